@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 from topologies import live_migration
+from topologies.benches.two_switches import survived
 from topologies.compare.contenders import MANUAL
 from topologies.compare.expectation import Expectation, against_peers, at_least, is_ours, within
 from topologies.compare.figures import Figures
@@ -16,7 +17,10 @@ from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
 from topologies.graph.layout import Layout, Role
 from topologies.graph.parts import STANDARD_MTU
+from topologies.loads.load import Load, Stage
 from topologies.loads.migration_load import MigrationLoad, Migrations
+from topologies.loads.outage_load import OutageLoad
+from topologies.loads.streams import equal_flows
 
 # The contenders that reproduce the document's teams.
 LACP = ("dynamic/lacp", "address-hash", "balance-tcp")
@@ -28,7 +32,10 @@ SMB_CONNECTIONS = 4
 JUMBO_MTU = 9000
 TCP, SMB, LARGE = "8 at once, TCP", "8 at once, SMB", "one large VM, SMB"
 MULTICHANNEL = "8 at once, two NICs"
+FAILURE = "an uplink fails"
 STANDARD, JUMBO = "one large VM, two NICs", "one large VM, two NICs, jumbo frames"
+# What all VMs send while an uplink fails, as a share of an uplink's capacity: one can carry all of it.
+OFFERED_RATIO = 0.8
 # The time to copy all memory once, as a share of the measured part of a stream.
 MEMORY_RATIO = 0.5
 # The rate at which all VMs write memory, as a share of the links' capacity.
@@ -112,7 +119,23 @@ def scenarios(options: Options) -> list[Scenario]:
                 (JUMBO, JUMBO_MTU, gains),
             )
         ),
+        Scenario(
+            name=FAILURE,
+            what="Nobody migrates. The VMs offer equal loads, and one uplink can carry all of them."
+            " An uplink of their host fails and recovers, of a LAG or of a switch-independent team.",
+            layout=layout,
+            load=lambda stage: _outage(stage, options),
+            contenders=(MANUAL, *SWITCH_INDEPENDENT, *LACP),
+        ),
     ]
+
+
+def _outage(stage: Stage, options: Options) -> Load:
+    layout = stage.layout
+    fails_s, returns_s, end_s = options.pace.outage_s
+    uplinks = layout.nodes(Role.UPLINK)
+    flows = equal_flows(layout, OFFERED_RATIO / len(uplinks), end_s)
+    return OutageLoad(stage, flows, uplinks[0], fails_s=fails_s, returns_s=returns_s)
 
 
 def _scenario(
@@ -187,8 +210,12 @@ def expectations(_options: Options, results: Sequence[Result]) -> list[Expectati
         if name in LACP
     ]
     found += _in_published_order(by_name)
-    for scenario, contenders in by_name.items():
-        found += _handed_over(scenario, contenders)
+    for result in results:
+        scenario, contenders = result.scenario.name, result.medians()
+        if scenario == FAILURE:
+            found += survived(f"{scenario}, ", "uplink", result)
+        else:
+            found += _handed_over(scenario, contenders)
         found += against_peers(scenario, contenders)
     return found
 

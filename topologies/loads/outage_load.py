@@ -1,4 +1,4 @@
-"""Steady flows while a whole upstream switch fails and returns."""
+"""Steady flows while a whole upstream switch, or a single link, fails and returns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from subprocess import Popen
 
-from topologies.graph.layout import Role
+from topologies.graph.layout import Layout, Role
 from topologies.graph.ports import joining_interface, upstream_interface
 from topologies.loads import probing
 from topologies.loads.load import Load, Outcome, Stage
@@ -18,19 +18,22 @@ PROBES_DELAY_S = 1.0
 
 
 class OutageLoad(Load):
-    """TCP flows and probes in both directions, while one switch's links go down and up."""
+    """TCP flows and probes in both directions, while links go down and up.
+
+    `failing`: the switch whose links they are, or the uplink that is the only one.
+    """
 
     def __init__(
         self,
         stage: Stage,
         flows: Sequence[Flow],
-        switch: str,
+        failing: str,
         *,
         fails_s: float,
         returns_s: float,
     ) -> None:
         self._stage = stage
-        self._switch = switch
+        self._failing = failing
         self._fails_s, self._returns_s = fails_s, returns_s
         self.load_s = max(flow.begin_s + flow.duration_s for flow in flows)
         self._streams = StreamLoad(stage, flows, (1.0, self.load_s - 1), may_fail=True)
@@ -86,12 +89,18 @@ class OutageLoad(Load):
         self._streams.close()
 
     def _links(self, state: str) -> list[str]:
-        """The commands that set all links of the switch up or down."""
-        layout, prefix = self._stage.layout, self._stage.prefix
-        interfaces = []
-        for node in layout.graph.adj[self._switch]:
-            if layout.attributes(node)["role"] == Role.UPLINK:
-                interfaces.append(upstream_interface(layout, prefix, node))
-            else:
-                interfaces.append(joining_interface(layout, prefix, self._switch, node))
+        """The commands that set all failing links up or down."""
+        interfaces = interfaces_of(self._stage.layout, self._stage.prefix, self._failing)
         return [f"ip link set {interface} {state}" for interface in interfaces]
+
+
+def interfaces_of(layout: Layout, prefix: str, failing: str) -> list[str]:
+    """The upstream ends of an uplink's link, or of all links of a switch."""
+    if layout.attributes(failing)["role"] == Role.UPLINK:
+        return [upstream_interface(layout, prefix, failing)]
+    return [
+        upstream_interface(layout, prefix, node)
+        if layout.attributes(node)["role"] == Role.UPLINK
+        else joining_interface(layout, prefix, failing, node)
+        for node in layout.graph.adj[failing]
+    ]
