@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests import documents
-from tests.unit.docs.figures import raw
+from tests.unit.docs.figures import assert_says, raw, rows
 
 PAGE = "docs/reliability.md"
 HEAD = "| test in `tests/switch` or `tests/mininet` | what | case | limit | found | runs | found again |"
@@ -53,3 +53,43 @@ def test_how_many_limits_were_held() -> None:
     figures = raw("times/whole.json")["figures"]
     held = sum(one["kept"] for one in figures)
     assert f"held {held} of {len(figures)} limits" in (documents.ROOT / PAGE).read_text()
+
+
+def found(test: str, what: str) -> float:
+    (one,) = (
+        one
+        for one in raw("times/whole.json")["figures"]
+        if one["test"].startswith(test) and one["what"] == what
+    )
+    return float(one["found"])
+
+
+def test_links_that_carry_nothing() -> None:
+    table = rows(PAGE, "| what fails | what happens | measured | test |")
+    dark = "test_liveness.py::test_bfd_leaves_a_link_that_carries_nothing"
+    cells = [measured for _, measured, _ in table.values()]
+    silent = [f"longest silence of a VM, service {one}, s" for one in ("alive", "dead")]
+    for cell, what in zip(cells[:3], (*silent, "back after, s"), strict=True):
+        seconds = [found(f"{dark}[{bed}", what) for bed in ("plain", "balance-slb")]
+        assert_says(cell.replace("promised: 3 s", "").partition("for a delay")[0], *seconds)
+    lost = found("test_liveness.py::test_no_failback", "frames lost since the cable was plugged in")
+    assert cells[3].startswith(f"{lost:.0f} frames lost of")
+
+
+def test_a_storm_from_a_vm() -> None:
+    share = found("test_hostile.py::test_a_storm", "of a core, the service")
+    table = rows(PAGE, "| a VM | what happens | test |")
+    (cell,) = (cells[0] for vm, cells in table.items() if vm.startswith("sends 20 000 frames/s"))
+    assert_says(cell, 100 * share)
+
+
+def test_services_that_stand_by() -> None:
+    table = rows(PAGE, "| what | promised | measured | test |")
+    killed = "test_standby.py::test_a_leader_that_is_killed"
+    stopped = "test_standby.py::test_a_leader_that_is_stopped"
+    measured = {first: cell for first, (_, cell, _) in table.items()}
+    for event, test in (("leader killed", killed), ("leader stopped", stopped)):
+        (cell,) = (cell for first, cell in measured.items() if first.startswith(event))
+        assert_says(cell, found(test, "taken over, s"))
+    again_s = found(stopped, "taken over again, s")
+    assert f"leads again {again_s:.2f} s after" in " ".join(measured.values())

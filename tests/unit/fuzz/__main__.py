@@ -21,6 +21,7 @@ from typing import Any
 
 from tests.unit.fuzz.runs import run
 from tests.unit.fuzz.targets import TARGETS
+from topologies.reports.origin import origin
 
 BATCH = 500
 # Of a failure, as much as shows the case.
@@ -104,6 +105,7 @@ def _summary(found: list[Batch], seconds: float) -> dict[str, Any]:
         if batch.failure is not None:
             of["failures"].append({"seed": batch.number, "failure": batch.failure})
     return {
+        "origin": origin(["python", "-m", "tests.unit.fuzz", *sys.argv[1:]]),
         "cases": sum(batch.cases for batch in found),
         "failures": sum(batch.failure is not None for batch in found),
         "seconds": round(seconds, 1),
