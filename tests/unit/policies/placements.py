@@ -12,6 +12,7 @@ import argparse
 import json
 import random
 import statistics
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,9 @@ from scipy.sparse import csr_array
 from policies.model import Load, OfPort, Plan, Snapshot, Unit, Uplink
 from policies.optimum import least_worst_ratio
 from policies.planners import splitting
+from topologies.reports.origin import origin
 
+COMMAND = "tests.unit.policies.placements"
 MBPS = 1e6
 CAPACITIES_MBPS = (1000, 10_000, 25_000)
 # Where a plan is no more than that above the bound, nobody needs to ask the solver.
@@ -192,6 +195,7 @@ def main() -> None:
         found["quality"] = quality(args.instances, args.nodes)
     if args.units:
         found["speed"] = speed(args.units, args.repetitions)
+    found = {"origin": origin(["python", "-m", COMMAND, *sys.argv[1:]]), **found}
     print(json.dumps(found, indent=2))
 
 
