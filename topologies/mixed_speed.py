@@ -24,8 +24,6 @@ from __future__ import annotations
 import os
 import sys
 
-import networkx
-
 # vmware_lbt.py explains this.
 _ROOT = os.path.dirname(os.path.dirname(os.path.realpath((lambda: 0).__code__.co_filename)))
 if _ROOT not in sys.path:
@@ -33,7 +31,6 @@ if _ROOT not in sys.path:
 
 from topologies.graph import parts as layout_parts  # noqa: E402
 from topologies.graph.layout import Layout as LayoutGraph  # noqa: E402
-from topologies.graph.layout import Role as LayoutRole  # noqa: E402
 from topologies.network.mininet_topo import LayoutTopo  # noqa: E402
 
 NAME = "mixed_speed"
@@ -51,23 +48,9 @@ def layout(
     vlan: int = 0,
 ) -> LayoutGraph:
     """The layout's graph; the load goes from the VMs to the clients."""
-    graph = networkx.Graph()
-    graph.add_node("server", role=LayoutRole.SERVER_BRIDGE)
-    graph.add_node("upstream", role=LayoutRole.UPSTREAM_SWITCH)
     speeds_mbps = [uplink_mbps] * fast_uplinks + [slow_mbps] * slow_uplinks
-    layout_parts.add_uplinks(graph, "server", ["upstream"], speeds_mbps, mtu=mtu)
-    layout_parts.add_vms(
-        graph,
-        "server",
-        vms,
-        network="10.1.0",
-        first_ofport=10 * len(speeds_mbps),
-        mtu=mtu,
-        vlan=vlan,
-        homes=_homes(speeds_mbps, vms),
-    )
-    layout_parts.add_clients(graph, "upstream", clients, network="10.1.1", mtu=mtu, vlan=vlan)
-    return LayoutGraph(NAME, graph)
+    homes = _homes(speeds_mbps, vms)
+    return layout_parts.one_server(NAME, speeds_mbps, vms, clients, mtu=mtu, vlan=vlan, homes=homes)
 
 
 def _homes(speeds_mbps: list[int], vms: int) -> list[str]:

@@ -20,8 +20,6 @@ from __future__ import annotations
 import os
 import sys
 
-import networkx
-
 # vmware_lbt.py explains this.
 _ROOT = os.path.dirname(os.path.dirname(os.path.realpath((lambda: 0).__code__.co_filename)))
 if _ROOT not in sys.path:
@@ -29,7 +27,6 @@ if _ROOT not in sys.path:
 
 from topologies.graph import parts as layout_parts  # noqa: E402
 from topologies.graph.layout import Layout as LayoutGraph  # noqa: E402
-from topologies.graph.layout import Role as LayoutRole  # noqa: E402
 from topologies.network.mininet_topo import LayoutTopo  # noqa: E402
 
 NAME = "shift"
@@ -45,21 +42,7 @@ def layout(
     vlan: int = 0,
 ) -> LayoutGraph:
     """The layout's graph; the load goes from the VMs to the clients."""
-    graph = networkx.Graph()
-    graph.add_node("server", role=LayoutRole.SERVER_BRIDGE)
-    graph.add_node("upstream", role=LayoutRole.UPSTREAM_SWITCH)
-    layout_parts.add_uplinks(graph, "server", ["upstream"], [uplink_mbps] * uplinks, mtu=mtu)
-    layout_parts.add_vms(
-        graph,
-        "server",
-        vms,
-        network="10.1.0",
-        first_ofport=10 * uplinks,
-        mtu=mtu,
-        vlan=vlan,
-    )
-    layout_parts.add_clients(graph, "upstream", clients, network="10.1.1", mtu=mtu, vlan=vlan)
-    return LayoutGraph(NAME, graph)
+    return layout_parts.one_server(NAME, [uplink_mbps] * uplinks, vms, clients, mtu=mtu, vlan=vlan)
 
 
 class ShiftTopo(LayoutTopo):

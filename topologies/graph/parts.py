@@ -322,3 +322,35 @@ def add_clients(
             client, role=Role.CLIENT, interface=client, address=address, mtu=mtu, **tagged
         )
         graph.add_edge(client, switch)
+
+
+def one_server(
+    name: str,
+    speeds_mbps: Sequence[int],
+    vms: int,
+    clients: int,
+    *,
+    mtu: int = STANDARD_MTU,
+    vlan: int = 0,
+    homes: Sequence[str] = (),
+) -> Layout:
+    """A layout of one server with VMs, whose uplinks and clients are at one upstream switch.
+
+    `homes`: the uplink of each VM in manual placement; empty: placement by equal blocks.
+    """
+    graph = nx.Graph()
+    graph.add_node("server", role=Role.SERVER_BRIDGE)
+    graph.add_node("upstream", role=Role.UPSTREAM_SWITCH)
+    add_uplinks(graph, "server", ["upstream"], speeds_mbps, mtu=mtu)
+    add_vms(
+        graph,
+        "server",
+        vms,
+        network="10.1.0",
+        first_ofport=10 * len(speeds_mbps),
+        mtu=mtu,
+        vlan=vlan,
+        homes=homes,
+    )
+    add_clients(graph, "upstream", clients, network="10.1.1", mtu=mtu, vlan=vlan)
+    return Layout(name, graph)
