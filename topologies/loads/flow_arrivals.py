@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from topologies.loads.flow_sizes import SizeDistribution
+from topologies.loads.workload import SEGMENT_PAYLOAD_BYTES, SEGMENT_WIRE_BYTES
 
-# A full segment at an MTU of 1500 with TCP timestamps, and the headers of a frame: Ethernet, IPv4,
-# and TCP with timestamps.
-SEGMENT_BYTES = 1448
-HEADERS_BYTES = 14 + 20 + 32
+# Of a frame: Ethernet, IPv4, and TCP with timestamps.
+HEADERS_BYTES = SEGMENT_WIRE_BYTES - SEGMENT_PAYLOAD_BYTES
 # What a connection costs besides its data: a SYN, a FIN and an ACK.
 CONNECTION_BYTES = (14 + 20 + 40) + 2 * HEADERS_BYTES
 # Sizes for the mean of what flows have on the wire.
@@ -46,7 +45,7 @@ class Span:
 
 def wire_bytes(size_bytes: int) -> int:
     """The bytes that a flow has on the wire, towards its receiver and without retransmissions."""
-    segments = math.ceil(size_bytes / SEGMENT_BYTES)
+    segments = math.ceil(size_bytes / SEGMENT_PAYLOAD_BYTES)
     return size_bytes + segments * HEADERS_BYTES + CONNECTION_BYTES
 
 

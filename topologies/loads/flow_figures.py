@@ -47,6 +47,11 @@ def ideal_s(size_bytes: int, link_bps: float) -> float:
     return BASE_LATENCY_S + wire_bytes(size_bytes) * 8 / link_bps
 
 
+def slowdown(flow: Completion, link_bps: float) -> float:
+    """The time that a flow took over that on an idle link."""
+    return flow.duration_s / ideal_s(flow.size_bytes, link_bps)
+
+
 def percentile(values: Sequence[float], percent: float) -> float | None:
     """The lowest value that this percentage of all values does not exceed (nearest rank).
 
@@ -71,8 +76,8 @@ def figures(flows: Sequence[Completion], link_bps: float) -> dict[str, float]:
     for name, ones in by_class.items():
         found[f"flows_{name}"] = float(len(ones))
         found |= _percentiles(f"fct_{name}", [one.duration_s * 1000 for one in ones], "_ms")
-        found |= _percentiles(f"slowdown_{name}", [_slowdown(one, link_bps) for one in ones])
-    found |= _percentiles("slowdown", [_slowdown(one, link_bps) for one in flows])
+        found |= _percentiles(f"slowdown_{name}", [slowdown(one, link_bps) for one in ones])
+    found |= _percentiles("slowdown", [slowdown(one, link_bps) for one in flows])
     if flows:
         found["unfinished_ratio"] = sum(not one.complete for one in flows) / len(flows)
     return found
@@ -83,10 +88,6 @@ def lateness_figures(flows: Sequence[Completion]) -> dict[str, float]:
     late_ms = [one.late_s * 1000 for one in flows]
     found = _percentiles("late", late_ms, "_ms", (99,))
     return {**found, "late_worst_ms": max(late_ms)} if late_ms else found
-
-
-def _slowdown(flow: Completion, link_bps: float) -> float:
-    return flow.duration_s / ideal_s(flow.size_bytes, link_bps)
 
 
 def _percentiles(

@@ -168,7 +168,7 @@ class FlowLoad(Load):
         if self._fails_s is None:
             return {}
         slowdowns = [
-            one.duration_s / flow_figures.ideal_s(one.size_bytes, max(self._links_bps))
+            flow_figures.slowdown(one, max(self._links_bps))
             for one in done
             if one.start_s < self._fails_s + CAUGHT_S
             and one.start_s + one.late_s + one.duration_s > self._fails_s

@@ -14,7 +14,8 @@ from matplotlib import pyplot
 from topologies.compare.contenders import ORACLE
 from topologies.compare.figures import capacities_bps
 from topologies.compare.result import Result
-from topologies.loads.flow_figures import ideal_s
+from topologies.loads.flow_figures import slowdown
+from topologies.loads.flow_load import measured_flows
 from topologies.reports.known_figures import is_ours
 
 OUR_COLOURS = ("#1f5fa8", "#5b8fd0", "#0e7490", "#8a4fb0", "#3b3f8f")
@@ -32,11 +33,7 @@ def draw(result: Result, directory: Path) -> list[Path]:
     ours, peers = iter(OUR_COLOURS * 9), iter(PEER_COLOURS * 9)
     for contender, runs in result.observed.items():
         slowdowns = sorted(
-            duration_s / ideal_s(size_bytes, link_bps)
-            for run in runs
-            for size_bytes, duration_s in zip(
-                run.outcome.details["size_bytes"], run.outcome.details["duration_s"], strict=True
-            )
+            slowdown(flow, link_bps) for run in runs for flow in measured_flows(run.outcome.details)
         )
         count = len(slowdowns)
         if contender == ORACLE:
