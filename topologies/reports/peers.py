@@ -1,0 +1,78 @@
+"""Lists the figures in which a peer is better, as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from topologies.reports import comparison
+from topologies.reports.comparison import Behind, Side
+from topologies.reports.known_figures import Figure
+from topologies.reports.markdown import bullets, code, plain
+
+NONE = "None in these figures."
+RANGES = """\
+In these figures of the layouts, the ranges of the runs do not overlap. The section of a layout says why."""
+SINGLE = """\
+Of these figures at least one side has a single run, which has no range. The difference may not be
+reproducible."""
+
+
+def ahead(reports: Sequence[Mapping[str, Any]]) -> str:
+    """The list of all figures in which a peer is better, with a link to the section of the layout.
+
+    Figures of single runs come apart from those whose ranges can be compared.
+    """
+    found = [(report, where, one) for report in reports for where, one in _ahead(report)]
+    firm = [_linked(*each) for each in found if _have_ranges(each[-1])]
+    single = [_linked(*each) for each in found if not _have_ranges(each[-1])]
+    parts = ["## Where a peer is better"]
+    parts += [RANGES, bullets(firm)] if firm else []
+    parts += [SINGLE, bullets(single)] if single else []
+    return "\n\n".join(parts if firm or single else [*parts, NONE])
+
+
+def without_difference(report: Mapping[str, Any]) -> list[str]:
+    """The figures in which a peer's median is better, but the ranges of the runs overlap."""
+    return [
+        f"{where}{one.figure.label}: {side(one.peer, one.figure)}, {side(one.ours, one.figure)}."
+        for where, one in _behind(report)
+        if not one.differs
+    ]
+
+
+def side(one: Side, of: Figure) -> str:
+    """A median with the number of its runs, and with their range if the text shows one."""
+    least, most = of.text(one.least), of.text(one.most)
+    between = f"{least} to {most}, " if least != most else ""
+    return f"{code(one.contender)} {of.with_unit(one.value)} ({between}n = {one.count})"
+
+
+def where(report: Mapping[str, Any], scenario: Mapping[str, Any]) -> str:
+    """The name of the scenario, if the report has several."""
+    several = len(comparison.scenarios(report)) > 1
+    return f"{plain(scenario['name'])}: " if several else ""
+
+
+def _behind(report: Mapping[str, Any]) -> list[tuple[str, Behind]]:
+    return [
+        (where(report, scenario), one)
+        for scenario in comparison.scenarios(report)
+        for one in comparison.behind(scenario["contenders"])
+    ]
+
+
+def _ahead(report: Mapping[str, Any]) -> list[tuple[str, Behind]]:
+    return [(place, one) for place, one in _behind(report) if one.differs]
+
+
+def _have_ranges(one: Behind) -> bool:
+    return min(one.ours.count, one.peer.count) > 1
+
+
+def _linked(report: Mapping[str, Any], place: str, one: Behind) -> str:
+    layout = report["layout"]
+    return (
+        f"[{code(layout)}](#{layout}), {place}{one.figure.label}: {side(one.peer, one.figure)} beats"
+        f" {side(one.ours, one.figure)}."
+    )
