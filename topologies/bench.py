@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -30,6 +31,8 @@ examples:
   ovs-lbt bench shift --policy adaptive --against balance-slb --repeat 3
                                               medians of three runs
   ovs-lbt bench {CONNECTIONS} --help           what many connections cost a switch"""
+# Instead of a number of runs: that of each bench in the published campaign.
+CAMPAIGN = "campaign"
 # The options that select load jumps, generated or from a file.
 JUMP_OPTIONS = ("seeds", "seed", "instances")
 # The programs that a bench needs, with their Debian and Ubuntu packages.
@@ -159,11 +162,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--repeat",
         "--runs",
-        type=_positive,
+        type=_runs,
         default=1,
         metavar="N",
-        help="run every contender N times and report medians (default: %(default)s); after an"
-        " interruption, the same command runs only what is missing",
+        help="run every contender N times and report medians (default: %(default)s);"
+        f" {CAMPAIGN}: as often as the published campaign, and once with --quick; after an interruption, the same command"
+        " runs only what is missing",
     )
     parser.add_argument(
         "--anew",
@@ -194,6 +198,10 @@ def _parser() -> argparse.ArgumentParser:
         help="with --seeds, --seed or --instances: keep existing results, and run the rest",
     )
     return parser
+
+
+def _runs(text: str) -> int | str:
+    return text if text == CAMPAIGN else _positive(text)
 
 
 def _positive(text: str) -> int:
@@ -315,7 +323,7 @@ def _run_bench(
     from topologies.compare.kept_runs import DIRECTORY, KeptRuns
     from topologies.compare.plan import Options
     from topologies.loads.web_load import Direction
-    from topologies.reports import console, origin, page, report
+    from topologies.reports import console, origin, page, repeated, report
 
     paces = {one.name: one for one in (pace.ACCELERATED, pace.FAITHFUL, pace.QUICK)}
     plan = PLANS[name]
@@ -330,15 +338,16 @@ def _run_bench(
         {"pace": asdict(pace_), "direction": str(how.direction)},
         same_code=lambda found: not options.anew and origin.same_code(found),
     )
+    runs = plan.campaign_runs if options.repeat == CAMPAIGN else options.repeat
+    if options.repeat == CAMPAIGN and options.pace == "quick":
+        runs = 1
     results = []
     for scenario in plan.scenarios(how):
         if options.scenario and options.scenario not in scenario.name:
             continue
         names = contenders.select(scenario.contenders, options.policy, options.against)
         if supported := running.supported(scenario, names):
-            results.append(
-                running.compare(scenario, supported, how.pace, options.repeat, kept, command)
-            )
+            results.append(running.compare(scenario, supported, how.pace, runs, kept, command))
     if not results:
         print(
             f"{name}: no contender left to compare -> other contenders or another scenario",
@@ -367,6 +376,9 @@ def _run_bench(
         print(f"{result.scenario.name}: {result.scenario.what}")
         print(console.contender_table(result.medians()), end="\n\n")
     print(console.verdicts(checked), end="\n\n")
+    if before := repeated.published(name):
+        found = repeated.repeated(json.loads(paths[0].read_text()), before)
+        print(*repeated.sentences(found), sep="\n", end="\n\n")
     print(*paths, sep="\n")
     if not failures:
         finished.append(kept)

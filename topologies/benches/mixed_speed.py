@@ -116,4 +116,4 @@ def _even(contenders: Mapping[str, Figures]) -> list[Expectation]:
     return found
 
 
-PLAN = Plan(scenarios, expectations, derived)
+PLAN = Plan(scenarios, expectations, derived, campaign_runs=5)

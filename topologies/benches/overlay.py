@@ -221,4 +221,4 @@ def _even(scenario: str, contenders: Mapping[str, Figures]) -> list[Expectation]
     ]
 
 
-PLAN = Plan(scenarios, expectations, derived)
+PLAN = Plan(scenarios, expectations, derived, campaign_runs=5)

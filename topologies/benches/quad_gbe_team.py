@@ -187,4 +187,4 @@ def _as_hashed(result: Result, name: str) -> list[Expectation]:
     return [within(condition, median, 1 - MOST_DEVIATION_RATIO, 1 + MOST_DEVIATION_RATIO)]
 
 
-PLAN = Plan(scenarios, expectations)
+PLAN = Plan(scenarios, expectations, campaign_runs=5)

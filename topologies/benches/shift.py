@@ -232,4 +232,4 @@ def draw(results: Sequence[Result], directory: Path) -> list[Path]:
     return paths
 
 
-PLAN = Plan(scenarios, expectations, draw=draw, real_time=True)
+PLAN = Plan(scenarios, expectations, draw=draw, real_time=True, campaign_runs=5)

@@ -77,4 +77,4 @@ def survived(prefix: str, failed: str, result: Result) -> list[Expectation]:
     return found
 
 
-PLAN = Plan(scenarios, expectations)
+PLAN = Plan(scenarios, expectations, campaign_runs=5)

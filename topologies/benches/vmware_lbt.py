@@ -146,4 +146,4 @@ def check(
     return found
 
 
-PLAN = Plan(scenarios, expectations)
+PLAN = Plan(scenarios, expectations, campaign_runs=5)

@@ -41,6 +41,7 @@ class Plan:
         draw: draws additional pictures.
         real_time: whether every pace has the documented window and intervals, because the bench
             compares times.
+        campaign_runs: how often the published campaign runs every contender.
     """
 
     scenarios: Callable[[Options], Sequence[Scenario]]
@@ -48,3 +49,4 @@ class Plan:
     derived: Callable[[Sequence[Result]], Mapping[str, Mapping[str, Figures]]] = no_derived_figures
     draw: Draw | None = None
     real_time: bool = False
+    campaign_runs: int = 3

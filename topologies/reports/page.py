@@ -19,12 +19,13 @@ from topologies.reports import comparison as page_comparison
 from topologies.reports import known_figures as page_figures
 from topologies.reports import table as page_table
 from topologies.reports import uplinks as page_uplinks
-from topologies.reports.comparison import Behind, Duel
+from topologies.reports.comparison import Behind, Duel, Side
 from topologies.reports.known_figures import Figure, measured, number, percent
 from topologies.reports.layout_texts import described
 from topologies.reports.markup import Markup, joined, tag
 from topologies.reports.origin import described as described_origin
 from topologies.reports.origin import of_runs
+from topologies.reports.repeated import Pair, Repeated, published, repeated, sentences
 from topologies.reports.settings import setting, setting_name
 from topologies.reports.style import CSS
 from topologies.reports.table import Column, Kind, Row
@@ -45,8 +46,15 @@ CHARTS = (
 )
 
 
-def page(report: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> str:
-    """Generate the page of a report, with a chart of each contender's first run in a scenario."""
+def page(
+    report: Mapping[str, Any],
+    runs: Sequence[Mapping[str, Any]],
+    before: Mapping[str, Any] | None = None,
+) -> str:
+    """Generate the page of a report, with a chart of each contender's first run in a scenario.
+
+    `before` is the published report of the same bench, if there is one.
+    """
     name = report["layout"]
     scenarios = page_comparison.scenarios(report)
     body = tag(
@@ -55,6 +63,7 @@ def page(report: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> str:
         _contents(scenarios),
         _verdicts(report.get("expectations", [])),
         _behind(scenarios),
+        _repeated(repeated(report, before)) if before else None,
         *(
             _scenario(
                 one,
@@ -87,7 +96,8 @@ def write(directory: Path) -> Path:
     try:
         report = json.loads((directory / "report.json").read_text())
         with (directory / "samples.jsonl").open() as lines:
-            made = page(report, [json.loads(line) for line in lines])
+            runs = [json.loads(line) for line in lines]
+        made = page(report, runs, published(report["layout"]))
     except KeyError as missing:
         raise ValueError(f"{directory}: no {missing} -> the files of a bench") from missing
     path = directory / "report.html"
@@ -179,6 +189,31 @@ def _behind(scenarios: Sequence[Mapping[str, Any]]) -> Markup | None:
         if one.differs
     ]
     return tag("section", tag("h3", "Where a peer is better"), tag("ul", *lost)) if lost else None
+
+
+def _repeated(found: Repeated) -> Markup:
+    """Where the figures differ from the published ones by more than the ranges of the runs."""
+    items = [
+        tag("li", f"{one.scenario}, {one.here.contender}: {one.figure.label}: ", _change(one))
+        for one in found.different
+    ]
+    return tag(
+        "section",
+        tag("h3", "Beside the published runs"),
+        *(tag("p", sentence) for sentence in sentences(found)),
+        tag("ul", *items) if items else None,
+    )
+
+
+def _change(one: Pair) -> str:
+    here, before = (_with_range(of, one.figure) for of in (one.here, one.published))
+    return f"{here} here, {before} published"
+
+
+def _with_range(one: Side, of: Figure) -> str:
+    least, most = of.text(one.least), of.text(one.most)
+    between = f"{least}–{most}, " if least != most else ""
+    return f"{of.with_unit(one.value)} ({between}n = {one.count})"
 
 
 def _scenario(

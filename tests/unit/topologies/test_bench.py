@@ -42,6 +42,8 @@ def test_unknown_layout_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
         [],
         ["vmware_lbt", "--direction", "sideways"],
         ["vmware_lbt", "--repeat", "0"],
+        ["vmware_lbt", "--repeat", "often"],
+        ["shift", "--seeds", "2", "--repeat", "campaign"],
         ["vmware_lbt", "--quick", "--faithful"],
         ["vmware_lbt", "--policy"],
     ],
@@ -157,6 +159,31 @@ def test_bench_repeats_every_contender_and_reports(
         assert len(one["runs"]) == 2
     assert (directory / "samples.jsonl").read_text().count("\n") == 6
     assert (directory / "report.html").read_text().rstrip().endswith("</html>")
+
+
+@pytest.mark.parametrize(
+    ("layout", "words", "runs"),
+    [("set_vs_lbfo", [], 3), ("two_switches", [], 5), ("two_switches", ["--quick"], 1)],
+)
+@pytest.mark.usefixtures("fit")
+def test_campaign_runs_as_often_as_the_published_one_and_compares(
+    layout: str,
+    words: list[str],
+    runs: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(run, "run", _even())
+    words = [*words, "--repeat", "campaign", "--policy", "load-based", "--out", str(tmp_path)]
+    bench.main([layout, *words])
+    said = capsys.readouterr().out
+    report = json.loads((tmp_path / layout / "report.json").read_text())
+    assert {len(one["runs"]) for one in report["contenders"].values()} == {runs}
+    if "--quick" in words:
+        assert "Not comparable with the published runs: pace quick" in said
+    elif layout == "two_switches":
+        assert "figures differ from the published ones by more than the ranges" in said
 
 
 @pytest.mark.usefixtures("fit")
