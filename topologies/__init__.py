@@ -17,6 +17,7 @@ LAYOUT_NAMES = (
     "live_migration",
     "converged",
     "two_switches",
+    "spine_leaf",
     "mixed_speed",
     "shift",
     "flows",

@@ -120,6 +120,24 @@ def test_two_switches_survives_the_loss_of_one(tmp_path: Path) -> None:
     assert sum(sent("uplink2", fails_s + 0.5, returns_s)) > 0
 
 
+@judges_time
+def test_spine_leaf_survives_the_loss_of_a_leaf_switch(tmp_path: Path) -> None:
+    words = ("--policy", "load-based", "--against", "none", "--scenario", "leaf switch fails")
+    report = report_of(tmp_path, "spine_leaf", *words)
+    ours = report["contenders"]["load-based"]
+    assert ours["probe_duplicated"] == 0
+    for name in ("failover_ms", "failback_ms"):
+        assert ours[name] > 0
+        at_most(name, ours[name], 3000, ANYWHERE_MS)
+    samples = _samples(tmp_path, "spine_leaf")
+    fails_s, returns_s, _ = QUICK.outage_s
+    while_down = [one for one in samples if fails_s + 0.5 <= one["at_s"] <= returns_s]
+    first, last = while_down[0]["sent_bytes"], while_down[-1]["sent_bytes"]
+    sent = {uplink: last[uplink] - first[uplink] for uplink in first}
+    assert sent["server1-uplink1"] == 0, "its leaf switch did not fail"
+    assert sent["server1-uplink2"] > 0
+
+
 def test_mixed_speed_moves_by_load(tmp_path: Path) -> None:
     words = ("--policy", "load-based", "--against", "none", "--scenario", "equal")
     report = report_of(tmp_path, "mixed_speed", *words)

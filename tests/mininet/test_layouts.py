@@ -24,6 +24,7 @@ FEW_VMS = {
     "vmware_lbt": 2,
     "live_migration": 2,
     "two_switches": 2,
+    "spine_leaf": 2,
     "mixed_speed": 2,
     "shift": 2,
     "flows": 2,

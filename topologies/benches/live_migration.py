@@ -133,7 +133,8 @@ def scenarios(options: Options) -> list[Scenario]:
 def _outage(stage: Stage, options: Options) -> Load:
     layout = stage.layout
     fails_s, returns_s, end_s = options.pace.outage_s
-    uplinks = layout.nodes(Role.UPLINK)
+    # All VMs are on the first host.
+    uplinks = layout.uplinks_of(layout.nodes(Role.SERVER_BRIDGE)[0])
     flows = equal_flows(layout, OFFERED_RATIO / len(uplinks), end_s)
     return OutageLoad(stage, flows, uplinks[0], fails_s=fails_s, returns_s=returns_s)
 

@@ -76,9 +76,10 @@ def place(layout: Layout) -> dict[str, Box]:
 
     A switch is as high as the boxes next to it, so that links are horizontal.
     """
-    first = [s for s in layout.nodes(Role.UPSTREAM_SWITCH) if _uplinks_at(layout, s)]
-    second = [s for s in layout.nodes(Role.UPSTREAM_SWITCH) if s not in first]
     servers, clients = layout.nodes(Role.SERVER_BRIDGE), layout.nodes(Role.CLIENT)
+    first = _switches_of(layout, servers[0])
+    last = [s for s in _switches_of(layout, servers[-1]) if s not in first]
+    second = [s for s in layout.nodes(Role.UPSTREAM_SWITCH) if s not in first + last]
     beside = clients if len(servers) == 1 else []
     network_span = max(_span(layout, first), _span(layout, beside) if not second else 0.0)
     boxes: dict[str, Box] = {}
@@ -87,6 +88,9 @@ def place(layout: Layout) -> dict[str, Box]:
         columns = _side_of(layout, server)
         span = max(_span(layout, columns[0]), _team_span(layout, server), _span(layout, first))
         if number:
+            if last:  # switches of its own, not those of the first server
+                x += VNIC_LENGTH + BOX_WIDTH
+                boxes |= _stacked(layout, last, x)
             x += UPLINK_LENGTH + BOX_WIDTH
             columns.reverse()
         for index, column in enumerate(columns):
@@ -154,6 +158,12 @@ def main(argv: Sequence[str]) -> int:
         draw(LAYOUTS[name](), path)
         print(path)
     return 0
+
+
+def _switches_of(layout: Layout, server: str) -> list[str]:
+    """The upstream switches of a server's uplinks; none if they are cabled back to back."""
+    far = {layout.far_end(uplink) for uplink in layout.uplinks_of(server)}
+    return [one for one in layout.nodes(Role.UPSTREAM_SWITCH) if one in far]
 
 
 def _side_of(layout: Layout, server: str) -> list[list[str]]:
@@ -231,7 +241,7 @@ def _links(axes: Axes, layout: Layout, boxes: dict[str, Box]) -> None:
     for switch, other, edge in layout.graph.edges(data=True):
         if "interfaces" in edge:
             label = speed(edge["capacity"]) if "capacity" in edge else ""
-            y = boxes[switch].y
+            y = min(boxes[switch], boxes[other], key=lambda box: box.height).y
             _line(axes, boxes[switch], boxes[other], y, LINK_COLOUR, label, width=2.2)
     for owner in (*layout.nodes(Role.HOST), *layout.nodes(Role.VM)):
         vnics = layout.vnics_of(owner)

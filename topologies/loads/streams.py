@@ -75,18 +75,39 @@ def weighted_flows(
         ValueError: there are more or fewer weights than VMs.
     """
     vms, clients = layout.nodes(Role.VM), layout.nodes(Role.CLIENT)
-    capacity_bps = sum(layout.capacity_bps(uplink) for uplink in layout.nodes(Role.UPLINK))
+    pairs = [(vm, clients[number % len(clients)]) for number, vm in enumerate(vms)]
+    return paced_flows(layout, pairs, offered_ratio, duration_s, weights)
+
+
+def paced_flows(
+    layout: Layout,
+    pairs: Sequence[tuple[str, str]],
+    offered_ratio: float,
+    duration_s: float,
+    weights: Sequence[float],
+) -> list[Flow]:
+    """One flow for each pair of a sender and a receiver, with rates in proportion to `weights`.
+
+    The flows together offer `offered_ratio` of the capacity of the senders' uplinks.
+
+    Raises:
+        ValueError: there are more or fewer weights than pairs.
+    """
+    vnics = {vnic for sender, _ in pairs for vnic in layout.vnics_of(sender)}
+    servers = sorted({layout.server_of(vnic) for vnic in vnics})
+    uplinks = [uplink for server in servers for uplink in layout.uplinks_of(server)]
+    capacity_bps = sum(layout.capacity_bps(uplink) for uplink in uplinks)
     return [
         Flow(
-            sender=vm,
-            receiver=clients[number % len(clients)],
-            address=layout.address(clients[number % len(clients)]),
+            sender=sender,
+            receiver=receiver,
+            address=layout.addresses_of(receiver)[0],
             duration_s=duration_s,
             rate_bps=int(offered_ratio * capacity_bps * weight / sum(weights)),
             # Short writes keep the rate of a stream even within a second.
             buffer_bytes=8 * 1024,
         )
-        for number, (vm, weight) in enumerate(zip(vms, weights, strict=True))
+        for (sender, receiver), weight in zip(pairs, weights, strict=True)
     ]
 
 

@@ -54,6 +54,9 @@ LIMITS_MBPS: Mapping[str, Callable[..., int]] = {
     "two_switches": lambda switches, uplinks, uplink_mbps, trunk_mbps, **_: sum(
         min(count * uplink_mbps, trunk_mbps) for count in _rack_shares(uplinks, switches)
     ),
+    "spine_leaf": lambda switches, uplinks, uplink_mbps, trunk_mbps, **_: sum(
+        min(count * uplink_mbps, trunk_mbps) for count in _rack_shares(uplinks, switches)
+    ),
     "mixed_speed": lambda fast_uplinks, slow_uplinks, uplink_mbps, slow_mbps, **_: (
         fast_uplinks * uplink_mbps + slow_uplinks * slow_mbps
     ),
@@ -72,6 +75,7 @@ LIMITS_MBPS: Mapping[str, Callable[..., int]] = {
         ("live_migration", 2 * 100),
         ("converged", 2 * 10_000),
         ("two_switches", 2 * 100),
+        ("spine_leaf", 2 * 50),
         ("mixed_speed", 100 + 10),
         ("shift", 2 * 100),
         ("flows", 2 * 50),
@@ -394,6 +398,7 @@ def test_published_shares_of_converged() -> None:
 def test_only_published_figures_are_listed_as_published() -> None:
     assert {name for name, layout in LAYOUTS.items() if not layout().published} == {
         "two_switches",
+        "spine_leaf",
         "mixed_speed",
         "shift",
         "flows",

@@ -270,6 +270,15 @@ def test_two_switches_judges_the_worst_of_all_runs() -> None:
         assert found.startswith(missed)
 
 
+def test_spine_leaf_judges_the_failure_of_a_leaf_switch() -> None:
+    unequal, failure = _scenarios("spine_leaf").values()
+    for scenario in (unequal, failure):
+        assert _missed("spine_leaf", _result(scenario)) == []
+    slow = {"load-based": {"failover_ms": 1001.0}}
+    (found,) = _missed("spine_leaf", _result(failure, ["load-based"], slow))
+    assert found.startswith("a leaf switch fails, load-based: a failed leaf switch interrupts")
+
+
 def test_mixed_speed_expects_even_uplinks_except_with_a_bond() -> None:
     scenario = _scenarios("mixed_speed")["equal loads"]
     assert _missed("mixed_speed", _result(scenario)) == []

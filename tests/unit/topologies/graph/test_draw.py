@@ -19,6 +19,7 @@ VARIANTS = [
     ("quad_gbe_team", {"virtual_switches": 1, "vms": 3}),
     ("quad_gbe_team", {"virtual_switches": 2}),
     ("two_switches", {"uplinks": 5, "switches": 3, "clients": 5}),
+    ("spine_leaf", {"uplinks": 3, "switches": 3, "clients": 2, "vms": 1}),
     ("live_migration", {"clients": 3, "uplinks": 4}),
     ("vmware_lbt", {"uplinks": 4, "vms": 1, "vnics_per_vm": 1}),
 ]

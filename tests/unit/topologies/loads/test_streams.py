@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topologies import set_vs_lbfo
+from topologies import live_migration, set_vs_lbfo, spine_leaf, two_switches
 from topologies.benches.set_vs_lbfo import STREAMS
 from topologies.compare.pace import ACCELERATED
 from topologies.compare.plan import Options
@@ -18,6 +18,8 @@ from topologies.loads.stream_load import StreamLoad
 from topologies.loads.streams import (
     INTERVAL_S,
     Flow,
+    equal_flows,
+    paced_flows,
     ports,
     received_bytes,
     spread,
@@ -186,3 +188,26 @@ def test_a_flow_may_have_a_rate_limit() -> None:
     flow = Flow("vm1", "vm2", "10.1.1.1", 2.5, rate_bps=7_000_000, buffer_bytes=8192)
     words = " ".join(flow.sender_command(5002))
     assert "--parallel 1 --length 8192 --fq-rate 7000000 --time 2.5 " in f"{words} "
+
+
+def test_flows_offer_a_share_of_their_senders_uplinks() -> None:
+    for layout, capacity_bps in (
+        (two_switches.layout(uplink_mbps=100, vms=5), 200e6),
+        (live_migration.layout(uplink_mbps=100), 200e6),  # the VMs are on one of two hosts
+    ):
+        flows = equal_flows(layout, 0.4, 10.0)
+        offered_bps = sum(flow.rate_bps or 0 for flow in flows)
+        assert offered_bps == pytest.approx(0.4 * capacity_bps, rel=1e-6)
+        assert len({flow.sender for flow in flows}) == len(flows)
+
+
+def test_flows_between_racks_are_in_proportion_to_their_weights() -> None:
+    layout = spine_leaf.layout(uplink_mbps=50)
+    pairs = list(zip(layout.senders, layout.receivers, strict=True))
+    flows = paced_flows(layout, pairs, 0.7, 10.0, [4.0, 3.0, 2.0, 1.0])
+    assert [(one.sender, one.address) for one in flows] == [
+        (f"vm{number}", f"10.1.2.{number}") for number in range(1, 5)
+    ]
+    assert [one.rate_bps for one in flows] == pytest.approx([28e6, 21e6, 14e6, 7e6], rel=1e-6)
+    with pytest.raises(ValueError, match="shorter|longer"):
+        paced_flows(layout, pairs, 0.7, 10.0, [1.0])
