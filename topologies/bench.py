@@ -376,8 +376,9 @@ def _run_bench(
         print(f"{result.scenario.name}: {result.scenario.what}")
         print(console.contender_table(result.medians()), end="\n\n")
     print(console.verdicts(checked), end="\n\n")
-    if before := repeated.published(name):
-        found = repeated.repeated(json.loads(paths[0].read_text()), before)
+    read = json.loads(paths[0].read_text())
+    if before := repeated.published(read):
+        found = repeated.repeated(read, before)
         print(*repeated.sentences(found), sep="\n", end="\n\n")
     print(*paths, sep="\n")
     if not failures:

@@ -2,8 +2,9 @@
 
     python -m topologies.reports.benchmarks docs/results > docs/benchmarks.md
 
-`docs/results/NAME.json` is the report of the bench NAME. `docs/results/notes.md` explains differences
-in hand-written prose, with a section `## NAME` for each layout that needs it.
+`docs/results/NAME.json` is the report of the bench NAME, and `NAME_faithful.json` or `NAME_receive.json`
+that with other settings. `docs/results/notes.md` explains differences in hand-written prose, with a
+section `## NAME` for each report that needs it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from topologies.reports.comparison import MOST_DEVIATION_RATIO, Duel, Order, Pub
 from topologies.reports.known_figures import BEFORE_UNIT, Figure, percent, repetitions
 from topologies.reports.markdown import bullets, code, plain, table
 from topologies.reports.origin import NOT_RECORDED
-from topologies.reports.settings import setting, setting_name
+from topologies.reports.settings import VARIANTS, report_name, setting, setting_name, variants
 from topologies.reports.table import Column, Kind, Row
 from topologies.scale.section import section as scale_section
 from topologies.seeds.report import NAME as SHIFT_SEEDS
@@ -88,18 +89,18 @@ def benchmarks(
 ) -> str:
     """Generate the document, with the layouts in the order of `LAYOUTS`.
 
-    `measured` has for each layout the lines about the commits of its runs.
+    `measured` has for the name of each report the lines about the commits of its runs.
     """
     when = measured or {}
     order = list(LAYOUTS)
-    known = sorted(reports, key=lambda one: (_place(order, one["layout"]), one["layout"]))
+    known = sorted(reports, key=lambda one: (_place(order, one["layout"]), report_name(one)))
     missing = [name for name in order if name not in {one["layout"] for one in known}]
     parts = [INTRODUCTION.strip(), peers.ahead(known), READING.strip(), _overview(known)]
     if missing:
         parts.append(f"Not measured yet: {', '.join(map(code, missing))}.")
     parts += [
-        _layout(report, notes.get(report["layout"], ""), when.get(report["layout"], ()))
-        for report in known
+        _layout(report, notes.get(name, ""), when.get(name, ()))
+        for name, report in ((report_name(one), one) for one in known)
     ]
     text = "\n\n".join(part for part in parts if part) + "\n"
     return text.replace(BEFORE_UNIT, " ")  # an ordinary space, so that the text can be searched
@@ -134,8 +135,8 @@ def read(directory: Path, changes: CodeChanges | None = None) -> str:
         name: known.lines(one, str((directory / f"{name}.json").resolve()))
         for name, one in (found | other_reports).items()
     }
-    by_layout = {one["layout"]: measured[name] for name, one in found.items()}
-    text = benchmarks(list(found.values()), notes, by_layout)
+    by_name = {report_name(one): measured[name] for name, one in found.items()}
+    text = benchmarks(list(found.values()), notes, by_name)
     more = (
         "\n\n".join([SECTIONS[name](one, notes.get(name, "")), _origin(one, measured[name])])
         for name, one in other_reports.items()
@@ -176,7 +177,7 @@ def _overview(reports: Sequence[Mapping[str, Any]]) -> str:
         duels = [duel for _, duel in _duels(report)]
         lines.append(
             [
-                f"[`{report['layout']}`](#{report['layout']})",
+                f"[`{report_name(report)}`](#{report_name(report)})",
                 _of(len(expectations) - len(page_comparison.unmet(report)), len(expectations)),
                 _of(sum(one.matches for _, one in published), len(published)),
                 _of(sum(one.holds for one in duels), len(duels)),
@@ -190,14 +191,7 @@ def _of(some: int, all_: int) -> str:
 
 
 def _layout(report: Mapping[str, Any], note: str, measured: Sequence[str]) -> str:
-    name = report["layout"]
-    description = layout_texts.described(name)
-    source = report.get("published", {}).get("source")
-    parts = [f"## {name}", description.headline, description.reproduces]
-    if name in LAYOUTS:
-        parts.append(f"![The layout {name}](images/layout_{name}.svg)")
-    if source:
-        parts.append(f"Published figures: {plain(source)}.")
+    parts = [f"## {report_name(report)}", *_introduced(report)]
     parts += [_repetitions(report), _origin(report, measured)]
     scenarios = page_comparison.scenarios(report)
     for scenario in scenarios:
@@ -214,6 +208,21 @@ def _layout(report: Mapping[str, Any], note: str, measured: Sequence[str]) -> st
         _environment(report.get("environment", {})),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _introduced(report: Mapping[str, Any]) -> list[str]:
+    """What the layout is, or how the settings differ from those of the layout's own section."""
+    name = report["layout"]
+    if settings := variants(report):
+        changed = ", and ".join(VARIANTS[one] for one in settings)
+        return [f"The layout [{code(name)}](#{name}) {changed}."]
+    description = layout_texts.described(name)
+    parts = [description.headline, description.reproduces]
+    if name in LAYOUTS:
+        parts.append(f"![The layout {name}](images/layout_{name}.svg)")
+    if source := report.get("published", {}).get("source"):
+        parts.append(f"Published figures: {plain(source)}.")
+    return parts
 
 
 def _repetitions(report: Mapping[str, Any]) -> str:

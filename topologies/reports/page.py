@@ -97,7 +97,7 @@ def write(directory: Path) -> Path:
         report = json.loads((directory / "report.json").read_text())
         with (directory / "samples.jsonl").open() as lines:
             runs = [json.loads(line) for line in lines]
-        made = page(report, runs, published(report["layout"]))
+        made = page(report, runs, published(report))
     except KeyError as missing:
         raise ValueError(f"{directory}: no {missing} -> the files of a bench") from missing
     path = directory / "report.html"

@@ -9,6 +9,7 @@ from topologies.reports import comparison
 from topologies.reports.comparison import Behind, Side
 from topologies.reports.known_figures import Figure
 from topologies.reports.markdown import bullets, code, plain
+from topologies.reports.settings import report_name
 
 NONE = "None in these figures."
 RANGES = """\
@@ -71,8 +72,8 @@ def _have_ranges(one: Behind) -> bool:
 
 
 def _linked(report: Mapping[str, Any], place: str, one: Behind) -> str:
-    layout = report["layout"]
+    name = report_name(report)
     return (
-        f"[{code(layout)}](#{layout}), {place}{one.figure.label}: {side(one.peer, one.figure)} beats"
+        f"[{code(name)}](#{name}), {place}{one.figure.label}: {side(one.peer, one.figure)} beats"
         f" {side(one.ours, one.figure)}."
     )

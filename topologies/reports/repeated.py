@@ -16,7 +16,7 @@ from typing import Any
 from topologies.reports.comparison import Side, disjoint, scenarios, side
 from topologies.reports.known_figures import Figure, figures, measured, repetitions
 from topologies.reports.origin import ROOT
-from topologies.reports.settings import setting, setting_name
+from topologies.reports.settings import report_name, setting, setting_name
 
 # The reports of the published runs. Only a checkout has them.
 PUBLISHED = ROOT / "docs" / "results"
@@ -75,10 +75,10 @@ class Repeated:
         return sum(one.by_chance for one in self.pairs)
 
 
-def published(layout: str, directory: Path = PUBLISHED) -> Mapping[str, Any] | None:
-    """The published report of a layout; None if there is none."""
+def published(report: Mapping[str, Any], directory: Path = PUBLISHED) -> Mapping[str, Any] | None:
+    """The published report of the same layout and settings; None if there is none."""
     try:
-        found = json.loads((directory / f"{layout}.json").read_text())
+        found = json.loads((directory / f"{report_name(report)}.json").read_text())
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+# The settings of a bench that make a report of its own, by their value: a suffix, and what to say.
+VARIANTS = {
+    "faithful": "with the documented window of 30 s, instead of everything ten times as fast",
+    "receive": "with VMs that receive the load",
+}
 UNITS = {"s": "s", "ms": "ms", "bps": "bit/s", "mbps": "Mbit/s", "bytes": "bytes"}
 
 
@@ -25,3 +30,15 @@ def setting(name: str, value: Any) -> str:
     unit = UNITS.get(name.rpartition("_")[2]) if "_" in name else None
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return f"{text} {unit}" if unit else text
+
+
+def variants(report: Mapping[str, Any]) -> list[str]:
+    """The settings other than the usual ones that a report was made with, from `VARIANTS`."""
+    environment = report.get("environment", {})
+    chosen = (environment.get("pace", {}).get("name"), environment.get("direction"))
+    return [one for one in chosen if one in VARIANTS]
+
+
+def report_name(report: Mapping[str, Any]) -> str:
+    """The name of a report among the published ones: its layout, and settings other than the usual."""
+    return "_".join([report["layout"], *variants(report)])

@@ -209,5 +209,5 @@ def test_flows_between_racks_are_in_proportion_to_their_weights() -> None:
         (f"vm{number}", f"10.1.2.{number}") for number in range(1, 5)
     ]
     assert [one.rate_bps for one in flows] == pytest.approx([28e6, 21e6, 14e6, 7e6], rel=1e-6)
-    with pytest.raises(ValueError, match="shorter|longer"):
+    with pytest.raises(ValueError, match=r"shorter|longer"):
         paced_flows(layout, pairs, 0.7, 10.0, [1.0])

@@ -45,7 +45,8 @@ def test_every_drawing_exists() -> None:
 
 def test_notes_belong_to_known_sections() -> None:
     notes = benchmarks_page.read_notes((DOCS / "results" / "notes.md").read_text())
-    assert set(notes) <= {*LAYOUTS, *benchmarks_page.SECTIONS}
+    known = {path.stem for path in (DOCS / "results").glob("*.json")}
+    assert set(notes) <= {*known, *LAYOUTS, *benchmarks_page.SECTIONS}
     assert all(notes.values())
 
 
@@ -73,6 +74,19 @@ def test_layouts_are_in_their_order() -> None:
     made = benchmarks_page.benchmarks(reports, {})
     assert made == benchmarks_page.benchmarks(reports[::-1], {})
     assert re.findall(r"^## (\S+)$", made, re.MULTILINE) == ["vmware_lbt", "converged", "theirs"]
+
+
+def test_other_settings_are_a_section_of_their_own() -> None:
+    usual, faithful, receive = (bench.report(layout="vmware_lbt") for _ in range(3))
+    faithful["environment"]["pace"]["name"] = "faithful"
+    receive["environment"]["direction"] = "receive"
+    made = benchmarks_page.benchmarks([receive, faithful, usual], {"vmware_lbt_receive": "So."})
+    sections = re.findall(r"^## (\S+)$", made, re.MULTILINE)
+    assert sections == ["vmware_lbt", "vmware_lbt_faithful", "vmware_lbt_receive"]
+    assert made.count("layout_vmware_lbt.svg") == 1
+    assert "The layout [`vmware_lbt`](#vmware_lbt) with the documented window of 30 s" in made
+    assert "**Why**\n\nSo." in made.split("## vmware_lbt_receive")[1]
+    assert "- [`vmware_lbt_receive`](#vmware_lbt_receive), " in made
 
 
 def test_matches_and_differences_are_listed() -> None:

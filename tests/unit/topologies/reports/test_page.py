@@ -392,7 +392,7 @@ def test_page_is_generated_from_the_two_files(
 ) -> None:
     assert page.main([str(_written(tmp_path))]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'report.html'}\n"
-    made = page.page(bench.report(), bench.runs(), published("set_vs_lbfo"))
+    made = page.page(bench.report(), bench.runs(), published({"layout": "set_vs_lbfo"}))
     assert (tmp_path / "report.html").read_text() == made
 
 

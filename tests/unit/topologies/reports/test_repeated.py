@@ -115,7 +115,7 @@ def test_published_reports_differ_from_themselves_in_nothing() -> None:
     assert len(measured) >= 9
     compared = 0
     for name in measured:
-        report = published(name)
+        report = published({"layout": name})
         assert report is not None
         found = repeated(report, report)
         assert (found.different, found.missing, found.obstacle, found.machines) == ([], [], "", "")
@@ -123,9 +123,17 @@ def test_published_reports_differ_from_themselves_in_nothing() -> None:
     assert compared > 500
 
 
+def test_other_settings_have_a_published_report_of_their_own(tmp_path: Path) -> None:
+    report = {"layout": "vmware_lbt", "environment": {"pace": {"name": "faithful"}}}
+    (tmp_path / "vmware_lbt.json").write_text("{}")
+    assert published(report, tmp_path) is None
+    (tmp_path / "vmware_lbt_faithful.json").write_text(json.dumps(report))
+    assert published(report, tmp_path) == report
+
+
 def test_missing_or_damaged_published_report_is_none(tmp_path: Path) -> None:
-    assert published("vmware_lbt", tmp_path) is None
+    assert published({"layout": "vmware_lbt"}, tmp_path) is None
     (tmp_path / "vmware_lbt.json").write_text("{")
-    assert published("vmware_lbt", tmp_path) is None
+    assert published({"layout": "vmware_lbt"}, tmp_path) is None
     (tmp_path / "vmware_lbt.json").write_text(json.dumps({"layout": "vmware_lbt"}))
-    assert published("vmware_lbt", tmp_path) == {"layout": "vmware_lbt"}
+    assert published({"layout": "vmware_lbt"}, tmp_path) == {"layout": "vmware_lbt"}
