@@ -10,6 +10,7 @@ import ovs.dirs
 import pytest
 
 from controller import cli
+from controller.command_line import answers, arguments, completing, run
 from controller.completion import command as scripts
 from controller.config import manual
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, settable
@@ -17,7 +18,10 @@ from controller.host import arming, client
 from policies.presets import PRESETS
 
 COMMANDS = [
-    str(name) for a in cli._parser()._actions if a.dest == "command" for name in a.choices or ()
+    str(name)
+    for a in arguments.parser()._actions
+    if a.dest == "command"
+    for name in a.choices or ()
 ]
 
 
@@ -30,7 +34,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
         asked.append((command, words))
         return 0
 
-    monkeypatch.setattr(cli, "_ask", ask)
+    monkeypatch.setattr(answers, "ask", ask)
     monkeypatch.setattr(client, "running", lambda: True)
     return asked
 
@@ -242,7 +246,7 @@ def test_help_on_attach_says_what_each_policy_places() -> None:
 def test_help_on_a_command_says_what_it_does_and_has_examples_that_are_right(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    parser = cli._other_parsers().get(command, cli._parser)()
+    parser = completing.other_parsers().get(command, arguments.parser)()
     if parser.prog == "ovs-lbt":
         with pytest.raises(SystemExit):
             parser.parse_args([command, "--help"])
@@ -261,7 +265,7 @@ def test_help_on_a_command_says_what_it_does_and_has_examples_that_are_right(
             continue
         options = parser.parse_args(words[parser.prog != "ovs-lbt" :])
         if command == "set":
-            cli._check_keys(parser, options.table, options.settings)
+            arguments.check_keys(parser, options.table, options.settings)
 
 
 def test_the_version_is_printed_alone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -315,10 +319,10 @@ def test_without_a_service_there_is_a_hint(
     ],
 )
 def test_where_metrics_are_served(text: str, address: tuple[str, int] | None) -> None:
-    assert cli._address("--metrics", text, "ADDR:PORT or none") == address
+    assert run.address("--metrics", text, "ADDR:PORT or none") == address
 
 
 @pytest.mark.parametrize("text", ["", "9476", ":9476", "localhost:", "localhost:x", "a:65536"])
 def test_a_bad_address_is_named(text: str) -> None:
     with pytest.raises(ValueError, match=r"--metrics: .* -> ADDR:PORT or none"):
-        cli._address("--metrics", text, "ADDR:PORT or none")
+        run.address("--metrics", text, "ADDR:PORT or none")

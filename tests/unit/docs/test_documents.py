@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from controller import cli
+from controller.command_line import arguments
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS
 from controller.replay import command as replay
 from policies.presets import PRESETS
@@ -110,7 +110,7 @@ def test_a_command_of_ours_is_one_that_there_is(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = shlex.split(re.sub(r"\$\w+", "1", command), comments=True)[1:]
-    parser = OTHERS[words[0]]() if words[0] in OTHERS else cli._parser()
+    parser = OTHERS[words[0]]() if words[0] in OTHERS else arguments.parser()
     try:
         options = parser.parse_args(words[words[0] in OTHERS :])
     except SystemExit:

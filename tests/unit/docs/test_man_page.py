@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from controller import cli
+from controller.command_line import arguments
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, settable
 from controller.replay import command as replay
 from policies.presets import PRESETS
@@ -40,7 +40,9 @@ def commands() -> dict[str, str]:
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
-    (action,) = (a for a in cli._parser()._actions if isinstance(a, argparse._SubParsersAction))
+    (action,) = (
+        a for a in arguments.parser()._actions if isinstance(a, argparse._SubParsersAction)
+    )
     return {**action.choices, "replay": replay._parser(), "bench": bench._parser()}
 
 
@@ -83,7 +85,7 @@ def test_its_examples_are_commands_that_there_are() -> None:
     examples = re.findall(r"^ovs-lbt .+$", parts()["EXAMPLES"], re.MULTILINE)
     assert examples
     for example in examples:
-        cli._parser().parse_args(shlex.split(example)[1:])
+        arguments.parser().parse_args(shlex.split(example)[1:])
 
 
 @pytest.mark.parametrize(

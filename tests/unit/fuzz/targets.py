@@ -23,7 +23,6 @@ import ovs.stream
 import ovs.unixctl.server
 from hypothesis import strategies as st
 
-from controller import cli
 from controller.api.events import (
     BundleDone,
     Event,
@@ -43,6 +42,7 @@ from controller.api.events import (
     UnitCountersRead,
 )
 from controller.api.history import Names
+from controller.command_line import views
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
@@ -736,7 +736,7 @@ def _history(case: tuple[list[bytes], list[str]]) -> None:
             mock.patch("sys.stdout", io.TextIOWrapper(io.BytesIO(), "utf-8")),
             mock.patch("sys.stderr", io.StringIO()),
         ):
-            assert cli._history("ovs-lbt", words) in (0, 1)
+            assert views.history("ovs-lbt", words) in (0, 1)
 
 
 TARGETS = {

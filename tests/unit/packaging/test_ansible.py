@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from controller import cli
+from controller.command_line import arguments
 from controller.config.keys import BRIDGE_KEYS
 
 ROOT = Path(__file__).resolve().parents[3] / "controller" / "ansible"
@@ -152,7 +152,7 @@ def test_the_commands_are_some_that_there_are() -> None:
     assert {argv[0] for argv in ours} == {"confirm", "set", "check", "detach"}
     for argv in ours:
         words = [re.sub(r"\{\{.*?\}\}", "x", word) for word in argv]
-        assert cli._parser().parse_args(words).command == argv[0]
+        assert arguments.parser().parse_args(words).command == argv[0]
 
 
 def test_the_gate_is_before_the_end_and_a_failure_goes_back() -> None:

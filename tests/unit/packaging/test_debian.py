@@ -8,7 +8,8 @@ import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
-from controller.cli import DEFAULT_METRICS
+from controller.command_line.arguments import DEFAULT_METRICS
+from controller.command_line.environment import RUN_VARIABLES
 
 CHECKOUT = Path(__file__).parents[3]
 DEBIAN = CHECKOUT / "controller/debian"
@@ -38,13 +39,10 @@ def test_what_the_service_needs_is_in_the_package_as_it_is_tested() -> None:
 
 
 def test_every_option_of_the_service_is_in_its_file() -> None:
-    named = set(re.findall(r"OVS_LBT_[A-Z_]+", (CHECKOUT / "controller/cli.py").read_text()))
-    named |= {
-        f"OVS_LBT_{name}" for name in ("PRIVATE_KEY", "CERTIFICATE", "CA_CERT", "METRICS_CA_CERT")
-    }
+    named = {*RUN_VARIABLES.values(), "OVS_LBT_NAME"}
     lines = (DEBIAN / "default").read_text().splitlines()
     offered = dict(line.removeprefix("#").split("=", 1) for line in lines if "OVS_LBT_" in line)
-    assert offered.keys() == named - {"OVS_LBT_"}
+    assert offered.keys() == named
     assert offered["OVS_LBT_METRICS"] == DEFAULT_METRICS
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller import cli
+from controller.command_line.arguments import parser as command_parser
+from controller.command_line.completing import other_parsers
 from controller.completion.candidates import FILES, Candidate, complete
 from controller.completion.names import Names, Team
 from policies.presets import PRESETS
@@ -25,7 +26,7 @@ HOST = Names(
 def offered(line: str, names: Names = HOST) -> list[Candidate]:
     """For the last word of a line as it is typed; a space at its end begins a word."""
     words = line.split() + ([""] if line.endswith(" ") or not line else [])
-    return complete(cli._parser(), cli._other_parsers(), words, lambda: names)
+    return complete(command_parser(), other_parsers(), words, lambda: names)
 
 
 def words(line: str, names: Names = HOST) -> list[str]:
@@ -90,7 +91,7 @@ def test_what_is_offered(line: str, expected: list[str]) -> None:
 
 
 def test_every_command_is_offered_and_told() -> None:
-    parser = cli._parser()
+    parser = command_parser()
     assert words("") == list(next(a for a in parser._actions if a.choices).choices or ())
     assert all(one.about for one in offered(""))
 
@@ -114,4 +115,4 @@ def test_names_are_not_asked_for_where_none_can_stand() -> None:
         raise AssertionError("somebody waits for this")
 
     for line in (["se"], ["set", "bridge", "br0", "mode="], ["attach", "br0", "--policy", ""]):
-        assert complete(cli._parser(), cli._other_parsers(), line, ask)
+        assert complete(command_parser(), other_parsers(), line, ask)

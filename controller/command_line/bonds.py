@@ -1,0 +1,80 @@
+"""`attach --from-bond` and `detach --to-bond`: a bond of Linux becomes one of Open vSwitch, and back."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+
+from controller.command_line import answers
+from controller.command_line.words import attach_words, words
+from controller.host import client
+
+
+def moves_a_bond(options: argparse.Namespace) -> str | None:
+    """The option by which a command moves a bond between Linux and Open vSwitch, if it is there."""
+    if getattr(options, "from_bond", None) is not None:
+        return "--from-bond"
+    return "--to-bond" if getattr(options, "to_bond", None) is not None else None
+
+
+def from_bond(options: argparse.Namespace) -> int:
+    """Make a bond of Linux one of the bridge, and attach it."""
+    from controller import from_linux_bond as moving
+    from controller.config.keys import BRIDGE_KEYS
+    from controller.operations import bond_plan, linux_bond
+
+    if options.uplink:
+        return answers.failed(
+            "--uplink with --from-bond -> one of them: the bond's members are uplinks"
+        )
+    for word in attach_words(options)[1:]:
+        key, _, value = word.partition("=")
+        try:
+            BRIDGE_KEYS[key].parse(value)
+        except ValueError:
+            return answers.failed(f"{key}: {value} -> {BRIDGE_KEYS[key].expects(value)}")
+    if (obstacle := client.obstacle()) is not None or not client.running():
+        return answers.failed(obstacle or "no service is running -> start one with: ovs-lbt run")
+    try:
+        host = moving.survey(options.bridge, options.from_bond)
+        print(bond_plan.forward(host))
+        if not options.yes:
+            return answers.failed("nothing was changed -> the same command with --yes")
+        moving.move(host, _say)
+    except linux_bond.CannotMove as why:
+        return answers.failed(str(why))
+    _say(bond_plan.configuration(host))
+    if status := answers.ask("attach", words(options)):
+        back = f"ovs-lbt detach {options.bridge} --to-bond {options.from_bond} --yes"
+        return answers.failed(
+            f"{options.from_bond} has moved, but is not attached; to go back: {back}", status
+        )
+    return 0
+
+
+def to_bond(options: argparse.Namespace) -> int:
+    """Detach a bridge, unless it is detached, and make its bond one of Linux again."""
+    from controller import from_linux_bond as moving
+    from controller.operations import bond_plan, linux_bond
+
+    try:
+        host = moving.survey_back(options.bridge, options.to_bond)
+        print(bond_plan.back(host))
+        if not options.yes:
+            return answers.failed("nothing was changed -> the same command with --yes")
+        if moving.is_attached(options.bridge):
+            command = [sys.executable, "-m", "controller.cli", "-t", options.service]
+            purge = ["--purge"] if options.purge else []
+            if status := moving.ended([*command, "detach", options.bridge, *purge]):
+                return status
+        moving.move_back(host, _say)
+    except linux_bond.CannotMove as why:
+        return answers.failed(str(why))
+    return 0
+
+
+def _say(line: str) -> None:
+    """Say what is being done, also to a terminal that has gone meanwhile."""
+    with contextlib.suppress(OSError):
+        print(line, flush=True)

@@ -1,0 +1,105 @@
+"""Changes that are undone unless they are confirmed: made, confirmed, reverted."""
+
+from __future__ import annotations
+
+import argparse
+
+from controller.command_line import answers
+from controller.command_line.detach import detach
+from controller.command_line.words import words
+from controller.host import client
+
+
+def until_confirmed(options: argparse.Namespace) -> int:
+    """Make a change that is reverted unless it is confirmed. The reversal is armed first.
+
+    So nothing that happens to this command or the service, from the first moment on, prevents it.
+    """
+    from controller.host import arming
+
+    if (obstacle := client.obstacle()) is not None:
+        return answers.failed(obstacle)
+    asked = words(options)
+    if options.command != "detach" and not client.running():
+        return answers.ask(options.command, asked)
+    bridge = options.bridge if options.command != "set" else _bridge_of(options)
+    if bridge is None:
+        return answers.ask(options.command, asked)
+    try:
+        armed = arming.arm(bridge, float(options.confirm), options.service)
+    except arming.NotArmed as error:
+        return answers.failed(str(error))
+    if options.command == "detach" and not client.running():
+        return detach(asked)
+    try:
+        answers.tell(client.ask(f"lbt/{options.command}", asked))
+    except client.Refusal as why:
+        armed.disarm()
+        return answers.failed(str(why))
+    except client.Unanswered as why:
+        return answers.failed(str(why))
+    return 0
+
+
+def confirm(bridge: str) -> int:
+    """Confirm through the service if it is running, else in the database."""
+    from controller import reversal
+
+    if (obstacle := client.obstacle()) is not None:
+        return answers.failed(obstacle)
+    try:
+        if client.running():
+            answers.tell(client.ask("lbt/confirm", [bridge]))
+        else:
+            print(reversal.confirm(bridge))
+    except (client.Refusal, client.Unanswered, reversal.Unknown) as why:
+        return answers.failed(_too_late(bridge, str(why)))
+    return 0
+
+
+def revert(bridge: str) -> int:
+    """Revert through the service if it is running, else with a service of our own."""
+    from controller import reversal
+
+    if client.obstacle() is not None or client.running():
+        return answers.ask("revert", [bridge])
+    try:
+        if reversal.waits(bridge) is None:
+            return answers.failed(reversal.nothing_waits(bridge))
+    except reversal.Unknown as why:
+        return answers.failed(str(why))
+    return reversal.once(bridge)
+
+
+def _bridge_of(options: argparse.Namespace) -> str | None:
+    """The bridge that `set` concerns; None if the interface is on none."""
+    if options.table == "bridge":
+        return str(options.name)
+    from controller.host import one_uplink
+
+    try:
+        found = one_uplink.run("ovs-vsctl", "iface-to-br", options.name.partition("/")[0])
+    except (one_uplink.Refused, OSError):
+        return None
+    return found.strip()
+
+
+def _too_late(bridge: str, why: str) -> str:
+    """Why a change was not confirmed. If it was reverted, says so instead of "nothing waits"."""
+    from controller import reversal
+
+    if why != reversal.nothing_waits(bridge):
+        return why
+    from controller.host import journal
+
+    asked = [bridge, "--last", "20", "--json"]
+    try:
+        if client.running():
+            told = client.ask("lbt/history", asked)
+        else:
+            told = journal.answer(journal.default_path(client.NAME), tuple(asked))
+    except (client.Refusal, client.Unanswered, ValueError, OSError):
+        return why
+    if (reverted := reversal.last_reversal(told)) is None:
+        return why
+    return f"bridge {bridge}: too late: {reverted} -> the change once more"

@@ -1,0 +1,57 @@
+"""The surroundings of a command: the log, the database's address, and variables that stand for options."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import re
+
+# The environment variables that stand for options of `run` that are not given.
+RUN_VARIABLES = {
+    "--ovsdb": "OVS_LBT_OVSDB",
+    "--listen": "OVS_LBT_LISTEN",
+    "--private-key": "OVS_LBT_PRIVATE_KEY",
+    "--certificate": "OVS_LBT_CERTIFICATE",
+    "--ca-cert": "OVS_LBT_CA_CERT",
+    "--metrics": "OVS_LBT_METRICS",
+    "--metrics-ca-cert": "OVS_LBT_METRICS_CA_CERT",
+    "--history": "OVS_LBT_HISTORY",
+}
+
+
+def log(level: int, everything: bool = False) -> None:
+    """Log to stderr: ours from this level on, and of libraries what they warn of, or everything."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
+    logging.getLogger("controller").setLevel(level)
+    for noisy, quiet in (
+        ("os_ken", logging.WARNING),
+        ("ryu", logging.WARNING),
+        ("ovsdbapp", logging.CRITICAL),
+    ):
+        logging.getLogger(noisy).setLevel(logging.INFO if everything else quiet)
+
+
+def remote(given: str | None) -> str:
+    """The address of Open vSwitch's database: the one that was given, or that of this host."""
+    import ovs.dirs
+
+    return given or f"unix:{ovs.dirs.RUNDIR}/db.sock"
+
+
+def take_variables(options: argparse.Namespace) -> dict[str, str]:
+    """Fill options of `run` that were not given from variables. Returns the variable by option."""
+    taken = {}
+    for option, variable in RUN_VARIABLES.items():
+        name = option.removeprefix("--").replace("-", "_")
+        if getattr(options, name) is None and (value := os.environ.get(variable)):
+            setattr(options, name, value)
+            taken[option] = variable
+    return taken
+
+
+def blamed(why: str, taken: dict[str, str]) -> str:
+    """The error text, naming the variable instead of the option that it stood for."""
+    for option, variable in taken.items():
+        why = re.sub(rf"(?<![\w-]){option}(?![\w-])", variable, why)
+    return why

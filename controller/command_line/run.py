@@ -1,0 +1,92 @@
+"""`ovs-lbt run`: starts the service, or says why it does not start."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import re
+from pathlib import Path
+
+from controller.command_line import answers, environment
+from controller.command_line.arguments import DEFAULT_METRICS
+from controller.host import client
+from controller.text.wording import because
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the service until it ends. Returns only if it does not start."""
+    taken = environment.take_variables(options)
+    tls_files = (options.private_key, options.certificate, options.ca_cert)
+    readers = options.metrics_ca_cert
+    environment.log(logging.DEBUG if options.verbose else logging.INFO, options.verbose)
+    try:
+        metrics = address("--metrics", options.metrics or DEFAULT_METRICS, "ADDR:PORT or none")
+        listen = address("--listen", options.listen or "none", "ADDR:PORT")
+        if options.ovsdb is not None:
+            _check_remote(options.ovsdb)
+    except ValueError as error:
+        return answers.failed(environment.blamed(str(error), taken), status=2)
+    try:
+        # This import comes first: the framework may patch the standard library.
+        importlib.import_module("controller.openflow.framework")
+    except (ValueError, ImportError) as error:
+        return answers.failed(str(error))
+    if (obstacle := client.obstacle() or client.read_only() or _running()) is not None:
+        return answers.failed(obstacle)
+    from controller.host.journal import default_path
+    from controller.host.sockets import TlsFiles
+    from controller.ovsdb.database import DatabaseAway
+    from controller.service import Options, Service, exit_now
+
+    try:
+        tls = TlsFiles.of(*tls_files)
+        kept = options.history != "none"
+        history = Path(options.history or default_path(options.service)) if kept else None
+        metrics_tls = TlsFiles.for_metrics(tls, readers)
+        database = environment.remote(options.ovsdb)
+        settings = Options(
+            database, metrics, listen, tls, metrics_tls, history, name=options.service
+        )
+        service = Service(settings)
+    except (DatabaseAway, ValueError, OSError) as error:
+        answers.failed(environment.blamed(because(error), taken))
+        exit_now(1)
+        return 1
+    exit_now(service.run())
+    return 1
+
+
+def address(option: str, text: str, expected: str) -> tuple[str, int] | None:
+    """The address and port of ADDR:PORT; None for the word `none`.
+
+    Raises:
+        ValueError: the text is neither.
+    """
+    if text == "none":
+        return None
+    host, _, port = text.rpartition(":")
+    if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
+        raise ValueError(f"{option}: {text} -> {expected}")
+    return host.strip("[]"), int(port)
+
+
+def _running() -> str | None:
+    """Why `ovs-lbt run` must not start, if a service of this name is already running."""
+    import ovs.daemon
+    import ovs.vlog
+
+    ovs.vlog.Vlog.set_level("any", "any", "off")
+    pid = ovs.daemon.read_pidfile(str(client.pidfile()))
+    found = f"a service is already running as process {pid}"
+    return f"{found} -> a single service, or another --name for a standby" if pid > 0 else None
+
+
+def _check_remote(remote: str) -> None:
+    """Check the form of the database's address.
+
+    Raises:
+        ValueError: the form is wrong.
+    """
+    if not re.fullmatch(r"unix:.+|(tcp|ssl):.+:[0-9]{1,5}", remote, re.ASCII):
+        raise ValueError(f"--ovsdb: {remote} -> unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT")

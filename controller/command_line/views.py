@@ -1,0 +1,57 @@
+"""Commands that show something: drawn here, where the terminal is known, or read without the service."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+
+from controller.command_line import answers
+from controller.host import client
+from controller.text.wording import because
+
+
+def show(bridge: str | None) -> int:
+    """Ask for JSON and draw it here, where the width and colours of the terminal are known."""
+    words = [] if bridge is None else [bridge]
+    if (answer := answers.answer("show", [*words, "--json"])) is None:
+        return 1
+    from controller.text import show_view, terminal
+
+    shown = json.loads(answer)
+    if shown.get("standby"):
+        print(show_view.standing_by(shown["leader"]))
+        lines = []
+    else:
+        lines = show_view.waiting(shown, terminal.look(), _time_of_day)
+        lines += show_view.blocks(shown["bridges"], terminal.look())
+    lines += show_view.faults(shown, terminal.look())
+    sys.stdout.write(terminal.written(lines))
+    return 0
+
+
+def history(service: str, words: list[str]) -> int:
+    """Ask the service for the history. Without a service, read its default file."""
+    if client.running():
+        return answers.ask("history", words)
+    from controller.host import journal
+
+    try:
+        print(journal.answer(journal.default_path(service), tuple(words)))
+    except (ValueError, OSError) as error:
+        return answers.failed(because(error))
+    return 0
+
+
+def top(options: argparse.Namespace) -> int:
+    """Watch bridges until somebody quits."""
+    if (obstacle := client.obstacle()) is not None:
+        return answers.failed(obstacle)
+    from controller.top import command
+
+    return command.main(options)
+
+
+def _time_of_day(at_s: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at_s))

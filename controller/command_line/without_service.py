@@ -1,0 +1,59 @@
+"""Commands that do not ask the service: `check`, `rescue`, and `plan --endpoints`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from controller.command_line import answers, environment
+from controller.command_line.words import attach_words
+from controller.host import client
+
+
+def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    """Check bridges, or whether one is fit to attach."""
+    from controller import check as checking
+
+    settings = attach_words(options)
+    if options.bridge is None and len(settings) > 1:
+        parser.error("settings for an attach -> a BRIDGE that is not attached")
+    return checking.main(settings if options.bridge is not None else [], options.json)
+
+
+def rescue(options: argparse.Namespace) -> int:
+    """Let bridges of plain uplinks forward by one of them."""
+    import ovs.vlog
+
+    from controller import rescue as rescuing
+    from controller.host.one_uplink import Refused
+    from controller.ovsdb.database import DatabaseAway
+
+    ovs.vlog.Vlog.set_level("any", "any", "off")
+    if (obstacle := client.obstacle()) is not None:
+        return answers.failed(obstacle)
+    try:
+        for line in rescuing.rescue(
+            environment.remote(os.environ.get("OVS_LBT_OVSDB")), options.bridge
+        ):
+            print(line, flush=True)
+    except (Refused, DatabaseAway, ValueError) as error:
+        return answers.failed(environment.blamed(str(error), {"--ovsdb": "OVS_LBT_OVSDB"}))
+    return 0
+
+
+def plan_endpoints(options: argparse.Namespace) -> int:
+    """Show which tunnel endpoint each VM should use."""
+    import ovs.vlog
+
+    from controller.endpoint_plan import plan
+    from controller.operations.endpoint_view import NoChoice
+    from controller.ovsdb.database import DatabaseAway
+
+    ovs.vlog.Vlog.set_level("any", "any", "off")
+    if (obstacle := client.obstacle()) is not None:
+        return answers.failed(obstacle)
+    try:
+        print(plan(environment.remote(os.environ.get("OVS_LBT_OVSDB")), options.json))
+    except (NoChoice, DatabaseAway, ValueError) as error:
+        return answers.failed(environment.blamed(str(error), {"--ovsdb": "OVS_LBT_OVSDB"}))
+    return 0
