@@ -12,20 +12,28 @@ from controller.api.events import ForwardingByOne, Reply, Request, Setting, Writ
 from controller.api.history import Moved
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
-from controller.bridge.phase import Phase
 from controller.bridge.state import Commands
-from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Key, Record, settable
+from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Record, settable
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import UplinkConfig, VmPortConfig
-from controller.operations import answers, check, diagnosis, explain, show, unconfirmed, vm_rules
+from controller.operations import (
+    answers,
+    check,
+    diagnosis,
+    explain,
+    named,
+    request_words,
+    show,
+    unconfirmed,
+    vm_rules,
+)
 from controller.operations.attach_detach import AttachDetach, Refused, Trial, attachable, keys
 from controller.operations.confirmations import Confirmations
 from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
 from controller.operations.plans import Plans
-from controller.teaming.address_units import AddressUnit
 from controller.text import check_view
-from controller.text.wording import one_line, one_of, shortened
+from controller.text.wording import one_line, one_of
 from policies import failover, rules
 from policies.model import Reason, Role
 
@@ -121,9 +129,9 @@ class Operator:
 
 
 def _show(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
-    as_json, names = _options(words, most=1)
+    as_json, names = request_words.options(words, most=1)
     if names:
-        _attached_bridge(operator, names[0])
+        named.attached_bridge(operator.fleet, names[0])
     statuses = operator.fleet.status(*names)
     fleet = operator.fleet
     rows = {name: row for name, row in fleet.rows.items() if not names or name in names}
@@ -136,34 +144,34 @@ def _show(operator: Operator, request_id: int, words: list[str], now_s: float) -
 
 def _attach(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
     """`BRIDGE KEY=VALUE… [--confirm S]`."""
-    confirm_s, words = _confirm(words)
+    confirm_s, words = request_words.confirm(words)
     if not words:
         raise Refused("attach: no bridge -> BRIDGE [KEY=VALUE]... [--confirm S]")
     name, *assignments = words
-    row = _row(operator, name)
-    values = _assignments(assignments, settable(BRIDGE_KEYS))
+    row = named.row(operator.fleet, name)
+    values = request_words.assignments(assignments, settable(BRIDGE_KEYS))
     values.setdefault("policy", str(BRIDGE_KEYS["policy"].default))
     return operator.attach_detach.attach(request_id, row, values, now_s, confirm_s)
 
 
 def _check(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
     """`[BRIDGE [KEY=VALUE]…]`; the keys as for an attach. The answer is JSON, or its lines."""
-    as_json, names = _options(words, most=len(words))
+    as_json, names = request_words.options(words, most=len(words))
     fleet = operator.fleet
     if not names:
         return [
             Reply(request_id, check_view.shown(check.answer(fleet, fleet.serving, now_s), as_json))
         ]
     name, *assignments = names
-    row = _row(operator, name)
+    row = named.row(operator.fleet, name)
     if row.attached:
         if assignments:
             raise Refused(f"bridge {name}: attached -> no settings to try")
-        found = check.answer(fleet, [_serving_bridge(operator, name)], now_s)
+        found = check.answer(fleet, [named.serving_bridge(operator.fleet, name)], now_s)
         return [Reply(request_id, check_view.shown(found, as_json))]
     if name in operator.in_hand:
         raise Refused(f"bridge {name}: another request is changing it -> try again later")
-    values = _assignments(assignments, settable(BRIDGE_KEYS))
+    values = request_words.assignments(assignments, settable(BRIDGE_KEYS))
     values.setdefault("policy", str(BRIDGE_KEYS["policy"].default))
     trial = Trial(lambda bridge, at_s: check.fit(fleet, bridge, at_s), as_json)
     try:
@@ -173,13 +181,13 @@ def _check(operator: Operator, request_id: int, words: list[str], now_s: float) 
 
 
 def _detach(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
-    confirm_s, words = _confirm(words)
-    purge, names = _options(words, most=1, option="--purge")
+    confirm_s, words = request_words.confirm(words)
+    purge, names = request_words.options(words, most=1, option="--purge")
     if not names:
         raise Refused("detach: no bridge -> BRIDGE [--purge] [--confirm S]")
-    if purge and confirm_s is None and not _row(operator, names[0]).attached:
+    if purge and confirm_s is None and not named.row(operator.fleet, names[0]).attached:
         return operator.attach_detach.purge(request_id, operator.fleet.rows[names[0]])
-    bridge = _attached_bridge(operator, names[0])
+    bridge = named.attached_bridge(operator.fleet, names[0])
     return operator.attach_detach.detach(request_id, bridge, now_s, purge, confirm_s)
 
 
@@ -187,12 +195,12 @@ def _confirm_change(
     operator: Operator, request_id: int, words: list[str], now_s: float
 ) -> Commands:
     (name,) = words
-    return operator.confirmations.confirm(request_id, _row(operator, name), now_s)
+    return operator.confirmations.confirm(request_id, named.row(operator.fleet, name), now_s)
 
 
 def _revert(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
     (name,) = words
-    return operator.confirmations.revert(request_id, _row(operator, name), now_s)
+    return operator.confirmations.revert(request_id, named.row(operator.fleet, name), now_s)
 
 
 def _set(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
@@ -200,7 +208,7 @@ def _set(operator: Operator, request_id: int, words: list[str], now_s: float) ->
 
     `KEY=` removes a rule of a VM port.
     """
-    confirm_s, words = _confirm(words)
+    confirm_s, words = request_words.confirm(words)
     if len(words) < 3:
         raise Refused("set: no settings -> bridge|interface NAME KEY=VALUE... [--confirm S]")
     bridge, record, settings = _settings(operator, words)
@@ -217,17 +225,19 @@ def _settings(operator: Operator, words: list[str]) -> tuple[str, Record, list[S
     if table not in ("bridge", "interface"):
         raise Refused(f"table: {table} -> bridge or interface")
     if table == "bridge":
-        row = _attached_row(operator, name)
-        values = _assignments(assignments, settable(BRIDGE_KEYS))
+        row = named.attached_row(operator.fleet, name)
+        values = request_words.assignments(assignments, settable(BRIDGE_KEYS))
         attachable(row, {**_ours(row.external_ids), **values}, operator.fleet.bridges[name].config)
         settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
         return name, Record.BRIDGE, settings
     if (at := _elsewhere(operator, name)) is not None:
         return at.config.name, Record.VM_PORT, _rules_elsewhere(at, name, assignments)
-    bridge, port = vm_rules.named(operator.fleet.bridges, name) or _interface(operator, name)
+    bridge, port = vm_rules.named(operator.fleet.bridges, name) or named.interface(
+        operator.fleet, name
+    )
     row = operator.fleet.rows[bridge.config.name]
     if port is None:
-        values = _assignments(assignments, settable(UPLINK_KEYS))
+        values = request_words.assignments(assignments, settable(UPLINK_KEYS))
         if values.get("role") in (Role.DRAINED, Role.UNUSED) and not _others(bridge, name):
             expected = "active or standby, because the bridge has no other active or standby uplink"
             raise Refused(f"role: {values['role']} -> {expected}")
@@ -238,8 +248,8 @@ def _settings(operator: Operator, words: list[str]) -> tuple[str, Record, list[S
         return bridge.config.name, Record.UPLINK, settings
     ended = [word[:-1] for word in assignments if word.endswith("=") and word[:-1] in VM_RULE_KEYS]
     others = [word for word in assignments if word[:-1] not in ended]
-    _refuse_repeated(assignments)
-    values = _assignments(others, VM_RULE_KEYS)
+    request_words.refuse_repeated(assignments)
+    values = request_words.assignments(others, VM_RULE_KEYS)
     if "pin" in values:
         _pinnable(bridge, port, values["pin"])
     settings = [s for key, value in values.items() for s in vm_rules.kept(row, port, key, value)]
@@ -251,7 +261,7 @@ def _settings(operator: Operator, words: list[str]) -> tuple[str, Record, list[S
 def _elsewhere(operator: Operator, name: str) -> Bridge | None:
     """The bridge that keeps a rule under this name of a VM's interface, if the VM is not known here."""
     bridges = operator.fleet.bridges
-    if vm_rules.named(bridges, name) is not None or _address(operator, name) is not None:
+    if vm_rules.named(bridges, name) is not None or named.address(operator.fleet, name) is not None:
         return None
     return vm_rules.home(operator.fleet, name)
 
@@ -269,11 +279,13 @@ def _write_elsewhere(
 def _rules_elsewhere(bridge: Bridge, name: str, assignments: list[str]) -> list[Setting]:
     """The settings of rules for a VM that is not known here; `KEY=` removes one."""
     keys = vm_rules.keys_at(bridge)
-    _refuse_repeated(assignments)
+    request_words.refuse_repeated(assignments)
     ended = [word[:-1] for word in assignments if word.endswith("=") and word[:-1] in keys]
-    values = _assignments([word for word in assignments if word[:-1] not in ended], keys)
+    values = request_words.assignments(
+        [word for word in assignments if word[:-1] not in ended], keys
+    )
     if "pin" in values:
-        _active(bridge, _uplink(bridge, values["pin"]))
+        _active(bridge, named.uplink(bridge, values["pin"]))
     rules = {**values, **dict.fromkeys(ended)}
     return [vm_rules.elsewhere(bridge, name, key, value) for key, value in rules.items()]
 
@@ -303,9 +315,9 @@ def _with(row: BridgeRow, settings: list[Setting]) -> BridgeRow:
 
 
 def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
-    bridge, port = _vm_port(operator, words[0])
+    bridge, port = named.vm_port(operator.fleet, words[0])
     name, target = port.name, words[1]
-    uplink = _carrier(bridge, port, target)
+    uplink = named.carrier(bridge, port, target)
     _enforcing(bridge)
     if port.rules.pin not in (None, target):
         raise Refused(f"port {name}: pinned to {port.rules.pin} -> a port that is not pinned")
@@ -336,7 +348,7 @@ def _pin(operator: Operator, request_id: int, words: list[str], now_s: float) ->
     name, target = words
     if (at := _elsewhere(operator, name)) is not None:
         return _write_elsewhere(operator, request_id, at, name, f"pin={target}")
-    bridge, port = _vm_port(operator, name)
+    bridge, port = named.vm_port(operator.fleet, name)
     _refuse_unnamed(bridge, port)
     _pinnable(bridge, port, target)
     done = answers.pinned(bridge, port, target, now_s)
@@ -346,7 +358,7 @@ def _pin(operator: Operator, request_id: int, words: list[str], now_s: float) ->
 
 def _pinnable(bridge: Bridge, port: VmPortConfig, target: str) -> None:
     """Refuse a pin that would have no effect, because an uplink's role takes precedence."""
-    _active(bridge, _carrier(bridge, port, target))
+    _active(bridge, named.carrier(bridge, port, target))
 
 
 def _active(bridge: Bridge, uplink: UplinkConfig) -> None:
@@ -362,7 +374,7 @@ def _unpin(operator: Operator, request_id: int, words: list[str], _now_s: float)
     (name,) = words
     if (at := _elsewhere(operator, name)) is not None:
         return _write_elsewhere(operator, request_id, at, name, "pin=")
-    bridge, port = _vm_port(operator, name)
+    bridge, port = named.vm_port(operator.fleet, name)
     _refuse_unnamed(bridge, port)
     row = operator.fleet.rows[bridge.config.name]
     done = answers.unpinned(port)
@@ -378,7 +390,7 @@ def _refuse_unnamed(bridge: Bridge, port: VmPortConfig) -> None:
 
 def _drain(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
     """Take an uplink out of service. Answers when it is idle."""
-    bridge, uplink = _member(operator, words[0])
+    bridge, uplink = named.member(operator.fleet, words[0])
     _enforcing(bridge)
     name = bridge.config.name
     if not bridge.connected:
@@ -399,29 +411,31 @@ def _drain(operator: Operator, request_id: int, words: list[str], now_s: float) 
 
 
 def _undrain(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
-    _, uplink = _member(operator, words[0])
+    _, uplink = named.member(operator.fleet, words[0])
     if uplink.role is not Role.DRAINED:
         raise Refused(f"uplink {uplink.name}: {uplink.role.value} -> a drained uplink")
     return operator.write(request_id, undrained(uplink), answers.undrained(uplink))
 
 
 def _plan(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
-    as_json, names = _options(words, most=1)
-    bridges = [_serving_bridge(operator, name) for name in names] or operator.fleet.serving
+    as_json, names = request_words.options(words, most=1)
+    bridges = [
+        named.serving_bridge(operator.fleet, name) for name in names
+    ] or operator.fleet.serving
     return [Reply(request_id, operator.plans.make(bridges, as_json, now_s))]
 
 
 def _apply(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
     name = words[0] if words else operator.plans.only(operator.fleet.serving)
-    return operator.plans.apply(_serving_bridge(operator, name), request_id, now_s)
+    return operator.plans.apply(named.serving_bridge(operator.fleet, name), request_id, now_s)
 
 
 def _explain(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
-    as_json, names = _options(words, most=1)
+    as_json, names = request_words.options(words, most=1)
     if not names:
         raise Refused("explain: no port -> PORT [--json]")
     (name,) = names
-    bridge, port = _port_or_vm(operator, name)
+    bridge, port = named.port_or_vm(operator.fleet, name)
     endpoint, epoch_s = operator.fleet.endpoints.get(port.name), operator.fleet.epoch_s
     account = diagnosis.account(bridge, port, now_s, endpoint)
     form = explain.as_json if as_json else explain.as_text
@@ -438,8 +452,8 @@ def _note_refusal(operator: Operator, words: tuple[str, ...], why: str, now_s: f
     if command not in _MOVING:
         return []
     try:
-        named = _address(operator, name) or vm_rules.named(operator.fleet.bridges, name)
-        bridge, port = named or _interface(operator, name)
+        found = named.address(operator.fleet, name) or vm_rules.named(operator.fleet.bridges, name)
+        bridge, port = found or named.interface(operator.fleet, name)
     except Refused:
         return []
     moves = []
@@ -473,158 +487,6 @@ _COMMANDS: dict[str, Callable[[Operator, int, list[str], float], Commands]] = {
 # ---- looking things up -----------------------------------------------------------------
 
 
-def _row(operator: Operator, name: str) -> BridgeRow:
-    if name not in operator.fleet.rows:
-        raise Refused(f"bridge: {name} -> {one_of(sorted(operator.fleet.rows))}")
-    return operator.fleet.rows[name]
-
-
-def _attached_row(operator: Operator, name: str) -> BridgeRow:
-    row = _row(operator, name)
-    if not row.attached or name not in operator.fleet.bridges:
-        attached = [name for name, row in operator.fleet.rows.items() if row.attached]
-        expected = one_of(sorted(attached)) if attached else "an attached bridge; there is none"
-        raise Refused(f"bridge: {name}, not attached -> {expected}")
-    return row
-
-
-def _attached_bridge(operator: Operator, name: str) -> Bridge:
-    return operator.fleet.bridges[_attached_row(operator, name).name]
-
-
-def _serving_bridge(operator: Operator, name: str) -> Bridge:
-    """An attached bridge that is not being attached or detached now."""
-    bridge = _attached_bridge(operator, name)
-    if not bridge.phase.is_attached:
-        raise Refused(f"bridge: {name}, being attached or detached -> an attached bridge")
-    return bridge
-
-
-def _options(words: list[str], most: int, option: str = "--json") -> tuple[bool, list[str]]:
-    """Whether the option is given, and all other words."""
-    names = [word for word in words if word != option]
-    if len(names) > most:
-        raise Refused(f"{' '.join(names)} -> one name [{option}]")
-    return option in words, names
-
-
-def _confirm(words: list[str]) -> tuple[float | None, list[str]]:
-    """How long a change waits to be confirmed, if it does; and all other words."""
-    if "--confirm" not in words:
-        return None, words
-    at = words.index("--confirm")
-    text, rest = "".join(words[at + 1 : at + 2]), [*words[:at], *words[at + 2 :]]
-    try:
-        return unconfirmed.seconds(text), rest
-    except ValueError:
-        found = shortened(text) or "nothing"
-        raise Refused(f"--confirm: {found} -> {unconfirmed.EXPECTED}") from None
-
-
-def _interface(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig | None]:
-    """The attached bridge of an interface, and its VM port unless the interface is an uplink."""
-    for bridge in operator.fleet.bridges.values():
-        for port in bridge.config.vm_ports:
-            if port.name == name:
-                return bridge, port
-        if any(uplink.name == name for uplink in bridge.config.uplinks):
-            return bridge, None
-    raise Refused(f"interface: {name} -> an interface of an attached bridge")
-
-
-def _address(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig] | None:
-    """An address behind a VM port, as a VM port with the address's name; None if `name` is none.
-
-    `PORT/MAC%VLAN` is its name in log and history. Without the VLAN, it is the only one with this MAC.
-    `UUID/MAC` is that of a VM behind a patch port.
-    """
-    for bridge in operator.fleet.bridges.values():
-        if (vm := vm_rules.guest_named(bridge, name)) is not None:
-            port, guest = vm
-            known = [a for a in bridge.behind.values() if (a.port, a.mac) == (port.name, guest.mac)]
-            if len(known) == 1:
-                return bridge, _as_port(bridge, port, known[0]).under(name.lower())
-    of, slash, address = name.lower().rpartition("/")
-    if not slash:
-        return None
-    mac, _, vlan = address.partition("%")
-    ports = [(b, p) for b in operator.fleet.bridges.values() for p in b.config.vm_ports]
-    for bridge, port in ports:
-        if port.name.lower() != of:
-            continue
-        there = [one for one in bridge.behind.values() if one.port == port.name and one.mac == mac]
-        found = [one for one in there if not vlan or vlan == str(one.vlan)]
-        if len(found) == 1:
-            return bridge, _as_port(bridge, port, found[0])
-        if found:
-            raise Refused(f"address: {name}, in several VLANs -> {one_of([u.name for u in found])}")
-        raise Refused(f"address: {name} -> one of those that ovs-lbt explain {port.name} lists")
-    return None
-
-
-def _as_port(bridge: Bridge, port: VmPortConfig, address: AddressUnit) -> VmPortConfig:
-    unit = next(unit for unit in bridge.units() if unit.name == address.name)
-    guest = port.guest(address.mac)
-    return replace(
-        port,
-        name=address.name,
-        vm=address.name if guest is None else guest.vm,
-        vm_id=None if guest is None else guest.identity,
-        vm_ids=() if guest is None else guest.identities,
-        unit="port",
-        allowed=unit.allowed,
-        rules=unit.rules,
-        guests=(),
-    )
-
-
-def _vm_port(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig]:
-    if (address := _address(operator, name)) is not None:
-        return address
-    bridge, port = vm_rules.named(operator.fleet.bridges, name) or _interface(operator, name)
-    if port is None:
-        raise Refused(f"port: {name}, an uplink -> {one_of(sorted(bridge.bound))}")
-    return bridge, port
-
-
-def _port_or_vm(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig]:
-    """The VM port with this interface name, or the only one of the VM with this name.
-
-    A VM behind a patch port is its address there.
-    """
-    ports = [(b, port) for b in operator.fleet.serving for port in b.config.vm_ports]
-    found = [(b, port) for b, port in ports if port.name == name]
-    found = found or [(b, port) for b, port in ports if port.vm == name]
-    found = found or [
-        (b, _as_port(b, port, address))
-        for b, port in ports
-        for address in b.behind.values()
-        if address.port == port.name
-        and (guest := port.guest(address.mac)) is not None
-        and guest.vm == name
-    ]
-    if len(found) > 1:
-        names = one_of(sorted(port.name for _, port in found))
-        raise Refused(f"port: {name}, a VM with {len(found)} ports -> {names}")
-    return found[0] if found else _vm_port(operator, name)
-
-
-def _uplink(bridge: Bridge, name: str) -> UplinkConfig:
-    by_name = {uplink.name: uplink for uplink in bridge.config.uplinks}
-    if name not in by_name:
-        raise Refused(f"uplink: {name} -> {one_of(sorted(by_name))}")
-    return by_name[name]
-
-
-def _member(operator: Operator, name: str) -> tuple[Bridge, UplinkConfig]:
-    """An uplink of any attached bridge, with its bridge."""
-    bridges = [b for b in operator.fleet.bridges.values() if b.phase is not Phase.INSPECTING]
-    teams = {uplink.name: (b, uplink) for b in bridges for uplink in b.config.uplinks}
-    if name not in teams:
-        raise Refused(f"uplink: {name} -> {one_of(sorted(teams))}")
-    return teams[name]
-
-
 def _others(bridge: Bridge, name: str) -> list[UplinkConfig]:
     """The other uplinks that are in service."""
     serving = (Role.ACTIVE, Role.STANDBY)
@@ -634,50 +496,6 @@ def _others(bridge: Bridge, name: str) -> list[UplinkConfig]:
 def _enforcing(bridge: Bridge) -> None:
     if bridge.observing:
         raise Refused(f"bridge {bridge.config.name}: mode observe -> mode enforce")
-
-
-def _carrier(bridge: Bridge, port: VmPortConfig, name: str) -> UplinkConfig:
-    """An uplink of the team that the port may use."""
-    uplink = _uplink(bridge, name)
-    if port.carriers is not None and name not in port.carriers:
-        carriers = (
-            one_of(sorted(port.carriers))
-            if port.carriers
-            else "an uplink that carries them; there is none"
-        )
-        raise Refused(f"uplink {name}: does not carry the VLANs of {port.name} -> {carriers}")
-    if port.allowed is not None and name not in port.allowed:
-        raise Refused(
-            f"uplink {name}: not allowed for {port.name} -> {one_of(sorted(port.allowed))}"
-        )
-    if name in bridge.kept_off.of(port.name):
-        raise Refused(f"uplink {name}: loses frames of {port.name} (path check) -> another uplink")
-    return uplink
-
-
-def _assignments(words: list[str], keys: Mapping[str, Key]) -> dict[str, str]:
-    """Parse and check words of the form KEY=VALUE."""
-    _refuse_repeated(words)
-    values: dict[str, str] = {}
-    for word in words:
-        key, equals, text = word.partition("=")
-        if not equals or key not in keys:
-            expected = f"KEY=VALUE with KEY {one_of(sorted(keys))}"
-            raise Refused(f"{shortened(word) or 'nothing'} -> {expected}")
-        try:
-            keys[key].parse(text)
-        except ValueError:
-            found = shortened(text) or "nothing"
-            raise Refused(f"{key}: {found} -> {keys[key].expects(text)}") from None
-        values[key] = text
-    return values
-
-
-def _refuse_repeated(words: list[str]) -> None:
-    """Refuse a key that is given twice: only one value could apply."""
-    named = [word.partition("=")[0] for word in words]
-    if repeated := sorted({key for key in named if named.count(key) > 1}):
-        raise Refused(f"{shortened(repeated[0])}: given {named.count(repeated[0])} times -> once")
 
 
 def _ours(external_ids: Mapping[str, str]) -> dict[str, str]:

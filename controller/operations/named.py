@@ -1,0 +1,173 @@
+"""Finds what requests name: bridges, VM ports and the addresses behind them, uplinks.
+
+A name of nothing is refused, with the names that there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controller.bridge.bridge import Bridge
+from controller.bridge.fleet import Fleet
+from controller.bridge.phase import Phase
+from controller.config.rows import BridgeRow
+from controller.config.values import UplinkConfig, VmPortConfig
+from controller.operations import vm_rules
+from controller.operations.attach_detach import Refused
+from controller.teaming.address_units import AddressUnit
+from controller.text.wording import one_of
+
+
+def row(fleet: Fleet, name: str) -> BridgeRow:
+    """A bridge of Open vSwitch, attached or not."""
+    if name not in fleet.rows:
+        raise Refused(f"bridge: {name} -> {one_of(sorted(fleet.rows))}")
+    return fleet.rows[name]
+
+
+def attached_row(fleet: Fleet, name: str) -> BridgeRow:
+    """The row of an attached bridge."""
+    found = row(fleet, name)
+    if not found.attached or name not in fleet.bridges:
+        attached = [name for name, row in fleet.rows.items() if row.attached]
+        expected = one_of(sorted(attached)) if attached else "an attached bridge; there is none"
+        raise Refused(f"bridge: {name}, not attached -> {expected}")
+    return found
+
+
+def attached_bridge(fleet: Fleet, name: str) -> Bridge:
+    """An attached bridge, in whatever phase it is."""
+    return fleet.bridges[attached_row(fleet, name).name]
+
+
+def serving_bridge(fleet: Fleet, name: str) -> Bridge:
+    """An attached bridge that is not being attached or detached now."""
+    bridge = attached_bridge(fleet, name)
+    if not bridge.phase.is_attached:
+        raise Refused(f"bridge: {name}, being attached or detached -> an attached bridge")
+    return bridge
+
+
+def interface(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig | None]:
+    """The attached bridge of an interface, and its VM port unless the interface is an uplink."""
+    for bridge in fleet.bridges.values():
+        for port in bridge.config.vm_ports:
+            if port.name == name:
+                return bridge, port
+        if any(uplink.name == name for uplink in bridge.config.uplinks):
+            return bridge, None
+    raise Refused(f"interface: {name} -> an interface of an attached bridge")
+
+
+def vm_port(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig]:
+    """The VM port or the address of this name, with its bridge."""
+    if (found := address(fleet, name)) is not None:
+        return found
+    bridge, port = vm_rules.named(fleet.bridges, name) or interface(fleet, name)
+    if port is None:
+        raise Refused(f"port: {name}, an uplink -> {one_of(sorted(bridge.bound))}")
+    return bridge, port
+
+
+def port_or_vm(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig]:
+    """The VM port with this interface name, or the only one of the VM with this name.
+
+    A VM behind a patch port is its address there.
+    """
+    ports = [(b, port) for b in fleet.serving for port in b.config.vm_ports]
+    found = [(b, port) for b, port in ports if port.name == name]
+    found = found or [(b, port) for b, port in ports if port.vm == name]
+    found = found or [
+        (b, _as_port(b, port, address))
+        for b, port in ports
+        for address in b.behind.values()
+        if address.port == port.name
+        and (guest := port.guest(address.mac)) is not None
+        and guest.vm == name
+    ]
+    if len(found) > 1:
+        names = one_of(sorted(port.name for _, port in found))
+        raise Refused(f"port: {name}, a VM with {len(found)} ports -> {names}")
+    return found[0] if found else vm_port(fleet, name)
+
+
+def uplink(bridge: Bridge, name: str) -> UplinkConfig:
+    """An uplink of this bridge."""
+    by_name = {uplink.name: uplink for uplink in bridge.config.uplinks}
+    if name not in by_name:
+        raise Refused(f"uplink: {name} -> {one_of(sorted(by_name))}")
+    return by_name[name]
+
+
+def member(fleet: Fleet, name: str) -> tuple[Bridge, UplinkConfig]:
+    """An uplink of any attached bridge, with its bridge."""
+    bridges = [b for b in fleet.bridges.values() if b.phase is not Phase.INSPECTING]
+    teams = {uplink.name: (b, uplink) for b in bridges for uplink in b.config.uplinks}
+    if name not in teams:
+        raise Refused(f"uplink: {name} -> {one_of(sorted(teams))}")
+    return teams[name]
+
+
+def carrier(bridge: Bridge, port: VmPortConfig, name: str) -> UplinkConfig:
+    """An uplink of the team that the port may use."""
+    found = uplink(bridge, name)
+    if port.carriers is not None and name not in port.carriers:
+        carriers = (
+            one_of(sorted(port.carriers))
+            if port.carriers
+            else "an uplink that carries them; there is none"
+        )
+        raise Refused(f"uplink {name}: does not carry the VLANs of {port.name} -> {carriers}")
+    if port.allowed is not None and name not in port.allowed:
+        raise Refused(
+            f"uplink {name}: not allowed for {port.name} -> {one_of(sorted(port.allowed))}"
+        )
+    if name in bridge.kept_off.of(port.name):
+        raise Refused(f"uplink {name}: loses frames of {port.name} (path check) -> another uplink")
+    return found
+
+
+def address(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig] | None:
+    """An address behind a VM port, as a VM port with the address's name; None if `name` is none.
+
+    `PORT/MAC%VLAN` is its name in log and history. Without the VLAN, it is the only one with this MAC.
+    `UUID/MAC` is that of a VM behind a patch port.
+    """
+    for bridge in fleet.bridges.values():
+        if (vm := vm_rules.guest_named(bridge, name)) is not None:
+            port, guest = vm
+            known = [a for a in bridge.behind.values() if (a.port, a.mac) == (port.name, guest.mac)]
+            if len(known) == 1:
+                return bridge, _as_port(bridge, port, known[0]).under(name.lower())
+    of, slash, mac_and_vlan = name.lower().rpartition("/")
+    if not slash:
+        return None
+    mac, _, vlan = mac_and_vlan.partition("%")
+    ports = [(b, p) for b in fleet.bridges.values() for p in b.config.vm_ports]
+    for bridge, port in ports:
+        if port.name.lower() != of:
+            continue
+        there = [one for one in bridge.behind.values() if one.port == port.name and one.mac == mac]
+        found = [one for one in there if not vlan or vlan == str(one.vlan)]
+        if len(found) == 1:
+            return bridge, _as_port(bridge, port, found[0])
+        if found:
+            raise Refused(f"address: {name}, in several VLANs -> {one_of([u.name for u in found])}")
+        raise Refused(f"address: {name} -> one of those that ovs-lbt explain {port.name} lists")
+    return None
+
+
+def _as_port(bridge: Bridge, port: VmPortConfig, address: AddressUnit) -> VmPortConfig:
+    unit = next(unit for unit in bridge.units() if unit.name == address.name)
+    guest = port.guest(address.mac)
+    return replace(
+        port,
+        name=address.name,
+        vm=address.name if guest is None else guest.vm,
+        vm_id=None if guest is None else guest.identity,
+        vm_ids=() if guest is None else guest.identities,
+        unit="port",
+        allowed=unit.allowed,
+        rules=unit.rules,
+        guests=(),
+    )

@@ -1,0 +1,56 @@
+"""The words of requests: options, and settings of the form KEY=VALUE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from controller.config.keys import Key
+from controller.operations import unconfirmed
+from controller.operations.attach_detach import Refused
+from controller.text.wording import one_of, shortened
+
+
+def options(words: list[str], most: int, option: str = "--json") -> tuple[bool, list[str]]:
+    """Whether the option is given, and all other words."""
+    names = [word for word in words if word != option]
+    if len(names) > most:
+        raise Refused(f"{' '.join(names)} -> one name [{option}]")
+    return option in words, names
+
+
+def confirm(words: list[str]) -> tuple[float | None, list[str]]:
+    """How long a change waits to be confirmed, if it does; and all other words."""
+    if "--confirm" not in words:
+        return None, words
+    at = words.index("--confirm")
+    text, rest = "".join(words[at + 1 : at + 2]), [*words[:at], *words[at + 2 :]]
+    try:
+        return unconfirmed.seconds(text), rest
+    except ValueError:
+        found = shortened(text) or "nothing"
+        raise Refused(f"--confirm: {found} -> {unconfirmed.EXPECTED}") from None
+
+
+def assignments(words: list[str], keys: Mapping[str, Key]) -> dict[str, str]:
+    """Parse and check words of the form KEY=VALUE."""
+    refuse_repeated(words)
+    values: dict[str, str] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals or key not in keys:
+            expected = f"KEY=VALUE with KEY {one_of(sorted(keys))}"
+            raise Refused(f"{shortened(word) or 'nothing'} -> {expected}")
+        try:
+            keys[key].parse(text)
+        except ValueError:
+            found = shortened(text) or "nothing"
+            raise Refused(f"{key}: {found} -> {keys[key].expects(text)}") from None
+        values[key] = text
+    return values
+
+
+def refuse_repeated(words: list[str]) -> None:
+    """Refuse a key that is given twice: only one value could apply."""
+    named = [word.partition("=")[0] for word in words]
+    if repeated := sorted({key for key in named if named.count(key) > 1}):
+        raise Refused(f"{shortened(repeated[0])}: given {named.count(repeated[0])} times -> once")
