@@ -61,7 +61,7 @@ NOT_RUN = {
     " external_ids:ovs-lbt-threshold=60": "the same",
     "ip route add 198.51.100.0/24 dev tep0 table 11": ONE_NETWORK,
     "ovs-lbt plan --endpoints": "tests/switch/test_endpoints.py, test_ovn_tunnels.py",
-    "make demo         # the run in the picture, on a real Open vSwitch: about 4 minutes": HOURS,
+    "make demo         # the load in the picture, on a real Open vSwitch: about 4 minutes": HOURS,
     "mn --custom topologies/mixed_speed.py --topo mixed_speed,vms=6": "tests/mininet/test_layouts.py",
     ".venv/bin/python -m topologies.examples.compare_two_uplinks two_uplinks.png": "tests/mininet/test_examples.py",
     "docker compose -f dashboards/compose.yml up": "needs Docker; the files by test_provisioning.py",
