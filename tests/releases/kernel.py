@@ -65,7 +65,7 @@ class Kernel:
         if self.runs == NATIVE:
             return ["bash", "-c", f"{variables}; {MEASURE} && {{ {command}; }}"]
         # A guest that is ended leaves the name of the test that it was at.
-        variables += f" TMPDIR={TEMPORARY} PYTHONUNBUFFERED=1"
+        variables += f" OVS_LBT_GUEST=yes TMPDIR={TEMPORARY} PYTHONUNBUFFERED=1"
         begin = f"mkdir -m 1777 {TEMPORARY} && modprobe openvswitch && cd {here} && {MEASURE} && {BE_UP}"
         return self._booting(f"{variables}; {begin} && {{ {command}; }}", name)
 

@@ -156,23 +156,24 @@ class Copies:
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """The Open vSwitch upstream, in a network namespace of its own."""
+    """The Open vSwitch upstream, in a network namespace of its own; `setting`: of its bridges."""
 
     ovs: PrivateOvs
     netns: str
+    setting: str = datapath.SETTING
 
 
 @contextlib.contextmanager
-def upstream_ovs() -> Iterator[Upstream]:
+def upstream_ovs(name: str = "tor", setting: str = datapath.SETTING) -> Iterator[Upstream]:
     """Start the Open vSwitch that stands in for the switches at the rack's top."""
-    netns = f"t{os.getpid() & 0xFFFFF:05x}tor"
+    netns = f"t{os.getpid() & 0xFFFFF:05x}{name}"
     run("ip", "netns", "add", netns)
     try:
         run("sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1", netns=netns)
         with contextlib.ExitStack() as running:
             with inside(netns):
                 private = running.enter_context(PrivateOvs(prefix="ovs-lbt-upstream-"))
-            yield Upstream(private, netns)
+            yield Upstream(private, netns, setting)
     finally:
         run("ip", "netns", "del", netns)
 
@@ -624,15 +625,14 @@ class Bed:
                 team += ["--", "add-port", self.bridge, name]
         else:
             team += ["--", "add-bond", self.bridge, self.bond, *names, *self.spec.bond_settings]
-        for switch, bridge, ports, stations in (
-            (self.tor.ovs, self.upstream, upstream, self.hosts),
-            (self.ovs, self.bridge, team, self.vms),
+        for switch, bridge, setting, ports, stations in (
+            (self.tor.ovs, self.upstream, self.tor.setting, upstream, self.hosts),
+            (self.ovs, self.bridge, datapath.SETTING, team, self.vms),
         ):
             for station in stations:
                 ports += ["--", "add-port", bridge, station.port]
                 ports += [f"tag={station.vlan}"] if station.vlan else []
-            datapath_type = ["--", "set", "bridge", bridge, datapath.SETTING]
-            switch.vsctl("add-br", bridge, *datapath_type, *ports)
+            switch.vsctl("add-br", bridge, "--", "set", "bridge", bridge, setting, *ports)
         if self.spec.team == STATIC_LAG:
             self._make_static_lag(ends)
         self._silence(self.bridge)
@@ -669,7 +669,7 @@ class Bed:
             ]
             for on, name, to in ((bridge, patch, peer), (self.upstream, peer, patch))
         ]
-        settings = ["--", "set", "bridge", bridge, datapath.SETTING, "fail_mode=secure"]
+        settings = ["--", "set", "bridge", bridge, self.tor.setting, "fail_mode=secure"]
         switch.vsctl("add-br", bridge, *settings, *(w for port in ports for w in ("--", *port)))
         ofctl = ["ovs-ofctl", "-O", "OpenFlow15"]
         hashed = f"selection_method=hash,fields({','.join(LAG_HASH_FIELDS)})"

@@ -14,6 +14,9 @@ from topologies.network.private_ovs import DATAPATHS
 NAME = os.environ.get("OVS_LBT_DATAPATH", "userspace")
 # For `ovs-vsctl set bridge`.
 SETTING = f"datapath_type={DATAPATHS[NAME]}"
+USERSPACE_SETTING = f"datapath_type={DATAPATHS['userspace']}"
+# Whether nobody else uses this kernel's module.
+MODULE_IS_OURS = "OVS_LBT_GUEST" in os.environ
 # When no frame has come for so long, those that were sent have arrived. In the userspace datapath one
 # thread forwards and answers: a fence tells when it is done. The kernel hands the first frame of a flow
 # to other threads, which no fence waits for.

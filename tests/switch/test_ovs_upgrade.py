@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.switch import datapath, frames
-from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Upstream
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Upstream, upstream_ovs
 from tests.switch.judging import OUTAGE_S, at_most, judges_time, repetitions
 from tests.switch.service import Service
 from tests.switch.test_delivery import check_everything, settled_homes
@@ -20,6 +21,7 @@ FLOW_PPS = 500
 RUNS_IN_BENCH = 5
 BOND = BedSpec(BALANCE_SLB, 2, (None, None))
 OURS = (BedSpec(PLAIN, 2, (None, None)), BOND)
+MODULE = Path("/sys/module/openvswitch")
 OVS_SAVE = "/usr/share/openvswitch/scripts/ovs-save"
 # Frames of each flow before Open vSwitch stops, and after it forwards again.
 FRAMES_BEFORE, FRAMES_AFTER = 100, 500
@@ -42,33 +44,47 @@ def upgrade(bed: Bed, meanwhile: Callable[[], None] = lambda: None) -> None:
     restore_flows(bed, saved, meanwhile)
 
 
-def replace_module(bed: Bed) -> None:
-    """As `ovs-ctl force-reload-kmod` does, but for the module itself, which others may use."""
+def reload_module(bed: Bed) -> None:
+    """As `ovs-ctl force-reload-kmod` does. Where others may use the module, only the datapath is new."""
     saved = save_flows(bed)
     bed.ovs.stop("ovsdb-server")
     bed.ovs.start_database()
     bed.ovs.stop("ovs-vswitchd")
     bed.ovs.run("ovs-dpctl", "del-dp", "system@ovs-system")
+    if datapath.MODULE_IS_OURS:
+        bed.ovs.run("rmmod", "openvswitch")
+        assert not MODULE.exists()
+        bed.ovs.run("modprobe", "openvswitch")
     restore_flows(bed, saved)
 
 
-WAYS = [restart, upgrade, *([replace_module] if datapath.NAME == "kernel" else [])]
+WAYS = [restart, upgrade, *([reload_module] if datapath.NAME == "kernel" else [])]
+
+
+@pytest.fixture
+def upstream(tor: Upstream, way: Callable[[Bed], None]) -> Iterator[Upstream]:
+    """The switch upstream: in userspace where the module is reloaded, which it would use otherwise."""
+    if way.__name__ != "reload_module":
+        yield tor
+        return
+    with upstream_ovs("usr", datapath.USERSPACE_SETTING) as made:
+        yield made
 
 
 @judges_time
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_hardly_more_is_lost_than_with_a_bond(
-    own: Service, tor: Upstream, way: Callable[[Bed], None]
+    own: Service, upstream: Upstream, way: Callable[[Bed], None]
 ) -> None:
     """Afterwards, flows, groups and bindings are as before, and everything arrives once."""
     own.start()
     lost: dict[str, list[int]] = {"balance-slb": []}
     for _ in range(repetitions(1, RUNS_IN_BENCH)):
-        with Bed(own.ovs, tor, BOND) as bond:
+        with Bed(own.ovs, upstream, BOND) as bond:
             bond.introduce()
             lost["balance-slb"].append(most_lost(bond, way))
         for spec in OURS:
-            with Bed(own.ovs, tor, spec) as bed:
+            with Bed(own.ovs, upstream, spec) as bed:
                 own.attach(bed, "--policy", "originating-port")
                 for who, count in lost_by_ours(own, bed, way):
                     lost.setdefault(f"{spec.team}, {who}", []).append(count)
