@@ -20,6 +20,8 @@ PHASE_SHADES = ("#f3f5f8", "#e3e9f1")
 MOVE_COLOUR = "#b3261e"
 # Samples are too frequent for a clear line, so each point is a mean over this span.
 POINT_S = 1.0
+# The small drawings of a row. They have the axes and the colours of the large one.
+MOST_COLUMNS = 4
 
 
 def draw(
@@ -33,10 +35,11 @@ def draw(
 ) -> list[Path]:
     """Draw `uplinks.png` and `uplinks.svg`, with `load-based` large and the others below it."""
     rest = [name for name in runs if name != "load-based"]
-    figure = pyplot.figure(figsize=(10, 7.2 if rest else 4.6), layout="constrained")
+    columns = max(1, min(len(rest), MOST_COLUMNS))
+    rows = -(-len(rest) // columns)
+    figure = pyplot.figure(figsize=(10, 4.6 + 2.2 * rows), layout="constrained")
     figure.suptitle(title, fontsize=12)
-    rows = 2 if rest else 1
-    grid = figure.add_gridspec(rows, max(1, len(rest)), height_ratios=[2.1, 1][:rows])
+    grid = figure.add_gridspec(1 + rows, columns, height_ratios=[2.1, *[1] * rows])
     capacity_mbps = capacity_bps / 1e6
     if "load-based" in runs:
         axes = figure.add_subplot(grid[0, :])
@@ -64,10 +67,14 @@ def draw(
             fontsize=9,
         )
         axes.legend(loc="upper left", bbox_to_anchor=(0.0, 0.7), fontsize=9, framealpha=0.9)
-    for column, name in enumerate(rest):
-        axes = figure.add_subplot(grid[rows - 1, column])
+        axes.set_xlabel("seconds since the start of the load", fontsize=9)
+        axes.set_ylabel("Mbit/s, busier direction", fontsize=9)
+    for place, name in enumerate(rest):
+        row, column = divmod(place, columns)
+        axes = figure.add_subplot(grid[1 + row, column])
         _uplinks(axes, runs[name], capacity_mbps, name)
-        axes.legend(loc="upper left", fontsize=8, framealpha=0.9)
+        if "load-based" not in runs:
+            axes.legend(loc="upper left", fontsize=8, framealpha=0.9)
     directory.mkdir(parents=True, exist_ok=True)
     paths = [directory / "uplinks.png", directory / "uplinks.svg"]
     for path in paths:
@@ -92,8 +99,6 @@ def _uplinks(axes: Any, intervals: list[Utilization], capacity_mbps: float, name
     axes.set_title(name, fontsize=10, loc="left")
     axes.set_xlim(0, end_s)
     axes.set_ylim(0, 1.05 * capacity_mbps)
-    axes.set_xlabel("seconds since the start of the load", fontsize=9)
-    axes.set_ylabel("Mbit/s, busier direction", fontsize=9)
     axes.grid(True, axis="y", color="#dddddd", linewidth=0.6)
 
 
