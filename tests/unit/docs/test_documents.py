@@ -27,7 +27,7 @@ SWITCH_TESTS = [
     path
     for names in (
         *("test_documents*.py", "test_ovn_*.py", "ovn/*.py"),
-        *("test_hypervisors.py", "test_libvirt.py"),
+        *("test_hypervisors.py", "test_libvirt.py", "test_endpoints_in_one_network.py"),
     )
     for path in sorted((documents.ROOT / "tests" / "switch").glob(names))
 ]
@@ -37,7 +37,6 @@ PACKAGE = "the package's own tests install, upgrade and remove it"
 SYSTEMD = "where tests run systemd need not be process 1"
 SETUP = "comes before every test; run by hand on a fresh clone"
 HOURS = "takes minutes: run by hand, `make demo` and benches by tests/mininet"
-ONE_NETWORK = "needs the kernel's datapath and OVN 24.03"
 OUTPUT = "an example of what is said; the commands in it are parsed"
 NOT_RUN = {
     "apt install ./ovs-lbt_*.deb": PACKAGE,
@@ -59,7 +58,6 @@ NOT_RUN = {
     "auto eno1": "needs Proxmox; what its last line does in a reload is tested on a switch",
     "ovs_extra set bridge ${IFACE} external_ids:ovs-lbt-policy=load-based"
     " external_ids:ovs-lbt-threshold=60": "the same",
-    "ip route add 198.51.100.0/24 dev tep0 table 11": ONE_NETWORK,
     "ovs-lbt plan --endpoints": "tests/switch/test_endpoints.py, test_ovn_tunnels.py",
     "make demo         # the load in the picture, on a real Open vSwitch: about 4 minutes": HOURS,
     "mn --custom topologies/mixed_speed.py --topo mixed_speed,vms=6": "tests/mininet/test_layouts.py",
