@@ -20,7 +20,7 @@ from topologies import LAYOUT_NAMES
 if TYPE_CHECKING:
     from topologies.compare.kept_runs import KeptRuns
     from topologies.compare.phases import Phase
-    from topologies.compare.plan import Options
+    from topologies.compare.plan import Options, Plan
     from topologies.compare.result import Result
 
 # The bench without a layout of its own, which has options of its own.
@@ -338,9 +338,7 @@ def _run_bench(
         {"pace": asdict(pace_), "direction": str(how.direction)},
         same_code=lambda found: not options.anew and origin.same_code(found),
     )
-    runs = plan.campaign_runs if options.repeat == CAMPAIGN else options.repeat
-    if options.repeat == CAMPAIGN and options.pace == "quick":
-        runs = 1
+    runs = _repetitions(options, plan)
     results = []
     for scenario in plan.scenarios(how):
         if options.scenario and options.scenario not in scenario.name:
@@ -384,6 +382,13 @@ def _run_bench(
     if not failures:
         finished.append(kept)
     return 0 if all(one.met for one in checked) else 1
+
+
+def _repetitions(options: argparse.Namespace, plan: Plan) -> int:
+    """How often each contender runs."""
+    if options.repeat != CAMPAIGN:
+        return int(options.repeat)
+    return 1 if options.pace == "quick" else plan.campaign_runs
 
 
 def _try_to_draw(draw: Callable[[], list[Path]]) -> list[Path]:

@@ -36,6 +36,8 @@ UP_S = 10
 BE_UP = f"until (( $(cut -d. -f1 /proc/uptime) > {UP_S} )); do sleep 0.2; done"
 # In the guest, a directory in memory for temporary files: every user may use it.
 TEMPORARY = "/run/ovs-lbt"
+# The driver of taps is for bridges in userspace.
+MODULES = "openvswitch tun"
 # Not all machines that have /dev/kvm can run a guest.
 NATIVE, KVM, EMULATED = "natively", "in QEMU with KVM", "in QEMU without KVM"
 
@@ -66,7 +68,7 @@ class Kernel:
             return ["bash", "-c", f"{variables}; {MEASURE} && {{ {command}; }}"]
         # A guest that is ended leaves the name of the test that it was at.
         variables += f" OVS_LBT_GUEST=yes TMPDIR={TEMPORARY} PYTHONUNBUFFERED=1"
-        begin = f"mkdir -m 1777 {TEMPORARY} && modprobe openvswitch && cd {here} && {MEASURE} && {BE_UP}"
+        begin = f"mkdir -m 1777 {TEMPORARY} && modprobe -a {MODULES} && cd {here} && {MEASURE} && {BE_UP}"
         return self._booting(f"{variables}; {begin} && {{ {command}; }}", name)
 
     def boots(self) -> bool:

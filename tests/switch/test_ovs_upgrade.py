@@ -18,8 +18,6 @@ from tests.switch.waiting import wait_until
 from tests.switch.wire import Stream
 
 FLOW_PPS = 500
-# With a switch upstream in userspace, an emulated machine forwards no more of all flows together.
-FLOW_PPS_BY_USERSPACE = 100
 RUNS_IN_BENCH = 5
 BOND = BedSpec(BALANCE_SLB, 2, (None, None))
 OURS = (BedSpec(PLAIN, 2, (None, None)), BOND)
@@ -93,7 +91,7 @@ def test_hardly_more_is_lost_than_with_a_bond(
                 bed.introduce()
                 check_everything(bed, settled_homes(bed))
                 own.do("detach", bed.bridge)
-    by_bond, outage = statistics.median(lost["balance-slb"]), OUTAGE_S * flow_pps(upstream)
+    by_bond, outage = statistics.median(lost["balance-slb"]), OUTAGE_S * FLOW_PPS
     for who, runs in lost.items():
         what = f"frames lost of one flow, {way.__name__}, {who}"
         print(f"{what}: {runs}")
@@ -172,7 +170,7 @@ def most_lost(bed: Bed, way: Callable[[Bed], None]) -> int:
     ways = [pair for vm in bed.vms for pair in ((vm, host), (host, vm))]
     flows = [(sender.point, frames.udp(sender.mac, to.mac)) for sender, to in ways]
     points = [host.point, *(vm.point for vm in bed.vms)]
-    with bed.ears(*points) as ears, Stream(flows, flow_pps(bed.tor)) as stream:
+    with bed.ears(*points) as ears, Stream(flows, FLOW_PPS) as stream:
         at = [ears[to.point] for _, to in ways]
 
         def newest() -> list[int]:
@@ -190,12 +188,6 @@ def most_lost(bed: Bed, way: Callable[[Bed], None]) -> int:
     bed.local_is_new()
     assert copies == [1] * len(at)
     return lost
-
-
-def flow_pps(upstream: Upstream) -> int:
-    """How many frames a second each flow sends."""
-    is_slow = datapath.MODULE_IS_OURS and upstream.setting == datapath.USERSPACE_SETTING
-    return FLOW_PPS_BY_USERSPACE if is_slow else FLOW_PPS
 
 
 def save_flows(bed: Bed) -> str:
