@@ -71,7 +71,7 @@ class Repeated:
 
     @property
     def by_chance(self) -> float:
-        """How many of the figures would differ by chance alone, as a mean."""
+        """How many of the figures would differ by chance alone, as a mean; fewer if runs have equal values."""
         return sum(one.by_chance for one in self.pairs)
 
 
@@ -119,7 +119,7 @@ def sentences(found: Repeated) -> list[str]:
     if found.pairs:
         said.append(
             f"{len(found.different)} of {len(found.pairs)} figures differ from the published ones by"
-            f" more than the ranges of the runs. By chance alone, {found.by_chance:.1f} would."
+            f" more than the ranges of the runs. By chance alone, up to {found.by_chance:.1f} would."
         )
     if found.single:
         said.append(f"{found.single} figures are not compared: they were published from one run.")
