@@ -171,10 +171,7 @@ def test_figures_of_both_datapaths() -> None:
 RESTARTS = {
     "ovs-vswitchd is restarted": ("upgrade.log", "restart"),
     "`ovs-ctl restart`, as packages do": ("upgrade.log", "upgrade"),
-    "`ovs-ctl force-reload-kmod`, without the module itself": (
-        "replace_module.log",
-        "replace_module",
-    ),
+    "`ovs-ctl force-reload-kmod`": ("reload_module.log", "reload_module"),
 }
 
 
