@@ -9,17 +9,19 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import pytest
 
 from controller.dataplane.specs import EMPTY
 from tests.switch import datapath
 from tests.switch.bed import Bed, BedSpec, Upstream, upstream_ovs
-from tests.switch.direct import Direct
 from tests.switch.service import Service
 from tests.switch.wire import OwnNetwork
 from topologies.network.private_ovs import PrivateOvs
+
+if TYPE_CHECKING:
+    from tests.switch.direct import Direct
 
 LOG_TAIL_LINES = 15
 
@@ -154,6 +156,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 @pytest.fixture
 def direct(bed: Bed) -> Iterator[Direct]:
     """A connection to the bed's bridge, on which nothing is left afterwards."""
+    # Stock Ryu replaces the threads of the process that imports it, and those of ears stand still then.
+    from tests.switch.direct import Direct
+
     with contextlib.closing(Direct(bed)) as made:
         yield made
         made.install(EMPTY)

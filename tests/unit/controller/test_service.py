@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -242,6 +243,16 @@ def test_eventlet_is_not_loaded_unless_ryu_needs_it() -> None:
     )
     variables = {k: v for k, v in os.environ.items() if k != "OVS_LBT_FRAMEWORK"}
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=variables)
+
+
+def test_tests_on_a_switch_load_no_framework_into_their_own_process() -> None:
+    code = (
+        "import sys, tests.switch.conftest\n"
+        "assert 'controller.openflow.framework' not in sys.modules, 'threads may be replaced'"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, timeout=60, cwd=Path(__file__).parents[3]
+    )
 
 
 # ---- a bundle that is sent ahead --------------------------------------------------------
