@@ -53,7 +53,7 @@ class Side:
     """A contender's median of a figure, the range of the runs, and the number of runs.
 
     A derived figure has no values of single runs. Its range is the median itself, and `count` is
-    the number of the contender's runs.
+    the number of the contender's runs. `has_range`: several runs have a value.
     """
 
     contender: str
@@ -61,6 +61,7 @@ class Side:
     least: float
     most: float
     count: int
+    has_range: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +180,8 @@ def side(contender: str, found: Mapping[str, Any], of: Figure) -> Side:
     assert value is not None
     values = repetitions(found, of.name)
     count = len(values) or len(found.get("runs", ())) or 1
-    return Side(contender, value, min([value, *values]), max([value, *values]), count)
+    least, most = min([value, *values]), max([value, *values])
+    return Side(contender, value, least, most, count, has_range=len(values) > 1)
 
 
 def disjoint(one: Side, other: Side) -> bool:

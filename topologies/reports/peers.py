@@ -15,14 +15,14 @@ NONE = "None in these figures."
 RANGES = """\
 In these figures of the layouts, the ranges of the runs do not overlap. The section of a layout says why."""
 SINGLE = """\
-Of these figures at least one side has a single run, which has no range. The difference may not be
-reproducible."""
+Of these figures at least one side has no range: it is of a single run, or of all runs together. The
+difference may not be reproducible."""
 
 
 def ahead(reports: Sequence[Mapping[str, Any]]) -> str:
     """The list of all figures in which a peer is better, with a link to the section of the layout.
 
-    Figures of single runs come apart from those whose ranges can be compared.
+    Figures without a range come apart from those whose ranges can be compared.
     """
     found = [(report, where, one) for report in reports for where, one in _ahead(report)]
     firm = [_linked(*each) for each in found if _have_ranges(each[-1])]
@@ -68,7 +68,7 @@ def _ahead(report: Mapping[str, Any]) -> list[tuple[str, Behind]]:
 
 
 def _have_ranges(one: Behind) -> bool:
-    return min(one.ours.count, one.peer.count) > 1
+    return one.ours.has_range and one.peer.has_range
 
 
 def _linked(report: Mapping[str, Any], place: str, one: Behind) -> str:

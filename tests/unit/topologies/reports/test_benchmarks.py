@@ -104,7 +104,7 @@ def test_matches_and_differences_are_listed() -> None:
 def test_page_opens_with_what_peers_are_better_in() -> None:
     made = benchmarks_page.benchmarks([bench.report()], {})
     opening = made.split("## Where a peer is better")[1].split("## How to read")[0]
-    ranges, single = opening.split("at least one side has a single run")
+    ranges, single = opening.split("at least one side has no range")
     link = "- [`set_vs_lbfo`](#set_vs_lbfo), "
     assert (
         f"{link}team to team: uplinks’ CV: `manual` 0.010 (n = 3) beats `dynamic` 0.012 (n = 3)."
