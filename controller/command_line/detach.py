@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import logging
-import os
 import sys
 
 from controller.command_line import answers, environment
@@ -28,10 +27,9 @@ def detach(words: list[str]) -> int:
     from controller.service import exit_now
 
     try:
-        remote = environment.remote(os.environ.get("OVS_LBT_OVSDB"))
-        status = one_shot.detach(remote, words[0], tuple(words[1:]))
+        status = one_shot.detach(environment.database(), words[0], tuple(words[1:]))
     except (DatabaseAway, ValueError, OSError) as error:
-        status = answers.failed(environment.blamed(because(error), {"--ovsdb": "OVS_LBT_OVSDB"}))
+        status = answers.failed(environment.blamed_database(because(error)))
     sys.stdout.flush()
     exit_now(status)
     return status

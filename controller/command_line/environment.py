@@ -39,6 +39,16 @@ def remote(given: str | None) -> str:
     return given or f"unix:{ovs.dirs.RUNDIR}/db.sock"
 
 
+def database() -> str:
+    """The address of Open vSwitch's database for a command that has no option for it."""
+    return remote(os.environ.get(RUN_VARIABLES["--ovsdb"]))
+
+
+def blamed_database(why: str) -> str:
+    """The error text, naming the variable that may have given the address of the database."""
+    return blamed(why, {"--ovsdb": RUN_VARIABLES["--ovsdb"]})
+
+
 def take_variables(options: argparse.Namespace) -> dict[str, str]:
     """Fill options of `run` that were not given from variables. Returns the variable by option."""
     taken = {}

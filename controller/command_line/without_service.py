@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 
 from controller.command_line import answers, environment
 from controller.command_line.words import attach_words
@@ -32,12 +31,10 @@ def rescue(options: argparse.Namespace) -> int:
     if (obstacle := client.obstacle()) is not None:
         return answers.failed(obstacle)
     try:
-        for line in rescuing.rescue(
-            environment.remote(os.environ.get("OVS_LBT_OVSDB")), options.bridge
-        ):
+        for line in rescuing.rescue(environment.database(), options.bridge):
             print(line, flush=True)
     except (Refused, DatabaseAway, ValueError) as error:
-        return answers.failed(environment.blamed(str(error), {"--ovsdb": "OVS_LBT_OVSDB"}))
+        return answers.failed(environment.blamed_database(str(error)))
     return 0
 
 
@@ -53,7 +50,7 @@ def plan_endpoints(options: argparse.Namespace) -> int:
     if (obstacle := client.obstacle()) is not None:
         return answers.failed(obstacle)
     try:
-        print(plan(environment.remote(os.environ.get("OVS_LBT_OVSDB")), options.json))
+        print(plan(environment.database(), options.json))
     except (NoChoice, DatabaseAway, ValueError) as error:
-        return answers.failed(environment.blamed(str(error), {"--ovsdb": "OVS_LBT_OVSDB"}))
+        return answers.failed(environment.blamed_database(str(error)))
     return 0
