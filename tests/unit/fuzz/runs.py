@@ -13,6 +13,9 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.unit.fuzz.targets import CASE_TIMEOUT_S, Target
 
+# How much longer a case may take by the clock than by processor time.
+BLOCKED_RATIO = 15
+
 
 class Hangs(BaseException):
     """A case takes longer than any may; no handler of exceptions takes this one."""
@@ -20,18 +23,30 @@ class Hangs(BaseException):
 
 @contextlib.contextmanager
 def bounded(seconds: float = CASE_TIMEOUT_S) -> Iterator[None]:
-    """Raises `Hangs` where it stands after so long; on the main thread only."""
+    """Raises `Hangs` where it stands after so long; on the main thread only.
 
-    def ring(_number: int, _frame: FrameType | None) -> None:
-        raise Hangs(f"longer than {seconds:g} s")
+    It measures processor time, because a process that waits for a core does not hang. A case that
+    is blocked uses none, and is ended after `BLOCKED_RATIO` times as long by the clock.
+    """
+    limits = {
+        signal.SIGPROF: (signal.ITIMER_PROF, seconds),
+        signal.SIGALRM: (signal.ITIMER_REAL, BLOCKED_RATIO * seconds),
+    }
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    def ring(number: int, _frame: FrameType | None) -> None:
+        timer, limit_s = limits[signal.Signals(number)]
+        clock = "processor time" if timer == signal.ITIMER_PROF else "the clock"
+        raise Hangs(f"longer than {limit_s:g} s by {clock}")
+
+    before = {number: signal.signal(number, ring) for number in limits}
+    for timer, limit_s in limits.values():
+        signal.setitimer(timer, limit_s)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for number, (timer, _) in limits.items():
+            signal.setitimer(timer, 0)
+            signal.signal(number, before[number])
 
 
 @contextlib.contextmanager
