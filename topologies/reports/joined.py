@@ -1,0 +1,60 @@
+"""Joins the reports of a layout whose scenarios were measured apart.
+
+    python -m topologies.reports.joined docs/results/NAME.json out/NAME/report.json
+
+It adds the scenarios of the second report to the first. Each run keeps its own origin, so that the
+page shows every commit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+# What has to be the same in both reports, because they have it only once.
+COMMON = ("layout", "environment")
+
+
+def joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the first report with the scenarios of the second after its own.
+
+    Raises:
+        ValueError: the reports are of different layouts, settings or machines, or both have a
+            scenario.
+    """
+    for key in COMMON:
+        if first[key] != second[key]:
+            raise ValueError(f"{key}: {second[key]} -> {first[key]}, as in the first report")
+    names = {scenario["name"] for scenario in first["scenarios"]}
+    if both := [one["name"] for one in second["scenarios"] if one["name"] in names]:
+        raise ValueError(f"scenario {both[0]}: in both reports -> in one of them")
+    return {
+        **first,
+        "scenarios": [*first["scenarios"], *second["scenarios"]],
+        "expectations": [*first["expectations"], *second["expectations"]],
+    }
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Add the scenarios of the second report to the first, in its file."""
+    if len(arguments) != 2 or any(one.startswith("-") for one in arguments):
+        print("usage: python -m topologies.reports.joined REPORT ADDED_REPORT", file=sys.stderr)
+        return 2
+    path, added = map(Path, arguments)
+    try:
+        report = joined(json.loads(path.read_text()), json.loads(added.read_text()))
+        partial = path.with_suffix(".part")
+        partial.write_text(json.dumps(report, indent=2) + "\n")
+        os.replace(partial, path)
+    except (OSError, ValueError, KeyError, TypeError) as failure:
+        print(f"joined: {failure}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
