@@ -114,8 +114,6 @@ def in_a_row(made: Sequence[tuple[float, float]]) -> int:
 @contextlib.contextmanager
 def scraping(target: str, directory: Path) -> Iterator[Prometheus]:
     """Prometheus as it is provisioned, of this target and at a pace for tests."""
-    program = shutil.which("prometheus")
-    assert program, "found no prometheus on PATH, expected Debian's: run make setup"
     config = CONFIGURATION.read_text()
     for written, wanted in (CHANGES | {"- 127.0.0.1:9476": f"- {target}"}).items():
         assert config.count(written) == 1, f"not once in {CONFIGURATION.name}: {written}"
@@ -124,12 +122,21 @@ def scraping(target: str, directory: Path) -> Iterator[Prometheus]:
     (directory / "provisioning").mkdir()
     (directory / "provisioning" / "prometheus.yml").write_text(config)
     (directory / "rules").symlink_to(RULES)
+    with running(directory / "provisioning" / "prometheus.yml", target, directory) as prometheus:
+        yield prometheus
+
+
+@contextlib.contextmanager
+def running(config: Path, target: str, directory: Path) -> Iterator[Prometheus]:
+    """Prometheus with this configuration; its data and its log are in the directory."""
+    program = shutil.which("prometheus")
+    assert program, "found no prometheus on PATH, expected Debian's: run make setup"
     address, log = f"127.0.0.1:{free_tcp_port()}", directory / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
             [
                 program,
-                f"--config.file={directory}/provisioning/prometheus.yml",
+                f"--config.file={config}",
                 f"--storage.tsdb.path={directory}/data",
                 f"--web.listen-address={address}",
             ],

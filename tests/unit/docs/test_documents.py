@@ -68,8 +68,6 @@ NOT_RUN = {
     "sed -i 's|https://ovs-lbt.example/docs|https://wiki.example.org/ovs-lbt|'"
     " /etc/prometheus/rules/ovs-lbt.*.yml": "test_rules.py",
     "inhibit_rules:": "for Alertmanager, which is not installed",
-    "ovs-pki init": "makes an authority below /var/lib/openvswitch; over TLS: test_remote.py",
-    "scrape_configs:": "for Prometheus; who may read metrics: tests/wire/test_tls.py",
     "[Service]": "for systemd",
     "time_s,host,port,tx_bps,rx_bps,uplink_capacity_bps": "the form of a trace: tests/unit/controller/replay/test_trace.py",
     "$ ovs-lbt replay docs/examples/replay-trace.csv.gz \\": "tests/unit/controller/replay/test_host.py",
