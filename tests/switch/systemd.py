@@ -57,6 +57,10 @@ for device in null zero full random urandom tty; do
     touch "dev/$device"
     mount --bind "/dev/$device" "dev/$device"
 done
+# A unit with devices of its own needs these.
+mkdir dev/pts dev/shm
+mount -t devpts -o newinstance,ptmxmode=0666 devpts dev/pts
+ln -s pts/ptmx dev/ptmx
 for shared in "$2" "$3"; do
     [ -e ".$shared" ] || { mkdir -p ".$shared"; mount --bind "$shared" ".$shared"; }
 done
@@ -119,6 +123,10 @@ class Machine:
         processes.end(self._outside, signal.SIGTERM)
         self._log.unlink()
         self._place.cleanup()
+
+    def path(self, path: str) -> Path:
+        """A file of the machine's."""
+        return Path(f"/proc/{self._process_1()}/root{path}")
 
     def do(self, *command: str) -> str:
         """A command there, which must be done; what it says."""
