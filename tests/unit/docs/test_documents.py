@@ -27,7 +27,8 @@ SWITCH_TESTS = [
     path
     for names in (
         *("test_documents*.py", "test_ovn_*.py", "ovn/*.py"),
-        *("test_hypervisors.py", "test_libvirt.py", "test_endpoints_in_one_network.py"),
+        *("test_hypervisors.py", "test_libvirt.py", "test_proxmox.py"),
+        "test_endpoints_in_one_network.py",
     )
     for path in sorted((documents.ROOT / "tests" / "switch").glob(names))
 ]
@@ -48,9 +49,8 @@ NOT_RUN = {
     "# inventory.yml": "for Ansible, which is not installed",
     "ansible-playbook -i inventory.yml rollout.yml --check --limit kvm001.example.net": "the same: tests/unit/packaging/test_ansible.py",
     'NAME    = "production"': "a template for OpenNebula",
-    "auto eno1": "needs Proxmox; what its last line does in a reload is tested on a switch",
     "ovs_extra set bridge ${IFACE} external_ids:ovs-lbt-policy=load-based"
-    " external_ids:ovs-lbt-threshold=60": "the same",
+    " external_ids:ovs-lbt-threshold=60": "a line of a file for ifupdown2: test_proxmox.py",
     "ovs-lbt plan --endpoints": "tests/switch/test_endpoints.py, test_ovn_tunnels.py",
     "make demo         # the load in the picture, on a real Open vSwitch: about 4 minutes": HOURS,
     "mn --custom topologies/mixed_speed.py --topo mixed_speed,vms=6": "tests/mininet/test_layouts.py",
