@@ -1,0 +1,35 @@
+"""The table of fuzzed cases in docs/reliability.md, against its raw figures."""
+
+from __future__ import annotations
+
+from tests import documents
+from tests.unit.docs.figures import raw, rows
+
+PAGE = "docs/reliability.md"
+HEAD = "| what is fuzzed | cases | failed |"
+# The rows of the table, and the targets of each.
+TARGETS = {
+    "bytes from a switch: broken, cut, of any length": ["openflow"],
+    "sequences of a switch's messages, on a whole service": ["switch events"],
+    "records of the database, and its replica": ["database", "replica"],
+    "control commands, and the control socket's bytes": ["commands", "control socket"],
+    "traces, Prometheus's answers, settings of a replay": [
+        "trace",
+        "prometheus",
+        "replay settings",
+    ],
+    "lines of the history": ["history"],
+}
+
+
+def test_how_many_cases_of_each_target_ran_and_failed() -> None:
+    found, table = raw("fuzz/summary.json"), rows(PAGE, HEAD)
+    assert {name for names in TARGETS.values() for name in names} == found["targets"].keys()
+    assert table.keys() == TARGETS.keys()
+    for what, names in TARGETS.items():
+        of = [found["targets"][name] for name in names]
+        cases, failed = sum(one["cases"] for one in of), sum(len(one["failures"]) for one in of)
+        assert table[what] == [f"{cases:,}", f"{failed}"]
+    text = " ".join((documents.ROOT / PAGE).read_text().split())
+    assert f"`make fuzz` runs {found['cases']:,} cases" in text
+    assert f"took {found['seconds'] / 60:.0f} min on one core" in text
