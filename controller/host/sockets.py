@@ -11,6 +11,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from controller.text.wording import in_words
+
 CONNECT_TIMEOUT_S = 5.0
 DEFAULT_PORT = 6653
 # The options that give the TLS files.
@@ -305,7 +307,7 @@ def _dial_unix(path: Path) -> BridgeSocket:
     except OSError as error:
         sock.close()
         expected = "a bridge whose management socket ovs-vswitchd serves"
-        raise Unreachable(f"{path}: {error.strerror} -> {expected}") from error
+        raise Unreachable(f"{path}: {in_words(error)} -> {expected}") from error
     return BridgeSocket(sock)
 
 
@@ -315,4 +317,4 @@ def reason(error: Exception) -> str:
         return error.verify_message
     if isinstance(error, ssl.SSLError) and error.reason:
         return error.reason.lower().replace("_", " ")
-    return getattr(error, "strerror", None) or str(error)
+    return in_words(error) if isinstance(error, OSError) else str(error)

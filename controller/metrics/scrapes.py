@@ -14,6 +14,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from controller.host import faults
 from controller.host.sockets import TlsFiles, reason, refuse_plain
+from controller.text.wording import in_words
 
 LOG = logging.getLogger(__name__)
 
@@ -104,7 +105,7 @@ def serve(application: Callable[..., Any], address: str, port: int, tls: TlsFile
     try:
         server = make_server(address, port, _watched(application), kind, _Quiet)
     except OSError as error:
-        found = f"--metrics {address}:{port}: {error.strerror}"
+        found = f"--metrics {address}:{port}: {in_words(error)}"
         raise OSError(f"{found} -> a free address") from error
     server.tls = context
     faults.lasting("metrics", "metrics", server.serve_forever)

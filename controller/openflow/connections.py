@@ -25,6 +25,7 @@ from controller.host.sockets import (
     refuse_plain,
 )
 from controller.openflow import framework
+from controller.text.wording import in_words
 
 LOG = logging.getLogger(__name__)
 
@@ -246,7 +247,7 @@ class Dialers:
                 address, family=socket.AF_INET6 if ":" in host else socket.AF_INET
             )
         except OSError as error:
-            found = f"--listen {host}:{port}: {error.strerror}"
+            found = f"--listen {host}:{port}: {in_words(error)}"
             raise OSError(f"{found} -> a free address") from error
 
         def take(sock: socket.socket, peer: str) -> None:

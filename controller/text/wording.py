@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable
 
 # The most characters of a foreign text that a message quotes.
@@ -58,4 +60,15 @@ def because(error: Exception) -> str:
     """The text of an error and the file concerned, without the error number."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
-    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    said = in_words(error)
+    return f"{error.filename}: {said}" if error.filename else said
+
+
+def in_words(error: OSError) -> str:
+    """The text of an error of the system, without its number.
+
+    On stock Ryu, sockets raise errors whose text is only a symbol such as ENOENT.
+    """
+    if error.errno is not None and error.strerror == errno.errorcode.get(error.errno):
+        return os.strerror(error.errno)
+    return error.strerror or str(error)
