@@ -106,6 +106,7 @@ FRESH = (
     ),
     OTHERS_DEB,
     *TESTS,
+    _tests("OVN", 1800, "ovn_provider", "ovn_tunnels", "ovn_plain_tunnels", "ovn_overlays"),
     Step("ryu", "`make test-ryu`", "make test-ryu", 2400),
 )
 _PYTEST_LINE = re.compile(r"^=* ?(?P<counts>\d+ \w+(?:, \d+ \w+)*) in [\d.]+s\b.*$", re.MULTILINE)
