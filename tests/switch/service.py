@@ -167,14 +167,15 @@ class Service:
         bed.introduce()
 
     def wait_ready(self, bed: Bed) -> None:
-        """Wait until every station is bound."""
-        names = {s.port for s in bed.stations}
+        """Wait until every station that is plugged in is bound."""
+        plugged_in = {bed.bridge, *bed.ovs.vsctl("list-ports", bed.bridge).split()}
+        names = plugged_in & {s.port for s in bed.stations}
 
         def ready() -> bool:
             shown = self.show_json(bed.bridge)
-            return bool(shown["connected"]) and all(
-                p["uplink"] for p in shown["ports"] if p["name"] in names
-            )
+            # The service may not have seen yet that one was plugged in.
+            bound = {p["name"] for p in shown["ports"] if p["uplink"]}
+            return bool(shown["connected"]) and names <= bound
 
         wait_until(ready, f"{bed.bridge} is connected and its VM ports are bound")
         bed.revalidated()
