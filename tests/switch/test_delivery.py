@@ -225,6 +225,7 @@ def check_everything(bed: Bed, homes: dict[str, list[str]]) -> None:
 
 def check(bed: Bed, *ways: Expected) -> None:
     """Send the frames of each way in, and compare where copies came out."""
+    bed.settled()
     wrong: list[str] = []
     too_many: list[str] = []
     for shots in ways:

@@ -43,6 +43,8 @@ def test_a_bond_is_adopted_step_by_step_and_given_back(bed: Bed, service: Servic
     next(steps)
     assert service.show_json(bed.bridge)["mode"] == "enforce"
     service.wait_ready(bed)
+    stations = {station.port for station in bed.stations}
+    wait_until(lambda: bed.not_flooded() == stations, "none is left to NORMAL")
     bed.introduce()
     check_everything(bed, settled_homes(bed))
     next(steps)
@@ -118,6 +120,7 @@ def test_bfd_is_enabled_while_an_uplink_is_drained(bed: Bed, service: Service) -
     first, end = bed.uplinks[0], bed.uplinks[0].upstream_end.interface
     bed.set("bridge", bed.bridge, failback_delay_s=0)
     service.attach(bed)
+    before = service.bindings(bed)
     bed.tor.ovs.vsctl("set", "interface", end, "bfd:enable=true")
     steps = follow("bfd", service, bed)
     next(steps)
@@ -125,7 +128,7 @@ def test_bfd_is_enabled_while_an_uplink_is_drained(bed: Bed, service: Service) -
     wait_until(lambda: bed.ovs.vsctl("--if-exists", *status) == "up", "BFD answers")
     assert next(steps).strip() == "up"
     next(steps)
-    wait_until(lambda: first.name in service.bindings(bed).values(), f"VM ports use {first} again")
+    wait_until(lambda: service.bindings(bed) == before, f"VM ports use {first} as before")
     next(steps)
     bed.tor.ovs.vsctl("clear", "interface", end, "bfd")
     check_everything(bed, settled_homes(bed))
@@ -155,6 +158,7 @@ def test_an_uplink_is_added_and_removed(bed: Bed, service: Service) -> None:
     next(steps)
     bed.uplinks.remove(third)
     wait_until(lambda: third.name not in team(), "it is none any more")
+    bed.settled()
     settled_homes(bed)
     service.do("detach", bed.bridge)
 

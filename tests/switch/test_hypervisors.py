@@ -202,7 +202,7 @@ def spread(bed: Bed, service: Service, port: str) -> None:
     wait_until(known, "the addresses use both uplinks", interval_s=0.5)
 
 
-def check_everybody(bed: Bed) -> None:
+def check_everybody(bed: Bed, bridge: str) -> None:
     """Broadcasts and unicast among VMs and with the host upstream: one copy where one should be."""
     host, ends = bed.hosts[0], {str(uplink.upstream_end) for uplink in bed.uplinks}
     wanted: list[tuple[Shot, list[str], int]] = []
@@ -225,7 +225,7 @@ def check_everybody(bed: Bed) -> None:
         add(vm, None, others, 1)
     add(host, None, bed.vms, 0)
     bed.introduce()
-    bed.revalidated()
+    bed.settled(bridge)
     copies = bed.fire([shot for shot, _, _ in wanted])
     vms = {str(vm) for vm in bed.vms}
     for shot, heard, leave in wanted:
@@ -259,7 +259,7 @@ def test_opennebulas_bridge_over_one_of_ours(cabled: Bed, service: Service) -> N
             return behind(service, port)[vm.mac]["uplink"] == at
 
         wait_until(pinned, f"it is pinned to {uplink}")
-        check_everybody(bed)
+        check_everybody(bed, "br-up")
     assert behind(service, port)[vm.mac]["vm"] == vm_uuid
     assert flows_of("onebr0", bed) == written
     service.do("detach", "br-up")
@@ -282,8 +282,8 @@ def test_the_bridge_below_that_of_ovn_kubernetes(cabled: Bed, service: Service) 
     shown = service.show_json("br-phy")
     assert [u["name"] for u in shown["uplinks"]] == names_of_uplinks(bed)
     assert (shown["policy"], [p["name"] for p in shown["ports"]]) == ("adaptive", ["br-phy", port])
-    check_everybody(bed)
+    check_everybody(bed, "br-phy")
     type_block(per_address, service, bed)
     spread(bed, service, port)
-    check_everybody(bed)
+    check_everybody(bed, "br-phy")
     service.do("detach", "br-phy")
