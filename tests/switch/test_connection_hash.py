@@ -41,9 +41,21 @@ def served(request: pytest.FixtureRequest, own: Service, tor: Upstream) -> Itera
 @pytest.fixture
 def service(served: Bed, own: Service) -> Service:
     own.start()
-    wait_until(lambda: used(served, own) == "dp_hash", "connections are hashed by dp_hash")
-    served.revalidated()
+    follows(served, own, "dp_hash")
     return own
+
+
+def follows(bed: Bed, service: Service, wanted: str) -> None:
+    """Wait until that hash is shown, and the switch goes by it: it follows a moment later."""
+    wait_until(lambda: used(bed, service) == wanted, f"connections are hashed by {wanted}")
+    by_group = f"group:{tables.SELECT_GROUP_ID}"
+
+    def does() -> bool:
+        is_used = by_group in bed.ofctl("dump-flows")
+        return is_used == bool(selecting(bed)) == (wanted == "dp_hash")
+
+    wait_until(does, f"the switch hashes connections by {wanted}")
+    bed.settled()
 
 
 def used(bed: Bed, service: Service) -> str:
@@ -124,7 +136,7 @@ def test_a_restarted_service_changes_nothing(served: Bed, service: Service) -> N
     with service.dead():
         assert uplinks_of(served, shots) == before
     service.wait_ready(served)
-    assert used(served, service) == "dp_hash"
+    follows(served, service, "dp_hash")
     assert (groups_of(served), uplinks_of(served, shots)) == (groups, before)
 
 
@@ -134,7 +146,7 @@ def test_the_group_comes_back_when_the_switch_is_restarted(served: Bed, service:
     served.restart_switch()
     wait_until(lambda: selecting(served) == [group], "the group is back")
     service.wait_ready(served)
-    wait_until(lambda: used(served, service) == "dp_hash", "connections are hashed by dp_hash")
+    follows(served, service, "dp_hash")
     served.introduce()
     served.revalidated()
     assert uplinks_of(served, shots) == before
@@ -145,8 +157,7 @@ def test_a_group_that_somebody_deletes_comes_back(served: Bed, service: Service)
     before, (group,) = uplinks_of(served, shots), selecting(served)
     served.ofctl("del-groups", f"group_id={tables.SELECT_GROUP_ID}")
     wait_until(lambda: selecting(served) == [group], "the group is back")
-    wait_until(lambda: used(served, service) == "dp_hash", "connections are hashed by dp_hash")
-    served.revalidated()
+    follows(served, service, "dp_hash")
     assert uplinks_of(served, shots) == before
 
 
@@ -159,12 +170,7 @@ def test_the_key_is_changed_while_frames_are_sent(served: Bed, service: Service)
         for batch in itertools.islice(batches(shots), 3):
             copies = left_by(served, batch)
             assert all(len(of_one) <= 1 for of_one in copies.values())
-        wait_until(lambda wanted=wanted: used(served, service) == wanted, f"{wanted} is used")  # type: ignore[misc]
-        wait_until(
-            lambda wanted=wanted: bool(selecting(served)) == (wanted == "dp_hash"),  # type: ignore[misc]
-            "the group is there when it is needed",
-        )
-        served.revalidated()
+        follows(served, service, wanted)
         now = uplinks_of(served, shots)
         assert (now == before) == (wanted == "dp_hash")
     served.set("bridge", served.bridge, connection_hash="auto")
