@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -79,6 +80,7 @@ def flows(team: Bed, service: Service, preset: str) -> Sequence[Sending]:
     ]
     names = {u.name for u in team.uplinks}
     wait_until(lambda: set(ways(team, made).values()) == names, "connections by every uplink")
+    team.settled()
     return made
 
 
@@ -95,8 +97,10 @@ def test_a_failure_moves_the_connections_of_that_uplink_and_no_other(
         heirs = {name: failed_over[name] for name, by in usual.items() if by == failing.name}
         by_capacity(heirs, {u.name: CAPACITIES_MBPS[1 + i] for i, u in enumerate(live)})
         wait_until(lambda: demoted(bed, failing), "the switch is told to stay with the others")
+        due_s = time.monotonic() + FAILBACK_DELAY_S
     holds(
-        lambda: ways(bed, flows) == failed_over,
+        # What a busy machine has looked at later may have returned in time.
+        lambda: ways(bed, flows) == failed_over or time.monotonic() > due_s,
         "no connection returns before the delay is over",
         WATCHED_BEFORE_RETURN_S,
     )
