@@ -17,8 +17,9 @@ import pytest
 
 from tests.switch import frames
 from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Shot, Station
-from tests.switch.judging import at_most, judges_time
+from tests.switch.judging import OUTAGE_S, at_most, judges_time
 from tests.switch.service import Service
+from tests.switch.test_move_tcp import turned_away
 from tests.switch.waiting import wait_until
 from tests.switch.wire import Stream, sending_socket
 
@@ -282,10 +283,12 @@ def test_a_trunk_says_nothing_in_vlans_that_are_not_its_own(known: Bed, service:
 # ---- at work -------------------------------------------------------------------------------
 
 
+@judges_time
 def test_what_is_sent_to_a_vm_that_moves_comes_once(known: Bed, service: Service) -> None:
     bed, (victim, attacker, _, _) = known, known.vms
     ends = [u.upstream_end for u in bed.uplinks]
     flow = (attacker.point, frames.plain(attacker.mac, victim.mac))
+    turned_away_before = turned_away(bed)
     with attached_to(bed, *bed.vms), bed.ears(victim.point, *ends) as ears:
         with Stream([flow], STREAM_PPS) as stream:
             for number in (1, 0, 1, 0):
@@ -296,7 +299,11 @@ def test_what_is_sent_to_a_vm_that_moves_comes_once(known: Bed, service: Service
         received = stream.received(ears[victim.point], 0)
         twice = [number for number, count in received.items() if count > 1]
         assert not twice, f"received twice: {twice}"
-        assert stream.lost(ears[victim.point], 0) == 0
+        # A switch that gets no time for a moment has no room for all that is sent meanwhile.
+        no_room = turned_away(bed) - turned_away_before
+        lost = stream.lost(ears[victim.point], 0)
+        assert lost <= no_room, f"{lost} were lost, {no_room} had no room"
+        at_most("frames that had no room", lost, 0, OUTAGE_S * STREAM_PPS)
         assert all(not stream.received(ears[end], 0) for end in ends)
         all_are_reached(bed)
 
