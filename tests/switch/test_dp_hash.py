@@ -34,7 +34,17 @@ BEDS = [BedSpec(PLAIN, 4, (None, None))]
 CONNECTIONS = 1024
 PROTOCOLS = (frames.TCP, frames.UDP)
 AT_A_TIME = 64
+# A busy machine takes longer than the switch's 10 s to send a frame of each connection.
+MAX_IDLE_MS = 120_000
 on_a_bed = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+
+
+@pytest.fixture
+def cached_for_long(bed: Bed) -> Iterator[None]:
+    """Cached flows that no frame meets are not removed in between."""
+    bed.ovs.vsctl("set", "Open_vSwitch", ".", f"other_config:max-idle={MAX_IDLE_MS}")
+    yield
+    bed.ovs.vsctl("remove", "Open_vSwitch", ".", "other_config", "max-idle")
 
 
 def hashed_by_the_datapath(bed: Bed, on_a_lag: bool = False) -> Team:
@@ -73,6 +83,7 @@ def cached(bed: Bed, sender: Station) -> tuple[list[str], list[str]]:
 
 
 @on_a_bed
+@pytest.mark.usefixtures("cached_for_long")
 @pytest.mark.parametrize("name", ["vm0", "LOCAL"])
 def test_many_connections_take_a_cached_flow_for_each_bucket(
     bed: Bed, direct: Direct, name: str
@@ -133,6 +144,7 @@ def test_one_bucket_is_moved_and_connections_of_others_stay(bed: Bed, direct: Di
 
 
 @on_a_bed
+@pytest.mark.usefixtures("cached_for_long")
 def test_what_is_cached_of_a_split_drops_nothing_when_it_has_ended(
     bed: Bed, direct: Direct
 ) -> None:
