@@ -187,7 +187,10 @@ def test_traffic_between_local_vms_moves_nothing(collided: Bed, service: Service
     with Moves(bed, service) as moves, traffic(bed, [*local, Load(3, 5)]):
         wait_until(lambda: utilization(bed, service) > 0.04, "the rest of the traffic shows")
         moves.stay_at(0)
-        assert utilization(bed, service) < 0.1, "local traffic counted as an uplink's"
+        # A switch that had no time for a moment sends at once what came meanwhile.
+        wait_until(
+            lambda: utilization(bed, service) < 0.1, "local traffic is not counted as an uplink's"
+        )
 
 
 class Moves:
