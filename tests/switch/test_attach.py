@@ -164,6 +164,7 @@ def test_a_bridge_whose_settings_were_cleared_goes_on_and_is_taken_back(
 ) -> None:
     bed, before = taken, service.bindings(taken)
     service.move(bed.vms[0], next(u for u in bed.uplinks if u.name != before[bed.vms[0].port]))
+    bed.settled()
     before, homes = service.bindings(bed), bed.homes()
     bed.ovs.vsctl("clear", "bridge", bed.bridge, "external_ids")
     told = f"Bridge {bed.bridge} ovs-lbt-policy: removed; the flows stay in place, unmanaged"

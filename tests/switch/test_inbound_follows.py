@@ -62,7 +62,8 @@ def test_inbound_that_never_follows_is_told_of(attached: Bed, service: Service) 
         service.move(vm, new)
         wait_until(lambda: told.astray() == 1, "it is given up", GIVEN_UP_WITHIN_S)
         assert (told.again(), told.followed()) == (3, 0)
-        assert f"inbound traffic of {vm.port}: still arrives by {old.name}" in service.log_tail(5)
+        line = f"inbound traffic of {vm.port}: still arrives by {old.name}"
+        wait_until(lambda: line in service.log_tail(), "the log says so")
 
 
 @contextlib.contextmanager

@@ -139,12 +139,12 @@ def test_a_vm_that_gets_a_new_port_without_the_service(attached: Bed, service: S
 @pytest.mark.parametrize("bed", BEDS[:1], ids=str, indirect=True)
 def test_flags_come_and_go_with_the_pipeline(attached: Bed, service: Service) -> None:
     bed = attached
-    uplinks = {u.name for u in bed.uplinks}
-    assert bed.not_flooded() == {s.port for s in bed.stations}
+    uplinks, stations = {u.name for u in bed.uplinks}, {s.port for s in bed.stations}
+    wait_until(lambda: bed.not_flooded() == stations, "all VM ports have the flag")
     with bed.another_vm() as vm:
         wait_until(lambda: vm.port in bed.not_flooded(), "a new VM port is not flooded to")
     service.do("detach", bed.bridge)
-    assert bed.not_flooded() == set()
+    wait_until(lambda: bed.not_flooded() == set(), "no port has it any more")
     with service.dead():
         service.ovs.run("ovs-ofctl", "mod-port", bed.bridge, bed.vms[0].port, "no-flood")
     service.attach(bed, "--policy", "originating-port")
