@@ -8,6 +8,7 @@ import pytest
 
 from tests.switch.bed import BALANCE_SLB, Bed, BedSpec
 from tests.switch.service import Service
+from tests.switch.waiting import wait_until
 
 SPEC = BedSpec(BALANCE_SLB, 2, (None, None))
 pytestmark = pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)
@@ -42,12 +43,14 @@ def test_bash_completes_names_with_and_without_the_service(attached: Bed, servic
     vm = bed.vms[0].port
 
     def complete() -> None:
-        assert offered(service, "show ") == [bed.bridge]
-        assert offered(service, f"move {vm} ") == uplinks
+        # Who types does not wait for a database that does not answer within 2 s: he presses the key again.
+        wait_until(lambda: offered(service, "show ") == [bed.bridge], "the bridge")
+        wait_until(lambda: offered(service, f"move {vm} ") == uplinks, "its uplinks")
         assert set(uplinks).isdisjoint(offered(service, "move "))
-        assert vm in offered(service, "explain ")
-        assert offered(service, f"set interface {vm} pin=") == uplinks
-        assert offered(service, f"set interface {uplinks[0]} ro") == ["role="]
+        wait_until(lambda: vm in offered(service, "explain "), "its VM ports")
+        wait_until(lambda: offered(service, f"set interface {vm} pin=") == uplinks, "uplinks")
+        role = f"set interface {uplinks[0]} ro"
+        wait_until(lambda: offered(service, role) == ["role="], "the keys of an uplink")
 
     complete()
     with service.dead():
