@@ -147,7 +147,9 @@ def _attach(service: Service) -> None:
 
     def at_rest() -> bool:
         told = {port: json.loads(service.ask("explain", port, "--json")) for port in ASKED_OF}
-        return (told["vnet0"]["uplink"], told["vnet2"]["uplink"]) == ("eth1", "eth0")
+        at = {port: told[port]["uplink"] for port in ASKED_OF}
+        wanted = {"vnet0": "eth1", "vnet1": "eth0", "vnet2": "eth0", "web1": "eth3"}
+        return wanted.items() <= at.items() and at["web0"] in ("eth2", "eth4")
 
     wait_until(at_rest, "what was set is in force")
 
