@@ -446,7 +446,7 @@ class Bed:
 
     def ears(self, *points: Point) -> Ears:
         """Ears at the points; without any, everywhere."""
-        return Ears(points or self.points)
+        return Ears(points or self.points, fence=self._fence_what_runs)
 
     @property
     def points(self) -> list[Point]:
@@ -563,6 +563,19 @@ class Bed:
         with closing(Appctl(self.ovs)) as switch, closing(Appctl(self.tor.ovs)) as upstream:
             for asked in (switch, upstream) * 5:
                 asked.ask("version")
+
+    def _fence_what_runs(self) -> None:
+        """The same, also while a switch does not run: it has nothing to take up."""
+        with contextlib.suppress(OSError, ValueError):
+            self.fence()
+
+    def turned_away(self) -> int:
+        """How many frames had no room where the switches take them up, so far.
+
+        That is because a switch stood still, and a loss of the machine's.
+        """
+        shown = [run("ss", "--packet", "--memory", netns=netns) for netns in (None, self.tor.netns)]
+        return sum(int(n) for text in shown for n in re.findall(r"\bskmem:.*\bd(\d+)", text))
 
     # ---- building ----------------------------------------------------------------------
 

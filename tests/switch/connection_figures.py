@@ -160,7 +160,7 @@ def failover(bed: Bed) -> dict[str, Any]:
     fails = bed.uplinks[1]
     with (
         bed.ears(host.point, fails.upstream_end) as ears,
-        Stream(watched, PPS, catch_up=False) as stream,
+        Stream(watched, PPS, catch_up_s=0.0) as stream,
     ):
         ear, at_uplink = ears[host.point], ears[fails.upstream_end]
         wait_until(lambda: len(stream.received(ear, 0)) > PPS * BEFORE_S, "they arrive")

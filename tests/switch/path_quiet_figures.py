@@ -258,7 +258,7 @@ def storm(host: Host, bed: Bed, seconds: float, loops: bool) -> Quiet:
             else:
                 frame = frames.broadcast(sender.mac, 0, 0)
                 flows = [(sender.point, frame)]
-                stack.enter_context(Stream(flows, STORM_PPS, catch_up=False))
+                stack.enter_context(Stream(flows, STORM_PPS, catch_up_s=0.0))
             time.sleep(seconds)
         to_vm = received([vm.point.interface], vm.point.netns) - before
         by_uplinks = received([uplink.name for uplink in bed.uplinks]) - of_uplinks

@@ -4,12 +4,14 @@ It stands alone, so that nothing the test does delays a frame. It reads one JSON
 from standard input: `{"pps": rate per flow, "flows": [[fd, frame as hex], ...]}`. The last
 6 bytes of a frame are replaced by its sequence number. It prints `started` once the first
 round is out, sends until standard input closes, and prints what it did. If it is late it
-catches up, unless `"catch_up": false` is there too: a burst may be more than a switch has room for.
+catches up, unless it is later than `"catch_up_s"`: a burst may be more than a switch has room for,
+and more load than was meant.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import select
 import socket
 import sys
@@ -20,6 +22,7 @@ def main() -> None:
     order = json.loads(sys.stdin.readline())
     period_s = 1.0 / order["pps"]
     flows = [(socket.socket(fileno=fd), bytearray.fromhex(frame)) for fd, frame in order["flows"]]
+    catch_up_s = order.get("catch_up_s", math.inf)
     sequence = 0
     refused = [0] * len(flows)
     latest_s = 0.0
@@ -31,7 +34,7 @@ def main() -> None:
         if wait_s > 0:
             time.sleep(wait_s)
         latest_s = max(latest_s, -wait_s)
-        if wait_s < 0 and not order.get("catch_up", True):
+        if -wait_s > catch_up_s:
             start_s -= wait_s
             begun_late_s -= wait_s
         for index, (flow, frame) in enumerate(flows):

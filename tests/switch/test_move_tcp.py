@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import socket
 import time
 from collections import Counter
@@ -58,7 +57,7 @@ def test_tcp_segments_arrive_once_and_in_order_across_moves(
     bed = attached
     vm, host = bed.vms[0], bed.hosts[0]
     service.place(bed, 0)
-    turned_away_before = turned_away(bed)
+    turned_away_before = bed.turned_away()
     with (
         iperf.server(host),
         iperf.server(vm),
@@ -74,7 +73,7 @@ def test_tcp_segments_arrive_once_and_in_order_across_moves(
         bed.introduce()
         ears.until_quiet()
         segments = {at: tcp_segments(ears[at.point]) for at in (vm, host)}
-    no_room = turned_away(bed) - turned_away_before
+    no_room = bed.turned_away() - turned_away_before
     for (sender, receiver), stream in zip([(vm, host), (host, vm)], sent, strict=True):
         (left, _), (_, came) = segments[sender], segments[receiver]
         way = f"of {len(left)} segments from {sender} to {receiver}"
@@ -88,12 +87,6 @@ def test_tcp_segments_arrive_once_and_in_order_across_moves(
         at_most(f"segments {sender} to {receiver} that had no room", lost, 0, len(left) / 2)
         at_most(f"segments that overtook one to {receiver}", overtaken, OVERTAKEN_BY_MAX, len(left))
         at_least(f"bit/s to {receiver}", bps, SENT_MIN_RATIO * TCP_BPS, 0)
-
-
-def turned_away(bed: Bed) -> int:
-    """How many frames had no room where the switches take them up, so far."""
-    shown = [run("ss", "--packet", "--memory", netns=netns) for netns in (None, bed.tor.netns)]
-    return sum(int(count) for text in shown for count in re.findall(r"\bskmem:.*\bd(\d+)", text))
 
 
 def tcp_segments(ear: Ear) -> tuple[list[bytes], list[bytes]]:

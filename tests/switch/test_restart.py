@@ -109,6 +109,7 @@ def test_a_service_that_stands_still_for_a_while_decides_nothing_of_it(
 ) -> None:
     before, pid = service.bindings(bed), service.pid
     vm, host = bed.vms[0], bed.hosts[0]
+    no_room = bed.turned_away()
     with bed.ears(host.point) as ears, Stream([(vm.point, frames.udp(vm.mac, host.mac))], 100) as s:
         os.kill(pid, signal.SIGSTOP)
         try:
@@ -118,7 +119,7 @@ def test_a_service_that_stands_still_for_a_while_decides_nothing_of_it(
         service.wait_ready(bed)
         s.stop()
         ears.until_quiet()
-        assert s.lost(ears[host.point], 0) == 0
+        assert s.lost(ears[host.point], 0) <= bed.turned_away() - no_room
     assert service.bindings(bed) == before
     assert moves(service, bed) == 0
 

@@ -342,9 +342,9 @@ def nothing_is_sent_again(bed: Bed, service: Service) -> None:
         pass
     service.wait_ready(bed)
     wait_until(lambda: service.metric("ovslbt_stats_poll_duration_seconds_count"), "it polls")
+    since_s = time.monotonic() - began_s
     dump = bed.ofctl("dump-flows")
     ages_s = {line: float(age) for line in dump.splitlines() for age in _AGE.findall(line)}
-    since_s = time.monotonic() - began_s
     anew = [line for line, age in ages_s.items() if age < since_s and "cookie=0x6c6274" in line]
     assert not anew, "\n".join(anew)
 
@@ -401,6 +401,7 @@ def test_a_port_is_re_tagged_under_traffic(attached: Bed, service: Service) -> N
         unicast(old, host.mac),
     ]
     in_10, in_20, to_10, to_20, own, outside, bystander = range(len(flows))
+    no_room = bed.turned_away()
     with bed.ears(moved.point, old.point, new.point, host.point) as ears:
         with Stream(flows, PPS) as stream:
             wait_until(lambda: stream.received(ears[moved.point], in_10), "it hears VLAN 10")
@@ -438,7 +439,7 @@ def test_a_port_is_re_tagged_under_traffic(attached: Bed, service: Service) -> N
         assert all(old_vlan_s.values()), f"heard of the old VLAN: {old_vlan_s}"
         assert all(min(heard) > 0 for heard in new_vlan_s.values()), "heard before it was set"
         assert all(not h.vlan for h in ears[moved.point].frames() if not h.outgoing)
-        assert stream.lost(ears[host.point], bystander) == 0, (
+        assert stream.lost(ears[host.point], bystander) <= bed.turned_away() - no_room, (
             "others' frames are none of its business"
         )
     assert {s.port: flows_of(bed, s) for s in (old, new)} == others, (

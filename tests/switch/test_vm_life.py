@@ -154,13 +154,15 @@ def test_an_address_on_two_ports_is_where_it_spoke_last(life: Bed, service: Serv
     shared = frames.broadcast(first.mac, first.sends(vlan), 0)
     bystander = frames.udp(host.mac, other.mac, vlan=host.sends(vlan))
     flows = [(first.point, shared), (second.point, shared), (host.point, bystander)]
+    no_room = bed.turned_away()
     with bed.ears(other.point) as ears, Stream(flows, PPS) as stream:
         ear = ears[other.point]
         wait_until(lambda: len(stream.received(ear, 2)) > PPS, "a second of it")
         stream.stop()
         ears.until_quiet()
         received = stream.received(ear, 2)
-    assert len(received) == stream.stop().count, "the bystander has lost frames"
+        no_room = bed.turned_away() - no_room
+    assert stream.lost(ear, 2) <= no_room, "the bystander has lost frames"
     assert set(received.values()) == {1}
     assert len(learned(bed)) <= known, "an address has one place, however often it moves"
     for speaker in (first, second, first):
@@ -176,6 +178,7 @@ def test_learning_packets_that_come_back_are_no_departure(life: Bed, service: Se
     """The switch upstream floods them to the other uplink, at 0, 1 and 3 s."""
     bed, (vm, neighbour, _) = life, life.vms
     first, second = bed.uplinks
+    no_room = bed.turned_away()
     with bed.ears(*[u.upstream_end for u in bed.uplinks], vm.point) as ears:
         with Stream([(neighbour.point, unicast(bed, neighbour, vm))], PPS) as stream:
             service.move(vm, first)
@@ -192,7 +195,7 @@ def test_learning_packets_that_come_back_are_no_departure(life: Bed, service: Se
             back = [h for h in ears[first.upstream_end].frames() if h.ethertype == frames.ETH_RARP]
             assert any(h.outgoing for h in back), "the bench: they were not flooded back"
         ears.until_quiet()
-        assert stream.lost(ears[vm.point], 0) == 0
+        assert stream.lost(ears[vm.point], 0) <= bed.turned_away() - no_room
         for uplink in bed.uplinks:
             assert not stream.received(ears[uplink.upstream_end], 0), "it left the host"
 

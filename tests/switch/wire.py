@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import errno
 import json
+import math
 import os
 import select
 import socket
@@ -13,7 +14,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -311,9 +312,18 @@ class CountingEar(Ear):
 
 
 class Ears:
-    """Ears at several points, by the points' names."""
+    """Ears at several points, by the points' names.
 
-    def __init__(self, points: Sequence[Point], kind: type[Ear] = Ear) -> None:
+    `fence`: returns when switches on the way have taken up what was sent so far.
+    """
+
+    def __init__(
+        self,
+        points: Sequence[Point],
+        kind: type[Ear] = Ear,
+        fence: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._fence = fence
         self.by_name: dict[str, Ear] = {}
         try:
             for point in points:
@@ -348,7 +358,11 @@ class Ears:
         return {frame_id for frame_id in found if frame_id is not None}
 
     def until_quiet(self, below_id: int = 1 << 64, quiet_s: float = 0.05) -> None:
-        """Listen until no frame of ours, with an id below `below_id`, has come for a while."""
+        """Listen until no frame of ours, with an id below `below_id`, has come for a while.
+
+        A switch that had no time may have frames for longer than that: so the fence comes first.
+        """
+        self._fence()
         last_s = time.monotonic()
         deadline_s = last_s + QUIET_TIMEOUT_S
         while (now_s := time.monotonic()) < last_s + quiet_s:
@@ -403,7 +417,7 @@ class Stream:
 
     Each flow is a point to send from and the frame to send; flow i's frames carry the ids
     `first_id(i)`, `first_id(i) + 1`, ... . The first frame is out when the block begins. A sender
-    that is late catches up, unless `catch_up` is false.
+    that is late catches up, unless it is later than `catch_up_s`: what it has missed is then never sent.
     """
 
     def __init__(
@@ -411,10 +425,10 @@ class Stream:
         flows: Sequence[tuple[Point, bytes]],
         pps: float,
         number: int = 1,
-        catch_up: bool = True,
+        catch_up_s: float = math.inf,
     ) -> None:
         self._flows = flows
-        self._catch_up = catch_up
+        self._catch_up_s = catch_up_s
         self._pps = pps
         self._number = number
         self._sockets: list[socket.socket] = []
@@ -442,7 +456,7 @@ class Stream:
         )
         assert self._process.stdin
         assert self._process.stdout
-        order = {"pps": self._pps, "flows": numbered, "catch_up": self._catch_up}
+        order = {"pps": self._pps, "flows": numbered, "catch_up_s": self._catch_up_s}
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         assert self._process.stdout.readline() == "started\n", "the sender did not start"

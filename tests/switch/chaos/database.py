@@ -92,7 +92,7 @@ def _one(bed: Bed) -> dict[str, Any]:
     sent += [(vm.point, frames.udp(vm.mac, host.mac)) for vm in bed.vms]
     receivers = [*bed.vms, *(host for _ in bed.vms)]
     bed.revalidated()
-    with bed.ears() as ears, Stream(sent, PPS, catch_up=False) as stream:
+    with bed.ears() as ears, Stream(sent, PPS, catch_up_s=0.0) as stream:
         time.sleep(BEFORE_S)
         begun_s = time.time()
         bed.restart_database()

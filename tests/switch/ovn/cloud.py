@@ -11,6 +11,7 @@ import contextlib
 from dataclasses import dataclass, field
 
 from tests.switch import datapath
+from tests.switch.appctl import Appctl
 from tests.switch.bed import Upstream, run
 from tests.switch.ovn.central import Central
 from tests.switch.ovn.host import Host, Vm
@@ -140,6 +141,19 @@ class Cloud:
         """The address to which a VM, or a host upstream, sends what is for another one."""
         network = next(n for n in self.networks if one in (*n.vms, n.outside))
         return to.mac if to in (*network.vms, network.outside) else network.gateway_mac
+
+    def fence(self) -> None:
+        """Return when the switches have taken up everything sent so far: as `Bed.fence`.
+
+        Between two VMs there are three switches: those of their hosts, and the one between.
+        """
+        with contextlib.ExitStack() as stack:
+            tor, *hosts = (
+                stack.enter_context(contextlib.closing(Appctl(ovs)))
+                for ovs in (self.tor.ovs, *(host.ovs for host in self.hosts))
+            )
+            for asked in (*hosts, tor) * 5 + (*hosts,):
+                asked.ask("version")
 
     def log_tails(self, lines: int) -> dict[str, str]:
         """The last lines of the log of each daemon that runs here, by the host's and the log's name."""

@@ -22,7 +22,7 @@ class Talk:
     ) -> None:
         self._ways = list(ways)
         listeners = {to.name: to.point for _, to in ways}
-        self._ears = Ears([*listeners.values()], CountingEar)
+        self._ears = Ears([*listeners.values()], CountingEar, cloud.fence)
         flows = [(one.point, _frame(cloud, one, to, frame_bytes)) for one, to in ways]
         self._stream = Stream(flows, pps)
         # Of each flow, the first frame that counts.
