@@ -19,6 +19,8 @@ BEDS = [BedSpec(PLAIN, 2, (None,) * 4, mtu_bytes=FRAME_BYTES_MAX)]
 CAPACITY_MBPS = 100
 WINDOW_S = 2
 FLOW_PPS = 600
+# What a sender that had no core makes up for is no load that would be balanced.
+CATCH_UP_S = 0.1
 # Whoever moves again does so a window, a poll and the lag of flow counters later: 3.2 s.
 QUIET_S = 4.4
 CONNECTIONS = 40
@@ -128,4 +130,4 @@ def load(bed: Bed, rates_mbps: dict[Station, float]) -> Stream:
         size = round(rate_mbps * 1e6 / 8 / FLOW_PPS)
         assert size < FRAME_BYTES_MAX
         flows.append((vm.point, frames.udp(vm.mac, bed.hosts[0].mac, frame_bytes=size)))
-    return Stream(flows, FLOW_PPS)
+    return Stream(flows, FLOW_PPS, catch_up_s=CATCH_UP_S)
