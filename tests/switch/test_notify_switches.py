@@ -52,7 +52,7 @@ def test_addresses_that_move_are_announced(team: Bed, service: Service, preset: 
             ears.forget()
         story = "each is announced at home again"
         wait_until(lambda: repeated(bed, ears, dict.fromkeys(moving, failing.name)), story)
-        assert ways(bed) == usual
+        wait_until(lambda: ways(bed) == usual, "each leaves by its home again")
         at_s = announced(bed, ears)
         for (uplink, address), times_s in at_s.items():
             home = usual[address]

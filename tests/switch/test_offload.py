@@ -100,10 +100,15 @@ def test_where_no_card_can_forward_connections_do_not_take_a_flow_each(
     assert found["why"].startswith(
         "connection-hash is auto, and no card forwards although hw-offload is true: "
     )
-    bed.introduce()
-    bed.ovs.run("ovs-appctl", "revalidator/purge")
-    talk(bed)
-    assert [flow for flow in cached(bed) if "hash(" in flow.partition(" actions:")[2]]
+
+    def is_hashed() -> bool:
+        bed.introduce()
+        bed.ovs.run("ovs-appctl", "revalidator/purge")
+        talk(bed)
+        return any("hash(" in flow.partition(" actions:")[2] for flow in cached(bed))
+
+    # The service says what it uses before the switch has its flows.
+    wait_until(is_hashed, "connections are hashed by the datapath")
 
 
 def talk(bed: Bed) -> None:

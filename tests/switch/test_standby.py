@@ -56,6 +56,7 @@ def led(bed: Bed, pair: tuple[Service, Service]) -> tuple[Service, Service]:
     """The one that leads, and the one that stands by."""
     for service in pair:
         service.start()
+    wait_until(lambda: leads(pair[0]) != leads(pair[1]), "one of them leads")
     first, second = pair if leads(pair[0]) else pair[::-1]
     wait_until(lambda: leads(first) and not leads(second), "one leads, the other does not")
     first.wait_ready(bed)
