@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.switch.waiting import wait_until
+from tests.switch.waiting import HANG_S, wait_until
 
 # What `sh` asks with: no other line begins like that.
 PROMPT = "tmux-test$"
@@ -52,7 +52,7 @@ class Pane:
         """The lines of the screen down to the last that is not empty."""
         return [line.rstrip() for line in self.text().rstrip("\n").split("\n")]
 
-    def shows(self, text: str, timeout_s: float = 10.0) -> str:
+    def shows(self, text: str, timeout_s: float = HANG_S) -> str:
         """Wait until a text is on the screen, and return the screen."""
         try:
             wait_until(lambda: text in self.text(), f"the screen shows {text!r}", timeout_s)
