@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import pytest
@@ -58,10 +59,7 @@ def test_connections_survive_what_happens_to_uplinks_and_endpoints(cloud: Cloud)
 @pytest.mark.parametrize("cloud", [ONE], ids=str, indirect=True)
 def test_one_endpoint_by_the_documents_recipe(cloud: Cloud) -> None:
     for host in cloud.hosts:
-        with host.entered():
-            ports = {p["name"]: p for p in host.service.show_json(EXTERNAL)["ports"]}
-        assert ports[EXTERNAL]["endpoint"]["addresses"] == [endpoint(host, 0)]
-        assert ports[EXTERNAL]["policy"] == "adaptive"
+        wait_until(functools.partial(shows_endpoint, host), f"{host} shows its endpoint")
     with Talk(cloud, ways(cloud), PPS) as talk:
         talk.warm_up()
         talk.go_on(FRAMES)
@@ -116,6 +114,15 @@ def test_peers_that_cache_an_announcement_learn_from_the_last(cloud: Cloud, by: 
         else:
             host.start_service()
             set_policy(host, "dynamic")
+
+
+def shows_endpoint(host: Host) -> bool:
+    """Whether the port of the endpoint is known as such, and has the recipe's policy."""
+    with host.entered():
+        ports = {p["name"]: p for p in host.service.show_json(EXTERNAL)["ports"]}
+    port = ports.get(EXTERNAL, {})
+    found = port.get("endpoint", {}).get("addresses"), port.get("policy")
+    return found == ([endpoint(host, 0)], "adaptive")
 
 
 def set_policy(host: Host, policy: str) -> None:

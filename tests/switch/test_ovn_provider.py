@@ -119,8 +119,11 @@ def test_load_moves_an_address_and_no_idle_one(known: Place, policy: str) -> Non
     # As it was, for the next one.
     (mac,) = moved
     host.do("set", "bridge", EXTERNAL, "policy=originating-port")
+    wait_until(
+        lambda: host.service.show_json(EXTERNAL)["policy"] == "originating-port", "it is in force"
+    )
     host.do("move", f"{known.patch}/{mac}%{VLAN}", there)
-    assert known.uplinks() == before
+    wait_until(lambda: known.uplinks() == before, "all are where they were")
 
 
 def test_an_address_has_the_name_of_its_vm(known: Place) -> None:
@@ -190,7 +193,7 @@ def test_a_vm_that_returns_has_its_uplink(known: Place) -> None:
     with Talk(known.cloud, known.ways(), PPS) as talk:
         talk.warm_up()
         talk.go_on(FRAMES)
-    assert known.uplinks() == before
+        wait_until(lambda: known.uplinks() == before, "each has the uplink that it had")
     assert not talk.twice()
     few_lost(talk.lost(), 0, PPS)
 
