@@ -204,6 +204,17 @@ class Talk:
             for ear in (*self._ears, self._at_host):
                 ear.listen()
 
+    def until_heard(self, for_s: float) -> None:
+        """Let them talk until of each flow something has arrived that was sent so much later than now."""
+        goal = (time.time() - self._began_at + for_s) * self._pps
+
+        def arrive() -> bool:
+            for ear in (*self._ears, self._at_host):
+                ear.listen()
+            return all(max(of, default=-1) >= goal for of in self._arrived())
+
+        wait_until(arrive, f"all flows arrive, {for_s:g} s later", interval_s=TAKEN_UP_EVERY_S)
+
     def stop(self) -> None:
         """End it, and take up what is still under way."""
         sent = self._stream.stop()

@@ -261,7 +261,7 @@ def happen(bed: Bed, service: Service | None, contender: Contender, fault: str) 
         began_at = time.time()
         with faulty(bed, uplink, fault):
             listen(ears, WATCHED_S)
-            while contender.checks and not told(bed, began_at, uplink):
+            while contender.checks and not is_over(told(bed, began_at, uplink)):
                 assert time.time() < began_at + HANG_S, f"{fault} on {uplink}: not found"
                 listen(ears, END_S)
             sent = stream.stop()
@@ -312,6 +312,11 @@ def told(bed: Bed, since: float, uplink: Uplink) -> list[dict[str, Any]]:
     """What the history says of a fault of this uplink that concerns VMs, and of what has left it."""
     entries = path_faults.told(bed.ovs, since)
     return [entry for entry in entries if is_fault(entry, uplink) or has_left(entry, uplink)]
+
+
+def is_over(entries: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a fault was found, and what follows from it was seen in the part that is judged at the end."""
+    return bool(entries) and time.time() - entries[-1]["at"] > 2 * END_S
 
 
 def is_fault(entry: Mapping[str, Any], uplink: Uplink) -> bool:
