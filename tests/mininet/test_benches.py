@@ -24,6 +24,10 @@ from topologies.seeds import generator
 pytestmark = [pytest.mark.mininet, pytest.mark.slow]
 
 ANYWHERE_MS = 30_000
+# A sample and some: what has failed has not been seen to send for that long before.
+EARLIER_S = 0.4
+# A busy machine lets a link fail later than it should.
+FAILS_WITHIN_S = 2.0
 
 
 def _samples(directory: Path, layout: str) -> list[dict[str, Any]]:
@@ -31,6 +35,26 @@ def _samples(directory: Path, layout: str) -> list[dict[str, Any]]:
     (line,) = (directory / "out" / layout / "samples.jsonl").read_text().splitlines()
     samples: list[dict[str, Any]] = json.loads(line)["samples"]
     return samples
+
+
+def _silent_from_s(
+    samples: list[dict[str, Any]], uplink: str, other: str, for_s: float
+) -> float | None:
+    """When an uplink begins to send nothing for so long while another one sends; None: never.
+
+    By the clock of the load. A machine that is busy sends nothing at all for a moment, or lets a link
+    fail late.
+    """
+    begun_s = None
+    for before, after in pairwise(samples):
+        sent = {u: after["sent_bytes"][u] - before["sent_bytes"][u] for u in (uplink, other)}
+        if sent[uplink]:
+            begun_s = None
+        elif sent[other]:
+            begun_s = before["at_s"] if begun_s is None else begun_s
+            if after["at_s"] - begun_s > for_s:
+                return float(begun_s)
+    return None
 
 
 def test_set_vs_lbfo_streams_over_two_teams(tmp_path: Path) -> None:
@@ -109,15 +133,9 @@ def test_two_switches_survives_the_loss_of_one(tmp_path: Path) -> None:
 
     samples = _samples(tmp_path, "two_switches")
     fails_s, returns_s, _ = QUICK.outage_s
-
-    def sent(uplink: str, from_s: float, to_s: float) -> list[int]:
-        """What an uplink sent from sample to sample of a span."""
-        counts = [one["sent_bytes"][uplink] for one in samples if from_s <= one["at_s"] <= to_s]
-        return [after - before for before, after in pairwise(counts)]
-
-    assert min(sent("uplink1", fails_s - 0.8, fails_s)) > 0, "it failed before its time"
-    assert sum(sent("uplink1", fails_s + 0.5, returns_s)) == 0, "its switch did not fail"
-    assert sum(sent("uplink2", fails_s + 0.5, returns_s)) > 0
+    from_s = _silent_from_s(samples, "uplink1", "uplink2", (returns_s - fails_s) / 2)
+    assert from_s is not None and from_s < returns_s, "its switch did not fail"
+    assert from_s > fails_s - EARLIER_S, "it failed before its time"
 
 
 @judges_time
@@ -131,11 +149,11 @@ def test_spine_leaf_survives_the_loss_of_a_leaf_switch(tmp_path: Path) -> None:
         at_most(name, ours[name], 3000, ANYWHERE_MS)
     samples = _samples(tmp_path, "spine_leaf")
     fails_s, returns_s, _ = QUICK.outage_s
-    while_down = [one for one in samples if fails_s + 0.5 <= one["at_s"] <= returns_s]
-    first, last = while_down[0]["sent_bytes"], while_down[-1]["sent_bytes"]
-    sent = {uplink: last[uplink] - first[uplink] for uplink in first}
-    assert sent["server1-uplink1"] == 0, "its leaf switch did not fail"
-    assert sent["server1-uplink2"] > 0
+    from_s = _silent_from_s(
+        samples, "server1-uplink1", "server1-uplink2", (returns_s - fails_s) / 2
+    )
+    assert from_s is not None and from_s < returns_s, "its leaf switch did not fail"
+    assert from_s > fails_s - EARLIER_S, "it failed before its time"
 
 
 def test_mixed_speed_moves_by_load(tmp_path: Path) -> None:
@@ -264,15 +282,11 @@ def test_shift_places_by_capacity_when_an_uplink_fails(tmp_path: Path) -> None:
     (line,) = (tmp_path / "out" / "shift" / "samples.jsonl").read_text().splitlines()
     run = json.loads(line)
     from_s, to_s = run["measured_s"]
-    sent = [
-        (one["at_s"], one["sent_bytes"]["uplink3"])
-        for one in run["samples"]
-        if one["at_s"] <= from_s - 0.3 or from_s + 0.5 <= one["at_s"] <= to_s
-    ]
-    before = [count for at_s, count in sent if at_s < from_s]
-    after = [count for at_s, count in sent if at_s > from_s]
+    sent = [(one["at_s"], one["sent_bytes"]["uplink3"]) for one in run["samples"]]
+    before = [count for at_s, count in sent if at_s <= from_s - 0.3]
     assert before[-1] > before[0], "it carried nothing before"
-    assert after[-1] == after[0], "it did not fail"
+    after = [count for at_s, count in sent if from_s + FAILS_WITHIN_S <= at_s <= to_s]
+    assert len(after) > 1 and after[-1] == after[0], "it did not fail"
     assert (tmp_path / "out" / "shift" / "failure.png").stat().st_size > 10_000
 
 
@@ -331,9 +345,9 @@ def test_flows_takes_the_time_of_every_request_while_an_uplink_fails(tmp_path: P
     assert found["caught"] > 0 and found["caught_slowdown_worst"] > 0
     by_failing = [(sample["at_s"], sample["sent_bytes"]["uplink3"]) for sample in samples]
     before = [count for at_s, count in by_failing if at_s < failed_s - 0.3]
-    after = [count for at_s, count in by_failing if at_s > failed_s + 0.5]
+    after = [count for at_s, count in by_failing if at_s > failed_s + FAILS_WITHIN_S]
     assert before[-1] > before[0], "it carried nothing before"
-    assert after[-1] == after[0], "it did not fail"
+    assert len(after) > 1 and after[-1] == after[0], "it did not fail"
     at_least("share of flows that ended", 1 - len(flows["unfinished"]) / count, 0.9, 0.5)
     at_most("p99 of the lateness, ms", found["late_p99_ms"], 20, ANYWHERE_MS)
     pictures = (tmp_path / "out" / "flows").glob("*.png")

@@ -73,8 +73,9 @@ def test_tcp_gets_an_uplink_s_speed_and_the_team_is_a_bond(ovs: PrivateOvs, tmp_
         "sh ovs-appctl bond/show\n"
         "sh tc qdisc show dev lbt-up1\n"
         "sh tc qdisc show dev lbt-sw-up2\n"
-        "client1 timeout 20 iperf3 -s -1 > /dev/null 2>&1 &\n"
-        "vm4 sleep 1; timeout 15 iperf3 -c 10.1.1.1 -O 1 -t 3 -f m\n"
+        "client1 timeout 60 iperf3 -s -1 > /dev/null 2>&1 &\n"
+        "client1 for i in $(seq 300); do ss -ltn | grep -q :5201 && break; sleep 0.1; done\n"
+        "vm4 timeout 30 iperf3 -c 10.1.1.1 -O 1 -t 3 -f m\n"
     )
     said = _mn(ovs, tmp_path, "--topo", "vmware_lbt", "--post", str(script), "--test", "none")
     assert "bond_mode: active-backup" in said
