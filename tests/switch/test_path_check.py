@@ -179,7 +179,7 @@ def test_more_frames_than_probes_can_be_pause_the_checks(checked: Bed, service: 
     forged = frames.ethernet(checked.hosts[0].mac, target, ETH_PROBE, bytes(60))
     with Stream([(uplink.upstream_end, forged)], 2 * FLOOD_PPS):
         wait_until(lambda: not flows(checked), "the switch gives the service no more of them")
-    assert "path checks pause" in service.log_tail()
+    wait_until(lambda: "path checks pause" in service.log_tail(), "it says so")
     assert not faults(service, checked)
     # As at the end of the pause.
     service.do("set", "bridge", checked.bridge, "path-check=off")

@@ -186,6 +186,8 @@ class Case:
         homes = self.service.bindings(self.bed)
         if usual is None:
             self.homes = homes
+        # What else is cached may be older than the way of connections.
+        self.bed.revalidated()
         # Connections twice: what belongs together stays together.
         sendings = [*self.connections, *self.others, *reversed(self.connections)]
         expected = self.expected(sendings, homes, live)
