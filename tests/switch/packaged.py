@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
-from tests.switch.waiting import wait_until
+from tests.switch.waiting import NotThere, wait_until
 from topologies.network import processes
 from topologies.network.private_ovs import PrivateOvs
 
@@ -135,9 +135,13 @@ class Machine:
         return done.stdout.strip().rpartition(" ")[2]
 
     def uplinks_in_use(self, bridge: str) -> dict[str, str]:
-        """The binding of every VM port, as the installed command tells."""
+        """The binding of every VM port, as the installed command tells.
+
+        Raises NotThere while the bridge is not connected, as for a moment after a start.
+        """
         (shown,) = json.loads(self.do("ovs-lbt", "show", bridge, "--json"))["bridges"]
-        assert shown["connected"], shown
+        if not shown["connected"]:
+            raise NotThere(f"{bridge} is not connected: {shown}")
         return {port["name"]: port["uplink"] for port in shown["ports"]}
 
 

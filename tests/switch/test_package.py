@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 import time
@@ -84,8 +85,12 @@ def test_a_bridge_stays_attached_over_an_upgrade_and_is_given_back_at_removal(
     way, back = ((a.point, frames.udp(a.mac, b.mac)) for a, b in ((vm, host), (host, vm)))
     with Ears([host.point, vm.point]) as ears, Stream([way, back], FLOW_PPS) as stream:
         machine.do("ovs-lbt", "attach", bond.bridge, "--policy", "originating-port")
-        bindings = machine.uplinks_in_use(bond.bridge)
-        assert len(bindings) == len(bond.stations) and all(bindings.values()), bindings
+
+        def all_bound() -> dict[str, str]:
+            found = machine.uplinks_in_use(bond.bridge)
+            return found if len(found) == len(bond.stations) and all(found.values()) else {}
+
+        bindings = wait_until(all_bound, "every VM has an uplink")
 
         port = free_tcp_port()
         options = machine.path("/etc/default/ovs-lbt")
@@ -94,8 +99,13 @@ def test_a_bridge_stays_attached_over_an_upgrade_and_is_given_back_at_removal(
         assert machine.version() == f"{version}+next", "apt has restarted the service"
         assert options.read_text() == f"OVS_LBT_METRICS=127.0.0.1:{port}\n"
         url = f"http://127.0.0.1:{port}/metrics"
-        told = subprocess.run(["curl", "-s", url], capture_output=True, text=True).stdout
-        assert "ovslbt_build_info" in told, "the options of the machine are in force"
+
+        def scraped() -> str:
+            return subprocess.run(["curl", "-s", url], capture_output=True, text=True).stdout
+
+        wait_until(
+            lambda: "ovslbt_build_info" in scraped(), "the options of the machine are in force"
+        )
         wait_until(
             lambda: machine.uplinks_in_use(bond.bridge) == bindings, "every VM is where it was"
         )
@@ -147,6 +157,7 @@ def test_from_the_release_before_nothing_is_lost_and_nothing_moves(
             machine.do("ovs-lbt", "move", vm.port, bed.uplinks[1].name)
         bed.introduce()
         bed.revalidated()
+        wait_until(functools.partial(leave_by_second, bed), "frames leave as they were placed")
     bindings, homes = in_use(), {bed: bed.homes() for bed in beds}
     for bed in beds:
         assert all(homes[bed][str(vm)] == [bed.uplinks[1].name] for vm in bed.vms), homes[bed]
@@ -164,6 +175,12 @@ def test_from_the_release_before_nothing_is_lost_and_nothing_moves(
         assert records(bed) == settings[bed], "no setting has changed"
         assert machine.run("ovs-lbt", "check", bed.bridge).returncode == 0
     few_lost(lost, 0, FLOW_PPS)
+
+
+def leave_by_second(bed: Bed) -> bool:
+    """Whether frames of all VMs leave by the second uplink."""
+    homes = bed.homes()
+    return all(homes[str(vm)] == [bed.uplinks[1].name] for vm in bed.vms)
 
 
 @judges_time
