@@ -95,10 +95,10 @@ def shows(host: Host, addresses: set[str], uplinks: int) -> bool:
     """Whether these are its endpoints, and no others, and are on so many uplinks."""
     found = shown(host)
     used = {*found.values()}
-    return found.keys() == addresses and None not in used and len(used) == uplinks
+    return found.keys() == addresses and all(used) and len(used) == uplinks
 
 
-def shown(host: Host) -> dict[str, str | None]:
+def shown(host: Host) -> dict[str, str]:
     """The uplink of each endpoint, by address."""
     with host.entered():
         ports = host.service.show_json(EXTERNAL)["ports"]
