@@ -10,7 +10,6 @@ from tests.switch import frames
 from tests.switch.bed import BALANCE_SLB, PLAIN, STATIC_LAG, Bed, BedSpec
 from tests.switch.chaos.traffic import Traffic
 from tests.switch.judging import at_least, at_most, few_lost, judges_time, soon
-from tests.switch.test_move_tcp import turned_away
 from tests.switch.waiting import wait_until
 from tests.switch.wire import STREAM_SHIFT, CountingEar, Ears, Stream
 
@@ -120,7 +119,7 @@ def test_flows_change_while_the_sender_goes_on(bed: Bed) -> None:
             heard = traffic.heard()[one.point.name]
             return {n for n in sent if (flow << STREAM_SHIFT | n) not in heard}
 
-        no_room_before = turned_away(bed)
+        no_room_before = bed.turned_away()
         since = traffic.go_on({1: (other, frame, 1), 2: (other, frame, 2)})
         wait_until(lambda: traffic.rounds(0).end > 20, "twenty rounds")
         end = traffic.set({2: None})
@@ -128,7 +127,7 @@ def test_flows_change_while_the_sender_goes_on(bed: Bed) -> None:
         def only_what_had_no_room_is_lost() -> bool:
             traffic.landed({1: [one.point.name]}, end)
             missing = len(lost(1, since[1], end, 1)) + len(lost(2, since[2], end, 2))
-            return missing <= turned_away(bed) - no_room_before
+            return missing <= bed.turned_away() - no_room_before
 
         wait_until(only_what_had_no_room_is_lost, "all frames arrive")
         # What goes on is not begun anew, and what has no way is missed.

@@ -19,7 +19,6 @@ from tests.switch import frames
 from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Shot, Station
 from tests.switch.judging import OUTAGE_S, at_most, judges_time
 from tests.switch.service import Service
-from tests.switch.test_move_tcp import turned_away
 from tests.switch.waiting import wait_until
 from tests.switch.wire import Stream, sending_socket
 
@@ -288,7 +287,7 @@ def test_what_is_sent_to_a_vm_that_moves_comes_once(known: Bed, service: Service
     bed, (victim, attacker, _, _) = known, known.vms
     ends = [u.upstream_end for u in bed.uplinks]
     flow = (attacker.point, frames.plain(attacker.mac, victim.mac))
-    turned_away_before = turned_away(bed)
+    turned_away_before = bed.turned_away()
     with attached_to(bed, *bed.vms), bed.ears(victim.point, *ends) as ears:
         with Stream([flow], STREAM_PPS) as stream:
             for number in (1, 0, 1, 0):
@@ -300,7 +299,7 @@ def test_what_is_sent_to_a_vm_that_moves_comes_once(known: Bed, service: Service
         twice = [number for number, count in received.items() if count > 1]
         assert not twice, f"received twice: {twice}"
         # A switch that gets no time for a moment has no room for all that is sent meanwhile.
-        no_room = turned_away(bed) - turned_away_before
+        no_room = bed.turned_away() - turned_away_before
         lost = stream.lost(ears[victim.point], 0)
         assert lost <= no_room, f"{lost} were lost, {no_room} had no room"
         at_most("frames that had no room", lost, 0, OUTAGE_S * STREAM_PPS)

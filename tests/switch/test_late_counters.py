@@ -64,7 +64,7 @@ def sending(bed: Bed, mbps: Sequence[float]) -> Stream:
             for vm, rate in zip(bed.nested, mbps, strict=True)
         ],
         FLOW_PPS,
-        catch_up=False,
+        catch_up_s=0.0,
     )
 
 
