@@ -73,7 +73,9 @@ KERNEL = (
     _on_the_kernel("connection-hash", f"{_SWITCH}_connection_hash.py"),
     _on_the_kernel("path-check", f"{_SWITCH}_path_check.py", "-k 'both-ways or mtu_that'"),
     _on_the_kernel("upgrade", f"{_SWITCH}_ovs_upgrade.py"),
-    _on_the_kernel("endpoints", f"{_SWITCH}_endpoints_in_one_network.py"),
+    _on_the_kernel(
+        "endpoints", f"{_SWITCH}_endpoints_in_one_network.py", f"{_SWITCH}_ovn_one_network.py"
+    ),
     _on_the_kernel("proxmox", f"{_SWITCH}_proxmox.py"),
 )
 # The same in at most five minutes on two emulated cores: a part of `make test`.

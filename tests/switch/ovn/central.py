@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import shutil
+import subprocess
 from pathlib import Path
 
 from topologies.network import daemons
 
 PROGRAMS = ("ovn-northd", "ovn-nbctl", "ovn-sbctl", "ovn-controller")
+# The first version that makes tunnels from each endpoint of a host to each of another one.
+TUNNELS_OF_EACH_ENDPOINT = (24, 3)
+
+
+@functools.cache
+def version() -> tuple[int, int]:
+    """The version of the machine's OVN, such as (24, 3); (0, 0) without one."""
+    if not shutil.which("ovn-controller"):
+        return 0, 0
+    told = subprocess.run(["ovn-controller", "--version"], capture_output=True, text=True).stdout
+    year, month, *_ = re.findall(r"\d+", told)
+    return int(year), int(month)
 
 
 class Central:
