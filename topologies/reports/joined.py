@@ -15,28 +15,41 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-# What has to be the same in both reports, because they have it only once.
-COMMON = ("layout", "environment")
+MACHINE = ("open_vswitch", "datapath", "kernel", "python", "cpus")
 
 
 def joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Return the first report with the scenarios of the second after its own.
 
+    If the machines differ, the environment has both values. If only one report knows a setting, it
+    was added later, and the environment has it.
+
     Raises:
-        ValueError: the reports are of different layouts, settings or machines, or both have a
-            scenario.
+        ValueError: the reports are of different layouts or settings, or both have a scenario.
     """
-    for key in COMMON:
-        if first[key] != second[key]:
-            raise ValueError(f"{key}: {second[key]} -> {first[key]}, as in the first report")
+    if first["layout"] != second["layout"]:
+        raise ValueError(f"layout: {second['layout']} -> {first['layout']}")
     names = {scenario["name"] for scenario in first["scenarios"]}
     if both := [one["name"] for one in second["scenarios"] if one["name"] in names]:
         raise ValueError(f"scenario {both[0]}: in both reports -> in one of them")
     return {
         **first,
+        "environment": _environment(first["environment"], second["environment"]),
         "scenarios": [*first["scenarios"], *second["scenarios"]],
         "expectations": [*first["expectations"], *second["expectations"]],
     }
+
+
+def _environment(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """The environment of both reports."""
+    one, other = ({**env, **env["pace"]} for env in (first, second))
+    for key in sorted(one.keys() & other.keys() - {*MACHINE, "pace"}):
+        if one[key] != other[key]:
+            raise ValueError(f"{key}: {other[key]} -> {one[key]}, as in the first report")
+    machine = {
+        key: one[key] if one[key] == other[key] else f"{one[key]}; {other[key]}" for key in MACHINE
+    }
+    return {**first, **machine, "pace": {**second["pace"], **first["pace"]}}
 
 
 def main(arguments: Sequence[str]) -> int:

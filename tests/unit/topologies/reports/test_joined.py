@@ -10,11 +10,15 @@ import pytest
 
 from topologies.reports.joined import joined, main
 
+MACHINE = {"open_vswitch": "3.1", "datapath": "userspace", "python": "3.11", "cpus": 2}
 
-def report(*scenarios: str, layout: str = "two", pace: str = "accelerated") -> dict[str, Any]:
+
+def report(
+    *scenarios: str, layout: str = "two", pace: str = "accelerated", kernel: str = "6.1"
+) -> dict[str, Any]:
     return {
         "layout": layout,
-        "environment": {"pace": {"name": pace}},
+        "environment": {**MACHINE, "kernel": kernel, "pace": {"name": pace}, "direction": "send"},
         "contenders": {"load-based": {"throughput_bps": len(scenarios)}},
         "scenarios": [{"name": name, "contenders": {}} for name in scenarios],
         "expectations": [{"condition": f"{name} ends", "met": True} for name in scenarios],
@@ -32,11 +36,19 @@ def test_scenarios_and_expectations_of_the_second_follow() -> None:
     assert found["contenders"] == report("even")["contenders"], "those of the main scenario"
 
 
+def test_what_differs_between_the_machines_is_told_of_both() -> None:
+    first, second = report("even"), report("skewed", kernel="6.18")
+    second["environment"]["pace"]["moves"] = 20
+    found = joined(first, second)["environment"]
+    assert (found["kernel"], found["python"]) == ("6.1; 6.18", "3.11")
+    assert found["pace"] == {"name": "accelerated", "moves": 20}
+
+
 @pytest.mark.parametrize(
     ("second", "found"),
     [
         (report("skewed", layout="three"), "layout: three -> two"),
-        (report("skewed", pace="quick"), "quick.* -> .*accelerated"),
+        (report("skewed", pace="quick"), "name: quick -> accelerated"),
         (report("even", "skewed"), "scenario even: in both reports"),
     ],
 )
