@@ -41,9 +41,8 @@ class OutageLoad(Load):
         layout = stage.layout
         probes = []
         for flow in flows:
-            back = layout.addresses_of(flow.sender)[0]
             probes.append(probing.Flow(flow.sender, flow.receiver, flow.address))
-            probes.append(probing.Flow(flow.receiver, flow.sender, back))
+            probes.append(probing.Flow(flow.receiver, flow.sender, _address(layout, flow.sender)))
         self._probes = probing.Probes(stage.host_pids, probes, stage.directory)
         self._outage: Popen[bytes] | None = None
 
@@ -104,3 +103,9 @@ def interfaces_of(layout: Layout, prefix: str, failing: str) -> list[str]:
         else joining_interface(layout, prefix, failing, node)
         for node in layout.graph.adj[failing]
     ]
+
+
+def _address(layout: Layout, vm: str) -> str:
+    """An address of a VM. Its vNIC may carry none of the load that was published."""
+    loaded = layout.addresses_of(vm)
+    return loaded[0] if loaded else layout.address(layout.vnics_of(vm)[0])
