@@ -96,6 +96,15 @@ def few_lost(
     at_most(what, max(counts, default=0), limit, OUTAGE_S * pps, counts)
 
 
+def lost_for_want_of_room(lost: int, no_room: int, pps: float) -> None:
+    """Assert that a flow of `pps` lost only what a switch that stood still had no room for.
+
+    In the bench, no frame may find no room. `no_room`: how many did, as `Bed.turned_away` counts.
+    """
+    assert lost <= no_room, f"{lost} were lost, {no_room} had no room"
+    at_most("frames that had no room", lost, 0, OUTAGE_S * pps)
+
+
 def few_twice(twice: Mapping[str, int], limit: int, when: str = "") -> None:
     """Note how many frames were heard twice, and assert that they are as few as a switch has room for.
 

@@ -18,14 +18,12 @@ from tests.switch.service import Service
 from tests.switch.test_reconnect import flows_of, groups_of
 from tests.switch.trace import outputs
 from tests.switch.waiting import holds, wait_until
-from tests.switch.wire import Heard, Point, Stream
+from tests.switch.wire import CATCH_UP_S, Heard, Point, Stream
 
 VMS = 8
 CAPACITY_MBPS = 100
 WINDOW_S = 2
 FLOW_PPS = 500
-# What a sender that had no core makes up for is no load that would be balanced.
-CATCH_UP_S = 0.1
 SETTLES_WITHIN_S = 6.0
 BEDS = [BedSpec(PLAIN, 2, (None,), mtu_bytes=9000), BedSpec(BALANCE_SLB, 2, (10,))]
 on_every_bed = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)

@@ -12,12 +12,10 @@ from tests.switch.judging import few_lost, judges_time
 from tests.switch.service import Service
 from tests.switch.traffic import Traffic
 from tests.switch.waiting import holds, wait_until
-from tests.switch.wire import Stream
+from tests.switch.wire import CATCH_UP_S, Stream
 
 FOREIGN_COOKIE = 0xF0E2
 FLOW_PPS = 500
-# What a sender that had no core makes up for is no load that would be balanced.
-CATCH_UP_S = 0.1
 WINDOW_S = 1
 # 500 frames a second of 1000 bytes are 4 Mbit/s: each of two flows 40 % of this.
 CAPACITY_MBPS = 10

@@ -82,6 +82,7 @@ def test_a_switch_that_has_lost_its_own_uplink_is_left(
             found_at = told[-len(cut)]["at"]
             lost_after = [sum(at > found_at for at in of) for of in talk.lost_at]
             assert any(talk.lost_at), "the fault lost nothing, so nothing was tried"
+            assert not talk.silent(TALK_ON_S / 2)
             few_lost(lost_after, LOST_AFTER_MAX, TALK_PPS, "after the finding")
 
 

@@ -12,15 +12,13 @@ from tests.switch.bed import PLAIN, Bed, BedSpec, Station
 from tests.switch.sendings import Landing, Sending, fire, others, udp
 from tests.switch.service import Service
 from tests.switch.waiting import holds, wait_until
-from tests.switch.wire import Stream
+from tests.switch.wire import CATCH_UP_S, Stream
 
 FRAME_BYTES_MAX = 9000
 BEDS = [BedSpec(PLAIN, 2, (None,) * 4, mtu_bytes=FRAME_BYTES_MAX)]
 CAPACITY_MBPS = 100
 WINDOW_S = 2
 FLOW_PPS = 600
-# What a sender that had no core makes up for is no load that would be balanced.
-CATCH_UP_S = 0.1
 # Whoever moves again does so a window, a poll and the lag of flow counters later: 3.2 s.
 QUIET_S = 4.4
 CONNECTIONS = 40

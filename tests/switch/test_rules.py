@@ -12,7 +12,7 @@ from tests.switch import frames
 from tests.switch.bed import PLAIN, Bed, BedSpec, Shot, Station
 from tests.switch.service import Service
 from tests.switch.waiting import holds, wait_until
-from tests.switch.wire import Stream
+from tests.switch.wire import CATCH_UP_S, Stream
 
 CAPACITY_MBPS = 100
 POLL_INTERVAL_MS = 200
@@ -20,8 +20,6 @@ WINDOW_S = 1
 # Whoever moves does so after a window, a poll and the lag of flow counters: 2.2 s.
 QUIET_S = 3.0
 FLOW_PPS = 700
-# What a sender that had no core makes up for is no load that would be balanced.
-CATCH_UP_S = 0.1
 FRAME_BYTES_MAX = 9000
 SPEC = BedSpec(PLAIN, 3, (None,) * 4, mtu_bytes=FRAME_BYTES_MAX)
 

@@ -13,12 +13,10 @@ from tests.switch.bed import PLAIN, Bed, BedSpec
 from tests.switch.service import Service
 from tests.switch.test_history import entries
 from tests.switch.waiting import holds, wait_until
-from tests.switch.wire import Stream
+from tests.switch.wire import CATCH_UP_S, Stream
 
 CAPACITY_MBPS = 100
 FLOW_PPS = 500
-# What a sender that had no core makes up for would fill an uplink for a moment.
-CATCH_UP_S = 0.1
 # The policy places an address by its number: every other one is on the same uplink.
 MACS = [f"02:77:00:00:00:{number:02x}" for number in range(6)]
 BUSY = MACS[::2]

@@ -12,7 +12,7 @@ import pytest
 from controller.dataplane.tables import COOKIE_KIND_MASK, Kind, cookie
 from tests.switch import frames
 from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Station, run
-from tests.switch.judging import judges_time, soon
+from tests.switch.judging import judges_time, lost_for_want_of_room, soon
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 from tests.switch.wire import STREAM_SHIFT, Stream
@@ -147,6 +147,7 @@ def test_a_vm_whose_link_goes_and_returns(life: Bed, service: Service) -> None:
 # ---- its address ------------------------------------------------------------------------
 
 
+@judges_time
 def test_an_address_on_two_ports_is_where_it_spoke_last(life: Bed, service: Service) -> None:
     bed, (first, second, other) = life, life.vms
     host, vlan = bed.hosts[0], bed.vlans[0]
@@ -162,7 +163,7 @@ def test_an_address_on_two_ports_is_where_it_spoke_last(life: Bed, service: Serv
         ears.until_quiet()
         received = stream.received(ear, 2)
         no_room = bed.turned_away() - no_room
-    assert stream.lost(ear, 2) <= no_room, "the bystander has lost frames"
+    lost_for_want_of_room(stream.lost(ear, 2), no_room, PPS)
     assert set(received.values()) == {1}
     assert len(learned(bed)) <= known, "an address has one place, however often it moves"
     for speaker in (first, second, first):
@@ -174,6 +175,7 @@ def test_an_address_on_two_ports_is_where_it_spoke_last(life: Bed, service: Serv
     assert service.alive
 
 
+@judges_time
 def test_learning_packets_that_come_back_are_no_departure(life: Bed, service: Service) -> None:
     """The switch upstream floods them to the other uplink, at 0, 1 and 3 s."""
     bed, (vm, neighbour, _) = life, life.vms
@@ -195,7 +197,8 @@ def test_learning_packets_that_come_back_are_no_departure(life: Bed, service: Se
             back = [h for h in ears[first.upstream_end].frames() if h.ethertype == frames.ETH_RARP]
             assert any(h.outgoing for h in back), "the bench: they were not flooded back"
         ears.until_quiet()
-        assert stream.lost(ears[vm.point], 0) <= bed.turned_away() - no_room
+        lost = stream.lost(ears[vm.point], 0)
+        lost_for_want_of_room(lost, bed.turned_away() - no_room, PPS)
         for uplink in bed.uplinks:
             assert not stream.received(ears[uplink.upstream_end], 0), "it left the host"
 
