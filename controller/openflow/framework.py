@@ -144,7 +144,8 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         self.claimed: int | None = None
         self.refused = False
         self._silent = 0
-        # Whoever writes to the socket or closes it holds this.
+        # Whoever writes to the socket, shuts it down or closes it holds this; the sender thread has
+        # ended when it is closed.
         self._sending = threading.Lock()
         # What the sender thread has yet to send. None: no sender thread runs.
         self._unsent: bytearray | None = None
@@ -168,7 +169,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             self.is_active = False
             self.close()
             with self._sending:
-                self.socket.close()
+                self.socket.release()
 
     def send(self, buf: bytes, close_socket: bool = False) -> bool:
         """Send, from any thread, without waiting for the switch to read."""
@@ -240,10 +241,21 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
 
 
 class _Eager:
-    """Returns all bytes that a socket has, though the framework asks for one header at a time."""
+    """A socket for the framework's loop that receives.
+
+    It returns all bytes that the socket has, though the framework asks for one header at a time. It
+    stays open when that loop ends: another thread may be about to write to it. The number of a closed
+    descriptor is soon that of another connection, which would get these bytes.
+    """
 
     def __init__(self, sock: Any) -> None:
         self._socket = sock
+
+    def close(self) -> None:
+        """Do nothing: `Connection.serve` releases the socket when nobody writes to it any more."""
+
+    def release(self) -> None:
+        self._socket.close()
 
     def recv(self, _count: int) -> bytes:
         received: bytes = self._socket.recv(READ_BYTES)
@@ -301,7 +313,8 @@ _ECHOES = _Echoes()
 def hang_up(connection: Connection) -> None:
     """Shut a connection's socket down. The thread that serves the connection then ends it."""
     try:
-        connection.socket.shutdown(socket.SHUT_RDWR)
+        with connection._sending:
+            connection.socket.shutdown(socket.SHUT_RDWR)
     except OSError:
         LOG.debug("the connection is closed already")
 
