@@ -131,29 +131,32 @@ def running(config: Path, target: str, directory: Path) -> Iterator[Prometheus]:
     """Prometheus with this configuration; its data and its log are in the directory."""
     program = shutil.which("prometheus")
     assert program, "found no prometheus on PATH, expected Debian's: run make setup"
-    address, log = f"127.0.0.1:{free_tcp_port()}", directory / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [
-                program,
-                f"--config.file={config}",
-                f"--storage.tsdb.path={directory}/data",
-                f"--web.listen-address={address}",
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-        )
+    address = f"127.0.0.1:{free_tcp_port()}"
+    command = [
+        program,
+        f"--config.file={config}",
+        f"--storage.tsdb.path={directory}/data",
+        f"--web.listen-address={address}",
+    ]
+    with ready(command, address, directory / "log"):
+        yield Prometheus(f"http://{address}", target)
 
-    def ready() -> bool:
-        assert process.poll() is None, f"prometheus ended: {log.read_text()[-1000:]}"
+
+@contextlib.contextmanager
+def ready(command: Sequence[str], address: str, log: Path) -> Iterator[None]:
+    """Prometheus or Alertmanager by this command, once it is ready at an address."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+
+    def is_ready() -> bool:
+        assert process.poll() is None, f"{command[0]} ended: {log.read_text()[-1000:]}"
         with contextlib.suppress(OSError):
             return bool(urllib.request.urlopen(f"http://{address}/-/ready", timeout=5))
         return False
 
     try:
-        wait_until(ready, "Prometheus is ready")
-        yield Prometheus(f"http://{address}", target)
+        wait_until(is_ready, f"{command[0]} is ready")
+        yield
     finally:
         process.terminate()
         process.wait(timeout=30)

@@ -28,7 +28,7 @@ SWITCH_TESTS = [
     for names in (
         *("test_documents*.py", "test_ovn_*.py", "ovn/*.py"),
         *("test_hypervisors.py", "test_libvirt.py", "test_proxmox.py"),
-        "test_endpoints_in_one_network.py",
+        *("test_endpoints_in_one_network.py", "test_alertmanager.py"),
     )
     for path in sorted((documents.ROOT / "tests" / "switch").glob(names))
 ]
@@ -60,7 +60,6 @@ NOT_RUN = {
     "install -D -t /var/lib/grafana/dashboards/ovs-lbt dashboards/*.json": "needs Grafana",
     "sed -i 's|https://ovs-lbt.example/docs|https://wiki.example.org/ovs-lbt|'"
     " /etc/prometheus/rules/ovs-lbt.*.yml": "test_rules.py",
-    "inhibit_rules:": "for Alertmanager, which is not installed",
     "[Service]": "for systemd",
     "time_s,host,port,tx_bps,rx_bps,uplink_capacity_bps": "the form of a trace: tests/unit/controller/replay/test_trace.py",
     "$ ovs-lbt replay docs/examples/replay-trace.csv.gz \\": "tests/unit/controller/replay/test_host.py",

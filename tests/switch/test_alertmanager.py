@@ -1,0 +1,106 @@
+"""Alertmanager with the documents' rules: of two severities of one alert, the critical one calls somebody."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests import documents
+from tests.switch import prometheus
+from tests.switch.service import free_tcp_port
+
+CASES = Path(__file__).parents[1] / "rules"
+ROUTES = """\
+route: {receiver: nobody, group_by: [...]}
+receivers: [{name: nobody}]
+"""
+
+Labels = dict[str, str]
+
+
+def expected(alert: str, severity: str) -> Labels:
+    """The labels that a case expects of an alert of ours; promtool holds the rules against it."""
+    for path in sorted(CASES.glob("*.yml")):
+        for case in yaml.safe_load(path.read_text())["tests"]:
+            for rule in case.get("alert_rule_test", []):
+                for fired in rule.get("exp_alerts", []):
+                    if (rule["alertname"], fired["exp_labels"]["severity"]) == (alert, severity):
+                        return {"alertname": alert, **fired["exp_labels"]}
+    raise AssertionError(f"no case in {CASES} expects {alert} with severity {severity}")
+
+
+class Alertmanager:
+    """A running one."""
+
+    def __init__(self, address: str) -> None:
+        self._alerts = f"http://{address}/api/v2/alerts"
+
+    def raised(self, *alerts: Labels) -> dict[frozenset[tuple[str, str]], bool]:
+        """Raise alerts, as Prometheus does; by its labels, whether each calls somebody."""
+        body = json.dumps([{"labels": labels} for labels in alerts]).encode()
+        asked = urllib.request.Request(
+            self._alerts, data=body, headers={"Content-Type": "application/json"}
+        )
+        urllib.request.urlopen(asked, timeout=10).close()
+        with urllib.request.urlopen(self._alerts, timeout=10) as answer:
+            found: list[dict[str, Any]] = json.load(answer)
+        return {key(one["labels"]): not one["status"]["inhibitedBy"] for one in found}
+
+
+def key(labels: Labels) -> frozenset[tuple[str, str]]:
+    return frozenset(labels.items())
+
+
+@pytest.fixture
+def alertmanager(tmp_path: Path) -> Iterator[Alertmanager]:
+    """Alertmanager with the block of the documents."""
+    (block,) = documents.labelled("alertmanager")
+    config = tmp_path / "alertmanager.yml"
+    config.write_text(f"{ROUTES}{block.text}\n")
+    names = ("prometheus-alertmanager", "alertmanager")
+    program = next(filter(None, map(shutil.which, names)), None)
+    assert program, f"found none of {names} on PATH, expected Debian's: run make setup"
+    address = f"127.0.0.1:{free_tcp_port()}"
+    command = [
+        program,
+        f"--config.file={config}",
+        f"--storage.path={tmp_path}/data",
+        f"--web.listen-address={address}",
+        "--cluster.listen-address=",
+    ]
+    with prometheus.ready(command, address, tmp_path / "log"):
+        yield Alertmanager(address)
+
+
+def test_a_critical_alert_silences_the_warning_of_the_same_and_no_other(
+    alertmanager: Alertmanager,
+) -> None:
+    full = expected("OvsLbtUplinkSaturated", "critical")
+    unrelieved = expected("OvsLbtUplinkSaturated", "warning")
+    assert unrelieved == {**full, "severity": "warning"}
+    others = [
+        {**unrelieved, "uplink": "eth9"},
+        {**unrelieved, "bridge": "br9"},
+        {**unrelieved, "instance": "h9:9476"},
+        {**unrelieved, "alertname": "OvsLbtUplinkDown"},
+    ]
+    assert alertmanager.raised(unrelieved) == {key(unrelieved): True}
+    calls = alertmanager.raised(full, unrelieved, *others)
+    assert calls == {key(full): True, key(unrelieved): False, **{key(o): True for o in others}}
+
+
+def test_of_two_broken_rules_each_calls_somebody(alertmanager: Alertmanager) -> None:
+    """One is critical, and the other one has nothing to do with it."""
+    without = expected("OvsLbtRuleBroken", "critical")
+    together = expected("OvsLbtRuleBroken", "warning")
+    assert without["rule"] != together["rule"]
+    assert without["bridge"] == together["bridge"]
+    calls = alertmanager.raised(without, together)
+    assert calls == {key(without): True, key(together): True}
