@@ -3,9 +3,11 @@
 Peers with Open vSwitch's userspace datapath keep the address that they took from a tunnel's frame last,
 whether the endpoint still sends from it or not. Switches upstream forget an address that is silent for
 minutes, and would then flood everything that peers send there. So off-home addresses are announced at
-intervals, and whenever another uplink serves them. When an endpoint is spread no more, or an off-home
-address of it has ended, it announces its own address, by gratuitous ARP and neighbour advertisements: such
-peers take the address from these as well.
+intervals, and whenever another uplink serves them. When an endpoint is spread no more, an off-home address
+of it has ended, or it has another home, it announces its own address, by gratuitous ARP and neighbour
+advertisements: such peers take the address from these as well. For it sends nothing from the off-home address
+of its home. If that uplink failed while the service is dead, nobody would tell switches upstream where that
+address is then, as the endpoint's own frames tell it of the others.
 
 An Open vSwitch learns nothing from a frame that it forwards by a cached flow, as it does if it has heard the
 same within 10 s, its default of `max-idle`. So an announcement that follows another one within that time is
@@ -43,6 +45,8 @@ class OffHomeAddresses:
     _served: dict[_Named, OfPort] = field(default_factory=dict)
     # The endpoints as they were last: one that has no off-home addresses any more is still announced.
     _ports: dict[OfPort, VmPortConfig] = field(default_factory=dict)
+    # The home of each of them.
+    _homes: dict[OfPort, OfPort] = field(default_factory=dict)
     # The endpoints that the switch spreads.
     _spread: frozenset[OfPort] = frozenset()
     # When to announce each set next, in seconds of engine time.
@@ -64,17 +68,18 @@ class OffHomeAddresses:
 
     def forget(self) -> None:
         """Announce nothing of what is known now: the bridge is given back, or the switch is another one."""
-        self._served, self._due, self._late, self._all_s = {}, [], [], math.inf
+        self._served, self._homes, self._due, self._late, self._all_s = {}, {}, [], [], math.inf
 
     def follow(
         self,
         config: BridgeConfig,
         endpoints: Iterable[Endpoint],
+        homes: Mapping[OfPort, OfPort],
         lanes: Mapping[OfPort, tuple[OfPort, ...]],
         spread: frozenset[OfPort],
         now_s: float,
     ) -> None:
-        """The switch has a pipeline with these lanes, and spreads these endpoints."""
+        """The switch has a pipeline with these homes and lanes, and spreads these endpoints."""
         self._know(config)
         may_spread = {port.ofport for port in config.endpoints if port.may_spread}
         known = {ofport for ofport, _ in self._served}
@@ -87,8 +92,10 @@ class OffHomeAddresses:
         }
         changed = {named for named, uplink in served.items() if self._served.get(named) != uplink}
         ended = {ofport for ofport, _ in self._served.keys() - served.keys()}
-        own: set[_Named] = {(ofport, None) for ofport in ended | (self._spread - spread)}
-        self._served, self._spread = served, spread
+        its_homes = {ofport: homes[ofport] for ofport, _ in served if ofport in homes}
+        moved = {o for o, home in its_homes.items() if self._homes.get(o, home) != home}
+        own: set[_Named] = {(ofport, None) for ofport in ended | moved | (self._spread - spread)}
+        self._served, self._homes, self._spread = served, its_homes, spread
         if changed | own:
             self._due += [(now_s + after_s, frozenset(changed | own)) for after_s in AFTER_S]
         if own:

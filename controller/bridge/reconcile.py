@@ -421,7 +421,8 @@ class ReconciledBridge(BridgeState):
         split = self._applied_split
         spread = {p.ofport for p in self.config.endpoints if buckets.hashed_by(p, split)}
         endpoints, lanes = (team.endpoints, team.lanes) if team else ((), {})
-        self.off_home.follow(self.config, endpoints, lanes, frozenset(spread), now_s)
+        homes = {port.ofport: port.order[0] for port in team.vm_ports if port.order} if team else {}
+        self.off_home.follow(self.config, endpoints, homes, lanes, frozenset(spread), now_s)
 
     def _announce_moves(self, moved: set[str], now_s: float) -> None:
         """Announce what has moved: VM ports, and addresses that leave by uplinks of their own."""

@@ -8,6 +8,7 @@ from ipaddress import IPv4Address
 
 from controller.dataplane import frames
 from tests.switch.ovn.cloud import Cloud
+from tests.switch.ovn.events import macs
 from tests.switch.ovn.host import EXTERNAL, Host
 from tests.switch.ovn.overlays import endpoint, ipv6_endpoint, ways
 from tests.switch.ovn.talk import Talk
@@ -53,7 +54,7 @@ def hear_off_home(cloud: Cloud) -> None:
         talk.warm_up()
 
         def heard() -> bool:
-            if neighbour(peer, host) != mac(host):
+            if not knows(peer, host):
                 return True
             peer.ovs.run("ovs-appctl", "revalidator/purge")
             return False
@@ -74,14 +75,13 @@ def cache_announcement(cloud: Cloud) -> None:
 
     def learned() -> bool:
         host.ovs.run("ovs-ofctl", "-O", "OpenFlow13", "packet-out", EXTERNAL, heard)
-        if neighbour(peer, host) == mac(host):
+        if knows(peer, host):
             return True
         peer.ovs.run("ovs-appctl", "revalidator/purge")
         return False
 
     wait_until(learned, "the peer has heard the announcement", interval_s=0.3)
-    peer.ovs.run("ovs-appctl", "tnl/neigh/set", EXTERNAL, endpoint(host, 0), off_home)
-    assert neighbour(peer, host) == off_home
+    set_neighbour(peer, host, off_home)
 
 
 def neighbour(peer: Host, host: Host) -> str:
@@ -90,6 +90,19 @@ def neighbour(peer: Host, host: Host) -> str:
     addresses = (endpoint(host, 0), ipv6_endpoint(host))
     (found,) = (words[1] for line in shown if (words := line.split())[:1] and words[0] in addresses)
     return found
+
+
+def knows(peer: Host, host: Host) -> bool:
+    """Whether a peer's switch has the endpoint's own MAC address."""
+    return neighbour(peer, host) in macs(host)
+
+
+def set_neighbour(peer: Host, host: Host, address: str) -> None:
+    """Have a peer's switch send to this MAC address what is for the endpoint of a host."""
+    shown = peer.ovs.run("ovs-appctl", "tnl/neigh/show").split()
+    (ip,) = {endpoint(host, 0), ipv6_endpoint(host)}.intersection(shown)
+    peer.ovs.run("ovs-appctl", "tnl/neigh/set", EXTERNAL, ip, address)
+    assert neighbour(peer, host) == address
 
 
 def mac(host: Host) -> str:

@@ -292,6 +292,30 @@ def test_off_home_addresses_are_announced_when_they_change_uplinks_and_at_interv
     )
 
 
+def test_peers_are_told_the_own_address_of_an_endpoint_that_has_another_home() -> None:
+    """They may have the off-home address of its home, from which nothing is sent."""
+    here = overlay_team()
+    own = SendFrame("br0", 10, garp(OWN_MAC, IPv4Address("192.0.2.1")))
+    here.run_for(10.0)
+    assert own not in here.commands(SendFrame)
+    for up in (False, True):
+        here.set_link(1, up=up)
+        changed_s = here.now_s + (0.0 if up is False else 5.0)
+        here.run_for(25.0)
+        told = [at_s - changed_s for at_s, command in here.log if command == own]
+        assert [round(t, 1) for t in told if t >= 0.0] == [0.0, 1.0, 3.0, 15.0]
+
+
+def test_nobody_is_told_the_own_address_again_when_another_port_moves() -> None:
+    here = overlay_team()
+    own = SendFrame("br0", 10, garp(OWN_MAC, IPv4Address("192.0.2.1")))
+    here.run_for(10.0)
+    home = here.engine.fleet.bridges["br0"].bound["vnet0"].uplink
+    here.set_link(2 if home == "eth1" else 1, up=False)
+    here.run_for(25.0)
+    assert own not in here.commands(SendFrame)
+
+
 def test_off_home_addresses_that_nobody_uses_are_not_announced() -> None:
     here = overlay_team("load-based")
     here.run_for(2 * INTERVAL_S)
