@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.api.events import Event, PortStatsRead
-from controller.host.sockets import Reach
+from controller.host.sockets import BridgeSocket, Reach
 from controller.openflow import connections, framework
 from controller.openflow.connections import Dialer
 from controller.openflow.xids import Asked
@@ -44,6 +44,31 @@ Seen = dict[str, Any]
 RECONNECTS = 20
 
 
+class HeldWire(BridgeSocket):
+    """A connection on which whoever writes can be held up just before the write."""
+
+    def __init__(self, wire: BridgeSocket) -> None:
+        super().__init__(wire._socket)
+        self.holds = False
+        self.reached, self.released = threading.Event(), threading.Event()
+
+    def is_open(self) -> bool:
+        return self._socket.fileno() >= 0
+
+    def take(self, data: bytes) -> int:
+        self._hold()
+        return super().take(data)
+
+    def sendall(self, data: bytes) -> None:
+        self._hold()
+        super().sendall(data)
+
+    def _hold(self) -> None:
+        if self.holds:
+            self.reached.set()
+            self.released.wait(10)
+
+
 class Service:
     """As much of the service as keeps one connection."""
 
@@ -65,7 +90,13 @@ class Service:
         )
         self.threads_before = threading.active_count()
         reach = Reach("unix:db.sock", path.parent)
-        self.dialer = Dialer("br0", lambda: reach.dial("br0", ()))
+        self.wires: list[HeldWire] = []
+
+        def dial() -> HeldWire:
+            self.wires.append(HeldWire(reach.dial("br0", ())))
+            return self.wires[-1]
+
+        self.dialer = Dialer("br0", dial)
 
     def _submit(self, event: Event) -> None:
         self.before(event)
@@ -261,6 +292,37 @@ def slow_reader(path: Path) -> Seen:
     )
 
 
+def late_write(path: Path, end: Callable[[FakeSwitch, Service], object]) -> Seen:
+    """A connection ends while somebody is about to write to it."""
+    framework.ECHO_INTERVAL_S = 60.0
+    switch, service = FakeSwitch(path), Service(path)
+    switch.accept()
+    switch.shake_hands()
+    events = [service.next_event()]
+    (wire,) = service.wires
+    wire.holds = True
+    connection = service.connections["br0"]
+    writing = threading.Thread(target=connection.send, args=(message(ECHO_REQUEST, 1),))
+    ending = threading.Thread(target=end, args=(switch, service))
+    writing.start()
+    reached = wire.reached.wait(10)
+    ending.start()
+    # As long as a loop that receives takes to end, and more.
+    time.sleep(0.3)
+    open_meanwhile = wire.is_open()
+    wire.released.set()
+    events.append(service.next_event())
+    switch.stop()
+    threads_left = service.threads_left()
+    return service.seen(
+        reached=reached,
+        open_meanwhile=open_meanwhile,
+        open_at_the_end=wire.is_open(),
+        events=events,
+        threads_left=threads_left,
+    )
+
+
 def one_is_slow(path: Path) -> Seen:
     """Nobody takes the counters of one switch, while another one says that a link has failed."""
     switch, other = FakeSwitch(path), FakeSwitch(path.with_name("br1.mgmt"))
@@ -303,6 +365,8 @@ SCENARIOS: dict[str, Callable[[Path], Seen]] = {
     "not-leading": not_leading,
     "deposed": deposed,
     "slow-reader": slow_reader,
+    "late-write": lambda path: late_write(path, lambda switch, _: switch.hang_up()),
+    "late-write-here": lambda path: late_write(path, lambda _, service: service.dialer.stop()),
     "one-is-slow": one_is_slow,
 }
 

@@ -12,6 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.wire.connecting import RECONNECTS
 from tests.wire.fake_switch import (
     ECHO_REQUEST,
@@ -99,6 +101,15 @@ def test_nobody_waits_for_a_switch_that_does_not_read_and_it_gets_everything_in_
     seen = run("slow-reader")
     assert seen["took_s"] < 5
     assert (seen["in_order"], seen["again"]) == (True, "again")
+    assert seen["threads_left"] == 0
+
+
+@pytest.mark.parametrize("ends", ["late-write", "late-write-here"])
+def test_a_connection_is_not_closed_while_somebody_writes_to_it(ends: str) -> None:
+    """The descriptor's number would be another connection's, which would get the message."""
+    seen = run(ends)
+    assert (seen["reached"], seen["open_meanwhile"], seen["open_at_the_end"]) == (True, True, False)
+    assert seen["events"] == ["SwitchConnected", "SwitchGone"]
     assert seen["threads_left"] == 0
 
 
