@@ -82,6 +82,7 @@ def cache_announcement(cloud: Cloud) -> None:
 
     wait_until(learned, "the peer has heard the announcement", interval_s=0.3)
     set_neighbour(peer, host, off_home)
+    assert neighbour(peer, host) == off_home
 
 
 def neighbour(peer: Host, host: Host) -> str:
@@ -102,7 +103,6 @@ def set_neighbour(peer: Host, host: Host, address: str) -> None:
     shown = peer.ovs.run("ovs-appctl", "tnl/neigh/show").split()
     (ip,) = {endpoint(host, 0), ipv6_endpoint(host)}.intersection(shown)
     peer.ovs.run("ovs-appctl", "tnl/neigh/set", EXTERNAL, ip, address)
-    assert neighbour(peer, host) == address
 
 
 def mac(host: Host) -> str:
