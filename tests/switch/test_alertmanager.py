@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests import documents
 from tests.switch import prometheus
 from tests.switch.service import free_tcp_port
+from tests.unit.dashboards.test_rules import played
 
-CASES = Path(__file__).parents[1] / "rules"
 ROUTES = """\
 route: {receiver: nobody, group_by: [...]}
 receivers: [{name: nobody}]
@@ -27,13 +26,12 @@ Labels = dict[str, str]
 
 def expected(alert: str, severity: str) -> Labels:
     """The labels that a case expects of an alert of ours; promtool holds the rules against it."""
-    for path in sorted(CASES.glob("*.yml")):
-        for case in yaml.safe_load(path.read_text())["tests"]:
-            for rule in case.get("alert_rule_test", []):
-                for fired in rule.get("exp_alerts", []):
-                    if (rule["alertname"], fired["exp_labels"]["severity"]) == (alert, severity):
-                        return {"alertname": alert, **fired["exp_labels"]}
-    raise AssertionError(f"no case in {CASES} expects {alert} with severity {severity}")
+    for case in played():
+        for rule in case.get("alert_rule_test", []):
+            for fired in rule["exp_alerts"]:
+                if (rule["alertname"], fired["exp_labels"]["severity"]) == (alert, severity):
+                    return {"alertname": alert, **fired["exp_labels"]}
+    raise AssertionError(f"no case of tests/rules expects {alert} with severity {severity}")
 
 
 class Alertmanager:
