@@ -97,6 +97,15 @@ def split_in_vain() -> tuple[str, str]:
     )
 
 
+def no_gain_from_a_split() -> tuple[str, str]:
+    two, one = "both ways, two endpoints, VXLAN", "both ways, one endpoint, VXLAN"
+    return "docs/operations.md", (
+        f"each direction carried {mbps(one, 'balance-slb'):.1f} Mbit/s with `balance-slb`, and"
+        f" {mbps(one, 'adaptive'):.1f} with `adaptive` (n = 5). With two endpoints, the same uplinks"
+        f" carried {mbps(two, 'balance-slb'):.1f} and {mbps(two, 'adaptive'):.1f}."
+    )
+
+
 def vxlan() -> tuple[str, str]:
     two, one = "both ways, two endpoints, VXLAN", "both ways, one endpoint, VXLAN"
     starts = [
@@ -625,6 +634,7 @@ SENTENCES: tuple[Callable[[], tuple[str, str]], ...] = (
     a_jump_in_policies,
     one_endpoint,
     split_in_vain,
+    no_gain_from_a_split,
     vxlan,
     rescued,
     failover_by_multipath,
