@@ -31,7 +31,7 @@
 #                     two cores (WORKERS=1: one switch test after another)
 #   make test-quick   the same without what takes long (about 2 minutes)
 #   make test-ryu     what matters most of a real switch, on stock Ryu instead of os-ken
-#   make test-fresh   minimal roots of Debian 12 and 13: what README says, in each of them, in out/fresh/
+#   make test-fresh   minimal roots of Debian and Ubuntu: what README says, in each of them, in out/fresh/
 #                     (ARGS="--release trixie --steps attach"; the first time it downloads a release)
 #   make test-ovs     OVS=DIR: what matters most of a real switch, on the Open vSwitch that is installed
 #                     under DIR, in out/ovs/

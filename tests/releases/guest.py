@@ -100,9 +100,7 @@ def _initramfs(unpacked: Path, version: str, inside: str, directory: Path) -> Pa
         ("command", 0o100755, COMMAND.replace("{command}", inside).encode()),
     ]
     for number, path in enumerate(_with_those_before(unpacked, version, MODULES)):
-        data = path.read_bytes()
-        data = lzma.decompress(data) if path.suffix == ".xz" else data
-        files.append((f"modules/{number:02d}.ko", 0o100644, data))
+        files.append((f"modules/{number:02d}.ko", 0o100644, _module(path)))
     made = directory / "initramfs"
     made.write_bytes(b"".join(_cpio(*file) for file in (*files, ("TRAILER!!!", 0, b""))))
     return made
@@ -120,6 +118,16 @@ def _with_those_before(unpacked: Path, version: str, names: Sequence[str]) -> li
             Path(line.split()[1]): None for line in done.stdout.splitlines() if line[:3] == "ins"
         }
     return list(found)
+
+
+def _module(path: Path) -> bytes:
+    """A module as busybox can load it."""
+    data = path.read_bytes()
+    if path.suffix == ".xz":
+        return lzma.decompress(data)
+    if path.suffix == ".zst":
+        return subprocess.run(["zstd", "-dc"], input=data, capture_output=True, check=True).stdout
+    return data
 
 
 def _cpio(name: str, mode: int, data: bytes) -> bytes:

@@ -3,7 +3,7 @@
 # (make test-fresh), as root: it starts an Open vSwitch and removes the package again.
 #
 #   package.sh PACKAGE.deb     everything; switch and VMs are in a network of their own
-# shellcheck disable=SC2317 # `check` calls what looks unreachable
+# shellcheck disable=SC2317,SC2329 # `check` calls what looks unreachable
 set -euo pipefail
 
 readonly BEGUN=${2:-}

@@ -1,4 +1,4 @@
-"""A minimal root of a Debian release, and programs in it that see nothing else's processes."""
+"""A minimal root of a distribution's release, and programs in it that see nothing else's processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-RELEASES = ("bookworm", "trixie")
+from tests.releases.distributions import DISTRIBUTIONS
+
+RELEASES = tuple(release for one in DISTRIBUTIONS for release in one.releases)
 # Not in /root, which nobody else may read: some tests look at it as somebody else.
 CHECKOUT = "/srv/ovs-lbt"
 # Beyond the minimum: what somebody with a checkout has.
@@ -22,7 +24,7 @@ PASSED = (
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LOCAL_AUTHORITIES = Path("/usr/local/share/ca-certificates")
 # Process 1: it starts a command, reaps whatever ends, and ends as the command does. Perl is all
-# that a minimal Debian has for it.
+# that a minimal root has for it.
 INIT = (
     "my $p = fork; if (!$p) { exec @ARGV; exit 127 } my $s = 1;"
     " while ((my $w = wait) > 0) { if ($w == $p) { $s = $?; last } }"
@@ -52,6 +54,7 @@ class Root:
 
     def __init__(self, release: str, place: Path) -> None:
         self.release = release
+        self._distribution = next(one for one in DISTRIBUTIONS if release in one.releases)
         self.path = place / release / "root"
         self._base = place / "cache" / release / "base"
         self._cache = place / "cache" / release
@@ -71,10 +74,9 @@ class Root:
         with log.open("ab") as output:
             if not (self._base / "made").exists():
                 shutil.rmtree(self._base, ignore_errors=True)
-                found = _repositories()
-                command = ["debootstrap", "--variant=minbase", self.release, str(self._base)]
-                _do([*command, *found[:1]], output)
-                self._configure(found)
+                archives = self._distribution.archives()
+                _do(self._debootstrap(archives), output)
+                self._configure(archives)
                 (self._base / "made").touch()
             shutil.rmtree(self.path, ignore_errors=True)
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -119,6 +121,8 @@ class Root:
         environment = [f"{name}={os.environ[name]}" for name in PASSED if name in os.environ]
         environment += [f"PATH={PATH}", "HOME=/root", "LANG=C.UTF-8"]
         environment += ["DEBIAN_FRONTEND=noninteractive", f"INIT={INIT}"]
+        # Ubuntu's procps would otherwise change the settings of the kernel, which are the machine's.
+        environment.append("container=chroot")
         own = ["unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child"]
         inside = ["bash", "-c", f"cd {directory} && {{ {command}; }}"]
         return [
@@ -126,29 +130,26 @@ class Root:
             *("bash", "-c", MOUNTS, "bash", str(self.path), str(self._cache), *inside),
         ]
 
-    def _configure(self, found: Sequence[str]) -> None:
-        """The same servers as this machine's, with updates and security where it has these."""
-        lines = [f"deb {found[0]} {self.release} main"] if found else []
-        if found:
-            lines.append(f"deb {found[0]} {self.release}-updates main")
-        lines += [f"deb {one} {self.release}-security main" for one in found[1:]]
+    def _debootstrap(self, archives: Sequence[str]) -> list[str]:
+        distribution = self._distribution
+        command = ["debootstrap", "--variant=minbase"]
+        command.append(f"--components={','.join(distribution.components)}")
+        if keyring := distribution.keyring(self._cache):
+            command.append(f"--keyring={keyring}")
+        command += [self.release, str(self._base), *archives[:1]]
+        return [*command, distribution.script] if archives and distribution.script else command
+
+    def _configure(self, archives: Sequence[str]) -> None:
+        """Have updates and security fixes in it, too, where the distribution has these."""
+        components = " ".join(self._distribution.components)
+        lines = [f"deb {archives[0]} {self.release} {components}"] if archives else []
+        if archives:
+            lines.append(f"deb {archives[0]} {self.release}-updates {components}")
+        lines += [f"deb {one} {self.release}-security {components}" for one in archives[1:]]
         if lines:
             (self._base / "etc/apt/sources.list").write_text("".join(f"{one}\n" for one in lines))
         for one in Path("/etc/apt/apt.conf.d").glob("*proxy*"):
             shutil.copy(one, self._base / "etc/apt/apt.conf.d")
-
-
-def _repositories() -> list[str]:
-    """Debian's archive as this machine's apt has it, then its security archive; none elsewhere."""
-    form = "$(REPO_URI) $(CODENAME) $(ORIGIN)"
-    asked = ["apt-get", "indextargets", "--format", form, "Created-By: Packages"]
-    done = subprocess.run(asked, capture_output=True, text=True)
-    found: dict[str, str] = {}
-    for line in done.stdout.splitlines():
-        uri, codename, origin = [*line.split(maxsplit=2), "", ""][:3]
-        if origin == "Debian":
-            found.setdefault("security" if codename.endswith("-security") else "main", uri)
-    return [found[name] for name in ("main", "security") if name in found and "main" in found]
 
 
 def _do(

@@ -110,6 +110,7 @@ FRESH = (
     *TESTS,
     _tests("OVN", 1800, "ovn_provider", "ovn_tunnels", "ovn_plain_tunnels", "ovn_overlays"),
     Step("ryu", "`make test-ryu`", "make test-ryu", 2400),
+    Step("test", "`make test`", "make test", 7200),
 )
 _PYTEST_LINE = re.compile(r"^=* ?(?P<counts>\d+ \w+(?:, \d+ \w+)*) in [\d.]+s\b.*$", re.MULTILINE)
 _COUNT = re.compile(r"(\d+) (\w+)")

@@ -72,8 +72,11 @@ def name_of(found: dict[str, Any]) -> str:
         return f"kernel-{short_version(found['kernel']['version'])}"
     if found["built"]:
         return f"ovs-{found['openvswitch']}"
-    words = re.search(r"\((\w+)\)", found["distribution"])
-    return words[1] if words else found["distribution"].lower().replace(" ", "-")
+    distribution = found["distribution"]
+    if codename := re.search(r"\((\w+)\)", distribution):
+        return codename[1]
+    words = re.match(r"(\w+) (\d+\.\d+)\b", distribution)
+    return "-".join(words.groups() if words else distribution.split()).lower()
 
 
 def read(checkout: Path) -> list[dict[str, Any]]:

@@ -36,6 +36,7 @@ from tests.switch.chaos.run import Report
 from tests.switch.chaos.shrink import smallest
 from tests.switch.chaos.world import Extras, first_state, spec_of
 from tests.switch.wire import OwnNetwork
+from topologies.reports.origin import git
 from topologies.reports.report import machine
 
 TRIES = 16
@@ -265,13 +266,8 @@ def _team(seed: int) -> str:
 @functools.cache
 def _commit() -> str:
     """What is checked out, and whether it is changed."""
-    done = subprocess.run(
-        ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parent,
-    )
-    return done.stdout.strip()
+    words = ("describe", "--always", "--abbrev=40", "--exclude=*", "--dirty")
+    return (git(*words, root=Path(__file__).parent) or "").strip()
 
 
 @functools.cache

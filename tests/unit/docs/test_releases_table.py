@@ -16,6 +16,7 @@ import pytest
 
 from controller.operations import releases
 from tests.releases import kernel, result, running, table
+from tests.releases.distributions import Distribution, Package
 from tests.releases.root import RELEASES, Root
 from tests.releases.steps import FRESH, KERNEL, SHORT, TESTS, Step, chosen, counted
 
@@ -188,6 +189,26 @@ def test_scripts_are_sound() -> None:
     script = CHECKOUT / "tests/releases/package.sh"
     done = subprocess.run(["shellcheck", script], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("distribution", "name"),
+    [
+        ("Debian GNU/Linux 13 (trixie)", "trixie"),
+        ("Ubuntu 24.04.4 LTS", "ubuntu-24.04"),
+        ("Another Linux", "another-linux"),
+    ],
+)
+def test_a_result_is_kept_by_the_name_of_its_release(distribution: str, name: str) -> None:
+    found = {"distribution": distribution, "built": False, "openvswitch": "3.1.0"}
+    assert table.name_of(found) == name
+
+
+def test_keys_that_are_not_those_that_are_known_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "keys.deb").write_bytes(b"something else")
+    keys = Package((tmp_path / "keys.deb").as_uri(), "0" * 64, "usr/share/no-such-keyring.gpg")
+    with pytest.raises(RuntimeError, match="SHA-256"):
+        Distribution("Ubuntu", ("noble",), ("main",), keys=keys).keyring(tmp_path)
 
 
 def test_a_kernel_of_this_machine_needs_no_guest() -> None:

