@@ -308,7 +308,8 @@ def test_what_normal_did_and_we_do_not_is_told(bed: Bed, service: Service) -> No
     bed.ovs.vsctl("set", "port", bed.vms[1].port, "protected=true")
     try:
         done = service.command("attach", bed.bridge)
-        warnings = done.stderr.splitlines()
+        # An Open vSwitch of an untested release is another warning.
+        warnings = [line for line in done.stderr.splitlines() if "ovs_version" not in line]
         told = ["mcast_snooping_enable", "flood_vlans", "protected"]
         assert done.returncode == 0 and len(done.stdout.splitlines()) == 1, done
         assert len(warnings) == 3 and all(
