@@ -39,7 +39,7 @@ def publish(paths: Sequence[Path], checkout: Path) -> int:
             return 1
         published = checkout / RESULTS / f"{name_of(found)}.json"
         published.parent.mkdir(parents=True, exist_ok=True)
-        if "kernel" in found and published.exists():
+        if published.exists():
             found = with_steps_before(found, json.loads(published.read_text()))
         result.write(published, found)
         if "kernel" in found:
@@ -55,8 +55,11 @@ def publish(paths: Sequence[Path], checkout: Path) -> int:
 def with_steps_before(found: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
     """A result with the steps that only an earlier one has, each with the commit that it ran on.
 
-    All steps on an emulated kernel take an hour, and many commits concern few of them.
+    All steps take an hour and more, and many commits concern few of them. Those of another Open vSwitch
+    are left out.
     """
+    if before["openvswitch"] != found["openvswitch"]:
+        return found
     names = ran(found)
     kept = [
         {"commit": before["commit"], **step}

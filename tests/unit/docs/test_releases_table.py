@@ -183,6 +183,9 @@ def test_steps_of_an_earlier_commit_on_a_kernel_stay_with_their_commit() -> None
     # And with it through a third one.
     third = table.with_steps_before({**ON_A_KERNEL, "commit": "ghi", "steps": []}, found)
     assert [step["commit"] for step in third["steps"]] == ["abc", "def"]
+    # What ran with another Open vSwitch is of that one.
+    later = {**ON_A_KERNEL, "openvswitch": "9.9.9", "steps": []}
+    assert table.with_steps_before(later, found)["steps"] == []
 
 
 def test_scripts_are_sound() -> None:
