@@ -5,9 +5,11 @@ It manages only one bridge. Meanwhile it holds the pidfile, so that no other ser
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 from collections.abc import Callable
+from typing import TextIO
 
 from controller.api.events import Reply, Request
 from controller.host import client, journal
@@ -40,14 +42,20 @@ class OneAnswer:
         if self._reply is None:
             late = f"no answer within {ANSWER_TIMEOUT_S:g} s -> a switch and a database that answer"
             fault = "ovs-lbt itself failed, see above -> the bridge detached"
-            print(f"ovs-lbt: {late if going_on() else fault}", file=sys.stderr)
+            _tell(f"ovs-lbt: {late if going_on() else fault}", sys.stderr)
             return 1
         if self._reply.refused:
-            print(f"ovs-lbt: {self._reply.text}", file=sys.stderr)
+            _tell(f"ovs-lbt: {self._reply.text}", sys.stderr)
             return 1
         if self._reply.text:
-            print(self._reply.text)
+            _tell(self._reply.text, sys.stdout)
         return 0
+
+
+def _tell(text: str, to: TextIO) -> None:
+    """Print what became of the request. It is done, though nobody may read that any more."""
+    with contextlib.suppress(OSError):
+        print(text, file=to)
 
 
 def detach(ovsdb: str, bridge: str, options: tuple[str, ...] = ()) -> int:

@@ -187,14 +187,13 @@ def once(bridge: str) -> int:
     from controller.ovsdb.database import DatabaseAway
     from controller.service import exit_now
 
+    status = 1
     try:
         status = one_shot.revert(database(), bridge)
     except (DatabaseAway, ValueError, OSError) as error:
         print(error, file=sys.stderr)
-        status = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    exit_now(status)
+    finally:
+        exit_now(status)
     return status
 
 

@@ -11,8 +11,10 @@ import os
 import queue
 import signal
 import socket
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -451,6 +453,18 @@ def _epoch_s() -> float:
 
 
 def exit_now(status: int) -> None:
-    """Remove pidfile and socket, and end the process despite the framework's threads."""
-    atexit._run_exitfuncs()
-    os._exit(status)
+    """Remove pidfile and socket, and end the process despite the framework's threads.
+
+    An error on whose way out this is called is printed. Whoever reads the output may be gone: a
+    process that stayed for that would lead for ever.
+    """
+    try:
+        with contextlib.suppress(OSError):
+            if sys.exc_info()[0] is not None:
+                traceback.print_exc()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):
+                stream.flush()
+        atexit._run_exitfuncs()
+    finally:
+        os._exit(status)

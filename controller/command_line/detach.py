@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import logging
-import sys
 
 from controller.command_line import answers, environment
 from controller.host import client
@@ -26,10 +25,11 @@ def detach(words: list[str]) -> int:
     from controller.ovsdb.database import DatabaseAway
     from controller.service import exit_now
 
+    status = 1
     try:
         status = one_shot.detach(environment.database(), words[0], tuple(words[1:]))
     except (DatabaseAway, ValueError, OSError) as error:
-        status = answers.failed(environment.blamed_database(because(error)))
-    sys.stdout.flush()
-    exit_now(status)
+        answers.failed(environment.blamed_database(because(error)))
+    finally:
+        exit_now(status)
     return status

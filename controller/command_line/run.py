@@ -50,11 +50,17 @@ def run(options: argparse.Namespace) -> int:
         )
         service = Service(settings)
     except (DatabaseAway, ValueError, OSError) as error:
-        answers.failed(environment.blamed(because(error), taken))
-        exit_now(1)
+        try:
+            answers.failed(environment.blamed(because(error), taken))
+        finally:
+            exit_now(1)
         return 1
-    exit_now(service.run())
-    return 1
+    status = 1
+    try:
+        status = service.run()
+    finally:
+        exit_now(status)
+    return status
 
 
 def address(option: str, text: str, expected: str) -> tuple[str, int] | None:

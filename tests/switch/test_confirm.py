@@ -10,6 +10,7 @@ import pty
 import re
 import signal
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -351,23 +352,43 @@ def test_a_switch_that_hangs_is_given_back_when_it_answers(bond: Bed, own: Servi
     comes_to(bed, before)
 
 
+@contextlib.contextmanager
+def all_killed(own: Service) -> Iterator[None]:
+    """The service, and what else would revert."""
+    for pid in agents(own):
+        os.kill(pid, signal.SIGKILL)
+    own.kill()
+    yield
+
+
 def test_after_a_boot_the_service_reverts(bond: Bed, own: Service) -> None:
     """Neither a timer nor a process survives that: the database says what waits."""
     bed = bond
     before = state(bed)
-
-    @contextlib.contextmanager
-    def booted() -> Iterator[None]:
-        for pid in agents(own):
-            os.kill(pid, signal.SIGKILL)
-        own.kill()
-        yield
-
-    with attached_meanwhile(own, bed, booted) as until_s:
+    with attached_meanwhile(own, bed, lambda: all_killed(own)) as until_s:
         wait_until(lambda: time.time() > until_s + 2, "its time has passed")
         assert waiting(bed)
     own.start()
     reverted(own, bed)
+    comes_to(bed, before)
+
+
+def test_an_attempt_ends_though_who_began_it_was_killed(bond: Bed, own: Service) -> None:
+    """Nobody reads what it says then. One that stayed would lead, and the service stand by for ever."""
+    bed = bond
+    before = state(bed)
+    with attached_meanwhile(own, bed, lambda: all_killed(own)) as until_s:
+        wait_until(lambda: time.time() > until_s, "its time has passed")
+        reading, writing = os.pipe()
+        os.close(reading)
+        words = [sys.executable, "-P", "-m", "controller.reversal", "once", bed.bridge]
+        with subprocess.Popen(words, env=own.ovs.env, stdout=writing, stderr=writing) as attempt:
+            os.close(writing)
+            try:
+                assert attempt.wait(HANG_S) == 0
+            finally:
+                attempt.kill()
+    assert waiting(bed) is None
     comes_to(bed, before)
 
 
