@@ -34,7 +34,7 @@ from tests.releases.steps import FRESH, KERNEL, OTHERS_DEB, SHORT, TESTS, Step, 
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 INSIDE = THERE.lstrip("/")
-TOOLS = ("debootstrap", "unshare", "chroot")
+TOOLS = ("debootstrap", "unshare", "pivot_root")
 _begin_s = time.monotonic()
 
 

@@ -43,9 +43,14 @@ mkdir -p "$1/run/lock"
 mkdir -p "$1/var/cache/apt/archives" "$1/root/.cache/pip"
 mount --bind "$2/apt" "$1/var/cache/apt/archives"
 mount --bind "$2/pip" "$1/root/.cache/pip"
-root=$1
+# Programs that enter the mounts of another one, as Mininet's do, are then in this root, too.
+mkdir -p "$1/outside"
+cd "$1"
 shift 2
-exec chroot "$root" /usr/bin/perl -e "$INIT" -- "$@"
+pivot_root . outside
+umount -l /outside
+rmdir /outside
+exec /usr/bin/perl -e "$INIT" -- "$@"
 """
 
 
