@@ -1,7 +1,7 @@
 """`make test-fresh`, `make test-ovs` and `make test-kernel`: what README promises is run.
 
-`fresh`: a minimal root of each release of Debian and Ubuntu, made by debootstrap, a copy of this checkout in it,
-and what README says. Logs and a result go to out/fresh/RELEASE.
+`fresh`: a minimal root of each release of Debian and Ubuntu, made by debootstrap, a copy of this checkout
+in it, and what README says. Logs and a result go to out/fresh/RELEASE.
 
 `ovs DIR`: tests on a real switch, with the Open vSwitch that is installed under a prefix. Logs and a
 result go to out/ovs/VERSION.

@@ -52,12 +52,17 @@ class Distribution:
         """The keys of its archive; None if debootstrap finds them itself.
 
         Raises:
-            RuntimeError: they are not on this machine, and what was downloaded is something else.
+            RuntimeError: they are not on this machine, and could not be downloaded.
         """
         if self.keys is None or (here := Path("/", self.keys.file)).exists():
             return None if self.keys is None else here
-        with urllib.request.urlopen(self.keys.address, timeout=60) as answer:
-            package: bytes = answer.read()
+        try:
+            with urllib.request.urlopen(self.keys.address, timeout=60) as answer:
+                package: bytes = answer.read()
+        except OSError as error:
+            raise RuntimeError(
+                f"{self.keys.address}: {error} -> the keys of {self.name}"
+            ) from error
         found = hashlib.sha256(package).hexdigest()
         if found != self.keys.sha256:
             raise RuntimeError(f"{self.keys.address}: SHA-256 {found} -> {self.keys.sha256}")

@@ -212,6 +212,9 @@ def test_keys_that_are_not_those_that_are_known_are_refused(tmp_path: Path) -> N
     keys = Package((tmp_path / "keys.deb").as_uri(), "0" * 64, "usr/share/no-such-keyring.gpg")
     with pytest.raises(RuntimeError, match="SHA-256"):
         Distribution("Ubuntu", ("noble",), ("main",), keys=keys).keyring(tmp_path)
+    (tmp_path / "keys.deb").unlink()
+    with pytest.raises(RuntimeError, match="the keys of Ubuntu"):
+        Distribution("Ubuntu", ("noble",), ("main",), keys=keys).keyring(tmp_path)
 
 
 def test_a_kernel_of_this_machine_needs_no_guest() -> None:
