@@ -39,6 +39,7 @@ def run(options: argparse.Namespace) -> int:
     from controller.ovsdb.database import DatabaseAway
     from controller.service import Options, Service, exit_now
 
+    status = 1
     try:
         tls = TlsFiles.of(*tls_files)
         kept = options.history != "none"
@@ -48,16 +49,9 @@ def run(options: argparse.Namespace) -> int:
         settings = Options(
             database, metrics, listen, tls, metrics_tls, history, name=options.service
         )
-        service = Service(settings)
+        status = Service(settings).run()
     except (DatabaseAway, ValueError, OSError) as error:
-        try:
-            answers.failed(environment.blamed(because(error), taken))
-        finally:
-            exit_now(1)
-        return 1
-    status = 1
-    try:
-        status = service.run()
+        answers.failed(environment.blamed(because(error), taken))
     finally:
         exit_now(status)
     return status
