@@ -1,0 +1,59 @@
+"""A process that holds the lead ends, whatever becomes of it and of who reads its output."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+# A thread of the framework's, which nobody ends; and what the process still has to say.
+PROGRAM = """
+import threading, time
+from controller.service import exit_now
+threading.Thread(target=time.sleep, args=(60,)).start()
+status = 1
+try:
+    print("an answer")
+    {body}
+finally:
+    exit_now(status)
+"""
+DONE, FAILS = "status = 3", "raise KeyError('nobody expects this')"
+
+
+def ended(body: str, stdout: int) -> tuple[int, str]:
+    """The exit status, and what went to stderr."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(body=body)],
+        cwd=ROOT,
+        env=environment,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=30,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(("body", "status"), [(DONE, 3), (FAILS, 1)], ids=["done", "fails"])
+def test_it_ends_though_nobody_reads_its_answer(body: str, status: int) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        assert ended(body, writing)[0] == status
+    finally:
+        os.close(writing)
+
+
+def test_an_error_that_nobody_expects_is_told() -> None:
+    status, said = ended(FAILS, subprocess.DEVNULL)
+    assert status == 1 and "KeyError: 'nobody expects this'" in said
+
+
+def test_nothing_is_told_where_nothing_failed() -> None:
+    assert ended(DONE, subprocess.DEVNULL) == (3, "")
