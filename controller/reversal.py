@@ -185,16 +185,16 @@ def once(bridge: str) -> int:
     importlib.import_module("controller.openflow.framework")
     from controller import one_shot
     from controller.ovsdb.database import DatabaseAway
-    from controller.service import exit_now
+    from controller.service import serve_and_exit
 
-    status = 1
-    try:
-        status = one_shot.revert(database(), bridge)
-    except (DatabaseAway, ValueError, OSError) as error:
-        print(error, file=sys.stderr)
-    finally:
-        exit_now(status)
-    return status
+    def revert() -> int:
+        try:
+            return one_shot.revert(database(), bridge)
+        except (DatabaseAway, ValueError, OSError) as error:
+            print(error, file=sys.stderr)
+            return 1
+
+    return serve_and_exit(revert)
 
 
 def main(words: list[str]) -> int:

@@ -452,16 +452,28 @@ def _epoch_s() -> float:
     return time.time() - time.monotonic()
 
 
+def serve_and_exit(serve: Callable[[], int]) -> int:
+    """Serve, and end the process with the status that is returned, or with 1 after any error.
+
+    Errors that are expected are told by `serve`.
+    """
+    status = 1
+    try:
+        status = serve()
+    except Exception:
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
+    finally:
+        exit_now(status)
+    return status
+
+
 def exit_now(status: int) -> None:
     """Remove pidfile and socket, and end the process despite the framework's threads.
 
-    An error on whose way out this is called is printed. Whoever reads the output may be gone: a
-    process that stayed for that would lead for ever.
+    Whoever reads the output may be gone: a process that stayed for that would lead for ever.
     """
     try:
-        with contextlib.suppress(OSError):
-            if sys.exc_info()[0] is not None:
-                traceback.print_exc()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError):
                 stream.flush()

@@ -23,13 +23,12 @@ def detach(words: list[str]) -> int:
     importlib.import_module("controller.openflow.framework")
     from controller import one_shot
     from controller.ovsdb.database import DatabaseAway
-    from controller.service import exit_now
+    from controller.service import serve_and_exit
 
-    status = 1
-    try:
-        status = one_shot.detach(environment.database(), words[0], tuple(words[1:]))
-    except (DatabaseAway, ValueError, OSError) as error:
-        answers.failed(environment.blamed_database(because(error)))
-    finally:
-        exit_now(status)
-    return status
+    def serve() -> int:
+        try:
+            return one_shot.detach(environment.database(), words[0], tuple(words[1:]))
+        except (DatabaseAway, ValueError, OSError) as error:
+            return answers.failed(environment.blamed_database(because(error)))
+
+    return serve_and_exit(serve)

@@ -37,24 +37,24 @@ def run(options: argparse.Namespace) -> int:
     from controller.host.journal import default_path
     from controller.host.sockets import TlsFiles
     from controller.ovsdb.database import DatabaseAway
-    from controller.service import Options, Service, exit_now
+    from controller.service import Options, Service, serve_and_exit
 
-    status = 1
-    try:
-        tls = TlsFiles.of(*tls_files)
-        kept = options.history != "none"
-        history = Path(options.history or default_path(options.service)) if kept else None
-        metrics_tls = TlsFiles.for_metrics(tls, readers)
-        database = environment.remote(options.ovsdb)
-        settings = Options(
-            database, metrics, listen, tls, metrics_tls, history, name=options.service
-        )
-        status = Service(settings).run()
-    except (DatabaseAway, ValueError, OSError) as error:
-        answers.failed(environment.blamed(because(error), taken))
-    finally:
-        exit_now(status)
-    return status
+    def serve() -> int:
+        try:
+            tls = TlsFiles.of(*tls_files)
+            kept = options.history != "none"
+            history = Path(options.history or default_path(options.service)) if kept else None
+            metrics_tls = TlsFiles.for_metrics(tls, readers)
+            database = environment.remote(options.ovsdb)
+            settings = Options(
+                database, metrics, listen, tls, metrics_tls, history, name=options.service
+            )
+            service = Service(settings)
+        except (DatabaseAway, ValueError, OSError) as error:
+            return answers.failed(environment.blamed(because(error), taken))
+        return service.run()
+
+    return serve_and_exit(serve)
 
 
 def address(option: str, text: str, expected: str) -> tuple[str, int] | None:

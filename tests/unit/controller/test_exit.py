@@ -13,16 +13,14 @@ ROOT = Path(__file__).parents[3]
 # A thread of the framework's, which nobody ends; and what the process still has to say.
 PROGRAM = """
 import threading, time
-from controller.service import exit_now
+from controller.service import serve_and_exit
 threading.Thread(target=time.sleep, args=(60,)).start()
-status = 1
-try:
+def serve():
     print("an answer")
     {body}
-finally:
-    exit_now(status)
+serve_and_exit(serve)
 """
-DONE, FAILS = "status = 3", "raise KeyError('nobody expects this')"
+DONE, FAILS = "return 3", "raise KeyError('nobody expects this')"
 
 
 def ended(body: str, stdout: int) -> tuple[int, str]:
