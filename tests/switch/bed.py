@@ -181,6 +181,21 @@ def upstream_ovs(name: str = "tor", setting: str = datapath.SETTING) -> Iterator
         run("ip", "netns", "del", netns)
 
 
+@contextlib.contextmanager
+def learning_at_once(upstream: PrivateOvs) -> Iterator[None]:
+    """The switch upstream learns from each frame, as one of hardware does.
+
+    By itself, Open vSwitch learns from the first frame of a flow, and then from what it counts each
+    half a second (docs/reliability.md#an-upstream-switch-that-learns-late). So it caches no flow.
+    """
+    limit = "other_config", "flow-limit"
+    upstream.vsctl("set", "Open_vSwitch", ".", f"{':'.join(limit)}=0")
+    try:
+        yield
+    finally:
+        upstream.vsctl("remove", "Open_vSwitch", ".", *limit)
+
+
 class Bed:
     """Builds what `spec` says between two switches; `close` removes all of it."""
 

@@ -36,6 +36,7 @@ from tests.switch.bed import (
     Station,
     Uplink,
     Upstream,
+    learning_at_once,
     run,
     upstream_ovs,
 )
@@ -173,7 +174,7 @@ def forwarding(tor: Upstream, contender: Contender) -> Iterator[tuple[Bed, Servi
     vlans = (*(VM_VLAN,) * VMS, MANAGEMENT_VLAN, MIGRATION_VLAN)
     spec = BedSpec(contender.team, UPLINKS, vlans, VLANS, JUMBO_MTU, addresses=True)
     with (
-        learning_at_once(tor),
+        learning_at_once(tor.ovs),
         PrivateOvs(prefix="ovs-lbt-paths-") as ovs,
         Bed(ovs, tor, spec) as bed,
     ):
@@ -193,17 +194,6 @@ def forwarding(tor: Upstream, contender: Contender) -> Iterator[tuple[Bed, Servi
                 wait_until(bed.lacp_is_negotiated, "LACP negotiated on all uplinks")
             bed.introduce_to_normal()
             yield bed, None
-
-
-@contextlib.contextmanager
-def learning_at_once(tor: Upstream) -> Iterator[None]:
-    """The switch upstream learns from each frame in this block, as one of hardware does: it caches no flow."""
-    key = ("Open_vSwitch", ".", "other_config")
-    tor.ovs.vsctl("set", *key[:2], "other_config:flow-limit=0")
-    try:
-        yield
-    finally:
-        tor.ovs.vsctl("remove", *key, "flow-limit")
 
 
 def attach(bed: Bed, service: Service, contender: Contender) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.switch.bed import PLAIN, Bed, BedSpec, Upstream
+from tests.switch.bed import PLAIN, Bed, BedSpec, Upstream, learning_at_once
 from tests.switch.judging import few_lost, judges_time, soon
 from tests.switch.path_faults import (
     TALK_PPS,
@@ -17,7 +17,6 @@ from tests.switch.path_faults import (
     switches_upstream,
     told_faults,
 )
-from tests.switch.path_figures import learning_at_once
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 
@@ -34,7 +33,7 @@ TALK_ON_S = 1.0
 @pytest.fixture(scope="module")
 def learning(tor: Upstream) -> Iterator[None]:
     """Switches upstream learn from each frame, as those of hardware do."""
-    with learning_at_once(tor):
+    with learning_at_once(tor.ovs):
         yield
 
 

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.switch import frames
-from tests.switch.bed import PLAIN, Bed, BedSpec, Upstream, upstream_ovs
-from tests.switch.chaos.world import learning_at_once
+from tests.switch.bed import PLAIN, Bed, BedSpec, Upstream, learning_at_once, upstream_ovs
 from tests.switch.wire import OwnNetwork, Point, Stream
 from topologies.network.private_ovs import PrivateOvs
 from topologies.reports.origin import origin

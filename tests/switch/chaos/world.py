@@ -28,6 +28,7 @@ from tests.switch.bed import (
     Station,
     Uplink,
     Upstream,
+    learning_at_once,
     run,
 )
 from tests.switch.chaos import model
@@ -605,21 +606,6 @@ def built(seed: int, tor: Upstream, extras: Extras = Extras()) -> Iterator[World
         finally:
             for one in both:
                 one.kill()
-
-
-@contextlib.contextmanager
-def learning_at_once(upstream: PrivateOvs) -> Iterator[None]:
-    """The switch upstream learns from each frame, as one of hardware does.
-
-    By itself, Open vSwitch learns from the first frame of a flow, and then from what it counts each
-    half a second (docs/reliability.md#an-upstream-switch-that-learns-late). So it caches no flow.
-    """
-    limit = "other_config", "flow-limit"
-    upstream.vsctl("set", "Open_vSwitch", ".", f"{':'.join(limit)}=0")
-    try:
-        yield
-    finally:
-        upstream.vsctl("remove", "Open_vSwitch", ".", *limit)
 
 
 def _leads(service: Service) -> bool:
