@@ -307,12 +307,15 @@ class Bridge(ReconciledBridge):
             self.shaping.read_anew()
         was_cut_off, before = not self._any_up, self.links.ports.get(port.ofport)
         self.links.see(port, self.config.uplinks, self.config.failback_delay_s, now_s)
-        if not port.up and before is not None and before.up:
-            # The switch reports a new port first as present, and a moment later as live.
+        # The switch reports a new port first as present, and a moment later as live.
+        failed = not port.up and before is not None and before.up
+        if failed:
             self.installation.pause(now_s)
         if not self._concerns(port):
             return []
         commands = self.reconcile(now_s)
+        if failed:
+            commands += self._announce_failover()
         if was_cut_off and self._any_up:
             # The upstream switches may have forgotten all VMs meanwhile.
             self._announce(self._everything, now_s)

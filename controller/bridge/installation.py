@@ -159,6 +159,11 @@ class Installation:
         """These moves go with the next bundle."""
         self._moves += moves
 
+    @property
+    def expected(self) -> tuple[Move, ...]:
+        """The moves that go with the next bundle."""
+        return tuple(self._moves)
+
     def wait(self, reply: Reply) -> None:
         """Answer once the switch has the desired pipeline."""
         self._waiting.append(reply)

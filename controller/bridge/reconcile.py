@@ -426,14 +426,32 @@ class ReconciledBridge(BridgeState):
 
     def _announce_moves(self, moved: set[str], now_s: float) -> None:
         """Announce what has moved: VM ports, and addresses that leave by uplinks of their own."""
-        ofports = learning_packets.ports_of(self.config, self.split, self.units(), moved)
-        located = self.address_units.located(self.config, moved)
+        announced = self._carried_by(moved)
         otherwise = self.address_units.take_unannounced(
             self.installed or specs.EMPTY, self.config, self._is_at_home
         )
         if not self.config.on_a_lag:
-            located |= otherwise
-        self._announce(frozenset[Announced](ofports | located), now_s)
+            announced |= otherwise
+        self._announce(announced, now_s)
+
+    def _announce_failover(self) -> Commands:
+        """Announce at once what leaves by another uplink since a link has failed.
+
+        The switch has failed over by itself, and the moves are sent and announced only when its flow
+        cache has followed. Until then, nobody would reach a VM that sends nothing. If a move leads
+        elsewhere, its own announcement says so.
+        """
+        moved = learning_packets.seen_upstream(self.config, self.installation.expected)
+        if not (moved and self._any_up and self._announces) or self._lacp_in_doubt:
+            return []
+        self.learning_packets.plan_once(self._carried_by(moved))
+        return [ReadLearned(self.config.name)]
+
+    def _carried_by(self, units: set[str]) -> frozenset[Announced]:
+        """The VM ports and addresses whose frames these units carry."""
+        ofports = learning_packets.ports_of(self.config, self.split, self.units(), units)
+        located = self.address_units.located(self.config, units)
+        return frozenset[Announced](ofports | located)
 
 
 def _path_reported(entry: Entry) -> Report:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from controller.api.events import DeliverFrame, SendFrame
+from controller.api.events import Apply, DeliverFrame, SendFrame
 from controller.dataplane import frames
 from controller.dataplane.frames import rarp
 from tests.unit.controller.engine.ramp import ramp
@@ -37,6 +37,30 @@ def test_with_each_announcement_the_vm_is_asked_for_its_multicast_groups() -> No
     here.set_link(2, up=False).run_for(10)
     asked = {c.ofport for c in here.commands(DeliverFrame) if isinstance(c, DeliverFrame)}
     assert asked == {10, 11, 13}, "those whose uplink failed"
+
+
+def test_a_failover_is_announced_before_the_switch_is_told_of_it() -> None:
+    """The switch fails over by itself. The service waits for that before it sends a bundle."""
+    here = world(host()).start().run_for(10)
+    mac = "52:54:00:00:00:01"
+    here.switches["br0"].learned = ((10, mac, 0), (11, mac, 0), (12, mac, 0), (13, mac, 0))
+    on_eth2 = {10 + int(name[-1]) for name, uplink in here.bindings().items() if uplink == "eth2"}
+    assert on_eth2 and len(on_eth2) < 4
+    here.log.clear()
+    here.set_link(2, up=False)
+    assert {ofport for _, ofport in here.frames()} == on_eth2
+    assert here.commands(Apply) == []
+    here.run_for(10)
+    assert len(here.frames()) == 4 * len(on_eth2), "now, and 0, 1 and 3 s after the bundle"
+
+
+def test_nobody_is_announced_when_no_uplink_is_left() -> None:
+    here = world(host()).start().run_for(10)
+    here.switches["br0"].learned = ((10, "52:54:00:00:00:01", 0), (11, "52:54:00:00:00:02", 0))
+    here.set_link(2, up=False).run_for(10)
+    here.log.clear()
+    here.set_link(1, up=False).run_for(0.02)
+    assert here.frames() == []
 
 
 def test_when_uplinks_carry_again_after_none_did_every_vm_is_announced() -> None:
