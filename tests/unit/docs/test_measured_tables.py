@@ -297,6 +297,23 @@ def test_what_chaos_found() -> None:
     )
 
 
+def test_vms_that_send_nothing() -> None:
+    figures = [one for one in raw("times/silent.json")["figures"] if "send_nothing" in one["test"]]
+    table = rows("docs/reliability.md", "| what is sent to VMs that send nothing")
+    for (n, lost), figure in zip(table.values(), figures, strict=True):
+        assert int(n) == len(figure["runs"])
+        assert_says(*of_runs(lost, figure["runs"]))
+
+
+def test_cables_pulled_while_vms_send_nothing() -> None:
+    table = rows("docs/reliability.md", "| the service | cables pulled |")
+    for (n, lost, silent), file in zip(table.values(), ("before", "now"), strict=True):
+        pulled = raw(f"soak/silent/{file}.json")["kinds"]["cable-down"]
+        assert int(n) == pulled["n"]
+        for cell, what in ((lost, "frames_lost"), (silent, "flow_lost_ms")):
+            assert_says(cell, pulled[what]["median"], pulled[what]["worst"])
+
+
 def test_scale() -> None:
     found = {row["bridges"]: row for row in raw("scale.json")["rows"]}
     table = rows("docs/reliability.md", "| bridges | CPU at rest")
