@@ -343,6 +343,19 @@ def test_failovers_of_many_bridges() -> None:
         assert_says(cpu, 100 * run["cpu_ratio"])
 
 
+def test_failovers_of_many_bridges_that_are_announced_at_once() -> None:
+    files = [raw(f"scale/failovers_announced_{number}.json")["services"] for number in (1, 2)]
+    table = rows("docs/reliability.md", "| service | announces |")
+    for (_, *cells), service in zip(table.values(), ("before", "now"), strict=True):
+        failovers = [
+            one for found in files for run in found[service]["runs"] for one in run["failovers"]
+        ]
+        assert len(failovers) == 20
+        for cell, what in zip(cells, ("service_s", "whole_s", "switch_s"), strict=True):
+            took_s = [one[what] for one in failovers]
+            assert_says(cell, *(1000 * of(took_s) for of in (statistics.median, min, max)))
+
+
 CACHED = {
     (one["connections"], row["contender"]): one | {"load_average": row["origin"]["load_average"][0]}
     for file in ("connections/failover.json", "connections/many.json")
