@@ -202,11 +202,12 @@ def assert_restart(row: str, cell: str, whom: Sequence[str]) -> None:
 
 def test_time_of_a_replay_beside_that_of_an_earlier_commit() -> None:
     table = rows(PAGE, "| a week of 64 VMs | n | by the clock: median (range), s |")
-    made = raw("replay/compared/clock-first.json")
-    assert list(table) == [f"`{made['beside_commit'][:7]}`", "now", "ratio"]
-    for name, runs in ((next(iter(table)), made["beside"]), ("now", made["runs"])):
-        n, clock, cpu = table[name]
-        assert int(n) == len(runs)
-        assert_says(*of_runs(clock, [run["clock_s"] for run in runs]))
-        assert_says(*of_runs(cpu, [run["cpu_s"] for run in runs]))
-    assert table["ratio"] == ["", str(made["clock_ratio"]), str(made["cpu_ratio"])]
+    assert len(table) == 6
+    for day, file in (("busy", "first"), ("quiet", "quiet")):
+        made = raw(f"replay/compared/clock-{file}.json")
+        for name, runs in ((f"`{made['beside_commit'][:7]}`", "beside"), ("now", "runs")):
+            n, clock, cpu = table[f"{name}, {day}"]
+            assert int(n) == len(made[runs])
+            assert_says(*of_runs(clock, [run["clock_s"] for run in made[runs]]))
+            assert_says(*of_runs(cpu, [run["cpu_s"] for run in made[runs]]))
+        assert table[f"ratio, {day}"] == ["", str(made["clock_ratio"]), str(made["cpu_ratio"])]
