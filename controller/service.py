@@ -61,6 +61,7 @@ from controller.host import (
     client,
     control,
     faults,
+    garbage,
     one_uplink,
     vswitchd,
 )
@@ -221,6 +222,7 @@ class Service:
     def run(self) -> int:
         """Serve until the service is told to end or the engine fails. Returns the exit status."""
         self._is_set_up = True
+        garbage.search_new_objects()
         faults.vital("engine", "engine", self._run_engine)
         LOG.info("ovs-lbt %s is running on %s", VERSION, framework.NAME)
         try:
