@@ -494,16 +494,12 @@ def vswitchd_answers_nobody() -> tuple[str, str]:
 
 
 def a_poll_of_one_bridge() -> tuple[str, str]:
-    found = raw("scale/failovers.json")
+    found = raw("scale/failovers_garbage.json")
     # Every bridge is polled once a second.
-    ms = {
-        f"{1000 * run['cpu_ratio'] / found['bridges']:.1f}"
-        for service in found["services"].values()
-        for run in service["runs"]
-    }
-    (each,) = ms
+    used = statistics.median(run["cpu_ratio"] for run in found["services"]["now"]["runs"])
+    each_ms = 1000 * used / found["bridges"]
     return "docs/reliability.md", (
-        f"A poll of one bridge costs the service {each} ms of CPU time with both."
+        f"A poll of one bridge costs the service {each_ms:.1f} ms of CPU time."
     )
 
 

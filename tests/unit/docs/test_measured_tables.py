@@ -356,6 +356,27 @@ def test_failovers_of_many_bridges_that_are_announced_at_once() -> None:
             assert_says(cell, *(1000 * of(took_s) for of in (statistics.median, min, max)))
 
 
+def test_failovers_of_many_bridges_while_garbage_is_searched() -> None:
+    found = raw("scale/failovers_garbage.json")["services"]
+    table = rows("docs/reliability.md", "| service | searches |")
+    for (commit, row), service in zip(table.items(), (found["before"], found["now"]), strict=True):
+        assert service["commit"].startswith(commit.strip("`"))
+        _, *cells = row
+        runs = service["runs"]
+        failovers = [one for run in runs for one in run["failovers"]]
+        assert (len(runs), len(failovers)) == (4, 20)
+        figures = [
+            *(
+                [1000 * one[what] for one in failovers]
+                for what in ("service_s", "whole_s", "switch_s")
+            ),
+            *([1000 * run["poll_s"][of] for run in runs] for of in ("median", "p99")),
+            [100 * run["cpu_ratio"] for run in runs],
+        ]
+        for cell, values in zip(cells, figures, strict=True):
+            assert_says(cell, *(of(values) for of in (statistics.median, min, max)))
+
+
 CACHED = {
     (one["connections"], row["contender"]): one | {"load_average": row["origin"]["load_average"][0]}
     for file in ("connections/failover.json", "connections/many.json")
