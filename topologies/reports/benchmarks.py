@@ -89,7 +89,7 @@ def benchmarks(
 ) -> str:
     """Generate the document, with the layouts in the order of `LAYOUTS`.
 
-    `measured` has for the name of each report the lines about the commits of its runs.
+    `measured` has for the name of each report the lines about its raw figures and their commits.
     """
     when = measured or {}
     order = list(LAYOUTS)
@@ -132,7 +132,7 @@ def read(directory: Path, changes: CodeChanges | None = None) -> str:
     about = directory / ABOUT
     known = changes or CodeChanges(here=rebased(about.read_text()) if about.exists() else {})
     measured = {
-        name: known.lines(one, str((directory / f"{name}.json").resolve()))
+        name: [_source(name), *known.lines(one, str((directory / f"{name}.json").resolve()))]
         for name, one in (found | other_reports).items()
     }
     by_name = {report_name(one): measured[name] for name, one in found.items()}
@@ -159,6 +159,11 @@ def main(arguments: Sequence[str]) -> int:
         print(f"benchmarks_page: {failure}", file=sys.stderr)
         return 1
     return 0
+
+
+def _source(name: str) -> str:
+    """Where the raw figures of a report are, seen from the document."""
+    return f"Raw figures: [`results/{name}.json`](results/{name}.json)."
 
 
 def _place(order: Sequence[str], name: str) -> int:
