@@ -528,8 +528,7 @@ class Bridge(ReconciledBridge):
         """Announce the VM ports again whose inbound traffic does not follow them."""
         commands, again = self.inbound_check.judge(read, self.config, self.bound, now_s)
         if again:
-            self.learning_packets.plan_once(frozenset[Announced](again))
-            commands.append(ReadLearned(self.config.name))
+            commands += self._announce_once(frozenset[Announced](again))
         return commands
 
     # ---- time --------------------------------------------------------------------------------

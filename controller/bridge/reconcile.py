@@ -71,8 +71,8 @@ class ReconciledBridge(BridgeState):
 
     def _introduce_to_normal(self) -> Commands:
         """Read learned addresses before our flows go, to tell NORMAL and the upstream switches."""
-        self.learning_packets.plan_once(self._everything)
-        return [ReadLearned(self.config.name)] if self.connected else []
+        read = self._announce_once(self._everything)
+        return read if self.connected else []
 
     def _learn_from_normal(self) -> Commands:
         """Read what NORMAL has learned before our pipeline takes its place on a bond."""
@@ -444,7 +444,11 @@ class ReconciledBridge(BridgeState):
         moved = learning_packets.seen_upstream(self.config, self.installation.expected)
         if not (moved and self._any_up and self._announces) or self._lacp_in_doubt:
             return []
-        self.learning_packets.plan_once(self._carried_by(moved))
+        return self._announce_once(self._carried_by(moved))
+
+    def _announce_once(self, announced: frozenset[Announced]) -> Commands:
+        """Plan one announcement, with the addresses that the switch has learned by now."""
+        self.learning_packets.plan_once(announced)
         return [ReadLearned(self.config.name)]
 
     def _carried_by(self, units: set[str]) -> frozenset[Announced]:
