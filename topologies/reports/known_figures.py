@@ -55,6 +55,8 @@ class Figure:
         return f"{text}{BEFORE_UNIT}{self.unit}" if text and self.unit else text
 
 
+# How evenly something is divided, which says nothing if nothing was carried.
+_OF_WHAT_IS_CARRIED = ("stream_cv", "spread_cv")
 _COMPARABLE = ("qos_ratio", "moves", "jumbo_ratio", "stream_cv")
 
 
@@ -186,7 +188,9 @@ def figures(names: Iterable[str]) -> list[Figure]:
 
 
 def number(found: Mapping[str, Any], name: str) -> float | None:
-    """A figure's value; None if it was not measured."""
+    """A figure's value; None if it was not measured, or says nothing."""
+    if name in _OF_WHAT_IS_CARRIED and found.get("throughput_bps") == 0.0:
+        return None
     value = found.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None

@@ -236,6 +236,15 @@ def test_duels_have_the_rules_of_the_expectations() -> None:
         assert [one.holds for one in duels(contenders)] == expected
 
 
+def test_who_carries_nothing_divides_nothing_evenly() -> None:
+    nothing = bench.figures(0.0, spread_cv=0.0) | {"stream_cv": 0.0}
+    contenders = {
+        "balance-slb": bench.contender(nothing),
+        "dynamic": bench.contender(bench.figures(0.5, spread_cv=0.3) | {"stream_cv": 0.2}),
+    }
+    assert behind(contenders) == []
+
+
 def test_without_a_peer_or_a_figure_there_is_no_comparison() -> None:
     assert _found(dynamic=bench.figures(0.5)) == []
     no_cpu = {name: one for name, one in bench.figures(0.5).items() if name != "cpu_s_per_gbit"}
