@@ -75,3 +75,17 @@ def test_a_process_that_is_gone_is_an_error(program: subprocess.Popen[str]) -> N
     program.wait()
     with pytest.raises(OSError, match="No such process"):
         packet_sockets.enlarge(program.pid)
+
+
+def test_a_socket_that_is_closed_meanwhile_is_left_out(
+    program: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _buffers(program)
+    listed = packet_sockets._sockets
+
+    def one_more(pid: int) -> list[int]:
+        numbers = listed(pid)
+        return [*numbers, max(numbers) + 100]
+
+    monkeypatch.setattr(packet_sockets, "_sockets", one_more)
+    assert packet_sockets.enlarge(program.pid, 1_000_000) == PACKET

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import socket
 from pathlib import Path
@@ -44,10 +45,16 @@ def _sockets(pid: int) -> list[int]:
 
 
 def _enlarge(process: int, number: int, buffer_bytes: int) -> bool:
-    """Enlarge the buffers of a packet socket. Returns whether the descriptor is one."""
+    """Enlarge the buffers of a packet socket. Returns whether the descriptor is one.
+
+    The process may have closed the descriptor since it was listed, as it does with control
+    connections all the time.
+    """
     copy = _LIBC.syscall(SYS_PIDFD_GETFD, process, number, 0)
     if copy < 0:
         error = ctypes.get_errno()
+        if error == errno.EBADF:
+            return False
         raise OSError(error, f"descriptor {number} of Open vSwitch: {os.strerror(error)}")
     with socket.socket(fileno=copy) as shared:
         if shared.family != socket.AF_PACKET:
