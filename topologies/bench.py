@@ -116,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="POLICY",
         nargs="+",
         action="extend",
-        help="run only these policies of ovs-lbt; POLICY/lacp or POLICY/switch-independent selects a teaming other than the default",
+        help="run only these policies of ovs-lbt; POLICY/lacp or POLICY/switch-independent selects a teaming other than the default, and POLICY+path-check has path checks between the uplinks",
     )
     parser.add_argument(
         "--against",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from topologies import converged
-from topologies.compare.expectation import Expectation, against_peers, at_least
+from topologies.compare.expectation import Expectation, against_peers, at_least, is_peer
 from topologies.compare.figures import Figures
 from topologies.compare.plan import Options, Plan
 from topologies.compare.result import Result
@@ -25,6 +26,11 @@ CONTENDERS = (
     "balance-slb",
     "balance-tcp",
 )
+# No link tells of the faults. These look for them.
+WITH_PATH_CHECKS = ("load-based+path-check", "adaptive+path-check", "dynamic+path-check")
+FOUND_WITHIN_S = 5.0
+# Of the throughput of the best peer, once the fault is found.
+LEAST_FAULT_RATIO = 0.9
 # Drivers call it 9014, the size of the frame with its header.
 JUMBO_MTU = 9000
 # The number of IOmeter's workers. A team that spreads them sends some to the faulty member.
@@ -79,7 +85,7 @@ def scenarios(options: Options) -> list[Scenario]:
             what=case.what,
             layout=converged.layout(mtu=case.mtu, odd_mtu=case.odd_mtu, odd_vlan=case.odd_vlan),
             load=_load(case, options),
-            contenders=CONTENDERS,
+            contenders=(*CONTENDERS, *WITH_PATH_CHECKS) if case.fault else CONTENDERS,
             published=_published(case),
             reachable=not case.fault,
         )
@@ -132,7 +138,7 @@ def derived(results: Sequence[Result]) -> dict[str, dict[str, Figures]]:
 
 
 def expectations(_options: Options, results: Sequence[Result]) -> list[Expectation]:
-    """Jumbo frames raise the throughput, and our policies hold up against the peers."""
+    """Jumbo frames raise the throughput, path checks find faults, and ours hold up against the peers."""
     found = []
     faults = {case.name for case in CASES if case.fault}
     for result in results:
@@ -145,8 +151,28 @@ def expectations(_options: Options, results: Sequence[Result]) -> list[Expectati
                 for name, one in contenders.items()
                 if "jumbo_ratio" in one
             ]
-        if where not in faults:
-            found += against_peers(where, contenders)
+        found += (
+            _of_faults(where, contenders) if where in faults else against_peers(where, contenders)
+        )
+    return found
+
+
+def _of_faults(scenario: str, contenders: Mapping[str, Figures]) -> list[Expectation]:
+    """Path checks find the fault in time, and then as much is carried as by the best peer."""
+    peers = [name for name in contenders if is_peer(name)]
+    most_bps = max((contenders[name]["throughput_bps"] for name in peers), default=0.0)
+    found = []
+    for name in WITH_PATH_CHECKS:
+        if name not in contenders:
+            continue
+        found_s = contenders[name].get("fault_found_s", math.inf)
+        condition = f"{scenario}, {name}: found within {FOUND_WITHIN_S:g} s"
+        found.append(Expectation(condition, f"{found_s:.1f} s", found_s <= FOUND_WITHIN_S))
+        if most_bps:
+            ratio = contenders[name]["throughput_bps"] / most_bps
+            found.append(
+                at_least(f"{scenario}, {name} over the best peer", ratio, LEAST_FAULT_RATIO)
+            )
     return found
 
 

@@ -7,12 +7,13 @@ reports its bindings and moves while the load is running.
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from topologies.compare.pace import Pace
@@ -25,6 +26,8 @@ from topologies.network.switches import TEAMS, ServerBridge, SplitServer
 THRESHOLD_PERCENT = 75
 # What the service has decided, beside its other files in Open vSwitch's log directory.
 HISTORY = "ovs-lbt-history.jsonl"
+# What it calls a fault of a path.
+PATH_FAULT = "path-fault"
 # VM ports that come and go are in no history.
 OBSERVE_ANEW_S = 2.0
 MANUAL = "manual"
@@ -61,6 +64,10 @@ OURS = {
     "set-port": SWITCH_INDEPENDENT,
     "adaptive": SWITCH_INDEPENDENT,
 }
+# Behind the name of one of ours: with path checks between the uplinks, which are off by default.
+PATH_CHECK = "+path-check"
+# A fault that was there before is found by then, and VM ports have left.
+PATHS_JUDGED_S = 8.0
 # By default, a bond of Open vSwitch rebalances every 10 s, a third of LBT's window. In a run with a
 # shorter window it rebalances as much more often, down to the shortest interval that it supports.
 REBALANCES_PER_WINDOW = 3
@@ -74,7 +81,8 @@ _SHIFT = re.compile(r"\|bond\|INFO\|bond (?P<bond>\S+): shift \d+kB of load")
 class Teams:
     """The started servers that a contender takes over.
 
-    `capacities_bps` has the capacity of every uplink, by interface.
+    `capacities_bps` has the capacity of every uplink, by interface. `path_targets` has the hosts that
+    a server's path checks can ask, as the key of that name has them.
     """
 
     ovs: PrivateOvs
@@ -82,6 +90,7 @@ class Teams:
     capacities_bps: Mapping[str, int]
     pace: Pace
     directory: Path
+    path_targets: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +133,10 @@ class Contender(ABC):
 
     def pids(self) -> dict[str, int]:
         """The process ids of the programs that this contender needs besides Open vSwitch."""
+        return {}
+
+    def figures(self) -> Mapping[str, float]:
+        """What only this contender can tell of its run, when the load has ended."""
         return {}
 
 
@@ -220,12 +233,19 @@ class Look:
 
 
 class Ours(Contender):
-    """Our service with one of its policies, on plain uplinks or on an LACP bond."""
+    """Our service with one of its policies, on plain uplinks or on an LACP bond.
 
-    def __init__(self, policy: str, teaming: str = SWITCH_INDEPENDENT) -> None:
-        self._policy, self._teaming = policy, teaming
+    With `path_check`, it has probed the paths between the uplinks for `PATHS_JUDGED_S` when the load
+    begins.
+    """
+
+    def __init__(
+        self, policy: str, teaming: str = SWITCH_INDEPENDENT, *, path_check: bool = False
+    ) -> None:
+        self._policy, self._teaming, self._path_check = policy, teaming, path_check
         usual = teaming == OURS[policy]
         self.name = policy if usual else f"{policy}/{teaming}"
+        self.name += PATH_CHECK * path_check
         self.server_class = FORMS[teaming]
 
     def take_over(self, teams: Teams, resources: contextlib.ExitStack) -> None:
@@ -249,6 +269,18 @@ class Ours(Contender):
             # Without named uplinks, the members of the bridge's bond are the uplinks.
             uplinks = server.uplinks if self._teaming == SWITCH_INDEPENDENT else []
             self._service.attach(server.name, uplinks, self._policy)
+        self._checked_at = time.time()
+        if self._path_check:
+            for server in teams.servers:
+                self._check_paths(server.name, teams.path_targets.get(server.name, ()))
+            time.sleep(PATHS_JUDGED_S)
+
+    def _check_paths(self, bridge: str, targets: Sequence[str]) -> None:
+        keys = {"path-check": "on", "path-check-targets": json.dumps(",".join(targets))}
+        words = [
+            f"external_ids:ovs-lbt-{key}={value}" for key, value in keys.items() if value != '""'
+        ]
+        self._ovs.vsctl("set", "bridge", bridge, *words)
 
     def observe(self) -> Observation:
         """The present bindings, read when the history has grown, and now and then without that.
@@ -278,6 +310,13 @@ class Ours(Contender):
 
     def pids(self) -> dict[str, int]:
         return {"ovs-lbt": self._service.pid}
+
+    def figures(self) -> Mapping[str, float]:
+        """How long after path checks began they found the first fault of a path, if they found one."""
+        history = self._ovs.rundir / HISTORY
+        lines = history.read_text().splitlines() if history.exists() else []
+        found = [entry["at"] for entry in map(json.loads, lines) if entry["event"] == PATH_FAULT]
+        return {"fault_found_s": min(found) - self._checked_at} if found else {}
 
 
 class Oracle(Contender):
@@ -315,7 +354,10 @@ class Oracle(Contender):
 
 
 def by_name(name: str) -> Contender:
-    """The contender with this name. Our policies can have a teaming behind a slash: `dynamic/lacp`.
+    """The contender with this name.
+
+    Our policies can have a teaming behind a slash, and path checks behind that: `dynamic/lacp`,
+    `load-based+path-check`.
 
     Raises:
         ValueError: there is no such contender.
@@ -326,12 +368,16 @@ def by_name(name: str) -> Contender:
         return Oracle()
     if name in BONDS:
         return OvsBond(name)
-    policy, slash, teaming = name.partition("/")
+    policy, slash, teaming = name.removesuffix(PATH_CHECK).partition("/")
     if policy not in OURS:
         raise ValueError(f"contender: {name} -> {' | '.join((MANUAL, *BONDS, ORACLE, *OURS))}")
     if slash and teaming not in FORMS:
         raise ValueError(f"teaming: {teaming} -> {' | '.join(FORMS)}")
-    return Ours(policy, teaming or OURS[policy])
+    teaming = teaming or OURS[policy]
+    path_check = name.endswith(PATH_CHECK)
+    if path_check and teaming != SWITCH_INDEPENDENT:
+        raise ValueError(f"{name}: path checks with {teaming} -> {SWITCH_INDEPENDENT}")
+    return Ours(policy, teaming, path_check=path_check)
 
 
 def select(

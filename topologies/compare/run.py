@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +139,8 @@ def _run(
         own_interface(layout, PREFIX, uplink): layout.capacity_bps(uplink)
         for uplink in layout.nodes(Role.UPLINK)
     }
-    teams = Teams(ovs, list(servers.values()), capacities_bps, pace, directory)
+    targets = {server.name: layout.path_targets(name) for name, server in servers.items()}
+    teams = Teams(ovs, list(servers.values()), capacities_bps, pace, directory, targets)
     with step(f"team the uplinks with {contender.name}", TEAM_LIMIT_S, "ovs-lbt run --verbose"):
         contender.take_over(teams, resources)
         if contender.server_class.lag:
@@ -183,6 +184,7 @@ def _run(
         cpu_s = {name: processes.cpu_s(pid) - cpu_before_s[name] for name, pid in pids.items()}
     with step("end the load", LOAD_END_LIMIT_S, "the load's programs: ps"):
         outcome = load.finish()
+        outcome = replace(outcome, figures={**outcome.figures, **contender.figures()})
         time.sleep(QUEUES_EMPTY_S)
         entered, delivered = _packets(counters_before, interface_counters(), access)
         for interface in shaped:

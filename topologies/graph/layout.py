@@ -120,6 +120,20 @@ class Layout:
             return self.neighbour(switch, Role.SERVER_BRIDGE)
         return switch
 
+    def path_targets(self, server: str) -> list[str]:
+        """A host beyond a server's uplinks in each of its VLANs, as `ADDRESS%VLAN`, or untagged `ADDRESS`."""
+        here = [vnic for vnic in self.nodes(Role.VNIC) if self.server_of(vnic) == server]
+        there = [vnic for vnic in self.nodes(Role.VNIC) if self.server_of(vnic) != server]
+        beyond: dict[int, str] = {}
+        for node in (*there, *self.nodes(Role.CLIENT)):
+            beyond.setdefault(self._vlan(node), self.address(node))
+        vlans = sorted({self._vlan(vnic) for vnic in here} & beyond.keys())
+        return [f"{beyond[vlan]}%{vlan}" if vlan else beyond[vlan] for vlan in vlans]
+
+    def _vlan(self, node: str) -> int:
+        """A node's VLAN; 0 if it is untagged."""
+        return int(self.attributes(node).get("vlan") or 0)
+
     def sending_uplinks(self) -> list[str]:
         """The uplinks of the servers that send the load."""
         senders = self.senders or self.nodes(Role.VM)

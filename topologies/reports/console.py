@@ -38,6 +38,7 @@ COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
     "settle_s": ("settled", "{:.2f} s".format),
     "lossless_s": ("no loss", "{:.2f} s".format),
     "placed_s": ("placed", "{:.2f} s".format),
+    "fault_found_s": ("fault found", "{:.2f} s".format),
     **_FLOW_COLUMNS,
     "computed_one_link_slowdown_p99": ("one link", "{:.1f}".format),
     "caught_slowdown_worst": ("worst caught", "{:.0f}".format),

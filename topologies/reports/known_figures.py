@@ -108,6 +108,7 @@ KNOWN = {
         Figure("lossless_s", "no loss after", "s", 1, 2, LESS),
         Figure("placed_s", "placed by capacity after", "s", 1, 2, LESS),
         Figure("restored_s", "both after", "s", 1, 2, LESS),
+        Figure("fault_found_s", "fault found after", "s", 1, 2),
         *_flow_figures(),
         Figure("computed_one_link_slowdown_p99", "one link, computed: slowdown, p99", "", 1, 2),
         Figure("caught", "caught by the failure"),

@@ -215,6 +215,17 @@ def test_vnics_of_converged_hosts_are_in_their_vlans() -> None:
     assert vlans == {"c-host1-1": 11, "c-host1-2": 12, "c-vm1-1": None}
 
 
+def test_path_checks_ask_beyond_the_uplinks_in_each_vlan_of_the_server() -> None:
+    layout = converged.layout(vm_vlan=30)
+    assert layout.path_targets("server1") == ["10.1.0.2%10", "10.2.0.2%20", "10.3.2.1%30"]
+    assert layout.path_targets("server2") == ["10.1.0.1%10", "10.2.0.1%20", "10.3.1.1%30"]
+    assert converged.layout(vm_vlan=0).path_targets("server1")[0] == "10.3.2.1"
+    with_clients = LAYOUTS["mixed_speed"]()
+    (server,) = with_clients.nodes(Role.SERVER_BRIDGE)
+    client = with_clients.nodes(Role.CLIENT)[0]
+    assert with_clients.path_targets(server) == [with_clients.address(client)]
+
+
 def test_one_member_can_have_a_fault() -> None:
     layout = converged.layout(mtu=9000, odd_uplink=2, odd_mtu=1500, odd_vlan=99)
     ports = ports_of(layout, "", "upstream", lags=True)

@@ -54,6 +54,7 @@ MEASURED: Mapping[str, float] = {
     "lossless_s": 0.1,
     "placed_s": 0.5,
     "restored_s": 0.5,
+    "fault_found_s": 2.0,
     "loss_ratio": 0.0005,
     "retransmissions_per_move": 0,
     "duplicated": 0,
@@ -252,8 +253,32 @@ def test_converged_expects_nothing_of_contenders_with_a_fault() -> None:
         )
         checked, _ = _team_view("converged", [slow])
         assert scenario.reachable == (not name.startswith("fault"))
-        assert bool(checked) == scenario.reachable
         assert any(not one.met for one in checked) == scenario.reachable
+        assert scenario.reachable or all(
+            contenders.PATH_CHECK in one.condition for one in checked
+        ), "only of those that look for it"
+
+
+def test_converged_expects_path_checks_to_find_a_fault_and_then_to_carry_as_much_as_peers() -> None:
+    scenario = _scenarios("converged")["fault: a member's MTU"]
+    assert _missed("converged", _result(scenario)) == []
+    found_late, carries_less = converged.WITH_PATH_CHECKS[:2]
+    late = _result(
+        scenario,
+        changed={found_late: {"fault_found_s": 5.1}},
+        throughput_bps={"balance-tcp": 100e6, carries_less: 89e6},
+    )
+    assert _missed("converged", late) == [
+        f"fault: a member's MTU, {found_late}: found within 5 s",
+        f"fault: a member's MTU, {carries_less} over the best peer: at least 0.900",
+    ]
+    figures = {
+        name: [dict(one) for one in runs] for name, runs in _result(scenario).figures.items()
+    }
+    del figures[found_late][0]["fault_found_s"]
+    assert _missed("converged", replace(_result(scenario), figures=figures)) == [
+        f"fault: a member's MTU, {found_late}: found within 5 s"
+    ]
 
 
 def test_two_switches_judges_the_worst_of_all_runs() -> None:

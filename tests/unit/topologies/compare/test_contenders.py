@@ -47,6 +47,8 @@ def test_every_preset_is_a_contender_with_a_default_teaming() -> None:
         ("dynamic/lacp", LacpServer),
         ("address-hash", LacpServer),
         ("address-hash/switch-independent", PlainUplinksServer),
+        ("load-based+path-check", PlainUplinksServer),
+        ("address-hash/switch-independent+path-check", PlainUplinksServer),
     ],
 )
 def test_contender_has_its_name_and_bridge_form(name: str, form: type) -> None:
@@ -163,6 +165,19 @@ def test_oracle_is_left_out_where_no_load_tells_it_anything(
     assert "oracle excluded: this load does not tell it" in capsys.readouterr().err
 
 
+def test_path_checks_tell_when_they_found_the_first_fault(tmp_path: Path) -> None:
+    contender = contenders.Ours("load-based", path_check=True)
+    contender._ovs = cast(PrivateOvs, SimpleNamespace(rundir=tmp_path))
+    contender._checked_at = 1000.0
+    assert contender.figures() == {}, "no history"
+    lines = [("move", 1001.0), ("path-fault", 1004.5), ("path-fault", 1002.5)]
+    history = tmp_path / contenders.HISTORY
+    history.write_text(f'{{"event": "{lines[0][0]}", "at": {lines[0][1]}}}\n')
+    assert contender.figures() == {}, "no fault"
+    history.write_text("".join(f'{{"event": "{what}", "at": {at}}}\n' for what, at in lines))
+    assert contender.figures() == {"fault_found_s": 2.5}
+
+
 BACK_TO_BACK = "without a switch between them, both servers' teams must agree on a cable"
 TWO_SWITCHES = "a LAG must end at one switch"
 
@@ -204,6 +219,10 @@ def test_unknown_contender_is_rejected() -> None:
         contenders.by_name("dynamic/mlag")
     with pytest.raises(ValueError, match="teaming:  -> "):
         contenders.by_name("dynamic/")
+    with pytest.raises(ValueError, match=r"contender: balance-slb\+path-check -> "):
+        contenders.by_name("balance-slb+path-check")
+    with pytest.raises(ValueError, match="path checks with lacp -> switch-independent"):
+        contenders.by_name("dynamic/lacp+path-check")
 
 
 @pytest.mark.parametrize(
