@@ -116,8 +116,8 @@ class PortRow:
 class BridgeRow:
     """A Bridge record with its ports, the ports sorted by name.
 
-    `controllers`: the targets of its controller records. `datapath_id`: 16 hexadecimal
-    digits, None until the switch has chosen it.
+    `controllers`: the targets of its controller records. `protocols`: the versions of OpenFlow that it
+    allows; none: all of them. `datapath_id`: 16 hexadecimal digits, None until the switch has chosen it.
     """
 
     name: str
@@ -130,6 +130,7 @@ class BridgeRow:
     flood_vlans: tuple[int, ...] = ()
     mirrors: tuple[str, ...] = ()
     controllers: tuple[str, ...] = ()
+    protocols: tuple[str, ...] = ()
     datapath_id: str | None = None
     # Whether ovs-vswitchd itself forwards, rather than the kernel.
     in_userspace: bool = False

@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Callable
 
+from controller.config import openflow_version
 from controller.config.rows import BridgeRow
 from controller.host import faults
 from controller.host.sockets import (
@@ -201,7 +202,8 @@ class Dialers:
 
         A bridge is left alone while Open vSwitch's scripts restore its flows, as Open vSwitch itself
         connects to no controller then: the scripts fail if somebody else adds groups. Until the
-        database is read again, nobody knows whether they do.
+        database is read again, nobody knows whether they do. Neither is a bridge that does not allow
+        the version of OpenFlow that we speak: it would end each connection.
 
         Raises:
             Unreachable: the bridge cannot be reached now.
@@ -212,6 +214,8 @@ class Dialers:
         if record is not None and record.restores_flows:
             found = f"{bridge}: Open vSwitch waits until its scripts have restored flows"
             raise Unreachable(f"{found} -> no Open_vSwitch other_config:flow-restore-wait")
+        if record is not None and (unspoken := openflow_version.refusal(record)):
+            raise Unreachable(unspoken)
         return self._reach.dial(bridge, record.controllers if record else ())
 
     def open(self, bridge: str) -> None:

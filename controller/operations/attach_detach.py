@@ -31,6 +31,7 @@ from controller.bridge.fleet import Fleet
 from controller.bridge.gathering import GATHERED_AFTER_S
 from controller.bridge.phase import Phase
 from controller.bridge.state import Commands
+from controller.config import openflow_version
 from controller.config.keys import BRIDGE_KEYS
 from controller.config.membership import bond_of
 from controller.config.reader import read_bridge
@@ -187,6 +188,8 @@ class AttachDetach:
         self._refuse_in_hand(name)
         if impossible := releases.refusal(self.fleet.ovs_version):
             raise Refused(impossible)
+        if unspoken := openflow_version.refusal(row):
+            raise Refused(unspoken)
         if owned := integration.refusal(row, self.fleet.ovn):
             raise Refused(owned)
         if PREFIX + HASH not in row.external_ids and reverts is None:

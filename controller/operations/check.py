@@ -12,6 +12,7 @@ from typing import Any
 
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
+from controller.config import openflow_version
 from controller.config.rows import BridgeRow
 from controller.config.values import UplinkConfig
 from controller.operations import integration, overlay, releases
@@ -102,15 +103,19 @@ def _of_host(fleet: Fleet, now_s: float) -> Iterator[Finding]:
 
 
 def _of_bridge(fleet: Fleet, bridge: Bridge, now_s: float) -> Iterator[Finding]:
-    found = [*_of_state(bridge), *_of_config(fleet, bridge)]
+    found = [*_of_state(fleet, bridge), *_of_config(fleet, bridge)]
     if bridge.connected:
         found += [*_of_links(bridge, now_s), *_of_paths(bridge), *_of_moves(fleet, bridge, now_s)]
     yield from (_about(bridge.config.name, finding) for finding in found)
 
 
-def _of_state(bridge: Bridge) -> Iterator[Finding]:
+def _of_state(fleet: Fleet, bridge: Bridge) -> Iterator[Finding]:
     if not bridge.connected:
-        text = "not connected -> a running ovs-vswitchd that answers"
+        expected = "a running ovs-vswitchd that answers"
+        row = fleet.rows.get(bridge.config.name)
+        if row is not None and not openflow_version.is_allowed(row):
+            expected = f"{openflow_version.SPOKEN} among the protocols of the bridge"
+        text = f"not connected -> {expected}"
         yield Finding(ERROR, "not-connected", text, runbook="OvsLbtBridgeDisconnected")
     if bridge.config.fallen_back:
         text = (

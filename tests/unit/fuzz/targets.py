@@ -362,6 +362,7 @@ def _replicas(draw: st.DrawFn) -> Any:
         stp_enable=st.booleans(),
         rstp_enable=st.booleans(),
         mcast_snooping_enable=st.booleans(),
+        protocols=st.sampled_from([(), ("OpenFlow10",), ("OpenFlow10", "OpenFlow13")]),
         flood_vlans=st.lists(VLANS, max_size=2),
         mirrors=st.just([]),
         controller=st.just([]),

@@ -81,6 +81,7 @@ def _replica(name: str) -> SimpleNamespace:
         flood_vlans=[],
         mirrors=[],
         controller=[],
+        protocols=[],
         datapath_id=[],
         datapath_type="netdev",
     )
