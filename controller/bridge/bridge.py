@@ -154,6 +154,10 @@ class Bridge(ReconciledBridge):
         config = config.in_force(self.links.lacp_known(config.uplinks))
         return [*self._take_config(config, now_s), *self.reconcile(now_s)]
 
+    def expect_flush(self, now_s: float) -> None:
+        """A change of the database makes Open vSwitch flush all flows."""
+        self.installation.expect_flush(now_s)
+
     # ---- the connection, and what is installed -----------------------------------------------
 
     def connect(self, ports: Iterable[PortState], now_s: float) -> Commands:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller.api.events import Connect, Disconnect, Faulted, Report
+from controller.api.events import Connect, Disconnect, Faulted, Report, Setting, Write
 from controller.api.history import Names
 from controller.api.status import BridgeStatus
 from controller.bridge import status
 from controller.bridge.bridge import Bridge
 from controller.bridge.phase import Phase, Turn, after
 from controller.bridge.state import Commands
+from controller.config import fail_mode
 from controller.config.endpoints import Endpoint
 from controller.config.guests import vm_name
 from controller.config.marks import Marks
@@ -103,6 +104,7 @@ class Fleet:
         A request is attaching or detaching the bridges `in_hand`. They are kept even if they are
         not attached, and the request configures them.
         """
+        earlier = self.rows
         self._marks.follow(rows, self.ovn, self.addresses)
         if not self.leads:
             return []
@@ -115,10 +117,15 @@ class Fleet:
             if self._followed.get(name) == row:
                 continue
             self._followed[name] = row
+            config = read_bridge(row, bridge.config if bridge else None)
+            if fail_mode.was_loosened(row, config.on_bond):
+                commands += _secured(row)
             if bridge is None:
-                commands += self.manage(read_bridge(row))
+                commands += self.manage(config)
             else:
-                commands += bridge.configure(read_bridge(row, bridge.config), now_s)
+                commands += bridge.configure(config, now_s)
+                if fail_mode.may_flush(earlier.get(name, row), row):
+                    bridge.expect_flush(now_s)
         return commands
 
     def lead(self, now_s: float) -> Commands:
@@ -181,3 +188,13 @@ class Fleet:
 
     def _status(self, bridge: Bridge) -> BridgeStatus:
         return status.status(bridge, self.epoch_s, self.endpoints)
+
+
+def _secured(row: BridgeRow) -> Commands:
+    """Set the fail mode again that `attach` has set."""
+    found = f"Bridge {row.name} fail_mode: {row.fail_mode or 'standalone'} since attach"
+    why = "because plain uplinks form a loop without our flows; detach restores it"
+    return [
+        Report("warning", f"{found} -> {fail_mode.SECURE}, which is set again, {why}"),
+        Write((Setting("Bridge", row.name, "fail_mode", fail_mode.SECURE, column="fail_mode"),)),
+    ]

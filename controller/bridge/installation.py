@@ -17,6 +17,9 @@ from policies.model import Move
 REVALIDATED_AFTER_S = 0.03
 # How often to read back what is installed, to repair what another program removed.
 AUDIT_INTERVAL_S = 10.0
+# How often, and for how long, while the switch may flush all flows at any moment.
+FLUSH_AUDIT_INTERVAL_S = 0.05
+FLUSHED_WITHIN_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,8 @@ class Installation:
     _pause_until_s: float = 0.0
     # When to read what is installed next, in seconds of engine time.
     _audit_due_s: float = 0.0
+    # Until when the switch may flush all flows, in seconds of engine time.
+    _flushes_until_s: float = 0.0
     # The last desired team and its pipeline, to build it only once.
     _built: tuple[Team, Pipeline] | None = None
     # The flows and groups that `installed` was made from; readings often repeat them unchanged.
@@ -127,7 +132,14 @@ class Installation:
         if now_s < self._audit_due_s:
             return False
         self.audit_later(now_s)
+        if now_s < self._flushes_until_s:
+            self._audit_due_s = now_s + FLUSH_AUDIT_INTERVAL_S
         return True
+
+    def expect_flush(self, now_s: float) -> None:
+        """Open vSwitch will flush all flows, as soon as it has read the database."""
+        self._flushes_until_s = now_s + FLUSHED_WITHIN_S
+        self._audit_due_s = now_s
 
     # ---- what is desired ---------------------------------------------------------------
 

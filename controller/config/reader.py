@@ -8,7 +8,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from controller.config import guests, kinds, membership, normal, offload, openflow_version
+from controller.config import (
+    fail_mode,
+    guests,
+    kinds,
+    membership,
+    normal,
+    offload,
+    openflow_version,
+)
 from controller.config.guests import identities, own_identities, rules_identity, vm_name
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, VM_RULE_KEYS, WORDS, Key
 from controller.config.kinds import Choice
@@ -117,6 +125,7 @@ class _Reader:
             not_done=(
                 *normal.not_done(self.row),
                 *openflow_version.not_done(self.row),
+                *fail_mode.not_done(self.row, on_bond),
                 *_unspread(vm_ports, bridge["connection-hash"]),
                 *_waits(self.row),
                 *_unchecked(bridge, teaming, on_bond),

@@ -32,6 +32,7 @@ from controller.bridge.gathering import GATHERED_AFTER_S
 from controller.bridge.phase import Phase
 from controller.bridge.state import Commands
 from controller.config import openflow_version
+from controller.config.fail_mode import SECURE
 from controller.config.keys import BRIDGE_KEYS
 from controller.config.membership import bond_of
 from controller.config.reader import read_bridge
@@ -200,12 +201,12 @@ class AttachDetach:
             Setting("Bridge", name, PREFIX + key, row.external_ids.get(PREFIX + key))
             for key in values
         ]
-        if not config.on_bond and row.fail_mode != "secure":
+        if not config.on_bond and row.fail_mode != SECURE:
             # In fail mode standalone, the bridge returns to NORMAL when ovs-vswitchd restarts, and
             # plain uplinks then form a loop.
             before = json.dumps({"fail_mode": row.fail_mode})
             settings.append(Setting("Bridge", name, PREFIX + "before", before))
-            settings.append(Setting("Bridge", name, "fail_mode", "secure", column="fail_mode"))
+            settings.append(Setting("Bridge", name, "fail_mode", SECURE, column="fail_mode"))
             undo.append(Setting("Bridge", name, PREFIX + "before", None))
             undo.append(Setting("Bridge", name, "fail_mode", row.fail_mode, column="fail_mode"))
         waits = None
@@ -572,7 +573,9 @@ def attachable(
         bonds = sum(len(port.interfaces) > 1 for port in row.ports)
         raise Refused(f"bridge {row.name}: {bonds} bonds -> one bond, or --uplink at least twice")
     ids = {**row.external_ids, **{PREFIX + key: value for key, value in values.items()}}
-    config = read_bridge(replace(row, external_ids=ids), last)
+    # Without a bond, attach sets it.
+    mode = row.fail_mode if row.attached else SECURE
+    config = read_bridge(replace(row, external_ids=ids, fail_mode=mode), last)
     known = last.errors if last is not None else ()
     bad = (error for error in config.errors if error not in known)
     errors = [str(error) for error in bad if error.record == f"Bridge {row.name}"]
@@ -668,7 +671,7 @@ def _was_standalone(row: BridgeRow) -> bool:
         before = BRIDGE_KEYS["before"].parse(row.external_ids.get(PREFIX + "before", ""))
     except ValueError:
         return False
-    return bool(before["fail_mode"] != "secure")
+    return bool(before["fail_mode"] != SECURE)
 
 
 def _looping(row: BridgeRow, bridge: Bridge) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
 from controller.config import openflow_version
+from controller.config.fail_mode import SECURE
 from controller.config.rows import BridgeRow
 from controller.config.values import UplinkConfig
 from controller.operations import integration, overlay, releases
@@ -56,7 +57,7 @@ def fit(fleet: Fleet, bridge: Bridge, now_s: float) -> str:
     uplinks = ", ".join(uplink.name for uplink in config.uplinks)
     takes = f"{config.policy} over {uplinks}, {len(config.vm_ports)} VM ports"
     found = [Finding(NOTE, "fit", f"fit to attach: {takes}")]
-    if not config.on_bond and row.fail_mode != "secure":
+    if not config.on_bond and row.fail_mode != SECURE:
         text = "fail mode: standalone; it is secure while the bridge is attached"
         found.append(Finding(NOTE, "fail-mode", text))
     found += [Finding(WARNING, "not-done", text) for text in config.not_done]

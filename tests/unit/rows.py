@@ -58,6 +58,12 @@ def bridge(
     return BridgeRow("br0", tuple(sorted(ports, key=lambda p: p.name)), fail_mode, ids)
 
 
+def plain_uplinks(fail_mode: str | None = None) -> BridgeRow:
+    """A bridge that is not attached, with two uplinks and no bond."""
+    ports = (port("eth1", 1), port("eth2", 2), port("vnet0", 10))
+    return bridge(*ports, ids={}, fail_mode=fail_mode)
+
+
 def two_uplinks() -> tuple[PortRow, PortRow]:
     return port("eth1", 1), port("eth2", 2)
 

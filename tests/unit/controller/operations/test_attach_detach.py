@@ -39,17 +39,13 @@ from tests.unit.rows import (
     host,
     interface,
     ours,
+    plain_uplinks,
     port,
     with_interface,
     without_us,
 )
 
 FOREIGN = (ForeignFlow(200, 1, 0xF0E1, "in_port=7"),)
-
-
-def plain_uplinks(fail_mode: str | None = None) -> BridgeRow:
-    ports = (port("eth1", 1), port("eth2", 2), port("vnet0", 10))
-    return bridge(*ports, ids={}, fail_mode=fail_mode)
 
 
 def test_attach_reads_first_writes_then_and_is_done_when_everything_is_installed() -> None:

@@ -1,0 +1,127 @@
+"""Open vSwitch flushes all flows when somebody changes a bridge's fail mode or its controllers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec
+from tests.switch.judging import at_most, judges_time
+from tests.switch.service import Service
+from tests.switch.waiting import wait_until
+from tests.switch.wire import Stream
+
+ON_PLAIN, ON_BOND = (BedSpec(team, 2, (None, None)) for team in (PLAIN, BALANCE_SLB))
+on_plain_uplinks = pytest.mark.parametrize("bed", [ON_PLAIN], ids=str, indirect=True)
+on_a_bond = pytest.mark.parametrize("bed", [ON_BOND], ids=str, indirect=True)
+FLOW_PPS = 500
+# Flows are read every 50 ms while a flush is expected, and then a bundle is sent. Twice where the fail mode
+# is set again. Before the service expected flushes, it was up to 10 s.
+SILENT_MS, SILENT_ANYWHERE_MS = 200.0, 3000.0
+# Nobody listens there.
+CONTROLLER = "tcp:127.0.0.1:9"
+
+
+@judges_time
+@on_plain_uplinks
+def test_a_fail_mode_that_would_make_a_loop_is_set_again(bed: Bed, service: Service) -> None:
+    with standalone_before(bed, service):
+        with silent_ms(bed, "plain uplinks, the fail mode is removed"):
+            bed.ovs.vsctl("del-fail-mode", bed.bridge)
+            wait_until(lambda: fail_mode(bed) == "secure", "the fail mode is set again")
+            wait_until(lambda: has_ours_only(bed), "the switch has our flows, and NORMAL is gone")
+        assert (
+            "fail_mode: standalone since attach -> secure, which is set again"
+            in service.log.read_text()
+        )
+        assert service.show_json(bed.bridge)["not_done"] == []
+        for vm in bed.vms:
+            assert len(bed.homes()[str(vm)]) == 1
+
+
+@judges_time
+@on_plain_uplinks
+def test_one_that_was_secure_before_is_told(bed: Bed, service: Service) -> None:
+    service.attach(bed)
+    with silent_ms(bed, "plain uplinks that were secure, the fail mode is removed"):
+        bed.ovs.vsctl("del-fail-mode", bed.bridge)
+        wait_until(lambda: service.show_json(bed.bridge)["not_done"], "`show` tells of it")
+    (text,) = service.show_json(bed.bridge)["not_done"]
+    assert "fail_mode: standalone: the uplinks form a loop when ovs-vswitchd restarts" in text
+    assert fail_mode(bed) == "", "it is the operator's"
+    for vm in bed.vms:
+        assert len(bed.homes()[str(vm)]) == 1, "our flows are back"
+    bed.ovs.vsctl("set-fail-mode", bed.bridge, "secure")
+    wait_until(lambda: has_ours_only(bed), "the switch has our flows, and NORMAL is gone")
+    service.do("detach", bed.bridge)
+
+
+@judges_time
+@on_a_bond
+@pytest.mark.parametrize("change", ["fail mode", "controller"])
+def test_a_bond_hardly_notices(bed: Bed, service: Service, change: str) -> None:
+    service.attach(bed)
+    to, back = {
+        "fail mode": (("set-fail-mode", bed.bridge, "secure"), ("del-fail-mode", bed.bridge)),
+        "controller": (("set-controller", bed.bridge, CONTROLLER), ("del-controller", bed.bridge)),
+    }[change]
+    for words in (to, back):
+        with silent_ms(bed, f"a bond, {words[0]}"):
+            bed.ovs.vsctl(*words)
+            wait_until(lambda: has_ours(bed), "the switch has our flows")
+    service.do("detach", bed.bridge)
+
+
+@contextlib.contextmanager
+def standalone_before(bed: Bed, service: Service) -> Iterator[None]:
+    """Plain uplinks are attached, of which one alone was used by NORMAL before."""
+    with bed.cable_pulled(bed.uplinks[1]):
+        bed.ovs.vsctl("del-fail-mode", bed.bridge)
+        service.attach(bed)
+        assert fail_mode(bed) == "secure"
+    wait_until(
+        lambda: all(u["up"] for u in service.show_json(bed.bridge)["uplinks"]), "both uplinks work"
+    )
+    yield
+    with bed.cable_pulled(bed.uplinks[1]):
+        service.do("detach", bed.bridge)
+        assert fail_mode(bed) == "", "detach restores what was before attach"
+        bed.ovs.vsctl("set-fail-mode", bed.bridge, "secure")
+
+
+@contextlib.contextmanager
+def silent_ms(bed: Bed, when: str) -> Iterator[None]:
+    """Judge how long flows from a VM and to it are silent meanwhile."""
+    vm, host = bed.vms[0], bed.hosts[0]
+    ways = [(vm, host), (host, vm)]
+    flows = [(a.point, frames.udp(a.mac, b.mac)) for a, b in ways]
+    with bed.ears(vm.point, host.point) as ears, Stream(flows, FLOW_PPS) as stream:
+        wait_until(lambda: stream.received(ears[host.point], 0), "frames arrive")
+        yield
+        seen = max(stream.received(ears[vm.point], 1), default=0)
+        wait_until(
+            lambda: max(stream.received(ears[vm.point], 1), default=0) > seen + FLOW_PPS // 2,
+            "more",
+        )
+        count = stream.stop().count
+        ears.until_quiet()
+        lost = [
+            len({*range(count)} - {*stream.received(ears[b.point], i)})
+            for i, (_, b) in enumerate(ways)
+        ]
+    at_most(f"ms silent, {when}", 1000 * max(lost) / FLOW_PPS, SILENT_MS, SILENT_ANYWHERE_MS)
+
+
+def fail_mode(bed: Bed) -> str:
+    return bed.ovs.vsctl("get-fail-mode", bed.bridge)
+
+
+def has_ours(bed: Bed) -> bool:
+    return "cookie=0x6c62" in bed.ofctl("dump-flows")
+
+
+def has_ours_only(bed: Bed) -> bool:
+    return has_ours(bed) and "priority=0 actions=NORMAL" not in bed.ofctl("dump-flows")

@@ -1,0 +1,129 @@
+"""What Open vSwitch flushes is read again at once, and plain uplinks stay in fail mode `secure`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from controller.api.events import ReadInstalled, Write
+from controller.bridge.installation import AUDIT_INTERVAL_S, FLUSHED_WITHIN_S
+from controller.config.rows import PREFIX, BridgeRow
+from tests.unit.fake_switch import World, done, reports, world
+from tests.unit.rows import host, plain_uplinks
+
+CONTROLLER = ("tcp:192.0.2.1:6653",)
+
+
+def attached(before: str | None = None) -> World:
+    """A bridge on plain uplinks, attached by command; its fail mode before."""
+    here = world(plain_uplinks(before)).start()
+    done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
+    here.run_for(1)
+    here.log.clear()
+    return here
+
+
+def readings(here: World) -> int:
+    return len(here.commands(ReadInstalled))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [{"fail_mode": "secure"}],
+        [{"fail_mode": "secure"}, {"fail_mode": None}],
+        [{"controllers": CONTROLLER}],
+        [{"controllers": CONTROLLER}, {"controllers": ()}],
+    ],
+)
+def test_what_a_change_flushes_is_read_again_at_once_and_installed(
+    changes: list[dict[str, object]],
+) -> None:
+    here = world(host()).start()
+    here.run_for(AUDIT_INTERVAL_S + 1)
+    for change in changes:
+        here.log.clear()
+        here.write(replace(here.rows["br0"], **change))  # type: ignore[arg-type]
+        here.run_for(0.2)
+        switch = here.switches["br0"]
+        switch.flows.clear()
+        here.run_for(0.2)
+        assert switch.installed == here.engine.fleet.bridges["br0"].desired()
+        here.run_for(FLUSHED_WITHIN_S)
+        many = readings(here)
+        here.run_for(AUDIT_INTERVAL_S - 1)
+        assert readings(here) <= many + 1, "as often as before"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"mcast_snooping_enable": True}, {"mirrors": ("m",)}, {"datapath_id": "00000000000000aa"}],
+)
+def test_other_changes_flush_nothing(change: dict[str, object]) -> None:
+    here = world(host()).start()
+    here.run_for(AUDIT_INTERVAL_S + 1)
+    here.log.clear()
+    here.write(replace(here.rows["br0"], **change))  # type: ignore[arg-type]
+    here.run_for(FLUSHED_WITHIN_S)
+    assert readings(here) == 0
+
+
+def test_a_second_controller_flushes_nothing() -> None:
+    row = replace(host(), controllers=CONTROLLER)
+    here = world(row).start()
+    here.run_for(AUDIT_INTERVAL_S + 1)
+    here.log.clear()
+    here.write(replace(here.rows["br0"], controllers=("ptcp:6654", *CONTROLLER)))
+    here.run_for(FLUSHED_WITHIN_S)
+    assert readings(here) == 0
+
+
+@pytest.mark.parametrize("changed_to", [None, "standalone"])
+def test_the_fail_mode_that_attach_has_set_is_set_again_and_told(changed_to: str | None) -> None:
+    here = attached("standalone")
+    here.write(replace(here.rows["br0"], fail_mode=changed_to))
+    assert here.rows["br0"].fail_mode == "secure"
+    (warning,) = (text for text in reports(here, "warning") if "is set again" in text)
+    assert warning.startswith("Bridge br0 fail_mode: standalone since attach -> secure")
+    here.run_for(60)
+    assert len([w for w in here.commands(Write) if "fail_mode" in str(w)]) == 1
+    assert readings(here) > 1, "what the changes have flushed is read"
+    done(here.ask("detach", "br0"))
+    assert here.rows["br0"].fail_mode == "standalone"
+
+
+def test_a_service_that_was_dead_meanwhile_sets_it_again() -> None:
+    here = attached("standalone")
+    here.rows["br0"] = replace(here.rows["br0"], fail_mode=None)
+    here.restart_service()
+    assert here.rows["br0"].fail_mode == "secure"
+
+
+def test_one_that_was_secure_before_attach_is_the_operator_s_and_told() -> None:
+    here = attached("secure")
+    here.write(replace(here.rows["br0"], fail_mode=None))
+    assert here.rows["br0"].fail_mode is None
+    (shown,) = json.loads(done(here.ask("show", "br0", "--json")))["bridges"]
+    assert shown["not_done"] == [
+        "Bridge br0 fail_mode: standalone: the uplinks form a loop when ovs-vswitchd restarts,"
+        " unless it is secure"
+    ]
+
+
+def test_neither_attach_nor_a_bond_is_warned_of() -> None:
+    here = world(plain_uplinks("standalone")).start()
+    done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
+    on_bond = world(host()).start()
+    assert on_bond.rows["br0"].fail_mode is None
+    for one in (here, on_bond):
+        assert not [text for text in reports(one, "warning") if "fail_mode" in text]
+
+
+def test_a_bridge_that_is_not_attached_keeps_its_fail_mode() -> None:
+    row = replace(plain_uplinks(), external_ids={PREFIX + "before": '{"fail_mode": null}'})
+    here = world(row).start()
+    here.write(replace(row, fail_mode="standalone"))
+    assert here.rows["br0"] == replace(row, fail_mode="standalone")
+    assert isinstance(here.rows["br0"], BridgeRow)
