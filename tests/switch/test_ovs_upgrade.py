@@ -69,6 +69,10 @@ def upstream(tor: Upstream, way: Callable[[Bed], None]) -> Iterator[Upstream]:
         return
     with upstream_ovs("usr", datapath.USERSPACE_SETTING) as made:
         yield made
+    if datapath.MODULE_IS_OURS:
+        # An ovs-vswitchd asks a module that was loaded anew by numbers of the one before, in vain.
+        tor.ovs.stop("ovs-vswitchd")
+        tor.ovs.start_switch()
 
 
 @judges_time
