@@ -27,9 +27,12 @@ def was_loosened(row: BridgeRow, on_bond: bool) -> bool:
     return is_loose and PREFIX + "before" in row.external_ids
 
 
-def not_done(row: BridgeRow, on_bond: bool) -> tuple[str, ...]:
-    """That a restart of Open vSwitch makes a loop of an attached bridge, if it does."""
-    if on_bond or not row.attached or row.fail_mode == SECURE:
+def not_done(row: BridgeRow, plain_uplinks: int) -> tuple[str, ...]:
+    """That a restart of Open vSwitch makes a loop of an attached bridge, if it does.
+
+    `plain_uplinks`: how many uplinks are named that are in no bond, whether they exist or not.
+    """
+    if plain_uplinks < 2 or not row.attached or row.fail_mode == SECURE:
         return ()
     found = f"Bridge {row.name} fail_mode: {row.fail_mode or 'standalone'}"
     return (f"{found}: the uplinks form a loop when ovs-vswitchd restarts, unless it is {SECURE}",)

@@ -125,7 +125,7 @@ class _Reader:
             not_done=(
                 *normal.not_done(self.row),
                 *openflow_version.not_done(self.row),
-                *fail_mode.not_done(self.row, on_bond),
+                *fail_mode.not_done(self.row, 0 if on_bond else len(bridge["uplinks"] or ())),
                 *_unspread(vm_ports, bridge["connection-hash"]),
                 *_waits(self.row),
                 *_unchecked(bridge, teaming, on_bond),

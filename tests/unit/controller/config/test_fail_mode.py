@@ -11,7 +11,7 @@ from controller.api.events import ReadInstalled, Write
 from controller.bridge.installation import AUDIT_INTERVAL_S, FLUSHED_WITHIN_S
 from controller.config.rows import PREFIX, BridgeRow
 from tests.unit.fake_switch import World, done, reports, world
-from tests.unit.rows import host, plain_uplinks
+from tests.unit.rows import bridge, host, ours, plain_uplinks, port
 
 CONTROLLER = ("tcp:192.0.2.1:6653",)
 
@@ -119,6 +119,18 @@ def test_neither_attach_nor_a_bond_is_warned_of() -> None:
     assert on_bond.rows["br0"].fail_mode is None
     for one in (here, on_bond):
         assert not [text for text in reports(one, "warning") if "fail_mode" in text]
+
+
+def test_a_bridge_that_has_lost_its_bond_has_no_uplinks_to_warn_of() -> None:
+    row = bridge(port("vnet0", 10))
+    here = world(row).start()
+    assert here.engine.fleet.status()[0].not_done == ()
+    ids = ours(policy="load-based", uplinks="eth1,eth2")
+    vm, eth1, eth2 = port("vnet0", 10), port("eth1", 1), port("eth2", 2)
+    here = world(bridge(vm, eth1, eth2, ids=ids)).start()
+    here.write(bridge(vm, eth1, ids=ids))
+    (text,) = here.engine.fleet.status()[0].not_done
+    assert "form a loop" in text, "when it is back"
 
 
 def test_a_bridge_that_is_not_attached_keeps_its_fail_mode() -> None:
