@@ -402,6 +402,7 @@ class Bridge(ReconciledBridge):
 
     def take_unit_counters(self, read: UnitCountersRead, now_s: float) -> Commands:
         """Take the counters of units, which end a poll, and decide."""
+        self.installation.poll_counted(bool(read.units), now_s)
         if self.config.offload.by_tc:
             read = with_headers(read)
         behind = self.address_units.by_slot(self.config) if read.address_units else {}

@@ -75,6 +75,8 @@ class Installation:
     _audit_due_s: float = 0.0
     # Until when the switch may flush all flows, in seconds of engine time.
     _flushes_until_s: float = 0.0
+    # Whether the last poll has counted flows of ours.
+    _counted: bool = False
     # The last desired team and its pipeline, to build it only once.
     _built: tuple[Team, Pipeline] | None = None
     # The flows and groups that `installed` was made from; readings often repeat them unchanged.
@@ -135,6 +137,12 @@ class Installation:
         if now_s < self._flushes_until_s:
             self._audit_due_s = now_s + FLUSH_AUDIT_INTERVAL_S
         return True
+
+    def poll_counted(self, some: bool, now_s: float) -> None:
+        """A poll has counted flows of ours, or none. If all are gone, somebody has deleted them."""
+        if self._counted and not some:
+            self.audit_by(now_s)
+        self._counted = some
 
     def expect_flush(self, now_s: float) -> None:
         """Open vSwitch will flush all flows, as soon as it has read the database."""

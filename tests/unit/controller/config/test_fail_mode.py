@@ -80,6 +80,17 @@ def test_a_second_controller_flushes_nothing() -> None:
     assert readings(here) == 0
 
 
+def test_flows_that_somebody_deletes_are_installed_again_with_the_next_poll() -> None:
+    here = world(host()).start()
+    here.run_for(AUDIT_INTERVAL_S + 1.5)
+    here.log.clear()
+    switch = here.switches["br0"]
+    switch.flows.clear()
+    here.run_for(here.engine.fleet.bridges["br0"].config.poll_interval_s + 0.1)
+    assert switch.installed == here.engine.fleet.bridges["br0"].desired()
+    assert readings(here) == 1
+
+
 @pytest.mark.parametrize("changed_to", [None, "standalone"])
 def test_the_fail_mode_that_attach_has_set_is_set_again_and_told(changed_to: str | None) -> None:
     here = attached("standalone")
