@@ -15,7 +15,7 @@ from tests.switch.service import Service
 from tests.switch.test_delivery import check_everything, settled_homes
 from tests.switch.test_reconnect import flows_of, groups_of
 from tests.switch.waiting import wait_until
-from tests.switch.wire import Stream
+from tests.switch.wire import Stream, inside
 
 FLOW_PPS = 500
 RUNS_IN_BENCH = 5
@@ -72,7 +72,8 @@ def upstream(tor: Upstream, way: Callable[[Bed], None]) -> Iterator[Upstream]:
     if datapath.MODULE_IS_OURS:
         # An ovs-vswitchd asks a module that was loaded anew by numbers of the one before, in vain.
         tor.ovs.stop("ovs-vswitchd")
-        tor.ovs.start_switch()
+        with inside(tor.netns):
+            tor.ovs.start_switch()
 
 
 @judges_time
