@@ -87,39 +87,36 @@ def test_connections_on_the_kernel() -> None:
         assert_says(cells[-1], statistics.median(lost))
 
 
-SHORT = ("1", "2", "3", "busy")
-WITH = {
-    "`balance-slb`": "balance-slb",
-    "with the service alive": "service alive",
-    "with the service dead": "service dead",
-}
-
-
 def test_where_datapaths_differ() -> None:
     table = rows(PAGE, "| | kernel, emulated | userspace |")
-    for first, who in zip([*table][:3], WITH.values(), strict=True):
-        assert any(words in first and WITH[words] == who for words in WITH)
-        logs = [short_failover(number, who) for number in SHORT]
-        medians = sorted(int(log["median"]) for log in logs)
-        edges = min(int(log["least"]) for log in logs), max(int(log["most"]) for log in logs)
-        assert_says(table[first][0], *medians, *edges)
-    cached = {row["contender"]: row["sizes"][0] for row in raw("kernel/connections.json")["rows"]}
-    for first, name in zip([*table][3:6], ("balance-slb", "load-based", "dynamic"), strict=True):
+    says = iter(table.values())
+    failures = _judged("kernel/failover.json", 15)
+    for parts in (failures[:1], failures[1:3], failures[3:]):
+        _assert_says_each(next(says)[0], parts)
+    cached = _judged("kernel/cached_failover.json", 9)
+    for number in range(0, 6, 2):
+        _assert_says_each(next(says)[0], cached[number : number + 2])
+    # The limit of each is the median of the bond and 9 ms.
+    assert {one["limit"] for one in raw("kernel/cached_failover.json")["figures"]} == {4 + 9}
+    runs_of = {row["contender"]: row["sizes"][0] for row in raw("kernel/connections.json")["rows"]}
+    for first, name in zip([*table][6:9], ("balance-slb", "load-based", "dynamic"), strict=True):
         assert f"`{name}`" in first
-        lost = grouped(cached[name]["failovers"], "service")
-        for cell, runs in zip(table[first][0].split(";"), lost.values(), strict=True):
-            assert len(runs) == 9
-            assert_says(*of_runs(cell, [run["frames_lost"] for run in runs]))
+        lost = grouped(runs_of[name]["failovers"], "service")
+        _assert_says_each(
+            table[first][0], [[run["frames_lost"] for run in runs] for runs in lost.values()]
+        )
 
 
-def short_failover(number: str, who: str) -> dict[str, str]:
-    lines = (RESULTS / "kernel/short" / number / "short-failover.log").read_text().splitlines()
-    (found,) = (
-        match.groupdict("")
-        for match in map(LOG.search, lines)
-        if match and match["what"].startswith(f"frames lost, {who}, median")
-    )
+def _judged(name: str, n: int) -> list[list[float]]:
+    """The runs of each figure of tests, n of each."""
+    found = [figure["runs"] for figure in raw(name)["figures"]]
+    assert all(len(runs) == n for runs in found)
     return found
+
+
+def _assert_says_each(cell: str, found: Sequence[Sequence[float]]) -> None:
+    for part, runs in zip(cell.split(";"), found, strict=True):
+        assert_says(*of_runs(part, runs))
 
 
 def test_moves_and_attaches_on_the_kernel() -> None:
