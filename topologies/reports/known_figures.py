@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from topologies.compare.contenders import ORACLE, OURS
+from topologies.compare.contenders import ORACLE, OURS, PATH_CHECK
 from topologies.loads.flow_figures import CLASSES, PERCENTILES
 
 MORE, LESS = 1, -1
@@ -211,7 +211,7 @@ def repetitions(found: Mapping[str, Any], name: str) -> list[float]:
 
 def is_ours(contender: str) -> bool:
     """Whether a contender is one of our policies. All others but the oracle are peers."""
-    return contender.partition("/")[0] in OURS
+    return contender.removesuffix(PATH_CHECK).partition("/")[0] in OURS
 
 
 def is_peer(contender: str) -> bool:

@@ -14,6 +14,7 @@ from topologies.layouts import LAYOUTS
 from topologies.reports import benchmarks as benchmarks_page
 from topologies.reports.code_changes import CodeChanges
 from topologies.reports.comparison import against_document, behind, champions, duels, orders
+from topologies.reports.known_figures import is_ours, is_peer
 from topologies.reports.table import rows as table_rows
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"
@@ -207,6 +208,12 @@ def test_policy_may_use_five_percent_more_cpu_time() -> None:
         assert _found(manual=bench.figures(0.5), dynamic=ours)[-1] == (
             *("cpu_s_per_gbit", "dynamic", "manual", holds),
         )
+
+
+@pytest.mark.parametrize("name", ["load-based", "dynamic/lacp", "adaptive+path-check"])
+def test_a_policy_is_ours_with_each_addition(name: str) -> None:
+    assert is_ours(name) and not is_peer(name)
+    assert not is_ours(f"balance-slb{name}") and is_peer("balance-slb/1s")
 
 
 def test_oracle_is_shown_and_beats_nobody() -> None:
