@@ -195,7 +195,7 @@ class Bridge(ReconciledBridge):
     def take_installed(self, read: InstalledRead, now_s: float) -> Commands:
         """Take a reading of the switch's flows and groups, ours and those of others."""
         unknown_before, first_reading = self.installed is None, self.read is None
-        if not self.installation.take(read):
+        if not self.installation.take(read, now_s):
             return []
         if unknown_before:
             self._restore(first_reading, now_s)

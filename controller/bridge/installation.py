@@ -17,7 +17,7 @@ from policies.model import Move
 REVALIDATED_AFTER_S = 0.03
 # How often to read back what is installed, to repair what another program removed.
 AUDIT_INTERVAL_S = 10.0
-# How often, and for how long, while the switch may flush all flows at any moment.
+# The pause between two such readings, and for how long, while the switch may flush all flows at any moment.
 FLUSH_AUDIT_INTERVAL_S = 0.05
 FLUSHED_WITHIN_S = 3.0
 
@@ -91,8 +91,11 @@ class Installation:
     def has_anything(self) -> bool:
         return self.installed is not None and self.installed != EMPTY
 
-    def take(self, read: InstalledRead) -> bool:
+    def take(self, read: InstalledRead, now_s: float) -> bool:
         """Take a reading of the switch. While a bundle is under way, ignore it and return False."""
+        if now_s < self._flushes_until_s:
+            # Not before this one is answered: a switch with many bridges has much to read.
+            self._audit_due_s = now_s + FLUSH_AUDIT_INTERVAL_S
         if self._bundle is not None:
             return False
         parts = read.flows, read.groups
@@ -134,8 +137,6 @@ class Installation:
         if now_s < self._audit_due_s:
             return False
         self.audit_later(now_s)
-        if now_s < self._flushes_until_s:
-            self._audit_due_s = now_s + FLUSH_AUDIT_INTERVAL_S
         return True
 
     def poll_counted(self, some: bool, now_s: float) -> None:

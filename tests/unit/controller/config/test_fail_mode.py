@@ -57,6 +57,20 @@ def test_what_a_change_flushes_is_read_again_at_once_and_installed(
         assert readings(here) <= many + 1, "as often as before"
 
 
+def test_a_switch_that_is_slow_to_answer_is_asked_once_at_a_time() -> None:
+    here = world(host()).start()
+    here.run_for(AUDIT_INTERVAL_S + 1)
+    here.log.clear()
+    here.switches["br0"].holds_answers = True
+    here.write(replace(here.rows["br0"], fail_mode="secure"))
+    here.run_for(1)
+    assert readings(here) == 1
+    here.switches["br0"].holds_answers = False
+    here.answer_held()
+    here.run_for(1)
+    assert readings(here) > 5
+
+
 @pytest.mark.parametrize(
     "change",
     [{"mcast_snooping_enable": True}, {"mirrors": ("m",)}, {"datapath_id": "00000000000000aa"}],
