@@ -10,6 +10,7 @@ from tests.switch.path_quiet_figures import (
     LOAD,
     PAGE,
     PUBLISHED,
+    SECONDS,
     Quiet,
     found_alone,
     table,
@@ -55,9 +56,9 @@ def test_the_page_has_the_table_of_the_published_runs() -> None:
     assert with_table(text, runs) == text, (
         "again: python -m tests.switch.path_quiet_figures --publish docs/results/paths/quiet.json"
     )
-    # One part of the hour, of which the page says how it came about.
-    assert [len(run["findings"]) for run in runs if run["findings"]] == [14]
-    assert "found 14 faults that were none" in text
+    assert not any(run["findings"] for run in runs)
+    full = [run for run in runs if run["case"] == LOAD]
+    assert sum(run["seconds"] for run in full) >= SECONDS[LOAD], "an hour"
     many = [run for run in runs if run["case"] == HOSTS]
     assert many and not any(run["more"]["silent"] for run in many)
     assert not any(fault["found_elsewhere"] for run in many for fault in run["more"]["faults"])
