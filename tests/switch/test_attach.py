@@ -264,36 +264,6 @@ def test_wrong_usage(service: Service, words: str) -> None:
     assert not done.stdout
 
 
-@on_both_beds
-def test_a_bridge_that_does_not_allow_our_openflow_is_refused_and_told(
-    bed: Bed, service: Service
-) -> None:
-    before = state(bed)
-    bed.ovs.vsctl("set", "bridge", bed.bridge, "protocols=OpenFlow10,OpenFlow14")
-    uplinks = [word for uplink in bed.uplinks for word in ("--uplink", uplink.name)]
-    words = ["attach", bed.bridge, *(() if bed.spec.on_bond else uplinks)]
-    assert refused(service, *words).endswith(
-        f"protocols OpenFlow10, OpenFlow14"
-        f" -> OpenFlow13 among them: ovs-vsctl add bridge {bed.bridge} protocols OpenFlow13"
-    )
-    bed.ovs.vsctl("add", "bridge", bed.bridge, "protocols", "OpenFlow13")
-    service.attach(bed)
-    bed.ovs.vsctl("remove", "bridge", bed.bridge, "protocols", "OpenFlow13")
-    wait_until(lambda: not is_connected(service, bed), "the switch has ended the connection")
-    (shown,) = json.loads(service.do("show", bed.bridge, "--json"))["bridges"]
-    assert any("cannot connect without OpenFlow13" in text for text in shown["not_done"])
-    for vm in bed.vms:
-        assert len(bed.homes()[str(vm)]) == 1, "what is installed forwards"
-    bed.ovs.vsctl("clear", "bridge", bed.bridge, "protocols")
-    wait_until(lambda: is_connected(service, bed), "the service is back")
-    service.do("detach", bed.bridge)
-    assert state(bed) == before
-
-
-def is_connected(service: Service, bed: Bed) -> bool:
-    return bool(service.show_json(bed.bridge)["connected"])
-
-
 CAPACITY = "ovs-lbt-capacity-mbps"
 
 
