@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from topologies import converged
-from topologies.compare.expectation import Expectation, against_peers, at_least, is_peer
+from topologies.compare.expectation import Expectation, against_peers, at_least, fastest, is_peer
 from topologies.compare.figures import Figures
 from topologies.compare.plan import Options, Plan
 from topologies.compare.result import Result
@@ -159,8 +159,8 @@ def expectations(_options: Options, results: Sequence[Result]) -> list[Expectati
 
 def _of_faults(scenario: str, contenders: Mapping[str, Figures]) -> list[Expectation]:
     """Path checks find the fault in time, and then as much is carried as by the best peer."""
-    peers = [name for name in contenders if is_peer(name)]
-    most_bps = max((contenders[name]["throughput_bps"] for name in peers), default=0.0)
+    peers = {name: one for name, one in contenders.items() if is_peer(name)}
+    most_bps = peers[fastest(peers)]["throughput_bps"] if peers else 0.0
     found = []
     for name in WITH_PATH_CHECKS:
         if name not in contenders:

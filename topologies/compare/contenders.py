@@ -276,10 +276,9 @@ class Ours(Contender):
             time.sleep(PATHS_JUDGED_S)
 
     def _check_paths(self, bridge: str, targets: Sequence[str]) -> None:
-        keys = {"path-check": "on", "path-check-targets": json.dumps(",".join(targets))}
-        words = [
-            f"external_ids:ovs-lbt-{key}={value}" for key, value in keys.items() if value != '""'
-        ]
+        words = ["external_ids:ovs-lbt-path-check=on"]
+        if targets:
+            words.append(f'external_ids:ovs-lbt-path-check-targets="{",".join(targets)}"')
         self._ovs.vsctl("set", "bridge", bridge, *words)
 
     def observe(self) -> Observation:
