@@ -314,7 +314,7 @@ class Scheduler:
             plan = gain.worthwhile(gain.worthwhile(self._plans.of(relieve, peaks), peaks), snapshot)
             if _is_whole(plan):
                 return plan.moves, Evidence.of(peaks, AT_PEAKS)
-            if moves := self._for_the_moment(policy, snapshot, peaks):
+            if moves := self._for_the_moment(policy, snapshot, peaks, now_s):
                 return moves, Evidence.of(snapshot, AT_THE_MOMENT)
             if plan.moves or not self.filling.lasts(now_s):
                 return plan.moves, Evidence.of(peaks, AT_PEAKS)
@@ -330,7 +330,7 @@ class Scheduler:
         """
         found = self._proposed.get(policy)
         if found is None or found.team_view is not team_view or now_s >= found.until_s:
-            found = self._propose(policy, team_view)
+            found = self._propose(policy, team_view, now_s)
         if found is None:
             return None
         plan = found.plan
@@ -347,24 +347,28 @@ class Scheduler:
             return None
         return Wanted(plan.moves, Evidence.of(found.judged, found.at))
 
-    def _propose(self, policy: str, team_view: TeamView) -> _Proposal | None:
+    def _propose(self, policy: str, team_view: TeamView, now_s: float) -> _Proposal | None:
         """Find out what is worth moving at the peaks of loads and now; None: loads are not known."""
         self._proposed.pop(policy, None)
         latest, peaks = team_view.live(policy), team_view.live(policy, self.peaks)
         if not self.late_known or latest is None or peaks is None:
             return None
         if helps := gain.may_help_now(latest, peaks):
-            plan, judged, at = self._at_peaks(policy, latest, peaks)
+            plan, judged, at = self._at_peaks(policy, latest, peaks, now_s)
         else:
             self.is_torn = False
             plan, judged, at = Plan(), peaks, AT_PEAKS
-        until_s = min(self.peaks.next_fall_s(), self.load_phases.next_change_s)
+        until_s = min(
+            self.peaks.next_fall_s(),
+            self.load_phases.next_change_s,
+            self.filling.high_lasts_s(now_s),
+        )
         found = _Proposal(team_view, -math.inf if self._late else until_s, plan, judged, at, helps)
         self._proposed[policy] = found
         return found
 
     def _at_peaks(
-        self, policy: str, latest: Snapshot, peaks: Snapshot
+        self, policy: str, latest: Snapshot, peaks: Snapshot, now_s: float
     ) -> tuple[Plan, Snapshot, str]:
         """Return what is worth moving at the peaks of loads and now, and which loads it is based on."""
         plan = Plan()
@@ -372,17 +376,21 @@ class Scheduler:
             plan = gain.worthwhile(self._plans.of(PRESETS[policy].rebalance, peaks), peaks)
         # What each address must bring was judged at the peaks already.
         plan = gain.worthwhile(plan, latest, each_ratio=0.0)
-        if not _is_whole(plan) and (moves := self._for_the_moment(policy, latest, peaks)):
+        if not _is_whole(plan) and (moves := self._for_the_moment(policy, latest, peaks, now_s)):
             return replace(plan, moves=tuple(moves)), latest, AT_THE_MOMENT
         return plan, peaks, AT_PEAKS
 
-    def _for_the_moment(self, policy: str, latest: Snapshot, peaks: Snapshot) -> Sequence[Move]:
+    def _for_the_moment(
+        self, policy: str, latest: Snapshot, peaks: Snapshot, now_s: float
+    ) -> Sequence[Move]:
         """Return moves that relieve an uplink now and harm no phase of the last seconds.
 
         Peaks add up loads that are never high at the same time. So the caller asks for this when no
         move helps at the peaks, and before it splits a VM port because of them. Moves that are good
         for the present loads may harm another phase. Moves that are good for the means of present
-        loads and peaks often do not, so they are tried second. Empty: there are no such moves.
+        loads and peaks often do not, so they are tried second. At first, moves must not make the
+        worst sum of peaks higher. An uplink that stays nearly full for longer than a burst lasts
+        does not wait until peaks are forgotten. Empty: there are no such moves.
         """
         self.is_torn = False
         high = gain.worst_ratio(latest.uplinks) > gain.NEARLY_FULL_RATIO
@@ -392,9 +400,8 @@ class Scheduler:
             plan = gain.worthwhile(self._plans.of(PRESETS[policy].relieve, snapshot), latest)
             if not _is_whole(plan):
                 continue
-            if gain.harms_no_phase(plan.moves, latest, self.load_phases) and gain.keeps_worst(
-                plan.moves, peaks
-            ):
+            spares_peaks = self.filling.high_lasts(now_s) or gain.keeps_worst(plan.moves, peaks)
+            if spares_peaks and gain.harms_no_phase(plan.moves, latest, self.load_phases):
                 return plan.moves
             self.is_torn = True
         return ()
@@ -443,9 +450,11 @@ class Scheduler:
     def _may_rest(self, team_view: TeamView, now_s: float) -> bool:
         """Whether this decision moves nothing, and goes on to while the same loads are read.
 
-        Late counters and full uplinks also depend on how long they have been so.
+        Late counters and uplinks that are full, or nearly so, also depend on how long they have been.
         """
-        if self.filling.full_s is not None or self.awaits_confirmation:
+        if self.filling.full_s is not None or self.filling.high_lasts_s(now_s) < math.inf:
+            return False
+        if self.awaits_confirmation:
             return False
         if not self.late_known or self._late or team_view.late_ports:
             return False
@@ -498,12 +507,12 @@ class Scheduler:
         return min(self.peaks.next_fall_s(), self.load_phases.next_change_s)
 
     def _may_fill(self) -> bool:
-        """Whether an uplink is full, or may be, with what it carries beside its units at most."""
+        """Whether an uplink may be full or nearly so, with what it carries beside its units at most."""
         if self._judged is None or self.filling.full_s is not None or self._late:
             return True
         most = self.filling.last_beside
         return any(
-            snapshot is None or gain.worst_ratio(snapshot.uplinks) >= FULL_RATIO
+            snapshot is None or gain.worst_ratio(snapshot.uplinks) > gain.NEARLY_FULL_RATIO
             for snapshot in self._offered(self._judged, lambda uplink: most.get(uplink, IDLE))
         )
 

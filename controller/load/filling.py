@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controller.load.polling import DIGITS
-from policies import failover
+from policies import failover, gain
 from policies.model import IDLE, Load, Snapshot, Uplink
 
 # An uplink is full at this share of its capacity: it is about to lose frames.
@@ -47,11 +47,12 @@ NEVER = -math.inf, -math.inf, -math.inf
 class Filling:
     """The state of one bridge.
 
-    `full_s`: since when an uplink is full, in seconds of engine time; None: none is. `steady`:
-    whether loads were steady in the last reading.
+    `full_s`: since when an uplink is full, in seconds of engine time; None: none is. `high_s`: the
+    same for `gain.NEARLY_FULL_RATIO`. `steady`: whether loads were steady in the last reading.
     """
 
     full_s: float | None = None
+    high_s: float | None = None
     steady: bool = True
     # When loads were last seen to change.
     _changed_s: float = -math.inf
@@ -71,10 +72,8 @@ class Filling:
         """
         serving = failover.in_service(snapshot.uplinks)
         worst_ratio = _worst_ratio(serving)
-        if worst_ratio < FULL_RATIO:
-            self.full_s = None
-        elif self.full_s is None:
-            self.full_s = now_s
+        self.full_s = _since_s(self.full_s, worst_ratio >= FULL_RATIO, now_s)
+        self.high_s = _since_s(self.high_s, worst_ratio > gain.NEARLY_FULL_RATIO, now_s)
         least_bps = _least_bps(serving)
         late = max(late_rise.tx_bps, late_rise.rx_bps) > STEADY_RATIO * least_bps
         self.steady = max(rise.tx_bps, rise.rx_bps) <= STEADY_RATIO * least_bps and not late
@@ -132,6 +131,15 @@ class Filling:
         """Whether an uplink has been full for longer than bursts usually last."""
         return self.full_s is not None and now_s - self.full_s >= LASTING_S
 
+    def high_lasts(self, now_s: float) -> bool:
+        """Whether an uplink has been nearly full for longer than bursts usually last."""
+        return self.high_s is not None and now_s - self.high_s >= LASTING_S
+
+    def high_lasts_s(self, now_s: float) -> float:
+        """When `high_lasts` begins, if no load changes; infinity: it has begun, or will not begin."""
+        waits = self.high_s is not None and not self.high_lasts(now_s)
+        return self.high_s + LASTING_S if waits and self.high_s is not None else math.inf
+
     def reads_fast(self, now_s: float) -> bool:
         started_s = self._fast_s
         return self._concerned and started_s is not None and now_s - started_s < READ_FAST_S
@@ -173,12 +181,14 @@ class Filling:
         """When anything here next changes, if no load does; infinity: time changes nothing.
 
         `now_s`: when loads were last taken. That time is the answer while it is not known. `fills`:
-        an uplink may be full when what it carries beside its units is no longer the least of before.
+        an uplink may be full, or nearly so, when what it carries beside its units is no longer the
+        least of before.
         """
         if self.reads_fast(now_s) or (self.full_s is not None and not self.steady):
             return now_s
         waits = self.full_s is not None and not self.lasts(now_s)
         lasts_s = self.full_s + LASTING_S if waits and self.full_s is not None else math.inf
+        lasts_s = min(lasts_s, self.high_lasts_s(now_s))
         return min(lasts_s, self._beside_changes_s()) if fills else lasts_s
 
     def _beside_changes_s(self) -> float:
@@ -209,15 +219,22 @@ class Filling:
     def see_again(self, snapshot: Snapshot) -> None:
         """The same loads as the last time, except for what `hold` has forgotten beside units.
 
-        No uplink is full, and loads are steady.
+        That makes no uplink full or nearly so, and loads are steady.
         """
         self._worst_ratio = _worst_ratio(failover.in_service(snapshot.uplinks))
 
     def forget(self) -> None:
-        self.full_s = self._fast_s = None
+        self.full_s = self.high_s = self._fast_s = None
         self._addresses_s = NEVER
         self.steady = True
         self._beside.clear()
+
+
+def _since_s(since_s: float | None, is_so: bool, now_s: float) -> float | None:
+    """Since when something is so that was so since then; None: it is not, or was not."""
+    if not is_so:
+        return None
+    return now_s if since_s is None else since_s
 
 
 def _worst_ratio(serving: Iterable[Uplink]) -> float:

@@ -21,6 +21,7 @@ from controller.api.events import (
 )
 from controller.config.rows import PREFIX
 from controller.decisions.scheduler import Scheduler
+from controller.load.filling import LASTING_S
 from controller.load.peaks import PEAK_S
 from controller.replay.flows import Mix
 from controller.replay.host import Host, Options
@@ -208,15 +209,35 @@ def test_peaks_that_fall_are_not_judged_while_nothing_could_be_better(judged: li
     }, "they have fallen"
 
 
+@pytest.mark.parametrize("skips", [False, True])
+def test_an_uplink_that_stays_nearly_full_does_not_wait_until_peaks_are_forgotten(
+    skips: bool,
+) -> None:
+    """One VM port fills an uplink at its peak. It is idle while those on the other uplink are busy."""
+    small, busy = [f"vm{number}" for number in (3, 5)], [f"vm{number}" for number in (0, 2, 4)]
+    before = {"vm1": 60e6, **dict.fromkeys(small, 1e6), **dict.fromkeys(busy, 5e6)}
+    after = {"vm1": 5e6, **dict.fromkeys(small, 1e6), **dict.fromkeys(busy, 28e6)}
+    changed_s = 20.0
+    samples = {
+        at_s: {name: (bps, 0.0) for name, bps in loads.items()}
+        for at_s, loads in ((0.0, before), (changed_s, after), (changed_s + 30.0, after))
+    }
+    host = Witness(HostTrace("host", CAPACITY_BPS, samples), "adaptive", Options(skips=skips))
+    host.replay()
+    after_s = [at_s - 60.0 - changed_s for at_s, _ in host.decided]
+    first_s = min(at_s for at_s in after_s if at_s > 0.0)
+    assert LASTING_S <= first_s < LASTING_S + 1.0 < PEAK_S
+
+
 def test_moves_that_wait_to_be_confirmed_are_planned_once(
     judged: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proposed: list[float] = []
     propose = Scheduler._propose
 
-    def noted(self: Scheduler, policy: str, team_view: Any) -> Any:
+    def noted(self: Scheduler, policy: str, team_view: Any, now_s: float) -> Any:
         proposed.append(judged[-1])
-        return propose(self, policy, team_view)
+        return propose(self, policy, team_view, now_s)
 
     monkeypatch.setattr(Scheduler, "_propose", noted)
     idle = {f"vm{n}": (1e6, 0.0) for n in range(4)}
