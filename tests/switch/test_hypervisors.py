@@ -1,7 +1,8 @@
 """VMs as libvirt, Proxmox and OpenNebula plug them in: names, rules, and the recipes of the documents.
 
-libvirt's calls are those of its src/util/virnetdevopenvswitch.c, OpenNebula's those of its driver
-src/vnm_mad/remotes/ovswitch/OpenvSwitch.rb. Neither runs here; libvirt does in test_libvirt.py.
+libvirt's calls are those of its src/util/virnetdevopenvswitch.c, OpenNebula's those that its driver
+src/vnm_mad/remotes/ovswitch/OpenvSwitch.rb says it makes, at f847cf2e9a of its repository, for a VM in the
+documents' network with both filters. Neither runs here; libvirt does in test_libvirt.py.
 """
 
 from __future__ import annotations
@@ -25,13 +26,26 @@ from tests.switch.waiting import wait_until
 UUID, MAC = "3a5c1f2e-9b1d-4c58-8a2e-0123456789ab", "52:54:00:5e:00:01"
 on_a_bond = pytest.mark.parametrize("bed", [BedSpec(BALANCE_SLB)], ids=str, indirect=True)
 VMS = 4
+# The VLAN of the documents' network for OpenNebula, and what its driver sets for it.
+VLAN = 20
+OPENNEBULA_PORT = (f"tag={VLAN}", "trunks=[]", "vlan_mode=native-untagged")
 # Its flows for each port: where each frame goes, and which addresses a VM may send from.
 OPENNEBULA_FLOWS = (
     "table=0,in_port={port},priority=100,actions=note:{note},resubmit(,10)",
     "table=10,in_port={port},priority=100,actions=resubmit(,20)",
     "table=20,in_port={port},priority=100,actions=normal",
+    "table=10,in_port={port},arp,dl_src={mac},priority=50000,actions=resubmit(,20)",
     "table=10,in_port={port},dl_src={mac},priority=45000,actions=resubmit(,20)",
     "table=10,in_port={port},priority=40000,actions=drop",
+    "table=20,in_port={port},arp,nw_src={ip},priority=50000,actions=normal",
+    "table=20,in_port={port},ip,nw_src={ip},priority=45000,actions=normal",
+    "table=20,in_port={port},arp,priority=49000,actions=drop",
+    "table=20,in_port={port},udp,nw_src=0.0.0.0/32,tp_src=68,nw_dst=255.255.255.255/32,tp_dst=67,"
+    "priority=44000,actions=normal",
+    "table=20,in_port={port},icmp6,icmp_type=133,ipv6_src=::,priority=44000,actions=normal",
+    "table=20,in_port={port},icmp6,icmp_type=135,ipv6_src=::,priority=44000,actions=normal",
+    "table=20,in_port={port},ip,priority=40000,actions=drop",
+    "table=20,in_port={port},ipv6,priority=40000,actions=drop",
 )
 
 
@@ -157,6 +171,9 @@ def test_a_vm_of_proxmox_has_its_name_and_its_rules(bed: Bed, service: Service) 
 
 ON_NO_BRIDGE = BedSpec(PLAIN, 2, (None,) * VMS)
 cables_and_vms = pytest.mark.parametrize("bed", [ON_NO_BRIDGE], ids=str, indirect=True)
+cables_and_vms_of_a_vlan = pytest.mark.parametrize(
+    "bed", [BedSpec(PLAIN, 2, (VLAN,) * VMS)], ids=str, indirect=True
+)
 
 
 @pytest.fixture
@@ -205,6 +222,7 @@ def spread(bed: Bed, service: Service, port: str) -> None:
 def check_everybody(bed: Bed, bridge: str) -> None:
     """Broadcasts and unicast among VMs and with the host upstream: one copy where one should be."""
     host, ends = bed.hosts[0], {str(uplink.upstream_end) for uplink in bed.uplinks}
+    (vlan,) = bed.vlans
     wanted: list[tuple[Shot, list[str], int]] = []
 
     def add(of: Station, to: Station | None, heard: list[Station], leave: int) -> None:
@@ -213,7 +231,7 @@ def check_everybody(bed: Bed, bridge: str) -> None:
         def build(source: str, tag: int, frame_id: int) -> bytes:
             return frames.plain(source, destination, tag, frame_id)
 
-        shot = bed.shot(of.point, build, of.mac, 0, 0, f"to {to or 'all'}")
+        shot = bed.shot(of.point, build, of.mac, vlan, of.sends(vlan), f"to {to or 'all'}")
         wanted.append((shot, sorted(map(str, heard)), leave))
 
     for vm in bed.vms:
@@ -234,20 +252,17 @@ def check_everybody(bed: Bed, bridge: str) -> None:
         assert sum(p in ends for p in points) == leave, f"{shot.story}: {points}"
 
 
-@cables_and_vms
+@cables_and_vms_of_a_vlan
 def test_opennebulas_bridge_over_one_of_ours(cabled: Bed, service: Service) -> None:
     bed, port = cabled, "up-to-one"
     (block,) = documents.labelled("opennebula")
     type_block(block, service, bed)
     assert [u["name"] for u in service.show_json("br-up")["uplinks"]] == names_of_uplinks(bed)
+    empty = flows_of("onebr0", bed)
     vms = {vm: str(uuid.uuid4()) for vm in bed.vms}
     for number, (vm, vm_uuid) in enumerate(vms.items()):
         libvirt_starts(bed, "onebr0", vm.port, vm_uuid, vm.mac)
-        ofport = bed.ovs.vsctl("get", "interface", vm.port, "ofport")
-        note = f"00.00.00.{number:02x}.00.00"
-        for flow in OPENNEBULA_FLOWS:
-            filled = flow.format(port=ofport, mac=vm.mac, note=note)
-            bed.ovs.run("ovs-ofctl", "add-flow", "onebr0", filled)
+        opennebula_follows(bed, number, vm)
     written = flows_of("onebr0", bed)
     spread(bed, service, port)
     # A VM is known by its UUID, and a rule by UUID and address is one for its address.
@@ -262,7 +277,29 @@ def test_opennebulas_bridge_over_one_of_ours(cabled: Bed, service: Service) -> N
         check_everybody(bed, "br-up")
     assert behind(service, port)[vm.mac]["vm"] == vm_uuid
     assert flows_of("onebr0", bed) == written
+    for vm in bed.vms:
+        ofport = bed.ovs.vsctl("get", "interface", vm.port, "ofport")
+        libvirt_stops(bed, vm.port)
+        bed.ovs.run("ovs-ofctl", "del-flows", "onebr0", f"in_port={ofport}")
+    assert bed.ovs.vsctl("list-ports", "onebr0").split() == ["one-to-up"]
+    assert flows_of("onebr0", bed) == empty
     service.do("detach", "br-up")
+
+
+def opennebula_follows(bed: Bed, number: int, vm: Station) -> None:
+    """What OpenNebula does after libvirt has started a VM."""
+    for setting in OPENNEBULA_PORT:
+        bed.ovs.vsctl("set", "Port", vm.port, setting)
+    ofport = bed.ovs.vsctl("get", "interface", vm.port, "ofport")
+    bed.ovs.run("ovs-ofctl", "del-flows", "onebr0", f"in_port={ofport}")
+    own = {
+        "port": ofport,
+        "mac": vm.mac,
+        "ip": f"192.0.2.{number}",
+        "note": f"00.00.00.{number:02x}.00.00",
+    }
+    for flow in OPENNEBULA_FLOWS:
+        bed.ovs.run("ovs-ofctl", "add-flow", "onebr0", flow.format(**own))
 
 
 def flows_of(bridge: str, bed: Bed) -> str:
