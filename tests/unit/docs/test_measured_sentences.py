@@ -74,6 +74,18 @@ def jumps_below_ovn_that_waited_for_peaks() -> tuple[str, str]:
     )
 
 
+def a_week_before_and_after_a_change() -> tuple[str, str]:
+    flows = raw("replay/before_and_after.json")["flows"]
+    first, second, (before, after) = (
+        [one["moves"] for one in flows[number].values()] for number in ("8", "32", "256")
+    )
+    assert len({*first}) == len({*second}) == 1
+    return "docs/benchmarks.md", (
+        f"it makes {first[0]} moves before and after, with 8 connections of each VM port,"
+        f" {second[0]} with 32, and {before} and {after} with 256"
+    )
+
+
 def a_jump_in_policies() -> tuple[str, str]:
     least, most = min(settled_s()), max(settled_s())
     return "docs/policies.md", (
@@ -664,6 +676,9 @@ SENTENCES: tuple[Callable[[], tuple[str, str]], ...] = (
     a_jump_in_readme,
     a_jump_in_readme_s_table,
     a_jump_in_policies,
+    a_week_before_and_after_a_change,
+    jumps_below_ovn_in_readme,
+    jumps_below_ovn_that_waited_for_peaks,
     one_endpoint,
     split_in_vain,
     no_gain_from_a_split,
