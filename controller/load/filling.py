@@ -19,7 +19,7 @@ from policies.model import IDLE, Load, Snapshot, Uplink
 # An uplink is full at this share of its capacity: it is about to lose frames.
 FULL_RATIO = 0.95
 # From this share on, counters are read faster.
-NEARLY_FULL_RATIO = 0.8
+READ_FAST_RATIO = 0.8
 # How often counters are read then, and for how long at most.
 READ_EVERY_S = 0.025
 READ_FAST_S = 1.0
@@ -48,7 +48,8 @@ class Filling:
     """The state of one bridge.
 
     `full_s`: since when an uplink is full, in seconds of engine time; None: none is. `high_s`: the
-    same for `gain.NEARLY_FULL_RATIO`. `steady`: whether loads were steady in the last reading.
+    same for one that is nearly full (`gain.NEARLY_FULL_RATIO`). `steady`: whether loads were steady
+    in the last reading.
     """
 
     full_s: float | None = None
@@ -83,7 +84,7 @@ class Filling:
             self._changed_s = now_s
         rises = 2.0 * worst_ratio - self._worst_ratio >= FULL_RATIO
         self._worst_ratio = worst_ratio
-        concerned = (worst_ratio >= NEARLY_FULL_RATIO or rises) and not self.steady
+        concerned = (worst_ratio >= READ_FAST_RATIO or rises) and not self.steady
         may_begin = self._fast_s is None or now_s - self._fast_s >= FAST_EVERY_S
         if concerned and may_begin and len(snapshot.units) <= MOST_UNITS:
             self._fast_s = now_s
