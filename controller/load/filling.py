@@ -130,16 +130,15 @@ class Filling:
 
     def lasts(self, now_s: float) -> bool:
         """Whether an uplink has been full for longer than bursts usually last."""
-        return self.full_s is not None and now_s - self.full_s >= LASTING_S
+        return _lasts(self.full_s, now_s)
 
     def high_lasts(self, now_s: float) -> bool:
         """Whether an uplink has been nearly full for longer than bursts usually last."""
-        return self.high_s is not None and now_s - self.high_s >= LASTING_S
+        return _lasts(self.high_s, now_s)
 
     def high_lasts_s(self, now_s: float) -> float:
         """When `high_lasts` begins, if no load changes; infinity: it has begun, or will not begin."""
-        waits = self.high_s is not None and not self.high_lasts(now_s)
-        return self.high_s + LASTING_S if waits and self.high_s is not None else math.inf
+        return _lasts_s(self.high_s, now_s)
 
     def reads_fast(self, now_s: float) -> bool:
         started_s = self._fast_s
@@ -187,9 +186,7 @@ class Filling:
         """
         if self.reads_fast(now_s) or (self.full_s is not None and not self.steady):
             return now_s
-        waits = self.full_s is not None and not self.lasts(now_s)
-        lasts_s = self.full_s + LASTING_S if waits and self.full_s is not None else math.inf
-        lasts_s = min(lasts_s, self.high_lasts_s(now_s))
+        lasts_s = min(_lasts_s(self.full_s, now_s), _lasts_s(self.high_s, now_s))
         return min(lasts_s, self._beside_changes_s()) if fills else lasts_s
 
     def _beside_changes_s(self) -> float:
@@ -236,6 +233,17 @@ def _since_s(since_s: float | None, is_so: bool, now_s: float) -> float | None:
     if not is_so:
         return None
     return now_s if since_s is None else since_s
+
+
+def _lasts(since_s: float | None, now_s: float) -> bool:
+    return since_s is not None and now_s - since_s >= LASTING_S
+
+
+def _lasts_s(since_s: float | None, now_s: float) -> float:
+    """When `_lasts` begins; infinity: it has begun, or will not begin."""
+    if since_s is None or _lasts(since_s, now_s):
+        return math.inf
+    return since_s + LASTING_S
 
 
 def _worst_ratio(serving: Iterable[Uplink]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,14 +48,21 @@ def see(filling: Filling, bps: float, rise_bps: float, now_s: float) -> None:
     filling.see(Snapshot((uplink,), ()), Load(rise_bps), IDLE, now_s)
 
 
-def test_a_full_uplink_changes_when_it_is_full_for_longer_than_a_burst() -> None:
+@pytest.mark.parametrize("bps", [76.0, 99.0])
+def test_a_full_uplink_changes_when_it_is_full_for_longer_than_a_burst(bps: float) -> None:
+    """And one that is nearly full."""
     filling = Filling()
-    see(filling, 99.0, 90.0, 1.0)
+    see(filling, bps, 90.0, 1.0)
     assert filling.next_change_s(1.0) == 1.0, "loads may go on to change"
-    see(filling, 99.0, 0.0, 1.1)
+    see(filling, bps, 0.0, 1.1)
     assert filling.next_change_s(1.1) == 1.0 + LASTING_S
-    see(filling, 99.0, 0.0, 1.0 + LASTING_S)
+    assert not filling.high_lasts(1.1)
+    see(filling, bps, 0.0, 1.0 + LASTING_S)
     assert filling.next_change_s(1.0 + LASTING_S) == float("inf")
+    assert filling.high_lasts(1.0 + LASTING_S)
+    assert filling.lasts(1.0 + LASTING_S) is (bps > 95.0)
+    see(filling, 75.0, 0.0, 1.0 + LASTING_S)
+    assert not filling.high_lasts(1.0 + 2 * LASTING_S)
 
 
 @given(
