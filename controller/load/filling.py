@@ -72,7 +72,7 @@ class Filling:
         `late_rise`: by how much those of uplinks rose beyond that, because of late counters.
         """
         serving = failover.in_service(snapshot.uplinks)
-        worst_ratio = _worst_ratio(serving)
+        worst_ratio = gain.worst_ratio(serving)
         self.full_s = _since_s(self.full_s, worst_ratio >= FULL_RATIO, now_s)
         self.high_s = _since_s(self.high_s, worst_ratio > gain.NEARLY_FULL_RATIO, now_s)
         least_bps = _least_bps(serving)
@@ -219,7 +219,7 @@ class Filling:
 
         That makes no uplink full or nearly so, and loads are steady.
         """
-        self._worst_ratio = _worst_ratio(failover.in_service(snapshot.uplinks))
+        self._worst_ratio = gain.worst_ratio(snapshot.uplinks)
 
     def forget(self) -> None:
         self.full_s = self.high_s = self._fast_s = None
@@ -244,10 +244,6 @@ def _lasts_s(since_s: float | None, now_s: float) -> float:
     if since_s is None or _lasts(since_s, now_s):
         return math.inf
     return since_s + LASTING_S
-
-
-def _worst_ratio(serving: Iterable[Uplink]) -> float:
-    return max((uplink.utilization_ratio for uplink in serving), default=0.0)
 
 
 def _least_bps(serving: Iterable[Uplink]) -> float:
