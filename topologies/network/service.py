@@ -98,12 +98,14 @@ class Service:
         assert self._process is not None
         processes.end(self._process, signal.SIGKILL)
         self._process = None
-        yield
-        self.__enter__()
-        self._wait(
-            lambda: all(self._connected(bridge) for bridge in bridges),
-            f"connected to {', '.join(bridges)}",
-        )
+        try:
+            yield
+        finally:
+            self.__enter__()
+            self._wait(
+                lambda: all(self._connected(bridge) for bridge in bridges),
+                f"connected to {', '.join(bridges)}",
+            )
 
     def attach(self, bridge: str, uplinks: list[str], policy: str) -> None:
         """Attach a bridge and wait until the service is connected to it."""
