@@ -674,6 +674,27 @@ def streams_through_more_bridges() -> tuple[str, str]:
     )
 
 
+def all_by_one_link() -> tuple[str, str]:
+    runs = raw("causes/few_connections.json")["runs"]
+    large = [run for run in runs if run["scenario"] == "one large VM, SMB"]
+    one = sum(run["fuller_link_received_ratio"] > 0.99 for run in large)
+    assert one == 7
+    return "docs/results/causes/README.md", f"They did in seven of {len(large)}"
+
+
+def two_vms_in_two_sets() -> tuple[str, str]:
+    runs = raw("causes/few_connections.json")["runs"]
+    found = grouped([run for run in runs if run["scenario"] == "2 at once, TCP"], "contender")
+    first, second = (
+        statistics.median(run["share_of_limit"] for run in found["dynamic/lacp"][nine])
+        / statistics.median(run["share_of_limit"] for run in found["balance-tcp"][nine])
+        for nine in (slice(9), slice(9, 18))
+    )
+    return "docs/results/causes/README.md", (
+        f"were {first:.2f} of those of `balance-tcp` in the first nine runs, and {second:.2f} in the second nine"
+    )
+
+
 def slowdowns_without_a_lag() -> tuple[str, str]:
     numbers = {2: "two", 3: "three", 4: "four"}
     lowest, overlap = [], 0
@@ -745,6 +766,8 @@ SENTENCES: tuple[Callable[[], tuple[str, str]], ...] = (
     speed_of_placements,
     slowdowns_without_a_lag,
     streams_through_more_bridges,
+    all_by_one_link,
+    two_vms_in_two_sets,
 )
 
 

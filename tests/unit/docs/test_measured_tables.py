@@ -556,3 +556,18 @@ def test_another_figure_is_seen() -> None:
         assert_says("2.5, 3.5 ms", 2.44, 3.5)
     with pytest.raises(AssertionError):
         assert_says("0 to 7 ms", 0)
+
+
+def test_few_connections_over_lacp() -> None:
+    table = rows("docs/results/causes/README.md", "| over LACP |")
+    runs = raw("causes/few_connections.json")["runs"]
+    found = grouped(runs, "scenario", "contender")
+    for first, (n, share, move, by_one_link) in table.items():
+        scenario, contender = plain(first).rsplit(", ", 1)
+        seen = found.pop((scenario, contender))
+        assert int(n) == len(seen)
+        assert_says(*of_runs(share, [100 * run["share_of_limit"] for run in seen]))
+        moved = [run["first_move_s"] for run in seen if run["first_move_s"]]
+        assert_says(*of_runs(move, moved))
+        assert int(by_one_link) == sum(run["fuller_link_received_ratio"] > 0.99 for run in seen)
+    assert not found
