@@ -7,7 +7,7 @@ import re
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -229,16 +229,21 @@ def answered_at(bed: Bed, address: str) -> str:
 
 def off_home(bed: Bed) -> str:
     """An address of a VM to which pings leave off home: the second host answers to where they came from."""
-
-    def found() -> str:
-        return next((a for a in ADDRESSES if answered_at(bed, a) != OWN_MAC), "")
-
-    return wait_until(found, "pings leave by both uplinks")
+    return _address(bed, lambda mac: mac != OWN_MAC)
 
 
 def at_home(bed: Bed) -> str:
     """An address of a VM to which pings leave under the endpoint's own address."""
-    return next(a for a in ADDRESSES if answered_at(bed, a) == OWN_MAC)
+    return _address(bed, lambda mac: mac == OWN_MAC)
+
+
+def _address(bed: Bed, suits: Callable[[str], bool]) -> str:
+    """An address of a VM, by where the second host sends tunnels after a ping to it."""
+
+    def found() -> str:
+        return next((a for a in ADDRESSES if suits(answered_at(bed, a))), "")
+
+    return wait_until(found, "pings leave by both uplinks")
 
 
 def test_peers_answer_to_what_a_spread_endpoint_sends_from(spread: Bed) -> None:
