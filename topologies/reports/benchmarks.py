@@ -112,13 +112,16 @@ def benchmarks(
 def read_notes(text: str) -> dict[str, str]:
     """The prose of each layout by name. Text before the first section is ignored.
 
-    Several sections of a layout are joined in order.
+    Raises:
+        ValueError: a layout has two sections, one of which may be out of date.
     """
     sections = re.split(r"^## +(\S+) *$", text, flags=re.MULTILINE)
-    found: dict[str, list[str]] = {}
+    found: dict[str, str] = {}
     for name, prose in zip(sections[1::2], sections[2::2], strict=True):
-        found.setdefault(name, []).append(prose.strip())
-    return {name: "\n\n".join(filter(None, proses)) for name, proses in found.items()}
+        if name in found:
+            raise ValueError(f"{NOTES}: two sections {name} -> one")
+        found[name] = prose.strip()
+    return found
 
 
 def read(directory: Path, changes: CodeChanges | None = None) -> str:

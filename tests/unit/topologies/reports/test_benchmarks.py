@@ -61,13 +61,9 @@ def test_notes_are_copied_unchanged() -> None:
     assert "No." not in made
 
 
-def test_several_notes_of_a_layout_are_joined() -> None:
-    notes = benchmarks_page.read_notes("## shift\n\nOne.\n\n## scale\n\nNo.\n\n## shift\n\nTwo.\n")
-    assert notes == {"shift": "One.\n\nTwo.", "scale": "No."}
-    text = (DOCS / "results" / "notes.md").read_text()
-    kept = benchmarks_page.read_notes(text)
-    for line in text[text.index("\n## ") :].splitlines():
-        assert not line or line.startswith("## ") or line in "\n".join(kept.values())
+def test_a_layout_has_one_section_of_notes() -> None:
+    with pytest.raises(ValueError, match="two sections shift"):
+        benchmarks_page.read_notes("## shift\n\nOne.\n\n## scale\n\nNo.\n\n## shift\n\nTwo.\n")
 
 
 def test_layouts_are_in_their_order() -> None:
