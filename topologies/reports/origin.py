@@ -26,14 +26,15 @@ def origin(command: Sequence[str]) -> dict[str, Any]:
     """The origin of a run that starts now, without what is unknown.
 
     `load_average` is that of the machine over the last 1, 5 and 15 minutes. It shows whether other
-    programs were busy.
+    programs were busy. `command` names the program without the directory where this machine has it.
     """
+    program = [Path(one).name for one in command[:1]]
     return {
         **_code(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": _versions(),
         "load_average": [round(one, 2) for one in os.getloadavg()],
-        "command": shlex.join(command),
+        "command": shlex.join([*program, *command[1:]]),
     }
 
 

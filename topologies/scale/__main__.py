@@ -100,7 +100,7 @@ def _measure_all(bridges: Sequence[int], ports: int, pace: Pace) -> dict[str, An
         print(f"{time.monotonic() - begin_s:6.0f} s  {text}", flush=True)
 
     rows, failed = [], None
-    command = ["python", "-m", "topologies.scale", *sys.argv[1:]]
+    command = [sys.executable, "-m", "topologies.scale", *sys.argv[1:]]
     with private_network(), PrivateOvs(prefix="ovs-lbt-scale-") as ovs:
         bed = Bed(ovs, ports)
         for count in bridges:

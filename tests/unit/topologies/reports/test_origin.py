@@ -34,6 +34,11 @@ def test_origin_has_everything_that_figures_depend_on(monkeypatch: pytest.Monkey
     assert json.loads(json.dumps(found)) == found
 
 
+def test_origin_does_not_tell_where_the_program_is() -> None:
+    found = origin.origin(["/somewhere/.venv/bin/python", "-m", "topologies.scale", "/data"])
+    assert found["command"] == "python -m topologies.scale /data"
+
+
 def test_origin_has_the_framework_of_the_service(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
