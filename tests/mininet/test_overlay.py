@@ -274,9 +274,9 @@ def test_a_failed_uplink_of_a_spread_endpoint(spread: Bed, service: str, positio
                 spread.pinging("vm1", addresses[1]) as two,
             ):
                 spread.cable(failed, state)
-            for pings in (one.pings, two.pings):
+            for where, pings in (("at home", one.pings), ("off home", two.pings)):
                 assert pings.duplicates == 0
-                what = f"{failed} {state}, service {service}: lost"
+                what = f"{failed} {state}, service {service}: lost {where}"
                 at_most(what, pings.lost, AS_A_BOND, OUTAGE)
     wait_until(lambda: spread.reaches("vm1", "10.1.2.1"), "vm1 reaches its peer again")
 
