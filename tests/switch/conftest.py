@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tests.switch.direct import Direct
 
 LOG_TAIL_LINES = 15
+DAEMONS = ("ovsdb-server", "ovs-vswitchd")
 
 
 @runtime_checkable
@@ -95,15 +96,35 @@ def service(session_service: Service) -> Service:
 
 
 @pytest.fixture(scope="module")
-def own() -> Iterator[Service]:
-    """A service on an Open vSwitch of its own, either of which a test may stop."""
-    _alone("own")
-    with PrivateOvs(prefix="ovs-lbt-own-") as private:
-        made = Service(private)
-        _services.append(made)
-        yield made
-        _services.remove(made)
-        made.kill()
+def own(ovs: PrivateOvs, session_service: Service) -> Iterator[Service]:
+    """A service of the file's own on that Open vSwitch; a test may stop both.
+
+    Behind the file, both run again as they did before it.
+    """
+    session_service.kill()
+    ovs.vsctl("clear", "open_vswitch", ".", "external_ids")
+    before = _pids(ovs)
+    made = Service(ovs)
+    _services.append(made)
+    yield made
+    _services.remove(made)
+    made.kill()
+    # A test that started the database again may have had it listen elsewhere.
+    if _pids(ovs) != before:
+        ovs.start_database()
+        ovs.start_switch()
+
+
+def _pids(ovs: PrivateOvs) -> list[int | None]:
+    """The processes of its daemons; None for one that does not run."""
+
+    def pid(daemon: str) -> int | None:
+        try:
+            return ovs.pid(daemon)
+        except FileNotFoundError:
+            return None
+
+    return [pid(daemon) for daemon in DAEMONS]
 
 
 @pytest.fixture(scope="module")
