@@ -27,8 +27,8 @@
 #                     (ARGS='--trace FILE --out FILE')
 #   make bench-times  how long what takes on a real switch, and what is lost meanwhile, held against
 #                     what the documents promise, in out/times.json: let nothing run beside it
-#   make test         every check and every test, a few of them on the kernel's datapath: about 30 minutes on
-#                     two cores (WORKERS=1: one switch test after another)
+#   make test         lint, and the tests with and without real switches, two of them on the kernel's datapath:
+#                     12 minutes on two cores (WORKERS=1: one switch test after another)
 #   make test-quick   the same without what takes long (about 2 minutes)
 #   make test-ryu     what matters most of a real switch, on stock Ryu instead of os-ken
 #   make test-fresh   minimal roots of Debian and Ubuntu: what README says, in each of them, in out/fresh/
@@ -55,8 +55,8 @@ PYTEST_ARGS ?=
 DEMO ?= --policy originating-port load-based --against manual --scenario "web users"
 # These compute: a worker for each core.
 COMPUTE := tests/unit tests/wire
-# These mostly wait, each worker with an Open vSwitch and namespaces of its own. Those that take
-# longest come first.
+# These mostly wait, each worker with an Open vSwitch and namespaces of its own. Files with many tests come
+# first.
 SWITCHES := tests/mininet tests/switch
 WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 # What tells most in two minutes: everything without a switch, and every path through a real one.
@@ -107,7 +107,7 @@ define pytest
 @compute=0; switches=0; \
 $(BIN)/python -m pytest -n $$(nproc) --dist worksteal $(COMPUTE) $(2) $(PYTEST_ARGS) || compute=$$?; \
 [[ $$compute != 2 ]] || exit 2; \
-$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(1) $(2) $(PYTEST_ARGS) || switches=$$?; \
+$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(1) $(2) $(PYTEST_ARGS) || switches=$$?; \
 case $$compute$$switches in \
 00 | 05 | 50) ;; \
 *) echo "found pytest's status $$compute of $(COMPUTE), $$switches of $(1) -> 0" >&2; exit 1 ;; \
@@ -157,8 +157,8 @@ bench-failovers: setup
 bench-scale: setup
 	$(BIN)/python -m topologies.scale $(ARGS)
 
-test: setup-kernel lint wheels
-	$(call pytest,$(SWITCHES))
+test: setup-kernel lint
+	$(call pytest,$(SWITCHES),-m "not thorough")
 	$(BIN)/python -m tests.releases kernel --short --out out/kernel-short
 
 # One file, which one worker runs.

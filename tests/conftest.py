@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.switch import datapath, judging
+from tests.tiers import THOROUGH, is_thorough
 from topologies.reports.origin import origin
 
 # How long an example takes is the machine's business, and it may be a busy one.
@@ -19,6 +20,7 @@ settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any machine")
+TESTS = Path(__file__).parent
 _ORIGIN = pytest.StashKey[dict[str, Any]]()
 
 
@@ -31,6 +33,26 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--figures") and config.getoption("numprocesses", None):
         raise pytest.UsageError("--figures with -n -> one test after another")
     judging.benching = bool(config.getoption("--figures"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what `make test` leaves out.
+
+    Raises:
+        UsageError: a part of a name in `tiers.THOROUGH` is in no name of its file.
+    """
+    names: dict[str, list[str]] = {}
+    for item in items:
+        file = item.path.relative_to(TESTS).as_posix()
+        names.setdefault(file, []).append(item.name)
+        if is_thorough(file, item.name):
+            item.add_marker(pytest.mark.thorough)
+    if any("::" in word for word in config.invocation_params.args):
+        return
+    for file in names.keys() & THOROUGH.keys():
+        for part in THOROUGH[file]:
+            if not any(part in name for name in names[file]):
+                raise pytest.UsageError(f"tests/tiers.py: no test of {file} has {part} in its name")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
