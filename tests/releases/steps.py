@@ -78,13 +78,15 @@ KERNEL = (
     ),
     _on_the_kernel("proxmox", f"{_SWITCH}_proxmox.py"),
 )
-# The same in at most five minutes on two emulated cores: a part of `make test`.
+# The same in about two minutes on two emulated cores: a part of `make test`. The service moves a VM and is
+# there when an uplink fails in one step, and is not in the other.
 SHORT = (
-    _on_the_kernel("short-failover", f"{_SWITCH}_failover.py"),
+    _on_the_kernel(
+        "short-failover", f"{_SWITCH}_failover.py::test_loses_hardly_more_than_the_bond"
+    ),
     _on_the_kernel(
         "short-delivery",
         f"'{_SWITCH}_attach.py::test_move_pin_and_unpin[balance-slb-2-untagged]'",
-        f"'{_SWITCH}_delivery.py::test_each_frame_comes_out_once[plain-3-untagged]'",
         f"'{_SWITCH}_delivery.py::test_each_frame_comes_out_once_without_the_service[plain-3-untagged]'",
     ),
 )

@@ -111,10 +111,11 @@ def frames_leave_and_arrive_as_the_policy_says(bed: Bed, service: Service, prese
 
 
 def failing(bed: Bed, preset: str) -> Sequence[Uplink]:
-    """Each uplink in turn; on a LAG, where no policy rewrites addresses, one, but for the bench."""
-    if judging.benching or not bed.spec.is_lag:
+    """One uplink, another one for each policy; each of them in the bench."""
+    if judging.benching:
         return bed.uplinks
-    return [bed.uplinks[ON_A_LAG.index(preset) % len(bed.uplinks)]]
+    presets = sorted({*WITHOUT_A_LAG, *ON_A_LAG})
+    return [bed.uplinks[presets.index(preset) % len(bed.uplinks)]]
 
 
 def choose(bed: Bed, service: Service, policy: str) -> None:
