@@ -1,0 +1,310 @@
+"""Numbers in sentences of the documents against the raw figures of docs/results.
+
+A claim is a page, the words before its numbers, and these numbers, computed. The page must give the
+same numbers, as exact as it writes them. The rest of the sentence may change.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from controller.bridge.connection_hash import SILENT_IN_KERNEL, SILENT_IN_USERSPACE
+from tests import documents
+from tests.unit.docs.figures import NUMBER, assert_says, grouped, raw
+
+README, BENCHMARKS = "README.md", "docs/benchmarks.md"
+OPERATIONS, POLICIES, RELIABILITY = (
+    f"docs/{name}.md" for name in ("operations", "policies", "reliability")
+)
+NUMBER_WORDS = {"two": 2, "three": 3, "four": 4}
+BOTH_WAYS, ONE_WAY, ONE, TWO = "both ways, ", "one way, ", "one endpoint", "two endpoints"
+DP_HASH, MULTIPATH = "dynamic, dp_hash,", "dynamic, multipath,"
+
+
+def span(values: Iterable[float]) -> list[float]:
+    """The least and the greatest of values."""
+    found = list(values)
+    return [min(found), max(found)]
+
+
+def median_and_span(values: Sequence[float]) -> list[float]:
+    return [statistics.median(values), *span(values)]
+
+
+def scenario(layout: str, name: str) -> dict[str, Any]:
+    """The contenders of a scenario."""
+    (found,) = (one for one in raw(f"{layout}.json")["scenarios"] if one["name"] == name)
+    contenders: dict[str, Any] = found["contenders"]
+    return contenders
+
+
+def settled_s() -> list[float]:
+    runs = scenario("shift", "load jump")["adaptive"]["runs"]
+    assert len(runs) == 5
+    return span(run["settle_s"] for run in runs)
+
+
+def lost_in_jumps() -> list[float]:
+    jumps = [seed["jump"] for seed in raw("shift_seeds.json")["seeds"]]
+    assert len(jumps) == 20
+    ours, bond = (
+        [100 * jump[name]["loss_ratio"] for jump in jumps]
+        for name in ("adaptive", "balance-slb/1s")
+    )
+    interval_s = 1
+    return [statistics.median(ours), max(ours), interval_s, statistics.median(bond), max(bond)]
+
+
+def relieved_below_ovn_s() -> list[float]:
+    runs = [run for run in raw("ovn/provider.json")["runs"] if run["contender"] == "adaptive"]
+    found_s = [jump["relieved_after_s"] for run in runs for jump in run["phases"]]
+    assert len(found_s) == 20
+    return span(found_s)
+
+
+def silent_while_a_switch_fails_ms() -> list[float]:
+    contenders = scenario("two_switches", "a switch fails")
+    return span(one["longest_gap_ms"] for name, one in contenders.items() if name != "manual")
+
+
+def endpoints(name: str, contender: str, figure: str) -> list[float]:
+    runs = scenario("overlay", name)[contender]["runs"]
+    assert len(runs) == 5
+    return [run[figure] for run in runs]
+
+
+def mbps(name: str, *contenders: str) -> list[float]:
+    """What each of them carried, at the median."""
+    return [statistics.median(endpoints(name, who, "throughput_bps")) / 1e6 for who in contenders]
+
+
+def over_the_bond(bond_at: str, at: str, *contenders: str) -> list[float]:
+    """What each of them carried, over what the bond did."""
+    (bond_mbps,) = mbps(bond_at, "balance-slb")
+    return [one / bond_mbps for one in mbps(at, *contenders)]
+
+
+def split_in_vain() -> list[float]:
+    name, n = f"{BOTH_WAYS}{ONE}, VXLAN", 5
+    ours, bond = (
+        [100 * ratio for ratio in endpoints(name, who, "loss_ratio")]
+        for who in ("adaptive", "balance-slb")
+    )
+    assert statistics.median(bond) == 0
+    moves = statistics.median(endpoints(name, "adaptive", "moves"))
+    return [statistics.median(ours), moves, *span(ours), n, *span(bond)]
+
+
+def vxlan() -> list[float]:
+    one, two = (
+        mbps(f"{BOTH_WAYS}{endpoints}, VXLAN", "balance-slb", "adaptive")
+        for endpoints in (ONE, TWO)
+    )
+    return [*one, 5, *two]
+
+
+def rescued_after_s() -> list[float]:
+    runs = raw("overlay/rescue.json")["runs"]
+    assert [len(of) for of in grouped(runs, "way").values()] == [5, 5]
+    return span(run["reached_after_s"] for run in runs)
+
+
+def sizes(file: str) -> dict[tuple[str, int], dict[str, Any]]:
+    """What was measured, by contender and number of connections."""
+    rows = raw(f"{file}.json")["rows"]
+    return {(row["contender"], one["connections"]): one for row in rows for one in row["sizes"]}
+
+
+def lost(file: str, size: int, service: str, *contenders: str) -> list[list[float]]:
+    """Frames of the probe that failovers lost; a bond has no service."""
+    found = [sizes(file)[name, size]["failovers"] for name in contenders]
+    return [
+        [cut["probe_lost"] for cut in of if cut["service"] in (service, "none")] for of in found
+    ]
+
+
+def lost_by_ours(file: str, size: int, *contenders: str) -> list[list[float]]:
+    """The same with the service alive and dead."""
+    services = ("alive", "dead")
+    return [runs for who in contenders for one in services for runs in lost(file, size, one, who)]
+
+
+def lost_with_many_connections(size: int) -> list[float]:
+    file, ours = "connections/many", ("dynamic", "adaptive, split", "dynamic/lacp")
+    runs = [*lost(file, size, "alive", "balance-tcp"), *lost_by_ours(file, size, *ours)]
+    return [*map(statistics.median, runs)]
+
+
+def lost_in_benchmarks() -> list[float]:
+    file, size, lag = "connections", 10_000, "dynamic/lacp"
+    runs = lost(file, size, "alive", "balance-tcp", "balance-slb", "active-backup")
+    ours = ("dynamic", "adaptive, split", "load-based", lag, f"{lag}+multipath")
+    return [x for of in (*runs, *lost_by_ours(file, size, *ours)) for x in median_and_span(of)]
+
+
+def silent_by_multipath_ms(datapath: str) -> list[float]:
+    return [
+        run["silent_ms"]
+        for run in raw(f"causes/failover_{datapath}.json")["runs"]
+        if run["by"] == f"{MULTIPATH} on balance-slb" and run["connections"] == 10_000
+    ]
+
+
+def failover_by_multipath() -> list[float]:
+    both = map(silent_by_multipath_ms, ("userspace", "kernel"))
+    return [number for of in both for number in (*median_and_span(of), len(of))]
+
+
+def flows_by_dp_hash() -> list[float]:
+    flows = {key: one["flows"] for key, one in sizes("connections").items() if key[1] > 100}
+    ours = {
+        key: count
+        for key, count in flows.items()
+        if key[0] in ("dynamic", "dynamic/lacp", "adaptive, split")
+    }
+    shares = [count / flows["balance-tcp", size] for (_, size), count in ours.items()]
+    return [*span(ours.values()), 10_000, 30_000, *span(shares)]
+
+
+def new_connections(how: str, *names: str) -> list[float]:
+    """How many a second there are at most, over those of NORMAL on the same bond."""
+    runs = grouped(raw("connections/new_per_second.json")["runs"], "by")
+    bond, *ours = (
+        statistics.median(run[how]["most_per_s"] for run in runs[by])
+        for by in ("balance-slb", *(f"{name} on balance-slb" for name in names))
+    )
+    return [one / bond for one in ours]
+
+
+def cost_of_bridges() -> list[float]:
+    found = {row["bridges"]: row for row in raw("scale.json")["rows"]}
+    cpu = found[300]["at_rest"]["cpu_ratio"] - found[1]["at_rest"]["cpu_ratio"]
+    resident_bytes = found[300]["rss_bytes"] - found[1]["rss_bytes"]
+    scrapes = ((1000 * found[n]["scrape"]["cpu_s"] / n, n) for n in (10, 100, 300))
+    return [100 * cpu / 299, resident_bytes / 299 / 1e6, *(x for one in scrapes for x in one)]
+
+
+def poll_of_one_bridge_ms() -> list[float]:
+    """Every bridge is polled once a second."""
+    found = raw("scale/failovers_garbage.json")
+    used = statistics.median(run["cpu_ratio"] for run in found["services"]["now"]["runs"])
+    return [1000 * used / found["bridges"]]
+
+
+def excess_by_policy() -> list[float]:
+    flows = raw("replay/policies.json")["flows"]
+    assert max(one["adaptive"]["most_moves_per_mac_180s"] for one in flows.values()) == 2
+    sent, received = (
+        [100 * flows["32"][name]["excess_ratio"][way] for name in ("adaptive", "load-based")]
+        for way in ("transmit", "receive")
+    )
+    return [*sent, 8, 256, *received]
+
+
+def week(of: Callable[[dict[str, Any]], list[float]]) -> Callable[[], list[float]]:
+    return lambda: of(raw("replay/week.json"))
+
+
+def placements(name: str, of: Callable[[dict[str, Any]], list[float]]) -> Callable[[], list[float]]:
+    return lambda: of(raw(f"placements/{name}.json")[name])
+
+
+CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
+    (README, "had settled a jump of load after", settled_s),
+    (README, "a full uplink was relieved after", settled_s),
+    (README, "behind a patch port of OVN, after", relieved_below_ovn_s),
+    (README, "In twenty of them `adaptive` lost", lost_in_jumps),
+    (README, "at any time, is", silent_while_a_switch_fails_ms),
+    (
+        OPERATIONS,
+        "eight VMs sent from one endpoint was",
+        lambda: over_the_bond(ONE_WAY + ONE, ONE_WAY + ONE, "adaptive", "dynamic"),
+    ),
+    (OPERATIONS, "connections in vain there:", split_in_vain),
+    (OPERATIONS, "each direction carried", vxlan),
+    (OPERATIONS, "reached the host again", rescued_after_s),
+    (OPERATIONS, "a failover then took", failover_by_multipath),
+    (OPERATIONS, "Each further bridge of 50 ports costs", cost_of_bridges),
+    (OPERATIONS, "`adaptive` took", week(lambda of: [of["replay"]["cpu_s"], of["vm_ports"]])),
+    (
+        OPERATIONS,
+        "the minute before it took",
+        week(lambda of: [of["peer"]["every_poll"]["cpu_s"] / of["peer"]["skipping"]["cpu_s"]]),
+    ),
+    (POLICIES, "Five jumps on a real switch were settled after", settled_s),
+    (POLICIES, "with 32 flows each,", excess_by_policy),
+    (
+        POLICIES,
+        "the worst utilization is",
+        placements("quality", lambda of: [of["median_ratio"], of["p99_ratio"], 99, of["exact"]]),
+    ),
+    (
+        POLICIES,
+        "10000 VM ports on 8 uplinks take",
+        placements("speed", lambda of: [of["median_ms"]["10000"], of["growth"]]),
+    ),
+    (RELIABILITY, "In the failover with 30000", lambda: lost_with_many_connections(30_000)),
+    (RELIABILITY, "; with 100000,", lambda: lost_with_many_connections(100_000)),
+    (
+        RELIABILITY,
+        "and `dynamic` with `dp_hash` take",
+        lambda: [
+            *new_connections("as it is", "load-based", DP_HASH, MULTIPATH),
+            *(0.8, *new_connections("each", DP_HASH, MULTIPATH)),
+        ],
+    ),
+    (RELIABILITY, "A poll of one bridge costs the service", poll_of_one_bridge_ms),
+    (BENCHMARKS, "by `dp_hash`,", flows_by_dp_hash),
+    (BENCHMARKS, "with 10000 connections `balance-tcp`", lost_in_benchmarks),
+    (
+        BENCHMARKS,
+        "`adaptive` reached",
+        lambda: over_the_bond(BOTH_WAYS + ONE, BOTH_WAYS + TWO, "adaptive", "load-based"),
+    ),
+)
+
+
+@functools.cache
+def text(page: str) -> str:
+    """A page in one line, without the targets of links and the commas of thousands."""
+    line = " ".join((documents.ROOT / page).read_text().split())
+    return re.sub(r"(?<=\d),(?=\d{3})", "", re.sub(r"\]\([^)]*\)", "]", line))
+
+
+@pytest.mark.parametrize(("page", "words", "numbers"), CLAIMS)
+def test_a_claim_has_the_numbers_that_were_measured(
+    page: str, words: str, numbers: Callable[[], Sequence[float]]
+) -> None:
+    _, found, after = text(page).partition(words)
+    assert found and words not in after, f"{page}: {words} -> there, once"
+    due = numbers()
+    assert_says(" ".join(re.findall(NUMBER, after)[: len(due)]), *due)
+
+
+def test_readme_says_in_how_many_scenarios_flows_are_slowed_down_least() -> None:
+    best, overlap = [], 0
+    for one in raw("flows.json")["scenarios"]:
+        p99 = {
+            name: [run["slowdown_p99"] for run in found["runs"]]
+            for name, found in one["contenders"].items()
+            if name not in ("balance-tcp", "oracle")
+        }
+        best.append(min(p99, key=lambda name: statistics.median(p99[name])))
+        overlap += max(p99[best[-1]]) >= min(p99["balance-slb"])
+    told = re.search(
+        r"all (\w+) scenarios, `adaptive` in (\w+) and `dynamic` in (\w+)\. But in (\w+) of them",
+        text(README),
+    )
+    counts = [len(best), best.count("adaptive"), best.count("dynamic"), overlap]
+    assert told and [NUMBER_WORDS[word] for word in told.groups()] == counts
+
+
+def test_show_gives_the_silence_that_was_measured_with_multipath() -> None:
+    for told, datapath in ((SILENT_IN_USERSPACE, "userspace"), (SILENT_IN_KERNEL, "kernel")):
+        assert_says(told, statistics.median(silent_by_multipath_ms(datapath)))
