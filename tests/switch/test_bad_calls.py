@@ -1,39 +1,61 @@
-"""What operators get wrong: exit status and words of each call, and what stays in force."""
+"""What operators get wrong, as programs on a real switch; all other calls: tests/unit/controller/bad_calls.py.
+
+br0 has bond0 (eth0, eth1) and vnet0 to vnet2, br1 the plain uplinks eth2 to eth4 and web0 and web1; both are
+attached. br2 is not: eth5, eth6 and the tap device tap0.
+"""
 
 from __future__ import annotations
 
-import concurrent.futures
 import json
 import os
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.switch import bad_calls, datapath
-from tests.switch.bad_calls import DONE, REFUSED
+from tests.switch import datapath
 from tests.switch.bed import run
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 from topologies.network.private_ovs import PrivateOvs
 
-DEVICES = [f"eth{number}" for number in range(11)] + ["vnet0", "vnet1", "vnet2", "web0", "web1"]
-DEVICES += ["vnet5", "db0"]
+DEVICES = [f"eth{number}" for number in range(7)] + ["vnet0", "vnet1", "vnet2", "web0", "web1"]
 PREFIX = "external_ids:ovs-lbt-"
-CALLS_AT_ONCE = 3
+DONE, REFUSED, USAGE = 0, 1, 2
+BRIDGE_FIELDS = ("policy", "teaming", "mode", "threshold_ratio", "connected")
 POSTRM = Path(__file__).parents[2] / "controller/debian/postrm"
-# Of what `explain --json` says of a VM port: the rules in force, and where it is.
-RULES = (
-    *("policy", "uplink", "pin", "excluded", "shares", "reserve_bps", "limit_bps", "allowed"),
-    *("prefer", "avoid", "affinity", "anti_affinity"),
+# The words of a call, its exit status, and its last line without `ovs-lbt: `, in full or up to `…`.
+CALLS = (
+    ("show '\udcff'", USAGE, "'\\udcff' -> text in UTF-8"),
+    ("set interface vnet0 pin= pin=eth0", USAGE, "pin: given twice -> once"),
+    ("set bridge br0 threshold=７５", REFUSED, "threshold: ７５ -> a percentage from 10 to 100"),
+    ("-t ovs-lbt-b show", REFUSED, "no service is running -> start one with: ovs-lbt run --name…"),
+    ("top", REFUSED, "top: input or output is not a terminal -> a terminal, or:…"),
+    ("history br1 --port vnet0", DONE, "no matching entries"),
+    ("attach br2 --uplink eth5 --uplink tap0", REFUSED, "…: tap0, a tap device, as VMs use -> …"),
+    # The database or `ip` is asked, or a process begins that is to be the service.
+    ("attach br2 --from-bond bond7", REFUSED, "bond7: no bond of Linux -> …"),
+    ("detach br0 --to-bond bond0 --yes", REFUSED, "bridge br0: no bond bond0 that replaces…"),
+    ("rescue br0", REFUSED, "the service is running -> no running service: …"),
+    ("run", REFUSED, "a service is already running as process …"),
 )
-ASKED_OF = ("vnet0", "vnet1", "vnet2", "web0", "web1")
-BRIDGE_FIELDS = ("name", "policy", "teaming", "mode", "threshold_ratio", "connected")
+# A service of another name that does not start, by a variable.
+VARIABLES = (
+    ("OVS_LBT_PRIVATE_KEY", "/no/key.pem", "…OVS_LBT_PRIVATE_KEY…"),
+    (
+        "OVS_LBT_OVSDB",
+        "unix:/no/db.sock",
+        "Open vSwitch is not running: /no/db.sock does not exist…",
+    ),
+)
+# Calls that begin a service or look themselves where Open vSwitch is not running, and whether its
+# directory is there.
+WITHOUT_OVS = (("run", False), ("run", True), ("detach br0", True), ("rescue br0", True))
 
 
 @dataclass(frozen=True)
@@ -50,25 +72,17 @@ class Bench:
             command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
         )
 
-    def in_force(self) -> dict[str, Any]:
-        """The configuration that the service goes by, and where VM ports are."""
+    def in_force(self) -> dict[str, dict[str, Any]]:
+        """What the service goes by, by bridge, and where VM ports are."""
         shown = json.loads(self.service.ask("show", "--json"))["bridges"]
         return {
-            "bridges": [{key: bridge[key] for key in BRIDGE_FIELDS} for bridge in shown],
-            "uplinks": [
-                (bridge["name"], uplink["name"], uplink["role"], uplink["capacity_bps"])
-                for bridge in shown
-                for uplink in bridge["uplinks"]
-            ],
-            "ports": [
-                (bridge["name"], port["name"]) for bridge in shown for port in bridge["ports"]
-            ],
-            "rules": [self._rules(port) for port in ASKED_OF],
+            bridge["name"]: {
+                **{key: bridge[key] for key in BRIDGE_FIELDS},
+                "uplinks": [(u["name"], u["role"], u["capacity_bps"]) for u in bridge["uplinks"]],
+                "ports": {port["name"]: port["uplink"] for port in bridge["ports"]},
+            }
+            for bridge in shown
         }
-
-    def _rules(self, port: str) -> dict[str, Any]:
-        told = json.loads(self.service.ask("explain", port, "--json"))
-        return {key: told[key] for key in RULES}
 
     def errors(self) -> list[str]:
         shown = json.loads(self.service.ask("show", "--json"))["bridges"]
@@ -106,27 +120,18 @@ def bench() -> Iterator[Bench]:
 
 def _build(ovs: PrivateOvs) -> None:
     words: list[str] = []
-    for number in range(5):
+    for number in range(3):
         words += ["--", "add-br", f"br{number}"]
         words += ["--", "set", "bridge", f"br{number}", datapath.SETTING]
-    for bond, bridge, members in (
-        ("bond0", "br0", ["eth0", "eth1"]),
-        ("bond1", "br3", ["eth7", "eth8"]),
-        ("bond2", "br3", ["eth9", "eth10"]),
-    ):
-        words += ["--", "add-bond", bridge, bond, *members, "bond_mode=balance-slb"]
+    words += ["--", "add-bond", "br0", "bond0", "eth0", "eth1", "bond_mode=balance-slb"]
     ports = {"br0": ["vnet0", "vnet1", "vnet2"], "br1": ["eth2", "eth3", "eth4", "web0", "web1"]}
-    ports["br2"] = ["eth5", "eth6", "db0", "vnet5"]
+    ports["br2"] = ["eth5", "eth6"]
     for bridge, names in ports.items():
         for name in names:
             words += ["--", "add-port", bridge, name]
-    words += ["--", "add-port", "br2", "int0", "--", "set", "interface", "int0", "type=internal"]
-    words += ["--", "add-port", "br2", "patch0", "--", "set", "interface", "patch0", "type=patch"]
-    words += ["options:peer=nowhere"]
-    for bridge in ("br1", "br2", "br3"):
+    for bridge in ("br1", "br2"):
         words += ["--", "set-fail-mode", bridge, "secure"]
-    for name, key, value in (("db0", "iface-id", "db"), ("vnet2", "iface-id", "9c5e")):
-        words += ["--", "set", "interface", name, f"external_ids:{key}={value}"]
+    words += ["--", "set", "interface", "vnet2", "external_ids:iface-id=9c5e"]
     ovs.vsctl(*words[1:])
 
 
@@ -146,8 +151,8 @@ def _attach(service: Service) -> None:
     service.do("set", "interface", "web1", "pin=eth3")
 
     def at_rest() -> bool:
-        told = {port: json.loads(service.ask("explain", port, "--json")) for port in ASKED_OF}
-        at = {port: told[port]["uplink"] for port in ASKED_OF}
+        shown = Bench(service.ovs, service).in_force().values()
+        at = {name: uplink for bridge in shown for name, uplink in bridge["ports"].items()}
         wanted = {"vnet0": "eth1", "vnet1": "eth0", "vnet2": "eth0", "web1": "eth3"}
         return wanted.items() <= at.items() and at["web0"] in ("eth2", "eth4")
 
@@ -159,83 +164,39 @@ def _attach(service: Service) -> None:
 
 def test_calls_of_the_command(bench: Bench) -> None:
     records, in_force = bench.records(), bench.in_force()
-
-    def call(case: tuple[str, int, str]) -> str | None:
-        words, status, expected = case
-        return _wrong(bench.called(words), status, expected, words)
-
-    _none(_at_once(call, bad_calls.CALLS))
+    for words, status, expected in CALLS:
+        assert_says(bench.called(words), status, expected)
+    for name, value, expected in VARIABLES:
+        done = bench.called("run --name ovs-lbt-c --metrics none", **{name: value})
+        assert_says(done, REFUSED, expected)
     assert bench.in_force() == in_force
     assert bench.records() == records
     assert bench.errors() == []
 
 
-def test_variables_that_stand_for_options(bench: Bench) -> None:
-    records = bench.records()
+@pytest.mark.parametrize(("words", "is_there"), WITHOUT_OVS)
+def test_an_open_vswitch_that_is_not_started_is_told(
+    bench: Bench, words: str, is_there: bool, tmp_path: Path
+) -> None:
+    directory = tmp_path / "run"
+    if is_there:
+        directory.mkdir()
+    missing = directory / "db.sock" if is_there else directory
+    expected = f"…Open vSwitch is …running: {missing} does not exist -> …"
+    assert_says(bench.called(words, OVS_RUNDIR=str(directory)), REFUSED, expected)
+    assert [*tmp_path.rglob("*")] == [directory] * is_there, "nothing is left there"
 
-    def call(case: tuple[str, str, str, int, str]) -> str | None:
-        name, value, words, status, expected = case
-        done = bench.called(words, **{name: value})
-        return _wrong(done, status, expected, f"{name}={value} {words}")
 
-    _none(_at_once(call, bad_calls.VARIABLES))
-    assert bench.records() == records
-
-
-def test_an_open_vswitch_that_is_not_started_is_told(bench: Bench, tmp_path: Path) -> None:
-    absent = tmp_path / "absent"
-    expected = f"Open vSwitch is not running: {absent} does not exist -> a running Open vSwitch: …"
-
-    def call(case: tuple[Path, str]) -> str | None:
-        directory, words = case
-        done = bench.called(words, OVS_RUNDIR=str(directory))
-        empty = f"…Open vSwitch is …running: {directory}/db.sock does not exist -> …"
-        return _wrong(done, REFUSED, expected if directory == absent else empty, words)
-
-    # Each call in a directory of its own: `detach` and `run` keep others of the same one out.
-    places = [tmp_path / str(number) for number in range(len(bad_calls.WITHOUT_OVS))]
-    for place in places:
-        place.mkdir()
-    cases = [(absent, words) for words in bad_calls.WITHOUT_OVS]
-    _none(_at_once(call, cases + list(zip(places, bad_calls.WITHOUT_OVS, strict=True))))
-    assert [file for place in places for file in place.iterdir()] == [], "nothing is left there"
-    assert not absent.exists()
+def assert_says(done: subprocess.CompletedProcess[str], status: int, expected: str) -> None:
+    lines = (done.stdout if status == DONE else done.stderr).splitlines()
+    said = re.sub(r"^ovs-lbt( \w+)*: (error: )?", "", lines[-1] if lines else "")
+    pattern = re.escape(expected).replace("…", ".*")
+    assert done.returncode == status and re.fullmatch(pattern, said), (done, expected)
+    assert len(lines) == 1 or status == USAGE
+    assert status == DONE or done.stdout == ""
 
 
 # ---- the database -----------------------------------------------------------------------
-
-
-def test_writes_to_the_database(bench: Bench) -> None:
-    in_force, wrong = bench.in_force(), []
-    for record, key, value, where, expected in bad_calls.WRITES:
-        table = "bridge" if record.startswith("br") else "interface"
-        column = PREFIX + key
-        before = bench.ovs.vsctl("--if-exists", "get", table, record, column)
-        bench.ovs.vsctl(
-            "--no-wait", "set", table, record, f"{column}={json.dumps(value, ensure_ascii=False)}"
-        )
-        pattern = _pattern(f"{where} ovs-lbt-{key}: … -> {expected}")
-        story = f"{record} {key}={value[:40]}"
-
-        def is_told(pattern: str = pattern) -> bool:
-            return any(re.fullmatch(pattern, error) for error in bench.errors())
-
-        try:
-            wait_until(is_told, story)
-        except AssertionError:
-            wrong.append(f"{story}: found {bench.errors()} -> {pattern}")
-        if (now := bench.in_force()) != in_force:
-            wrong.append(f"{story}: in force {_different(in_force, now)}")
-        if before:
-            bench.ovs.vsctl("--no-wait", "set", table, record, f"{column}={before}")
-        else:
-            bench.ovs.vsctl("--no-wait", "remove", table, record, *column.split(":"))
-        try:
-            wait_until(lambda: bench.errors() == [], "put right")
-        except AssertionError:
-            wrong.append(f"{story}: not put right: {bench.errors()}")
-    _none(wrong)
-    assert bench.in_force() == in_force
 
 
 def test_a_list_that_is_taken_away_changes_nothing(bench: Bench) -> None:
@@ -260,7 +221,7 @@ def test_an_uplink_that_was_left_out_does_not_become_a_vm_port_by_a_restart(benc
         lambda: any("is missing -> eth3 " in error for error in bench.errors()),
         "it is told",
     )
-    assert ("br1", "eth3") not in bench.in_force()["ports"]
+    assert "eth3" not in bench.in_force()["br1"]["ports"]
     bench.ovs.vsctl("set", "bridge", "br1", f"{PREFIX}uplinks={uplinks}")
     wait_until(lambda: bench.errors() == [], "put right")
 
@@ -318,43 +279,3 @@ def by_the_package(bench: Bench) -> None:
         bench.ovs.vsctl("get", "bridge", "br1", "external_ids"),
         bench.ovs.vsctl("get", "interface", "web0", "external_ids"),
     ) == attached
-
-
-# ---- the table ---------------------------------------------------------------------------
-
-
-def test_there_are_enough_of_them() -> None:
-    calls = [words for words, _, _ in bad_calls.CALLS]
-    assert len(set(calls)) == len(calls) and len(calls) + len(bad_calls.WRITES) > 250
-
-
-def _at_once(call: Any, cases: Sequence[Any]) -> list[str]:
-    with concurrent.futures.ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
-        return [wrong for wrong in pool.map(call, cases) if wrong is not None]
-
-
-def _wrong(
-    done: subprocess.CompletedProcess[str], status: int, expected: str, story: str
-) -> str | None:
-    """What is wrong with an answer; None if nothing is."""
-    lines = (done.stdout if status == DONE else done.stderr).splitlines()
-    said = re.sub(r"^ovs-lbt( \w+)*: (error: )?", "", lines[-1] if lines else "")
-    right = done.returncode == status and re.fullmatch(_pattern(expected), said)
-    one_line = len(lines) == 1 or status == bad_calls.USAGE
-    if right and one_line and (status == DONE or done.stdout == ""):
-        return None
-    return f"{story[:80]}: {done.returncode} {lines[-3:]} -> {status} {expected}"
-
-
-def _pattern(text: str) -> str:
-    return re.escape(text).replace("…", ".*")
-
-
-def _different(before: dict[str, Any], now: dict[str, Any]) -> str:
-    return "; ".join(
-        f"{key}: {before[key]} -> {now[key]}" for key in before if before[key] != now[key]
-    )
-
-
-def _none(wrong: Sequence[str]) -> None:
-    assert not wrong, f"{len(wrong)} wrong:\n" + "\n".join(wrong)

@@ -156,66 +156,6 @@ def test_what_cannot_be_armed_is_not_changed(
     assert capsys.readouterr().err == "ovs-lbt: found -> expected\n"
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "",
-        "attatch br0",
-        "attach",
-        "attach br0 br1",
-        "attach br0 --uplink",
-        "attach br0 --confirm",
-        "attach br0 --confirm 4",
-        "detach br0 --confirm soon",
-        "set bridge br0 threshold=60 --confirm 86401",
-        "confirm",
-        "revert br0 br1",
-        "detach",
-        "show br0 br1",
-        "top --interval 0",
-        "top --interval often",
-        "top --sort names",
-        "set bridge br0",
-        "set port vnet0 pin=eth1",
-        "move vnet0",
-        "move vnet0 eth1 eth2",
-        "pin vnet0",
-        "unpin",
-        "plan br0 br1",
-        "plan br0 --endpoints",
-        "apply --json",
-        "explain",
-        "run --nonsense",
-        "run --name other",
-        "-t ../ovs-lbt show",
-        "-t b show",
-        "set bridge br0 treshold=60",
-        "set bridge br0 threshold=50 threshold=60",
-        "set bridge br0 no-flood-before=vnet0",
-        "set bridge br0 before={}",
-        "set interface vnet0 binding=eth1",
-        "set interface vnet0 pin= pin=eth1",
-        "set interface eth1 role-before=active",
-        "set bridge br0 threshold",
-        "history --last nan",
-        "history --last ７",
-        "history --last 0",
-        "top --interval ７",
-        "top --interval nan",
-        "show \udcff",
-    ],
-)
-def test_wrong_usage_ends_with_2_and_says_so_on_stderr(
-    sent: list[tuple[str, list[str]]], line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        cli.main(line.split())
-    out, err = capsys.readouterr()
-    assert ended.value.code == 2
-    assert out == "" and "usage: ovs-lbt" in err
-    assert sent == []
-
-
 def test_help_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["--help"])

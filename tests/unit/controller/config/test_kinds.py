@@ -28,10 +28,29 @@ def test_a_text_is_read_as_a_value(kind: Kind, text: str, value: object, expecte
     assert kind.expected == expected
 
 
-@pytest.mark.parametrize("text", ["٧٥", "1_0", " 75", "7,5", "9" * 41])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("٧٥", "７５", "1_0", " 75", "7,5", "9" * 41, "abc", "-60", "+60", "60%", "30s", "1G"),
+        *("0x3c", "nan", "inf", "60\n", "60=60"),
+    ],
+)
 def test_a_number_is_written_as_people_write_them(text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(text)):
         kinds.number(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        *((kinds.integer(1, 100), text) for text in ("5.5", "５０", "1_0", "0", "101")),
+        *((kinds.percent(10, 100), text) for text in ("6e400", "9.9", "100.1")),
+        *((kinds.mbps(), text) for text in ("1e99", "0", "-5")),
+    ],
+)
+def test_a_value_that_a_kind_does_not_have_is_refused(kind: Kind, text: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(text)):
+        kind.parse(text)
 
 
 def test_moves_are_read_as_they_are_written() -> None:
