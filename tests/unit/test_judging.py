@@ -28,12 +28,6 @@ def test_what_misses_its_limit_is_noted_and_passes() -> None:
     assert str(noted[0]).startswith("FAIL  test_judging.py::")
 
 
-def test_what_keeps_its_limit_is_noted() -> None:
-    judging.soon("taken over", 2.0, limit_s=2.0)
-    judging.few_lost([], limit=0, pps=100)
-    assert all(figure.kept for figure in judging.figures[-2:])
-
-
 def test_an_outage_fails() -> None:
     with pytest.raises(AssertionError, match=f"taken over, s: {HANG_S + 1:.4g} -> at most"):
         judging.soon("taken over", HANG_S + 1, limit_s=2.0)
@@ -43,19 +37,3 @@ def test_an_outage_fails() -> None:
         judging.at_least("Mbit/s", 0.5, limit=10.0, anywhere=1.0)
     with pytest.raises(AssertionError, match="heard twice"):
         judging.few_twice({"vm0": 91}, limit=2)
-
-
-def test_the_runs_behind_a_figure_are_told() -> None:
-    judging.at_most("frames lost, median", 3, limit=2, anywhere=60, runs=[1, 9, 3])
-    judging.few_lost({"in": 3, "out": 7}, limit=9, pps=100, when="an uplink fails")
-    lost, few = judging.figures[-2:]
-    assert list(lost.runs) == [1, 9, 3]
-    assert str(lost).endswith("3, limit 2 (n = 3, median 3, 1 to 9)")
-    assert few.what == "frames lost of a flow of 100 pps, an uplink fails"
-    assert list(few.runs) == [3, 7]
-
-
-def test_the_bench_repeats_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert judging.repetitions(1, in_bench=7) == 1
-    monkeypatch.setattr(judging, "benching", True)
-    assert judging.repetitions(1, in_bench=7) == 7
