@@ -9,8 +9,11 @@
 `run` runs the tests of the faulty module, then of its directory, then all of tests/unit and tests/wire,
 and stops at the first failure. With `--reached`, it runs only the switch tests that evaluate what a
 remaining fault replaces. A run that was interrupted continues. `--tests-of DIR` runs the tests of
-another checkout on the same source. Pytest gets the arguments after `--`. If a fault changes no
-behavior, write the reason into its "changes_nothing": the next spare of its folder replaces it.
+another checkout on the same source. Pytest gets the arguments after `--`.
+
+`reach` does not see processes with a file system of their own (a package, a machine with systemd): add
+their tests to its file. If a fault changes no behavior, write the reason into its "changes_nothing" in
+LIST: the next spare of its folder replaces it.
 """
 
 from __future__ import annotations
@@ -83,7 +86,7 @@ def _run(options: argparse.Namespace) -> None:
     reached = _read(options.reached) if options.reached else None
     stage = "compute" if reached is None else "switches"
     arguments = [*(COMPUTE_OPTIONS if reached is None else SWITCH_OPTIONS), *options.pytest]
-    with tempfile.TemporaryDirectory(prefix="planted-") as directory:
+    with _directory() as directory:
         clean = _copy(options, Path(directory, "clean"))
         status, _ = clean.pytest("--collect-only", *(options.tests or COMPUTE))
         out = clean.root.with_suffix(".out").read_text()
@@ -106,15 +109,15 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _reach(options: argparse.Namespace) -> None:
-    with tempfile.TemporaryDirectory(prefix="planted-") as directory:
+    with _directory() as directory:
         faults = _left(options, "switches")
         copy = _copy(options, Path(directory, "reach"))
-        note_evaluations(copy.root, faults)
+        anywhere = note_evaluations(copy.root, faults)
         status, phases = copy.pytest(*SWITCH_OPTIONS, *options.pytest, *options.tests or SWITCHES)
         log = (copy.root / PROBE).with_suffix(".log").read_text()
-        found = reaching_tests(log, phases)
+        tests = list(dict.fromkeys(phase["test"] for phase in phases))
+        found = reaching_tests(log, phases) | dict.fromkeys(anywhere, tests)
         options.out.write_text(json.dumps(found, indent=1) + "\n")
-        tests = {phase["test"] for phase in phases}
         failed = {phase["test"] for phase in phases if phase["outcome"] == "failed"}
         print(f"{len(tests)} tests, exit status {status}", *sorted(failed), sep="\n")
         for fault in faults:
@@ -132,7 +135,7 @@ def _table(options: argparse.Namespace) -> None:
         cells.append(f"`{_short(fault.before)}` -> `{_short(fault.after)}`")
         for found in results.values():
             stages = found.get(str(fault.number), {}).values()
-            caught = [f"`{_short(one['caught_by'])}`" for one in stages if one["caught_by"]]
+            caught = [f"`{one['caught_by']}`" for one in stages if one["caught_by"]]
             cells.append(caught[0] if caught else "not caught" if stages else "not run")
         print("|", " | ".join(cells), "|")
     known = _read(options.list)
@@ -159,6 +162,11 @@ def _left(options: argparse.Namespace, stage: str) -> Sequence[Fault]:
         if stage not in known[fault.number]
         if not any(outcome["caught_by"] for outcome in known[fault.number].values())
     ]
+
+
+def _directory() -> tempfile.TemporaryDirectory[str]:
+    """Beside this checkout: tests that boot machines hide /tmp from them."""
+    return tempfile.TemporaryDirectory(prefix="planted-", dir=CHECKOUT.parent)
 
 
 def _copy(options: argparse.Namespace, directory: Path) -> Copy:

@@ -29,20 +29,25 @@ def note(number):
 """
 
 
-def note_evaluations(root: Path, faults: Sequence[Fault]) -> None:
+def note_evaluations(root: Path, faults: Sequence[Fault]) -> list[int]:
     """Make the copy at `root` note when it evaluates what these faults replace.
 
     If that is the value of a module's or a class's name, it notes when a function reads that name.
+    Returns the numbers of those that may have an effect elsewhere: any test may reach them.
     """
     sources = {path: path.read_bytes() for name in PACKAGES for path in (root / name).rglob("*.py")}
     inserted: dict[Path, list[tuple[int, bytes]]] = defaultdict(list)
+    anywhere = []
     for fault in faults:
         own = root / fault.file
         start = start_of(fault, sources[own])
         name = _name_of(sources[own], start)
         spans = [(own, (start, start + len(fault.before.encode())))]
         if name is not None:
-            spans = [(path, read) for path in sources for read in _reads(sources[path], name)]
+            read = {path: _reads(source, name) for path, source in sources.items()}
+            spans = [(path, one) for path, (inside, _) in read.items() for one in inside]
+            if not spans or any(outside for _, outside in read.values()):
+                anywhere.append(fault.number)
         call = f'(__import__("controller.{Path(PROBE).stem}").{Path(PROBE).stem}.note'
         for path, (first, end) in spans:
             inserted[path] += [(first, f"{call}({fault.number}) or (".encode()), (end, b"))")]
@@ -52,10 +57,8 @@ def note_evaluations(root: Path, faults: Sequence[Fault]) -> None:
             source = source[:at] + text + source[at:]
         path.write_bytes(source)
     (root / PROBE).write_text(PROBE_SOURCE)
-    log = (root / PROBE).with_suffix(".log")
-    log.touch()
-    # Some processes of the tests have another user.
-    log.chmod(0o666)
+    (root / PROBE).with_suffix(".log").touch()
+    return anywhere
 
 
 def reaching_tests(log: str, phases: Sequence[Mapping[str, Any]]) -> dict[int, list[str]]:
@@ -104,15 +107,19 @@ def _name_of(source: bytes, start: int) -> str | None:
     return functions[-1].name if functions else ""
 
 
-def _reads(source: bytes, name: str) -> list[tuple[int, int]]:
+def _reads(source: bytes, name: str) -> tuple[list[tuple[int, int]], bool]:
+    """Where functions read the name, and whether the module itself or a class does."""
     if name.encode() not in source:
-        return []
+        return [], False
     tree, starts = ast.parse(source), line_starts(source)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     inside = {node for one in functions for part in one.body for node in ast.walk(part)}
-    return [
-        span(node, starts)
-        for node in inside - not_run(tree)
+    skipped = not_run(tree)
+    reads = [
+        node
+        for node in ast.walk(tree)
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load)
-        if (node.id if isinstance(node, ast.Name) else node.attr) == name
+        if (node.id if isinstance(node, ast.Name) else node.attr) == name and node not in skipped
     ]
+    spans = [span(node, starts) for node in reads if node in inside]
+    return spans, len(spans) < len(reads)

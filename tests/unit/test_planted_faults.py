@@ -130,7 +130,8 @@ def test_a_copy_notes_what_it_evaluates(root: Path, monkeypatch: pytest.MonkeyPa
         _one("names", faults.NEGATED),
         _one("5", faults.OFF_BY_ONE),
     ]
-    note_evaluations(root, [replace(one, number=n) for n, one in enumerate(chosen, 1)])
+    numbered = [replace(one, number=n) for n, one in enumerate(chosen, 1)]
+    assert note_evaluations(root, numbered) == []
     changed = (root / "controller/binding.py").read_text()
     note = '__import__("controller.planted_reach").planted_reach.note'
     assert f"return ofport + ({note}(1) or (TRIES))" in changed
@@ -142,6 +143,13 @@ def test_a_copy_notes_what_it_evaluates(root: Path, monkeypatch: pytest.MonkeyPa
     program["note"](7)
     (line,) = (root / PROBE).with_suffix(".log").read_text().splitlines()
     assert line.split()[::2] == ["7", "gw1"]
+
+
+def test_any_test_may_reach_a_constant_that_makes_another(root: Path) -> None:
+    (root / "policies/more.py").write_text(
+        "from controller.binding import TRIES\n\nMORE = TRIES * 2\n"
+    )
+    assert note_evaluations(root, [replace(_one("3", faults.OFF_BY_ONE), number=5)]) == [5]
 
 
 def test_a_test_reaches_what_is_evaluated_meanwhile_or_in_the_set_up_of_its_file() -> None:
