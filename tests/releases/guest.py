@@ -7,6 +7,8 @@ udev, which takes minutes where a guest is emulated on a busy machine.
 from __future__ import annotations
 
 import lzma
+import re
+import shlex
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +21,8 @@ MEMORY = "2G"
 APPEND = "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off init_on_alloc=0"
 # What the file system needs before its own modules can be read.
 MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
+# How modprobe names the file of a module.
+INSMOD = r"^insmod (\S.*\.ko\S*)"
 # Until then, only busybox is there. An emulated guest is slow at asking for each file anew.
 INIT = """#!/bin/busybox sh
 mkdir() { /bin/busybox mkdir -p "$@"; }
@@ -90,7 +94,7 @@ def command(
 
 def _initramfs(unpacked: Path, version: str, inside: str, directory: Path) -> Path:
     modules = unpacked / "lib/modules" / version
-    init = INIT.replace("MODULES", str(modules)).replace("VERSION", version)
+    init = INIT.replace("MODULES", shlex.quote(str(modules))).replace("VERSION", version)
     files: list[tuple[str, int, bytes]] = [
         ("bin", 0o040755, b""),
         ("dev", 0o040755, b""),
@@ -115,7 +119,7 @@ def _with_those_before(unpacked: Path, version: str, names: Sequence[str]) -> li
         if done.returncode:
             raise RuntimeError(f"{' '.join(asked)}: {done.stderr.strip()}")
         found |= {
-            Path(line.split()[1]): None for line in done.stdout.splitlines() if line[:3] == "ins"
+            Path(module[1]): None for module in re.finditer(INSMOD, done.stdout, re.MULTILINE)
         }
     return list(found)
 

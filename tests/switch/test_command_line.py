@@ -25,7 +25,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 def offered(service: Service, typed: str) -> list[str]:
     """What bash offers for a line, sorted."""
-    line = f"{service.executable} {typed}"
+    line = f"ovs-lbt {typed}"
     done = subprocess.run(
         ["bash", "--norc", "-c", BASH, "bash", service.executable, line],
         env=service.ovs.env,

@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -80,7 +81,7 @@ class Terminal:
         def take_terminal() -> None:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
-        typed = " ".join([*within, str(service.executable), *words])
+        typed = " ".join([*within, shlex.quote(str(service.executable)), *words])
         command = f"{typed}; echo ended $?; read nothing"
         self._shell = subprocess.Popen(
             ["bash", "-c", command],
