@@ -11,6 +11,7 @@ import pytest
 
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, InterfaceRow, PortRow
+from tests.said import says
 from tests.unit.fake_switch import done, refusal, world
 from tests.unit.rows import bond, bridge, ours, port, with_interface, without_us
 
@@ -195,10 +196,7 @@ def test_where_no_card_forwards_connections_are_hashed_by_dp_hash_unless_a_key_s
 def test_queues_at_a_dpdk_port_are_refused(key: str, value: str) -> None:
     here = world(dpdk()).start()
     found = refusal(here.ask("set", "interface", "vhu0", f"{key}={value}"))
-    assert found == (
-        f"Interface vhu0 ovs-lbt-{key}: {value} -> uplinks that are Linux devices, not DPDK ports as"
-        " dpdk0, dpdk1"
-    )
+    assert says(found, f"Interface vhu0 ovs-lbt-{key}: {value} -> ", "dpdk0, dpdk1")
     assert here.shapers == {}
 
 

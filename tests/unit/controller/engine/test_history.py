@@ -17,6 +17,7 @@ from controller.decisions.decision_log import OUTCOME_S
 from controller.host.journal import Journal, answer
 from controller.load.team_view import UPLINK_LAG_S
 from policies.model import Reason
+from tests.said import says
 from tests.unit.fake_switch import Rate, World, done, refusal, world
 from tests.unit.rows import host, with_interface
 
@@ -84,7 +85,7 @@ def test_an_uplink_that_no_move_relieves_is_told_when_it_begins_and_when_it_ends
     here.start().run_until(90)
     (entry,) = entries(here)
     assert (entry["event"], entry["uplink"]) == ("unrelieved", "eth1")
-    assert entry["why"] == "eth1 at 85% over 30 s, above 75%; no move helps"
+    assert says(entry["why"], "eth1", "85%", "30 s", "75%")
     assert [uplink.unrelieved for uplink in here.engine.fleet.status()[0].uplinks] == [True, False]
     here.run_until(200)
     ends = entries(here)[1:]
@@ -249,13 +250,10 @@ def test_text_is_for_people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     records = [command.entry for _, command in here.log if isinstance(command, Record)]
     path.write_text("\n".join(history.as_line(entry, 86400.0) for entry in records))
     lines = answer(path, ()).splitlines()
-    assert lines[0].endswith("br0  moved: eth1 at 85% over 30 s, above 75%")
-    assert lines[1:3] == [
-        "    vnet0: eth1 -> eth2 (threshold)",
-        "    eth1 85% -> 55%, eth2 0% -> 30% expected",
-    ]
-    assert lines[3].endswith("br0  outcome: 8 s after the moves")
-    assert lines[4] == "    eth1 85% -> 55%, eth2 0% -> 30%"
+    loads = "    eth1 85% -> 55%, eth2 0% -> 30%"
+    assert says(lines[0], "br0  moved: ", "eth1", "85%", "30 s", "75%")
+    assert lines[1] == "    vnet0: eth1 -> eth2 (threshold)" and lines[2].startswith(loads)
+    assert says(lines[3], "br0  outcome: ", "8 s") and lines[4] == loads
     assert all(len(text) <= 80 for text in lines)
 
 

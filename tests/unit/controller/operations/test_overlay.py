@@ -10,10 +10,10 @@ from controller.config.endpoints import Endpoint
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow
 from controller.operations.overlay import advice
+from tests.said import says
 from tests.unit.rows import host, with_interface
 
 TEP = Endpoint(("192.0.2.1",), ("geneve",), ("br-int",))
-SEVERAL = "several tunnel endpoints, so that policies can place each"
 SUBJECT = "tunnel endpoint vnet0 (geneve of br-int, from 192.0.2.1): "
 
 
@@ -29,70 +29,41 @@ def of(row: BridgeRow, *names: str, in_userspace: bool = False) -> list[str]:
     return list(advice(config, dict.fromkeys((*names, "eth9"), TEP)))
 
 
+ADAPTIVE = ("load-based", " -> ovs-lbt set interface vnet0 policy=adaptive, or ")
+SPREADS = ("adaptive spreads", "source ports")
+
+
 @pytest.mark.parametrize(
-    ("row", "in_userspace", "said"),
+    ("row", "in_userspace", "parts"),
     [
-        pytest.param(
-            host(),
-            False,
-            "to load-based, all tunnels are one VM port on one uplink"
-            f" -> ovs-lbt set interface vnet0 policy=adaptive, or {SEVERAL}",
-            id="a whole endpoint",
-        ),
-        pytest.param(
-            host(),
-            True,
-            "to load-based, all tunnels are one VM port on one uplink"
-            f" -> ovs-lbt set interface vnet0 policy=adaptive, or {SEVERAL}",
-            id="a whole endpoint of the userspace datapath",
-        ),
-        pytest.param(
-            host(teaming="static"),
-            True,
-            "to load-based, all tunnels are one VM port on one uplink"
-            f" -> ovs-lbt set interface vnet0 policy=adaptive, or {SEVERAL}",
-            id="on a LAG no address of ours is sent",
-        ),
-        pytest.param(
-            host("adaptive"),
-            False,
-            "adaptive spreads its connections, which differ in their source ports",
-            id="splits it",
-        ),
-        pytest.param(
-            host("adaptive"),
-            True,
-            f"to adaptive, all tunnels are one VM port on one uplink -> {SEVERAL}",
-            id="must not split it",
-        ),
+        pytest.param(host(), False, ADAPTIVE, id="a whole endpoint"),
+        pytest.param(host(), True, ADAPTIVE, id="a whole endpoint of the userspace datapath"),
+        pytest.param(host(teaming="static"), True, ADAPTIVE, id="a LAG"),
+        pytest.param(host("adaptive"), False, SPREADS, id="splits it"),
+        pytest.param(host("adaptive"), True, ("adaptive", " -> several"), id="must not split it"),
         pytest.param(
             host("adaptive", teaming="static", connection_hash="multipath"),
             True,
-            "the userspace datapath does not show multipath the source ports of tunnels"
-            " -> ovs-lbt set bridge br0 connection-hash=dp_hash",
+            ("multipath", " -> ovs-lbt set bridge br0 connection-hash=dp_hash"),
             id="cannot split it",
         ),
-        pytest.param(
-            host("adaptive", teaming="static"),
-            True,
-            "adaptive spreads its connections, which differ in their source ports",
-            id="splits it by dp_hash",
-        ),
+        pytest.param(host("adaptive", teaming="static"), True, SPREADS, id="splits it by dp_hash"),
         pytest.param(
             with_interface(host("adaptive"), "vnet0", pin="eth1"),
             False,
-            f"to adaptive, all tunnels are one VM port on one uplink -> {SEVERAL}",
+            ("adaptive", " -> several"),
             id="pinned",
         ),
     ],
 )
-def test_the_only_endpoint(row: BridgeRow, in_userspace: bool, said: str) -> None:
-    assert of(row, "vnet0", in_userspace=in_userspace) == [SUBJECT + said]
+def test_the_only_endpoint(row: BridgeRow, in_userspace: bool, parts: tuple[str, ...]) -> None:
+    (said,) = of(row, "vnet0", in_userspace=in_userspace)
+    assert says(said, SUBJECT, *parts)
 
 
 def test_several_endpoints() -> None:
     (said,) = of(host(), "vnet2", "vnet0")
-    assert said.startswith("tunnel endpoints vnet0, vnet2: each has an uplink of its own; ")
+    assert said.startswith("tunnel endpoints vnet0, vnet2: ")
 
 
 @pytest.mark.parametrize(
