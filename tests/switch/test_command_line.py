@@ -1,4 +1,4 @@
-"""The command as an operator's shell has it: completion with the names of a real host, confirmations."""
+"""The command as an operator's shell has it: completion with the names of a real host."""
 
 from __future__ import annotations
 
@@ -55,32 +55,3 @@ def test_bash_completes_names_with_and_without_the_service(attached: Bed, servic
     complete()
     with service.dead():
         complete()
-
-
-def test_commands_say_what_they_have_done(attached: Bed, service: Service) -> None:
-    bed, vm = attached, attached.vms[0]
-    first, second = (uplink.name for uplink in bed.uplinks)
-    service.do("move", vm.port, first)
-    said = [
-        service.do(*words.split())
-        for words in (
-            f"move {vm.port} {second}",
-            f"pin {vm.port} {first}",
-            f"unpin {vm.port}",
-            f"unpin {vm.port}",
-            f"drain {second}",
-            f"undrain {second}",
-            f"set bridge {bed.bridge} threshold=60",
-            f"set bridge {bed.bridge} threshold=75",
-        )
-    ]
-    assert said[4].startswith(f"{second}: idle, ")
-    assert [*said[:4], *said[5:]] == [
-        f"{vm.port}: moved from {first} to {second}\n",
-        f"{vm.port}: pinned to {first}, from {second}\n",
-        f"{vm.port}: no longer pinned to {first}\n",
-        f"{vm.port}: had no pin\n",
-        f"{second}: active again\n",
-        f"{bed.bridge}: threshold=60 (was 75, the default)\n",
-        f"{bed.bridge}: threshold=75 (was 60)\n",
-    ]

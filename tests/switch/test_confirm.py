@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from tests.said import says
 from tests.switch.adopting import comes_to, refused, state
 from tests.switch.bed import (
     ACTIVE_BACKUP,
@@ -446,11 +447,8 @@ def attach_and_confirm(own: Service, bed: Bed, dead: bool, within: Sequence[str]
             own.kill()
         confirmed = own.command("confirm", bed.bridge)
         if change is not None and time.time() < change["until"]:
-            assert re.match(
-                rf"  {bed.bridge}: attach is reverted in \d+ s, at \d\d:\d\d:\d\d,"
-                " unless: ovs-lbt confirm",
-                shown,
-            ), shown
+            told = rf"  {bed.bridge}: attach.* \d+ s.*\d\d:\d\d:\d\d.*: ovs-lbt confirm"
+            assert re.match(told, shown), shown
             assert confirmed.stdout == f"{bed.bridge}: attach confirmed\n", confirmed
             return change["until"]
         again(own, bed)
@@ -467,11 +465,7 @@ def test_who_confirms_too_late_is_told(bond: Bed, own: Service, dead: bool) -> N
         own.kill()
     reverted(own, bed)
     told = refused(own, "confirm", bed.bridge)
-    assert re.fullmatch(
-        rf"ovs-lbt: bridge {bed.bridge}: too late: attach reverted, not confirmed in time,"
-        r" at \S+ \S+ -> the change once more",
-        told,
-    ), told
+    assert says(told, f"bridge {bed.bridge}: too late: attach reverted", " -> "), told
 
 
 def test_nothing_to_confirm_is_said_with_and_without_the_service(bond: Bed, own: Service) -> None:

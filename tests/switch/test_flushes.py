@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.said import says
 from tests.switch import frames
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec
 from tests.switch.judging import at_most, judges_time
@@ -38,10 +39,7 @@ def test_a_fail_mode_that_would_make_a_loop_is_set_again(bed: Bed, service: Serv
             bed.ovs.vsctl("del-fail-mode", bed.bridge)
             wait_until(lambda: fail_mode(bed) == "secure", "the fail mode is set again")
             wait_until(lambda: has_ours_only(bed), "the switch has our flows, and NORMAL is gone")
-        assert (
-            "fail_mode: standalone since attach -> secure, which is set again"
-            in service.log.read_text()
-        )
+        assert "fail_mode: standalone since attach -> secure" in service.log.read_text()
         assert service.show_json(bed.bridge)["not_done"] == []
         for vm in bed.vms:
             assert len(bed.homes()[str(vm)]) == 1
@@ -55,7 +53,7 @@ def test_one_that_was_secure_before_is_told(bed: Bed, service: Service) -> None:
         bed.ovs.vsctl("del-fail-mode", bed.bridge)
         wait_until(lambda: service.show_json(bed.bridge)["not_done"], "`show` tells of it")
     (text,) = service.show_json(bed.bridge)["not_done"]
-    assert "fail_mode: standalone: the uplinks form a loop when ovs-vswitchd restarts" in text
+    assert says(text, "fail_mode: standalone", "loop")
     assert fail_mode(bed) == "", "it is the operator's"
     for vm in bed.vms:
         assert len(bed.homes()[str(vm)]) == 1, "our flows are back"

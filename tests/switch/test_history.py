@@ -82,9 +82,3 @@ def test_the_history_is_for_people_only(here: Bed, service: Service) -> None:
     assert service.bindings(here) == before
     service.move(here.vms[0], here.uplinks[1])
     assert [e["event"] for e in entries(service, here, "--port", here.vms[0].port)] == ["moved"]
-
-
-def test_a_wrong_question_is_refused(here: Bed, service: Service) -> None:
-    asked = service.command("history", "--last", "none")
-    assert (asked.returncode, asked.stdout) == (2, "")
-    assert asked.stderr.endswith("--last: none -> a number from 1 to 1000000\n")

@@ -221,17 +221,6 @@ def test_it_may_be_asked_for_by_the_name_of_its_vm() -> None:
     assert found == "port: db, a VM with 2 ports -> one of vnet1, vnet2"
 
 
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("eth1", "port: eth1, an uplink -> one of vnet0, vnet1, vnet2, vnet3"),
-        ("nobody", "interface: nobody -> an interface of an attached bridge"),
-    ],
-)
-def test_what_is_no_vm_port_is_refused(name: str, found: str) -> None:
-    assert refusal(crowded().ask("explain", name)) == found
-
-
 def test_every_explanation_fits_eighty_columns() -> None:
     here = crowded()
     for until_s in (KNOWN_AT_S, 30, 60):
