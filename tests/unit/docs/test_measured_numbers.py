@@ -121,6 +121,11 @@ def sizes(file: str) -> dict[tuple[str, int], dict[str, Any]]:
     return {(row["contender"], one["connections"]): one for row in rows for one in row["sizes"]}
 
 
+def flows_of_many_connections() -> list[float]:
+    found = sizes("connections/many")
+    return [found[n, 100_000]["flows"] for n in ("dynamic", "adaptive, split", "balance-tcp")]
+
+
 def lost(file: str, size: int, service: str, *contenders: str) -> list[list[float]]:
     """Frames of the probe that failovers lost; a bond has no service."""
     found = [sizes(file)[name, size]["failovers"] for name in contenders]
@@ -204,6 +209,9 @@ def excess_by_policy() -> list[float]:
         [100 * flows["32"][name]["excess_ratio"][way] for name in ("adaptive", "load-based")]
         for way in ("transmit", "receive")
     )
+    for one in flows.values():
+        same = [100 * one[name]["excess_ratio"]["transmit"] for name in ("adaptive", "load-based")]
+        assert same == pytest.approx(sent, abs=0.005), "the same with 8 and 256 flows"
     return [*sent, 8, 256, *received]
 
 
@@ -237,6 +245,7 @@ CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
         "the minute before it took",
         week(lambda of: [of["peer"]["every_poll"]["cpu_s"] / of["peer"]["skipping"]["cpu_s"]]),
     ),
+    (OPERATIONS, "100000 connections took", flows_of_many_connections),
     (POLICIES, "Five jumps on a real switch were settled after", settled_s),
     (POLICIES, "with 32 flows each,", excess_by_policy),
     (
