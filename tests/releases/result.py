@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 FILE = "result.json"
-PASSED, FAILED, ENDED = "passed", "failed", "not done in time"
+PASSED, FAILED, ENDED, NO_TEST = "passed", "failed", "not done in time", "no test ran"
 
 
 def begun(path: Path, commit: str) -> dict[str, Any]:

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.releases import result
-from tests.releases.steps import Step, counted
+from tests.releases.steps import Step, counted, skips
 
 TELL_INTERVAL_S = 30.0
 LAST_WORDS = 100
 # Of the fields of /proc/PID/stat, counted behind the command's name.
 SESSION = 3
+_running: set[subprocess.Popen[bytes]] = set()
 
 
 def run(
@@ -42,17 +43,22 @@ def run(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    _running.add(process)
     try:
         status, waited_s = _watched(process, step, log, begin_s, say)
     finally:
         _end(process)
+        _running.discard(process)
     seconds = time.monotonic() - begin_s
-    counts = counted(log.read_text(errors="replace"))
+    text = log.read_text(errors="replace")
+    counts = counted(text)
     if status is None:
         own_s = seconds - waited_s
         verdict = f"{result.ENDED}: {own_s:.0f} s -> at most {step.limit_s:g} s"
+    elif status or counts["failed"]:
+        verdict = result.FAILED
     else:
-        verdict = result.PASSED if status == 0 and not counts["failed"] else result.FAILED
+        verdict = result.PASSED if counts["passed"] or not step.tests else result.NO_TEST
     say(f"{step.name}: {verdict} after {seconds:.0f} s, log: {log}")
     return {
         "name": step.name,
@@ -64,7 +70,14 @@ def run(
         "status": status,
         "verdict": verdict,
         **counts,
+        "skips": skips(text),
     }
+
+
+def end_all() -> None:
+    """End the steps that other threads run."""
+    for process in tuple(_running):
+        _end(process)
 
 
 def _watched(

@@ -14,14 +14,14 @@ RYU_PACKAGES = "OVS_LBT_FRAMEWORK=ryu .venv-ryu/bin/python"
 class Step:
     """Something that a release must do.
 
-    `what` is for README; `command` is bash, in the checkout. `in_lab`: it uses a real switch.
+    `what` is for README; `command` is bash, in the checkout. `tests`: it fails if it ran no test.
     """
 
     name: str
     what: str
     command: str
     limit_s: float
-    in_lab: bool = True
+    tests: bool = True
 
 
 def _tests(name: str, limit_s: float, *files: str) -> Step:
@@ -101,7 +101,7 @@ OTHERS_DEB = Step(
 FRESH = (
     Step("demo", "`make demo ARGS=--quick`", "make demo ARGS=--quick", 1800),
     Step("test-quick", "`make test-quick`", "make test-quick", 1800),
-    Step("deb", "`make deb`", "make deb", 600, in_lab=False),
+    Step("deb", "`make deb`", "make deb", 600, tests=False),
     Step(
         "package",
         "the package, from install to purge",
@@ -117,6 +117,9 @@ FRESH = (
 _PYTEST_LINE = re.compile(r"^=* ?(?P<counts>\d+ \w+(?:, \d+ \w+)*) in [\d.]+s\b.*$", re.MULTILINE)
 _COUNT = re.compile(r"(\d+) (\w+)")
 _VERDICT = re.compile(r"^(PASS|FAIL)  ", re.MULTILINE)
+# The last line of chaos and of the fuzzer.
+_AT_RANDOM = re.compile(r"(\d+) (?:events|cases), (\d+) (?:violations|failed)\b")
+_SKIPPED = re.compile(r"^SKIPPED \[(\d+)\] (\S+?)(?::\d+)?: (.+)$", re.MULTILINE)
 KINDS = {"passed": "passed", "failed": "failed", "error": "failed", "errors": "failed"}
 
 
@@ -134,8 +137,8 @@ def chosen(steps: tuple[Step, ...], names: list[str] | None) -> tuple[Step, ...]
 
 
 def counted(text: str) -> Mapping[str, int]:
-    """How much passed, failed and was tried again, by pytest's last lines and by PASS and FAIL."""
-    counts = {"passed": 0, "failed": 0, "rerun": 0, "skipped": 0}
+    """How much passed, failed and did not run, by pytest's last lines, by PASS and FAIL, and by random events."""
+    counts = {"passed": 0, "failed": 0, "rerun": 0, "skipped": 0, "deselected": 0}
     for line in _PYTEST_LINE.finditer(text):
         for number, word in _COUNT.findall(line["counts"]):
             kind = KINDS.get(word, word)
@@ -143,4 +146,15 @@ def counted(text: str) -> Mapping[str, int]:
                 counts[kind] += int(number)
     for verdict in _VERDICT.findall(text):
         counts["passed" if verdict == "PASS" else "failed"] += 1
+    for line in _AT_RANDOM.finditer(text):
+        counts["passed"] += int(line[1]) - int(line[2])
+        counts["failed"] += int(line[2])
     return counts
+
+
+def skips(text: str) -> Mapping[str, int]:
+    """How many tests were skipped, by file and reason."""
+    found: dict[str, int] = {}
+    for number, file, reason in _SKIPPED.findall(text):
+        found[f"{file}: {reason}"] = found.get(f"{file}: {reason}", 0) + int(number)
+    return found

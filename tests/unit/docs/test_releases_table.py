@@ -76,6 +76,8 @@ def _release(distribution: str) -> str:
         ("=== 3 failed, 76 passed, 1 rerun, 2 warnings in 100.01s (0:01:40) ===", 76, 3),
         ("1 passed in 1.00s\nmore\n2 passed, 1 error in 2.00s\n", 3, 1),
         ("PASS  four phases: 4\nFAIL  2 moves: 3\n", 1, 1),
+        ("out/seed-1.json: 300 events, 1 violations\n", 299, 1),
+        ("500 of 1000 cases, 0 batches failed, 3 s\r1000 cases, 0 failed: out\n", 1000, 0),
         ("nothing passed in time", 0, 0),
         ("", 0, 0),
     ],
@@ -112,6 +114,8 @@ def test_a_step_that_fails_or_is_late_is_no_success(tmp_path: Path) -> None:
     assert run("echo 1 passed in 1.00s")["verdict"] == result.PASSED
     assert run("echo 1 passed in 1.00s; exit 1")["verdict"] == result.FAILED
     assert run("echo 1 failed in 1.00s")["verdict"] == result.FAILED
+    skipped = run("echo 'SKIPPED [2] tests/a.py:7: no b'; echo 2 skipped in 1.00s")
+    assert (skipped["verdict"], skipped["skips"]) == (result.NO_TEST, {"tests/a.py: no b": 2})
     late = run("sleep 60", limit_s=0.05)
     assert late["status"] is None
     # A busy machine ends it late.
@@ -122,7 +126,7 @@ def test_a_step_that_fails_or_is_late_is_no_success(tmp_path: Path) -> None:
 def test_a_step_that_waits_for_a_processor_has_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step = Step("x", "x", "", 0.05)
+    step = Step("x", "x", "", 0.05, tests=False)
 
     def run() -> dict[str, Any]:
         return running.run(step, ["sleep", "0.5"], tmp_path / "x.log", lambda _: None)
