@@ -30,6 +30,7 @@
 #   make test         lint, and the tests with and without real switches, two of them on the kernel's datapath:
 #                     12 minutes on two cores (WORKERS=1: one switch test after another)
 #   make test-quick   the same without what takes long (about 2 minutes)
+#   make test-all     everything, in 5.8 hours; it continues where it stopped (ARGS="--steps kernel switch/attach")
 #   make test-ryu     what matters most of a real switch, on stock Ryu instead of os-ken
 #   make test-fresh   minimal roots of Debian and Ubuntu: what README says, in each of them, in out/fresh/
 #                     (ARGS="--release trixie --steps attach"; the first time it downloads a release)
@@ -81,7 +82,7 @@ RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
 
 # The targets share one machine and one switch.
 .NOTPARALLEL:
-.PHONY: help setup setup-kernel demo bench bench-cached bench-new-connections bench-translation bench-database bench-failovers bench-learning bench-overlay bench-paths bench-quiet-paths bench-replay bench-scale bench-set-up bench-times test test-quick test-ryu test-fresh bench-provider \
+.PHONY: help setup setup-kernel demo bench bench-cached bench-new-connections bench-translation bench-database bench-failovers bench-learning bench-overlay bench-paths bench-quiet-paths bench-replay bench-scale bench-set-up bench-times test test-all test-quick test-ryu test-fresh bench-provider \
 	test-ovs test-kernel fuzz soak dashboards deb wheels lint format \
 	clean
 
@@ -165,6 +166,10 @@ test: setup-kernel lint
 test-quick: WORKERS = 1
 test-quick: setup lint
 	$(call pytest,$(QUICK),-m "not slow")
+
+test-all: setup-kernel wheels
+	@type -P debootstrap >/dev/null || apt-get -q -y install --no-install-recommends debootstrap
+	$(BIN)/python -m tests.releases all $(ARGS)
 
 test-ryu:
 	@.ci/setup ryu

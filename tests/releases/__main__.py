@@ -1,4 +1,4 @@
-"""`make test-fresh`, `make test-ovs` and `make test-kernel`: what README promises is run.
+"""`make test-fresh`, `make test-ovs`, `make test-kernel` and `make test-all`: what README promises is run.
 
 `fresh`: a minimal root of each release of Debian and Ubuntu, made by debootstrap, a copy of this checkout
 in it, and what README says. Logs and a result go to out/fresh/RELEASE.
@@ -9,25 +9,33 @@ result go to out/ovs/VERSION.
 `kernel`: tests on the kernel's datapath: on this machine's kernel, or on the distribution's in QEMU. Logs
 and a result go to out/kernel.
 
-`publish`: such results as docs/results/releases, and README's table anew.
+`all`: everything, in parts of minutes. Those that passed before do not run again, if nothing has changed since
+but docs/results/all. Logs, results and a page go to out/all.
+
+`publish`: such results as docs/results/releases, and README's table anew; those of `all`
+(out/all/state.json) and their page as docs/results/all, from which another checkout goes on.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.releases import kernel, result, running, table
+from tests.releases import everything, kernel, result, running, table
+from tests.releases.everything import EACH_ROOT, GUEST, LOCAL, Part
 from tests.releases.root import CHECKOUT as THERE
 from tests.releases.root import RELEASES, Root
 from tests.releases.steps import FRESH, KERNEL, OTHERS_DEB, SHORT, TESTS, Step, chosen
@@ -61,13 +69,19 @@ def main(words: list[str]) -> int:
     on_kernel.add_argument("--steps", nargs="+", metavar="STEP", help=_names(KERNEL))
     on_kernel.add_argument("--short", action="store_true", help="the part of `make test`")
     on_kernel.add_argument("--out", type=Path, default=Path("out/kernel"), metavar="DIR")
+    whole = commands.add_parser("all")
+    whole.add_argument("--steps", nargs="+", metavar="PART", help="parts or groups; default: all")
+    whole.add_argument("--again", action="store_true", help="run those that passed before, too")
     publish = commands.add_parser("publish")
     publish.add_argument("results", type=Path, nargs="*", metavar="result.json")
     options = parser.parse_args(words)
     try:
         if options.command == "publish":
-            return table.publish(options.results, CHECKOUT)
-        steps = _steps(options)
+            for state in (one for one in options.results if one.name == everything.STATE):
+                everything.publish(state, CHECKOUT)
+            others = [one for one in options.results if one.name != everything.STATE]
+            return table.publish(others, CHECKOUT)
+        steps = () if options.command == "all" else _steps(options)
     except ValueError as wrong:
         print(wrong, file=sys.stderr)
         return 2
@@ -75,15 +89,20 @@ def main(words: list[str]) -> int:
         print(f"user id {os.geteuid()} -> root, for namespaces and mounts", file=sys.stderr)
         return 1
     try:
+        if options.command == "all":
+            return _everything(options)
         if options.command == "ovs":
             results = [_on_prefix(options.prefix.resolve(), steps, options.out)]
         elif options.command == "kernel":
             results = [_on_kernel(steps, options.out)]
         else:
-            results = _in_roots(options, steps)
+            results = _in_roots(options.release, steps, options.out, options.again)
     except RuntimeError as failure:
         print(f"{failure}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     print()
     for one in results:
         print("\n".join(result.lines(one)))
@@ -99,18 +118,20 @@ def _steps(options: argparse.Namespace) -> tuple[Step, ...]:
     return chosen(TESTS if options.command == "ovs" else FRESH, options.steps)
 
 
-def _in_roots(options: argparse.Namespace, steps: tuple[Step, ...]) -> list[dict[str, Any]]:
+def _in_roots(
+    releases: Sequence[str], steps: Sequence[Step], out: Path, again: bool
+) -> list[dict[str, Any]]:
     if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
         raise RuntimeError(
             f"not on PATH: {', '.join(missing)} -> apt install debootstrap util-linux"
         )
-    commit, archive = _checkout()
-    place = options.out.resolve()
-    roots = {release: Root(release, place) for release in options.release}
+    commit, archive = _commit(), _archive()
+    place = out.resolve()
+    roots = {release: Root(release, place) for release in releases}
     results = {}
     for release, root in roots.items():
         results[release] = result.begun(place / release / result.FILE, commit)
-        if options.again or not root.made or not results[release]["steps"]:
+        if again or not root.made or not results[release]["steps"]:
             _make(root, place / release / "root.log", archive)
     # Step by step, as one release's package is for the other ones, too.
     for step in steps:
@@ -153,7 +174,7 @@ def _on_prefix(prefix: Path, steps: tuple[Step, ...], out: Path) -> dict[str, An
     own = [str(bindings)] if (bindings / "ovs").is_dir() else []
     # The command that is installed in .venv is this checkout's, wherever it is installed from.
     environment["PYTHONPATH"] = ":".join([str(CHECKOUT), *own])
-    commit, _ = _checkout()
+    commit = _commit()
     version = _version_here(environment)
     directory = out.resolve() / version
     directory.mkdir(parents=True, exist_ok=True)
@@ -172,7 +193,7 @@ def _on_kernel(steps: tuple[Step, ...], out: Path) -> dict[str, Any]:
     on = kernel.find()
     kernel.compile_here()
     say = partial(_say, f"Linux {on.version} {on.runs}")
-    commit, _ = _checkout()
+    commit = _commit()
     directory = out.resolve()
     directory.mkdir(parents=True, exist_ok=True)
     found = result.begun(directory / result.FILE, commit)
@@ -199,6 +220,125 @@ def _step_on_kernel(
     log = directory / f"{step.name}.log"
     done = running.run(step, on.running(step.command, step.name), log, say)
     return {**done, **load, **kernel.measured(log.read_text(errors="replace"))}
+
+
+def _everything(options: argparse.Namespace) -> int:
+    """Run the parts of `make test-all` that have not passed yet.
+
+    Returns:
+        0: all that ran passed; 1: something did not; 2: wrong usage.
+    """
+    commit = _commit()
+    all_parts = everything.parts()
+    try:
+        wanted = everything.chosen(all_parts, options.steps)
+        if "+" in commit:
+            raise ValueError(f"{commit} -> a commit: a result is of what others can look up")
+    except ValueError as wrong:
+        print(wrong, file=sys.stderr)
+        return 2
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # The steps must end too. A shell lets background jobs ignore SIGINT.
+        signal.signal(one, signal.default_int_handler)
+    out = CHECKOUT / "out/all"
+    out.mkdir(parents=True, exist_ok=True)
+    state = out / everything.STATE
+    earlier, took_s = everything.read(CHECKOUT / everything.RESULTS / everything.STATE, state)
+    again = {part.name for part in wanted} if options.again else set()
+    found = {one["name"]: one for one in earlier if everything.counts(one, CHECKOUT)}
+    found = {name: one for name, one in found.items() if name not in again}
+    left = everything.planned([part for part in wanted if part.name not in found], took_s)
+    print(f"{len(wanted) - len(left)} of {len(wanted)} parts passed before")
+    before_s = time.monotonic()
+    with contextlib.closing(_run_parts(left, out)) as ran:
+        for part, steps, machine in ran:
+            if (now := _commit()) != commit:
+                raise RuntimeError(
+                    f"{now} -> {commit}: the checkout must not change during the run"
+                )
+            wall_s, before_s = time.monotonic() - before_s, time.monotonic()
+            facts = {"commit": commit, "machine": machine, "wall_s": round(wall_s, 1)}
+            found[part.name] = everything.joined(part, steps, **facts)
+            everything.write(state, [*found.values()], took_s)
+            (out / "page.md").write_text(everything.page([*found.values()]))
+            rest = [one for one in left if one.name not in found]
+            _say(
+                part.name,
+                f"{found[part.name]['verdict']}, log: {out / part.log}. {len(left) - len(rest)} of"
+                f" {len(left)} parts ran, about {everything.minutes(rest):.0f} minutes are left",
+            )
+    bad = [one["name"] for one in found.values() if _bad(one)]
+    print(f"\n{'failed: ' * bool(bad)}{', '.join(bad) or 'all that ran passed'}; {out}/page.md")
+    return 1 if bad else 0
+
+
+def _run_parts(
+    parts: Sequence[Part], out: Path
+) -> Generator[tuple[Part, list[dict[str, Any]], str]]:
+    """Each part as it ends, with the results of its steps and what it ran on."""
+    for (at_a_time, place), same in itertools.groupby(
+        parts, lambda part: (part.at_a_time, part.place)
+    ):
+        on = _kernel_or_why() if place == GUEST else None
+        run = partial(_run_part, on, out)
+        if at_a_time == 1 or (isinstance(on, kernel.Kernel) and on.guests == 1):
+            # In this thread, a signal also ends a part that has several steps.
+            for part in same:
+                yield part, *run(part)
+            continue
+        pool = ThreadPoolExecutor(at_a_time)
+        try:
+            begun = {pool.submit(run, part): part for part in same}
+            for one in as_completed(begun):
+                yield begun[one], *one.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            running.end_all()
+
+
+def _kernel_or_why() -> kernel.Kernel | str:
+    try:
+        on = kernel.find()
+        kernel.compile_here()
+    except RuntimeError as failure:
+        return f"{failure}"
+    return on
+
+
+def _run_part(
+    on: kernel.Kernel | str | None, out: Path, part: Part
+) -> tuple[list[dict[str, Any]], str]:
+    """The results of its steps, and what it ran on."""
+    facts = _facts_here(dict(os.environ))
+    machine = f"{_machine(facts)}, {os.uname().release}, {len(os.sched_getaffinity(0))} cores"
+    _say(part.name, f"about {part.planned_s / 60:.0f} minutes")
+    try:
+        if part.place == LOCAL:
+            command = ["bash", "-c", part.step.command]
+            return [running.run(part.step, command, out / part.log, lambda _: None)], machine
+        if part.place == GUEST:
+            if not isinstance(on, kernel.Kernel):
+                raise RuntimeError(on)
+            done = _step_on_kernel(on, part.step, out / part.group, lambda _: None)
+            return [done], f"{_machine(facts)}, {on.version} {on.runs}"
+        releases, steps = [part.place], [part.step]
+        if part.place == EACH_ROOT:
+            releases, steps = [*RELEASES], [one for one in FRESH if one.name in everything.PACKAGES]
+        results = _in_roots(releases, steps, out / "fresh", again=False)
+        names = {step.name for step in steps}
+        found = [
+            {**step, "name": f"{_machine(one)}: {step['name']}"}
+            for one in results
+            for step in one["steps"]
+            if step["name"] in names
+        ]
+        return found, "; ".join(map(_machine, results))
+    except RuntimeError as failure:
+        return [everything.failed(part, f"{failure}")], machine
+
+
+def _machine(facts: Mapping[str, Any]) -> str:
+    return f"{facts['distribution']}, Open vSwitch {facts['openvswitch']}, Python {facts['python']}"
 
 
 def _version_here(environment: dict[str, str]) -> str:
@@ -249,23 +389,24 @@ def _debian_version(root: Path, *packages: str) -> str:
     return ""
 
 
-def _checkout() -> tuple[str, bytes]:
-    """What is tested, by its commit, as a tar archive; with what is not committed yet, if there is any."""
+def _commit() -> str:
+    """What is tested; `+changes` if something is not committed yet."""
     git = ["git", "-C", str(CHECKOUT)]
-    commit = _output([*git, "rev-parse", "--short", "HEAD"]).strip()
-    if not _output([*git, "status", "--porcelain", "--untracked-files=normal"]).strip():
-        return commit, subprocess.run(
-            [*git, "archive", "HEAD"], capture_output=True, check=True
-        ).stdout
+    changes = _output([*git, "status", "--porcelain", "--untracked-files=normal"]).strip()
+    return _output([*git, "rev-parse", "--short", "HEAD"]).strip() + "+changes" * bool(changes)
+
+
+def _archive() -> bytes:
+    """The checkout as a tar archive, with what is not committed yet."""
+    git = ["git", "-C", str(CHECKOUT)]
     listed = _output([*git, "ls-files", "-z", "-co", "--exclude-standard"]).split("\0")
     there = [name for name in listed if name and (CHECKOUT / name).is_file()]
-    archived = subprocess.run(
+    return subprocess.run(
         ["tar", "-c", "-C", str(CHECKOUT), "--null", "-T", "-"],
         input="\0".join(there).encode(),
         capture_output=True,
         check=True,
-    )
-    return f"{commit}+changes", archived.stdout
+    ).stdout
 
 
 def _output(command: list[str], environment: dict[str, str] | None = None) -> str:

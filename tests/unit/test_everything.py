@@ -1,0 +1,117 @@
+"""`make test-all` contains every test, resumes correctly, and lists what it did not run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.releases import everything, result
+from tests.releases.everything import ONLY_ON_THE_KERNEL, Part
+from tests.releases.steps import KERNEL, Step
+
+CHECKOUT = everything.CHECKOUT
+STEP = {
+    "name": "wire",
+    "verdict": result.PASSED,
+    "seconds": 60.0,
+    "passed": 3,
+    "failed": 0,
+    "skipped": 2,
+    "deselected": 4,
+    "skips": {"tests/wire/test_tls.py: no TLS": 2},
+}
+FACTS = {"commit": "abc1234", "machine": "Debian", "wall_s": 90.0}
+WIRE = Part("checks", Step("wire", "wire", "true", 60), 30)
+
+
+def test_every_test_file_is_in_a_part() -> None:
+    words = {word for part in everything.parts() for word in part.step.command.split()}
+    files = {path.relative_to(CHECKOUT) for path in (CHECKOUT / "tests").rglob("test_*.py")}
+    assert len(files) > 200
+    run = {file for file in files if {str(file), *map(str, file.parents)} & words}
+    assert files - run == set()
+
+
+def test_no_part_runs_only_what_the_kernel_has_in_another() -> None:
+    run = " ".join(step.command for step in KERNEL)
+    assert all(f"/{name}.py" in run for name in ONLY_ON_THE_KERNEL)
+
+
+def test_parts_have_names_of_their_own_and_take_six_hours_on_two_cores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    parts = everything.parts()
+    assert len({part.name for part in parts}) == len(parts)
+    assert {part.group for part in parts} == {*everything.GROUPS}
+    assert everything.minutes(parts) < 360
+
+
+def test_parts_are_chosen_by_name_and_group() -> None:
+    parts = everything.parts()
+    found = {part.name for part in everything.chosen(parts, ["checks", "switch/scale"])}
+    assert found == {"checks/lint", "checks/unit", "checks/wire", "switch/scale"}
+
+
+def test_those_that_took_long_begin_first_and_a_root_keeps_its_order() -> None:
+    found = [part.name for part in everything.planned(everything.parts(), {"switch/trace": 999.0})]
+    switches = [name for name in found if name.startswith("switch/")]
+    assert switches[0] == "switch/trace"
+    assert found.index("trixie/demo") < found.index("trixie/attach") < found.index("trixie/OVN")
+
+
+def test_a_part_counts_until_something_changes_but_results(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    def commit(path: str, text: str) -> str:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+        git("add", ".")
+        git("commit", "-q", "-m", "x")
+        return git("rev-parse", "--short", "HEAD")
+
+    def counts(commit: str, verdict: str = result.PASSED) -> bool:
+        return everything.counts({"commit": commit, "verdict": verdict}, tmp_path)
+
+    git("init", "-q")
+    first = commit("code.py", "1")
+    assert counts(first)
+    assert not counts(first, result.FAILED)
+    assert not counts(f"{first}+changes")
+    assert not counts("abcdef0"), "a commit of another clone"
+    commit(f"{everything.RESULTS}/state.json", "{}")
+    assert counts(first)
+    second = commit("docs/results/README.md", "tests read it")
+    assert (counts(first), counts(second)) == (False, True)
+
+
+def test_a_page_tells_what_failed_was_skipped_and_did_not_run() -> None:
+    bad = {**STEP, "name": "unit", "verdict": result.NO_TEST, "passed": 0, "skips": {}}
+    unit = Part("checks", Step("unit", "unit", "true", 60), 300)
+    text = everything.page(
+        [everything.joined(WIRE, [STEP], **FACTS), everything.joined(unit, [bad], **FACTS)]
+    )
+    assert "1 of " in text and "1 failed" in text and "in 3 minutes" in text
+    assert "tests/wire` | 3 | 0 | 4 | 8 | 3 | `abc1234` | Debian |" in text
+    assert "- `checks/unit`: unit: no test ran\n" in text
+    assert "- `checks/wire`: 2 in tests/wire/test_tls.py: no TLS\n" in text
+    assert "- `checks/unit`: 2 in the log, without a reason\n" in text
+    assert "- `checks`: `lint`\n" in text.partition("## Did not run yet")[2]
+    assert "- `make test-ovs`: needs" in text
+
+
+def test_published_results_go_on_in_another_checkout(tmp_path: Path) -> None:
+    made: dict[str, Any] = everything.joined(WIRE, [STEP], **FACTS)
+    everything.write(tmp_path / everything.STATE, [made], {"switch/trace": 9.0})
+    checkout = tmp_path / "checkout"
+    everything.publish(tmp_path / everything.STATE, checkout)
+    published = checkout / everything.RESULTS
+    parts, took_s = everything.read(published / everything.STATE, tmp_path / "none.json")
+    assert (parts, took_s) == ([made], {"switch/trace": 9.0, "checks/wire": 60.0})
+    assert (published / everything.PAGE).read_text() == everything.page([made])
