@@ -162,9 +162,18 @@ class Service:
         uplinks = [w for u in bed.uplinks for w in ("--uplink", u.name)]
         team = [] if bed.spec.on_bond else uplinks
         team += ["--teaming", "static"] if bed.spec.team == STATIC_LAG else []
+        wait_until(lambda: self._knows(bed.bridge), f"the service knows {bed.bridge}")
         self.do("attach", bed.bridge, *team, *options)
         self.wait_ready(bed)
         bed.introduce()
+
+    def _knows(self, bridge: str) -> bool:
+        """Whether it has heard of a bridge from the database, which may be later than ovs-vsctl returns."""
+        try:
+            self.ask("show", bridge)
+        except ValueError as refused:
+            return "not attached" in str(refused)
+        return True
 
     def wait_ready(self, bed: Bed) -> None:
         """Wait until every station that is plugged in is bound."""
