@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,10 @@ settings.register_profile(
 )
 settings.load_profile("any machine")
 TESTS = Path(__file__).parent
+# What runs the tests with a marker.
+RUN_BY = {"thorough": "make test-all", "slow": "make test", "system": "make test"}
 _ORIGIN = pytest.StashKey[dict[str, Any]]()
+_LEFT_OUT = pytest.StashKey[dict[str, int]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,12 +51,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         names.setdefault(file, []).append(item.name)
         if is_thorough(file, item.name):
             item.add_marker(pytest.mark.thorough)
+    _note_what_is_left_out(config, items)
     if any("::" in word for word in config.invocation_params.args):
         return
     for file in names.keys() & THOROUGH.keys():
         for part in THOROUGH[file]:
             if not any(part in name for name in names[file]):
                 raise pytest.UsageError(f"tests/tiers.py: no test of {file} has {part} in its name")
+
+
+def _note_what_is_left_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Count the tests that -m leaves out, by their first marker in `RUN_BY`."""
+    markers = [marker for marker in RUN_BY if f"not {marker}" in config.option.markexpr]
+    found: Counter[str] = Counter()
+    for item in items:
+        found.update([marker for marker in markers if item.get_closest_marker(marker)][:1])
+    config.stash[_LEFT_OUT] = dict(found)
+    if (output := getattr(config, "workeroutput", None)) is not None:
+        output["left_out"] = dict(found)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """With -n, only the workers collect tests: each of them has collected all."""
+    if (found := getattr(node, "workeroutput", {}).get("left_out")) is not None:
+        node.config.stash[_LEFT_OUT] = found
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -82,6 +105,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
+    if left_out := config.stash.get(_LEFT_OUT, {}):
+        terminalreporter.section("left out")
+        for marker, count in left_out.items():
+            terminalreporter.write_line(f"{count} {marker} -> {RUN_BY[marker]}")
     if file := config.getoption("--figures"):
         terminalreporter.section(f"figures, also in {file}")
         for figure in judging.figures:

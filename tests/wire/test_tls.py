@@ -91,10 +91,12 @@ def scrape(pki: Path, port: int, name: str = "", authority: str = "ca") -> bytes
     return body
 
 
+@pytest.mark.system
 def test_metrics_are_read_with_a_certificate_of_their_readers(pki: Path, port: int) -> None:
     assert scrape(pki, port, "reader") == TEXT
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("name", "why"),
     [
@@ -114,6 +116,7 @@ def test_metrics_are_for_nobody_else(
     assert scrape(pki, port, "reader") == TEXT
 
 
+@pytest.mark.system
 def test_who_speaks_no_tls_gets_nothing_and_keeps_nobody_waiting(
     pki: Path, port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -125,6 +128,7 @@ def test_who_speaks_no_tls_gets_nothing_and_keeps_nobody_waiting(
         silent.close()
 
 
+@pytest.mark.system
 def test_callers_are_bounded(pki: Path, port: int) -> None:
     callers = [socket.create_connection((HOST, port)) for _ in range(scrapes.AT_ONCE_MAX + 1)]
     last = callers[-1]
@@ -155,6 +159,7 @@ def test_on_loopback_they_are_for_everybody(host: str) -> None:
 # ---- bridges and the database ----------------------------------------------------------------
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("name", "why"),
     [
@@ -202,6 +207,7 @@ def listening(pki: Path, name: str) -> Iterator[int]:
         server.shutdown(socket.SHUT_RDWR)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("name", "why"),
     [
@@ -218,6 +224,7 @@ def test_a_bridge_is_one_by_its_certificate(pki: Path, name: str, why: str) -> N
     assert str(refused.value) == f"{target} of {HOST}: {why} -> a TLS connection"
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("name", "why"),
     [
@@ -272,6 +279,7 @@ PLAIN_BRIDGE = f"ptcp:6653 of {ABROAD} without TLS -> a target pssl:PORT"
 PLAIN_DATABASE = f"--ovsdb: tcp:{ABROAD}:6640 without TLS -> ssl:HOST:PORT"
 
 
+@pytest.mark.system
 def test_readers_of_metrics_need_our_certificate(pki: Path) -> None:
     assert TlsFiles.for_metrics(None, None) is None
     with pytest.raises(

@@ -124,16 +124,20 @@ def git(*words: str, root: Path = ROOT) -> str | None:
 
 
 @cache
-def _versions() -> Mapping[str, str]:
+def open_vswitch() -> str:
+    """The first line of `ovs-vswitchd --version`; empty without that program."""
     try:
-        switch = subprocess.run(
-            ["ovs-vswitchd", "--version"], capture_output=True, text=True
-        ).stdout
+        said = subprocess.run(["ovs-vswitchd", "--version"], capture_output=True, text=True).stdout
     except OSError:
-        switch = ""
+        return ""
+    return said.partition("\n")[0]
+
+
+@cache
+def _versions() -> Mapping[str, str]:
     found = {
         "ovs-lbt": _version("ovs-lbt"),
-        "Open vSwitch": switch.partition("\n")[0].rpartition(" ")[2],
+        "Open vSwitch": open_vswitch().rpartition(" ")[2],
         "kernel": platform.release(),
         "Python": platform.python_version(),
         "framework": _framework(),

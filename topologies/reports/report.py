@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +15,7 @@ from topologies.compare.figures import Figures, capacities_bps
 from topologies.compare.phases import Phase
 from topologies.compare.plan import Options
 from topologies.compare.result import Result
+from topologies.reports.origin import open_vswitch
 
 SIGNIFICANT_DIGITS = 6
 WHOLE = ("moves", "downloads")
@@ -23,9 +23,8 @@ WHOLE = ("moves", "downloads")
 
 def machine() -> dict[str, Any]:
     """The properties of the machine that all figures depend on."""
-    version = subprocess.run(["ovs-vswitchd", "--version"], capture_output=True, text=True)
     return {
-        "open_vswitch": version.stdout.partition("\n")[0],
+        "open_vswitch": open_vswitch(),
         "datapath": "userspace",
         "kernel": platform.release(),
         "python": platform.python_version(),

@@ -88,6 +88,7 @@ def test_its_examples_are_commands_that_there_are() -> None:
         arguments.parser().parse_args(shlex.split(example)[1:])
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     "command", ["groff -man -Tutf8 -ww -z", "man --warnings -E UTF-8 -l -Tutf8 -Z"]
 )

@@ -192,6 +192,7 @@ def test_steps_of_an_earlier_commit_on_a_kernel_stay_with_their_commit() -> None
     assert table.with_steps_before(later, found)["steps"] == []
 
 
+@pytest.mark.system
 def test_scripts_are_sound() -> None:
     script = CHECKOUT / "tests/releases/package.sh"
     done = subprocess.run(["shellcheck", script], capture_output=True, text=True)

@@ -8,6 +8,8 @@ import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
+
 from controller.command_line.arguments import DEFAULT_METRICS
 from controller.command_line.environment import RUN_VARIABLES
 
@@ -23,6 +25,7 @@ def pinned() -> dict[str, str]:
     return {pin[1]: pin[2] for pin in pins if pin}
 
 
+@pytest.mark.system
 def test_shellcheck_finds_nothing_wrong() -> None:
     done = subprocess.run(["shellcheck", *SCRIPTS], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")

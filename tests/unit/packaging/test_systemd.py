@@ -5,11 +5,14 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 import controller
 
 UNITS = sorted((Path(controller.__file__).parent / "systemd").glob("*.service"))
 
 
+@pytest.mark.system
 def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
     """But for the command, which need not be installed where the tests run."""
     for unit in UNITS:
@@ -39,6 +42,7 @@ def test_the_service_may_set_the_queues_of_uplinks() -> None:
     assert "AF_NETLINK" in settings["RestrictAddressFamilies"].split()
 
 
+@pytest.mark.system
 def test_the_units_have_few_rights() -> None:
     """As `systemd-analyze security` counts, from 0 to 100."""
     command = ["systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=22"]

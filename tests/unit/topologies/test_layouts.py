@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +24,8 @@ from topologies.network import switches
 from topologies.network.integration_bridge import Overlay, overlay_of
 from topologies.network.mininet_topo import LayoutTopo
 
-MN = Path("/usr/bin/mn")
+# Where pip or the distribution has installed it.
+MN = (Path(sys.executable).with_name("mn"), Path("/usr/bin/mn"))
 MODULES: dict[str, ModuleType] = {
     name: importlib.import_module(f"topologies.{name}") for name in LAYOUTS
 }
@@ -179,7 +181,7 @@ def test_kernel_datapath_is_used_if_loaded(monkeypatch: pytest.MonkeyPatch, tmp_
 @every_layout
 def test_layout_module_does_not_shadow_globals_of_mn(name: str) -> None:
     """`mn` copies every global of a custom file over its own."""
-    body = ast.parse(MN.read_text())
+    body = ast.parse(next(mn for mn in MN if mn.exists()).read_text())
     taken = {node.id for node in ast.walk(body) if isinstance(node, ast.Name)}
     taken |= {
         a.asname or a.name

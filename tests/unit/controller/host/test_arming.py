@@ -61,6 +61,7 @@ def test_systemd_gets_a_timer_that_is_no_part_of_the_login(
     assert (systemd / "systemctl.asked").read_text() == f"stop\n{armed.unit}.timer\n"
 
 
+@pytest.mark.system
 def test_systemd_knows_every_option() -> None:
     """The real program reads them all before it finds that there is nobody to ask."""
     words = arming.systemd_run("ovs-lbt-reversal-test", "br0", 60.0, "ovs-lbt")

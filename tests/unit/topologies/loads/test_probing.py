@@ -101,6 +101,7 @@ def test_a_probe_numbers_its_datagrams_and_records_arrivals(
     assert all(at_s >= start_s + number * INTERVAL_S for _, number, at_s in one.arrivals)
 
 
+@pytest.mark.system
 def test_probes_end_with_their_results_when_stopped(tmp_path: Path) -> None:
     """Runs one probe process, in this namespace, for both ends of a flow."""
     flow = Flow("here", "here", "127.0.0.1")
@@ -121,6 +122,7 @@ def test_probes_end_with_their_results_when_stopped(tmp_path: Path) -> None:
     assert result.longest_gap_s() >= 0.005
 
 
+@pytest.mark.system
 def test_the_error_of_a_failed_probe_has_the_reason(tmp_path: Path) -> None:
     port = _free_port()
     probes = Probes({"here": os.getpid()}, [Flow("here", "here", "nowhere")], tmp_path, 10, port)

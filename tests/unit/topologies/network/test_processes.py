@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from topologies.network import processes
 
 
+@pytest.mark.system
 def test_a_command_in_a_namespace_keeps_its_temporary_files_beside_its_log(tmp_path: Path) -> None:
     log = tmp_path / "mktemp.log"
     command = ("mktemp", "--tmpdir", "left.XXXXXX")

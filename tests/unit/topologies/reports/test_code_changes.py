@@ -48,6 +48,7 @@ def _commit(root: Path) -> str:
     return _git(root, "rev-parse", "HEAD")
 
 
+@pytest.mark.system
 def test_changed_paths_are_named(root: Path) -> None:
     first, changes = _git(root, "rev-parse", "HEAD"), CodeChanges(root)
     nothing = "`policies/` and `controller/dataplane/` have not changed since"
@@ -69,6 +70,7 @@ def test_changed_paths_are_named(root: Path) -> None:
     assert changes.since(first) == nothing, "the same code as it was"
 
 
+@pytest.mark.system
 def test_unknown_commit_is_reported(root: Path, tmp_path: Path) -> None:
     first = _git(root, "rev-parse", "HEAD")
     _write(root, "policies/a.py", "two\n")
@@ -92,6 +94,7 @@ def test_no_commit_is_known_without_a_repository(tmp_path: Path) -> None:
     assert changes.lines_of([{}], "c.json") == ["Commit of the runs: not recorded."]
 
 
+@pytest.mark.system
 def test_each_commit_of_a_report_has_a_line(root: Path) -> None:
     commit, changes = _git(root, "rev-parse", "HEAD"), CodeChanges(root)
     same = "`policies/` and `controller/dataplane/` have not changed since."
@@ -112,6 +115,7 @@ def test_each_commit_of_a_report_has_a_line(root: Path) -> None:
     assert f"no later than `{commit[:7]}`: `policies/` has changed" in lines
 
 
+@pytest.mark.system
 def test_a_commit_that_was_rebased_is_named_as_it_is_here(root: Path) -> None:
     here = _git(root, "rev-parse", "HEAD")
     page = (
