@@ -2,10 +2,6 @@
 
 One story is played on a real bridge under real traffic: a move by load, one by hand, a
 failover and the way back, a move that is refused, and a wrong setting.
-
-With GRAFANA_URL set (http://user:password@host:3000, a Grafana in this machine's network),
-that Grafana loads the dashboards, is asked every query, and shows them to a headless Chromium if
-there is one. What it has of its own, it keeps as it is.
 """
 
 from __future__ import annotations
@@ -14,15 +10,12 @@ import contextlib
 import functools
 import itertools
 import math
-import os
 import re
-import shutil
 import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -30,7 +23,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from policies.model import Reason
 from tests.switch import datapath, frames
 from tests.switch.bed import Bed, BedSpec, Uplink, run
-from tests.switch.grafana import Grafana
 from tests.switch.prometheus import (
     JOB,
     RATE_INTERVAL,
@@ -75,8 +67,6 @@ SUMMED_UP = frozenset({"Connection to switches A", "Unrelieved uplinks A"})
 # Whether a frame is lost while a cable is pulled is chance. So is it whether a queue has room for
 # what a sender that got no processor for a while then sends at once.
 BY_CHANCE = frozenset({"Dropped frames A", "Dropped frames B", "Dropped frames C"})
-# The panels that these queries leave empty.
-QUIET = {place.rpartition(" ")[0] for place in NO_CAUSE | BY_CHANCE}
 # No frame is lost between the uplinks.
 WITHOUT_CAUSE = (
     "ovslbt_uplink_path_fault",
@@ -87,7 +77,7 @@ WITHOUT_CAUSE = (
 ALERTING = {"OvsLbtConfigurationError", "OvsLbtUplinkDown"}
 
 BEDS = [BedSpec(vm_vlans=(None,) * 4)]
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.system]
 with_data = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
 each_query = pytest.mark.parametrize("query", QUERIES, ids=str)
 
@@ -132,11 +122,11 @@ class Story:
         values = self.variables(query.dashboard) | more
         return VARIABLE.sub(lambda found: values[found[1]], query.text)
 
-    def fillings(self, query: Query, **more: str) -> list[str]:
+    def fillings(self, query: Query) -> list[str]:
         """The query for each panel that it is repeated in."""
         if not query.repeat:
-            return [self.fill(query, **more)]
-        return [self.fill(query, **more, uplink=uplink.name) for uplink in self.bed.uplinks]
+            return [self.fill(query)]
+        return [self.fill(query, uplink=uplink.name) for uplink in self.bed.uplinks]
 
     def ask(self, query: Query, text: str) -> list[Series]:
         if query.instant:
@@ -414,31 +404,6 @@ def test_metrics_are_as_prometheus_wants_them(story: Story) -> None:
         timeout=60,
     )
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
-
-
-@pytest.mark.skipif("GRAFANA_URL" not in os.environ, reason="GRAFANA_URL names no Grafana")
-@with_data
-def test_grafana_loads_them_and_has_data(story: Story, tmp_path: Path) -> None:
-    with Grafana(os.environ["GRAFANA_URL"]).asking(story.prometheus) as grafana:
-        for dashboard in ALL:
-            grafana.load(dashboard)
-        # How long it takes for a rate, Grafana itself says.
-        failed = [
-            f"{query}: {told}"
-            for query in QUERIES
-            for text in story.fillings(query, __rate_interval="$__rate_interval")
-            if query.place not in NO_CAUSE | BY_CHANCE
-            if (told := grafana.ask(query, text, (story.since_s, story.until_s)))
-        ]
-        assert not failed
-        if shutil.which("chromium"):
-            for dashboard in ALL:
-                chosen = story.variables(dashboard.name) if dashboard.name == "bridge" else {}
-                chosen = {name: chosen[name] for name in chosen if not name.startswith("__")}
-                span_s = (story.since_s, story.until_s)
-                wrong = grafana.show(dashboard, chosen, span_s, tmp_path / dashboard.name)
-                silent = {title for title, told in wrong.items() if told == "no data"}
-                assert wrong.keys() <= silent & QUIET, f"{dashboard}: {wrong}"
 
 
 def _exposition(service: Service) -> str:

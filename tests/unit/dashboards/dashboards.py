@@ -38,9 +38,16 @@ class Query:
     shown: frozenset[str] = frozenset()
     ref: str = "A"
     repeat: str = ""
+    # The labels that are columns or rows of its panel.
+    columns: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return f"{self.dashboard}: {self.place}"
+
+    @property
+    def is_mark(self) -> bool:
+        """Whether it is the query of an annotation."""
+        return self.place.startswith("annotation ")
 
     @property
     def selected(self) -> dict[str, frozenset[str]]:
@@ -146,6 +153,7 @@ class Dashboard:
                 _in(target["legendFormat"]) | linked | (own & columns),
                 target["refId"],
                 panel.get("repeat", ""),
+                frozenset(name for name in columns if not name.startswith("Value")),
             )
 
 

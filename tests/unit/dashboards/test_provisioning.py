@@ -61,6 +61,7 @@ def flag(name: str) -> str:
     return str(given[0].partition("=")[2])
 
 
+@pytest.mark.system
 def test_prometheus_takes_its_configuration_with_the_rules() -> None:
     checked = subprocess.run(
         ["promtool", "check", "config", str(PROMETHEUS)], capture_output=True, text=True, timeout=30

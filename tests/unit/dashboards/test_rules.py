@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.unit.dashboards.dashboards import BY_NAME, MATCHER, Query
 from tests.unit.dashboards.exported import EXPORTED, TARGET_LABELS
 
 ROOT = Path(__file__).parents[3]
@@ -30,8 +30,6 @@ SCRAPED = {"up": TARGET_LABELS}
 RECORDED_LABELS = frozenset({"direction"})
 RECORDED = re.compile(r"\b[a-z_]+:\w+:\w+\b")
 SELECTED = re.compile(r"(?<![\w:])(ovslbt_\w+|up)(?![\w:(])(?:\{([^}]*)\})?")
-MATCHER = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"")
-GROUPED = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
 SERIES = re.compile(r"(\w+)\{(.*)\}")
 RUNBOOK = re.compile(r"^### (\w+)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
 
@@ -88,11 +86,13 @@ def promtool(*arguments: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.system
 def test_prometheus_takes_them() -> None:
     promtool("check", "rules", *map(str, RULES))
 
 
 @pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_they_do_what_their_cases_say(path: Path) -> None:
     promtool("test", "rules", str(path))
@@ -123,8 +123,9 @@ def test_cases_feed_series_as_the_service_exports_them() -> None:
         for fed in test["input_series"]:
             found = SERIES.fullmatch(fed["series"])
             assert found, fed["series"]
-            labels = {matcher[1] for matcher in MATCHER.finditer(found[2])}
-            assert labels == contract[found[1]], f"{test['name']}: {fed['series']}"
+            assert set(MATCHER.findall(found[2])) == contract[found[1]], (
+                f"{test['name']}: {fed['series']}"
+            )
 
 
 def test_every_recording_rule_has_a_case() -> None:
@@ -136,19 +137,17 @@ def test_every_recording_rule_has_a_case() -> None:
     "rule", list(rules()), ids=lambda rule: rule.get("alert", rule.get("record"))
 )
 def test_rules_ask_for_what_the_service_exports(rule: dict[str, Any]) -> None:
-    contract, text = EXPORTED | SCRAPED, rule["expr"]
+    text, contract = rule["expr"], EXPORTED | SCRAPED
     assert set(RECORDED.findall(text)) <= RECORDS
     selected = SELECTED.findall(text)
     assert selected or RECORDED.search(text)
     for metric, matchers in selected:
         assert metric in contract, f"not exported: {metric}"
-        named = {matcher[1] for matcher in MATCHER.finditer(matchers)}
-        assert named <= contract[metric], f"no such label: {metric}{{{matchers}}}"
-    labels = frozenset().union(*contract.values(), RECORDED_LABELS)
-    for group in GROUPED.findall(text):
-        assert {label.strip() for label in group.split(",") if label.strip()} <= labels, group
+        assert set(MATCHER.findall(matchers)) <= contract[metric], f"{metric}{{{matchers}}}"
     texts = " ".join(rule.get("annotations", {}).values())
-    assert set(re.findall(r"\$labels\.(\w+)", texts)) <= labels
+    shown = set(re.findall(r"\$labels\.(\w+)", texts))
+    named = Query("rules", "rule", text).grouped | shown
+    assert named <= RECORDED_LABELS.union(*contract.values())
 
 
 @each_alert
@@ -184,5 +183,4 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
 
 def _dashboards() -> dict[str, set[str]]:
     """The variables of each dashboard, by its uid."""
-    found = [json.loads(path.read_text()) for path in (ROOT / "dashboards").glob("*.json")]
-    return {d["uid"]: {v["name"] for v in d["templating"]["list"]} for d in found}
+    return {str(board.json["uid"]): set(board.variables) for board in BY_NAME.values()}
