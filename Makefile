@@ -164,7 +164,7 @@ test: setup-kernel lint
 # Whoever has checked it out runs these, in any environment that has what setup.cfg names for `dev`.
 test-quick: PYTHON := $(or $(wildcard $(BIN)/python),python3)
 test-quick:
-	@$(PYTHON) -m pytest -n $$(nproc) --dist worksteal -m "not slow and not system and not thorough" $(COMPUTE) $(PYTEST_ARGS); \
+	@$(PYTHON) -m pytest -n $$(nproc) --dist worksteal -m "not slow and not system and not thorough" --hypothesis-profile quick $(COMPUTE) $(PYTEST_ARGS); \
 	status=$$?; \
 	echo "not covered: real switches (make test), lint (make lint)"; \
 	exit $$status

@@ -46,6 +46,7 @@ def test_a_bed_that_begins_behind_events_has_others() -> None:
     assert model.only_possible(FIRST, found := behind_(30)) == found
 
 
+@pytest.mark.slow
 def test_a_run_with_adaptive_splits_and_merges_often() -> None:
     for first in (ADAPTIVE, replace(FIRST_ON_A_LAG, adaptive=True, standby=True)):
         for seed in range(20):
@@ -59,6 +60,7 @@ def test_each_event_is_possible_behind_those_before(first: State) -> None:
         assert model.only_possible(first, found := events(seed, first)) == found
 
 
+@pytest.mark.slow
 def test_every_kind_of_event_happens() -> None:
     firsts = (FIRST_ON_A_LAG, ADAPTIVE, WITH_A_STANDBY)
     happened = {e.kind for first in firsts for seed in range(5) for e in events(seed, first)}

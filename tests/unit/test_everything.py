@@ -64,6 +64,7 @@ def test_those_that_took_long_begin_first_and_a_root_keeps_its_order() -> None:
     assert found.index("trixie/demo") < found.index("trixie/attach") < found.index("trixie/OVN")
 
 
+@pytest.mark.system
 def test_a_part_counts_until_something_changes_but_results(tmp_path: Path) -> None:
     def git(*words: str) -> str:
         command = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x", *words]

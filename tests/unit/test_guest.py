@@ -36,6 +36,7 @@ def test_no_signal_ends_as_success() -> None:
         assert subprocess.run(words).returncode != 0
 
 
+@pytest.mark.slow
 def test_a_guest_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not only the shell around it: it would go on beside the tests."""
     pid = tmp_path / "pid"

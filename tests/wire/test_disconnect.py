@@ -61,6 +61,7 @@ def test_a_switch_that_does_not_answer_is_found_out() -> None:
     assert seen["threads_left"] == 0
 
 
+@pytest.mark.slow
 def test_a_switch_that_answers_stays() -> None:
     seen = run("answers")
     assert (seen["event"], seen["after"]) == ("SwitchConnected", "nothing")
@@ -68,6 +69,7 @@ def test_a_switch_that_answers_stays() -> None:
     assert seen["threads_left"] == 0
 
 
+@pytest.mark.slow
 def test_a_switch_that_cannot_be_read_is_hung_up_on_and_dialled_again_later() -> None:
     seen = run("nonsense")
     assert seen["events"] == ["SwitchConnected", "SwitchGone"] * 3
@@ -75,6 +77,7 @@ def test_a_switch_that_cannot_be_read_is_hung_up_on_and_dialled_again_later() ->
     assert seen["threads_left"] == 0
 
 
+@pytest.mark.slow
 def test_a_switch_is_ours_once_it_has_made_us_its_master() -> None:
     seen = run("master")
     assert seen["events"] == ["nothing", "SwitchConnected", "SwitchGone"] * 3
@@ -104,6 +107,7 @@ def test_nobody_waits_for_a_switch_that_does_not_read_and_it_gets_everything_in_
     assert seen["threads_left"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", ["late-write", "late-write-here"])
 def test_a_connection_is_not_closed_while_somebody_writes_to_it(ends: str) -> None:
     """The descriptor's number would be another connection's, which would get the message."""

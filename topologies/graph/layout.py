@@ -11,6 +11,7 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 import networkx as nx
@@ -32,7 +33,7 @@ class Role(StrEnum):
 SWITCHES = (Role.SERVER_BRIDGE, Role.VIRTUAL_SWITCH, Role.UPSTREAM_SWITCH)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layout:
     """A named graph, with the measurements of the document that describes it.
 
@@ -144,7 +145,7 @@ class Layout:
         """The vNICs that carry the benchmark's load, one for each VM."""
         return [vnic for vnic in self.nodes(Role.VNIC) if self.attributes(vnic)["loaded"]]
 
-    @property
+    @cached_property
     def limit_bps(self) -> int:
         """The maximum flow from all senders to all receivers.
 

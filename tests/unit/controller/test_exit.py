@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+# Each one starts a process with all of the service.
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 # A thread of the framework's, which nobody ends; and what the process still has to say.
 PROGRAM = """

@@ -238,6 +238,7 @@ def test_who_is_due_has_a_turn_of_its_own_and_is_sent_for_at_once(many: Many) ->
     assert asked == [[first], [first, second], [first, second, third]]
 
 
+@pytest.mark.slow
 def test_eventlet_is_not_loaded_unless_ryu_needs_it() -> None:
     code = (
         "import sys, controller.cli, controller.service\n"
@@ -247,6 +248,7 @@ def test_eventlet_is_not_loaded_unless_ryu_needs_it() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=variables)
 
 
+@pytest.mark.slow
 def test_tests_on_a_switch_load_no_framework_into_their_own_process() -> None:
     code = (
         "import sys, tests.switch.conftest\n"

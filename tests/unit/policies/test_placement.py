@@ -97,6 +97,7 @@ def named(
 # ---- against brute force ---------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(candidates())
 def test_no_placement_costs_less(tried: list[Candidate]) -> None:

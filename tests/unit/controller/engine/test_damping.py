@@ -180,6 +180,7 @@ def test_a_jump_is_settled_before_a_queue_is_full_for_long() -> None:
         assert moves(here)["rebalance"] <= 4 and max(utilizations(here)) < 0.75, left_by
 
 
+@pytest.mark.slow
 def test_noise_moves_nobody() -> None:
     random = Random(1)
     here = crowded(*([lambda _: 2e9 * random.uniform(0.85, 1.15)] * 4)).run_until(20)
@@ -272,6 +273,7 @@ def test_operators_moves_count_and_are_never_refused() -> None:
     assert here.bindings()["vnet0"] == "eth1"
 
 
+@pytest.mark.slow
 def test_the_budget_is_remembered_across_restarts() -> None:
     here = crowded(*map(steady, (5e9, 4e9, 0.0, 0.0))).run_until(10)
     (moved,) = [name for name, uplink in here.bindings().items() if uplink == "eth2"]

@@ -229,6 +229,7 @@ def test_without_a_failback_delay_the_vm_ports_return_at_once() -> None:
     assert set(here.bindings().values()) == {"eth1", "eth2"}
 
 
+@pytest.mark.slow
 def test_without_failback_an_uplink_carries_nothing_until_another_one_fails() -> None:
     here = world(host(failback_delay_s="never", poll_interval_ms="60000")).start()
     before = here.bindings()

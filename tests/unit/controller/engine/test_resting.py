@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.said import says
 from tests.unit.controller.engine.test_damping import steady
 from tests.unit.fake_switch import World, done, world
@@ -41,6 +43,7 @@ def test_one_that_load_has_moved_rests_for_a_while() -> None:
     assert (found["against"], found["rests_until"]) == ("no-use", None)
 
 
+@pytest.mark.slow
 def test_one_that_has_moved_four_times_has_spent_its_budget() -> None:
     first_s = 10.0
     here = on_one_uplink(0.0, 0.0, 0.0, 0.0).run_until(first_s)

@@ -412,6 +412,7 @@ def test_an_uplink_that_leaves_the_team_takes_no_vm_with_it(restarts: bool) -> N
     assert len(shown(here)["config_errors"]) == 3
 
 
+@pytest.mark.slow
 def test_a_service_without_sets_does_without_the_graph_library() -> None:
     """It is loaded when the first set of a bridge needs it: 7 MB."""
     script = """

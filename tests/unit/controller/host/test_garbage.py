@@ -66,6 +66,7 @@ def test_a_search_of_young_objects_leaves_out_nothing() -> None:
     assert any(one is kept[0] for one in gc.get_objects())
 
 
+@pytest.mark.slow
 def test_old_garbage_is_freed_once_an_hour(clock: Clock) -> None:
     old = Node()
     gone = weakref.ref(old)

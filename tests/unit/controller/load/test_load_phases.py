@@ -65,7 +65,9 @@ def test_a_move_that_fills_an_uplink_in_another_phase_harms() -> None:
     assert gain.harms_no_phase(swap, snapshot, [other])
 
 
-@pytest.mark.parametrize("every_s", [3.0, 6.0, 9.0, 12.0])
+@pytest.mark.parametrize(
+    "every_s", [3.0, 6.0, *(pytest.param(s, marks=pytest.mark.slow) for s in (9.0, 12.0))]
+)
 def test_jumps_to_and_fro_are_settled_within_a_second(every_s: float) -> None:
     """Three that are busy while the other three rest, all of each three on one uplink at first."""
     here, switch = jumps.team((CAPACITY_BPS,) * 2, (0, 0, 0, 1, 1, 1), (1e5,) * 6)

@@ -109,8 +109,8 @@ def random_trace(
     ("policy", "samples", "sample_s", "moves"),
     [
         ("originating-port", 4, 60, 0),
-        ("load-based", 24, 90, 3),
-        ("slb", 5, 45, 1),
+        pytest.param("load-based", 24, 90, 3, marks=pytest.mark.slow),
+        pytest.param("slb", 5, 45, 1, marks=pytest.mark.slow),
         ("dynamic", 4, 30, 1),
         pytest.param("adaptive", 8, 40, 5, marks=pytest.mark.slow),
     ],
@@ -161,8 +161,8 @@ def test_nor_does_it_on_any_trace(
         ("load-based", 300, 160, 4, 30, 2, False),
         pytest.param("load-based", 200, 440, 5, 7.3, 2, False, marks=pytest.mark.slow),
         # Ports had not been read where a window began.
-        ("load-based", 100, 590, 4, 30, 3, True),
-        ("set", 700, 3, 4, 30, 2, False),
+        pytest.param("load-based", 100, 590, 4, 30, 3, True, marks=pytest.mark.slow),
+        pytest.param("set", 700, 3, 4, 30, 2, False, marks=pytest.mark.slow),
         pytest.param("set", 100, 1018, 5, 30, 3, False, marks=pytest.mark.slow),
     ],
 )
@@ -310,6 +310,7 @@ def test_the_command_refuses(
     assert (found, out) == (status, "") and told in err
 
 
+@pytest.mark.slow
 def test_the_service_loads_none_of_it() -> None:
     code = (
         "import sys, controller.cli, controller.service\n"

@@ -44,7 +44,7 @@ class Prometheus(BaseHTTPRequestHandler):
 def server() -> Iterator[str]:
     Prometheus.series, Prometheus.asked = {}, []
     served = HTTPServer(("127.0.0.1", 0), Prometheus)
-    thread = threading.Thread(target=served.serve_forever)
+    thread = threading.Thread(target=served.serve_forever, args=(0.01,))
     thread.start()
     yield f"http://127.0.0.1:{served.server_port}/"
     served.shutdown()

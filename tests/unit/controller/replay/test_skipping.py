@@ -127,7 +127,8 @@ def quiet_trace(seed: int, samples: int) -> HostTrace:
     return made(*((20.0 * number, sent) for number, sent in enumerate(loads)))
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
 def test_samples_that_move_nothing_pass_without_a_poll(seed: int) -> None:
     trace = quiet_trace(seed, 12 if seed == 1 else 40)
     with_polls = Witness(trace, "adaptive", Options(skips=False))

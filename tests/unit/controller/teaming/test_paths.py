@@ -84,7 +84,9 @@ def test_a_broken_path_is_mended_when_probes_have_arrived_for_a_while() -> None:
     assert here.found() == set()
 
 
-@pytest.mark.parametrize("lost_ratio", [0.05, 0.2, 0.5])
+@pytest.mark.parametrize(
+    "lost_ratio", [*(pytest.param(ratio, marks=pytest.mark.slow) for ratio in (0.05, 0.2)), 0.5]
+)
 def test_a_network_that_loses_frames_of_all_kinds_is_no_fault(lost_ratio: float) -> None:
     """For an hour. A path that is cut off is found nevertheless."""
     here, chance = Probing(), random.Random(1)

@@ -117,6 +117,7 @@ def cools(at_s: float, before: float, after: float) -> Callable[[float], float]:
     return lambda now_s: before if now_s < at_s else after
 
 
+@pytest.mark.slow
 def test_it_is_whole_again_when_it_has_cooled() -> None:
     here = hot(cools(100, 14.0, 2.0), 1.0).run_until(155)
     assert split(here) == {10}, "not at once"
@@ -191,6 +192,7 @@ def test_no_square_load_has_it_split_often(
     assert moves(here).get("split", 0) <= 3
 
 
+@pytest.mark.slow
 def test_noise_moves_no_bucket() -> None:
     random = Random(1)
     here = hot(lambda _: 14.0 * (1 + random.uniform(-0.03, 0.03)), 1.0).run_until(60)
@@ -217,6 +219,7 @@ def test_another_policy_ends_it_and_a_port_that_goes_leaves_nothing() -> None:
     assert not any(group >> 16 == 0x6CE0 + NUMBER for group in here.switches["br0"].groups)
 
 
+@pytest.mark.slow
 def test_a_link_that_fails_takes_its_buckets_along_and_gets_them_back() -> None:
     here = hot(14.0, 1.0, flows=EVEN, failback_delay_s="5").run_until(60)
     before = homes(here)
@@ -235,6 +238,7 @@ def test_observed_it_is_said_and_not_done() -> None:
     assert here.engine.fleet.status()[0].moves_planned["split"] == 1
 
 
+@pytest.mark.slow
 def test_what_is_observed_from_here_on_stays_split_on_plain_uplinks() -> None:
     ports = [port(f"vnet{n}", 10 + n, ours(binding="eth1")) for n in range(2)]
     plain = {"policy": "adaptive", "uplinks": "eth1,eth2", "poll_interval_ms": "1000"}

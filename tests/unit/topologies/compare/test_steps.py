@@ -81,6 +81,7 @@ def test_inner_step_does_not_change_the_outer_limit() -> None:
         wait()
 
 
+@pytest.mark.slow
 def test_long_step_reports_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "PROGRESS_INTERVAL_S", SHORT_S)
     reported: list[str] = []

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from topologies.connections.picture import draw
 
 
+@pytest.mark.slow
 def test_every_contender_has_a_line(tmp_path: Path) -> None:
     size = {"flows": 5, "span_s": 4.0, "cpu_s": {"ovs-vswitchd": 1.0}, "switch_rss_bytes": 1e7}
     sizes = [{"connections": connections, **size} for connections in (1000, 10000)]

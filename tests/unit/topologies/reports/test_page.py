@@ -408,6 +408,7 @@ def test_unreadable_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert page.main([]) == page.main(["--help"]) == 2
 
 
+@pytest.mark.slow
 def test_page_needs_no_matplotlib() -> None:
     program = "import sys; sys.modules['matplotlib'] = None; import topologies.reports.page"
     root = Path(__file__).resolve().parents[4]

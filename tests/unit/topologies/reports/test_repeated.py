@@ -89,7 +89,9 @@ def test_other_machine_is_told() -> None:
     )
 
 
-@pytest.mark.parametrize(("here", "before"), [(1, 5), (3, 3), (5, 5)])
+@pytest.mark.parametrize(
+    ("here", "before"), [(1, 5), pytest.param(3, 3, marks=pytest.mark.slow), (5, 5)]
+)
 def test_chance_is_that_of_runs_of_the_same_distribution(here: int, before: int) -> None:
     draw, of = random.Random(1), figure("failover_ms")
 
