@@ -102,17 +102,26 @@ def own(ovs: PrivateOvs, session_service: Service) -> Iterator[Service]:
     Behind the file, both run again as they did before it.
     """
     session_service.kill()
-    ovs.vsctl("clear", "open_vswitch", ".", "external_ids")
+    _forget_services(ovs)
     before = _pids(ovs)
     made = Service(ovs)
     _services.append(made)
     yield made
     _services.remove(made)
     made.kill()
+    _forget_services(ovs)
     # A test that started the database again may have had it listen elsewhere.
     if _pids(ovs) != before:
         ovs.start_database()
         ovs.start_switch()
+
+
+def _forget_services(ovs: PrivateOvs) -> None:
+    """Remove what a service leaves for the next one: who led, its history, and faults that it had."""
+    with contextlib.suppress(RuntimeError):
+        ovs.vsctl("clear", "open_vswitch", ".", "external_ids")
+    for file in ovs.rundir.glob("ovs-lbt*"):
+        file.unlink()
 
 
 def _pids(ovs: PrivateOvs) -> list[int | None]:
