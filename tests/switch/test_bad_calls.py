@@ -265,7 +265,7 @@ def by_the_package(bench: Bench) -> None:
         bench.ovs.vsctl("get", "bridge", "br1", "external_ids"),
         bench.ovs.vsctl("get", "interface", "web0", "external_ids"),
     )
-    purge = f"set -- none; . {POSTRM}; forget_settings"
+    purge = f"set -- none; . {shlex.quote(str(POSTRM))}; forget_settings"
     done = subprocess.run(["sh", "-ec", purge], env=bench.ovs.env, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, ""), done
     assert says(done.stderr, "ovs-lbt: ", ": br1 -> ", "ovs-lbt detach BRIDGE --purge")
