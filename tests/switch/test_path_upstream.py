@@ -68,6 +68,7 @@ def test_a_switch_that_has_lost_its_own_uplink_is_left(
     ):
         service.place(attached, well[0], cut[0])
         with Talk(vms, host) as talk:
+            before = len(told_faults(attached.ovs))
             with losing.cut_off():
                 took_s = found_after_s(service, attached, *at_fault(attached, *cut))
                 soon("a switch that has lost its own uplink is found", took_s, FOUND_WITHIN_S)
@@ -75,10 +76,12 @@ def test_a_switch_that_has_lost_its_own_uplink_is_left(
                 wait_until(
                     lambda: {*service.bindings(attached).values()} <= remaining, "all have left"
                 )
-                told = told_faults(attached.ovs)
+                # The history is written by a thread of its own.
+                wait_until(lambda: len(told_faults(attached.ovs)) > before, "the history has it")
+                told = told_faults(attached.ovs)[before:]
                 talk.until_heard(TALK_ON_S)
                 talk.stop()
-            found_at = told[-len(cut)]["at"]
+            found_at = told[0]["at"]
             lost_after = [sum(at > found_at for at in of) for of in talk.lost_at]
             assert any(talk.lost_at), "the fault lost nothing, so nothing was tried"
             assert not talk.silent(TALK_ON_S / 2)
