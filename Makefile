@@ -60,7 +60,7 @@ COMPUTE := tests/unit tests/wire
 # These mostly wait, each worker with an Open vSwitch and namespaces of its own. Files with many tests come
 # first.
 SWITCHES := tests/mininet tests/switch
-WORKERS ?= $(shell echo $$((2 * $$(nproc))))
+WORKERS ?= $(shell echo $$((3 * $$(nproc))))
 
 # One bed after another: plain uplinks, a bond, LACP.
 SEED ?= 1
