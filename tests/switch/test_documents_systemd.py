@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +46,8 @@ def machine(own: Service, bed: Bed) -> Iterator[Machine]:
 
 def follow(machine: Machine, label: str, directory: str = "/root") -> list[str]:
     """Type the blocks of a label into root's shell; what each says."""
-    return [shell(machine, f"cd {directory}\n{block.text}") for block in documents.labelled(label)]
+    there = shlex.quote(directory)
+    return [shell(machine, f"cd {there}\n{block.text}") for block in documents.labelled(label)]
 
 
 def shell(machine: Machine, script: str) -> str:
@@ -66,6 +68,14 @@ def shell(machine: Machine, script: str) -> str:
         )
         raise AssertionError(f"{script}\n{done.stdout}{done.stderr}{journal.stdout}")
     return done.stdout
+
+
+def show_checkout_to_units(machine: Machine) -> None:
+    """Below /tmp, a checkout is hidden from units, which have a /tmp of their own."""
+    if CHECKOUT.is_relative_to("/tmp"):
+        machine.do("mkdir", "-p", "/etc/systemd/system/service.d")
+        added = machine.path("/etc/systemd/system/service.d/checkout.conf")
+        added.write_text(f'[Service]\nBindReadOnlyPaths="{CHECKOUT}"\n')
 
 
 def leads(machine: Machine, name: str, bed: Bed) -> bool:
@@ -113,8 +123,10 @@ def test_the_package(machine: Machine, bed: Bed, tmp_path: Path) -> None:
 
 def test_the_units_of_a_checkout(machine: Machine, bed: Bed) -> None:
     before = state(bed)
+    show_checkout_to_units(machine)
     # As `make setup` does it.
-    shell(machine, f"ln -s {CHECKOUT}/.venv/bin/ovs-lbt /usr/local/bin/ovs-lbt")
+    command = shlex.quote(f"{CHECKOUT}/.venv/bin/ovs-lbt")
+    shell(machine, f"ln -s {command} /usr/local/bin/ovs-lbt")
     follow(machine, "install-units", str(CHECKOUT))
     shell(machine, f"ovs-lbt attach {bed.bridge} --policy originating-port")
     wait_until(lambda: leads(machine, "ovs-lbt", bed), "the bridge is attached")
