@@ -20,8 +20,8 @@ from topologies.reports.origin import origin
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-# For `make test-quick`, which chooses it: a fifth of the examples, unless a test says how many it needs.
-settings.register_profile("quick", settings.get_profile("any machine"), max_examples=20)
+# For `make test-quick`, which chooses it: fewer examples, unless a test says how many it needs.
+settings.register_profile("quick", settings.get_profile("any machine"), max_examples=12)
 settings.load_profile("any machine")
 TESTS = Path(__file__).parent
 # What runs the tests with a marker.

@@ -163,6 +163,7 @@ def test_constant_load_is_settled_within_seconds_and_stays() -> None:
     assert moves(here) == before
 
 
+@pytest.mark.slow
 def test_a_jump_is_settled_before_a_queue_is_full_for_long() -> None:
     """Two VMs of one uplink jump to more than it can carry, at any moment between two polls."""
     for phase_s in (0.001, 0.03, 0.06, 0.099):

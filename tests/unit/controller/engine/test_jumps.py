@@ -47,6 +47,7 @@ def test_loads_that_start_later_are_placed_at_once_too() -> None:
     assert found.loss_ratio - found.perfect_ratio <= WORST_MORE_RATIO
 
 
+@pytest.mark.slow
 def test_what_hardly_carries_anything_stays_where_it_is() -> None:
     """Else it would rest when its load begins."""
     capacities = (25e6, 25e6, 100e6, 150e6)

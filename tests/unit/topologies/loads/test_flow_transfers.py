@@ -65,6 +65,7 @@ def test_every_flow_gets_its_size(port: int) -> None:
         assert 0 < duration_s < 10
 
 
+@pytest.mark.slow
 def test_many_flows_are_under_way_at_once(port: int) -> None:
     plan = _plan(port, [20_000] * 300)
     for flow in plan["flows"]:
