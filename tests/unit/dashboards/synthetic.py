@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from dashboards.queries import MOST
 from tests.unit.dashboards.simulated import BEGIN_S, HOUR_S, JOB, SCRAPE_S, Recorded
@@ -116,6 +116,14 @@ class _Made:
 
 def samples(instance: str) -> list[int | None]:
     return [value for count, value in COUNTED[instance] for _ in range(count)]
+
+
+def happened(instance: str) -> int:
+    """How many events a counter has counted since the first scrape, over all restarts."""
+    first, *others = samples(instance)
+    # A counter that is new has begun with zero.
+    seen = [first or 0, *(value for value in others if value is not None)]
+    return sum(late - early if late >= early else late for early, late in pairwise(seen))
 
 
 def series() -> Recorded:
