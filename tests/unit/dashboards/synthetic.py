@@ -189,11 +189,12 @@ def _add_host(made: _Made, instance: str, number: int) -> None:
         made.add("ovslbt_uplink_up", uplink, not (is_first and instance == LINKLESS))
         made.add("ovslbt_uplink_info", {"role": "active", **uplink})
         made.add("ovslbt_uplink_unrelieved", uplink, is_first and instance == FULL)
-        for direction, ratio in (("transmit", 0.2 if is_first else 0.3), ("receive", 0.1)):
+        # A graph has the hosts that send most, and not those that receive most.
+        sent, received = (0.2 if is_first else 0.3) * load, 0.1 / load
+        for direction, ratio in (("transmit", sent), ("receive", received)):
             way = {"direction": direction, **uplink}
-            made.add("ovslbt_uplink_utilization_ratio", way, ratio * load)
-            counter = f"ovslbt_uplink_{direction}_bytes_total"
-            made.add(counter, uplink, 0, 1e9 * ratio * load)
+            made.add("ovslbt_uplink_utilization_ratio", way, ratio)
+            made.add(f"ovslbt_uplink_{direction}_bytes_total", uplink, 0, 1e9 * ratio)
 
 
 def _add_paths(made: _Made) -> None:
