@@ -21,7 +21,7 @@ from topologies.loads.load import Stage
 from topologies.network.private_ovs import PrivateOvs
 from topologies.seeds import generator
 
-pytestmark = [pytest.mark.mininet, pytest.mark.slow]
+pytestmark = pytest.mark.mininet
 
 ANYWHERE_MS = 30_000
 # A sample and some: what has failed has not been seen to send for that long before.

@@ -11,7 +11,7 @@ import pytest
 
 from tests.mininet.bench import Bench, interrupt
 
-pytestmark = [pytest.mark.mininet, pytest.mark.slow]
+pytestmark = pytest.mark.mininet
 
 SIZE, RATE = 1000, 400
 CONTENDERS = ("balance-slb", "dynamic+multipath", "dynamic")

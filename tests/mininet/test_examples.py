@@ -12,7 +12,7 @@ import pytest
 from tests.mininet.bench import Bench
 from topologies.examples import compare_two_uplinks as example
 
-pytestmark = [pytest.mark.mininet, pytest.mark.slow]
+pytestmark = pytest.mark.mininet
 
 CHECKOUT = Path(__file__).parents[2]
 SAID = re.compile(r"^(?P<name>\S+): (?P<mbps>[\d.]+) Mbit/s received, (?P<moves>\d+) moves$", re.M)

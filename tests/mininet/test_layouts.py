@@ -31,7 +31,7 @@ FEW_VMS = {
     "overlay": 2,
 }
 
-pytestmark = [pytest.mark.mininet, pytest.mark.slow]
+pytestmark = pytest.mark.mininet
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from topologies.network.private_network import private_network
 from topologies.network.private_ovs import PrivateOvs
 from topologies.network.switches import ServerBridge
 
-pytestmark = [pytest.mark.mininet, pytest.mark.slow]
+pytestmark = pytest.mark.mininet
 
 UPLINKS = ["up1", "up2", "up3"]
 

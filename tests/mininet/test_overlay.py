@@ -27,7 +27,7 @@ from topologies.network.private_ovs import PrivateOvs
 from topologies.network.service import Service
 from topologies.network.switches import TEAMS
 
-pytestmark = [pytest.mark.mininet, pytest.mark.slow]
+pytestmark = pytest.mark.mininet
 
 SERVERS = (f"{PREFIX}server1", f"{PREFIX}server2")
 UPLINKS = {server: [f"{PREFIX}s{n}-up{u}" for u in (1, 2)] for n, server in enumerate(SERVERS, 1)}

@@ -11,7 +11,7 @@ import pytest
 
 from tests.mininet.bench import Bench
 
-pytestmark = [pytest.mark.mininet, pytest.mark.slow]
+pytestmark = pytest.mark.mininet
 
 CHECKOUT = Path(__file__).parents[2]
 # `ovs-lbt bench` with less patience.

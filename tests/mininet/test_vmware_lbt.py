@@ -18,7 +18,7 @@ from topologies.network.private_ovs import PrivateOvs
 
 LAYOUT_FILE = Path(__file__).resolve().parents[2] / "topologies" / "vmware_lbt.py"
 
-pytestmark = [pytest.mark.mininet, pytest.mark.slow]
+pytestmark = pytest.mark.mininet
 
 
 @pytest.fixture(autouse=True)

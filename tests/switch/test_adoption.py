@@ -86,7 +86,6 @@ def test_attach_and_detach_under_load_lose_nothing(in_use: Bed, service: Service
         few_lost(of_each if judging.benching else [min(of_each)], limit, FLOW_PPS, when)
 
 
-@pytest.mark.slow
 @on_a_bond
 def test_what_a_controller_record_costs_on_the_same_bench(in_use: Bed) -> None:
     """The peer. Its losses are printed; that it flushes others' flows is why we do without."""

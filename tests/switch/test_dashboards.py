@@ -77,7 +77,6 @@ WITHOUT_CAUSE = (
 ALERTING = {"OvsLbtConfigurationError", "OvsLbtUplinkDown"}
 
 BEDS = [BedSpec(vm_vlans=(None,) * 4)]
-pytestmark = [pytest.mark.slow, pytest.mark.system]
 with_data = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
 each_query = pytest.mark.parametrize("query", QUERIES, ids=str)
 

@@ -20,8 +20,6 @@ from tests.switch.fleet.rollout import Rollout, roll_out
 from tests.switch.judging import few_lost, judges_time
 from tests.switch.talking import talking
 
-pytestmark = pytest.mark.slow
-
 NAMES = ("kvm1", "kvm2", "kvm3", "kvm4")
 FLOW_PPS = 200
 

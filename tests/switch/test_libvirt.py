@@ -20,10 +20,7 @@ from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 from topologies.network.private_ovs import PrivateOvs
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.parametrize("bed", [BedSpec(BALANCE_SLB, 2, ())], ids=str, indirect=True),
-]
+pytestmark = pytest.mark.parametrize("bed", [BedSpec(BALANCE_SLB, 2, ())], ids=str, indirect=True)
 
 # The first one is that of the documents, with the VLAN of its portgroup.
 WEB = Domain("web-1", "3a5c1f2e-9b1d-4c58-8a2e-0123456789ab", "52:54:00:5e:00:01")

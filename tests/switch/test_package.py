@@ -24,8 +24,6 @@ from tests.switch.waiting import wait_until
 from tests.switch.wire import Ears, Stream
 from topologies.network.private_ovs import PrivateOvs
 
-pytestmark = pytest.mark.slow
-
 FLOW_PPS = 500
 # For as long as packages are installed, again and again.
 ROLLOUT_PPS = 200

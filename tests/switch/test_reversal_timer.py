@@ -25,7 +25,6 @@ from tests.switch.test_confirm import (
 )
 from tests.switch.waiting import wait_until
 
-pytestmark = pytest.mark.slow
 TIMERS = ("systemctl", "list-timers", "--all", "--no-legend", "ovs-lbt-reversal-*")
 
 

@@ -6,8 +6,6 @@ import contextlib
 import json
 from collections.abc import Iterator
 
-import pytest
-
 from tests.switch.judging import judges_time, soon
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
@@ -22,8 +20,6 @@ BRIDGES, PORTS, POLLS = 10, 50, 3
 OWN_THREADS = 20
 # It takes milliseconds, but the machine may be busy.
 PROMPT_S = 2.0
-
-pytestmark = pytest.mark.slow
 
 
 @contextlib.contextmanager
