@@ -180,6 +180,7 @@ def test_the_order_in_which_units_are_named_plays_no_part(
     assert placement.place(tried) == found
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(units(), TEAMS)
 def test_a_policy_is_let_move_nothing_that_breaks_a_rule_more(

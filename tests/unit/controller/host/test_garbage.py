@@ -39,6 +39,7 @@ def clock() -> Iterator[Clock]:
     gc.unfreeze()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("clock")
 def test_a_search_leaves_out_what_earlier_ones_went_through() -> None:
     kept = [[number] for number in range(1000)]
@@ -56,6 +57,7 @@ def test_a_search_frees_new_garbage() -> None:
     assert gone() is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("clock")
 def test_a_search_of_young_objects_leaves_out_nothing() -> None:
     gc.collect()
@@ -90,6 +92,7 @@ def test_old_garbage_is_freed_once_an_hour(clock: Clock) -> None:
     assert gone() is None
 
 
+@pytest.mark.slow
 def test_the_service_searches_new_objects_once_it_asks_for_that() -> None:
     before = list(gc.callbacks)
     garbage.search_new_objects()

@@ -95,7 +95,7 @@ def test_a_jump_behind_a_port_is_soon_relieved(beat_s: float, at_most_s: float) 
 
 
 @pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))]
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))]
 )
 def test_a_load_that_trembles_is_relieved_as_soon(seed: int) -> None:
     """A sender on a busy host does not send as much in each tenth of a second.

@@ -229,6 +229,7 @@ def test_a_link_that_fails_takes_its_buckets_along_and_gets_them_back() -> None:
     assert homes(here) == before and here.bindings()["vnet0"] == "eth1"
 
 
+@pytest.mark.slow
 def test_observed_it_is_said_and_not_done() -> None:
     here = hot(14.0, 1.0, mode="observe").run_until(60)
     status = here.engine.fleet.status()[0]

@@ -426,6 +426,7 @@ def test_flows_expects_no_peer_without_a_lag_to_be_faster_and_flows_in_time() ->
     assert _missed("flows", late) == ["web search, 70%: 99 % of the flows start within 20 ms"]
 
 
+@pytest.mark.slow
 def test_flows_fails_an_uplink_in_one_scenario_only(tmp_path: Path) -> None:
     scenarios = _scenarios("flows")
     failure = "web search, an uplink fails"

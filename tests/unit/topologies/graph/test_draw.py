@@ -66,6 +66,7 @@ def test_a_drawing_names_every_node_and_speed(
     assert any(f"limit {draw.speed(layout.limit_bps)}" in word for word in words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_the_documentation_has_the_current_layout(name: str, tmp_path: Path) -> None:
     """If it fails, run `python -m topologies.graph.draw`."""

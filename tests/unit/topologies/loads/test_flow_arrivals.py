@@ -27,6 +27,7 @@ PUBLISHED = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @PUBLISHED
 @given(seed=st.integers(0, 1000), ratio=st.floats(0.3, 1.0))
 @settings(max_examples=20, deadline=None)

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from topologies.loads import flow_transfers
 from topologies.loads.flow_transfers import CHUNK_BYTES, NOT_STARTED, Clients, Server
 
 
 @pytest.fixture
-def port() -> Iterator[int]:
+def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """The port of a running server."""
+    monkeypatch.setattr(flow_transfers, "LOOK_S", 0.01)
     stopped = threading.Event()
     with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
         listener.setblocking(False)
