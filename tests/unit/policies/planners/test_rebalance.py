@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from policies.model import Load, OfPort, Role, Snapshot, Unit, Uplink
@@ -12,6 +12,8 @@ from policies.planners.rebalance import LEAST_DIFFERENCE_RATIO, even_out, rest
 from policies.verdicts import Rest, WhyAtRest
 
 MBPS = 1e6
+# A unit moves once in a round. Where capacities differ a hundredfold, 6,000 random teams took up to six.
+ROUNDS = 10
 
 
 def team(units: dict[str, tuple[str, float]], *capacities: float) -> Snapshot:
@@ -105,6 +107,10 @@ def test_a_team_at_rest_says_why() -> None:
     loads=st.lists(st.tuples(st.integers(1, 3), st.floats(0, 50)), max_size=40),
     capacities=st.lists(st.sampled_from((10.0, 100.0, 1000.0)), min_size=3, max_size=3),
 )
+@example(
+    loads=[(1, 1.0), (2, 1.0), (2, 1.0), (2, 2.0), (2, 4.0), (2, 8.0)],
+    capacities=[1000.0, 10.0, 10.0],
+)
 def test_the_worst_uplink_never_gets_worse_and_the_same_loads_move_nothing_more(
     loads: list[tuple[int, float]], capacities: list[float]
 ) -> None:
@@ -112,7 +118,7 @@ def test_the_worst_uplink_never_gets_worse_and_the_same_loads_move_nothing_more(
     before = team(units, *capacities)
     evened = after(before)
     assert max(ratios(evened)) <= max(ratios(before)) + 1e-9
-    for _ in range(3):
+    for _ in range(ROUNDS):
         evened = after(evened)
     assert even_out(evened).moves == ()
     names = [move.unit for move in even_out(before).moves]
