@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import pytest
 
 from controller.dataplane.specs import EMPTY
-from tests.switch import datapath
 from tests.switch.bed import Bed, BedSpec, Upstream, upstream_ovs
 from tests.switch.service import Service
 from tests.switch.wire import OwnNetwork
@@ -35,7 +34,6 @@ class Logged(Protocol):
 
 
 _services: list[Service] = []
-_in_our_network: set[str] = set()
 
 
 @functools.cache
@@ -60,7 +58,6 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def ovs() -> Iterator[PrivateOvs]:
     """An Open vSwitch of our own; without one these tests fail, as nothing is proven."""
-    _alone("ovs")
     with PrivateOvs(prefix="ovs-lbt-test-") as private:
         yield private
 
@@ -70,13 +67,6 @@ def tor() -> Iterator[Upstream]:
     """Another one, upstream."""
     with upstream_ovs() as made:
         yield made
-
-
-def _alone(fixture: str) -> None:
-    """Refuse a second Open vSwitch beside the bridge under test's where both would share a datapath."""
-    _in_our_network.add(fixture)
-    shared = datapath.NAME == "kernel" and len(_in_our_network) > 1
-    assert not shared, f"{' and '.join(sorted(_in_our_network))} -> one, in a process of its own"
 
 
 @pytest.fixture(scope="session")
