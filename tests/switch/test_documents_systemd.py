@@ -71,8 +71,8 @@ def shell(machine: Machine, script: str) -> str:
 
 
 def show_checkout_to_units(machine: Machine) -> None:
-    """Below /tmp, a checkout is hidden from units, which have a /tmp of their own."""
-    if CHECKOUT.is_relative_to("/tmp"):
+    """Units have a /tmp and a /var/tmp of their own, which hide a checkout."""
+    if any(CHECKOUT.is_relative_to(hidden) for hidden in ("/tmp", "/var/tmp")):
         machine.do("mkdir", "-p", "/etc/systemd/system/service.d")
         added = machine.path("/etc/systemd/system/service.d/checkout.conf")
         added.write_text(f'[Service]\nBindReadOnlyPaths="{CHECKOUT}"\n')
