@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.said import says
+from tests.said import DONE, REFUSED, USAGE, is_answer, says
 from tests.switch import datapath
 from tests.switch.bed import run
 from tests.switch.service import Service
@@ -27,7 +27,6 @@ from topologies.network.private_ovs import PrivateOvs
 
 DEVICES = [f"eth{number}" for number in range(7)] + ["vnet0", "vnet1", "vnet2", "web0", "web1"]
 PREFIX = "external_ids:ovs-lbt-"
-DONE, REFUSED, USAGE = 0, 1, 2
 BRIDGE_FIELDS = ("policy", "teaming", "mode", "threshold_ratio", "connected")
 POSTRM = Path(__file__).parents[2] / "controller/debian/postrm"
 # The words of a call, its exit status, and its last line without `ovs-lbt: `, in full or up to `…`.
@@ -189,12 +188,7 @@ def test_an_open_vswitch_that_is_not_started_is_told(
 
 
 def assert_says(done: subprocess.CompletedProcess[str], status: int, expected: str) -> None:
-    lines = (done.stdout if status == DONE else done.stderr).splitlines()
-    said = re.sub(r"^ovs-lbt( \w+)*: (error: )?", "", lines[-1] if lines else "")
-    pattern = re.escape(expected).replace("…", ".*")
-    assert done.returncode == status and re.fullmatch(pattern, said), (done, expected)
-    assert len(lines) == 1 or status == USAGE
-    assert status == DONE or done.stdout == ""
+    assert is_answer(done.returncode, done.stdout, done.stderr, status, expected), (done, expected)
 
 
 # ---- the database -----------------------------------------------------------------------

@@ -27,12 +27,12 @@ from controller.command_line import environment
 from controller.config.rows import PREFIX, BridgeRow, PortRow
 from controller.host import client
 from controller.host.journal import Journal
+from tests.said import DONE, REFUSED, USAGE, is_answer, pattern
 from tests.unit import rows
 from tests.unit.controller import bad_calls
 from tests.unit.fake_switch import FakeSwitch, World, done
 
 LOCAL = 65534
-DONE, REFUSED, USAGE = 0, 1, 2
 # Of what `explain --json` says of a VM port: the rules in force, and where it is.
 RULES = (
     *("policy", "uplink", "pin", "excluded", "shares", "reserve_bps", "limit_bps", "allowed"),
@@ -204,16 +204,9 @@ def call(words: str) -> tuple[int, str, str]:
 def wrong(words: str, status: int, expected: str) -> list[str]:
     """What is wrong with a call's answer."""
     found, out, err = call(words)
-    lines = err.splitlines()
-    said = re.sub(r"^ovs-lbt( \w+)*: (error: )?", "", lines[-1] if lines else "")
-    one_line = len(lines) == 1 or status == USAGE
-    if found == status and out == "" and one_line and re.fullmatch(_pattern(expected), said):
+    if is_answer(found, out, err, status, expected):
         return []
-    return [f"{words[:80]}: {found} {out[:80]} {lines[-3:]} -> {status} {expected}"]
-
-
-def _pattern(text: str) -> str:
-    return re.escape(text).replace("…", ".*")
+    return [f"{words[:80]}: {found} {out[:80]} {err.splitlines()[-3:]} -> {status} {expected}"]
 
 
 def none_wrong(calls: Mapping[str, str], status: int) -> None:
@@ -266,13 +259,13 @@ def test_an_open_vswitch_that_is_not_started_is_told(
 def test_a_bad_value_in_the_database_is_told_and_leaves_in_force_what_was(host: Host) -> None:
     world, found = host.world, list[str]()
     for record, key, value, where, expected in bad_calls.WRITES:
-        pattern = _pattern(f"{where} ovs-lbt-{key}: … -> {expected}")
+        told = pattern(f"{where} ovs-lbt-{key}: … -> {expected}")
         with host.untouched():
             records = dict(world.rows)
             name = next(n for n, row in records.items() if record in _records(row))
             world.write(_with(records[name], record, PREFIX + key, value))
-            if not any(re.fullmatch(pattern, error) for error in host.errors()):
-                found.append(f"{record} {key}={value[:40]}: {host.errors()} -> {pattern}")
+            if not any(re.fullmatch(told, error) for error in host.errors()):
+                found.append(f"{record} {key}={value[:40]}: {host.errors()} -> {told}")
             in_force = host.in_force()
             world.write(records[name])
         assert host.in_force() == in_force, f"{record} {key}={value[:40]}"
