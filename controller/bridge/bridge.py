@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from controller.api.events import (
     BundleDone,
+    ForgetForwarding,
     ForwardingRead,
     FrameHeard,
     InboundRead,
@@ -321,8 +322,10 @@ class Bridge(ReconciledBridge):
         if failed:
             commands += self._announce_failover()
         if was_cut_off and self._any_up:
-            # The upstream switches may have forgotten all VMs meanwhile.
+            # The upstream switches may have forgotten all VMs meanwhile, and NORMAL has learned them.
             self._announce(self._everything, now_s)
+            if self.config.on_bond and self.installed_anything:
+                commands.append(ForgetForwarding(self.config.name))
         return commands
 
     def _concerns(self, port: PortState) -> bool:

@@ -47,6 +47,7 @@ def team(
             vlans=port.vlans,
             attached_macs=port.attached_macs,
             forges=port.forges,
+            trusted=port.trusted,
             hashed=_hashed(port, split),
         )
         for port in config.vm_ports

@@ -356,10 +356,13 @@ class ReconciledBridge(BridgeState):
         commands: Commands = list(bundle.waiting)
         if any(move.is_resplit for move in bundle.moves):
             self._count_anew(now_s)
-        if self.config.on_bond and not learned_before and addresses.learns(bundle.installs):
+        uplinks = tuple(uplink.ofport for uplink in self.config.uplinks)
+        taken_over = not learned_before or uplinks != self.taken_over_with
+        if self.config.on_bond and taken_over and addresses.learns(bundle.installs):
             # When a member fails, the bond announces by another one every address that NORMAL has
             # learned. Those frames would come back to us, and our VMs would seem to have moved away.
             commands.append(ForgetForwarding(self.config.name))
+            self.taken_over_with = uplinks
         self.counts.apply(bundle.moves)
         if any(move.reason.by_load for move in bundle.moves):
             self.scheduler.convergence.confirm(now_s)

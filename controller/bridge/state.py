@@ -44,7 +44,7 @@ from controller.teaming.links import Links
 from controller.teaming.own_addresses import probe_macs
 from controller.teaming.paths import PathChecks
 from controller.teaming.shaping import ShapedTeam, Shaping
-from policies.model import IDLE, Unit, Uplink
+from policies.model import IDLE, OfPort, Unit, Uplink
 
 Commands = list[Command]
 
@@ -89,6 +89,8 @@ class BridgeState:
     installation: Installation = field(default_factory=Installation)
     # The port flag `no-flood` on VM ports.
     flooding: Flooding = field(default_factory=Flooding)
+    # The uplinks with which NORMAL was last made to forget where VMs are; empty: with none.
+    taken_over_with: tuple[OfPort, ...] = ()
     # The hash of connections.
     connection_hash: ConnectionHash = field(default_factory=ConnectionHash)
     # The queues of uplinks' devices.

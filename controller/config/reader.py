@@ -297,6 +297,7 @@ class _Reader:
             allow=_unless_all(may_use, team),
             attached_macs=attached or _own_macs(interface),
             forges=self._forges(record, rules["forged-transmits"], unit, attached),
+            trusted=rules["forged-transmits"] == "accept",
             rules=Rules(
                 pin=rules["pin"],
                 confined=_unless_all(may_use, team) is not None,

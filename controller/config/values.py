@@ -79,6 +79,8 @@ class VmPortConfig:
     attached_macs: tuple[str, ...] = ()
     # Whether frames from other addresses are accepted.
     forges: bool = True
+    # Whether the operator says so. Such VMs may use each other's addresses.
+    trusted: bool = False
     # The other rules that say where the port should be; policies get them unchanged.
     rules: Rules = NO_RULES
     # Whether policies must not move it because of load.

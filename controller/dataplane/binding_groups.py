@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from controller.dataplane import hashing
-from controller.dataplane.failover import first_live
+from controller.dataplane.failover import ALWAYS, first_live
+from controller.dataplane.normal import by_any_uplink
 from controller.dataplane.output import leave_by
 from controller.dataplane.specs import Action, FlowSpec, GroupSpec, ToGroup, match
 from controller.dataplane.tables import Kind, Register, Table, binding_group_id, cookie
@@ -33,7 +34,10 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 def groups(team: Team) -> Iterator[GroupSpec]:
     for port in team.vm_ports:
         ways = ((uplink, _leave(port, uplink, team)) for uplink in port.order)
-        yield first_live(binding_group_id(port.ofport), ways)
+        anyway = by_any_uplink(port, team) if port.order else ()
+        yield first_live(binding_group_id(port.ofport), ways, anyway)
+    if team.floods_to_normal:
+        yield ALWAYS
 
 
 def _leave(port: VmPort, uplink: OfPort, team: Team) -> tuple[Action, ...]:

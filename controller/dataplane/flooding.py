@@ -1,7 +1,8 @@
 """Flooding: broadcast, multicast and unknown unicast reach each VM port of the VLAN once.
 
-Tables: DELIVERY, FLOODED; in DESTINATION, the flows for multicast. Groups: one for the local VM ports of each
-class of VLANs, and for each VM port one for each uplink (its delivery groups).
+Tables: DELIVERY, FLOOD, MEMBERSHIP; in DESTINATION and EGRESS, the flows for what VM ports flood; in
+PORT_OUT, the flows for what they do not get. Groups: one for the local VM ports of each class of VLANs
+(or several, if they are many), and for each VM port one for each uplink (its delivery groups).
 
 Invariant: the network sends such a frame down every uplink, and a VM port takes it from the first
 live uplink of its order only. On a LAG the network sends it down one member, whichever that is.
@@ -16,13 +17,15 @@ from dataclasses import dataclass
 from controller.config.vlans import VlanSet, classes
 from controller.dataplane import normal
 from controller.dataplane.failover import first_live
-from controller.dataplane.matching import register_values
+from controller.dataplane.matching import SAME_VLAN, register_values
 from controller.dataplane.output import out_by
 from controller.dataplane.specs import (
     Action,
     Bucket,
     FlowSpec,
     GroupSpec,
+    Learn,
+    LearnMatch,
     Match,
     MatchValue,
     Resubmit,
@@ -32,15 +35,28 @@ from controller.dataplane.specs import (
 )
 from controller.dataplane.tables import (
     ALL_HOSTS,
+    BY_UPLINK,
     ETH_IPV4,
+    ETH_IPV6,
+    FLOODED,
     GROUP_IDS,
-    GROUP_REPORTS,
     HELD_TIMEOUT_S,
+    ICMPV6,
     IGMP,
+    LEARNED_TIMEOUT_S,
+    LINK_LOCAL_GROUPS,
+    LINK_LOCAL_GROUPS_V6,
+    MEMBERSHIP,
+    MEMBERSHIPS_MAX,
+    MLD_V1_REPORT,
     MULTICAST,
+    PORTS_PER_LOCAL_GROUP_MAX,
+    REPORT,
     UNICAST,
+    Kind,
     Register,
     Table,
+    cookie,
     delivery_group_id,
     local_group_id,
     unicast_group_id,
@@ -72,12 +88,13 @@ def held(group: GroupSpec) -> FlowSpec | None:
     if len(ways) != 1 or ways[0] is None:
         return None
     ends = {Register.TARGET.field: group.group_id & 0xFFFF, Register.UPLINK.field: ways[0]}
-    return FlowSpec(Table.FLOODED, 10, match(**ends), hard_timeout_s=HELD_TIMEOUT_S)
+    flooded = match(**ends, **{FLOODED: BY_UPLINK})
+    return FlowSpec(Table.PORT_OUT, 40, flooded, hard_timeout_s=HELD_TIMEOUT_S)
 
 
 def is_held(flow: FlowSpec) -> bool:
     """Whether a flow is one that keeps a delivery group from delivering."""
-    return flow.table == Table.FLOODED and bool(flow.hard_timeout_s)
+    return flow.table == Table.PORT_OUT and bool(flow.hard_timeout_s)
 
 
 def _delivers(group: GroupSpec) -> bool:
@@ -89,45 +106,37 @@ def _yields_to(group: GroupSpec) -> set[int | None]:
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:
-    yield FlowSpec(Table.FLOODED, 1, (), (Resubmit(Table.PORT_OUT),))
     for uplink in team.uplinks:
         yield from _from_uplink(uplink, team)
     yield from _from_vm_ports(team)
+    if not team.hears_everywhere:
+        yield from _group_reports()
 
 
 def _from_uplink(uplink: OfPort, team: Team) -> Iterator[FlowSpec]:
     index = team.uplinks.index(uplink)
-    from_uplink, flooded, flooded_unicast = normal.flooded_by(uplink, team)
+    from_uplink, to_normal, unicast_to_normal = normal.flooded_by(uplink, team)
     for vlan_class in _vlan_classes(team):
-        delivered = tuple(ToGroup(delivery_group_id(p.ofport, index)) for p in vlan_class.ports)
+        groups = tuple(ToGroup(delivery_group_id(p.ofport, index)) for p in vlan_class.ports)
+        delivered: tuple[Action, ...] = (SetField(FLOODED, BY_UPLINK), *groups) if groups else ()
         priority = 10 if vlan_class.is_rest else 20
-        if flooded_unicast != flooded:
+        if unicast_to_normal != to_normal:
             for unicast in vlan_class.matches(eth_dst=UNICAST, **from_uplink):
-                actions = (*delivered, *flooded_unicast)
+                actions = (*delivered, *unicast_to_normal)
                 yield FlowSpec(Table.DELIVERY, priority + 5, unicast, actions)
         for in_vlan in vlan_class.matches(**from_uplink):
-            yield FlowSpec(Table.DELIVERY, priority, in_vlan, (*delivered, *flooded))
+            yield FlowSpec(Table.DELIVERY, priority, in_vlan, (*delivered, *to_normal))
 
 
 def _from_vm_ports(team: Team) -> Iterator[FlowSpec]:
-    """Multicast from VM ports goes to the local VM ports and out by the sender's uplink."""
-    general_query: dict[str, MatchValue] = {
-        "eth_type": ETH_IPV4,
-        "ip_proto": IGMP,
-        "ipv4_dst": ALL_HOSTS,
-    }
+    """What VM ports flood goes to the local VM ports and out by the sender's uplink."""
+    out = Resubmit(Table.UPLINK_OUT)
     for vlan_class in _vlan_classes(team):
-        local = (ToGroup(vlan_class.group_id),)
-        above = 0 if vlan_class.is_rest else 10
-        for in_vlan in vlan_class.matches(eth_dst=MULTICAST):
-            yield FlowSpec(Table.DESTINATION, 10 + above, in_vlan, local, goto=Table.UPLINK_OUT)
-        for in_vlan in vlan_class.matches(**general_query):
-            yield FlowSpec(Table.DESTINATION, 50 + above, in_vlan, local, goto=Table.UPLINK_OUT)
-    # A member that overhears another's report stays silent (RFC 2236 section 3, RFC 2710
-    # section 4), and the snooping switch at another uplink would stop sending it the group. So
-    # reports only go upstream.
-    for report in GROUP_REPORTS:
-        yield FlowSpec(Table.DESTINATION, 40, match(**report), goto=Table.UPLINK_OUT)
+        local = tuple(ToGroup(group_id) for group_id, _ in vlan_class.groups())
+        priority = 10 if vlan_class.is_rest else 20
+        for in_vlan in vlan_class.matches():
+            yield FlowSpec(Table.FLOOD, priority, in_vlan, (*local, out))
+    yield FlowSpec(Table.DESTINATION, 10, match(eth_dst=MULTICAST), goto=Table.FLOOD)
     if not team.hears_everywhere:
         # If the source is not learned, nothing distinguishes the frame that comes back from one
         # of somebody else: VM ports at other uplinks would get two copies. They get that one.
@@ -135,13 +144,64 @@ def _from_vm_ports(team: Team) -> Iterator[FlowSpec]:
         yield FlowSpec(
             Table.DESTINATION, 70, match(eth_dst=MULTICAST, **unlearned), goto=Table.UPLINK_OUT
         )
+        unknown = {Register.TARGET.field: 0, Register.UPLINK.field: 0}
+        yield FlowSpec(Table.EGRESS, 15, match(**unknown, **unlearned), goto=Table.UPLINK_OUT)
+
+
+@functools.cache
+def _group_reports() -> tuple[FlowSpec, ...]:
+    """A member of a group does not hear what others report of it.
+
+    A member that overhears another's report stays silent (RFC 2236 section 3, RFC 2710 section 4), and
+    the snooping switch at another uplink would stop sending it the group. All others hear reports: a
+    router that queries for members, too, although what it asks a group looks like a report. With
+    IGMPv3 and MLDv2 no member stays silent.
+    """
+    igmp: dict[str, MatchValue] = {"eth_type": ETH_IPV4, "ip_proto": IGMP}
+    mld: dict[str, MatchValue] = {
+        "eth_type": ETH_IPV6,
+        "ip_proto": ICMPV6,
+        "icmpv6_type": MLD_V1_REPORT,
+    }
+    learned = cookie(Kind.LEARNED, MEMBERSHIP)
+    sender = LearnMatch(Register.VM_PORT.field, Register.VM_PORT.field, 16)
+    is_router = Learn(Table.MEMBERSHIP, learned, LEARNED_TIMEOUT_S, (sender,), priority=20)
+    is_member = Learn(
+        Table.PORT_OUT,
+        learned,
+        LEARNED_TIMEOUT_S,
+        (
+            SAME_VLAN,
+            LearnMatch(Register.VM_PORT.field, Register.TARGET.field, 16),
+            LearnMatch("eth_dst", "eth_dst", 48),
+            LearnMatch(FLOODED, FLOODED, 64),
+        ),
+        priority=50,
+        limit=MEMBERSHIPS_MAX,
+    )
+    reports = (SetField(FLOODED, REPORT), Resubmit(Table.MEMBERSHIP))
+    asked = match(**igmp, ipv4_dst=ALL_HOSTS)
+    unpruned = (
+        match(**igmp, ipv4_dst=LINK_LOCAL_GROUPS),
+        match(**mld, ipv6_dst=LINK_LOCAL_GROUPS_V6),
+    )
+    return (
+        *(
+            FlowSpec(Table.DESTINATION, 40, match(**kind), reports, Table.FLOOD)
+            for kind in (igmp, mld)
+        ),
+        *(FlowSpec(Table.DESTINATION, 45, kind, goto=Table.FLOOD) for kind in unpruned),
+        FlowSpec(Table.DESTINATION, 50, asked, (is_router,), Table.FLOOD),
+        FlowSpec(Table.MEMBERSHIP, 10, (), (is_member,)),
+    )
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:
     for vlan_class in _vlan_classes(team):
-        # The switch leaves out the port that the frame came in by.
-        buckets = tuple(Bucket(out_by(port.ofport)) for port in vlan_class.ports)
-        yield GroupSpec(vlan_class.group_id, "all", buckets)
+        for group_id, ports in vlan_class.groups():
+            # The switch leaves out the port that the frame came in by.
+            buckets = tuple(Bucket(out_by(port.ofport)) for port in ports)
+            yield GroupSpec(group_id, "all", buckets)
     hears_everywhere, is_static_lag = team.hears_everywhere, team.is_static_lag
     for port in team.vm_ports:
         for index in range(len(team.uplinks)):
@@ -172,18 +232,14 @@ def _delivery_group(
     uplink, before = uplinks[index], () if hears_everywhere else order
     ways: list[tuple[OfPort, tuple[Action, ...]]] = []
     if is_static_lag:
-        ways = [(u, _flood_to(ofport)) for u in uplinks if u in order]
+        ways = [(u, out_by(ofport)) for u in uplinks if u in order]
     elif uplink in order:
         if uplink in before:
             before = before[: before.index(uplink)]
-        ways = [*((u, ()) for u in before), (uplink, _flood_to(ofport))]
+        ways = [*((u, ()) for u in before), (uplink, out_by(ofport))]
     elif hears_everywhere and order:
         ways = [(uplink, (ToGroup(unicast_group_id(ofport)),))]
     return first_live(delivery_group_id(ofport, index), ways)
-
-
-def _flood_to(ofport: OfPort) -> tuple[Action, ...]:
-    return SetField(Register.TARGET.field, ofport), Resubmit(Table.FLOODED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +254,12 @@ class _VlanClass:
     ports: tuple[VmPort, ...]
     is_rest: bool
 
-    @property
-    def group_id(self) -> int:
-        return local_group_id(None if self.is_rest else next(iter(self.vlans)))
+    def groups(self) -> Iterator[tuple[int, tuple[VmPort, ...]]]:
+        """The ids of the groups that together flood to these ports, each with its ports."""
+        lowest = None if self.is_rest else next(iter(self.vlans))
+        most = PORTS_PER_LOCAL_GROUP_MAX
+        for part in range(max(1, -(-len(self.ports) // most))):
+            yield local_group_id(lowest, part), self.ports[part * most : (part + 1) * most]
 
     def matches(self, **fields: MatchValue) -> Iterator[Match]:
         """Matches that together cover these VLANs."""

@@ -27,11 +27,18 @@ from controller.dataplane.specs import (
 )
 from controller.dataplane.tables import (
     ADDRESSES_PER_PORT_MAX,
+    BEYOND_LIMIT,
+    ELSEWHERE,
+    LAG_LOCK_TIMEOUT_S,
     LEARNED_TIMEOUT_S,
     LOCK_TIMEOUT_S,
     MULTICAST,
+    OUTSIDE,
+    OUTSIDE_MAX,
+    Kind,
     Register,
     Table,
+    cookie,
     learned_cookie,
 )
 from controller.dataplane.team import KEPT, Team, VmPort
@@ -39,23 +46,79 @@ from controller.dataplane.team import KEPT, Team, VmPort
 
 def flows(team: Team) -> Iterator[FlowSpec]:
     for port in team.vm_ports:
-        yield from _of(port)
+        yield from _of(port, team.hears_everywhere)
+    if not team.hears_everywhere:
+        yield from _beyond_limit()
 
 
 # Kept from one pipeline to the next, because most changes concern few VM ports.
-@functools.lru_cache(maxsize=KEPT)
-def _of(port: VmPort) -> tuple[FlowSpec, ...]:
-    return (*_learn_from(port), *_guard_addresses(port), *_lock(port))
+@functools.lru_cache(maxsize=4 * KEPT)
+def _of(port: VmPort, on_a_lag: bool) -> tuple[FlowSpec, ...]:
+    return (*_learn_from(port, on_a_lag), *_guard_addresses(port), *_lock(port, on_a_lag))
 
 
-def _learn_from(port: VmPort) -> Iterator[FlowSpec]:
+def learn_outside() -> Learn:
+    """Learn that the source of a frame from an uplink is not behind a VM port here.
+
+    What is learned from a VM port precedes this, so the frame may be one of ours that comes back.
+    """
+    return Learn(
+        Table.LOCATION,
+        cookie(Kind.LEARNED, OUTSIDE),
+        LEARNED_TIMEOUT_S,
+        (
+            SAME_VLAN,
+            LearnMatch("eth_src", "eth_dst", 48),
+            LearnLoad(ELSEWHERE, Register.TARGET.field, 16),
+        ),
+        priority=5,
+        limit=OUTSIDE_MAX,
+    )
+
+
+def _beyond_limit() -> Iterator[FlowSpec]:
+    """Learn in no particular VLAN a source that the limit of its VM port leaves out.
+
+    Its frames that come back can then be recognized. A router that has one address in thousands of
+    VLANs takes one entry. Each frame locks the address, because its own locks may be left out, too.
+    """
+
+    def learn(table: Table, timeout_s: int, *loads: LearnLoad) -> Learn:
+        return Learn(
+            table,
+            cookie(Kind.LEARNED, BEYOND_LIMIT),
+            timeout_s,
+            (LearnMatch("eth_src", "eth_src", 48), *loads),
+            priority=5,
+            limit=ADDRESSES_PER_PORT_MAX,
+            success=Register.LEARNED.field if table == Table.LOCAL_SOURCE else None,
+        )
+
+    local = learn(
+        Table.LOCAL_SOURCE,
+        LEARNED_TIMEOUT_S,
+        LearnLoad(1, Register.LOCAL.field, 1),
+        LearnLoad(Register.VM_PORT.field, Register.BEHIND.field, 16),
+    )
+    lock = learn(Table.LOCK, LOCK_TIMEOUT_S, LearnLoad(1, Register.LOCKED.field, 1))
+    learned, tried = Register.LEARNED.field, Register.BEHIND.field
+    again = Resubmit(Table.DESTINATION)
+    first = match(**{learned: 0, tried: 0})
+    yield FlowSpec(Table.DESTINATION, 80, first, (local, SetField(tried, 1), again))
+    succeeded = match(**{learned: 1, tried: 1})
+    yield FlowSpec(Table.DESTINATION, 80, succeeded, (lock, SetField(tried, 0), again))
+
+
+def _learn_from(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
     """Learn the source of every frame that the VM port may send."""
     learn = _learn_source(port)
-    lock = (Resubmit(Table.ANNOUNCEMENT), Resubmit(Table.LOCK), Resubmit(Table.SET_LOCK))
+    lock: tuple[Action, ...] = (Resubmit(Table.LOCK), Resubmit(Table.SET_LOCK))
+    if not on_a_lag:
+        lock = (Resubmit(Table.ANNOUNCEMENT), *lock)
     from_port: dict[str, MatchValue] = {Register.VM_PORT.field: port.ofport}
     accepted = [(40, {**from_port, "eth_src": mac}) for mac in port.attached_macs]
     if port.forges:
-        accepted.append((10, from_port))
+        accepted.append((20 if port.trusted else 10, from_port))
     else:
         # The table drops these frames anyway. The flow counts them.
         yield FlowSpec(Table.LEARN, 10, match(**from_port))
@@ -63,7 +126,7 @@ def _learn_from(port: VmPort) -> Iterator[FlowSpec]:
         yield FlowSpec(Table.LEARN, priority, match(**sent), learn, goto=Table.DESTINATION)
         yield FlowSpec(
             Table.LEARN,
-            priority + 10,
+            priority + 5,
             match(eth_dst=MULTICAST, **sent),
             (*learn, *lock),
             goto=Table.DESTINATION,
@@ -110,22 +173,28 @@ def _learn_source(port: VmPort) -> tuple[Action, ...]:
 
 
 def _guard_addresses(port: VmPort) -> Iterator[FlowSpec]:
-    """Drop frames from the VM port's own addresses that others send in its VLANs."""
+    """Drop frames from the VM port's own addresses that others send in its VLANs.
+
+    If it is trusted, other trusted ports may use them: their flows have a higher priority.
+    """
     for mac in port.attached_macs:
         for value in register_values(port.vlans.carried):
             in_vlan = {} if value is None else {Register.VLAN.field: value}
-            yield FlowSpec(Table.LEARN, 30, match(eth_src=mac, **in_vlan))
+            priority = 18 if port.trusted else 30
+            yield FlowSpec(Table.LEARN, priority, match(eth_src=mac, **in_vlan))
 
 
-def _lock(port: VmPort) -> Iterator[FlowSpec]:
+def _lock(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
     """Lock an address that announces itself from here for `LOCK_TIMEOUT_S`.
 
-    Meanwhile the announcement that comes back does not say that the address has moved away.
+    Meanwhile the announcement that comes back does not say that the address has moved away. On a LAG
+    nothing should come back. So each frame from elsewhere says it there, and each frame that is flooded
+    from here locks the address.
     """
     lock = Learn(
         Table.LOCK,
         learned_cookie(port.ofport, port.vlans),
-        LOCK_TIMEOUT_S,
+        LAG_LOCK_TIMEOUT_S if on_a_lag else LOCK_TIMEOUT_S,
         (
             SAME_VLAN,
             LearnMatch("eth_src", "eth_src", 48),
@@ -133,7 +202,9 @@ def _lock(port: VmPort) -> Iterator[FlowSpec]:
         ),
         limit=ADDRESSES_PER_PORT_MAX,
     )
-    announces = {Register.VM_PORT.field: port.ofport, Register.ANNOUNCES.field: 1}
+    announces = {Register.VM_PORT.field: int(port.ofport)}
+    if not on_a_lag:
+        announces[Register.ANNOUNCES.field] = 1
     for locked, table in ((0, Table.UNCACHE_FIRST), (1, Table.UNCACHE_AGAIN)):
         yield FlowSpec(
             Table.SET_LOCK,

@@ -2,8 +2,9 @@
 
 Such a port is that of a VM that was started while the service was not running.
 
-Tables: in CLASSIFY, EGRESS and DELIVERY, the flows for these ports. It teaches LOCATION and
-LOCAL_SOURCE what these ports send. Groups: one for each uplink, where NORMAL takes unicast from any.
+Tables: UNKNOWN_PORT; in CLASSIFY, EGRESS, DELIVERY, PRESENT and ABSENT, the flows for these ports. It
+teaches LOCATION and LOCAL_SOURCE what these ports send. Groups: one for each uplink, where NORMAL takes
+unicast from any.
 
 Invariant: without a bond, no frame reaches NORMAL, which would join the uplinks into a loop. With
 one, NORMAL gets what uplinks flood only while it floods to no VM port that the service knows.
@@ -17,8 +18,10 @@ from collections.abc import Iterator
 from controller.config.vlans import TRUNK
 from controller.dataplane.failover import first_live
 from controller.dataplane.output import TO_NORMAL
+from controller.dataplane.presence import by_presence
 from controller.dataplane.specs import (
     Action,
+    CopyBits,
     FlowSpec,
     GroupSpec,
     Learn,
@@ -45,7 +48,7 @@ from controller.dataplane.tables import (
     cookie,
     normal_group_id,
 )
-from controller.dataplane.team import Team
+from controller.dataplane.team import Team, VmPort
 from policies.model import OfPort
 
 _LEFT_TO_NORMAL = SetField(Register.NORMAL.field, 1)
@@ -91,21 +94,29 @@ def _learn_from_unknown(team: Team) -> Iterator[FlowSpec]:
     """Learn from a frame of an unknown port before it goes on to NORMAL.
 
     Unicast from uplinks for the address is then left to NORMAL. It does not go to the port that
-    the VM had before it was stopped and started.
+    the VM had before it was stopped and started. While that port is there, nothing is learned: the
+    unknown port may be an uplink, which brings back what our VMs have sent.
 
     A broadcast of the VM that comes back is dropped, as any reflection is. The switch remembers
     this for `LOCK_TIMEOUT_S` only: each frame teaches it anew, and nothing tells the service when
     the VM leaves. The VLAN of an untagged frame is not known here, so its address is learned for
-    all VLANs.
+    all VLANs; if the port is an uplink, it is the VLAN of the others.
 
-    The cookie of what is learned depends on the ports without flooding. When these change, the
-    flow that taught it goes, and with it all that was learned.
+    The cookie of what is learned depends on the uplinks and on the ports without flooding. When these
+    change, the flow that taught it goes, and with it all that was learned.
     """
-    numbers = ",".join(map(str, sorted(team.no_flood))).encode()
+    numbers = f"{sorted(team.uplinks)} {sorted(team.no_flood)}".encode()
     taught = cookie(Kind.LEARNED, FROM_NORMAL | zlib.crc32(numbers))
     limit = ADDRESSES_PER_PORT_MAX  # for all of these ports together
     tag = LearnMatch("vlan_tci", Register.VLAN.field, VLAN_ID_BITS)
-    for tags, vlan in ((0, ()), ((VLAN_PRESENT, VLAN_PRESENT), (tag,))):
+    native = next((vlans.native for vlans in team.uplink_vlans.values()), None) or 0
+    untagged = SetField(Register.VLAN.field, native)
+    tagged = CopyBits("vlan_tci", 0, Register.VLAN.field, 0, VLAN_ID_BITS)
+    unknown = {Register.NORMAL.field: 1, Register.UPLINK.field: 0}
+    for tags, vlan, in_vlan in (
+        (0, (), untagged),
+        ((VLAN_PRESENT, VLAN_PRESENT), (tag,), tagged),
+    ):
         located: tuple[LearnMatch | LearnLoad, ...] = (
             *vlan,
             LearnMatch("eth_src", "eth_dst", 48),
@@ -122,11 +133,38 @@ def _learn_from_unknown(team: Team) -> Iterator[FlowSpec]:
             match(vlan_vid=tags, eth_src=UNICAST, **{Register.NORMAL.field: 0}),
             (
                 _LEFT_TO_NORMAL,
-                Learn(Table.LOCATION, taught, LEARNED_TIMEOUT_S, located, True, 20, limit),
-                Learn(Table.LOCAL_SOURCE, taught, LOCK_TIMEOUT_S, local, True, 20, limit),
+                in_vlan,
+                Resubmit(Table.LOCAL_SOURCE),
+                Resubmit(Table.UNKNOWN_PORT),
                 Resubmit(Table.CLASSIFY),
             ),
         )
+        yield FlowSpec(
+            Table.UNKNOWN_PORT,
+            10,
+            match(vlan_vid=tags),
+            (
+                Learn(Table.LOCATION, taught, LEARNED_TIMEOUT_S, located, True, 20, limit),
+                Learn(Table.LOCAL_SOURCE, taught, LOCK_TIMEOUT_S, local, True, 20, limit),
+            ),
+        )
+    for port in team.vm_ports:
+        known = {Register.LOCAL.field: 1, Register.BEHIND.field: port.ofport}
+        yield FlowSpec(Table.UNKNOWN_PORT, 20, match(**known), by_presence(port))
+    yield FlowSpec(Table.PRESENT, 30, match(**unknown))
+    anew = (SetField(Register.BEHIND.field, 0), Resubmit(Table.UNKNOWN_PORT))
+    yield FlowSpec(Table.ABSENT, 30, match(**unknown), anew)
+
+
+def by_any_uplink(port: VmPort, team: Team) -> tuple[Action, ...]:
+    """How NORMAL gets a frame of a VM port, if no uplink of the team is there; () if it must not.
+
+    Somebody has made the bond anew while the service was not running: its members have other numbers.
+    """
+    if not team.floods_to_normal or port.is_confined(team.uplinks):
+        return ()
+    is_access = port.vlans.native and not port.vlans.takes_tagged
+    return (*((PopVlan(),) if is_access else ()), TO_NORMAL)
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:

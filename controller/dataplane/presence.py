@@ -15,6 +15,7 @@ import functools
 from collections.abc import Iterator
 
 from controller.dataplane.failover import first_live
+from controller.dataplane.reflection import judged
 from controller.dataplane.specs import (
     Action,
     FlowSpec,
@@ -24,7 +25,7 @@ from controller.dataplane.specs import (
     ToGroup,
     match,
 )
-from controller.dataplane.tables import MULTICAST, Register, Table, presence_group_id
+from controller.dataplane.tables import Register, Table, presence_group_id
 from controller.dataplane.team import KEPT, Team, VmPort
 from policies.model import OFPORT_LOCAL, OfPort
 
@@ -37,21 +38,23 @@ def by_presence(port: VmPort) -> tuple[Action, ...]:
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:
-    announced = Resubmit(Table.ANNOUNCEMENT), Resubmit(Table.LOCK), Resubmit(Table.DEPARTURE)
+    frames, look_up = judged(team.hears_everywhere)
+    announced = (*look_up, Resubmit(Table.DEPARTURE))
     from_vm = match(**{Register.UPLINK.field: 0})
     yield FlowSpec(Table.PRESENT, 20, from_vm, (Resubmit(Table.PORT_OUT),))
-    yield FlowSpec(Table.PRESENT, 10, match(eth_dst=MULTICAST), announced)
+    yield FlowSpec(Table.PRESENT, 10, frames, announced)
     # A departure is learned in either case: the port may return, and the VM has moved all the same.
     unlearned = SetField(Register.LOCAL.field, 0)
-    yield FlowSpec(Table.ABSENT, 20, from_vm, (Resubmit(Table.UPLINK_OUT),))
-    yield FlowSpec(Table.ABSENT, 10, match(eth_dst=MULTICAST), (unlearned, *announced))
-    yield FlowSpec(Table.ABSENT, 5, (), (Resubmit(Table.DELIVERY),))
-    yield FlowSpec(
-        Table.DEPARTURE,
-        5,
-        match(**{Register.ANNOUNCES.field: 0, Register.LOCAL.field: 0}),
-        goto=Table.DELIVERY,
-    )
+    yield FlowSpec(Table.ABSENT, 20, from_vm, (Resubmit(Table.FLOOD),))
+    yield FlowSpec(Table.ABSENT, 10, frames, (unlearned, *announced))
+    if team.hears_everywhere:
+        # The lock ends too late for an address that leaves with its port.
+        gone = match(**{Register.LOCKED.field: 1, Register.LOCAL.field: 0})
+        yield FlowSpec(Table.DEPARTURE, 15, gone, goto=Table.DELIVERY)
+    else:
+        yield FlowSpec(Table.ABSENT, 5, (), (Resubmit(Table.DELIVERY),))
+        silent = match(**{Register.ANNOUNCES.field: 0, Register.LOCAL.field: 0})
+        yield FlowSpec(Table.DEPARTURE, 5, silent, goto=Table.DELIVERY)
     for port in team.vm_ports:
         learned = {Register.LOCAL.field: 1, Register.BEHIND.field: port.ofport}
         yield FlowSpec(Table.REFLECTION, 20, match(**learned), by_presence(port))

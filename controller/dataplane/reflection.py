@@ -4,7 +4,8 @@ Tables: REFLECTION, DEPARTURE; in FROM_UPLINK, the flow for multicast.
 
 Invariant: a frame from an uplink whose source is behind a VM port goes no further, unless it
 announces that the address has moved away. An address that has announced itself from here in the
-last `LOCK_TIMEOUT_S` seconds has not moved away.
+last `LOCK_TIMEOUT_S` seconds has not moved away. On a LAG every frame announces it, unless the address
+has flooded a frame from here in the last `LAG_LOCK_TIMEOUT_S` seconds.
 """
 
 from __future__ import annotations
@@ -12,8 +13,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator
 
+from controller.dataplane.learning import learn_outside
 from controller.dataplane.matching import SAME_VLAN
-from controller.dataplane.specs import FlowSpec, Learn, LearnLoad, LearnMatch, Resubmit, match
+from controller.dataplane.specs import (
+    Action,
+    FlowSpec,
+    Learn,
+    LearnLoad,
+    LearnMatch,
+    Match,
+    MatchValue,
+    Resubmit,
+    match,
+)
 from controller.dataplane.tables import (
     DEPARTED_MAX,
     ELSEWHERE,
@@ -27,18 +39,26 @@ from controller.dataplane.tables import (
 from controller.dataplane.team import Team
 
 
-def flows(_team: Team) -> Iterable[FlowSpec]:
-    return _flows()
+def flows(team: Team) -> Iterable[FlowSpec]:
+    return _flows(team.hears_everywhere)
 
 
 @functools.cache
-def _flows() -> tuple[FlowSpec, ...]:
-    return tuple(_made())
+def _flows(on_a_lag: bool) -> tuple[FlowSpec, ...]:
+    return tuple(_made(on_a_lag))
 
 
-def _made() -> Iterator[FlowSpec]:
-    """The same flows for every team."""
-    local = {Register.LOCAL.field: 1}
+def judged(on_a_lag: bool) -> tuple[Match, tuple[Action, ...]]:
+    """Which frames from a local address can say that it has moved away, and the look-ups that show it."""
+    if on_a_lag:
+        return (), (Resubmit(Table.LOCK),)
+    return match(eth_dst=MULTICAST), (Resubmit(Table.ANNOUNCEMENT), Resubmit(Table.LOCK))
+
+
+def _made(on_a_lag: bool) -> Iterator[FlowSpec]:
+    """The same flows for every team of either kind."""
+    frames, look_up = judged(on_a_lag)
+    moved: dict[str, MatchValue] = {} if on_a_lag else {Register.ANNOUNCES.field: 1}
     yield FlowSpec(
         Table.FROM_UPLINK,
         10,
@@ -46,25 +66,21 @@ def _made() -> Iterator[FlowSpec]:
         (Resubmit(Table.LOCAL_SOURCE),),
         Table.REFLECTION,
     )
-    yield FlowSpec(Table.REFLECTION, 10, match(**{Register.LOCAL.field: 0}), (), Table.DELIVERY)
-    yield FlowSpec(
-        Table.REFLECTION,
-        10,
-        match(eth_dst=MULTICAST, **local),
-        (Resubmit(Table.ANNOUNCEMENT), Resubmit(Table.LOCK)),
-        Table.DEPARTURE,
-    )
+    elsewhere = match(**{Register.LOCAL.field: 0})
+    yield FlowSpec(Table.REFLECTION, 10, elsewhere, (learn_outside(),), Table.DELIVERY)
+    local = match(**dict(frames), **{Register.LOCAL.field: 1})
+    yield FlowSpec(Table.REFLECTION, 10, local, look_up, Table.DEPARTURE)
     yield FlowSpec(
         Table.DEPARTURE,
         10,
-        match(**{Register.ANNOUNCES.field: 1, Register.LOCKED.field: 0}),
+        match(**moved, **{Register.LOCKED.field: 0}),
         (*_learn_departure(), Resubmit(Table.UNCACHE_FIRST)),
         goto=Table.DELIVERY,
     )
     yield FlowSpec(
         Table.DEPARTURE,
         10,
-        match(**{Register.ANNOUNCES.field: 1, Register.LOCKED.field: 1}),
+        match(**moved, **{Register.LOCKED.field: 1}),
         (Resubmit(Table.UNCACHE_AGAIN),),
     )
 

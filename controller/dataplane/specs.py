@@ -160,10 +160,11 @@ class FlowSpec:
 
 @value(frozen=True, slots=True)
 class Bucket:
-    """A group's bucket; `watch_port` None: not watched (only in ALL groups)."""
+    """A group's bucket. It is live while what it watches is; None: it watches none (only in ALL groups)."""
 
     actions: tuple[Action, ...]
     watch_port: int | None = None
+    watch_group: int | None = None
 
 
 @value(frozen=True, slots=True)

@@ -35,8 +35,10 @@ class Table(IntEnum):
     OFF_HOME = 12
     PRESENT = 13
     ABSENT = 14
-    FLOODED = 15
+    FLOOD = 15
     TO_ENDPOINT = 16
+    UNKNOWN_PORT = 17
+    MEMBERSHIP = 18
     LOCATION = 20
     LOCAL_SOURCE = 21
     LOCK = 22
@@ -78,9 +80,16 @@ class Register(IntEnum):
         return f"reg{self.value}"
 
 
+# A field that no register shares: why a frame goes to several VM ports. Zero: it does not.
+FLOODED = "metadata"
+BY_UPLINK = 1  # an uplink has flooded it
+REPORT = 2  # a VM port reports that it is in a multicast group
+
 ELSEWHERE = 0xFFFF
 LEARNED_TIMEOUT_S = 300
 LOCK_TIMEOUT_S = 5
+# On a LAG, where every multicast frame sets the lock: what comes back does so within milliseconds.
+LAG_LOCK_TIMEOUT_S = 1
 # For how long after a frame from an off-home address of an endpoint frames to it are taken from any uplink.
 SPOKEN_TIMEOUT_S = 10
 # How many addresses the switch learns on one VM port, and locks for it: more than VMs nested in a
@@ -89,6 +98,10 @@ SPOKEN_TIMEOUT_S = 10
 ADDRESSES_PER_PORT_MAX = 1024
 # How many addresses the switch remembers as having left. Only local addresses can leave.
 DEPARTED_MAX = 16384
+# How many addresses the switch learns from uplinks. Frames for others are flooded to local VM ports, too.
+OUTSIDE_MAX = 4096
+# How many groups of all VM ports the switch remembers, so that members do not hear the reports of others.
+MEMBERSHIPS_MAX = 4096
 
 # What keeps a way closed for broadcasts until the old one is closed, too. It ends by itself, so that a
 # VM port is not deaf for longer if the service ends in between. OpenFlow has no shorter timeout.
@@ -118,12 +131,17 @@ _KINDS = {kind.value: kind for kind in Kind}
 GROUP_IDS = range(0x6C000000, 0x6D000000)
 _LOCAL_BUM_SLOT = 0xF0
 _LOCAL_BUM_ANY_VLAN = 0xFFFF
+# A message holds 64 kB, and a bucket of these groups takes 48 bytes.
+PORTS_PER_LOCAL_GROUP_MAX = 1024
+# The switch ends the translation of a frame after 4096 resubmits, and each VM port takes one of them.
+PORTS_PER_VLAN_MAX = 4000
 _NORMAL_SLOT = 0xF1
 _UNICAST_SLOT = 0xF2
 _SELECT_SLOT = 0xF3
 _PRESENCE_SLOT = 0xF4
 _LANE_SLOT = 0xF5
 _TO_ENDPOINT_SLOT = 0xF6
+_ALWAYS_SLOT = 0xF7
 HASH_SLOTS = range(0xE0, 0xF0)
 # In place of a hash's number: each address behind the VM port has an uplink of its own.
 ASSIGNED = len(HASH_SLOTS) - 1
@@ -131,9 +149,13 @@ ASSIGNED = len(HASH_SLOTS) - 1
 SLOTS = 1 << 16
 # The group that picks a bucket by the datapath's hash. It is the same on all bridges.
 SELECT_GROUP_ID = GROUP_IDS.start | _SELECT_SLOT << 16
+# The group that other groups watch to do something if no port is live that they watch.
+ALWAYS_GROUP_ID = GROUP_IDS.start | _ALWAYS_SLOT << 16
 # In the cookie of what is learned from ports that only NORMAL knows. Cookies of other learned
 # flows have an ofport and, from bit 16 on, a digest of the VLANs that it carries.
 FROM_NORMAL = 1 << 31
+# In the cookies of what is learned from uplinks, of addresses beyond a VM port's limit, and of members of groups.
+OUTSIDE, BEYOND_LIMIT, MEMBERSHIP = 1 << 16, 1 << 17, 1 << 18
 
 # Reserved multicast (IEEE 802.1D table 7-10): a bridge never forwards it.
 RESERVED_MULTICAST = ("01:80:c2:00:00:00", "ff:ff:ff:ff:ff:f0")
@@ -160,16 +182,20 @@ ETH_TAGS = (0x8100, 0x88A8)
 ETH_FLOW_CONTROL = 0x8808
 NO_ADDRESS = "00:00:00:00:00:00"
 IGMP, ICMPV6 = 2, 58
+MLD_V1_REPORT = 131
 TCP, UDP, SCTP = 6, 17, 132
 ND_ADVERTISEMENT = 136
 ND_MESSAGES = range(133, 138)  # solicitations, advertisements and redirects
-MLD_REPORTS = (131, 132, 143)
+MLD_REPORTS = (MLD_V1_REPORT, 132, 143)
 # Frames that make a snooping switch send a group to where they came from.
 GROUP_REPORTS: tuple[Mapping[str, int], ...] = (
     {"eth_type": ETH_IPV4, "ip_proto": IGMP},
     *({"eth_type": ETH_IPV6, "ip_proto": ICMPV6, "icmpv6_type": t} for t in MLD_REPORTS),
 )
 ALL_HOSTS = "224.0.0.1"
+# A switch that snoops never prunes these groups.
+LINK_LOCAL_GROUPS = ("224.0.0.0", "255.255.255.0")
+LINK_LOCAL_GROUPS_V6 = ("ff02::", "ffff::")
 
 
 def binding_group_id(ofport: int) -> int:
@@ -182,9 +208,10 @@ def delivery_group_id(ofport: int, uplink_index: int) -> int:
     return GROUP_IDS.start | (uplink_index + 1) << 16 | ofport
 
 
-def local_group_id(vlan: int | None) -> int:
-    """The group of the local VM ports of the VLANs from `vlan` on (None: of all others)."""
-    return GROUP_IDS.start | _LOCAL_BUM_SLOT << 16 | (_LOCAL_BUM_ANY_VLAN if vlan is None else vlan)
+def local_group_id(vlan: int | None, part: int = 0) -> int:
+    """One of the groups of the local VM ports of the VLANs from `vlan` on (None: of all others)."""
+    first, part_bits = GROUP_IDS.start | _LOCAL_BUM_SLOT << 16, part << VLAN_ID_BITS
+    return first | (_LOCAL_BUM_ANY_VLAN - part_bits if vlan is None else part_bits | vlan)
 
 
 def normal_group_id(uplink: int) -> int:

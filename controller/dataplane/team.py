@@ -21,7 +21,8 @@ class VmPort:
     `order`: its uplinks' ofports. The first is the one in use, its home, by which it hears
     broadcasts. `hashed`: the number of the hash that spreads what it sends; None: all of it
     leaves by its home. `attached_macs`: its own addresses, which no other VM port has in its
-    VLANs. `forges`: whether it may send from other addresses.
+    VLANs. `forges`: whether it may send from other addresses. `trusted`: ports for which
+    this is set may use each other's addresses.
     """
 
     ofport: OfPort
@@ -29,6 +30,7 @@ class VmPort:
     vlans: PortVlans = TRUNK
     attached_macs: tuple[str, ...] = ()
     forges: bool = True
+    trusted: bool = False
     hashed: int | None = None
 
     def is_confined(self, uplinks: Sequence[OfPort]) -> bool:

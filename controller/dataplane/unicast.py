@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from controller.dataplane.failover import first_live
+from controller.dataplane.learning import learn_outside
 from controller.dataplane.output import out_by
 from controller.dataplane.presence import by_presence
 from controller.dataplane.specs import Action, FlowSpec, GroupSpec, Resubmit, ToGroup, match
@@ -43,14 +44,14 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     yield FlowSpec(
         Table.DESTINATION, 10, match(eth_dst=UNICAST), (Resubmit(Table.LOCATION),), Table.EGRESS
     )
-    locate: tuple[Action, ...] = (Resubmit(Table.LOCATION),)
+    locate: tuple[Action, ...] = (learn_outside(), Resubmit(Table.LOCATION))
     if not team.hears_everywhere:
         locate += (Resubmit(Table.INBOUND),)
     yield FlowSpec(Table.FROM_UPLINK, 10, match(eth_dst=UNICAST), locate, Table.EGRESS)
     for port in team.vm_ports:
         yield from _to_known(port, team)
         yield from _count_inbound(port, team)
-    yield from _to_unknown()
+    yield from _to_unknown(team)
 
 
 def _to_known(port: VmPort, team: Team) -> Iterator[FlowSpec]:
@@ -67,16 +68,15 @@ def _to_known(port: VmPort, team: Team) -> Iterator[FlowSpec]:
     )
 
 
-def _to_unknown() -> Iterator[FlowSpec]:
+def _to_unknown(team: Team) -> Iterator[FlowSpec]:
     """Frames for an address that is not known, or that is known to be elsewhere."""
-    for unknown in (0, ELSEWHERE):
+    lock: tuple[Action, ...] = ()
+    if team.hears_everywhere:
+        lock = (Resubmit(Table.LOCK), Resubmit(Table.SET_LOCK))
+    for unknown, goto in ((0, Table.FLOOD), (ELSEWHERE, Table.UPLINK_OUT)):
         target = {Register.TARGET.field: unknown}
-        yield FlowSpec(
-            Table.EGRESS,
-            10,
-            match(**target, **{Register.UPLINK.field: 0}),
-            goto=Table.UPLINK_OUT,
-        )
+        from_vm = match(**target, **{Register.UPLINK.field: 0})
+        yield FlowSpec(Table.EGRESS, 10, from_vm, lock if unknown == 0 else (), goto)
         yield FlowSpec(
             Table.EGRESS,
             5,

@@ -48,7 +48,14 @@ from controller.openflow.nicira import (
 
 # Stands for actions that the service never installs. It differs from all actions that it installs.
 NOT_OURS: tuple[Action, ...] = (Output(ofp.OFPP_ANY),)
-LEARNING_TABLES = (Table.LOCATION, Table.LOCAL_SOURCE, Table.LOCK)
+LEARNING_TABLES = (
+    Table.LOCATION,
+    Table.LOCAL_SOURCE,
+    Table.LOCK,
+    Table.SPOKEN,
+    Table.MEMBERSHIP,
+    Table.PORT_OUT,
+)
 HASH_FIELD_NAMES = {number: name for name, number in HASH_FIELDS.items()}
 GROUP_KINDS = {
     ofp.OFPGT_SELECT: "select",
@@ -180,6 +187,7 @@ def _decode_group(group: Any) -> GroupSpec:
         Bucket(
             actions=_decode_actions(bucket.actions),
             watch_port=None if bucket.watch_port == ofp.OFPP_ANY else bucket.watch_port,
+            watch_group=None if bucket.watch_group == ofp.OFPG_ANY else bucket.watch_group,
         )
         for bucket in group.buckets
     )

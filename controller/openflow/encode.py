@@ -81,7 +81,7 @@ def group_mod(datapath: Any, command: int, group: GroupSpec) -> Any:
     buckets = [
         parser.OFPBucket(
             watch_port=ofp.OFPP_ANY if bucket.watch_port is None else bucket.watch_port,
-            watch_group=ofp.OFPG_ANY,
+            watch_group=ofp.OFPG_ANY if bucket.watch_group is None else bucket.watch_group,
             actions=[encode_action(action) for action in bucket.actions],
         )
         for bucket in group.buckets

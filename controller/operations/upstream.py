@@ -104,7 +104,10 @@ def _deaf(ports: Mapping[str, Port], on_a_lag: bool) -> Iterator[Finding]:
 
 
 def _returned(flows: Sequence[Counted]) -> Iterator[Finding]:
-    count = _came_back(flows)
+    """On a LAG, only what the same address has flooded from here a moment ago is a frame of ours."""
+    locked = (flow for flow in flows if flow.registers.get(Register.LOCKED) == 1)
+    departures = (flow for flow in locked if flow.table == Table.DEPARTURE)
+    count = sum(f.packets for f in departures if f.registers.get(Register.LOCAL) != 0)
     if count >= ENOUGH_FRAMES:
         text = (
             f"LAG: {count} broadcasts of our own VMs came back by another member"

@@ -435,8 +435,9 @@ class Bed:
         """
 
         def held() -> bool:
-            words = ["dump-flows", bridge or self.bridge, f"table={Table.FLOODED:d}"]
-            return "hard_timeout=" in self.ovs.run("ovs-ofctl", "-O", "OpenFlow13", *words)
+            words = ["dump-flows", bridge or self.bridge, f"table={Table.PORT_OUT:d}"]
+            shown = self.ovs.run("ovs-ofctl", "-O", "OpenFlow13", *words)
+            return re.search(r"hard_timeout=\d+, priority=40,", shown) is not None
 
         wait_until(lambda: not held(), "no move is halfway")
         self.revalidated()
@@ -520,8 +521,15 @@ class Bed:
         with self.ears(*[point for point in self.points if point not in hosts]) as ears:
             yield ears
 
-    def introduce(self) -> None:
-        """Every VM and host says something, so that both switches know where it is."""
+    def introduce(self, *outsiders: str) -> None:
+        """Every VM and host says something, so that both switches know where it is.
+
+        `outsiders`: the addresses of more hosts upstream, which do so in each VLAN.
+        """
+        host = self.hosts[0]
+        for mac, vlan in itertools.product(outsiders, {0, *self.vlans}):
+            frame = frames.broadcast(mac, host.sends(vlan), next(self._ids))
+            self.send(host.point, frame)
         for station in [*self.stations, *self.nested, *self.hosts]:
             vlan = self.vlans[0] if station.vlan is None else station.vlan
             frame = frames.broadcast(station.mac, station.sends(vlan), next(self._ids))

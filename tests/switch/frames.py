@@ -16,10 +16,12 @@ RESERVED_MULTICAST = "01:80:c2:00:00:00"
 MULTICAST = "01:00:5e:01:02:03"
 ND_MULTICAST = "33:33:ff:00:00:63"
 ALL_NODES = "33:33:00:00:00:01"
+UNKNOWN_MAC = bytes.fromhex("02dd")
 
 ETH_ARP, ETH_IPV4, ETH_IPV6 = 0x0806, 0x0800, 0x86DD
 ETH_VLAN, ETH_RARP, ETH_EXPERIMENT = 0x8100, 0x8035, 0x88B5
 IGMP, TCP, UDP, ICMPV6 = 2, 6, 17, 58
+QUERY, REPORT, LEAVE = 0x11, 0x16, 0x17  # of IGMPv2
 UDP_PORT = 47600
 
 MAGIC = b"lbt!"
@@ -126,11 +128,27 @@ def igmp_report(source: str, vlan: int, frame_id: int) -> bytes:
     """An IGMPv3 report that joins 239.1.2.3."""
     group = IPv4Address("239.1.2.3").packed
     body = struct.pack("!BxHxxH", 0x22, 0, 1) + struct.pack("!BBH4s", 4, 0, 0, group)
+    return _igmp(source, "224.0.0.22", body, vlan, frame_id)
+
+
+def igmp(
+    source: str, vlan: int, frame_id: int, kind: int, group: str, destination: str = ""
+) -> bytes:
+    """A message of IGMPv2 about a group, to the group if no destination is given."""
+    asked = bytes(4) if group == "224.0.0.1" else IPv4Address(group).packed
+    return _igmp(
+        source, destination or group, struct.pack("!BBH", kind, 100, 0) + asked, vlan, frame_id
+    )
+
+
+def _igmp(source: str, destination: str, body: bytes, vlan: int, frame_id: int) -> bytes:
     body = body[:2] + _checksum(body) + body[4:]
-    addresses = IPv4Address("192.0.2.1").packed + IPv4Address("224.0.0.22").packed
+    to = IPv4Address(destination).packed
+    addresses = IPv4Address("192.0.2.1").packed + to
     head = struct.pack("!BBHHHBBH", 0x45, 0xC0, 20 + len(body), 0, 0x4000, 1, IGMP, 0)
     head = head[:10] + _checksum(head + addresses) + addresses
-    return ethernet(source, "01:00:5e:00:00:16", ETH_IPV4, head + body, vlan, frame_id)
+    mac = f"01:00:5e:{to[1] & 0x7F:02x}:{to[2]:02x}:{to[3]:02x}"
+    return ethernet(source, mac, ETH_IPV4, head + body, vlan, frame_id)
 
 
 # What floods, each kind as (source MAC, VLAN, id) -> frame.
@@ -146,7 +164,8 @@ def multicast(source: str, vlan: int, frame_id: int) -> bytes:
 
 def unknown_unicast(source: str, vlan: int, frame_id: int) -> bytes:
     """To an address that no other frame has used."""
-    return plain(source, f"02:dd:{frame_id.to_bytes(4, 'big').hex(':')}", vlan, frame_id)
+    nobody = UNKNOWN_MAC + frame_id.to_bytes(4, "big")
+    return plain(source, nobody.hex(":"), vlan, frame_id)
 
 
 def arp_reply(source: str, destination: str, vlan: int, frame_id: int) -> bytes:

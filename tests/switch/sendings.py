@@ -150,9 +150,9 @@ def others(bed: Bed) -> Iterator[Sending]:
         for name, (make, ips) in addressed.items():
             yield Sending(name, *place, name, functools.partial(make, station.mac, host), ips)
         unknown = functools.partial(frames.plain, station.mac, UNKNOWN)
-        yield Sending("unknown unicast", *place, "unknown unicast", unknown)
+        yield Sending("unknown unicast", *place, "unknown unicast", unknown, floods=True)
         joins = functools.partial(frames.igmp_report, station.mac)
-        yield Sending(REPORT, *place, REPORT, joins, ("192.0.2.1", "224.0.0.22"))
+        yield Sending(REPORT, *place, REPORT, joins, ("192.0.2.1", "224.0.0.22"), floods=True)
 
 
 def fire(bed: Bed, sendings: Sequence[Sending]) -> list[Landing]:

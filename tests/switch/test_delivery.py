@@ -272,8 +272,7 @@ def from_stations(bed: Bed, homes: dict[str, list[str]]) -> Expected:
         (home,) = homes[str(station)]
         for kind, build in {**frames.FLOODED, **frames.ANNOUNCEMENTS}.items():
             where = Counter({(ends[home], vlan): 1})
-            if kind != "unknown unicast":
-                where += _delivered([s for s in bed.stations if s != station], vlan)
+            where += _delivered([s for s in bed.stations if s != station], vlan)
             tag = station.sends(vlan)
             yield bed.shot(station.point, build, station.mac, vlan, tag, kind), where
 

@@ -31,8 +31,10 @@ def test_a_neighbour_reaches_a_vm_that_has_left(attached: Bed, service: Service,
     _known(bed, service)
     assert _comes_out(bed, neighbour, vm) == [str(vm)]
     with service.dead(), _left(bed, vm, how):
-        (left_by,) = _comes_out(bed, neighbour, vm)
+        *here, left_by = sorted(_comes_out(bed, neighbour, vm), key=ends.__contains__)
         assert left_by in ends, "to the network, where it is"
+        others = {bed.local, *bed.vms} - {neighbour, vm}
+        assert sorted(here) == sorted(map(str, others)), "and flooded, as NORMAL floods it"
     _returned(bed, service, vm)
 
 

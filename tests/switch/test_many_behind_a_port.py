@@ -114,8 +114,6 @@ def check_once(bed: Bed, left_by: dict[str, str]) -> None:
     for vm in bed.nested:
         others = [str(s) for s in everybody if s is not vm]
         for kind, build in frames.FLOODED.items():
-            if kind == "unknown unicast":
-                continue
             shot = bed.shot(vm.point, build, vm.mac, vlan, vm.sends(vlan), kind)
             wanted.append((shot, [*others, ends[left_by[str(vm)]]]))
         there = unicast(bed, vm, host.mac)

@@ -228,15 +228,16 @@ def from_everywhere(world: World) -> Iterator[Probe]:
         def leaves(
             n: Counter[str],
             exits: frozenset[str] = exits,
+            neighbours: Sequence[Station] = neighbours,
             near: Sequence[Station] = (),
             flooded: bool = False,
         ) -> str:
             by = [ends[at] for at in n if at in ends]
             if sum(n[at] for at in n if at in ends) != bool(exits) or not exits.issuperset(by):
                 return f"once by one of {sorted(exits)}" if exits else "by no uplink"
-            if flooded:
-                return ""
             here = Counter({at: k for at, k in n.items() if at not in ends})
+            if flooded and (state.on_normal or here == Counter({str(s): 1 for s in neighbours})):
+                return ""
             expected = Counter({str(s): 1 for s in near})
             return "" if here == expected else f"{dict(expected)} here"
 
@@ -253,8 +254,8 @@ def from_everywhere(world: World) -> Iterator[Probe]:
         )
         yield Probe(shot, everywhere)
         elsewhere = [s.mac for s in world.away.values() if (s.vlan or 0) == vlan]
-        # NORMAL floods to neighbours what is for somebody that it has not learned.
-        leaves_unheard = functools.partial(leaves, flooded=state.on_normal)
+        # What is for somebody that the switch has not learned is flooded to neighbours.
+        leaves_unheard = functools.partial(leaves, flooded=True)
         for mac in (host.mac, *elsewhere):
             shot = bed.shot(
                 station.point, _to(mac), station.mac, vlan, tag, f"{who} to {mac} upstream"

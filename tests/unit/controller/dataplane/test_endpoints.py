@@ -74,7 +74,7 @@ def came(
 def sent(
     port: int, in_team: Team, alive: Collection[int], source: str = OWN, **more: int | str
 ) -> list[Copy]:
-    """The copies of what a VM port sends, from a source that the switch has learned."""
+    """The copies of what a VM port sends to a peer, from a source; the switch has learned both."""
     tunnel: dict[str, int | str] = {
         "eth_dst": PEER,
         "eth_type": 0x0800,
@@ -83,6 +83,7 @@ def sent(
         "ipv4_dst": "192.0.2.9",
         "udp_dst": 6081,
         Register.LEARNED.field: 1,
+        Register.TARGET.field: tables.ELSEWHERE,
     }
     left = frame(in_port=port, eth_src=source, **(tunnel | more))
     return through_table(build(in_team), Table.CLASSIFY, left, {*alive, ENDPOINT, OTHER})

@@ -46,17 +46,13 @@ def test_normal_gets_flooded_unicast_from_one_live_uplink(team: Team, data: st.D
 
 
 @given(teams())
-def test_ports_that_nobody_knows_teach_anew_when_the_flags_change(team: Team) -> None:
+def test_ports_that_nobody_knows_teach_anew_when_flags_or_uplinks_change(team: Team) -> None:
     """With their cookie goes all that they taught: our own ports have learned it by then."""
 
     def taught(team: Team) -> set[int]:
-        flows = (f for f in build(team).flows.values() if f.table == Table.CLASSIFY)
+        flows = (f for f in build(team).flows.values() if f.table == Table.UNKNOWN_PORT)
         found = {
-            action.cookie
-            for flow in flows
-            if flow.priority == 1
-            for action in flow.actions
-            if isinstance(action, Learn)
+            action.cookie for flow in flows for action in flow.actions if isinstance(action, Learn)
         }
         assert all(cookie & tables.FROM_NORMAL for cookie in found)
         return found
@@ -64,6 +60,7 @@ def test_ports_that_nobody_knows_teach_anew_when_the_flags_change(team: Team) ->
     team = replace(team, over_normal=True)
     assert len(taught(team)) == 1
     assert taught(team).isdisjoint(taught(replace(team, no_flood=team.no_flood | {77})))
+    assert taught(team).isdisjoint(taught(replace(team, uplinks=(*team.uplinks, OfPort(78)))))
 
 
 @pytest.mark.parametrize("vlans", WAYS, ids=str)

@@ -66,7 +66,11 @@ def leaving(team: Team, port: VmPort, vlan: int | None, is_broadcast: bool = Fal
         # Learning packets for its off-home addresses, if nothing else.
         spread |= set(team.uplinks)
     ways = {uplink: team.uplink_vlans.get(uplink, TRUNK) for uplink in by_home | spread}
-    return {(u, vlans.tag_out(vlan)) for u, vlans in ways.items() if vlan in vlans.carried}
+    copies = {(u, vlans.tag_out(vlan)) for u, vlans in ways.items() if vlan in vlans.carried}
+    if team.floods_to_normal and not port.is_confined(team.uplinks):
+        # If none of the uplinks is there.
+        copies.add((OFPP_NORMAL, vlan if port.vlans.takes_tagged else 0))
+    return copies
 
 
 def hears(team: Team, port: VmPort, uplink: OfPort) -> bool:
@@ -141,6 +145,8 @@ def test_every_group_of_a_team_has_an_id_of_its_own(team: Team) -> None:
     # LOCAL has no group for its presence.
     expected -= OFPORT_LOCAL in {port.ofport for port in team.vm_ports}
     expected += team.dp_hash
+    # The group that is always live.
+    expected += team.floods_to_normal
     if team.floods_to_normal and team.normal_takes_any:
         expected += len(team.uplinks)
     if team.endpoints:

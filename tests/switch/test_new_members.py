@@ -1,0 +1,109 @@
+"""Members join a bond, or the bond is made anew: VMs lose no more than by the bond alone.
+
+Until the service knows a new port, the switch takes it for that of a VM. It brings back broadcasts of
+our own VMs then, and must not be taken for the port where these are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.bed import BALANCE_SLB, Bed, BedSpec
+from tests.switch.service import Service
+from tests.switch.waiting import wait_until
+from tests.switch.wire import Stream
+
+SPEC = BedSpec(BALANCE_SLB, 3, (None, None))
+PPS = 200
+WATCHED_S = 2.5
+# Frames that a busy machine may lose anyway: a tenth of a second.
+CHANCE = PPS // 10
+
+pytestmark = pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def without_the_third(bed: Bed) -> Iterator[None]:
+    """The bond has two members at first; whatever a test does, it has again behind it."""
+    make_bond(bed)
+    yield
+    make_bond(bed)
+
+
+def make_bond(bed: Bed) -> None:
+    names = [uplink.name for uplink in bed.uplinks]
+    old = [word for name in (bed.bond, *names) for word in ("--", "--if-exists", "del-port", name)]
+    made = ["--", "add-bond", bed.bridge, bed.bond, *names[:2], *bed.spec.bond_settings]
+    bed.ovs.vsctl(*old[1:])
+    bed.ovs.vsctl(*made[1:])
+
+
+def add_third(bed: Bed) -> None:
+    bed.ovs.vsctl("add-bond-iface", bed.bond, bed.uplinks[2].name)
+
+
+def lost_by(bed: Bed, change: Callable[[Bed], None]) -> dict[str, int]:
+    """Frames lost while and after something changes: between VMs, to the network and from it."""
+    (vm, other), host = bed.vms, bed.hosts[0]
+    flows = {
+        "broadcasts": (vm.point, frames.broadcast(vm.mac, 0, 0)),
+        "to a VM": (other.point, frames.plain(other.mac, vm.mac, 0, 0)),
+        "to the network": (vm.point, frames.plain(vm.mac, host.mac, 0, 0)),
+        "from the network": (host.point, frames.plain(host.mac, vm.mac, 0, 0)),
+    }
+    heard_at = (other, vm, host, vm)
+    bed.introduce()
+    with (
+        bed.ears(vm.point, other.point, host.point) as ears,
+        Stream([*flows.values()], PPS) as stream,
+    ):
+        ears.listen(within_s=0.5)
+        change(bed)
+        until_s = time.monotonic() + WATCHED_S
+        while time.monotonic() < until_s:
+            ears.listen(within_s=0.1)
+        stream.stop()
+        ears.until_quiet()
+        return {
+            what: stream.lost(ears[heard.point], number)
+            for number, (what, heard) in enumerate(zip(flows, heard_at, strict=True))
+        }
+
+
+def no_worse(lost: dict[str, int], alone: dict[str, int]) -> None:
+    worse = {what: (n, alone[what]) for what, n in lost.items() if n > alone[what] + CHANCE}
+    assert not worse, f"lost, and lost by the bond alone: {worse}"
+
+
+@pytest.mark.parametrize("change", [add_third, make_bond])
+def test_members_change_while_the_service_runs(
+    bed: Bed, service: Service, change: Callable[[Bed], None]
+) -> None:
+    alone = lost_by(bed, change)
+    make_bond(bed)
+    service.attach(bed, "--policy", "originating-port")
+    try:
+        no_worse(lost_by(bed, change), alone)
+    finally:
+        service.do("detach", bed.bridge)
+
+
+@pytest.mark.parametrize("change", [add_third, make_bond])
+def test_members_change_while_the_service_is_dead(
+    bed: Bed, service: Service, change: Callable[[Bed], None]
+) -> None:
+    alone = lost_by(bed, change)
+    make_bond(bed)
+    service.attach(bed, "--policy", "originating-port")
+    try:
+        with service.dead():
+            no_worse(lost_by(bed, change), alone)
+        service.wait_ready(bed)
+        # Back with the members that it finds.
+        wait_until(lambda: max(lost_by(bed, lambda _: None).values()) <= CHANCE, "all is well")
+    finally:
+        service.do("detach", bed.bridge)
