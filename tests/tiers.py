@@ -37,6 +37,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     ),
     "switch/test_alertmanager.py": ("",),
     "switch/test_announcements.py": ("after_the_lock[plain",),
+    "switch/test_as_normal.py": ("once[active-backup", "of_its_group[active-backup"),
     "switch/test_attach.py": (
         "is_for_people[balance-slb",
         "ofport_modulo_uplinks[balance-slb",
@@ -114,6 +115,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "switch/test_liveness.py": ("carries_nothing[plain",),
     "switch/test_load_based.py": ("[sends-plain", "flows_late", "too_big_for_any"),
     "switch/test_many_behind_a_port.py": ("[balance-slb", "restart_of_the_service"),
+    "switch/test_many_ports.py": ("each_port_once[3000", "are_refused"),
     "switch/test_move_tcp.py": ("",),
     "switch/test_notify_switches.py": ("[source-mac",),
     "switch/test_observe.py": ("[active-backup",),
@@ -145,6 +147,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "switch/test_roles.py": ("the_return_lose_nothing[plain",),
     "switch/test_scale.py": ("",),
     "switch/test_several_addresses.py": ("",),
+    "switch/test_shared_addresses.py": ("[active-backup",),
     "switch/test_shares.py": ("[tcp", "what_somebody_removed"),
     "switch/test_split.py": ("[multipath",),
     "switch/test_standby.py": ("take_turns", "database_was_away"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -79,6 +80,18 @@ def classes(sets: frozenset[VlanSet]) -> tuple[VlanSet, ...]:
     for vlans in sets:
         parts = [half for part in parts for half in (part & vlans, part - vlans) if half]
     return tuple(sorted(parts, key=lambda part: (-len(part), next(iter(part)))))
+
+
+def most_ports(carried: Iterable[VlanSet]) -> int:
+    """How many of some ports, given what each carries, are in one VLAN at most."""
+    counts = Counter(carried)
+    return max(
+        (
+            sum(count for vlans, count in counts.items() if part <= vlans)
+            for part in classes(frozenset(counts))
+        ),
+        default=0,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,9 @@ from controller.text.wording import OUR_LOG
 
 # Longer than the service itself waits before it reports that a switch or the database is silent.
 ANSWER_TIMEOUT_S = 20.0
+# These commands take longer on a bridge with thousands of VM ports.
+SLOW = frozenset({"attach", "detach", "check", "revert"})
+SLOW_TIMEOUT_S = 65.0
 CHUNK_BYTES = 1 << 16
 NAME = "ovs-lbt"
 # What errors expect if Open vSwitch is not running.
@@ -90,7 +93,7 @@ def read_only() -> str | None:
     return f"{ovs.dirs.RUNDIR}: read-only -> a writable directory"
 
 
-def ask(method: str, words: Sequence[str], timeout_s: float = ANSWER_TIMEOUT_S) -> str:
+def ask(method: str, words: Sequence[str], timeout_s: float | None = None) -> str:
     """Send a command to the service and return its answer.
 
     Raises:
@@ -98,6 +101,9 @@ def ask(method: str, words: Sequence[str], timeout_s: float = ANSWER_TIMEOUT_S) 
         Unanswered: no service is running, or it ended before it answered.
     """
     request = json.dumps({"id": 0, "method": method, "params": list(words)})
+    if timeout_s is None:
+        slow = method.removeprefix("lbt/") in SLOW
+        timeout_s = SLOW_TIMEOUT_S if slow else ANSWER_TIMEOUT_S
     wire = _connected(timeout_s)
     if wire is None:
         raise Unanswered(_nobody())

@@ -38,13 +38,25 @@ from controller.config.membership import bond_of
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import BridgeConfig
-from controller.operations import check, inspection, integration, overlay, releases, unconfirmed
+from controller.config.vlans import most_ports
+from controller.dataplane.tables import PORTS_PER_VLAN_MAX
+from controller.operations import (
+    check,
+    foreign_addresses,
+    inspection,
+    integration,
+    overlay,
+    releases,
+    unconfirmed,
+)
 from controller.operations.unconfirmed import UNCONFIRMED, Unconfirmed, What
 from controller.text import check_view
 from controller.text.wording import OUR_LOG, shortened
 
 # If the switch has not confirmed the pipeline within this time, the attach is undone.
 ATTACH_TIMEOUT_S = 10.0
+# More for each VM port: each has some twenty flows and groups.
+TIMEOUT_PER_PORT_S = 0.01
 # A switch that has not answered within this time counts as unreachable.
 DETACH_TIMEOUT_S = 5.0
 NO_REVERSAL_YET = "a switch that answers; the change that was not confirmed is reverted then"
@@ -84,6 +96,7 @@ class Attach:
     """
 
     request_id: int
+    began_s: float
     deadline_s: float
     settings: tuple[Setting, ...]
     undo: tuple[Setting, ...]
@@ -115,6 +128,7 @@ class Detach:
     """
 
     request_id: int
+    began_s: float
     deadline_s: float
     purge: bool = False
     removing: bool = False
@@ -222,7 +236,8 @@ class AttachDetach:
             undo.append(reverts.as_setting(name))
         self.attaching[name] = Attach(
             request_id,
-            now_s + ATTACH_TIMEOUT_S,
+            now_s,
+            now_s + ATTACH_TIMEOUT_S + TIMEOUT_PER_PORT_S * len(config.vm_ports),
             tuple(settings),
             tuple(undo),
             waits=waits,
@@ -263,8 +278,9 @@ class AttachDetach:
             back = unconfirmed.keys_of(row)
             until_s = self.fleet.epoch_s + now_s + confirm_s
             waits = Unconfirmed(What.DETACH, until_s, confirm_s, back)
+        deadline_s = now_s + DETACH_TIMEOUT_S + TIMEOUT_PER_PORT_S * len(bridge.config.vm_ports)
         self.detaching[name] = Detach(
-            request_id, now_s + DETACH_TIMEOUT_S, purge, waits=waits, reverts=reverts
+            request_id, now_s, deadline_s, purge, waits=waits, reverts=reverts
         )
         return bridge.inspect()
 
@@ -336,7 +352,7 @@ class AttachDetach:
             ]
         if now_s >= attach.deadline_s:
             what = "flows not read" if attach.trial else "flows not installed"
-            late = f"{what} within {ATTACH_TIMEOUT_S:g} s"
+            late = f"{what} within {attach.deadline_s - attach.began_s:.0f} s"
             why = f"{late}{self._held_up(bridge, attach)}"
             return self._give_up(name, attach, f"{why}; see the log", now_s)
         if not attach.writing:
@@ -363,6 +379,9 @@ class AttachDetach:
         if unknown := releases.warning(self.fleet.ovs_version):
             lines.append(f"warning: {unknown}")
         lines += [f"warning: {text}" for text in bridge.config.not_done]
+        if bridge.observing:
+            known = bridge.addresses.by_port
+            lines += [f"warning: {t}" for t in foreign_addresses.dropped(bridge.config, row, known)]
         lines += [f"note: {text}" for text in bridge.config.offload.told]
         if (hashed := bridge.hash_in_use) is not None and hashed.cost is not None:
             lines.append(f"note: {hashed}")
@@ -376,8 +395,7 @@ class AttachDetach:
 
     def _held_up(self, bridge: Bridge, attach: Attach) -> str:
         """Why an attach is not done. Only blames the switch if nothing else is the cause."""
-        began_s = attach.deadline_s - ATTACH_TIMEOUT_S
-        if (fault := self.fleet.blamed(began_s)) is not None:
+        if (fault := self.fleet.blamed(attach.began_s)) is not None:
             return f", because ovs-lbt itself failed: {fault.text} -> {OUR_LOG}"
         row = self.fleet.rows.get(bridge.config.name)
         if attach.writing and not (attach.written and row is not None and row.attached):
@@ -395,6 +413,10 @@ class AttachDetach:
             found = "; ".join(obstacle.found for obstacle in found_there)
             expected = "; ".join(obstacle.expected for obstacle in found_there)
             return self._give_up(name, attach, f"{found} -> {expected}", now_s)
+        row = self.fleet.rows[name]
+        lost = [*foreign_addresses.dropped(bridge.config, row, bridge.addresses.by_port)]
+        if lost and not bridge.config.observes_bond:
+            return self._give_up(name, attach, "; ".join(lost), now_s)
         if attach.trial is not None:
             del self.attaching[name]
             reply = attach.trial.succeeds(attach.request_id, bridge, now_s)
@@ -470,8 +492,8 @@ class AttachDetach:
         commands: Commands = []
         if not gone:
             found = "does not answer" if bridge.connected else "is not connected"
-            expected = f"a switch that answers within {DETACH_TIMEOUT_S:g} s"
-            if (fault := self.fleet.blamed(detach.deadline_s - DETACH_TIMEOUT_S)) is not None:
+            expected = f"a switch that answers within {detach.deadline_s - detach.began_s:.0f} s"
+            if (fault := self.fleet.blamed(detach.began_s)) is not None:
                 found, expected = (
                     f"was not reached because ovs-lbt itself failed ({fault.text})",
                     OUR_LOG,
@@ -586,6 +608,10 @@ def attachable(
         raise Refused(
             f"bridge {row.name} uplinks: {found} -> two or more ports that exist on the switch"
         )
+    if (ports := most_ports(port.vlans.carried for port in config.vm_ports)) > PORTS_PER_VLAN_MAX:
+        # Open vSwitch stops forwarding a frame after 4096 steps.
+        expected = f"at most {PORTS_PER_VLAN_MAX}"
+        raise Refused(f"bridge {row.name}: {ports} VM ports in one VLAN -> {expected}")
     return config
 
 

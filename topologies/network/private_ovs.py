@@ -11,7 +11,7 @@ import contextlib
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from topologies.network import daemons
 
@@ -32,8 +32,9 @@ class PrivateOvs:
         RuntimeError: a daemon did not start; the message has the end of its log.
     """
 
-    def __init__(self, prefix: str = "ovs-lbt-") -> None:
+    def __init__(self, prefix: str = "ovs-lbt-", switch_options: Sequence[str] = ()) -> None:
         self.rundir = daemons.make_rundir(prefix)
+        self._switch_options = switch_options
         directory = str(self.rundir)
         # The settings of an installed `ovs-lbt` may name its database.
         kept = {k for k in os.environ if not k.startswith("OVS_LBT_") or k == "OVS_LBT_FRAMEWORK"}
@@ -89,7 +90,8 @@ class PrivateOvs:
         )
 
     def start_switch(self) -> None:
-        self._daemons.start("ovs-vswitchd", f"unix:{self.rundir}/db.sock", niceness=NICENESS)
+        database = f"unix:{self.rundir}/db.sock"
+        self._daemons.start("ovs-vswitchd", database, *self._switch_options, niceness=NICENESS)
 
     def stop(self, daemon: str, signal_number: int = signal.SIGTERM) -> None:
         """Stop a daemon, if it is running, and wait for its end."""

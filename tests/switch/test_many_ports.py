@@ -1,0 +1,117 @@
+"""Thousands of VM ports in one VLAN: attached within 30 s, and what floods reaches each of them once.
+
+The ports are Open vSwitch's own dummies, which take frames from a command and count what they are sent.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.service import Service
+from tests.switch.waiting import wait_until
+from topologies.network.private_ovs import PrivateOvs
+
+BRIDGE, UPLINKS = "br0", ("u0", "u1")
+ATTACHED_WITHIN_S = 30.0
+# More fit into no message with a bucket for each.
+MANY, BEYOND_A_MESSAGE, LIMIT = 3000, 1500, 4000
+OURS, OTHERS, NOBODY = "02:00:00:00:00:01", "02:00:00:00:00:02", "02:00:00:00:00:03"
+
+
+@pytest.fixture
+def ports(request: pytest.FixtureRequest) -> int:
+    count: int = request.param
+    return count
+
+
+@pytest.fixture
+def switch(ports: int) -> Iterator[PrivateOvs]:
+    """A bridge with that many VM ports and two plain uplinks, before it is attached."""
+    with PrivateOvs(prefix="ovs-lbt-many-", switch_options=["--enable-dummy"]) as ovs:
+        ovs.vsctl("add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=netdev")
+        ovs.vsctl("set-fail-mode", BRIDGE, "secure")
+        names = [*UPLINKS, *(f"p{number}" for number in range(ports))]
+        added = (
+            word
+            for name in names
+            for word in (
+                "--",
+                "add-port",
+                BRIDGE,
+                name,
+                "--",
+                "set",
+                "interface",
+                name,
+                "type=dummy",
+            )
+        )
+        ovs.run("ovs-vsctl", "--timeout=240", *[*added][1:], timeout_s=250.0)
+        yield ovs
+
+
+def sent(ovs: PrivateOvs) -> Counter[str]:
+    """How many frames the switch has sent by each port but LOCAL, whose device is down."""
+    dumped = ovs.run("ovs-ofctl", "--names", "-O", "OpenFlow13", "dump-ports", BRIDGE)
+    found = re.findall(r"port +\"?(\w+)\"?:.*?\n +tx pkts=(\d+)", dumped)
+    return Counter({name: int(count) for name, count in found if name not in ("LOCAL", BRIDGE)})
+
+
+def flooded(ovs: PrivateOvs, port: str, source: str, destination: str) -> Counter[str]:
+    """Which ports send a frame that comes in by a port, and how often."""
+    before = sent(ovs)
+    frame = frames.plain(source, destination, 0, 1)
+    ovs.run("ovs-appctl", "netdev-dummy/receive", port, frame.hex())
+    total, since_s = -1, time.monotonic()
+    while total != (total := (sent(ovs) - before).total()) or time.monotonic() - since_s < 0.5:
+        time.sleep(0.1)
+    return sent(ovs) - before
+
+
+@pytest.mark.parametrize("ports", [BEYOND_A_MESSAGE, MANY], indirect=True)
+def test_what_floods_reaches_each_port_once(switch: PrivateOvs, ports: int) -> None:
+    service = Service(switch)
+    service.start()
+    try:
+        began_s = time.monotonic()
+        uplinks = [word for name in UPLINKS for word in ("--uplink", name)]
+        service.do("attach", BRIDGE, "--policy", "originating-port", *uplinks)
+        took_s = time.monotonic() - began_s
+        status = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{service.pid}/status").read_text())
+        assert status
+        print(f"{ports} ports: attached after {took_s:.1f} s, {int(status[1]) / 1024:.0f} MiB")
+        everybody = Counter(f"p{number}" for number in range(ports))
+        for destination in (frames.BROADCAST, NOBODY):
+            from_vm = flooded(switch, "p0", OURS, destination)
+            (left,) = from_vm.keys() & set(UPLINKS)
+            assert from_vm == everybody - Counter(["p0"]) + Counter([left])
+            come = sum((flooded(switch, name, OTHERS, destination) for name in UPLINKS), Counter())
+            assert come == everybody, "each port takes it from one of the uplinks"
+        wait_until(lambda: service.command("detach", BRIDGE).returncode == 0, "it is detached")
+        assert took_s <= ATTACHED_WITHIN_S
+    finally:
+        service.kill()
+
+
+@pytest.mark.parametrize("ports", [LIMIT], indirect=True)
+def test_more_ports_than_the_switch_can_reach_are_refused(switch: PrivateOvs, ports: int) -> None:
+    service = Service(switch)
+    service.start()
+    try:
+        uplinks = [word for name in UPLINKS for word in ("--uplink", name)]
+        # LOCAL is one more.
+        refused = service.command("attach", BRIDGE, *uplinks)
+        assert refused.returncode == 1
+        assert f"{ports + 1} VM ports in one VLAN" in refused.stderr
+        assert (
+            switch.run("ovs-ofctl", "-O", "OpenFlow13", "dump-flows", BRIDGE).count("cookie") == 0
+        )
+    finally:
+        service.kill()

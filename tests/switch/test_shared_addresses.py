@@ -1,0 +1,77 @@
+"""VMs that send from addresses other than their attached-mac: told before attach, and delivered if accepted."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, Bed, BedSpec, Station
+from tests.switch.service import Service
+
+BEDS = [BedSpec(team, 2, (None, None, None)) for team in (BALANCE_SLB, ACTIVE_BACKUP)]
+VIRTUAL = "00:00:5e:00:01:07"
+
+pytestmark = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+
+
+@pytest.fixture
+def told(bed: Bed) -> Iterator[Bed]:
+    """The addresses of all VMs are known, and the first one's include a virtual one."""
+    for vm in bed.vms:
+        macs = f"{vm.mac},{VIRTUAL}" if vm is bed.vms[0] else vm.mac
+        bed.ovs.vsctl("set", "interface", vm.port, f'external_ids:attached-mac="{macs}"')
+    yield bed
+    for vm in bed.vms:
+        for key in ("attached-mac", "ovs-lbt-forged-transmits"):
+            bed.ovs.vsctl("remove", "interface", vm.port, "external_ids", key)
+
+
+def reached(bed: Bed, vm: Station, mac: str) -> bool:
+    """Whether a VM that has just sent from an address is reached under it, by a VM and by a host."""
+    speaks = bed.shot(vm.point, frames.gratuitous_arp, mac, 0, 0, f"{vm} has {mac}")
+    assert bed.fire([speaks]) is not None
+    asking = (bed.vms[1], bed.hosts[0])
+
+    def to(source: str, tag: int, frame_id: int) -> bytes:
+        return frames.plain(source, mac, tag, frame_id)
+
+    shots = [bed.shot(s.point, functools.partial(to), s.mac, 0, 0, f"from {s}") for s in asking]
+    copies = bed.fire(shots)
+    return all(copies[shot.frame_id].points.count(str(vm)) == 1 for shot in shots)
+
+
+def test_attach_names_the_ports_whose_frames_it_would_drop(told: Bed, service: Service) -> None:
+    bed, vm = told, told.vms[2]
+    bed.introduce_to_normal()
+    assert reached(bed, vm, VIRTUAL), "by NORMAL"
+    flows = bed.ofctl("dump-flows")
+    refused = service.command("attach", bed.bridge, "--policy", "originating-port")
+    assert refused.returncode == 1
+    assert f"{vm.port} also sends from {VIRTUAL}" in refused.stderr
+    assert bed.ofctl("dump-flows").count("table=") == flows.count("table="), "nothing has changed"
+    (advice,) = (word for word in refused.stderr.split(" -> ") if "forged-transmits" in word)
+    bed.ovs.run(*advice.split(" (")[0].split())
+    service.attach(bed, "--policy", "originating-port")
+    service.do("detach", bed.bridge)
+
+
+def test_an_address_moves_between_vms_that_may_share_it(told: Bed, service: Service) -> None:
+    bed = told
+    first, _, third = bed.vms
+    for vm in (first, third):
+        bed.set("interface", vm.port, forged_transmits="accept")
+    bed.introduce_to_normal()
+    for vm in (third, first, third):
+        assert reached(bed, vm, VIRTUAL), "by NORMAL"
+    service.attach(bed, "--policy", "originating-port")
+    try:
+        bed.introduce()
+        for vm in (first, third, first):
+            assert reached(bed, vm, VIRTUAL)
+        # Another VM may not have it.
+        assert not reached(bed, bed.vms[1], VIRTUAL)
+    finally:
+        service.do("detach", bed.bridge)
