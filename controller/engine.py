@@ -115,7 +115,8 @@ class Engine:
 
     def deadline_s(self) -> float:
         """When a `Tick` is next due; infinity if nothing waits for time to pass."""
-        return min([*self._due_s.values(), self.operator.deadline_s()])
+        waiting_s = [self.operator.deadline_s(), self.fleet.lost_keys.deadline_s()]
+        return min([*self._due_s.values(), *waiting_s])
 
     def status_after(self, name: str) -> BridgeStatus | None:
         """The status of the next attached bridge by name; None after the last."""
@@ -156,11 +157,12 @@ class Engine:
 
     def _handle(self, event: Event, now_s: float) -> Commands:
         match event:
-            case DatabaseRead(bridges=rows, leader=leader, ovs_version=version, ovn=ovn):
-                self._leader = leader
-                self.fleet.ovs_version, self.fleet.ovn = version, ovn
-                followed = self.fleet.follow(rows, self.operator.in_hand, now_s)
-                return [*followed, *self.operator.confirmations.follow(now_s)]
+            case DatabaseRead():
+                self._leader = event.leader
+                self.fleet.ovs_version, self.fleet.ovn = event.ovs_version, event.ovn
+                told = self.fleet.lost_keys.allow(event.key_loss_grace_s)
+                followed = self.fleet.follow(event.bridges, self.operator.in_hand, now_s)
+                return [*told, *followed, *self.operator.confirmations.follow(now_s)]
             case Leading(leads=leads):
                 return self._lead(now_s) if leads else self._stand_by()
             case Challenged():
@@ -171,8 +173,10 @@ class Engine:
             case AddressesRead(devices=addresses):
                 return self.fleet.take_addresses(addresses, self.operator.in_hand, now_s)
             case Tick():
-                due = self._in_order(self._due(now_s))
-                return [command for bridge in due for command in bridge.tick(now_s)]
+                commands = self.fleet.expire(self.operator.in_hand, now_s)
+                for due in self._in_order(self._due(now_s)):
+                    commands += due.tick(now_s)
+                return commands
             case Request() if not self.leads:
                 return [self._refer(event, now_s)]
             case Request():

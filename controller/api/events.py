@@ -20,13 +20,14 @@ class DatabaseRead:
 
     `leader`: the name of the leading service, if it has ever written it. `ovs_version`: Open
     vSwitch's version, if ovs-ctl has written it. `ovn`: from where OVN sends its tunnels, if this
-    host has OVN.
+    host has OVN. `key_loss_grace_s`: the value of that key, if it is set.
     """
 
     bridges: tuple[BridgeRow, ...]
     leader: str | None = None
     ovs_version: str | None = None
     ovn: Ovn | None = None
+    key_loss_grace_s: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from controller.api.events import Connect, Disconnect, Faulted, Report, Setting, Write
 from controller.api.history import Names
 from controller.api.status import BridgeStatus
 from controller.bridge import status
 from controller.bridge.bridge import Bridge
+from controller.bridge.lost_keys import LostKeys
 from controller.bridge.phase import Phase, Turn, after
 from controller.bridge.state import Commands
 from controller.config import fail_mode
@@ -17,7 +18,7 @@ from controller.config.endpoints import Endpoint
 from controller.config.guests import vm_name
 from controller.config.marks import Marks
 from controller.config.reader import read_bridge
-from controller.config.rows import BridgeRow, Ovn
+from controller.config.rows import PREFIX, BridgeRow, Ovn
 from controller.config.values import BridgeConfig
 
 # How long `show` reports a fault.
@@ -31,6 +32,8 @@ FORGOTTEN = (
     "Bridge {0} ovs-lbt-policy: removed; the flows stay in place, unmanaged -> a policy, set by"
     " ovs-lbt attach {0}"
 )
+# Marks a port whose column `protected` the service has set.
+PROTECTED = PREFIX + "protected"
 
 
 @dataclass(slots=True)
@@ -56,11 +59,17 @@ class Fleet:
     addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # Signs the probes of path checks.
     probe_key: bytes = field(default=b"", repr=False)
+    lost_keys: LostKeys = field(default_factory=LostKeys)
+    # The records as the database has them.
+    _read: tuple[BridgeRow, ...] = ()
     _marks: Marks = field(default_factory=Marks)
 
     @property
     def rows(self) -> Mapping[str, BridgeRow]:
-        """By name: the records of all bridges, whether attached or not."""
+        """By name: the records of all bridges, whether attached or not.
+
+        Keys that have vanished are still there for a while (`lost_keys`).
+        """
         return self._marks.rows
 
     @property
@@ -73,7 +82,7 @@ class Fleet:
     ) -> Commands:
         """An address of this host has come or gone. It may be one that tunnels are sent from."""
         self.addresses = addresses
-        return self.follow(self._marks.unmarked, in_hand, now_s)
+        return self.follow(self._read, in_hand, now_s)
 
     def faulted(self, fault: Faulted) -> Commands:
         """A part of this service failed. Requests that wait can name it instead of the switch."""
@@ -104,11 +113,18 @@ class Fleet:
         A request is attaching or detaching the bridges `in_hand`. They are kept even if they are
         not attached, and the request configures them.
         """
-        earlier = self.rows
-        self._marks.follow(rows, self.ovn, self.addresses)
+        earlier, self._read = self.rows, tuple(rows)
+        commands, completed = Commands(), []
+        for row in self._read:
+            served = row.name in self.bridges and row.name not in in_hand
+            found = self.lost_keys.follow(row, earlier.get(row.name), served, now_s)
+            completed.append(found[0])
+            commands += found[1]
+        self._marks.follow(completed, self.ovn, self.addresses)
+        self.lost_keys.keep(self.rows)
         if not self.leads:
             return []
-        commands = self.let_go(in_hand)
+        commands += self.let_go(in_hand)
         for name, row in sorted(self.rows.items()):
             bridge = self.bridges.get(name)
             if not row.attached or name in in_hand:
@@ -120,6 +136,8 @@ class Fleet:
             config = read_bridge(row, bridge.config if bridge else None)
             if fail_mode.was_loosened(row, config.on_bond):
                 commands += _secured(row)
+            if settings := tuple(isolation(row, config)):
+                commands.append(Write(settings))
             if bridge is None:
                 commands += self.manage(config)
             else:
@@ -131,11 +149,28 @@ class Fleet:
     def lead(self, now_s: float) -> Commands:
         """Manage every attached bridge from now on, as after a start."""
         self.leads = True
-        return self.follow(self._marks.unmarked, set(), now_s)
+        return self.follow(self._read, set(), now_s)
+
+    def expire(self, in_hand: set[str], now_s: float) -> Commands:
+        """Let bridges go whose keys vanished too long ago."""
+        due = now_s >= self.lost_keys.deadline_s()
+        return self.follow(self._read, in_hand, now_s) if due else []
+
+    def as_stored(self, row: BridgeRow) -> BridgeRow:
+        """The record as the database has it, without keys that have vanished."""
+        stored = next(one for one in self._read if one.name == row.name)
+        return replace(row, external_ids=stored.external_ids, keys_lost=False)
+
+    def forget_lost_keys(self, name: str, now_s: float) -> None:
+        """A request attaches or detaches a bridge, so keys that have vanished do not apply any more."""
+        self.lost_keys.forget(name)
+        completed = (self.lost_keys.completed(row, now_s) for row in self._read)
+        self._marks.follow(completed, self.ovn, self.addresses)
 
     def stand_by(self) -> Commands:
         """Leave every bridge to another service."""
         self.leads = False
+        self.lost_keys.keep(())
         return [command for name in sorted(self.bridges) for command in self.drop(name)]
 
     def manage(self, config: BridgeConfig, inspects: bool = False) -> Commands:
@@ -188,6 +223,34 @@ class Fleet:
 
     def _status(self, bridge: Bridge) -> BridgeStatus:
         return status.status(bridge, self.epoch_s, self.endpoints)
+
+
+def isolation(row: BridgeRow, config: BridgeConfig | None = None) -> Iterator[Setting]:
+    """The settings that keep NORMAL from forwarding between plain uplinks, whenever it takes over.
+
+    It takes over for a moment when somebody changes the fail mode, and for longer without the service.
+    Open vSwitch never forwards between ports that are `protected`. Where others use that column, for
+    example to isolate VMs, it stays as it is: these VMs could not reach the uplinks. Our mark is on the
+    port, because it must not outlive it. Without `config`, the bridge is given back.
+    """
+    uplinks: Collection[str] = ()
+    if config is not None and not config.on_bond and not _uses_protected(row):
+        named = config.settings.get((f"Bridge {row.name}", PREFIX + "uplinks"), ())
+        uplinks = {*named, *config.missing}
+    for port in row.ports:
+        is_uplink = port.name in uplinks
+        if is_uplink and not port.protected:
+            value: str | None = "true"
+        elif not is_uplink and PROTECTED in port.external_ids:
+            value = None
+        else:
+            continue
+        yield Setting("Port", port.name, "protected", value, column="protected")
+        yield Setting("Port", port.name, PROTECTED, value)
+
+
+def _uses_protected(row: BridgeRow) -> bool:
+    return any(port.protected and PROTECTED not in port.external_ids for port in row.ports)
 
 
 def _secured(row: BridgeRow) -> Commands:

@@ -46,6 +46,7 @@ class Record(StrEnum):
 
     HOST = "Open_vSwitch"
     BRIDGE = "Bridge"
+    PORT = "Port, uplink"
     UPLINK = "Interface, uplink"
     VM_PORT = "Interface, VM port"
 
@@ -97,7 +98,7 @@ class Key:
         return f"{self.expected}; {MOST_VALUE_CHARACTERS} characters at most"
 
 
-HOST, BRIDGE, UPLINK, VM_PORT = Record
+HOST, BRIDGE, PORT, UPLINK, VM_PORT = Record
 
 KEYS = (
     Key(
@@ -106,6 +107,14 @@ KEYS = (
         written(),
         None,
         "The service that leads, as `NAME@HOST`, where another one stands by.",
+    ),
+    Key(
+        HOST,
+        "key-loss-grace-s",
+        seconds(0, DAY_S),
+        "30",
+        "How long the service goes on with the last keys of a bridge whose `policy` vanishes from the"
+        " database. `ovs-lbt detach` does not wait.",
     ),
     Key(
         BRIDGE,
@@ -223,6 +232,14 @@ KEYS = (
         None,
         "The change that is reverted unless it is confirmed, until when, and the settings from before"
         " it, as JSON. Also on a bridge that was detached with `--confirm`.",
+    ),
+    Key(
+        PORT,
+        "protected",
+        written(),
+        None,
+        "The service has set the column `protected`, so that NORMAL never forwards between plain uplinks."
+        " Detach clears both.",
     ),
     Key(
         UPLINK,
@@ -378,6 +395,7 @@ def settable(keys: Mapping[str, Key]) -> dict[str, Key]:
     return {name: key for name, key in keys.items() if key.settable}
 
 
+HOST_KEYS = keys_of(HOST)
 BRIDGE_KEYS = keys_of(BRIDGE)
 UPLINK_KEYS = keys_of(UPLINK)
 VM_KEYS = keys_of(VM_PORT)

@@ -33,6 +33,7 @@ VIRTUAL_DRIVERS = (
     *("veth", "openvswitch", "dummy", "ifb", "macvlan", "macvtap", "vxlan", "net_null", "net_ring"),
     *("net_pcap", "net_memif", "netkit", "bridge"),
 )
+DIGITS = "0123456789"
 IS_UPLINK = "ovs-vsctl set interface {} external_ids:" + PREFIX + "role=active"
 IS_VM_PORT = "ovs-vsctl set interface {} external_ids:" + PREFIX + "unit=port"
 
@@ -162,6 +163,11 @@ def _vms(
             yield interface.name, what
 
 
+def is_of_a_vm(row: BridgeRow, interface: InterfaceRow, words: Words) -> bool:
+    """Whether there is evidence that an interface leads to a VM."""
+    return _of_a_vm(row, interface, words) is not None
+
+
 def _of_a_vm(row: BridgeRow, interface: InterfaceRow, words: Words) -> str | None:
     """The evidence that an interface leads to a VM or to no network; None if there is none."""
     if found := [key for key in VM_IDS if interface.external_ids.get(key)]:
@@ -208,9 +214,26 @@ def _missing(
             yield interface.name, f"an uplink, which has {PREFIX}{found[0]}"
         elif interface.name in in_use:
             yield interface.name, "an uplink that VM ports are bound to"
+        elif _is_named_alike(row, interface.name, uplinks, known, words):
+            yield interface.name, f"new, and named like {uplinks[0]}"
         elif interface.name in known.missing:
             # VM ports that used it as an uplink have left it meanwhile.
             yield interface.name, "not a VM port until now"
+
+
+def _is_named_alike(
+    row: BridgeRow, name: str, uplinks: tuple[str, ...], known: Known, words: Words
+) -> bool:
+    """Whether a new interface has the uplinks' name with another number, and no VM port has.
+
+    At attach nothing is new.
+    """
+    written = {i.name for i in row.interfaces if _has(i, words.written)}
+    vm_ports = known.vm_ports | written
+    if not vm_ports and not known.uplinks:
+        return False
+    stems = {uplink.rstrip(DIGITS) for uplink in uplinks}
+    return stems == {name.rstrip(DIGITS)} - {other.rstrip(DIGITS) for other in vm_ports}
 
 
 def _is_card(interface: InterfaceRow) -> bool:

@@ -65,7 +65,7 @@ class _Reader:
         last = last.asked if last else None
         self.last_policy = last.policy if last else DEFAULT_PRESET
         self.last_vm_ports = frozenset(port.name for port in last.vm_ports) if last else frozenset()
-        self.last_missing = frozenset(last.missing) if last else frozenset[str]()
+        self.last_missing = frozenset(last.missing) - last.held if last else frozenset[str]()
         self.last_policies = {port.name: port.policy for port in last.vm_ports} if last else {}
         self.last_read = last.read if last else None
         self.settings = Settings(last.settings if last else {})
@@ -75,7 +75,8 @@ class _Reader:
         bridge = self.settings.section(f"Bridge {name}", ids, BRIDGE_KEYS)
         team = self._team(bridge["uplinks"])
         members = self._members(team.uplinks)
-        neither = {*team.uplinks, *team.missing, *members_of_bonds(self.row)}
+        held = self._held(team)
+        neither = {*team.uplinks, *team.missing, *held, *members_of_bonds(self.row)}
         uplinks = tuple(self._uplink(port, interface) for port, interface in members)
         uplink_names = {uplink.name for uplink in uplinks}
         bond = bond_of(self.row)
@@ -105,7 +106,8 @@ class _Reader:
             on_bond=on_bond,
             bond_mode=bond.bond_mode if bond else None,
             uplinks=uplinks,
-            missing=tuple(sorted(team.missing)),
+            missing=tuple(sorted({*team.missing, *held})),
+            held=held,
             vm_ports=vm_ports,
             active_member=_active_member(bond),
             lacp_current=frozenset(i.name for _, i in members if i.lacp_current),
@@ -168,6 +170,23 @@ class _Reader:
             self.settings.report(BadValue(record, key, what, expected))
         self.settings.in_force[record, key] = found.uplinks
         return found
+
+    def _held(self, team: membership.Team) -> frozenset[str]:
+        """New interfaces that may be uplinks, while the keys that would say so have vanished."""
+        row = self.row
+        if not row.keys_lost:
+            return frozenset()
+        found, expected = (
+            "removed",
+            f"the keys again; or, to give the bridge back: ovs-lbt detach {row.name}",
+        )
+        self.settings.report(BadValue(f"Bridge {row.name}", PREFIX + "policy", found, expected))
+        known = self.last_vm_ports | {*team.uplinks, *members_of_bonds(row)}
+        return frozenset(
+            interface.name
+            for interface in row.interfaces
+            if interface.name not in known and not membership.is_of_a_vm(row, interface, WORDS)
+        )
 
     def _members(self, names: Iterable[str]) -> list[tuple[PortRow, InterfaceRow]]:
         """The records of the uplinks that exist on the switch."""

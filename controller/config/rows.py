@@ -139,6 +139,8 @@ class BridgeRow:
     tc_policy: str = "none"
     # Whether this Open vSwitch waits for its scripts to restore flows (`flow-restore-wait`).
     restores_flows: bool = False
+    # Whether its policy has vanished from the database. Its keys are those from before then.
+    keys_lost: bool = False
 
     @property
     def interfaces(self) -> Iterator[InterfaceRow]:
@@ -155,6 +157,11 @@ class BridgeRow:
         """The same bridge as if it had never been attached."""
         ids = {key: v for key, v in self.external_ids.items() if not key.startswith(PREFIX)}
         return replace(self, external_ids=ids)
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """Our keys in external_ids."""
+        return {k: v for k, v in self.external_ids.items() if k.startswith(PREFIX)}
 
     @property
     def attached(self) -> bool:

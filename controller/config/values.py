@@ -194,6 +194,8 @@ class BridgeConfig:
     # Interfaces that seem to lead to the network although nobody named them as uplinks. They are
     # not VM ports either.
     missing: tuple[str, ...] = ()
+    # Those of them that are only kept apart while the bridge's keys have vanished.
+    held: frozenset[str] = frozenset()
     vm_ports: tuple[VmPortConfig, ...] = ()
     # The active member of an active-backup bond: NORMAL accepts frames only from it.
     active_member: str | None = None

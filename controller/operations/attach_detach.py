@@ -27,8 +27,9 @@ from controller.api.events import (
     Written,
 )
 from controller.bridge.bridge import Bridge
-from controller.bridge.fleet import Fleet
+from controller.bridge.fleet import Fleet, isolation
 from controller.bridge.gathering import GATHERED_AFTER_S
+from controller.bridge.lost_keys import OF_SERVICE
 from controller.bridge.phase import Phase
 from controller.bridge.state import Commands
 from controller.config import openflow_version
@@ -195,7 +196,13 @@ class AttachDetach:
         Raises:
             Refused: the bridge is attached already, or would not have a valid team.
         """
-        name = row.name
+        name, own = row.name, tuple[Setting, ...]()
+        if row.keys_lost:
+            # They are given again. What the service had written among them stays.
+            own = tuple(
+                Setting("Bridge", name, k, row.keys[k]) for k in OF_SERVICE if k in row.keys
+            )
+            row = self.fleet.as_stored(row)
         if reverts is None:
             refuse_waiting(row, self.fleet.epoch_s + now_s)
         if row.attached:
@@ -211,10 +218,13 @@ class AttachDetach:
             values = {**values, HASH: HASH_AT_ATTACH}
         config = attachable(row, values, as_before=reverts is not None)
         settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
+        also = [*own, *isolation(row, config)]
+        settings += also
         undo = [
             Setting("Bridge", name, PREFIX + key, row.external_ids.get(PREFIX + key))
             for key in values
         ]
+        undo += [replace(setting, value=None) for setting in also]
         if not config.on_bond and row.fail_mode != SECURE:
             # In fail mode standalone, the bridge returns to NORMAL when ovs-vswitchd restarts, and
             # plain uplinks then form a loop.
@@ -230,9 +240,9 @@ class AttachDetach:
             waits = Unconfirmed(What.ATTACH, until_s, confirm_s, back)
             undo.append(Setting("Bridge", name, UNCONFIRMED, None))
         if reverts is not None:
-            also = unconfirmed.missing(reverts, row)
-            settings += [*also, Setting("Bridge", name, UNCONFIRMED, None)]
-            undo += [replace(setting, value=None) for setting in also]
+            missing = unconfirmed.missing(reverts, row)
+            settings += [*missing, Setting("Bridge", name, UNCONFIRMED, None)]
+            undo += [replace(setting, value=None) for setting in missing]
             undo.append(reverts.as_setting(name))
         self.attaching[name] = Attach(
             request_id,
@@ -243,7 +253,9 @@ class AttachDetach:
             waits=waits,
             trial=trial,
         )
-        return self.fleet.manage(config, inspects=True)
+        self.fleet.forget_lost_keys(name, now_s)
+        dropped = self.fleet.drop(name) if name in self.fleet.bridges else []
+        return [*dropped, *self.fleet.manage(config, inspects=True)]
 
     def detach(
         self,
@@ -545,6 +557,7 @@ class AttachDetach:
         del self.detaching[name]
         bridge, row = self.fleet.bridges.get(name), self.fleet.rows.get(name)
         if event.error is None:
+            self.fleet.forget_lost_keys(name, now_s)
             if bridge is not None:
                 self.leaving[name] = Leaving(None)
             told = [part for part in (detach.lost, detach.stays) if part]
@@ -631,6 +644,7 @@ def traces(row: BridgeRow, others_attached: bool) -> tuple[Setting, ...]:
     They also remove the key of the database itself, unless there are `others_attached`.
     """
     settings = [Setting("Bridge", row.name, key, None) for key in keys(row.external_ids)]
+    settings += isolation(row)
     for port in row.ports:
         settings += [Setting("Port", port.name, key, None) for key in keys(port.external_ids)]
         for interface in port.interfaces:
@@ -649,6 +663,7 @@ def _leaving(row: BridgeRow) -> tuple[Setting, ...]:
     read yet.
     """
     settings = [Setting("Bridge", row.name, key, None) for key in keys(row.external_ids)]
+    settings += isolation(row)
     for interface in row.interfaces:
         for key in (PREFIX + "binding", PREFIX + "moved"):
             settings.append(Setting("Interface", interface.name, key, None))

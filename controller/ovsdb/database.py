@@ -316,7 +316,7 @@ class Database:
         root = _root(self._idl.tables["Open_vSwitch"].rows.values())
         rows = self._idl.tables["Bridge"].rows
         bridges = self._bridges.read(rows, touched, root.other_config)
-        read = DatabaseRead(bridges, root.leader, root.ovs_version, root.ovn)
+        read = DatabaseRead(bridges, *root[1:])
         if read != self._last:
             self._last = read
             self._submit(read)
@@ -400,7 +400,8 @@ class Database:
         if setting.column != "external_ids":
             if setting.value is None:
                 return self._api.db_clear(*record, setting.column)
-            return self._api.db_set(*record, (setting.column, setting.value))
+            value = True if setting.column == "protected" else setting.value
+            return self._api.db_set(*record, (setting.column, value))
         if setting.value is None:
             return self._api.db_remove(*record, setting.column, setting.key, if_exists=True)
         return self._api.db_set(*record, (setting.column, {setting.key: setting.value}))
@@ -468,13 +469,15 @@ class _Root(NamedTuple):
     """The only row of the table Open_vSwitch; by default, as if it were not there yet.
 
     `leader`: the leading service, as it wrote when a standby asked whether it is alive.
-    `ovs_version`: as ovs-ctl wrote it. `ovn`: from where OVN sends its tunnels.
+    `ovs_version`: as ovs-ctl wrote it. `ovn`: from where OVN sends its tunnels. `key_loss_grace_s`: the
+    value of that key.
     """
 
     other_config: _OtherConfig = DEFAULTS
     leader: str | None = None
     ovs_version: str | None = None
     ovn: Ovn | None = None
+    key_loss_grace_s: str | None = None
 
 
 def _root(rows: Iterable[Any]) -> _Root:
@@ -486,6 +489,7 @@ def _root(rows: Iterable[Any]) -> _Root:
         row.external_ids.get(PREFIX + "leader"),
         _first(row.ovs_version),
         _ovn(row.external_ids),
+        row.external_ids.get(PREFIX + "key-loss-grace-s"),
     )
 
 

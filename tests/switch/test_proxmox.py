@@ -126,6 +126,7 @@ def test_the_documents_file_is_booted_and_reloaded(host: Proxmox) -> None:
     assert VM_PORT not in host.ovs.vsctl("list-ports", BRIDGE).split(), "as the documents say"
 
     (extra,) = [line for line in block.text.splitlines() if "ovs_extra" in line]
+    host.ovs.vsctl("set", "Open_vSwitch", ".", "external_ids:ovs-lbt-key-loss-grace-s=1")
     host.write_interfaces(block.text.replace(f"{extra}\n", "").replace(extra, ""))
     host.configure("ifreload")
     forgotten = f"Bridge {BRIDGE} ovs-lbt-policy: removed; the flows stay in place, unmanaged"

@@ -347,6 +347,7 @@ class World:
         self.holds_shaped = False
         # As ovs-ctl writes it down, if that has started the switch.
         self.ovs_version: str | None = None
+        self.key_loss_grace_s: str | None = None
         # The addresses of the host's devices.
         self.addresses = AddressesRead({})
         self.held_shaped: list[Shaped] = []
@@ -360,7 +361,15 @@ class World:
     def start(self) -> World:
         """The service starts: it reads the database and the host's addresses."""
         self.say(self.addresses)
-        return self.say(DatabaseRead(tuple(self.rows.values()), ovs_version=self.ovs_version))
+        return self.say(self.read())
+
+    def read(self) -> DatabaseRead:
+        """The database as it is now."""
+        return DatabaseRead(
+            tuple(self.rows.values()),
+            ovs_version=self.ovs_version,
+            key_loss_grace_s=self.key_loss_grace_s,
+        )
 
     def restart_service(self) -> World:
         """A new engine on the same database and switches."""
@@ -390,7 +399,8 @@ class World:
     def _check_deadline(self) -> None:
         """It is the first of all, though few are looked at with each event."""
         times = [bridge.deadline_s() for bridge in self.engine.fleet.bridges.values()]
-        assert self.engine.deadline_s() == min([*times, self.engine.operator.deadline_s()])
+        times += [self.engine.operator.deadline_s(), self.engine.fleet.lost_keys.deadline_s()]
+        assert self.engine.deadline_s() == min(times)
 
     def run_until(self, end_s: float) -> World:
         """Let time pass, with a Tick whenever the engine has asked for one."""
@@ -425,7 +435,7 @@ class World:
     def write(self, row: BridgeRow) -> World:
         """The operator changes the database."""
         self.rows[row.name] = row
-        return self.say(DatabaseRead(tuple(self.rows.values()), ovs_version=self.ovs_version))
+        return self.say(self.read())
 
     def set_link(
         self,
@@ -583,9 +593,7 @@ class World:
         if error is None:
             for setting in write.settings:
                 self._set(setting)
-            self._events.append(
-                DatabaseRead(tuple(self.rows.values()), ovs_version=self.ovs_version)
-            )
+            self._events.append(self.read())
         if write.request_id is not None:
             self._events.append(Written(write.request_id, error))
 
@@ -604,6 +612,8 @@ class World:
 def _set_in(port: PortRow, setting: Setting) -> PortRow:
     if setting.table == "Port":
         mine = port.name == setting.record
+        if mine and setting.column == "protected":
+            return replace(port, protected=setting.value == "true")
         ids = _with(dict(port.external_ids), setting) if mine else port.external_ids
         return replace(port, external_ids=ids)
     interfaces = tuple(

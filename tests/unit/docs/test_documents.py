@@ -27,7 +27,7 @@ SWITCH_TESTS = [
     path
     for names in (
         *("test_documents*.py", "test_ovn_*.py", "ovn/*.py"),
-        *("test_hypervisors.py", "test_libvirt.py", "test_proxmox.py"),
+        *("test_hypervisors.py", "test_libvirt.py", "test_proxmox.py", "test_lost_keys.py"),
         *("test_endpoints_in_one_network.py", "test_alertmanager.py"),
     )
     for path in sorted((documents.ROOT / "tests" / "switch").glob(names))

@@ -440,6 +440,7 @@ def test_a_database_that_refuses_is_quoted() -> None:
 
 def test_a_policy_key_taken_away_by_hand_ends_our_work() -> None:
     here = world(host()).start()
+    here.key_loss_grace_s = "0"
     here.write(without_us(here.rows["br0"]))
     assert here.commands(Disconnect) == [Disconnect("br0")]
     assert here.engine.deadline_s() == float("inf")

@@ -1,0 +1,93 @@
+"""Keys that vanish from the database: the service goes on with those from before, for some time.
+
+Network scripts such as netplan remove keys, and write them again seconds later. Without the service,
+whatever changes meanwhile would meet flows that nothing keeps up to date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from controller.api.events import Report, Setting, Write
+from controller.bridge.state import Commands
+from controller.config.keys import HOST_KEYS
+from controller.config.rows import PREFIX, BridgeRow
+from controller.config.settings import Settings
+
+GRACE = "key-loss-grace-s"
+# What the service has written, and no script writes again.
+OF_SERVICE = (PREFIX + "before", PREFIX + "no-flood-before", PREFIX + "unconfirmed")
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The keys of a bridge from before they vanished, and until when they apply."""
+
+    keys: Mapping[str, str]
+    until_s: float
+
+
+@dataclass(slots=True)
+class LostKeys:
+    """The keys that have vanished, by bridge."""
+
+    grace_s: float = HOST_KEYS[GRACE].without
+    _kept: dict[str, _Kept] = field(default_factory=dict)
+    _invalid: tuple[str, ...] = ()
+
+    def allow(self, text: str | None) -> Commands:
+        """Follow the key that says for how long keys are kept. An invalid value changes nothing."""
+        settings = Settings({("Open_vSwitch .", PREFIX + GRACE): self.grace_s})
+        ids = {} if text is None else {PREFIX + GRACE: text}
+        found = settings.given("Open_vSwitch .", ids, HOST_KEYS)
+        self.grace_s = found.get(GRACE, HOST_KEYS[GRACE].without)
+        before, self._invalid = self._invalid, tuple(map(str, settings.errors))
+        return [Report("warning", error) for error in self._invalid if error not in before]
+
+    def follow(
+        self, row: BridgeRow, before: BridgeRow | None, served: bool, now_s: float
+    ) -> tuple[BridgeRow, Commands]:
+        """The row with the keys that have vanished, and what is said and written about that.
+
+        `before`: what this returned for the last row. `served`: whether the service serves the bridge,
+        and no request is changing it.
+        """
+        name, commands = row.name, Commands()
+        were_lost = before is not None and before.keys_lost
+        if row.attached and were_lost:
+            kept = self._kept[name]
+            own = {key: kept.keys[key] for key in OF_SERVICE if key in kept.keys}
+            missing = {key: value for key, value in own.items() if key not in row.external_ids}
+            if missing:
+                settings = (Setting("Bridge", name, *one) for one in missing.items())
+                commands.append(Write(tuple(settings)))
+            commands.append(Report("info", f"Bridge {name}: its keys are back"))
+        elif not row.attached and not were_lost and served and before is not None and self.grace_s:
+            self._kept[name] = _Kept(before.keys, now_s + self.grace_s)
+            found = f"Bridge {name} {PREFIX}policy: removed"
+            expected = f"its keys again within {self.grace_s:g} s, or: ovs-lbt detach {name}"
+            serves = "the service goes on with the keys from before"
+            commands.append(Report("warning", f"{found}; {serves} -> {expected}"))
+        return self.completed(row, now_s), commands
+
+    def completed(self, row: BridgeRow, now_s: float) -> BridgeRow:
+        """The row with the keys that have vanished, while they apply."""
+        kept = self._kept.get(row.name)
+        if kept is None or now_s >= kept.until_s:
+            self._kept.pop(row.name, None)
+            return row
+        ids = {**kept.keys, **row.external_ids}
+        return replace(row, external_ids=ids, keys_lost=not row.attached)
+
+    def forget(self, name: str) -> None:
+        """A request decides about these keys."""
+        self._kept.pop(name, None)
+
+    def keep(self, names: Collection[str]) -> None:
+        """Forget all other bridges: they are gone, or another service leads."""
+        self._kept = {name: kept for name, kept in self._kept.items() if name in names}
+
+    def deadline_s(self) -> float:
+        """When the next keys do not apply any more; infinity if none have vanished."""
+        return min((kept.until_s for kept in self._kept.values()), default=float("inf"))
