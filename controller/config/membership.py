@@ -198,7 +198,7 @@ def _missing(
     bonded = members_of_bonds(row)
     in_use = _in_use(row)
     for interface in row.interfaces:
-        if interface.name in uplinks or interface.name in known.vm_ports:
+        if interface.name in {*uplinks, *known.vm_ports, *row.mirrored_to}:
             continue
         if interface.name in bonded:
             yield interface.name, "a member of a bond"

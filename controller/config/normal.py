@@ -2,17 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from controller.config.rows import PREFIX, BridgeRow
+from controller.config.vlans import port_vlans
 
 
-def not_done(row: BridgeRow) -> tuple[str, ...]:
+def not_done(row: BridgeRow, uplinks: Collection[str], lag: bool) -> tuple[str, ...]:
     """The features in use that NORMAL supports and our pipeline does not, one line each.
 
-    Sampling (NetFlow, sFlow, IPFIX) does not depend on NORMAL and continues.
+    Sampling (NetFlow, sFlow, IPFIX) does not depend on NORMAL and continues. `uplinks`: their names.
+    `lag`: whether the upstream switch treats them as one link.
     """
-    return tuple(_not_done(row))
+    return (*_not_done(row), *multiplied(row, uplinks), *_returned(row, uplinks, lag))
+
+
+def multiplied(row: BridgeRow, uplinks: Collection[str]) -> Iterator[str]:
+    """The mirrors whose copies leave by several plain uplinks.
+
+    Open vSwitch itself sends what it mirrors to a VLAN to every port that carries it. To it, a bond is
+    one port.
+    """
+    for mirror in row.mirrors:
+        by = _carry(row, uplinks, mirror.output_vlan, inside=True)
+        if len(by) > 1:
+            found = f"Bridge {row.name} mirrors: {mirror.name} sends VLAN {mirror.output_vlan} by {', '.join(by)}"
+            yield f"{found}, which form a loop for it -> trunks without that VLAN on all uplinks but one"
+
+
+def _returned(row: BridgeRow, uplinks: Collection[str], lag: bool) -> Iterator[str]:
+    """The mirrors whose copies come back by other members of a bond: they bypass our flows."""
+    if lag or not any({i.name for i in port.interfaces} == {*uplinks} for port in row.ports):
+        return
+    for mirror in row.mirrors:
+        if to := _carry(row, uplinks, mirror.output_vlan, inside=False):
+            found = (
+                f"Bridge {row.name} mirrors: {', '.join(to)} may get twice what {mirror.name} sends"
+            )
+            yield f"{found} in VLAN {mirror.output_vlan} -> that VLAN on no port that needs no mirrored frames"
+
+
+def _carry(row: BridgeRow, uplinks: Collection[str], vlan: int | None, inside: bool) -> list[str]:
+    """The ports that carry a VLAN and are uplinks, or are not. A bond of uplinks is one port."""
+    return [
+        port.name
+        for port in row.ports
+        if vlan is not None
+        and all((i.name in uplinks) == inside for i in port.interfaces)
+        and vlan in port_vlans(port.vlan_mode, port.tag, port.trunks).carried
+    ]
 
 
 def _not_done(row: BridgeRow) -> Iterator[str]:
@@ -26,8 +64,6 @@ def _not_done(row: BridgeRow) -> Iterator[str]:
     if row.flood_vlans:
         vlans = ", ".join(map(str, row.flood_vlans))
         yield f"{bridge} flood_vlans: ovs-lbt learns addresses in VLAN {vlans} instead of flooding"
-    for name in row.mirrors:
-        yield f"{bridge} mirrors: the output port of mirror {name} also receives ordinary traffic"
     for port in row.ports:
         if port.vlan_mode == "dot1q-tunnel":
             effect = f"the port works as an access port of VLAN {port.tag or 0}, not as a tunnel"

@@ -76,7 +76,8 @@ class _Reader:
         team = self._team(bridge["uplinks"])
         members = self._members(team.uplinks)
         held = self._held(team)
-        neither = {*team.uplinks, *team.missing, *held, *members_of_bonds(self.row)}
+        reserved = self.row.mirrored_to
+        neither = {*team.uplinks, *team.missing, *held, *reserved, *members_of_bonds(self.row)}
         uplinks = tuple(self._uplink(port, interface) for port, interface in members)
         uplink_names = {uplink.name for uplink in uplinks}
         bond = bond_of(self.row)
@@ -125,7 +126,7 @@ class _Reader:
                 self.offload, (policy, *(port.policy for port in vm_ports)), connection_hash
             ),
             not_done=(
-                *normal.not_done(self.row),
+                *normal.not_done(self.row, uplink_names, teaming != Teaming.SWITCH_INDEPENDENT),
                 *openflow_version.not_done(self.row),
                 *fail_mode.not_done(self.row, 0 if on_bond else len(bridge["uplinks"] or ())),
                 *_unspread(vm_ports, bridge["connection-hash"]),
@@ -181,7 +182,7 @@ class _Reader:
             f"the keys again; or, to give the bridge back: ovs-lbt detach {row.name}",
         )
         self.settings.report(BadValue(f"Bridge {row.name}", PREFIX + "policy", found, expected))
-        known = self.last_vm_ports | {*team.uplinks, *members_of_bonds(row)}
+        known = self.last_vm_ports | row.mirrored_to | {*team.uplinks, *members_of_bonds(row)}
         return frozenset(
             interface.name
             for interface in row.interfaces

@@ -113,6 +113,15 @@ class PortRow:
 
 
 @dataclass(frozen=True, slots=True)
+class MirrorRow:
+    """A Mirror record: to which port, or in which VLAN, Open vSwitch sends what it mirrors."""
+
+    name: str
+    output_port: str | None = None
+    output_vlan: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class BridgeRow:
     """A Bridge record with its ports, the ports sorted by name.
 
@@ -128,7 +137,7 @@ class BridgeRow:
     rstp_enable: bool = False
     mcast_snooping_enable: bool = False
     flood_vlans: tuple[int, ...] = ()
-    mirrors: tuple[str, ...] = ()
+    mirrors: tuple[MirrorRow, ...] = ()
     controllers: tuple[str, ...] = ()
     protocols: tuple[str, ...] = ()
     datapath_id: str | None = None
@@ -147,6 +156,14 @@ class BridgeRow:
         """Those of all its ports, in the order of the ports."""
         for port in self.ports:
             yield from port.interfaces
+
+    @property
+    def mirrored_to(self) -> frozenset[str]:
+        """The interfaces that Open vSwitch reserves for what it mirrors."""
+        reserved = {mirror.output_port for mirror in self.mirrors}
+        return frozenset(
+            i.name for port in self.ports if port.name in reserved for i in port.interfaces
+        )
 
     def with_interfaces(self, changed: Callable[[InterfaceRow], InterfaceRow]) -> BridgeRow:
         """The same bridge with each interface as `changed` makes it; itself if none differs."""

@@ -32,7 +32,7 @@ from controller.bridge.gathering import GATHERED_AFTER_S
 from controller.bridge.lost_keys import OF_SERVICE
 from controller.bridge.phase import Phase
 from controller.bridge.state import Commands
-from controller.config import openflow_version
+from controller.config import normal, openflow_version
 from controller.config.fail_mode import SECURE
 from controller.config.keys import BRIDGE_KEYS
 from controller.config.membership import bond_of
@@ -217,6 +217,9 @@ class AttachDetach:
         if PREFIX + HASH not in row.external_ids and reverts is None:
             values = {**values, HASH: HASH_AT_ATTACH}
         config = attachable(row, values, as_before=reverts is not None)
+        uplinks = [uplink.name for uplink in config.uplinks]
+        if looping := [*normal.multiplied(row, uplinks)]:
+            raise Refused("; ".join(looping))
         settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
         also = [*own, *isolation(row, config)]
         settings += also

@@ -19,7 +19,7 @@ from ovsdbapp.schema.open_vswitch import impl_idl
 
 from controller.api.events import Challenged, DatabaseRead, Event, Leading, Setting, Write, Written
 from controller.config.membership import VIRTUAL_DRIVERS
-from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, Ovn, PortRow, Tunnel
+from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, MirrorRow, Ovn, PortRow, Tunnel
 from controller.host import devices, faults
 from controller.host.client import STARTED
 from controller.host.devices import Role
@@ -100,7 +100,7 @@ COLUMNS = {
         "options",
     ],
     "QoS": ["other_config"],
-    "Mirror": ["name"],
+    "Mirror": ["name", "output_port", "output_vlan"],
 }
 
 # Tables whose rows any bridge may refer to. They seldom change.
@@ -521,7 +521,7 @@ def _bridge(
         rstp_enable=row.rstp_enable,
         mcast_snooping_enable=row.mcast_snooping_enable,
         flood_vlans=tuple(sorted(row.flood_vlans)),
-        mirrors=tuple(sorted(mirror.name for mirror in row.mirrors)),
+        mirrors=tuple(sorted(map(_mirror, row.mirrors), key=lambda mirror: mirror.name)),
         controllers=tuple(sorted(controller.target for controller in row.controller)),
         protocols=tuple(sorted(row.protocols)),
         datapath_id=_first(row.datapath_id),
@@ -530,6 +530,11 @@ def _bridge(
         tc_policy=other_config.tc_policy,
         restores_flows=other_config.restores_flows,
     )
+
+
+def _mirror(row: Any) -> MirrorRow:
+    port = _first(row.output_port)
+    return MirrorRow(row.name, port and port.name, _first(row.output_vlan))
 
 
 def _port(row: Any, asked: Devices = NOT_HERE) -> PortRow:

@@ -9,7 +9,7 @@ import pytest
 
 from controller.api.events import ReadInstalled, Write
 from controller.bridge.installation import AUDIT_INTERVAL_S, FLUSHED_WITHIN_S
-from controller.config.rows import PREFIX, BridgeRow
+from controller.config.rows import PREFIX, BridgeRow, MirrorRow
 from tests.said import says
 from tests.unit.fake_switch import World, done, reports, world
 from tests.unit.rows import bridge, host, ours, plain_uplinks, port
@@ -74,7 +74,11 @@ def test_a_switch_that_is_slow_to_answer_is_asked_once_at_a_time() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"mcast_snooping_enable": True}, {"mirrors": ("m",)}, {"datapath_id": "00000000000000aa"}],
+    [
+        {"mcast_snooping_enable": True},
+        {"mirrors": (MirrorRow("m"),)},
+        {"datapath_id": "00000000000000aa"},
+    ],
 )
 def test_other_changes_flush_nothing(change: dict[str, object]) -> None:
     here = world(host()).start()

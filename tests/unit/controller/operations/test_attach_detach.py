@@ -25,7 +25,7 @@ from controller.api.events import (
 )
 from controller.config import normal
 from controller.config.reader import read_bridge
-from controller.config.rows import PREFIX, BridgeRow, PortRow
+from controller.config.rows import PREFIX, BridgeRow, MirrorRow, PortRow
 from controller.dataplane import pipeline, tables
 from controller.dataplane.specs import EMPTY, GroupSpec
 from controller.dataplane.tables import GROUP_IDS, Kind, Register, Table
@@ -369,7 +369,10 @@ NOT_DONE = {
         {"flood_vlans": (5, 6)},
         "Bridge br0 flood_vlans: ovs-lbt learns addresses in VLAN 5, 6",
     ),
-    "mirrors": ({"mirrors": ("m0",)}, "Bridge br0 mirrors: the output port of mirror m0"),
+    "mirrors": (
+        {"mirrors": (MirrorRow("m0", output_vlan=9),)},
+        "Bridge br0 mirrors: vnet0, vnet1, vnet2, vnet3 may get twice what m0 sends in VLAN 9",
+    ),
 }
 
 
@@ -382,10 +385,29 @@ def test_what_normal_did_and_we_do_not_is_told(columns: dict[str, bool], said: s
     assert [f"warning: {text}" for text in status.not_done] == [warning]
 
 
+def test_a_mirror_that_plain_uplinks_would_multiply_is_refused() -> None:
+    row = replace(plain_uplinks("secure"), mirrors=(MirrorRow("m0", output_vlan=9),))
+    here = world(row).start()
+    told = refusal(here.ask("attach", "br0", "uplinks=eth1,eth2"))
+    assert says(told, "m0 sends VLAN 9 by eth1, eth2", "loop", "trunks without that VLAN")
+    assert here.commands(Write) == []
+    ports = tuple(replace(p, trunks=(1, 2)) if p.name == "eth2" else p for p in row.ports)
+    here = world(replace(row, ports=ports)).start()
+    assert "warning" not in done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
+
+
+def test_a_port_that_is_reserved_for_a_mirror_is_no_vm_port() -> None:
+    here = world(
+        replace(host(), mirrors=(MirrorRow("m0", "vnet3"), MirrorRow("m1", "gone")))
+    ).start()
+    assert here.bindings().keys() == {"vnet0", "vnet1", "vnet2"}
+    assert here.engine.fleet.status()[0].not_done == ()
+
+
 def test_ports_that_normal_treats_otherwise_are_told() -> None:
     tunnel = PortRow("vnet0", (interface("vnet0", 10),), tag=5, vlan_mode="dot1q-tunnel")
     alone = PortRow("vnet1", (interface("vnet1", 11),), protected=True)
-    told = normal.not_done(bridge(tunnel, alone, port("vnet2", 12)))
+    told = normal.not_done(bridge(tunnel, alone, port("vnet2", 12)), (), lag=False)
     assert told == (
         "Port vnet0 vlan_mode: the port works as an access port of VLAN 5, not as a tunnel",
         "Port vnet1 protected: the port can reach other protected ports",
