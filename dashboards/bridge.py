@@ -485,6 +485,18 @@ def _path_faults() -> list[panels.Panel]:
             width=24,
             height=7,
         ),
+        lines(
+            "Loops, and flows of other programs",
+            "Frames per second that reach every VM port of a VLAN, and flows of other programs that take frames "
+            "before those of ovs-lbt. Good: few frames, and no such flows. Above 1000: `ovs-lbt check` reports a loop.",
+            [
+                Ask(HERE("bridge_flooded_packets_per_second"), "frames to every VM port"),
+                Ask(HERE("bridge_overruling_flows"), "flows of other programs"),
+            ],
+            unit=panels.COUNT,
+            width=24,
+            height=7,
+        ),
     ]
 
 

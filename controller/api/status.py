@@ -112,6 +112,8 @@ class BridgeStatus:
     DPDK ports and representors mean for the bridge. `connection_hash`: the hash of connections in
     use, why, and what it costs if that is worth telling; None if no policy of the bridge spreads connections. `path_rounds`, `path_frames`: what
     became of rounds of path checks, and of the frames in them, by result; empty while they are off.
+    `flooded_pps`: the rate at which frames reach every VM port of a VLAN. `overruling`: how many flows
+    of other programs take frames before ours do.
     """
 
     name: str
@@ -141,6 +143,8 @@ class BridgeStatus:
     connection_hash: tuple[str, str, str | None] | None = None
     path_rounds: dict[str, int] = field(default_factory=dict)
     path_frames: dict[str, int] = field(default_factory=dict)
+    flooded_pps: float = 0.0
+    overruling: int = 0
 
     @property
     def rules_broken(self) -> tuple[tuple[PortStatus, str, str], ...]:

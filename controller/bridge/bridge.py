@@ -189,6 +189,7 @@ class Bridge(ReconciledBridge):
         self.flooding.forget()
         self.connection_hash.forget()
         self.loads.forget_rates()
+        self.flooded.forget()
         self.scheduler.forget_loads()
         self.addresses.awaits_normal = False
         self.polling.forget()
@@ -398,6 +399,7 @@ class Bridge(ReconciledBridge):
         keep_s = team_view.keep_s
         for port in read.ports:
             self.loads.take_port(port, port.ofport in uplinks, keep_s)
+        self.flooded.take(read.ports, self.config.vm_ports)
         if team_view.just_updated and not self.polling.with_behind:
             # The same update has counted the addresses behind it.
             self.polling.read_all(now_s)

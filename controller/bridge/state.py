@@ -13,7 +13,7 @@ from controller.api.events import (
     Prepare,
 )
 from controller.api.history import Entry
-from controller.bridge import desired, kept_rules, learning_packets
+from controller.bridge import desired, inspection, kept_rules, learning_packets
 from controller.bridge.addresses import Addresses
 from controller.bridge.applied_bindings import AppliedBindings
 from controller.bridge.connection_hash import ConnectionHash, HashInUse
@@ -32,6 +32,7 @@ from controller.decisions import planning
 from controller.decisions.decision_log import DecisionLog
 from controller.decisions.planning import Basis, Proposal
 from controller.decisions.scheduler import Scheduler
+from controller.load.flooded import Flooded
 from controller.load.loads import Loads
 from controller.load.polling import Polling
 from controller.load.reused import Reused
@@ -64,6 +65,7 @@ class BridgeState:
     links: Links = field(default_factory=Links)
     # The measured loads of ports, units and buckets.
     loads: Loads = field(default_factory=Loads)
+    flooded: Flooded = field(default_factory=Flooded)
     # The units that were made last.
     reused: Reused = field(default_factory=Reused, compare=False, repr=False)
     # The addresses behind VM ports: all of them, and those that are units of their own.
@@ -127,6 +129,13 @@ class BridgeState:
     def foreign(self) -> tuple[ForeignFlow, ...]:
         """The flows of other programs in the last reading."""
         return self.read.foreign if self.read is not None else ()
+
+    @property
+    def overruling(self) -> list[str]:
+        """The flows of other programs that frames meet before ours, in words."""
+        if self.read is None or not self._serves:
+            return []
+        return inspection.flows_before_ours(self.read, self.config.on_bond)
 
     @property
     def flagged_by_others(self) -> tuple[str, ...]:

@@ -308,8 +308,20 @@ def _bridge_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
         "Frames in the rounds of path checks that were judged, by what became of them.",
         ["bridge", "result"],
     )
+    flooded = _gauge(
+        "bridge_flooded_packets_per_second",
+        "The rate at which frames reach every VM port of a VLAN.",
+        labels,
+    )
+    overruling = _gauge(
+        "bridge_overruling_flows",
+        "Flows of other programs that take frames before ours do.",
+        labels,
+    )
     for bridge in bridges:
         key = [bridge.name]
+        _add(flooded, key, bridge.flooded_pps)
+        _add(overruling, key, bridge.overruling)
         _add(exhausted, key, bridge.budgets_spent)
         _add(reannounced, key, bridge.reannounced)
         _add(astray, key, bridge.not_followed)
@@ -332,7 +344,8 @@ def _bridge_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
             for result, count in results.items():
                 _add(family, [*key, result], count)
     yield from (info, connected, threshold, imbalance, optimality, errors, decided, failovers)
-    yield from (planned, applied, refused, exhausted, reannounced, astray, rounds, frames)
+    yield from (planned, applied, refused, exhausted, reannounced, astray, rounds, frames, flooded)
+    yield overruling
 
 
 def _bytes_per_second(rate_bps: float | None) -> float | None:

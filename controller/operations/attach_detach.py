@@ -26,6 +26,7 @@ from controller.api.events import (
     Write,
     Written,
 )
+from controller.bridge import inspection
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet, isolation
 from controller.bridge.gathering import GATHERED_AFTER_S
@@ -44,7 +45,6 @@ from controller.dataplane.tables import PORTS_PER_VLAN_MAX
 from controller.operations import (
     check,
     foreign_addresses,
-    inspection,
     integration,
     overlay,
     releases,

@@ -10,12 +10,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from controller.bridge import inspection
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
 from controller.config import openflow_version
 from controller.config.fail_mode import SECURE
 from controller.config.rows import BridgeRow
 from controller.config.values import UplinkConfig
+from controller.load.flooded import LOOPS_PPS
 from controller.operations import integration, overlay, releases
 from controller.text.check_view import ERROR, NOTE, WARNING, JsonObject
 from policies.model import Role
@@ -123,6 +125,18 @@ def _of_state(fleet: Fleet, bridge: Bridge) -> Iterator[Finding]:
             "LACP: not negotiated, so one uplink serves all VM ports -> a partner that speaks LACP"
         )
         yield Finding(WARNING, "lacp", text, runbook="OvsLbtUplinkDown")
+    if bridge.overruling:
+        text = (
+            f"flows {inspection.named(bridge.overruling)} of other programs take frames before those of"
+            " ovs-lbt, which may be lost or doubled -> no such flows"
+        )
+        yield Finding(WARNING, "overruled", text)
+    if (flooded_pps := bridge.flooded.pps) >= LOOPS_PPS:
+        text = (
+            f"every VM port of a VLAN receives {flooded_pps:.0f} frames/s, as in a loop -> a network"
+            " without one: for example, no VM port that leads to it, and no VM that joins two ports"
+        )
+        yield Finding(WARNING, "loop", text)
     if bridge.observing:
         yield Finding(NOTE, "observing", "mode observe: load moves nothing")
 

@@ -19,6 +19,9 @@ from policies.model import Teaming
 # Fewer frames may be chance: a link that has just come up, or one that was just lost.
 ENOUGH_FRAMES = 10
 ENOUGH_ON_A_LAG = 10_000
+ENOUGH_TWICE = 100
+# The VLANs that flows do not name, because most VM ports carry them.
+THE_REST = -1
 _FLOW = re.compile(r" table=(\d+), n_packets=(\d+),.* priority=\d+(?:,(\S*))? actions=")
 _MULTICAST = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00"
 
@@ -65,7 +68,7 @@ def findings(
     known = {name: ports[name] for name in up if name in ports}
     found = [*_differences(known, on_a_lag), *_deaf(known, on_a_lag)]
     if on_a_lag:
-        found += _returned(flows)
+        found += [*_returned(flows), *_twice(up, flows)]
     elif len(up) > 1:
         found += [*_never_returned(flows), *_vlans(up, flows)]
     for finding in found:
@@ -116,6 +119,22 @@ def _returned(flows: Sequence[Counted]) -> Iterator[Finding]:
         yield Finding(WARNING, "no-lag", text)
 
 
+def _twice(up: Mapping[str, int], flows: Sequence[Counted]) -> Iterator[Finding]:
+    """VLANs in which all members of a LAG bring the same number of broadcasts: each of them all.
+
+    A hash over members that are one link seldom comes that close to equal shares.
+    """
+    for vlan, by in sorted(_broadcasts(flows).items()):
+        counts = [by[ofport] for ofport in up.values()]
+        if len(counts) > 1 and min(counts) >= ENOUGH_TWICE and max(counts) - min(counts) <= 1:
+            text = (
+                f"{_vlan(vlan)}: all members of the LAG bring the same number of broadcasts, {counts[0]}, so VMs"
+                " may get each of them several times -> one LAG upstream; if the uplinks are separate"
+                " ports there: teaming=switch-independent"
+            )
+            yield Finding(WARNING, "twice", text)
+
+
 def _never_returned(flows: Sequence[Counted]) -> Iterator[Finding]:
     sent = sum(
         flow.packets
@@ -139,20 +158,35 @@ def _came_back(flows: Sequence[Counted]) -> int:
 
 def _vlans(up: Mapping[str, int], flows: Sequence[Counted]) -> Iterator[Finding]:
     """VLANs in which some uplinks bring broadcasts, and others never do."""
-    came: Counter[tuple[int, int]] = Counter()
-    for flow in flows:
-        registers = flow.registers
-        if flow.table == Table.DELIVERY and {Register.VLAN, Register.UPLINK} <= registers.keys():
-            came[registers[Register.VLAN], registers[Register.UPLINK]] += flow.packets
-    for vlan in sorted({vlan for vlan, _ in came}):
-        bring = [name for name, ofport in up.items() if came[vlan, ofport] >= ENOUGH_FRAMES]
-        never = [name for name, ofport in up.items() if came[vlan, ofport] == 0]
+    for vlan, came in sorted(_broadcasts(flows).items()):
+        if vlan == THE_REST:
+            continue
+        bring = [name for name, ofport in up.items() if came[ofport] >= ENOUGH_FRAMES]
+        never = [name for name, ofport in up.items() if came[ofport] == 0]
         if bring and never:
             text = (
-                f"{f'VLAN {vlan}' if vlan else 'untagged frames'}: come by {', '.join(bring)}, never by"
+                f"{_vlan(vlan)}: come by {', '.join(bring)}, never by"
                 f" {', '.join(never)} -> the VLAN on every switch port of an uplink"
             )
             yield Finding(WARNING, "vlan", text)
+
+
+def _broadcasts(flows: Sequence[Counted]) -> dict[int, Counter[int]]:
+    """By VLAN, or `THE_REST` of them: how many broadcasts each uplink has brought, by its number."""
+    came: dict[int, Counter[int]] = {}
+    for flow in flows:
+        registers = flow.registers
+        by_uplink = flow.table == Table.DELIVERY and Register.UPLINK in registers
+        if by_uplink and (Register.VLAN in registers or len(flow.match) == 1):
+            of_vlan = came.setdefault(registers.get(Register.VLAN, THE_REST), Counter())
+            of_vlan[registers[Register.UPLINK]] += flow.packets
+    return came
+
+
+def _vlan(vlan: int) -> str:
+    if vlan == THE_REST:
+        return "most VLANs"
+    return f"VLAN {vlan}" if vlan else "untagged frames"
 
 
 def _each(values: Mapping[str, object]) -> str:

@@ -58,6 +58,8 @@ GAUGES = {
     "bridge_imbalance_ratio",
     "bridge_threshold_ratio",
     "bridge_connected",
+    "bridge_flooded_packets_per_second",
+    "bridge_overruling_flows",
     "last_decision_timestamp_seconds",
     "config_errors",
     "move_budget_exhausted",
@@ -110,6 +112,8 @@ BR0 = BridgeStatus(
     ports=(VNET0,),
     not_done=(),
     config_errors=("one", "two"),
+    flooded_pps=19.0,
+    overruling=20,
     moves_planned={"threshold": 2},
     moves_applied={"threshold": 1},
     moves_refused={"threshold": 0},
@@ -182,6 +186,8 @@ def test_states_and_moves() -> None:
     assert value("port_binding", port="vnet0", uplink="eth1") == 1
     assert value("port_info", port="vnet0", vm="web") == 1
     assert value("config_errors") == 2
+    assert value("bridge_flooded_packets_per_second") == 19
+    assert value("bridge_overruling_flows") == 20
     assert value("bridge_optimality_ratio") == 1.25
     assert value("uplink_unrelieved", uplink="eth1") == 1
     assert value("uplink_link_changes_total", uplink="eth1") == 5

@@ -23,6 +23,7 @@ from controller.api.events import (
     Renew,
     Write,
 )
+from controller.bridge import inspection
 from controller.config import normal
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow, MirrorRow, PortRow
@@ -30,7 +31,6 @@ from controller.dataplane import pipeline, tables
 from controller.dataplane.specs import EMPTY, GroupSpec
 from controller.dataplane.tables import GROUP_IDS, Kind, Register, Table
 from controller.dataplane.team import Team
-from controller.operations import inspection
 from controller.operations.attach_detach import ATTACH_TIMEOUT_S
 from tests.said import says
 from tests.unit.fake_switch import FakeSwitch, World, done, refusal, world

@@ -54,6 +54,19 @@ def test_a_lag_on_which_frames_come_back_is_none() -> None:
     assert check == "no-lag" and text.startswith("LAG: 400 broadcasts of our own VMs came back")
 
 
+def test_a_lag_whose_members_all_bring_the_same_is_none() -> None:
+    rest = [
+        Counted(Table.DELIVERY, n, (f"reg{Register.UPLINK}={u:#x}",))
+        for u, n in ((1, 200), (2, 201))
+    ]
+    ((check, text),) = found(team("static"), *rest)
+    assert check == "twice" and text.startswith("most VLANs: all members of the LAG bring the same")
+    ((check, text),) = found(team("lacp"), brought(1, 20, 150), brought(2, 20, 150))
+    assert check == "twice" and text.startswith("VLAN 20: ")
+    assert found(team("static"), brought(1, 20, 150), brought(2, 20, 140)) == []
+    assert found(team("static"), brought(1, 20, 50), brought(2, 20, 50)) == [], "too few to tell"
+
+
 def test_uplinks_by_which_nothing_comes_back_are_not_of_one_network() -> None:
     ((check, _),) = found(team(), sent(500), came_back(0))
     assert check == "not-one-network"

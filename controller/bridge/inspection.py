@@ -32,13 +32,12 @@ def obstacles(read: InstalledRead, on_bond: bool) -> tuple[Obstacle, ...]:
     if groups := foreign_groups(read):
         ids = f"{GROUP_IDS.start} to {GROUP_IDS.stop - 1}"
         found.append(
-            Obstacle(f"groups {_named(groups)} of other programs", f"group ids {ids} unused")
+            Obstacle(f"groups {named(groups)} of other programs", f"group ids {ids} unused")
         )
-    if flows := _flows_before_ours(read, on_bond):
-        named = _named([_flow_text(flow) for flow in flows])
+    if flows := flows_before_ours(read, on_bond):
         lowest = _classify_priority(on_bond)
         expected = f"no other flows in table 0 from priority {lowest} up, nor in tables {_ranges(OUR_TABLES)}"
-        found.append(Obstacle(f"flows {named} of other programs", expected))
+        found.append(Obstacle(f"flows {named(flows)} of other programs", expected))
     return tuple(found)
 
 
@@ -57,10 +56,11 @@ def foreign_groups(read: InstalledRead) -> tuple[int, ...]:
     return tuple(group_id for group_id in present if group_id in others - ours)
 
 
-def _flows_before_ours(read: InstalledRead, on_bond: bool) -> list[ForeignFlow]:
+def flows_before_ours(read: InstalledRead, on_bond: bool) -> list[str]:
+    """The flows of others that frames meet before ours, in words."""
     lowest = _classify_priority(on_bond)
     return [
-        flow
+        _flow_text(flow)
         for flow in sorted(read.foreign, key=lambda f: (f.table, -f.priority, f.match))
         if flow.table in OUR_TABLES or (flow.table == Table.CLASSIFY and flow.priority >= lowest)
     ]
@@ -70,7 +70,7 @@ def _classify_priority(on_bond: bool) -> int:
     return CLASSIFY_PRIORITY if on_bond else CLASSIFY_PRIORITY_ON_PLAIN_UPLINKS
 
 
-def _named(things: Sequence[object]) -> str:
+def named(things: Sequence[object]) -> str:
     """The first few, and the number of the rest."""
     words = " ".join(str(thing) for thing in things[:NAMED_AT_MOST])
     more = len(things) - NAMED_AT_MOST

@@ -1,0 +1,81 @@
+"""`check` and metrics find loops, and flows of other programs that take frames before ours."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, run
+from tests.switch.service import Service
+from tests.switch.waiting import wait_until
+
+BEDS = [BedSpec(team, 2, (None, None)) for team in (PLAIN, BALANCE_SLB)]
+FLOODED, OVERRULING = "ovslbt_bridge_flooded_packets_per_second", "ovslbt_bridge_overruling_flows"
+
+
+@pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+def test_a_port_that_leads_to_the_network_is_a_loop_and_found(bed: Bed, service: Service) -> None:
+    service.attach(bed)
+    bed.set("bridge", bed.bridge, poll_interval_ms=200)
+    assert not {"loop", "overruled"} & found(bed, service)
+    with joined_by_another_cable(bed):
+        host = bed.hosts[0]
+        frame = bed.shot(host.point, frames.broadcast, host.mac, 0, 0, "a broadcast").frame
+
+        def is_found() -> bool:
+            bed.send(host.point, frame)
+            return "loop" in found(bed, service)
+
+        wait_until(is_found, "`check` finds the loop", 20)
+        assert service.metric(FLOODED, bridge=bed.bridge) > 1000
+    wait_until(lambda: "loop" not in found(bed, service), "it is over")
+    service.do("detach", bed.bridge)
+
+
+@pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+def test_flows_of_others_that_overrule_ours_are_found(bed: Bed, service: Service) -> None:
+    service.attach(bed)
+    bed.ofctl("add-flow", "cookie=0x77,priority=5000,arp,actions=NORMAL")
+    wait_until(lambda: "overruled" in found(bed, service), "`check` finds the flow")
+    assert service.metric(OVERRULING, bridge=bed.bridge) == 1
+    bed.ofctl("del-flows", "cookie=0x77/-1")
+    service.do("detach", bed.bridge)
+
+
+@pytest.mark.parametrize("bed", BEDS[:1], ids=str, indirect=True)
+def test_separate_ports_that_are_teamed_as_a_lag_are_found(bed: Bed, service: Service) -> None:
+    service.attach(bed, "--teaming", "static")
+    host = bed.hosts[0]
+    for _ in range(2):
+        shots = [bed.shot(host.point, frames.broadcast, host.mac, 0, 0, "x") for _ in range(60)]
+        copies = bed.fire(shots)
+    assert copies[shots[0].frame_id].points.count("vm0") == 2
+    wait_until(lambda: "twice" in found(bed, service), "`check` finds it")
+    service.do("detach", bed.bridge)
+
+
+def found(bed: Bed, service: Service) -> set[str]:
+    """The kinds of what `check` finds, besides notes."""
+    answer = json.loads(service.command("check", bed.bridge, "--json").stdout)
+    return {one["check"] for one in answer["findings"] if one["severity"] != "note"}
+
+
+@contextlib.contextmanager
+def joined_by_another_cable(bed: Bed) -> Iterator[None]:
+    """In this block, a port that seems to be a VM's leads to the upstream switch."""
+    here, there = f"{bed.prefix}x", f"{bed.prefix}y"
+    run("ip", "link", "add", here, "type", "veth", "peer", "name", there, "netns", bed.tor.netns)
+    run("ip", "link", "set", here, "up")
+    run("ip", "-n", bed.tor.netns, "link", "set", there, "up")
+    bed.tor.ovs.vsctl("add-port", bed.upstream, there)
+    bed.ovs.vsctl("add-port", bed.bridge, here)
+    try:
+        yield
+    finally:
+        bed.ovs.vsctl("del-port", bed.bridge, here)
+        bed.tor.ovs.vsctl("del-port", bed.upstream, there)
+        run("ip", "link", "del", here)
