@@ -126,7 +126,7 @@ def test_uplinks_that_are_no_lag_upstream_are_found(bed: Bed, service: Service) 
         broadcast(bed, *bed.vms)
         wait_until(lambda: checked(service) == (WELL, {}), "as separate ports they are well")
         service.do("set", "bridge", bed.bridge, "teaming=static")
-        # The broadcasts so far were those of separate ports.
+        broadcast(bed, *bed.vms)
         wait_until(lambda: checked(service)[1].keys() == {"no-lag"}, "they are found to be no LAG")
 
 
