@@ -29,6 +29,7 @@ MORE = {
     (Record.BRIDGE, "failback-delay-s"): "#uplink-roles",
     (Record.BRIDGE, "no-flood-before"): "#vms-started-without-the-service",
     (Record.BRIDGE, "before"): "#attach-and-detach",
+    (Record.BRIDGE, "team"): "#which-interfaces-are-uplinks",
     (Record.BRIDGE, "unconfirmed"): "#changes-that-undo-themselves",
     (Record.UPLINK, "qdisc"): "#queues",
     (Record.UPLINK, "role"): "#uplink-roles",

@@ -15,6 +15,7 @@ from controller.api.events import (
     ReadForwarding,
     ReadLearned,
     Report,
+    Setting,
     Write,
 )
 from controller.api.history import Entry, Happened
@@ -23,6 +24,8 @@ from controller.bridge.installation import Bundle
 from controller.bridge.learning_packets import Announced
 from controller.bridge.phase import Phase, Turn, after
 from controller.bridge.state import BridgeState, Commands
+from controller.config.kinds import team_text
+from controller.config.rows import PREFIX
 from controller.config.values import BridgeConfig
 from controller.dataplane import specs
 from controller.dataplane.team import Team
@@ -390,7 +393,7 @@ class ReconciledBridge(BridgeState):
         ]
 
     def _remember_bindings(self, moved: Collection[str] = ()) -> Commands:
-        """Write bindings to the database, so that a restart moves nothing.
+        """Write bindings and the team to the database, so that a restart changes nothing.
 
         Under a policy with a move budget, also write when VM ports have moved.
         """
@@ -402,6 +405,9 @@ class ReconciledBridge(BridgeState):
             if port.name in moved and PRESETS[port.policy].at_once
         }
         settings = bindings.remembered(self.config, self.bound, known, self.epoch_s)
+        team, name = team_text(*self.config.team), self.config.name
+        if self.config.uplinks and team != self.config.team_in_database:
+            settings += (Setting("Bridge", name, PREFIX + "team", team),)
         return [Write(settings)] if settings else []
 
     # ---- announcements -----------------------------------------------------------------------

@@ -28,6 +28,7 @@ from controller.config.kinds import (
     seconds,
     seconds_or_never,
     set_name,
+    team,
     uplink,
     uplinks,
     word,
@@ -224,6 +225,14 @@ KEYS = (
         note(),
         None,
         "What attach changed and detach restores.",
+    ),
+    Key(
+        BRIDGE,
+        "team",
+        written(team, unlimited=True),
+        None,
+        "The last valid team, which stays in force while the configuration is invalid: the bond, the"
+        " uplinks, and what is neither they nor a VM port, as `BOND/UPLINKS/OTHERS`.",
     ),
     Key(
         BRIDGE,

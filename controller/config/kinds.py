@@ -227,14 +227,14 @@ def set_name() -> Kind:
     return Kind(parse, f"the name of a set, without commas or spaces, {most}")
 
 
-def written(parse: Callable[[str], Any] = str) -> Kind:
+def written(parse: Callable[[str], Any] = str, unlimited: bool = False) -> Kind:
     """A value that only the service writes."""
-    return Kind(parse, WRITTEN_BY_US, by_service=True)
+    return Kind(parse, WRITTEN_BY_US, by_service=True, unlimited=unlimited)
 
 
 def saved() -> Kind:
     """What the service saved of many records; the part that reads it parses it."""
-    return Kind(str, WRITTEN_BY_US, by_service=True, unlimited=True)
+    return written(unlimited=True)
 
 
 def port_names(text: str) -> frozenset[str]:
@@ -267,6 +267,17 @@ def note() -> Kind:
         return found
 
     return Kind(parse, f'{WRITTEN_BY_US}, as JSON: {{"fail_mode": ...}}', by_service=True)
+
+
+def team(text: str) -> tuple[str | None, tuple[str, ...], frozenset[str]]:
+    """Parse a team as written by `team_text`. Raises ValueError for anything else."""
+    bond, uplinks, missing = (tuple(filter(None, part.split(","))) for part in text.split("/"))
+    return ",".join(bond) or None, uplinks, frozenset(missing)
+
+
+def team_text(bond: str | None, uplinks: Iterable[str], missing: Iterable[str]) -> str:
+    """The value of the key `team`: the bond, the uplinks, and what is neither they nor a VM port."""
+    return "/".join((bond or "", ",".join(uplinks), ",".join(sorted(missing))))
 
 
 def number(text: str) -> float:

@@ -9,6 +9,7 @@ rule on the interface.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -34,31 +35,52 @@ VIRTUAL_DRIVERS = (
     *("net_pcap", "net_memif", "netkit", "bridge"),
 )
 DIGITS = "0123456789"
+# The ofport of an interface that the switch cannot open.
+NO_OFPORT = -1
 IS_UPLINK = "ovs-vsctl set interface {} external_ids:" + PREFIX + "role=active"
 IS_VM_PORT = "ovs-vsctl set interface {} external_ids:" + PREFIX + "unit=port"
+
+# The uplinks in force, and errors: each as what was found and what is expected.
+Found = tuple[tuple[str, ...], list[tuple[str, str]]]
+# What a service that starts has to know: the bond's name, the uplinks, and what is missing.
+Remembered = tuple[str | None, tuple[str, ...], frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Team:
     """The uplinks in force, in failover order, and errors in the list that was asked for.
 
-    `wrong`: each error as what was found and what is expected. `missing`: interfaces of plain
-    uplinks that seem to lead to the network, although they are not in the list. They are neither
-    uplinks nor VM ports.
+    `bond`: the port whose members the uplinks are; None for plain uplinks. `wrong`: each error as what
+    was found and what is expected. `missing`: interfaces that seem to lead to the network, although they
+    are not uplinks. They are not VM ports either. `held`: those of them that are missing only while an
+    uplink is absent. `last`: the last valid uplinks. On a bond that keeps one member only they are more.
     """
 
     uplinks: tuple[str, ...]
+    bond: PortRow | None = None
     wrong: tuple[tuple[str, str], ...] = ()
     missing: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset()
+    last: tuple[str, ...] = ()
+
+    @property
+    def remembered(self) -> Remembered:
+        """The last valid team, in words."""
+        bond = None if self.bond is None else self.bond.name
+        return bond, self.last, self.missing - self.held
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The uplinks, VM ports and other interfaces in force before; empty at a start."""
+    """The uplinks, VM ports and other interfaces in force before; empty before the first attach.
 
+    `bond`: the port whose members the uplinks were, by name.
+    """
+
+    bond: str | None = None
     uplinks: tuple[str, ...] = ()
-    vm_ports: frozenset[str] = frozenset()
     missing: frozenset[str] = frozenset()
+    vm_ports: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,85 +93,112 @@ class Words:
     written: Collection[str]
 
 
-def bond_of(row: BridgeRow) -> PortRow | None:
-    """The bridge's bond, if it has exactly one."""
-    bonds = _bonds(row)
+def bond_of(
+    row: BridgeRow, named: tuple[str, ...] | None = None, known: Known | None = None
+) -> PortRow | None:
+    """The port whose members are the uplinks; None for plain uplinks.
+
+    A bond in force stays it when another bond is added, and when it keeps one member only. Plain
+    uplinks stay plain when a bond is added.
+    """
+    known, bonds = known or Known(), bonds_of(row)
+    single = {port.interfaces[0].name: port for port in row.ports if len(port.interfaces) == 1}
+    # Only a bond has another name than its interface.
+    shrunk = [port for name, port in single.items() if port.name != name]
+    for port in (*bonds, *shrunk):
+        if port.name == known.bond:
+            return None if port in shrunk and named and single.keys() >= {*named} else port
+    if known.bond is None and not single.keys().isdisjoint(known.uplinks):
+        return None
+    if len(bonds) > 1 and named is not None:
+        bonds = [bond for bond in bonds if {*_names(bond)} >= {*named}]
+    if not bonds and named is None and not known.uplinks:
+        bonds = shrunk
     return bonds[0] if len(bonds) == 1 else None
+
+
+def bonds_of(row: BridgeRow) -> list[PortRow]:
+    """The ports with more than one interface."""
+    return [port for port in row.ports if len(port.interfaces) > 1]
 
 
 def members_of_bonds(row: BridgeRow) -> frozenset[str]:
     """The members of bonds. They are never VM ports."""
-    return frozenset(interface.name for bond in _bonds(row) for interface in bond.interfaces)
+    return frozenset(name for bond in bonds_of(row) for name in _names(bond))
 
 
 def team(row: BridgeRow, named: tuple[str, ...] | None, known: Known, words: Words) -> Team:
     """The uplinks of a bridge. `named`: the uplinks asked for; None if nobody named any."""
-    bond = bond_of(row)
-    return _plain(row, named, known, words) if bond is None else _bonded(row, bond, named, known)
+    bond = bond_of(row, named, known)
+    if bond is None:
+        uplinks, wrong = _plain(row, named, known, words)
+        been = {*known.uplinks, *_present(row), *_in_use(row)}
+        last = tuple(name for name in uplinks if name in been)
+        there = _working(row, uplinks, words)
+    else:
+        uplinks, wrong = _bonded(row, bond, named, known)
+        last = uplinks if len(uplinks) > 1 else tuple(dict.fromkeys((*known.uplinks, *uplinks)))
+        there = {*uplinks}
+    gone = [name for name in last if name not in there]
+    missing = _missing(row, uplinks, known, words, gone)
+    wrong += _strangers(row, bond, last, missing, gone)
+    if bond is not None and len(uplinks) < 2 and not missing:
+        added = _into(row, bond, gone[0] if gone else "NAME")
+        wrong.append((f"bond {bond.name}, with one member", f"two or more: ovs-vsctl {added}"))
+    held = frozenset(name for name, what in missing.items() if what is None)
+    return Team(uplinks, bond, tuple(wrong), frozenset(missing), held, last)
 
 
-def _bonded(row: BridgeRow, bond: PortRow, named: tuple[str, ...] | None, known: Known) -> Team:
+def _bonded(row: BridgeRow, bond: PortRow, named: tuple[str, ...] | None, known: Known) -> Found:
     """All members of the bond, because NORMAL uses all of them; only their order can be chosen."""
-    members = tuple(interface.name for interface in bond.interfaces)
-    if named is None:
-        return Team(members)
-    wrong = list(_absent(row, named))
-    if not wrong and {*named} != {*members}:
-        expected = f"the members of {bond.name}, all of them and no others: {', '.join(members)}"
-        wrong.append((",".join(named), expected))
-    if wrong:
-        named = known.uplinks or named
-    ordered = tuple(name for name in named if name in members)
-    rest = tuple(name for name in members if name not in ordered)
-    return Team((*ordered, *rest), tuple(wrong))
+    members, wrong = _names(bond), list[tuple[str, str]]()
+    if named is not None and len(members) > 1:
+        wrong += _absent(row, named)
+        if not wrong and {*named} != {*members}:
+            expected = f"the members of {bond.name}, all of them and no others: "
+            wrong.append((",".join(named), expected + ", ".join(members)))
+    order = known.uplinks if wrong and known.uplinks else named or ()
+    ordered = tuple(name for name in order if name in members)
+    return (*ordered, *(name for name in members if name not in ordered)), wrong
 
 
-def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known, words: Words) -> Team:
+def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known, words: Words) -> Found:
     """The named uplinks, unless one seems to lead to a VM, or one is missing from the list."""
     by_name = {interface.name: interface for interface in row.interfaces}
-    wrong: list[tuple[str, str]] = []
-    in_force = known.uplinks if named is None else named
     if named is None:
-        wrong.append(("nothing", "two or more interface names, as the bridge has no single bond"))
-    else:
-        wrong += _absent(row, named)
-        vms = dict(_vms(row, (by_name[name] for name in named if name in by_name), words))
-        wrong += [
-            (f"{name}, {what}", f"an uplink; if it is one: {IS_UPLINK.format(name)}")
-            for name, what in vms.items()
-        ]
-        left = [
-            name
-            for name in known.uplinks
-            if name in by_name
-            and name not in named
-            and not _has(by_name[name], set(words.of_vm_ports) - set(words.written))
-        ]
-        wrong += [
-            (
-                f"{name}, an uplink until now, is missing",
-                f"{name} with role=unused; or remove it: ovs-vsctl del-port {row.name} {name}",
-            )
-            for name in left
-        ]
-        if vms or left:
-            in_force = known.uplinks or tuple(name for name in named if name not in vms)
-    missing = dict(_missing(row, in_force, known, words))
+        expected = "two or more interface names, as the bridge has no single bond"
+        return known.uplinks, [("nothing", expected)]
+    wrong = list(_absent(row, named))
+    vms = dict(_vms(row, (by_name[name] for name in named if name in by_name), words))
+    wrong += [
+        (f"{name}, {what}", f"an uplink; if it is one: {IS_UPLINK.format(shlex.quote(name))}")
+        for name, what in vms.items()
+    ]
+    left = [
+        name
+        for name in known.uplinks
+        if name in by_name
+        and name not in named
+        and not _has(by_name[name], set(words.of_vm_ports) - set(words.written))
+    ]
     wrong += [
         (
-            f"{name}, {what}, is missing",
-            f"{name} as well; or remove it: ovs-vsctl del-port {row.name} {name};"
-            f" or, if it leads to a VM: {IS_VM_PORT.format(name)}",
+            f"{name}, an uplink until now, is missing",
+            f"{name} with role=unused; or remove it: ovs-vsctl {_del_port(row, name)}",
         )
-        for name, what in missing.items()
+        for name in left
     ]
-    return Team(in_force, tuple(wrong), frozenset(missing))
+    if bonded := sorted(members_of_bonds(row).intersection(named)):
+        expected = "the members of one bond, or ports that are in no bond"
+        wrong.append((f"{', '.join(bonded)}, in bonds", expected))
+    if vms or left or bonded:
+        return known.uplinks or tuple(name for name in named if name not in vms), wrong
+    return named, wrong
 
 
 def _absent(row: BridgeRow, named: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    present = {interface.name for interface in row.interfaces}
     for name in named:
-        if name not in present:
+        if name not in _present(row):
             yield name, f"an interface of {row.name}"
 
 
@@ -191,34 +240,124 @@ def _of_a_vm(row: BridgeRow, interface: InterfaceRow, words: Words) -> str | Non
     return None
 
 
+def _working(row: BridgeRow, uplinks: tuple[str, ...], words: Words) -> set[str]:
+    """The uplinks that the switch can open, and that have not got another name.
+
+    For a device with another name, the switch has a second interface with the same address.
+    """
+    here = {i.name: i.mac for i in row.interfaces if i.name in uplinks and i.ofport != NO_OFPORT}
+    alike = [i for i in row.interfaces if i.name not in uplinks and i.mac in here.values()]
+    renamed = {i.mac for i in alike if i.mac is not None and not _is_vm(row, i, words)}
+    return {name for name, mac in here.items() if mac not in renamed}
+
+
 def _missing(
-    row: BridgeRow, uplinks: tuple[str, ...], known: Known, words: Words
-) -> Iterator[tuple[str, str]]:
-    """Interfaces outside the list that seem to lead to the network, each with the evidence."""
-    bonded = members_of_bonds(row)
-    in_use = _in_use(row)
+    row: BridgeRow, uplinks: tuple[str, ...], known: Known, words: Words, gone: Collection[str]
+) -> dict[str, str | None]:
+    """Interfaces that are no uplinks and seem to lead to the network, each with the evidence.
+
+    None: without evidence, but uplinks are `gone`, and one of them may have got another name.
+    """
+    bonded, in_use, missing = members_of_bonds(row), _in_use(row), dict[str, str | None]()
     for interface in row.interfaces:
-        if interface.name in {*uplinks, *known.vm_ports, *row.mirrored_to}:
+        name = interface.name
+        if name in {*uplinks, *known.vm_ports, *row.mirrored_to}:
             continue
-        if interface.name in bonded:
-            yield interface.name, "a member of a bond"
-        elif (
-            interface.ofport is None
-            or _has(interface, words.written)
-            or _of_a_vm(row, interface, words) is not None
-        ):
+        if name in bonded:
+            missing[name] = "a member of a bond"
+        elif interface.ofport is None or _is_vm(row, interface, words):
             continue
         elif _is_card(interface):
-            yield interface.name, f"a network card ({interface.driver})"
+            missing[name] = f"a network card ({interface.driver})"
         elif found := _has(interface, words.of_uplinks):
-            yield interface.name, f"an uplink, which has {PREFIX}{found[0]}"
-        elif interface.name in in_use:
-            yield interface.name, "an uplink that VM ports are bound to"
-        elif _is_named_alike(row, interface.name, uplinks, known, words):
-            yield interface.name, f"new, and named like {uplinks[0]}"
-        elif interface.name in known.missing:
+            missing[name] = f"an uplink, which has {PREFIX}{found[0]}"
+        elif name in in_use:
+            missing[name] = "an uplink that VM ports are bound to"
+        elif name in known.uplinks:
+            missing[name] = "an uplink until now"
+        elif _is_named_alike(row, name, uplinks, known, words):
+            missing[name] = f"new, and named like {uplinks[0]}"
+        elif name in known.missing:
             # VM ports that used it as an uplink have left it meanwhile.
-            yield interface.name, "not a VM port until now"
+            missing[name] = "not a VM port until now"
+        elif gone:
+            missing[name] = None
+    return missing
+
+
+def _strangers(
+    row: BridgeRow,
+    bond: PortRow | None,
+    uplinks: tuple[str, ...],
+    missing: Mapping[str, str | None],
+    gone: list[str],
+) -> Iterator[tuple[str, str]]:
+    """What is missing, each as what was found and what is expected."""
+    for other in bonds_of(row):
+        if uplinks and not missing.keys().isdisjoint(_names(other)):
+            yield (
+                f"{other.name} ({', '.join(_names(other))}), a bond besides the uplinks",
+                f"no other bond: ovs-vsctl {_del_port(row, other.name)}; if it leads to another network:"
+                " a bridge of its own, with the VMs of that network",
+            )
+    single = sorted(missing.keys() - members_of_bonds(row))
+    places = dict(zip(single, gone, strict=False))
+    for name in single:
+        what = missing[name] or f"which may be {' or '.join(gone)} under another name"
+        expected = f"{name} as well"
+        if name in places:
+            replaced = _replacing(row, bond, uplinks, places)
+            expected = f"an uplink in the place of {places[name]}: {replaced}"
+        elif bond is not None:
+            expected = f"a member of {bond.name}: ovs-vsctl {_into(row, bond, name)}"
+        yield (
+            f"{name}, {what}, is missing",
+            f"{expected}; or remove it: ovs-vsctl {_del_port(row, name)};"
+            f" or, if it leads to a VM: {IS_VM_PORT.format(shlex.quote(name))}",
+        )
+
+
+def _replacing(
+    row: BridgeRow, bond: PortRow | None, uplinks: tuple[str, ...], places: Mapping[str, str]
+) -> str:
+    """The command by which interfaces take the `places` of uplinks that are gone."""
+    if bond is not None:
+        steps = [_into(row, bond, name) for name in places]
+        steps += [
+            f"del-bond-iface {shlex.quote(bond.name)} {shlex.quote(old)}"
+            for old in places.values()
+            if old in _names(bond)
+        ]
+    else:
+        steps = [_del_port(row, old) for old in places.values() if old in _present(row)]
+    if bond is None or PREFIX + "uplinks" in row.external_ids:
+        new = {old: name for name, old in places.items()}
+        named = shlex.quote(f'"{",".join(new.get(name, name) for name in uplinks)}"')
+        steps.append(f"set bridge {shlex.quote(row.name)} external_ids:{PREFIX}uplinks={named}")
+    return f"ovs-vsctl {' -- '.join(steps)}"
+
+
+def _into(row: BridgeRow, bond: PortRow, name: str) -> str:
+    """The words for ovs-vsctl that make an interface a member of a bond."""
+    added = f"add-bond-iface {shlex.quote(bond.name)} {shlex.quote(name)}"
+    return f"{_del_port(row, name)} -- {added}" if name in _present(row) else added
+
+
+def _del_port(row: BridgeRow, name: str) -> str:
+    return f"del-port {shlex.quote(row.name)} {shlex.quote(name)}"
+
+
+def _present(row: BridgeRow) -> set[str]:
+    return {interface.name for interface in row.interfaces}
+
+
+def _names(bond: PortRow) -> tuple[str, ...]:
+    return tuple(interface.name for interface in bond.interfaces)
+
+
+def _is_vm(row: BridgeRow, interface: InterfaceRow, words: Words) -> bool:
+    """Whether something says that an interface is a VM port, or it has been one."""
+    return bool(_has(interface, words.written)) or _of_a_vm(row, interface, words) is not None
 
 
 def _is_named_alike(
@@ -252,7 +391,3 @@ def _has(interface: InterfaceRow, keys: Iterable[str]) -> list[str]:
     """Those of our keys that an interface has."""
     ids: Mapping[str, str] = interface.external_ids
     return sorted(key for key in keys if PREFIX + key in ids)
-
-
-def _bonds(row: BridgeRow) -> list[PortRow]:
-    return [port for port in row.ports if len(port.interfaces) > 1]

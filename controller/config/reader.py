@@ -20,7 +20,7 @@ from controller.config import (
 from controller.config.guests import identities, own_identities, rules_identity, vm_name
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, VM_RULE_KEYS, WORDS, Key
 from controller.config.kinds import Choice
-from controller.config.membership import Known, bond_of, members_of_bonds
+from controller.config.membership import Known, Remembered, members_of_bonds
 from controller.config.rows import PREFIX, BridgeRow, Guest, InterfaceRow, PortRow
 from controller.config.settings import Settings
 from controller.config.values import (
@@ -65,7 +65,7 @@ class _Reader:
         last = last.asked if last else None
         self.last_policy = last.policy if last else DEFAULT_PRESET
         self.last_vm_ports = frozenset(port.name for port in last.vm_ports) if last else frozenset()
-        self.last_missing = frozenset(last.missing) - last.held if last else frozenset[str]()
+        self.last_team = last.team if last else None
         self.last_policies = {port.name: port.policy for port in last.vm_ports} if last else {}
         self.last_read = last.read if last else None
         self.settings = Settings(last.settings if last else {})
@@ -73,16 +73,13 @@ class _Reader:
     def read(self) -> BridgeConfig:
         ids, name = self.row.external_ids, self.row.name
         bridge = self.settings.section(f"Bridge {name}", ids, BRIDGE_KEYS)
-        team = self._team(bridge["uplinks"])
+        team = self._team(bridge["uplinks"], self.last_team or bridge["team"])
         members = self._members(team.uplinks)
         held = self._held(team)
         reserved = self.row.mirrored_to
         neither = {*team.uplinks, *team.missing, *held, *reserved, *members_of_bonds(self.row)}
         uplinks = tuple(self._uplink(port, interface) for port, interface in members)
-        uplink_names = {uplink.name for uplink in uplinks}
-        bond = bond_of(self.row)
-        on_bond = bond is not None and uplink_names <= {i.name for i in bond.interfaces}
-        bond = bond if on_bond else None
+        bond = team.bond
         teaming = self._teaming(bridge["teaming"], bond)
         policy = self._policy(
             f"Bridge {name}", bridge["policy"], self.last_policy, teaming, uplinks
@@ -104,11 +101,13 @@ class _Reader:
             window_s=bridge["window-s"],
             poll_interval_s=_poll_interval_s(bridge["poll-interval-ms"], vm_ports, policy),
             failback_delay_s=bridge["failback-delay-s"],
-            on_bond=on_bond,
+            on_bond=bond is not None,
             bond_mode=bond.bond_mode if bond else None,
             uplinks=uplinks,
             missing=tuple(sorted({*team.missing, *held})),
             held=held,
+            team=team.remembered,
+            team_in_database=ids.get(PREFIX + "team"),
             vm_ports=vm_ports,
             active_member=_active_member(bond),
             lacp_current=frozenset(i.name for _, i in members if i.lacp_current),
@@ -126,12 +125,14 @@ class _Reader:
                 self.offload, (policy, *(port.policy for port in vm_ports)), connection_hash
             ),
             not_done=(
-                *normal.not_done(self.row, uplink_names, teaming != Teaming.SWITCH_INDEPENDENT),
+                *normal.not_done(
+                    self.row, {u.name for u in uplinks}, teaming != Teaming.SWITCH_INDEPENDENT
+                ),
                 *openflow_version.not_done(self.row),
-                *fail_mode.not_done(self.row, 0 if on_bond else len(bridge["uplinks"] or ())),
+                *fail_mode.not_done(self.row, 0 if bond else len(bridge["uplinks"] or ())),
                 *_unspread(vm_ports, bridge["connection-hash"]),
                 *_waits(self.row),
-                *_unchecked(bridge, teaming, on_bond),
+                *_unchecked(bridge, teaming, bond is not None),
             ),
             errors=tuple(self.settings.errors),
             settings=self.settings.in_force,
@@ -160,16 +161,14 @@ class _Reader:
             for interface in port.interfaces:
                 yield port, interface
 
-    def _team(self, named: tuple[str, ...] | None) -> membership.Team:
+    def _team(self, named: tuple[str, ...] | None, last: Remembered | None) -> membership.Team:
         """The uplinks in force. Errors in the requested list are reported."""
         record, key = f"Bridge {self.row.name}", PREFIX + "uplinks"
-        known = Known(
-            self.settings.last.get((record, key), ()), self.last_vm_ports, self.last_missing
-        )
+        known = Known(*(last or (None, (), frozenset())), self.last_vm_ports)
         found = membership.team(self.row, named, known, WORDS)
         for what, expected in found.wrong:
             self.settings.report(BadValue(record, key, what, expected))
-        self.settings.in_force[record, key] = found.uplinks
+        self.settings.in_force[record, key] = found.remembered[1]
         return found
 
     def _held(self, team: membership.Team) -> frozenset[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from controller.config.kinds import CheckedHost
+from controller.config.membership import Remembered
 from controller.config.offload import NOTHING, Offload
 from controller.config.rows import Guest, InterfaceRow, PortRow
 from controller.config.vlans import TRUNK, PortVlans
@@ -196,6 +197,9 @@ class BridgeConfig:
     missing: tuple[str, ...] = ()
     # Those of them that are only kept apart while the bridge's keys have vanished.
     held: frozenset[str] = frozenset()
+    # The last valid team, and its text in the database.
+    team: Remembered = (None, (), frozenset())
+    team_in_database: str | None = None
     vm_ports: tuple[VmPortConfig, ...] = ()
     # The active member of an active-backup bond: NORMAL accepts frames only from it.
     active_member: str | None = None

@@ -42,7 +42,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
         came_in = SetField(Register.VM_PORT.field, port.ofport)
         yield from _classified(port.ofport, port.vlans, came_in, Table.LEARN)
         yield from _drop_inner_tags(port.ofport)
-    if not team.over_normal:
+    if not team.leaves_to_normal:
         # NORMAL would join the uplinks into a loop, so what comes by an unknown port is dropped.
         yield FlowSpec(Table.CLASSIFY, 1, ())
     yield from _drop_what_no_bridge_forwards()

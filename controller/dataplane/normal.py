@@ -72,7 +72,7 @@ def flooded_by(
 
 def flows(team: Team) -> Iterator[FlowSpec]:
     """The flows for a bond; none for plain uplinks."""
-    if not team.over_normal:
+    if not team.leaves_to_normal:
         return
     yield from _learn_from_unknown(team)
     # The flows in EGRESS for known VM ports, and for no VM port at all, have a higher priority.

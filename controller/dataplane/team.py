@@ -85,7 +85,8 @@ class Team:
     `uplinks` in configured order (their positions number the delivery groups).
     `hears_everywhere`: the upstream switch sends one copy only (static LAG, LACP), so a VM
     port accepts broadcast from any uplink. `over_normal`: the uplinks are a bond, and frames of
-    unknown ports are left to NORMAL instead of dropped. `uplink_vlans`: what uplinks carry; those
+    unknown ports are left to NORMAL instead of dropped, unless there are `strangers`: ports that lead to
+    the network besides the uplinks, with which NORMAL would form a loop. `uplink_vlans`: what uplinks carry; those
     not named there carry every VLAN.
 
     `no_flood`: the ports that NORMAL does not flood to. While all VM ports are among them, NORMAL
@@ -113,6 +114,7 @@ class Team:
     vm_ports: tuple[VmPort, ...]
     hears_everywhere: bool = False
     over_normal: bool = False
+    strangers: bool = False
     uplink_vlans: Mapping[OfPort, PortVlans] = field(default_factory=dict)
     normal_takes_any: bool = False
     no_flood: frozenset[int] = frozenset()
@@ -148,6 +150,11 @@ class Team:
         )
 
     @property
+    def leaves_to_normal(self) -> bool:
+        """Whether NORMAL gets the frames of unknown ports."""
+        return self.over_normal and not self.strangers
+
+    @property
     def floods_to_normal(self) -> bool:
         """Whether NORMAL gets what uplinks flood."""
-        return self.over_normal and self.no_flood.issuperset(p.ofport for p in self.vm_ports)
+        return self.leaves_to_normal and self.no_flood.issuperset(p.ofport for p in self.vm_ports)

@@ -36,7 +36,7 @@ from controller.bridge.state import Commands
 from controller.config import normal, openflow_version
 from controller.config.fail_mode import SECURE
 from controller.config.keys import BRIDGE_KEYS
-from controller.config.membership import bond_of
+from controller.config.membership import bond_of, bonds_of
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import BridgeConfig
@@ -608,9 +608,14 @@ def attachable(
         Refused: the bridge would not have a valid team.
     """
     if "uplinks" not in values and bond_of(row) is None:
-        bonds = sum(len(port.interfaces) > 1 for port in row.ports)
-        raise Refused(f"bridge {row.name}: {bonds} bonds -> one bond, or --uplink at least twice")
+        found, expected = "0 bonds", "one bond, or --uplink at least twice"
+        if bonds := ", ".join(bond.name for bond in bonds_of(row)):
+            found = f"{len(bonds_of(row))} bonds, {bonds}"
+            expected = "one bond; for a bond to another network a bridge of its own, with its VMs"
+        raise Refused(f"bridge {row.name}: {found} -> {expected}")
     ids = {**row.external_ids, **{PREFIX + key: value for key, value in values.items()}}
+    if not row.attached:
+        ids[PREFIX + "team"] = "//"  # one from an earlier time is not in force
     # Without a bond, attach sets it.
     mode = row.fail_mode if row.attached else SECURE
     config = read_bridge(replace(row, external_ids=ids, fail_mode=mode), last)
@@ -646,7 +651,8 @@ def traces(row: BridgeRow, others_attached: bool) -> tuple[Setting, ...]:
 
     They also remove the key of the database itself, unless there are `others_attached`.
     """
-    settings = [Setting("Bridge", row.name, key, None) for key in keys(row.external_ids)]
+    there = {*keys(row.external_ids), PREFIX + "team"}
+    settings = [Setting("Bridge", row.name, key, None) for key in sorted(there)]
     settings += isolation(row)
     for port in row.ports:
         settings += [Setting("Port", port.name, key, None) for key in keys(port.external_ids)]
@@ -665,7 +671,8 @@ def _leaving(row: BridgeRow) -> tuple[Setting, ...]:
     ports stays for the next attach. The keys that we wrote are removed even if they have not been
     read yet.
     """
-    settings = [Setting("Bridge", row.name, key, None) for key in keys(row.external_ids)]
+    there = {*keys(row.external_ids), PREFIX + "team"}
+    settings = [Setting("Bridge", row.name, key, None) for key in sorted(there)]
     settings += isolation(row)
     for interface in row.interfaces:
         for key in (PREFIX + "binding", PREFIX + "moved"):

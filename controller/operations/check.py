@@ -145,10 +145,12 @@ def _of_state(fleet: Fleet, bridge: Bridge) -> Iterator[Finding]:
 def _of_config(fleet: Fleet, bridge: Bridge) -> Iterator[Finding]:
     if (hashed := bridge.hash_in_use) is not None and hashed.cost is not None:
         yield Finding(NOTE, "connection-hash", str(hashed))
-    for port in (port for port in bridge.config.vm_ports if port.per_address):
-        known = len(bridge.addresses.by_port.get(port.name, ()))
+    for vm_port in (port for port in bridge.config.vm_ports if port.per_address):
+        known = len(bridge.addresses.by_port.get(vm_port.name, ()))
         if known > PER_PORT_MAX:
-            text = f"{port.name}: {known} addresses, of which {PER_PORT_MAX} are placed one by one"
+            text = (
+                f"{vm_port.name}: {known} addresses, of which {PER_PORT_MAX} are placed one by one"
+            )
             yield Finding(NOTE, "addresses", f"{text}; the others leave by its uplink")
     shown = fleet.status(bridge.config.name)
     for status in shown:

@@ -25,7 +25,7 @@ EXPECTED = f"seconds from {LEAST_S:g} to {MOST_S:g}"
 GRACE_S = 1.0
 NOTHING_WAITS = "a change made with --confirm, whose time has not passed"
 # What attach writes anew. It must see the bridge as it is then.
-_ANEW = ("before", "no-flood-before", "unconfirmed")
+_ANEW = ("before", "no-flood-before", "team", "unconfirmed")
 # What the service writes on interfaces of an attached bridge.
 _OF_SERVICE = (PREFIX + "binding", PREFIX + "moved")
 

@@ -68,7 +68,7 @@ REFUSED = {
     "attach br0 --observe": "bridge br0: already attached -> a bridge that is not attached; to change this one: ovs-lbt set bridge br0 mode=observe",
     "attach br0 --policy explicit": "bridge br0: already attached -> a bridge that is not attached; to change this one: ovs-lbt set bridge br0 policy=explicit",
     "attach br2": "bridge br2: 0 bonds -> one bond, or --uplink at least twice",
-    "attach br3": "bridge br3: 2 bonds -> one bond, or --uplink at least twice",
+    "attach br3": "bridge br3: 2 bonds, bond1, bond2 -> one bond; for a bond to another network…",
     "attach br4": "bridge br4: 0 bonds -> one bond, or --uplink at least twice",
     "attach br2 --uplink ''": "uplinks: nothing -> 2 to 64 interface names…",
     "attach br2 --uplink eth5": "uplinks: eth5 -> 2 to 64 interface names…",
@@ -88,7 +88,7 @@ REFUSED = {
     + ROLE.format("tap0"),
     "attach br2 --uplink eth5 --uplink br2": "Bridge br2 ovs-lbt-uplinks: br2, the bridge's own port -> "
     + ROLE.format("br2"),
-    "attach br3 --uplink eth7 --uplink eth8": "Bridge br3 ovs-lbt-uplinks: eth10, a member of a bond, is missing -> eth10 as well; or…",
+    "attach br3 --uplink eth7 --uplink eth8": "Bridge br3 ovs-lbt-uplinks: bond2 (eth10, eth9), a bond besides the uplinks -> no other bond: …",
     "attach br2 --uplink eth5 --uplink eth6 --policy fastest": "policy: fastest -> …",
     "attach br2 --uplink eth5 --uplink eth6 --policy ''": "policy: nothing -> one of…",
     "attach br2 --uplink eth5 --uplink eth6 --teaming lag": "teaming: lag -> one of…",

@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from controller.api.events import Write
+from controller.config.kinds import team_text
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, PortRow
 from controller.config.values import BridgeConfig
 from controller.host.one_uplink import flows
+from tests.said import says
 from tests.unit.fake_switch import done, refusal, world
 from tests.unit.rows import bond, bridge, host, interface, ours, port, with_ids, with_interface
 
@@ -30,6 +33,11 @@ def of_kind(made: PortRow, kind: str = "", driver: str | None = None) -> PortRow
 def plain(*ports: PortRow, uplinks: str = "eth1,eth2") -> BridgeRow:
     ids = ours(policy="load-based", uplinks=uplinks)
     return bridge(*UPLINKS, *ports, ids=ids, fail_mode="secure")
+
+
+def with_mac(made: PortRow) -> PortRow:
+    """The same port, with an address."""
+    return replace(made, interfaces=(replace(made.interfaces[0], mac="02:00:00:00:00:02"),))
 
 
 def unattached(row: BridgeRow) -> BridgeRow:
@@ -88,12 +96,152 @@ def test_a_member_that_a_list_does_not_name_yet_is_an_uplink_and_never_a_vm_port
 def test_members_of_a_second_bond_are_no_vm_ports() -> None:
     storage = PortRow("bond1", (interface("eth3", 3), interface("eth4", 4)))
     row = bridge(bond(interface("eth1", 1), interface("eth2", 2)), storage, port("vnet0", 10))
-    config = read_bridge(with_ids(row, uplinks="eth1,eth2"))
+    for config in (read_bridge(with_ids(row, uplinks="eth1,eth2")), after_restart(row, ON_BOND)):
+        assert (teamed(config), vm_ports(config)) == (["eth1", "eth2"], ["vnet0"])
+        assert (config.on_bond, config.missing) == (True, ("eth3", "eth4"))
+        (line,) = told(config)
+        assert says(line, "bond1 (eth3, eth4), a bond besides", "ovs-vsctl del-port br0 bond1")
+
+
+def test_uplinks_of_two_bonds_are_refused() -> None:
+    """They may lead to two networks. A bridge that was attached so before keeps them."""
+    ports = [bond(interface("eth1", 1), interface("eth2", 2)), port("vnet0", 10)]
+    ports.append(PortRow("bond1", (interface("eth3", 3), interface("eth4", 4))))
+    here, named = world(bridge(*ports, ids={})).start(), "eth1,eth2,eth3,eth4"
+    assert says(refusal(here.ask("attach", "br0")), "2 bonds, bond0, bond1 -> one bond")
+    assert says(refusal(here.ask("attach", "br0", f"uplinks={named}")), "in bonds -> the members")
+    assert says(refusal(here.ask("attach", "br0", "uplinks=eth1,eth2")), "bond1 (eth3, eth4)")
+    config = read_bridge(bridge(*ports, ids=ours(policy="load-based", uplinks=named)))
+    assert teamed(config) == named.split(",")
+
+
+# ---- the last valid team ----------------------------------------------------------------
+
+ON_BOND = bridge(bond(interface("eth1", 1), interface("eth2", 2)), port("vnet0", 10))
+
+
+def after_restart(row: BridgeRow, before: BridgeRow) -> BridgeConfig:
+    """The configuration of a service that starts; it must be that of one that was running."""
+    last = read_bridge(before)
+    running = read_bridge(row, last)
+    started = read_bridge(with_ids(row, team=team_text(*last.team)))
+    again = read_bridge(with_ids(row, team=team_text(*running.team)), running)
+    for config in (started, again):
+        assert (config.uplinks, config.missing, config.team) == (
+            running.uplinks,
+            running.missing,
+            running.team,
+        )
+        assert (told(config), config.on_bond) == (told(running), running.on_bond)
+    return started
+
+
+@pytest.mark.parametrize("lacp", [None, "active"])
+def test_a_bond_with_one_member_left_stays_the_bond(lacp: str | None) -> None:
+    left = replace(bond(interface("eth1", 1)), lacp=lacp)
+    before = replace(ON_BOND, ports=(replace(ON_BOND.ports[0], lacp=lacp), ON_BOND.ports[1]))
+    config = after_restart(bridge(left, port("vnet0", 10)), before)
+    assert (teamed(config), vm_ports(config), config.on_bond) == (["eth1"], ["vnet0"], True)
+    assert config.teaming == ("lacp" if lacp else "switch-independent")
+    (line,) = told(config)
+    assert says(line, "bond bond0, with one member", "ovs-vsctl add-bond-iface bond0 eth2")
+    apart = after_restart(bridge(left, port("eth2", 2), port("vnet0", 10)), before)
+    assert (vm_ports(apart), apart.missing) == (["vnet0"], ("eth2",))
+    assert "ovs-vsctl del-port br0 eth2 -- add-bond-iface bond0 eth2" in told(apart)[0]
+    named = read_bridge(
+        with_ids(bridge(left, port("eth2", 2), port("vnet0", 10)), uplinks="eth1,eth2"),
+        read_bridge(before),
+    )
+    assert (teamed(named), named.on_bond, told(named)) == (["eth1", "eth2"], False, [])
+
+
+def test_one_that_was_left_before_the_service_knew_the_team_is_no_vm_port() -> None:
+    config = read_bridge(bridge(bond(interface("eth1", 1)), port("vnet0", 10)))
+    assert (teamed(config), vm_ports(config), config.on_bond) == (["eth1"], ["vnet0"], True)
+    assert says(told(config)[0], "with one member", "ovs-vsctl add-bond-iface bond0 NAME")
+
+
+def test_a_bond_that_is_added_does_not_take_the_place_of_plain_uplinks() -> None:
+    added = PortRow("bond0", (interface("eth3", 3), interface("eth4", 4)))
+    config = after_restart(plain(added, port("vnet0", 10)), plain(port("vnet0", 10)))
     assert (teamed(config), vm_ports(config)) == (["eth1", "eth2"], ["vnet0"])
-    assert [line.split(" -> ")[0] for line in told(config)] == [
-        "Bridge br0 ovs-lbt-uplinks: eth3, a member of a bond, is missing",
-        "Bridge br0 ovs-lbt-uplinks: eth4, a member of a bond, is missing",
-    ]
+    assert (config.on_bond, config.missing) == (False, ("eth3", "eth4"))
+
+
+def test_uplinks_that_become_a_bond_are_one() -> None:
+    """In one transaction; and in two, with a bridge without uplinks in between."""
+    made, gone = bridge(*ON_BOND.ports), bridge(port("vnet0", 10))
+    for row in (made, with_ids(made, uplinks="eth1,eth2")):
+        assert read_bridge(row, read_bridge(plain())).on_bond
+        assert read_bridge(row, read_bridge(gone, read_bridge(plain()))).on_bond
+        assert read_bridge(row, read_bridge(gone, read_bridge(ON_BOND))).on_bond
+    parted = plain(port("vnet0", 10))
+    config = read_bridge(parted, read_bridge(ON_BOND))
+    assert (teamed(config), config.on_bond, told(config)) == (["eth1", "eth2"], False, [])
+
+
+RENAMED = {
+    "removed": (port("eth1", 1),),
+    "not openable": (port("eth1", 1), port("eth2", -1)),
+    "same address": (port("eth1", 1), with_mac(port("eth2", 2))),
+}
+
+
+@pytest.mark.parametrize("case", RENAMED)
+def test_what_comes_while_an_uplink_is_gone_is_no_vm_port_until_somebody_says_so(case: str) -> None:
+    """It may be that uplink under another name."""
+    new, vms = with_mac(port("ens2", 9)), (port("vnet0", 10), port("veth5", 11, ours(binding="x")))
+    ids = ours(policy="load-based", uplinks="eth1,eth2")
+    row = bridge(*RENAMED[case], new, *vms, ids=ids, fail_mode="secure")
+    config = after_restart(row, plain(*vms))
+    assert (vm_ports(config), config.missing) == (["veth5", "vnet0"], ("ens2",))
+    line = next(line for line in told(config) if "ens2" in line)
+    dead = "" if case == "removed" else "del-port br0 eth2 -- "
+    command = f"""ovs-vsctl {dead}set bridge br0 external_ids:ovs-lbt-uplinks='"eth1,ens2"';"""
+    assert says(line, "ens2, which may be eth2 under another name, is missing", command)
+    is_vm = read_bridge(with_interface(row, "ens2", unit="port"), config)
+    assert vm_ports(is_vm) == ["ens2", "veth5", "vnet0"]
+    returned = plain(port("ens2", 9), *vms)
+    assert vm_ports(read_bridge(returned, config)) == ["ens2", "veth5", "vnet0"], "not for ever"
+    ids = ours(policy="load-based", uplinks="eth1,ens2")
+    named = read_bridge(bridge(port("eth1", 1), new, *vms, ids=ids, fail_mode="secure"), config)
+    assert (teamed(named), told(named)) == (["eth1", "ens2"], [])
+
+
+def test_a_name_that_never_was_an_uplink_is_no_other_ports_old_name() -> None:
+    row = with_ids(plain(port("vnet0", 10), port("veth5", 11)), uplinks="eth1,eth2,eth9")
+    for config in (read_bridge(row), after_restart(row, plain(port("vnet0", 10)))):
+        assert (vm_ports(config), config.missing) == (["veth5", "vnet0"], ())
+
+
+def test_a_card_on_a_bond_that_is_no_member_is_no_vm_port() -> None:
+    """NORMAL would join it with the bond."""
+    row = bridge(*ON_BOND.ports, of_kind(port("eth3", 3), driver="ixgbe"))
+    config = after_restart(row, ON_BOND)
+    assert (vm_ports(config), config.missing) == (["vnet0"], ("eth3",))
+    assert "ovs-vsctl del-port br0 eth3 -- add-bond-iface bond0 eth3" in told(config)[0]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "//", "bond0", "bond0/eth7,eth9/eth2/", "/eth1,eth2/eth9/"]
+)
+def test_a_stored_team_that_is_none_is_reported_and_written_anew(text: str) -> None:
+    here = world(with_ids(ON_BOND, team=text)).start()
+    assert here.rows["br0"].external_ids["ovs-lbt-team"] == "bond0/eth1,eth2/"
+    assert told(here.engine.fleet.bridges["br0"].config) == []
+
+
+def test_the_team_is_written_when_it_changes_and_removed_with_the_rest() -> None:
+    here = world(ON_BOND).start().run_for(5)
+    writes = [write for write in here.commands(Write) if isinstance(write, Write)]
+    written = [s.value for write in writes for s in write.settings if s.key == "ovs-lbt-team"]
+    assert {*written} == {"bond0/eth1,eth2/"}
+    writes_after = len(here.run_for(60).commands(Write))
+    assert writes_after == len(writes), "nothing changes"
+    here.write(with_ids(here.rows["br0"], uplinks="eth2,eth1")).run_for(1)
+    assert here.rows["br0"].external_ids["ovs-lbt-team"] == "bond0/eth2,eth1/"
+    done(here.ask("detach", "br0"))
+    assert here.rows["br0"].external_ids == {}
 
 
 # ---- plain uplinks ----------------------------------------------------------------------

@@ -53,7 +53,8 @@ def test_attach_reads_first_writes_then_and_is_done_when_everything_is_installed
     here = world(without_us(host())).start()
     text = done(here.ask("attach", "br0"))
     assert text == "br0: load-based over eth1, eth2, 4 VM ports"
-    assert here.rows["br0"].external_ids == ours(policy="load-based", **{"connection-hash": "auto"})
+    written = {"connection-hash": "auto", "team": "bond0/eth1,eth2/"}
+    assert here.rows["br0"].external_ids == ours(policy="load-based", **written)
     kinds = [type(c) for _, c in here.log if isinstance(c, Connect | ReadInstalled | Apply)]
     assert kinds == [Connect, ReadInstalled, Apply, Apply], "the second when flags are set"
     assert here.rows["br0"].fail_mode is None, "a bond needs no other fail mode"
