@@ -38,11 +38,9 @@ def pinned(bridge: Bridge, port: VmPortConfig, target: str, now_s: float) -> str
     return f"{text}, from {source}" if source else text
 
 
-def unpinned(port: VmPortConfig) -> str:
-    """What `unpin` has done. Call it while the pin is still known."""
-    if port.rules.pin is None:
-        return f"{_named(port)}: had no pin"
-    return f"{_named(port)}: no longer pinned to {port.rules.pin}"
+def unpinned(port: VmPortConfig, pin: str | None) -> str:
+    """What `unpin` has done. `pin`: the value that it removes, even if that was not in force."""
+    return f"{_named(port)}: {f'no longer pinned to {pin}' if pin else 'had no pin'}"
 
 
 def undrained(uplink: UplinkConfig) -> str:

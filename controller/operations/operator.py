@@ -377,8 +377,9 @@ def _unpin(operator: Operator, request_id: int, words: list[str], _now_s: float)
     bridge, port = named.vm_port(operator.fleet, name)
     _refuse_unnamed(bridge, port)
     row = operator.fleet.rows[bridge.config.name]
-    done = answers.unpinned(port)
-    return operator.write(request_id, vm_rules.removed(row, port, "pin"), done)
+    settings = vm_rules.removed(row, port, "pin")
+    done = answers.unpinned(port, vm_rules.value_before(row, settings))
+    return operator.write(request_id, settings, done)
 
 
 def _refuse_unnamed(bridge: Bridge, port: VmPortConfig) -> None:

@@ -214,6 +214,21 @@ def test_a_name_that_never_was_an_uplink_is_no_other_ports_old_name() -> None:
         assert (vm_ports(config), config.missing) == (["veth5", "vnet0"], ())
 
 
+def test_a_pin_to_an_uplink_that_is_gone_is_in_nobodys_way() -> None:
+    """It was a bad value before. `unpin` says what it has removed."""
+    ids = ours(policy="load-based", uplinks="eth1,eth2")
+    vms = (port("vnet0", 10, ours(pin="eth2")), port("vnet1", 11, ours(pin="eth2")))
+    gone = bridge(port("eth1", 1), port("ens2", 9), *vms, ids=ids, fail_mode="secure")
+    here = world(gone).start()
+    assert says(done(here.ask("unpin", "vnet0")), "no longer pinned to eth2")
+    assert says(done(here.ask("unpin", "vnet0")), "had no pin")
+    done(here.ask("set", "bridge", "br0", "uplinks=eth1,ens2"))
+    config = here.engine.fleet.bridges["br0"].config
+    assert teamed(config) == ["eth1", "ens2"]
+    (line,) = told(config)
+    assert says(line, "Interface vnet1 ovs-lbt-pin: eth2 -> one of ens2, eth1")
+
+
 def test_a_card_on_a_bond_that_is_no_member_is_no_vm_port() -> None:
     """NORMAL would join it with the bond."""
     row = bridge(*ON_BOND.ports, of_kind(port("eth3", 3), driver="ixgbe"))
