@@ -19,9 +19,8 @@ from policies.model import Teaming
 # Fewer frames may be chance: a link that has just come up, or one that was just lost.
 ENOUGH_FRAMES = 10
 ENOUGH_ON_A_LAG = 10_000
-ENOUGH_TWICE = 100
-# The VLANs that flows do not name, because most VM ports carry them.
-THE_REST = -1
+# Enough to tell frames that come by all uplinks from frames that the hash of a LAG divides.
+ENOUGH_TO_COMPARE, SAME_RATIO = 100, 0.01
 _FLOW = re.compile(r" table=(\d+), n_packets=(\d+),.* priority=\d+(?:,(\S*))? actions=")
 _MULTICAST = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00"
 
@@ -67,10 +66,11 @@ def findings(
     on_a_lag = team.get("teaming") in (Teaming.STATIC, Teaming.LACP)
     known = {name: ports[name] for name in up if name in ports}
     found = [*_differences(known, on_a_lag), *_deaf(known, on_a_lag)]
+    came = _came(up, flows)
     if on_a_lag:
-        found += [*_returned(flows), *_twice(up, flows)]
+        found += _returned(team, flows, came)
     elif len(up) > 1:
-        found += [*_never_returned(flows), *_vlans(up, flows)]
+        found += [*_never_returned(team, flows, came), *_vlans(up, flows)]
     for finding in found:
         yield Finding(finding.severity, finding.check, finding.text, str(team["name"]))
 
@@ -106,47 +106,64 @@ def _deaf(ports: Mapping[str, Port], on_a_lag: bool) -> Iterator[Finding]:
             yield Finding(WARNING, "receives-nothing", text)
 
 
-def _returned(flows: Sequence[Counted]) -> Iterator[Finding]:
-    """On a LAG, only what the same address has flooded from here a moment ago is a frame of ours."""
+def _came(up: Mapping[str, int], flows: Sequence[Counted]) -> dict[str, int]:
+    """How many frames each uplink has flooded to us, without those of our own VMs."""
+    counted = [(f.registers.get(Register.UPLINK), f) for f in flows if f.table == Table.DELIVERY]
+    return {name: sum(f.packets for by, f in counted if by == no) for name, no in up.items()}
+
+
+def _same_by_all(came: Mapping[str, int]) -> bool:
+    """Whether each frame comes by all uplinks."""
+    least, most = min(came.values(), default=0), max(came.values(), default=0)
+    return len(came) > 1 and least >= ENOUGH_TO_COMPARE and most - least <= SAME_RATIO * most
+
+
+def _returned(
+    team: JsonObject, flows: Sequence[Counted], came: Mapping[str, int]
+) -> Iterator[Finding]:
+    """Uplinks that are configured as a LAG, and are separate ports upstream.
+
+    On a LAG, only what the same address has flooded from here a moment ago is a frame of ours.
+    """
     locked = (flow for flow in flows if flow.registers.get(Register.LOCKED) == 1)
     departures = (flow for flow in locked if flow.table == Table.DEPARTURE)
     count = sum(f.packets for f in departures if f.registers.get(Register.LOCAL) != 0)
+    found = ""
     if count >= ENOUGH_FRAMES:
-        text = (
-            f"LAG: {count} broadcasts of our own VMs came back by another member"
-            " -> one LAG upstream; if the uplinks are separate ports there: teaming=switch-independent"
+        found = f"{count} broadcasts of our own VMs came back by another member"
+    elif team.get("teaming") == Teaming.STATIC and _same_by_all(came):
+        found = f"every member brings the same number of broadcasts ({_each(came)}), so each arrives twice"
+    if found:
+        separate = (
+            f"if the uplinks are separate ports there: {_set_teaming(team, 'switch-independent')}"
         )
-        yield Finding(WARNING, "no-lag", text)
+        yield Finding(WARNING, "no-lag", f"LAG: {found} -> one LAG upstream; {separate}")
 
 
-def _twice(up: Mapping[str, int], flows: Sequence[Counted]) -> Iterator[Finding]:
-    """VLANs in which all members of a LAG bring the same number of broadcasts: each of them all.
-
-    A hash over members that are one link seldom comes that close to equal shares.
-    """
-    for vlan, by in sorted(_broadcasts(flows).items()):
-        counts = [by[ofport] for ofport in up.values()]
-        if len(counts) > 1 and min(counts) >= ENOUGH_TWICE and max(counts) - min(counts) <= 1:
-            text = (
-                f"{_vlan(vlan)}: all members of the LAG bring the same number of broadcasts, {counts[0]}, so VMs"
-                " may get each of them several times -> one LAG upstream; if the uplinks are separate"
-                " ports there: teaming=switch-independent"
-            )
-            yield Finding(WARNING, "twice", text)
+def _set_teaming(team: JsonObject, teaming: str) -> str:
+    return f"ovs-lbt set bridge {team['name']} teaming={teaming}"
 
 
-def _never_returned(flows: Sequence[Counted]) -> Iterator[Finding]:
+def _never_returned(
+    team: JsonObject, flows: Sequence[Counted], came: Mapping[str, int]
+) -> Iterator[Finding]:
     sent = sum(
         flow.packets
         for flow in flows
         if flow.table == Table.DESTINATION and _MULTICAST in flow.match
     )
     if sent >= ENOUGH_FRAMES and _came_back(flows) == 0:
-        text = (
-            f"of {sent} broadcasts of our VMs, none came back by another uplink"
-            " -> uplinks of one network; if they are a LAG upstream: teaming=static, or LACP"
-        )
-        yield Finding(WARNING, "not-one-network", text)
+        text = f"of {sent} broadcasts of our VMs, none came back by another uplink"
+        if same := _same_by_all(came):
+            text += ", but all bring the same broadcasts of other hosts: isolated ports upstream"
+        elif max(came.values()) < ENOUGH_TO_COMPARE:
+            text += (
+                " -> uplinks of one network; other hosts' broadcasts will show if they are a LAG"
+            )
+        else:
+            static = _set_teaming(team, "static")
+            text += f" -> uplinks of one network; if they are a LAG upstream: {static}, or LACP"
+        yield Finding(NOTE if same else WARNING, "not-one-network", text)
 
 
 def _came_back(flows: Sequence[Counted]) -> int:
@@ -158,35 +175,20 @@ def _came_back(flows: Sequence[Counted]) -> int:
 
 def _vlans(up: Mapping[str, int], flows: Sequence[Counted]) -> Iterator[Finding]:
     """VLANs in which some uplinks bring broadcasts, and others never do."""
-    for vlan, came in sorted(_broadcasts(flows).items()):
-        if vlan == THE_REST:
-            continue
-        bring = [name for name, ofport in up.items() if came[ofport] >= ENOUGH_FRAMES]
-        never = [name for name, ofport in up.items() if came[ofport] == 0]
+    came: Counter[tuple[int, int]] = Counter()
+    for flow in flows:
+        registers = flow.registers
+        if flow.table == Table.DELIVERY and {Register.VLAN, Register.UPLINK} <= registers.keys():
+            came[registers[Register.VLAN], registers[Register.UPLINK]] += flow.packets
+    for vlan in sorted({vlan for vlan, _ in came}):
+        bring = [name for name, ofport in up.items() if came[vlan, ofport] >= ENOUGH_FRAMES]
+        never = [name for name, ofport in up.items() if came[vlan, ofport] == 0]
         if bring and never:
             text = (
-                f"{_vlan(vlan)}: come by {', '.join(bring)}, never by"
+                f"{f'VLAN {vlan}' if vlan else 'untagged frames'}: come by {', '.join(bring)}, never by"
                 f" {', '.join(never)} -> the VLAN on every switch port of an uplink"
             )
             yield Finding(WARNING, "vlan", text)
-
-
-def _broadcasts(flows: Sequence[Counted]) -> dict[int, Counter[int]]:
-    """By VLAN, or `THE_REST` of them: how many broadcasts each uplink has brought, by its number."""
-    came: dict[int, Counter[int]] = {}
-    for flow in flows:
-        registers = flow.registers
-        by_uplink = flow.table == Table.DELIVERY and Register.UPLINK in registers
-        if by_uplink and (Register.VLAN in registers or len(flow.match) == 1):
-            of_vlan = came.setdefault(registers.get(Register.VLAN, THE_REST), Counter())
-            of_vlan[registers[Register.UPLINK]] += flow.packets
-    return came
-
-
-def _vlan(vlan: int) -> str:
-    if vlan == THE_REST:
-        return "most VLANs"
-    return f"VLAN {vlan}" if vlan else "untagged frames"
 
 
 def _each(values: Mapping[str, object]) -> str:

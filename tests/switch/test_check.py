@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from tests.switch import frames
 from tests.switch.adopting import state
-from tests.switch.bed import BALANCE_SLB, PLAIN, STATIC_LAG, Bed, BedSpec, Station, run
+from tests.switch.bed import BALANCE_SLB, PLAIN, STATIC_LAG, Bed, BedSpec, Shot, Station, run
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 
@@ -22,6 +23,8 @@ IN_VLANS = BedSpec(PLAIN, 2, (10, 20), (10, 20))
 ON_A_LAG = BedSpec(STATIC_LAG, 2, (None, None))
 # More than what `check` takes for chance.
 BROADCASTS = 12
+# More than what it takes to compare uplinks.
+COMPARED = 150
 
 
 def beds(*specs: BedSpec) -> pytest.MarkDecorator:
@@ -142,6 +145,46 @@ def test_uplinks_that_are_a_lag_upstream_are_found(bed: Bed, service: Service) -
             lambda: checked(service)[1].keys() - {"receives-nothing"} == {"not-one-network"},
             "they are found to be one",
         )
+
+
+@beds(ON_PLAIN)
+def test_ports_that_are_isolated_upstream_are_not_proposed_as_a_lag(
+    bed: Bed, service: Service
+) -> None:
+    """Whoever takes them for one receives every broadcast twice, and is told how to end that."""
+    ends = [uplink.upstream_end.interface for uplink in bed.uplinks]
+    for end in ends:
+        bed.tor.ovs.vsctl("set", "port", end, "protected=true")
+    try:
+        with attached(bed, service):
+            broadcast(bed, bed.vms[0])
+            bed.fire([from_a_host(bed) for _ in range(COMPARED)])
+            wait_until(lambda: not checked(service)[1], "only a note is left")
+            assert "isolated ports upstream" in service.command("check").stdout
+            assert copies_at_a_vm(bed) == 1
+            service.do("set", "bridge", bed.bridge, "teaming=static")
+            wait_until(lambda: checked(service)[1].keys() == {"no-lag"}, "it is found")
+            assert copies_at_a_vm(bed) == 2
+            proposed = re.search(r"ovs-lbt (set .*)", checked(service)[1]["no-lag"])
+            assert proposed
+            service.do(*proposed[1].split())
+            wait_until(lambda: not checked(service)[1], "only a note is left again")
+            assert copies_at_a_vm(bed) == 1
+    finally:
+        for end in ends:
+            bed.tor.ovs.vsctl("set", "port", end, "protected=false")
+
+
+def copies_at_a_vm(bed: Bed) -> int:
+    """How many copies of a host's broadcast a VM gets."""
+    bed.settled()
+    shot = from_a_host(bed)
+    return bed.fire([shot])[shot.frame_id].points.count(str(bed.vms[0]))
+
+
+def from_a_host(bed: Bed) -> Shot:
+    host = bed.hosts[0]
+    return bed.shot(host.point, frames.broadcast, host.mac, 0, 0, "a broadcast")
 
 
 @beds(IN_VLANS)

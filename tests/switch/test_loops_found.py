@@ -46,18 +46,6 @@ def test_flows_of_others_that_overrule_ours_are_found(bed: Bed, service: Service
     service.do("detach", bed.bridge)
 
 
-@pytest.mark.parametrize("bed", BEDS[:1], ids=str, indirect=True)
-def test_separate_ports_that_are_teamed_as_a_lag_are_found(bed: Bed, service: Service) -> None:
-    service.attach(bed, "--teaming", "static")
-    host = bed.hosts[0]
-    for _ in range(2):
-        shots = [bed.shot(host.point, frames.broadcast, host.mac, 0, 0, "x") for _ in range(60)]
-        copies = bed.fire(shots)
-    assert copies[shots[0].frame_id].points.count("vm0") == 2
-    wait_until(lambda: "twice" in found(bed, service), "`check` finds it")
-    service.do("detach", bed.bridge)
-
-
 def found(bed: Bed, service: Service) -> set[str]:
     """The kinds of what `check` finds, besides notes."""
     answer = json.loads(service.command("check", bed.bridge, "--json").stdout)

@@ -50,21 +50,9 @@ def test_a_lag_is_well(teaming: str) -> None:
 
 
 def test_a_lag_on_which_frames_come_back_is_none() -> None:
-    ((check, text),) = found(team("static"), sent(500), came_back(400))
+    locked = Counted(Table.DEPARTURE, 400, (f"reg{Register.LOCKED}=0x1",))
+    ((check, text),) = found(team("static"), sent(500), locked)
     assert check == "no-lag" and text.startswith("LAG: 400 broadcasts of our own VMs came back")
-
-
-def test_a_lag_whose_members_all_bring_the_same_is_none() -> None:
-    rest = [
-        Counted(Table.DELIVERY, n, (f"reg{Register.UPLINK}={u:#x}",))
-        for u, n in ((1, 200), (2, 201))
-    ]
-    ((check, text),) = found(team("static"), *rest)
-    assert check == "twice" and text.startswith("most VLANs: all members of the LAG bring the same")
-    ((check, text),) = found(team("lacp"), brought(1, 20, 150), brought(2, 20, 150))
-    assert check == "twice" and text.startswith("VLAN 20: ")
-    assert found(team("static"), brought(1, 20, 150), brought(2, 20, 140)) == []
-    assert found(team("static"), brought(1, 20, 50), brought(2, 20, 50)) == [], "too few to tell"
 
 
 def test_uplinks_by_which_nothing_comes_back_are_not_of_one_network() -> None:
@@ -74,6 +62,26 @@ def test_uplinks_by_which_nothing_comes_back_are_not_of_one_network() -> None:
     assert found(team(down="eth2"), sent(500), came_back(0)) == [], (
         "there is nothing to come back by"
     )
+
+
+@pytest.mark.parametrize(
+    ("by_1", "by_2", "severity", "proposed"),
+    [(150, 149, "note", ""), (99, 99, "warning", ""), (150, 80, "warning", "teaming=static, or")],
+)
+def test_isolated_ports_are_not_taken_for_a_lag(
+    by_1: int, by_2: int, severity: str, proposed: str
+) -> None:
+    flows = (sent(500), brought(1, 20, by_1), brought(2, 20, by_2))
+    (one,) = upstream.findings(team(), {"eth1": PORT, "eth2": PORT}, flows)
+    assert (one.severity, one.check) == (severity, "not-one-network")
+    assert ("teaming=static" in one.text, proposed in one.text) == (bool(proposed), True)
+
+
+@pytest.mark.parametrize(("teaming", "finds"), [("static", ["no-lag"]), ("lacp", [])])
+def test_a_lag_by_which_every_frame_comes_twice_is_none(teaming: str, finds: list[str]) -> None:
+    flows = (brought(1, 20, 300), brought(2, 20, 299))
+    assert [check for check, _ in found(team(teaming), *flows)] == finds
+    assert found(team(teaming), brought(1, 20, 300), brought(2, 20, 200)) == []
 
 
 def test_a_vlan_that_comes_by_one_uplink_only() -> None:
