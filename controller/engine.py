@@ -10,6 +10,7 @@ While another service leads, this one stands by: see `Engine._stand_by`. `ovsdb.
 
 from __future__ import annotations
 
+import functools
 import math
 
 from controller.api.events import (
@@ -18,6 +19,7 @@ from controller.api.events import (
     BundleDone,
     Challenged,
     Command,
+    CommandFailed,
     DatabaseRead,
     Event,
     Faulted,
@@ -47,6 +49,7 @@ from controller.api.events import (
     Written,
 )
 from controller.api.status import BridgeStatus
+from controller.bridge import failure
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
 from controller.bridge.state import Commands
@@ -55,7 +58,7 @@ from controller.operations import show
 from controller.operations.attach_detach import AttachDetach
 from controller.operations.confirmations import Confirmations
 from controller.operations.operator import Operator
-from controller.text.wording import one_line
+from controller.text.wording import OUR_LOG, one_line
 
 
 class Engine:
@@ -95,23 +98,28 @@ class Engine:
         """Handle one event and return the commands. `now_s` never decreases."""
         concerned = self._concerned(event, now_s) | self.operator.concerned
         commands = [*self._handle(event, now_s), *self.operator.proceed(now_s)]
+        commands += self.fleet.end_failures(now_s)
         bridges = self.fleet.bridges
         concerned |= self.operator.concerned
         if bridges.keys() != self._due_s.keys():
             concerned |= bridges.keys() ^ self._due_s.keys()
         for bridge in self._in_order(concerned):
             # What has moved just now is announced at once.
-            if bridge.announces_at_s <= now_s:
-                commands += bridge.tick(now_s)
+            if max(bridge.announces_at_s, self.fleet.held_until_s(bridge.config.name)) <= now_s:
+                commands += self._tick(bridge, now_s)
         for name in concerned:
             self._resumes_s.pop(name, None)
             if name not in bridges:
                 self._due_s.pop(name, None)
                 continue
-            self._due_s[name] = bridges[name].deadline_s()
+            held_s = self.fleet.held_until_s(name)
+            self._due_s[name] = max(bridges[name].deadline_s(), held_s)
             if (resumes_s := bridges[name].resumes_s) < math.inf:
-                self._resumes_s[name] = resumes_s
+                self._resumes_s[name] = max(resumes_s, held_s)
         return tuple(commands)
+
+    def _tick(self, bridge: Bridge, now_s: float) -> Commands:
+        return self.fleet.alone(bridge.config.name, lambda: bridge.tick(now_s), now_s)
 
     def deadline_s(self) -> float:
         """When a `Tick` is next due; infinity if nothing waits for time to pass."""
@@ -175,20 +183,37 @@ class Engine:
             case Tick():
                 commands = self.fleet.expire(self.operator.in_hand, now_s)
                 for due in self._in_order(self._due(now_s)):
-                    commands += due.tick(now_s)
+                    commands += self._tick(due, now_s)
                 return commands
             case Request() if not self.leads:
                 return [self._refer(event, now_s)]
-            case Request():
-                return self.operator.answer(event, now_s)
+            case Request(request_id=number, words=words):
+                try:
+                    return self.operator.answer(event, now_s)
+                except Exception as error:
+                    return self._request_failed(number, words, error, now_s)
             case Written():
                 answered = self.operator.written(event, now_s)
                 return [*answered, *self.fleet.let_go(self.operator.in_hand)]
             case ForwardingByOne():
                 return self.operator.forwards_by_one(event, now_s)
+            case CommandFailed(bridge=name, error=error):
+                return self.fleet.failed(name, error, now_s) if name in self.fleet.bridges else []
             case _:
-                bridge = self.fleet.bridges.get(event.bridge)
-                return self._handle_switch(bridge, event, now_s) if bridge else []
+                if (bridge := self.fleet.bridges.get(event.bridge)) is None:
+                    return []
+                decides = isinstance(event, PortStatsRead | StatsRepeated | UnitCountersRead)
+                handle = functools.partial(self._handle_switch, bridge, event, now_s)
+                return self.fleet.alone(event.bridge, handle, now_s, decides)
+
+    def _request_failed(
+        self, number: int, words: tuple[str, ...], error: Exception, now_s: float
+    ) -> Commands:
+        """An error of ours: the request is refused, and the bridges that it names are read anew."""
+        asks = words[0] in ("check", "explain", "plan", "show")
+        reports = self.fleet.failed_request(words[:1] if asks else words, error, now_s)
+        why = f"{words[0]}: ovs-lbt itself failed: {failure.words(error)} -> {OUR_LOG}"
+        return [*reports, Reply(number, why, refused=True)]
 
     # ---- with a standby ----------------------------------------------------------------
 

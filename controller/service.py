@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,6 +30,7 @@ from controller.api.events import (
     Apply,
     Challenged,
     Command,
+    CommandFailed,
     Connect,
     DatabaseRead,
     Disconnect,
@@ -46,6 +47,7 @@ from controller.api.events import (
     Record,
     Reply,
     Report,
+    ReportFailure,
     Request,
     SetPortFlags,
     Shape,
@@ -270,8 +272,7 @@ class Service:
             if isinstance(event, UnitCountersRead) is units:
                 self._exporter.observe_decision(event.bridge, time.monotonic() - started_s)
                 self._exporter.observe_poll(event.bridge, started_s - asked_s)
-        for command in commands:
-            self._carry_out(command)
+        self._carry_out_all(commands)
         self._role_known |= isinstance(event, Leading)
         if self._request is not None and self._engine.leads:
             self._events.put(self._request)
@@ -281,8 +282,7 @@ class Service:
     def _answer_challenge(self) -> None:
         """Answer before events that wait: a busy service is alive, too."""
         self._challenged.clear()
-        for command in self._engine.handle(Challenged(), time.monotonic()):
-            self._carry_out(command)
+        self._carry_out_all(self._engine.handle(Challenged(), time.monotonic()))
 
     def _follow_clock(self) -> None:
         """Hosts boot with a wrong clock that is set later. Reported times then follow it."""
@@ -299,6 +299,18 @@ class Service:
         self._supervisor.status(text if self._engine.leads else "on standby")
         if self._role_known and self._dialers.all_tried:
             self._supervisor.ready()
+
+    def _carry_out_all(self, commands: Iterable[Command]) -> None:
+        """Carry out commands. An error of ours in one for a bridge concerns that bridge only."""
+        for command in commands:
+            try:
+                self._carry_out(command)
+            except Exception as error:
+                of = command.apply if isinstance(command, Prepare) else command
+                bridge = getattr(of, "bridge", None)
+                if bridge is None:
+                    raise
+                self._events.put(CommandFailed(bridge, error))
 
     def _carry_out(self, command: Command) -> None:
         match command:
@@ -339,6 +351,8 @@ class Service:
                 self._control.reply(command)
             case Report(level=level, text=text):
                 LOG.log(logging.getLevelNamesMapping()[level.upper()], "%s", one_line(text))
+            case ReportFailure(of=name, error=error, again=again):
+                faults.report("bridge", error, name, again=again)
             case Record(entry=entry):
                 self._journal.write(history.as_line(entry, self._engine.fleet.epoch_s))
             case Observe():

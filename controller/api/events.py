@@ -273,6 +273,14 @@ class BundleDone:
 
 
 @dataclass(frozen=True, slots=True)
+class CommandFailed:
+    """A command for a bridge was not carried out, because of an error of ours."""
+
+    bridge: str
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
 class ForwardingByOne:
     """The result of a `ForwardByOne`: NORMAL forwards by one uplink, unless there is an `error`."""
 
@@ -339,6 +347,7 @@ Event = (
     | SelectGroupAdded
     | Shaped
     | BundleDone
+    | CommandFailed
     | ForwardingByOne
     | Tick
     | Faulted
@@ -563,6 +572,15 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportFailure:
+    """An error of ours, while this bridge or request was handled. `again`: the log has it already."""
+
+    of: str
+    error: Exception
+    again: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """An entry of the history."""
 
@@ -601,6 +619,7 @@ Command = (
     | Answer
     | Reply
     | Report
+    | ReportFailure
     | Record
     | Observe
 )

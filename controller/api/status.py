@@ -114,6 +114,7 @@ class BridgeStatus:
     became of rounds of path checks, and of the frames in them, by result; empty while they are off.
     `flooded_pps`: the rate at which frames reach every VM port of a VLAN. `overruling`: how many flows
     of other programs take frames before ours do.
+    `failure`: the last error of ours while the bridge was handled; empty if there is none.
     """
 
     name: str
@@ -145,6 +146,7 @@ class BridgeStatus:
     path_frames: dict[str, int] = field(default_factory=dict)
     flooded_pps: float = 0.0
     overruling: int = 0
+    failure: str = ""
 
     @property
     def rules_broken(self) -> tuple[tuple[PortStatus, str, str], ...]:

@@ -71,6 +71,7 @@ class Bridge(ReconciledBridge):
     def inspect(self) -> Commands:
         """A request inspects the bridge; the service decides nothing about it from now on."""
         self._turn(Turn.INSPECT)
+        self.interrupted = False
         return self.read_anew()
 
     def read_anew(self) -> Commands:
@@ -81,13 +82,15 @@ class Bridge(ReconciledBridge):
     def take_over(self, config: BridgeConfig, now_s: float) -> Commands:
         """Manage the bridge from now on: it was inspected, or could not be given back."""
         self._turn(Turn.TAKE_OVER)
+        self.interrupted = False
         return self.configure(config, now_s)
 
     def give_back(self, now_s: float) -> Commands:
         """Take everything of ours off the switch."""
         self._turn(Turn.GIVE_BACK)
         self.gathering.end()
-        return self.reconcile(now_s)
+        read = self.read_anew() if self.installed is None else []
+        return [*read, *self.reconcile(now_s)]
 
     def introduce_to_normal(self) -> None:
         """Teach NORMAL where VMs are, as soon as it has taken over a bond. Nobody else hears of it.
@@ -148,6 +151,19 @@ class Bridge(ReconciledBridge):
         """Another service takes over: return the requests that wait."""
         return self.installation.abandon()
 
+    def recover(self, read_s: float, poll_s: float, why: str) -> Commands:
+        """An error of ours has interrupted the handling of an event: go on as after a reconnect.
+
+        What is installed stays, and is read at `read_s`. Polls go on at `poll_s`. `why`: the answer to
+        requests that wait.
+        """
+        self.interrupted = not self.phase.is_attached
+        self._forget_switch()
+        self.shaping.read_anew()
+        self.polling.begin(poll_s)
+        waiting = self.installation.fail(read_s)
+        return [Reply(reply.request_id, why, refused=True) for reply in waiting]
+
     # ---- the database ------------------------------------------------------------------------
 
     def configure(self, config: BridgeConfig, now_s: float) -> Commands:
@@ -199,6 +215,8 @@ class Bridge(ReconciledBridge):
         unknown_before, first_reading = self.installed is None, self.read is None
         if not self.installation.take(read, now_s):
             return []
+        if self.interrupted:
+            return self.reconcile(now_s)
         if unknown_before:
             self._restore(first_reading, now_s)
         if addresses.learns(self.installed or specs.EMPTY):

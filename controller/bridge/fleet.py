@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from controller.api.events import Connect, Disconnect, Faulted, Report, Setting, Write
+from controller.api.events import (
+    Connect,
+    Disconnect,
+    Faulted,
+    Report,
+    ReportFailure,
+    Setting,
+    Write,
+)
 from controller.api.history import Names
 from controller.api.status import BridgeStatus
-from controller.bridge import status
+from controller.bridge import failure, status
 from controller.bridge.bridge import Bridge
+from controller.bridge.failure import Failure
 from controller.bridge.lost_keys import LostKeys
 from controller.bridge.phase import Phase, Turn, after
 from controller.bridge.state import Commands
@@ -54,6 +64,10 @@ class Fleet:
     _followed: dict[str, BridgeRow] = field(default_factory=dict)
     # The last fault of each part of this service.
     faults: dict[str, Faulted] = field(default_factory=dict)
+    # Of the bridges that errors of ours concern.
+    failures: dict[str, Failure] = field(default_factory=dict)
+    # What is left to report.
+    _unreported: Commands = field(default_factory=list)
     ovn: Ovn | None = None
     # By device: its IP addresses, and the tunnels that it sends.
     addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -95,10 +109,73 @@ class Fleet:
         recent = [fault for fault in self.faults.values() if fault.at_s >= since_s]
         return tuple(sorted(recent, key=lambda fault: fault.at_s, reverse=True))
 
-    def blamed(self, since_s: float) -> Faulted | None:
+    # ---- errors of ours ----------------------------------------------------------------
+
+    def alone(
+        self, name: str, handle: Callable[[], Commands], now_s: float, decides: bool = False
+    ) -> Commands:
+        """Handle a bridge. An error of ours concerns this bridge only, as `failed` says."""
+        try:
+            return handle()
+        except Exception as error:
+            return self.failed(name, error, now_s, decides)
+
+    def failed(self, name: str, error: Exception, now_s: float, decides: bool = False) -> Commands:
+        """An error of ours: the bridge keeps its flows, and is tried again later.
+
+        `decides`: a decision failed. An error that comes again is logged once.
+        """
+        bridge, last = self.bridges.get(name), self.failures.get(name)
+        text = failure.words(error)
+        again = last is not None and text in last.texts
+        # A request that changes the bridge does not wait because of earlier errors.
+        paced = None if self._begins_anew(bridge) else last
+        self.failures[name] = found = failure.after(paced, text, decides, now_s)
+        reports: Commands = [ReportFailure(f"bridge {name}", error, again)] if found.is_new else []
+        if bridge is None:
+            return reports
+        read_s = found.until_s if found.holds else now_s
+        return [*reports, *bridge.recover(read_s, found.until_s, found.why)]
+
+    def failed_request(self, words: Sequence[str], error: Exception, now_s: float) -> Commands:
+        """An error of ours interrupted a request: the bridges that it names may be half-changed."""
+        named = [
+            name
+            for name in self.bridges.keys() & self.rows.keys()
+            for parts in [[(i.name, vm_name(i)) for i in self.rows[name].interfaces]]
+            if not {name, *(word for part in parts for word in part)}.isdisjoint(words)
+        ]
+        reports: Commands = [] if named else [ReportFailure(f"request {words[0]}", error, False)]
+        for name in sorted(named):
+            reports += self.failed(name, error, now_s)
+        return reports
+
+    @staticmethod
+    def _begins_anew(bridge: Bridge | None) -> bool:
+        """Whether a request is changing the bridge, and no error has interrupted it yet."""
+        return bridge is not None and not bridge.phase.is_attached and not bridge.interrupted
+
+    def held_until_s(self, name: str) -> float:
+        """Before when nothing is due on a bridge, because of an error of ours."""
+        found = self.failures.get(name)
+        if found is None or not found.holds or self._begins_anew(self.bridges.get(name)):
+            return 0.0
+        return found.until_s
+
+    def end_failures(self, now_s: float) -> Commands:
+        """Forget errors that have not come again; return what is left to report."""
+        reports, self._unreported = self._unreported, []
+        for name, found in list(self.failures.items()):
+            if found.is_over(now_s):
+                del self.failures[name]
+                reports.append(Report("info", f"{name}: handled again without errors"))
+        return reports
+
+    def blamed(self, bridge: str, since_s: float) -> Faulted | None:
         """The latest fault of ours since then that can make a switch seem not to answer."""
         at_s = self.epoch_s + since_s - STILL_FELT_S
         found = [f for f in self.faults.values() if f.at_s >= at_s and f.part not in BESIDE]
+        found = [f for f in found if f.part != "bridge" or f.text.startswith(f"bridge {bridge}: ")]
         return max(found, key=lambda fault: fault.at_s, default=None)
 
     def set_clock(self, epoch_s: float) -> None:
@@ -132,18 +209,24 @@ class Fleet:
                 continue
             if self._followed.get(name) == row:
                 continue
-            self._followed[name] = row
-            config = read_bridge(row, bridge.config if bridge else None)
-            if fail_mode.was_loosened(row, config.on_bond):
-                commands += _secured(row)
-            if settings := tuple(isolation(row, config)):
-                commands.append(Write(settings))
-            if bridge is None:
-                commands += self.manage(config)
-            else:
-                commands += bridge.configure(config, now_s)
-                if fail_mode.may_flush(earlier.get(name, row), row):
-                    bridge.expect_flush(now_s)
+            follow = functools.partial(self._follow, bridge, row, earlier.get(name, row), now_s)
+            commands += self.alone(name, follow, now_s)
+        return commands
+
+    def _follow(
+        self, bridge: Bridge | None, row: BridgeRow, earlier: BridgeRow, now_s: float
+    ) -> Commands:
+        config = read_bridge(row, bridge.config if bridge else None)
+        commands = _secured(row) if fail_mode.was_loosened(row, config.on_bond) else []
+        if settings := tuple(isolation(row, config)):
+            commands.append(Write(settings))
+        if bridge is None:
+            commands += self.manage(config)
+        else:
+            commands += bridge.configure(config, now_s)
+            if fail_mode.may_flush(earlier, row):
+                bridge.expect_flush(now_s)
+        self._followed[row.name] = row
         return commands
 
     def lead(self, now_s: float) -> Commands:
@@ -195,6 +278,7 @@ class Fleet:
         """Forget a bridge and disconnect; its switch keeps what is installed."""
         del self.bridges[name]
         self._followed.pop(name, None)
+        self.failures.pop(name, None)
         return [Disconnect(name)]
 
     def names(self) -> Names:
@@ -213,16 +297,26 @@ class Fleet:
     def status(self, *names: str) -> tuple[BridgeStatus, ...]:
         """The status of each attached bridge, or of those with these names."""
         wanted = [b for b in self.serving if not names or b.config.name in names]
-        return tuple(self._status(bridge) for bridge in wanted)
+        return tuple(found for bridge in wanted if (found := self._status(bridge)) is not None)
 
     def status_after(self, name: str) -> BridgeStatus | None:
         """The status of the next attached bridge by name; None after the last."""
         behind = (n for n, b in self.bridges.items() if n > name and b.phase.is_attached)
-        following = min(behind, default=None)
-        return None if following is None else self._status(self.bridges[following])
+        found = (self._status(self.bridges[following]) for following in sorted(behind))
+        return next((one for one in found if one is not None), None)
 
-    def _status(self, bridge: Bridge) -> BridgeStatus:
-        return status.status(bridge, self.epoch_s, self.endpoints)
+    def _status(self, bridge: Bridge) -> BridgeStatus | None:
+        """The status of a bridge; None if an error of ours prevents it, which is reported then."""
+        name = bridge.config.name
+        failed = self.failures.get(name)
+        try:
+            found = status.status(bridge, self.epoch_s, self.endpoints)
+        except Exception as error:
+            self._unreported.append(
+                ReportFailure(f"bridge {name}", error, again=failed is not None)
+            )
+            return None
+        return found if failed is None else replace(found, failure=failed.text)
 
 
 def isolation(row: BridgeRow, config: BridgeConfig | None = None) -> Iterator[Setting]:

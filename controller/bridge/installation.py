@@ -273,6 +273,13 @@ class Installation:
         """When the pause ends or what is installed has to be read, whichever is first."""
         return min(self.resumes_s, self._audit_due_s)
 
+    def fail(self, read_s: float) -> list[Reply]:
+        """An error of ours: read what is installed at `read_s`. Returns the requests that wait."""
+        self.forget()
+        waiting, self._waiting = self._waiting, []
+        self._audit_due_s = read_s
+        return waiting
+
     def forget(self) -> None:
         """The connection ended. The result of a bundle is not known, so read what is installed."""
         if self._bundle is not None:

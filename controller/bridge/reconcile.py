@@ -54,7 +54,7 @@ class ReconciledBridge(BridgeState):
 
         Policies and pins wait meanwhile. Returns False if any member will do.
         """
-        if not self.connected or not self.installed_anything:
+        if not self.connected or not self.installed_anything or self.interrupted:
             return False
         member = gathering.member_to_use(self.config, self.applied_bindings.bound)
         if member is None:

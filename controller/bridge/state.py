@@ -60,6 +60,9 @@ class BridgeState:
     epoch_s: float = 0.0
     # What the service does with the bridge now.
     phase: Phase = Phase.SERVING
+    # Whether an error of ours has interrupted a request that attaches or detaches the bridge. Then what
+    # is ours is removed without the steps that spare frames, because one of these may have failed.
+    interrupted: bool = False
     # ---- what the switch has reported
     # Ports, and which uplinks carry traffic.
     links: Links = field(default_factory=Links)
@@ -394,7 +397,7 @@ class BridgeState:
         if not self.config.uplinks:
             return None
         if not self._serves and (
-            not self.installed_anything or self.flooding.given_back(self.config)
+            not self.installed_anything or self.interrupted or self.flooding.given_back(self.config)
         ):
             return None
         uplinks, order = self._links, self.reused.of("order")

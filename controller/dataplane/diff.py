@@ -13,6 +13,9 @@ from controller.dataplane.specs import EMPTY, Changes, Pipeline
 def changes(desired: Pipeline, installed: Pipeline) -> Changes:
     """What to send so that `installed` becomes `desired`. Equal specs cost nothing."""
     same_flows = desired.flows is installed.flows
+    if desired == EMPTY:
+        # What is removed need not be encoded.
+        return Changes(delete_groups=tuple(installed.groups), clear=bool(installed.flows))
     return Changes(
         add_groups=tuple(g for i, g in desired.groups.items() if i not in installed.groups),
         modify_groups=tuple(
@@ -31,7 +34,6 @@ def changes(desired: Pipeline, installed: Pipeline) -> Changes:
         if same_flows
         else tuple(f for k, f in installed.flows.items() if k not in desired.flows),
         delete_groups=tuple(i for i in installed.groups if i not in desired.groups),
-        forget=desired == EMPTY and bool(installed.flows),
     )
 
 

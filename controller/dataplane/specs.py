@@ -192,7 +192,7 @@ class Changes:
     """What one bundle does, in the order of its fields.
 
     Groups come before the flows that use them and go after them: deleting a group deletes
-    the flows that point to it. `forget`: also delete all flows that the switch has learned.
+    the flows that point to it. `clear`: delete all our flows, also learned ones, by their cookie.
     """
 
     add_groups: tuple[GroupSpec, ...] = ()
@@ -200,7 +200,7 @@ class Changes:
     add_flows: tuple[FlowSpec, ...] = ()
     delete_flows: tuple[FlowSpec, ...] = ()
     delete_groups: tuple[int, ...] = ()
-    forget: bool = False
+    clear: bool = False
 
     def __bool__(self) -> bool:
         return len(self) > 0
@@ -208,7 +208,7 @@ class Changes:
     def __len__(self) -> int:
         """The number of messages."""
         groups = (*self.add_groups, *self.modify_groups, *self.delete_groups)
-        return len(groups) + len(self.add_flows) + len(self.delete_flows) + self.forget
+        return len(groups) + len(self.add_flows) + len(self.delete_flows) + self.clear
 
 
 def match(**fields: MatchValue) -> Match:

@@ -29,7 +29,7 @@ LOG = logging.getLogger(__name__)
 
 # The parts of the service that can fail, as metrics name them.
 PARTS = (
-    *("engine", "commands", "database", "openflow", "lines", "listener", "echoes"),
+    *("engine", "bridge", "commands", "database", "openflow", "lines", "listener", "echoes"),
     *("port-flags", "select-group", "forwarding", "shaping", "history", "metrics", "addresses"),
     "other",
 )
@@ -77,14 +77,24 @@ class Ledger:
         with self._lock:
             return {part: self._last[part].count if part in self._last else 0 for part in PARTS}
 
-    def report(self, part: str, error: BaseException, name: str = "", ends: bool = False) -> str:
-        """Record and log a fault. Returns the answer for requests that wait for this part."""
+    def report(
+        self,
+        part: str,
+        error: BaseException,
+        name: str = "",
+        ends: bool = False,
+        again: bool = False,
+    ) -> str:
+        """Record and log a fault. Returns the answer for requests that wait for this part.
+
+        `again`: the log has it already.
+        """
         found = one_line(f"{name or part}: {type(error).__name__}: {error}")
         becomes = (
             "the process ends and is started again" if ends else "ovs-lbt continues without it"
         )
         LOG.log(
-            logging.CRITICAL if ends else logging.ERROR,
+            logging.CRITICAL if ends else logging.DEBUG if again else logging.ERROR,
             "a fault of ovs-lbt, not of the switch: %s; %s",
             found,
             becomes,

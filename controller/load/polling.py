@@ -61,8 +61,8 @@ class Polling:
     _unsure_s: float | None = None
 
     def begin(self, now_s: float) -> None:
-        """Poll at once."""
-        self.poll_due_s = now_s
+        """Poll at this time."""
+        self.poll_due_s, self._extra_s = now_s, math.inf
 
     def hasten(self, extra_s: float) -> None:
         """Read the counters of ports once more at this time, unless a poll is due about then."""

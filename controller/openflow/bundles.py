@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from controller.api.events import Apply
-from controller.dataplane.specs import FlowSpec
-from controller.dataplane.tables import COOKIE_KIND_MASK, Kind, Table, cookie
+from controller.dataplane.specs import COOKIE_PREFIX, FlowSpec
+from controller.dataplane.tables import COOKIE_PREFIX_MASK, Table
 from controller.openflow.encode import flow_mod, group_mod
 from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
@@ -38,8 +38,8 @@ def apply_changes(datapath: Any, command: Apply) -> list[Any]:
     mods += [group_mod(datapath, ofp.OFPGC_MODIFY, group) for group in changes.modify_groups]
     gone = reversed(_entry_last(changes.delete_flows))
     mods += [flow_mod(datapath, ofp.OFPFC_DELETE_STRICT, flow) for flow in gone]
-    if changes.forget:
-        mods.append(_forget_learned(datapath))
+    if changes.clear:
+        mods += [_clear(datapath, table) for table in (Table.CLASSIFY, ofp.OFPTT_ALL)]
     mods += [
         parser.OFPGroupMod(datapath, ofp.OFPGC_DELETE, ofp.OFPGT_ALL, group_id, [])
         for group_id in changes.delete_groups
@@ -69,13 +69,13 @@ def discard(datapath: Any, command: Apply) -> list[Any]:
     return [with_xid(message, 0)]
 
 
-def _forget_learned(datapath: Any) -> Any:
-    """Delete all flows that the switch has learned in our pipeline."""
+def _clear(datapath: Any, table: int) -> Any:
+    """Delete all our flows of a table, or of all tables, also those that the switch has learned."""
     return parser.OFPFlowMod(
         datapath,
-        cookie=cookie(Kind.LEARNED, 0),
-        cookie_mask=COOKIE_KIND_MASK,
-        table_id=ofp.OFPTT_ALL,
+        cookie=COOKIE_PREFIX,
+        cookie_mask=COOKIE_PREFIX_MASK,
+        table_id=int(table),
         command=ofp.OFPFC_DELETE,
         out_port=ofp.OFPP_ANY,
         out_group=ofp.OFPG_ANY,

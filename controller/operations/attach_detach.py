@@ -13,6 +13,7 @@ which plain uplinks would form a loop.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -345,9 +346,11 @@ class AttachDetach:
         """Take each request one step further. Called after each event."""
         commands: Commands = []
         for name, attach in list(self.attaching.items()):
-            commands += self._proceed_attach(name, attach, now_s)
+            step = functools.partial(self._proceed_attach, name, attach, now_s)
+            commands += self.fleet.alone(name, step, now_s)
         for name, detach in list(self.detaching.items()):
-            commands += self._proceed_detach(name, detach, now_s)
+            step = functools.partial(self._proceed_detach, name, detach, now_s)
+            commands += self.fleet.alone(name, step, now_s)
         for name, leaving in list(self.leaving.items()):
             commands += self._proceed_leaving(name, leaving)
         return commands
@@ -365,6 +368,8 @@ class AttachDetach:
                     refused=True,
                 )
             ]
+        if (failed := self.fleet.failures.get(name)) is not None:
+            return self._give_up(name, attach, failed.why, now_s)
         if now_s >= attach.deadline_s:
             what = "flows not read" if attach.trial else "flows not installed"
             late = f"{what} within {attach.deadline_s - attach.began_s:.0f} s"
@@ -410,7 +415,7 @@ class AttachDetach:
 
     def _held_up(self, bridge: Bridge, attach: Attach) -> str:
         """Why an attach is not done. Only blames the switch if nothing else is the cause."""
-        if (fault := self.fleet.blamed(attach.began_s)) is not None:
+        if (fault := self.fleet.blamed(bridge.config.name, attach.began_s)) is not None:
             return f", because ovs-lbt itself failed: {fault.text} -> {OUR_LOG}"
         row = self.fleet.rows.get(bridge.config.name)
         if attach.writing and not (attach.written and row is not None and row.attached):
@@ -473,8 +478,12 @@ class AttachDetach:
         if not attach.writing:
             return [*self.fleet.drop(name), reply]
         self.leaving[name] = Leaving(reply)
-        removing = bridge.give_back(now_s)
+        removing = self._give_back(bridge, now_s)
         return [*removing, Write(attach.undo, attach.request_id)]
+
+    def _give_back(self, bridge: Bridge, now_s: float) -> Commands:
+        """Take everything of ours off the switch. What follows is done even if an error of ours delays it."""
+        return self.fleet.alone(bridge.config.name, lambda: bridge.give_back(now_s), now_s)
 
     # ---- detach ------------------------------------------------------------------------
 
@@ -494,7 +503,8 @@ class AttachDetach:
                 detach.removing = True
                 if detach.waits is not None:
                     bridge.introduce_to_normal()
-                return [*bridge.give_back(now_s), *self._proceed_detach(name, detach, now_s)]
+                given = self._give_back(bridge, now_s)
+                return [*given, *self._proceed_detach(name, detach, now_s)]
         gone = detach.removing and bridge.settled and not bridge.installed_anything
         if (not gone or bridge.has_queues) and now_s < detach.deadline_s:
             return []
@@ -508,7 +518,7 @@ class AttachDetach:
         if not gone:
             found = "does not answer" if bridge.connected else "is not connected"
             expected = f"a switch that answers within {detach.deadline_s - detach.began_s:.0f} s"
-            if (fault := self.fleet.blamed(detach.began_s)) is not None:
+            if (fault := self.fleet.blamed(name, detach.began_s)) is not None:
                 found, expected = (
                     f"was not reached because ovs-lbt itself failed ({fault.text})",
                     OUR_LOG,
@@ -517,7 +527,7 @@ class AttachDetach:
                 f"bridge {name}: the switch {found}, so only the configuration was removed"
                 f" -> {expected}"
             )
-            commands = bridge.give_back(now_s)
+            commands = self._give_back(bridge, now_s)
         settings, warning = _fail_mode_back(row, bridge)
         if detach.reverts is not None and settings and (linked := _looping(row, bridge)):
             before = [up for up in linked if up in detach.reverts.linked]

@@ -21,6 +21,8 @@ from controller.load.flooded import LOOPS_PPS
 from controller.operations import integration, overlay, releases
 from controller.teaming.address_units import PER_PORT_MAX
 from controller.text.check_view import ERROR, NOTE, WARNING, JsonObject
+from controller.text.show_view import FAILED
+from controller.text.wording import OUR_LOG
 from policies.model import Role
 
 # How long a move that inbound traffic did not follow is reported, as by the alert.
@@ -153,7 +155,13 @@ def _of_config(fleet: Fleet, bridge: Bridge) -> Iterator[Finding]:
             )
             yield Finding(NOTE, "addresses", f"{text}; the others leave by its uplink")
     shown = fleet.status(bridge.config.name)
+    if not shown:
+        text = "its status: ovs-lbt itself failed"
+        yield Finding(ERROR, "fault", f"{text} -> {OUR_LOG}", runbook="OvsLbtFault")
     for status in shown:
+        if status.failure:
+            text = f"ovs-lbt itself failed: {status.failure}; {FAILED} -> {OUR_LOG}"
+            yield Finding(ERROR, "fault", text, runbook="OvsLbtFault")
         for error in status.config_errors:
             yield Finding(ERROR, "bad-value", error, runbook="OvsLbtConfigurationError")
         for text in status.not_done:

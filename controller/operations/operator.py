@@ -118,8 +118,14 @@ class Operator:
         commands = self.confirmations.proceed(now_s)
         commands += self.confirmations.take(self.attach_detach.proceed(now_s), now_s)
         for drain in list(self.draining):
-            fault = self.fleet.blamed(drain.deadline_s - DRAIN_TIMEOUT_S)
-            if answer := drain.proceed(self.fleet.bridges.get(drain.bridge), fault, now_s):
+            fault = self.fleet.blamed(drain.bridge, drain.deadline_s - DRAIN_TIMEOUT_S)
+            try:
+                answer = drain.proceed(self.fleet.bridges.get(drain.bridge), fault, now_s)
+            except Exception as error:
+                failed = self.fleet.failed(drain.bridge, error, now_s)
+                why = self.fleet.failures[drain.bridge].why
+                answer = [*failed, Reply(drain.request_id, why, refused=True)]
+            if answer:
                 self.draining.remove(drain)
                 commands += answer
         return commands

@@ -83,6 +83,7 @@ def _bridges(statuses: Sequence[BridgeStatus]) -> list[dict[str, Any]]:
             **({"fallen_back": True} if bridge.fallen_back else {}),
             **({"on_normal": True} if bridge.on_normal else {}),
             **({"offload": list(bridge.offload)} if bridge.offload else {}),
+            **({"failure": bridge.failure} if bridge.failure else {}),
         }
         for bridge in statuses
     ]

@@ -30,6 +30,7 @@ from controller.api.events import (
     ReadInstalled,
     ReadLearned,
     ReadStats,
+    ReportFailure,
     SelectGroupAdded,
     SetPortFlags,
     StatsRepeated,
@@ -378,6 +379,8 @@ class Host:
                 self._pending.append((self.now_s + REACTION_S, command))
             case Write():
                 self._write(command)
+            case ReportFailure(error=error):
+                raise error
 
     def _read(self, read: ReadStats) -> None:
         """Read counters, unless they would show again what they have shown last."""

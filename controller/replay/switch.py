@@ -150,6 +150,8 @@ class Switch:
                 self.flows[flow.key] = flow
         for flow in changes.delete_flows:
             self.flows.pop(flow.key, None)
+        if changes.clear:
+            self.flows.clear()
         for group_id in changes.delete_groups:
             self.groups.pop(group_id, None)
         self._route()

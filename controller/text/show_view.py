@@ -33,6 +33,7 @@ OBSERVING_BOND = (
     "observe mode: the bond forwards as before; the table shows where VM ports would be"
 )
 OBSERVING_UPLINKS = "observe mode: load moves nothing; in parentheses: where a VM port would be"
+FAILED = "its flows stay, and ovs-lbt tries again"
 FALLEN_BACK = "LACP is not negotiated: until it is, one uplink serves all VM ports"
 
 
@@ -156,7 +157,9 @@ def states(bridge: JsonObject) -> list[str]:
 
 def notes(bridge: JsonObject) -> list[str]:
     """Lines for everything that needs attention."""
+    failure = bridge.get("failure")
     return [
+        *([f"failure    {failure}; {FAILED}"] if failure else []),
         *(f"rule broken  {r['port']} {r['rule']}: {r['how']}" for r in bridge["rules_broken"]),
         *(f"bad value  {error}" for error in bridge["config_errors"]),
         *(f"not done   {text}" for text in bridge["not_done"]),

@@ -7,6 +7,7 @@ framework may patch whatever process it is in.
 from __future__ import annotations
 
 import importlib
+import os
 import socket
 import sys
 import threading
@@ -19,12 +20,12 @@ sys.path.pop(0)
 framework: Any = importlib.import_module("controller.openflow.framework")
 
 from controller import cli  # noqa: E402
-from controller.api.events import PortStatsRead, Request  # noqa: E402
+from controller.api.events import Apply, PortStatsRead, Request  # noqa: E402
 from controller.engine import Engine  # noqa: E402
 from controller.host import journal, qdisc, vswitchd  # noqa: E402
 from controller.host.control import Server  # noqa: E402
 from controller.metrics import exporter  # noqa: E402
-from controller.openflow import bundles, connections, port_flags, ports  # noqa: E402
+from controller.openflow import bundles, commands, connections, port_flags, ports  # noqa: E402
 from controller.ovsdb import database  # noqa: E402
 
 
@@ -121,6 +122,19 @@ def _sender() -> None:
     framework._Eager.sendall = fails
 
 
+def _encoder() -> None:
+    """No change can be encoded that adds anything to the bridge BROKEN."""
+    made = bundles.apply_changes
+
+    def adds(_datapath: Any, apply: Any) -> bool:
+        changes = apply.changes
+        more = changes.add_flows or changes.add_groups or changes.modify_groups
+        return bool(apply.bridge == os.environ["BROKEN"] and more)
+
+    bundles.apply_changes = sometimes(made, adds)
+    commands.ENCODERS[Apply] = bundles.apply_changes
+
+
 def _port_flags() -> None:
     port_flags.set_flags = fails
 
@@ -166,6 +180,7 @@ FAULTS = {
     "listener": _listener,
     "echoes": _echoes,
     "sender": _sender,
+    "encoder": _encoder,
     "port-flags": _port_flags,
     "forwarding": _forwarding,
     "shaping": _shaping,

@@ -16,6 +16,7 @@ from controller.api.events import (
     Apply,
     BundleDone,
     Command,
+    CommandFailed,
     Connect,
     DatabaseRead,
     Device,
@@ -41,6 +42,7 @@ from controller.api.events import (
     ReadStats,
     Reply,
     Report,
+    ReportFailure,
     Request,
     Sample,
     SelectGroupAdded,
@@ -288,6 +290,9 @@ class FakeSwitch:
         for flow in changes.delete_flows:
             self.flows.pop(flow.key, None)
         gone = _taught(changes.delete_flows) - _taught(self.flows.values())
+        if changes.clear:
+            self.flows.clear()
+            self.learned = ()
         self.learned = tuple(known for known in self.learned if known[0] not in gone)
         for group_id in changes.delete_groups:
             self.groups.pop(group_id, None)
@@ -351,6 +356,10 @@ class World:
         # The addresses of the host's devices.
         self.addresses = AddressesRead({})
         self.held_shaped: list[Shaped] = []
+        # Errors of ours that a bridge has survived; a test must expect them.
+        self.failures: list[ReportFailure] = []
+        self.expects_failures = False
+        self.cannot_encode: Callable[[Apply], bool] = lambda _: False
         self.dialled: set[str] = set()
         self.outstanding: set[str] = set()
         self._events: deque[Event] = deque()
@@ -398,6 +407,8 @@ class World:
 
     def _check_deadline(self) -> None:
         """It is the first of all, though few are looked at with each event."""
+        if self.engine.fleet.failures:
+            return
         times = [bridge.deadline_s() for bridge in self.engine.fleet.bridges.values()]
         times += [self.engine.operator.deadline_s(), self.engine.fleet.lost_keys.deadline_s()]
         assert self.engine.deadline_s() == min(times)
@@ -521,6 +532,10 @@ class World:
                     self._events.append(SwitchConnected(bridge, ports))
             case Disconnect(bridge=bridge):
                 self.dialled.remove(bridge)
+            case ReportFailure():
+                if not self.expects_failures:
+                    raise command.error
+                self.failures.append(command)
             case Write():
                 self._write(command)
             case Shape():
@@ -534,6 +549,8 @@ class World:
             case Reply(request_id=request_id):
                 assert request_id not in self.replies, "a request is answered once"
                 self.replies[request_id] = command
+            case Apply(bridge=bridge) if self.cannot_encode(command):
+                self._events.append(CommandFailed(bridge, ValueError("a group is too long")))
             case (
                 ReadInstalled()
                 | ReadStats()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from controller import inbox, service
 from controller.api.events import (
     Apply,
     Challenged,
+    CommandFailed,
     DatabaseRead,
     Leading,
     PortChanged,
@@ -322,6 +324,17 @@ def test_another_bundle_takes_the_place_of_one_that_was_sent_ahead() -> None:
     )
     assert kind(anew[0]) == ofproto.ONF_BCT_DISCARD_REQUEST
     assert anew[1:] == bundle(other, number=7)[:-1]
+
+
+def test_what_cannot_be_encoded_concerns_its_bridge_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = connected()
+    monkeypatch.setattr("controller.openflow.commands.ENCODERS", {})
+    running._carry_out = functools.partial(service.Service._carry_out, running)  # type: ignore[method-assign]
+    running._carry_out_all([Apply("br1", 5, CHANGES)])
+    failed = running._events.take(time.monotonic())
+    assert isinstance(failed, CommandFailed) and failed.bridge == "br1"
+    with pytest.raises(AttributeError):
+        running._carry_out_all([None])  # type: ignore[list-item]
 
 
 def test_a_bundle_that_the_switch_may_have_forgotten_is_sent_again(

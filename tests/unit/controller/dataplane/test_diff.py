@@ -50,7 +50,7 @@ def test_an_empty_switch_gets_everything() -> None:
 
 def test_nothing_wanted_takes_everything_away() -> None:
     made = changes(EMPTY, pipeline(flow(1, ToGroup(1)), group(1, 2)))
-    assert made == Changes(delete_flows=(flow(1, ToGroup(1)),), delete_groups=(1,), forget=True), (
+    assert made == Changes(delete_groups=(1,), clear=True), (
         "and what the switch has learned meanwhile"
     )
 
@@ -100,12 +100,14 @@ def test_applying_the_changes_makes_the_switch_as_desired(
         flows[spec.key] = spec
     for spec in made.delete_flows:
         del flows[spec.key]
+    if made.clear:
+        flows.clear()
     for group_id in made.delete_groups:
         del groups[group_id]
     assert Pipeline(flows, groups) == desired
     specs = [*desired.flows, *desired.groups, *installed.flows, *installed.groups]
-    assert len(made) <= len(specs) + made.forget
-    assert made.forget == (desired == EMPTY and bool(installed.flows))
+    assert len(made) <= len(specs) + made.clear
+    assert made.clear == (desired == EMPTY and bool(installed.flows))
 
 
 MOVED, FROM, TO = OfPort(10), OfPort(1), OfPort(2)

@@ -46,7 +46,7 @@ def test_changes_go_in_an_order_in_which_each_is_harmless() -> None:
     old, new = GroupSpec(0x6C000001, "all", ()), GroupSpec(0x6C000002, "all", ())
     entry, way = FlowSpec(Table.CLASSIFY, 1, ()), FlowSpec(Table.BUCKET, 1, ())
     flows = entry, way
-    mods = wrapped(Changes((new,), (old,), flows, flows[::-1], (old.group_id,), forget=True))
+    mods = wrapped(Changes((new,), (old,), flows, flows[::-1], (old.group_id,), clear=True))
     group, flow = ofproto.OFPT_GROUP_MOD, ofproto.OFPT_FLOW_MOD
     found = [
         (kind, struct.unpack_from("!H", m, 8)[0])
@@ -61,11 +61,12 @@ def test_changes_go_in_an_order_in_which_each_is_harmless() -> None:
         (group, ofproto.OFPGC_MODIFY),
         (flow, ofproto.OFPFC_DELETE_STRICT, Table.CLASSIFY),
         (flow, ofproto.OFPFC_DELETE_STRICT, Table.BUCKET),
+        (flow, ofproto.OFPFC_DELETE, Table.CLASSIFY),
         (flow, ofproto.OFPFC_DELETE, ofproto.OFPTT_ALL),
         (group, ofproto.OFPGC_DELETE),
     ]
-    forgotten = struct.unpack_from("!QQB", mods[6], 8)
-    assert forgotten == (0x6C62740300000000, 0xFFFFFFFF00000000, ofproto.OFPTT_ALL)
+    cleared = struct.unpack_from("!QQB", mods[7], 8)
+    assert cleared == (0x6C62740000000000, 0xFFFFFF0000000000, ofproto.OFPTT_ALL)
 
 
 def experimenter(kind: int, xid: int) -> Any:
