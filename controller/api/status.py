@@ -35,7 +35,8 @@ class UplinkStatus:
     how often its link went up or down since the service started. `units`: the number of addresses
     behind VM ports that use it, if such addresses are units of their own. `silent`: the protocols
     that receive nothing on it although its link is up. `decided`: the load, carried or offered, on
-    which the last moves because of load were based; None before the first.
+    which the last moves because of load were based; None before the first. `waits`: why it carries
+    nothing, if spanning tree blocks it, or if it has received nothing since its link returned.
     """
 
     name: str
@@ -52,6 +53,7 @@ class UplinkStatus:
     silent: tuple[str, ...] = ()
     decided: Load | None = None
     path_faults: tuple[PathFaultStatus, ...] = ()
+    waits: str = ""
 
     @property
     def utilization_ratio(self) -> float:

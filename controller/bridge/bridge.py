@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from controller.api.events import (
+    UNSUPPORTED,
     BundleDone,
     ForgetForwarding,
     ForwardingRead,
@@ -418,10 +419,20 @@ class Bridge(ReconciledBridge):
         for port in read.ports:
             self.loads.take_port(port, port.ofport in uplinks, keep_s)
         self.flooded.take(read.ports, self.config.vm_ports)
+        self._note_received()
         if team_view.just_updated and not self.polling.with_behind:
             # The same update has counted the addresses behind it.
             self.polling.read_all(now_s)
         return [] if self.polling.with_units else self._polled_all(now_s)
+
+    def _note_received(self) -> None:
+        """Note whether uplinks receive anything. A static LAG may choose not to send by one."""
+        if self.config.on_a_lag:
+            return
+        counters = ((u.name, self.loads.counters.get(u.ofport)) for u in self.config.uplinks)
+        found = {name: port.rx_packets for name, port in counters if port is not None}
+        received = {name: count for name, count in found.items() if count != UNSUPPORTED}
+        self.links.receive(received, probed=self.checks_paths)
 
     def take_unit_counters(self, read: UnitCountersRead, now_s: float) -> Commands:
         """Take the counters of units, which end a poll, and decide."""
@@ -576,6 +587,9 @@ class Bridge(ReconciledBridge):
             commands += self.reconcile(now_s)
         if now_s >= self.shaping.deadline_s():
             commands += self._shape(now_s)
+        if self.links.asks(now_s) and self._announces:
+            # Of one network, a broadcast by another uplink reaches this one as well.
+            commands += self._announce_once(self._carried_by(set(sorted(self.bound)[:1])))
         if not self.connected:
             return commands
         name = self.config.name

@@ -94,7 +94,7 @@ class ReconciledBridge(BridgeState):
         old, self.config = self.config, config
         other_mode = old.mode != config.mode
         self._turn(Turn.CHANGE_MODE if other_mode else Turn.CONFIGURE)
-        self.links.follow_team(old.uplinks, config.uplinks)
+        self.links.follow_team(old.uplinks, config.uplinks, config.failback_delay_s, now_s)
         if old.failback_delay_s != config.failback_delay_s:
             self.links.follow_delay(config.failback_delay_s)
         self.addresses.keep(config.vm_ports)
@@ -212,16 +212,15 @@ class ReconciledBridge(BridgeState):
             self._announce(self.learning_packets.take_waiting(), now_s)
 
     def _follow_paths(self, now_s: float) -> Commands:
-        """Leave uplinks that probes do not reach, and take those back that they reach again."""
+        """Leave uplinks that probes do not reach or that are blocked, and take them back later."""
         config, paths = self.config, self.paths
-        if not self.checks_paths:
-            if not paths.checks_something:
-                return []
+        before, changed = dict(paths.since_s), False
+        if not self.checks_paths and paths.checks_something:
             paths.end()
-        before = dict(paths.since_s)
-        linked = [u.name for u in config.uplinks if self.links.has_link(u)]
-        changed = paths.find(linked, config.failback_delay_s, now_s)
-        unreachable = paths.unreachable()
+        if self.checks_paths or paths.checks_something:
+            linked = [u.name for u in config.uplinks if self.links.has_link(u)]
+            changed = paths.find(linked, config.failback_delay_s, now_s)
+        unreachable = paths.unreachable() | {u.name for u in config.uplinks if u.blocked}
         if unreachable != self.links.unreachable:
             self.links.follow_paths(unreachable, config.uplinks, config.failback_delay_s, now_s)
         if not changed:

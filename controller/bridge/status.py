@@ -128,6 +128,7 @@ def _uplink(
         silent=bridge.links.silent(config),
         decided=bridge.decision_log.decided.get(uplink.name),
         path_faults=tuple(_path_faults(bridge, uplink.name, epoch_s)),
+        waits=bridge.links.why_waiting(config),
     )
 
 

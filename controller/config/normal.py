@@ -57,7 +57,7 @@ def _not_done(row: BridgeRow) -> Iterator[str]:
     bridge = f"Bridge {row.name}"
     for column, on in (("stp_enable", row.stp_enable), ("rstp_enable", row.rstp_enable)):
         if on:
-            yield f"{bridge} {column}: an uplink that spanning tree blocks counts as usable"
+            yield f"{bridge} {column}: while the service does not run, VM ports stay on a blocked uplink"
     if row.mcast_snooping_enable:
         effect = "multicast goes to every VM port of its VLAN, member or not"
         yield f"{bridge} mcast_snooping_enable: {effect}"

@@ -208,6 +208,7 @@ class _Reader:
             mac=interface.mac,
             replaces_qdisc=values["qdisc"] == "replace",
             watched_by=tuple(_watchers(port, interface)),
+            blocked=port.blocked,
         )
 
     def _policy(

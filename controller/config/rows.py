@@ -100,6 +100,8 @@ class PortRow:
     vlan_mode: str | None = None
     trunks: tuple[int, ...] = ()
     protected: bool = False
+    # Whether spanning tree keeps the port from forwarding.
+    blocked: bool = False
     # The MAC address of the active member of an active-backup bond.
     active_mac: str | None = None
     # Whether a bond continues without LACP if its partner does not use LACP.

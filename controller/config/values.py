@@ -56,6 +56,8 @@ class UplinkConfig:
     replaces_qdisc: bool = False
     # The protocols that watch the link besides carrier: LACP, BFD, CFM.
     watched_by: tuple[str, ...] = ()
+    # Whether spanning tree keeps it from forwarding.
+    blocked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

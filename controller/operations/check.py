@@ -187,7 +187,10 @@ def _of_links(bridge: Bridge, now_s: float) -> Iterator[Finding]:
     serving = [u for u in bridge.config.uplinks if u.role in (Role.ACTIVE, Role.STANDBY)]
     working = [uplink for uplink in serving if bridge.is_up(uplink)]
     for uplink in serving:
-        if not bridge.is_up(uplink) and uplink.name not in bridge.links.unreachable:
+        if waits := bridge.links.why_waiting(uplink):
+            text = f"uplink {uplink.name}: {waits} -> a port of the same network that forwards"
+            yield Finding(WARNING, "receives-nothing", text, runbook="OvsLbtUplinkDown")
+        elif not bridge.is_up(uplink) and uplink.name not in bridge.links.unreachable:
             yield _down(bridge, uplink)
         if bridge.links.flaps(uplink.name, now_s):
             text = f"uplink {uplink.name}: its link goes up and down -> a link that stays"

@@ -118,6 +118,7 @@ def _uplink(uplink: UplinkStatus) -> dict[str, Any]:
         "rx_bps": uplink.load.rx_bps,
         "utilization_ratio": uplink.utilization_ratio,
         **({"silent": list(uplink.silent)} if uplink.silent else {}),
+        **({"waits": uplink.waits} if uplink.waits else {}),
         **({"path_faults": [*map(asdict, uplink.path_faults)]} if uplink.path_faults else {}),
     }
 

@@ -80,6 +80,8 @@ COLUMNS = {
         "lacp",
         "qos",
         "protected",
+        "status",
+        "rstp_status",
         "bond_mode",
         "bond_active_slave",
         "other_config",
@@ -102,6 +104,9 @@ COLUMNS = {
     "QoS": ["other_config"],
     "Mirror": ["name", "output_port", "output_vlan"],
 }
+
+# The states in which RSTP and STP keep a port from forwarding.
+BLOCKED = frozenset(("Discarding", "Learning", "listening", "learning", "blocking"))
 
 # Tables whose rows any bridge may refer to. They seldom change.
 SHARED = ("Controller", "QoS", "Mirror")
@@ -552,10 +557,17 @@ def _port(row: Any, asked: Devices = NOT_HERE) -> PortRow:
         vlan_mode=_first(row.vlan_mode),
         trunks=tuple(sorted(row.trunks)),
         protected=row.protected,
+        blocked=_is_blocked(row),
         active_mac=_first(row.bond_active_slave) if _backs_up(row) else None,
         lacp_fallback=row.other_config.get("lacp-fallback-ab") == "true",
         external_ids=dict(row.external_ids),
     )
+
+
+def _is_blocked(port: Any) -> bool:
+    """Whether spanning tree keeps a port from forwarding. Open vSwitch gives no state where it is off."""
+    states = port.rstp_status.get("rstp_port_state"), port.status.get("stp_state")
+    return any(state in BLOCKED for state in states)
 
 
 def _interface(row: Any, asked: Devices = NOT_HERE) -> InterfaceRow:

@@ -13,14 +13,29 @@ from policies.model import Role
 
 # The time at which a failback delay ends whose uplink is still down.
 NEVER_S = float("inf")
+NOTHING_RECEIVED = "its link returned, but it has not received a frame since, as other uplinks have"
 # OpenFlow reports only this much of a port's name.
 PORT_NAME_CHARACTERS = 15
 # So many changes of a link in this time are too many, as the alert OvsLbtLinkFlapping has it.
 FLAPPING_CHANGES, FLAPPING_S = 6, 900.0
 # How long after a member's link is up the database shows its LACP state; usually about 0.1 s.
 LACP_KNOWN_AFTER_S = 1.0
+# How often a frame is asked for that would prove an uplink which has received nothing yet.
+ASK_EVERY_S = 2.0
 # Links that return within this time have failed of one cause, such as a switch that restarted.
 TOGETHER_S = 3.0
+
+
+@dataclass(slots=True)
+class Unproven:
+    """An uplink whose link has returned, and that has received nothing since.
+
+    `received`: the frames that each uplink had received before, by name. `others_receive`: whether
+    another one has received a frame since; None: not known yet.
+    """
+
+    received: dict[str, int]
+    others_receive: bool | None = None
 
 
 @dataclass(slots=True)
@@ -45,10 +60,16 @@ class Links:
     _usable_from_s: dict[str, float] = field(default_factory=dict)
     # When the LACP state of each uplink that came up is known.
     _lacp_known_s: dict[str, float] = field(default_factory=dict)
-    # The uplinks that probes do not reach, although their links are up.
+    # The uplinks that probes do not reach, or that spanning tree blocks, although their links are up.
     unreachable: frozenset[str] = frozenset()
     # When the link of each uplink that has a failback delay returned.
     _returned_s: dict[str, float] = field(default_factory=dict)
+    # The uplinks that have to receive a frame before they return, if other uplinks receive some.
+    _unproven: dict[str, Unproven] = field(default_factory=dict)
+    # How many frames each uplink has received, by name; none before the first poll.
+    _received: dict[str, int] = field(default_factory=dict)
+    # When to ask for a frame next.
+    _ask_s: float = 0.0
     # The speed of each uplink that the switch reported last.
     _speeds_bps: dict[str, float] = field(default_factory=dict)
 
@@ -111,6 +132,7 @@ class Links:
         )
         self._usable_from_s[uplink] = NEVER_S
         self._returned_s.pop(uplink, None)
+        self._unproven.pop(uplink, None)
         if delay_s == NEVER_S and not failed_before:
             for name in self._returned_s:
                 self._usable_from_s.pop(name, None)
@@ -120,6 +142,47 @@ class Links:
         """An uplink could carry traffic again; its failback delay begins."""
         self._returned_s[uplink] = now_s
         self._usable_from_s[uplink] = now_s + delay_s
+        if uplink in self._received and uplink not in self.unreachable:
+            self._unproven[uplink] = Unproven(dict(self._received))
+            self._ask_s = now_s + delay_s
+
+    def receive(self, received: Mapping[str, int], probed: bool) -> None:
+        """How many frames uplinks have received: the first one proves an uplink that has returned.
+
+        `probed`: probes are sent to it. Without them, no proof is needed if no other uplink receives
+        anything.
+        """
+        self._received |= received
+        for name, unproven in list(self._unproven.items()):
+            before = unproven.received
+            # The counters of a device that was made anew begin at zero.
+            before |= {
+                n: count for n, count in received.items() if count < before.get(n, count + 1)
+            }
+            grown = {n for n, count in received.items() if count > before[n]}
+            unproven.others_receive = bool(probed or unproven.others_receive or grown - {name})
+            if name in grown:
+                del self._unproven[name]
+
+    def waits_for_frame(self, uplink: str) -> bool:
+        """Whether an uplink has to receive a frame before it returns."""
+        unproven = self._unproven.get(uplink)
+        return unproven is not None and unproven.others_receive is not False
+
+    def asks(self, now_s: float) -> bool:
+        """Whether to have a frame sent now that reaches all uplinks of one network."""
+        if now_s < self._asking_s:
+            return False
+        self._ask_s = now_s + ASK_EVERY_S
+        return True
+
+    @property
+    def _asking_s(self) -> float:
+        waits = any(
+            self.waits_for_frame(name) and self._usable_from_s.get(name, NEVER_S) <= self._ask_s
+            for name in self._unproven
+        )
+        return self._ask_s if waits else NEVER_S
 
     def follow_delay(self, delay_s: float) -> None:
         """The failback delay was set: those that run follow it."""
@@ -134,12 +197,13 @@ class Links:
         now_s: float,
     ) -> None:
         """Take these uplinks for failed, although their links are up; others return as from a failure."""
-        before, self.unreachable = self.unreachable, unreachable
+        before = self.unreachable
         for uplink in uplinks:
             if uplink.name in unreachable - before:
                 self._fail(uplink.name, delay_s)
             elif uplink.name in before - unreachable and self.has_link(uplink):
                 self._return(uplink.name, delay_s, now_s)
+        self.unreachable = unreachable
 
     def silent(self, uplink: UplinkConfig) -> tuple[str, ...]:
         """The protocols that hear no answer on an uplink whose link is up; empty if all is well."""
@@ -164,17 +228,24 @@ class Links:
             self._changed.append((uplink, up))
         self._last_up[uplink] = up
 
-    def follow_team(self, old: Iterable[UplinkConfig], new: Iterable[UplinkConfig]) -> None:
-        """Forget the delays of uplinks that left. One that joins while it is down has to wait."""
-        stayed = {uplink.name for uplink in old}
-        kept = {name: at_s for name, at_s in self._usable_from_s.items() if name in stayed}
-        self._returned_s = {n: at_s for n, at_s in self._returned_s.items() if n in stayed}
-        self._usable_from_s = {}
+    def follow_team(
+        self,
+        old: Iterable[UplinkConfig],
+        new: Iterable[UplinkConfig],
+        delay_s: float,
+        now_s: float,
+    ) -> None:
+        """An uplink that left has failed: its device may be made anew. A new one that is down has to wait."""
+        stayed, team = {uplink.name for uplink in old}, {uplink.name for uplink in new}
+        for name in stayed - team:
+            self._fail(name, delay_s)
         for uplink in new:
-            if uplink.name in kept:
-                self._usable_from_s[uplink.name] = kept[uplink.name]
-            elif uplink.name not in stayed and not self.up(uplink):
+            if uplink.name in stayed:
+                continue
+            if not self.up(uplink):
                 self._usable_from_s[uplink.name] = NEVER_S
+            elif uplink.name in self._usable_from_s:
+                self._return(uplink.name, delay_s, now_s)
 
     def end_delays(self, uplinks: Sequence[UplinkConfig], now_s: float) -> bool:
         """Whether a delay has ended since the last call.
@@ -182,12 +253,18 @@ class Links:
         The end of one delay ends those of all waiting uplinks that are in use, so that no unit leaves
         them.
         """
-        due = {name for name, at_s in self._usable_from_s.items() if at_s <= now_s}
+        due = {
+            name
+            for name, at_s in self._usable_from_s.items()
+            if at_s <= now_s and not self.waits_for_frame(name)
+        }
         if due and not self._suffice(self._without_delay(uplinks)):
-            due |= {u.name for u in self._returned_first(uplinks)}
+            first = (uplink.name for uplink in self._returned_first(uplinks))
+            due |= {name for name in first if not self.waits_for_frame(name)}
         for name in due:
             del self._usable_from_s[name]
             self._returned_s.pop(name, None)
+            self._unproven.pop(name, None)
         known = [name for name, at_s in self._lacp_known_s.items() if at_s <= now_s]
         for name in known:
             del self._lacp_known_s[name]
@@ -195,8 +272,8 @@ class Links:
 
     def deadline_s(self) -> float:
         """When the next delay ends; infinity if none runs."""
-        times = (*self._usable_from_s.values(), *self._lacp_known_s.values())
-        return min(times, default=NEVER_S)
+        ends = (s for name, s in self._usable_from_s.items() if not self.waits_for_frame(name))
+        return min(*ends, *self._lacp_known_s.values(), self._asking_s, NEVER_S)
 
     def has_link(self, uplink: UplinkConfig) -> bool:
         """Whether the switch reports the link as up."""
@@ -204,7 +281,7 @@ class Links:
         return port.up if port else not self.connected
 
     def up(self, uplink: UplinkConfig) -> bool:
-        """Whether an uplink could carry traffic: its link is up, and probes reach it."""
+        """Whether an uplink could carry traffic: its link is up, probes reach it, and it is not blocked."""
         return self.has_link(uplink) and uplink.name not in self.unreachable
 
     def lacp_known(self, uplinks: Iterable[UplinkConfig]) -> frozenset[str]:
@@ -241,11 +318,19 @@ class Links:
     def waits_s(self, uplink: str, now_s: float) -> float:
         """The rest of an uplink's failback delay; zero if none runs."""
         until_s = self._usable_from_s.get(uplink, now_s)
-        return 0.0 if until_s == NEVER_S else until_s - now_s
+        return 0.0 if until_s == NEVER_S else max(0.0, until_s - now_s)
 
     def stays_away(self, uplink: str) -> bool:
         """Whether an uplink could carry traffic again, and does not return by itself."""
         return uplink in self._returned_s and self._usable_from_s.get(uplink) == NEVER_S
+
+    def why_waiting(self, uplink: UplinkConfig) -> str:
+        """Why an uplink that has a link carries nothing, if it is blocked or has received nothing."""
+        if not self.has_link(uplink):
+            return ""
+        if uplink.blocked:
+            return "spanning tree blocks it"
+        return NOTHING_RECEIVED if self.waits_for_frame(uplink.name) else ""
 
     def why_unused(self, uplink: UplinkConfig, now_s: float) -> str:
         """Why no unit can move to this unusable uplink now."""
@@ -253,6 +338,8 @@ class Links:
             return uplink.role.value
         if watchers := self.silent(uplink):
             return f"no answer ({', '.join(watchers)})"
+        if uplink.blocked and (why := self.why_waiting(uplink)):
+            return why
         if uplink.name in self.unreachable:
             return "link up, but probes of other uplinks do not arrive"
         if not self.up(uplink):
@@ -261,6 +348,8 @@ class Links:
             return "its link returned, but failback-delay-s is never: it waits for another uplink to fail"
         if wait_s := math.ceil(self.waits_s(uplink.name, now_s)):
             return f"its link returned, and its failback delay ends in {wait_s} s"
+        if self.waits_for_frame(uplink.name):
+            return NOTHING_RECEIVED
         return f"{uplink.role.value}, and an active uplink carries traffic"
 
     def names_another(self, names: Mapping[int, str]) -> bool:

@@ -126,6 +126,8 @@ def _headline(bridge: JsonObject) -> Line:
 def _why_down(uplink: JsonObject) -> str:
     if uplink.get("silent"):
         return "no answer"
+    if uplink.get("waits"):
+        return "blocked"
     return "unreachable" if _cut_off(uplink) else "down"
 
 
@@ -145,6 +147,7 @@ def states(bridge: JsonObject) -> list[str]:
         for uplink in bridge["uplinks"]
         if uplink.get("silent")
     ]
+    texts += [f"{u['name']}: {u['waits']}" for u in bridge["uplinks"] if u.get("waits")]
     # One that concerns several uplinks is there with each of them.
     faults = {
         fault["found"]: f"{fault['found']} -> {fault['expected']}"
@@ -251,6 +254,8 @@ def _uplink(bridge: JsonObject, uplink: JsonObject, several: bool) -> Line:
     state = Span(uplink["role"], Style.PLAIN if uplink["role"] == "active" else Style.DIM)
     if not uplink["up"]:
         state = Span(_why_down(uplink), Style.BAD)
+    elif uplink.get("waits"):
+        state = Span("waits", Style.WARN)
     elif uplink["role"] == "drained":
         state = Span("drained", Style.WARN)
     return (

@@ -50,6 +50,8 @@ def _port(uuid: str, **columns: Any) -> SimpleNamespace:
         "bond_active_slave": [],
         "other_config": {},
         "external_ids": {},
+        "status": {},
+        "rstp_status": {},
     }
     return _row(uuid, **unset | columns)
 
