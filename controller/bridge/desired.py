@@ -58,6 +58,7 @@ def team(
         hears_everywhere=config.on_a_lag,
         over_normal=config.on_bond,
         strangers=bool(config.missing),
+        forwards_bpdu=config.forwards_bpdu,
         uplink_vlans={uplink.ofport: uplink.vlans for uplink in config.uplinks},
         normal_takes_any=config.bond_mode == "balance-slb" and not config.on_a_lag,
         no_flood=no_flood,

@@ -121,6 +121,7 @@ class _Reader:
             hw_offload=self.row.hw_offload,
             no_flood_before=bridge["no-flood-before"] or frozenset(),
             in_userspace=self.row.in_userspace,
+            forwards_bpdu=self.row.forwards_bpdu,
             offload=offload.with_policies(
                 self.offload, (policy, *(port.policy for port in vm_ports)), connection_hash
             ),

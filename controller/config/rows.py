@@ -138,6 +138,8 @@ class BridgeRow:
     stp_enable: bool = False
     rstp_enable: bool = False
     mcast_snooping_enable: bool = False
+    # `forward-bpdu`.
+    forwards_bpdu: bool = False
     flood_vlans: tuple[int, ...] = ()
     mirrors: tuple[MirrorRow, ...] = ()
     controllers: tuple[str, ...] = ()

@@ -206,6 +206,8 @@ class BridgeConfig:
     vm_ports: tuple[VmPortConfig, ...] = ()
     # The active member of an active-backup bond: NORMAL accepts frames only from it.
     active_member: str | None = None
+    # Whether NORMAL floods frames between switches, such as LLDP (`forward-bpdu`).
+    forwards_bpdu: bool = False
     # The members that have recently heard from their LACP partner.
     lacp_current: frozenset[str] = frozenset()
     # Whether the bond also carries traffic without LACP.

@@ -1,6 +1,6 @@
 """Classification: by which port a frame came in, and in which VLAN it is.
 
-Tables: CLASSIFY; in LEARN and FROM_UPLINK, the flows that drop what no bridge may forward.
+Tables: CLASSIFY; in LEARN, FROM_UPLINK and UPLINK_OUT, the flows that drop what no bridge may forward.
 
 Invariant: behind CLASSIFY, one of the registers VM_PORT and UPLINK is set, and register VLAN holds
 a VLAN that this port carries. A frame of VLAN 0 has no tag, or one that gives a priority; any other
@@ -20,6 +20,7 @@ from controller.dataplane.tables import (
     ETH_TAGS,
     MULTICAST,
     NO_ADDRESS,
+    OF_ONE_LINK,
     RESERVED_MULTICAST,
     VENDORS_MULTICAST,
     VLAN_ID_BITS,
@@ -45,7 +46,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     if not team.leaves_to_normal:
         # NORMAL would join the uplinks into a loop, so what comes by an unknown port is dropped.
         yield FlowSpec(Table.CLASSIFY, 1, ())
-    yield from _drop_what_no_bridge_forwards()
+    yield from _drop_what_no_bridge_forwards(team)
 
 
 # Both are kept from one pipeline to the next, because most changes concern few ports.
@@ -69,7 +70,6 @@ def _classify(
 ) -> Iterator[FlowSpec]:
     """Set the registers, and give the frame the tag of its VLAN; drop what the port does not take."""
     port = openflow_port(ofport)
-    yield FlowSpec(Table.CLASSIFY, 120, match(in_port=port, eth_dst=RESERVED_MULTICAST))
     # No host sends from a multicast address.
     yield FlowSpec(Table.CLASSIFY, 120, match(in_port=port, eth_src=MULTICAST))
     tagged = vlans.carried if vlans.takes_tagged else VlanSet()
@@ -96,10 +96,16 @@ def _classify(
     yield FlowSpec(Table.CLASSIFY, 90, match(in_port=port))
 
 
-def _drop_what_no_bridge_forwards() -> Iterator[FlowSpec]:
-    """Drop the frames of protocols between switches, and frames without a source address."""
-    for reserved in VENDORS_MULTICAST:
+def _drop_what_no_bridge_forwards(team: Team) -> Iterator[FlowSpec]:
+    """Drop the frames of protocols between switches, and frames without a source address.
+
+    With `forward-bpdu`, NORMAL floods such frames, and so do we. On a LAG, those that seem to be of the
+    bond itself do not leave: the upstream switch would take their VM for the other end of its link.
+    """
+    for reserved in () if team.forwards_bpdu else (RESERVED_MULTICAST, *VENDORS_MULTICAST):
         yield FlowSpec(Table.LEARN, 60, match(eth_dst=reserved))
         yield FlowSpec(Table.FROM_UPLINK, 30, match(eth_dst=reserved))
+    for of_link in OF_ONE_LINK if team.forwards_bpdu and team.hears_everywhere else ():
+        yield FlowSpec(Table.UPLINK_OUT, 200, match(eth_dst=of_link))
     yield FlowSpec(Table.LEARN, 60, match(eth_type=ETH_FLOW_CONTROL))
     yield FlowSpec(Table.LEARN, 60, match(eth_src=NO_ADDRESS))

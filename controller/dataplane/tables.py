@@ -159,6 +159,8 @@ OUTSIDE, BEYOND_LIMIT, MEMBERSHIP = 1 << 16, 1 << 17, 1 << 18
 
 # Reserved multicast (IEEE 802.1D table 7-10): a bridge never forwards it.
 RESERVED_MULTICAST = ("01:80:c2:00:00:00", "ff:ff:ff:ff:ff:f0")
+# Of STP and of LACP.
+OF_ONE_LINK = "01:80:c2:00:00:00", "01:80:c2:00:00:02"
 # NORMAL does not forward the frames of other vendors' protocols between switches either: Cisco's (ISL; CDP, VTP, PVST+ and
 # more; UplinkFast), Extreme's (EDP, EAPS).
 VENDORS_MULTICAST = tuple(

@@ -108,6 +108,8 @@ class Team:
 
     `probe_macs`: for each uplink whose paths are checked, the address of its probes. `question_macs`: the
     address from which hosts in the network are asked by it; empty if none are asked.
+
+    `forwards_bpdu`: frames between switches are forwarded as any multicast.
     """
 
     uplinks: tuple[OfPort, ...]
@@ -126,6 +128,7 @@ class Team:
     lanes: Mapping[OfPort, tuple[OfPort, ...]] = field(default_factory=dict)
     probe_macs: Mapping[OfPort, str] = field(default_factory=dict)
     question_macs: Mapping[OfPort, str] = field(default_factory=dict)
+    forwards_bpdu: bool = False
 
     @property
     def is_static_lag(self) -> bool:

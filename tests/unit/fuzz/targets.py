@@ -350,6 +350,8 @@ def _replicas(draw: st.DrawFn) -> Any:
             trunks=st.lists(VLANS, max_size=2),
             protected=st.booleans(),
             bond_active_slave=OPTIONAL,
+            status=st.dictionaries(st.just("stp_state") | TEXTS, TEXTS, max_size=2),
+            rstp_status=st.dictionaries(st.just("rstp_port_state") | TEXTS, TEXTS, max_size=2),
             other_config=st.dictionaries(TEXTS, TEXTS, max_size=2),
             external_ids=st.dictionaries(TEXTS, TEXTS, max_size=2),
         )
@@ -362,6 +364,7 @@ def _replicas(draw: st.DrawFn) -> Any:
         stp_enable=st.booleans(),
         rstp_enable=st.booleans(),
         mcast_snooping_enable=st.booleans(),
+        other_config=st.dictionaries(st.just("forward-bpdu") | TEXTS, TEXTS, max_size=2),
         protocols=st.sampled_from([(), ("OpenFlow10",), ("OpenFlow10", "OpenFlow13")]),
         flood_vlans=st.lists(VLANS, max_size=2),
         mirrors=st.just([]),

@@ -80,6 +80,7 @@ def _replica(name: str) -> SimpleNamespace:
         stp_enable=False,
         rstp_enable=False,
         mcast_snooping_enable=False,
+        other_config={},
         flood_vlans=[],
         mirrors=[],
         controller=[],

@@ -1,0 +1,80 @@
+"""Frames between switches, such as LLDP, where the bridge forwards them: with NORMAL, and with ovs-lbt the same."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.bed import BALANCE_SLB, LACP, PLAIN, Bed, BedSpec, Upstream
+from tests.switch.service import Service
+from tests.switch.waiting import wait_until
+from topologies.network.private_ovs import PrivateOvs
+
+BETWEEN_SWITCHES = {
+    "STP": "01:80:c2:00:00:00",
+    "LACP": "01:80:c2:00:00:02",
+    "EAPOL": "01:80:c2:00:00:03",
+    "LLDP, PTP": "01:80:c2:00:00:0e",
+    "CDP": "01:00:0c:cc:cc:cc",
+}
+OF_THE_BOND = ("STP", "LACP")
+
+
+def forward(switch: PrivateOvs, bridge: str, value: str) -> None:
+    switch.vsctl("set", "bridge", bridge, f"other_config:forward-bpdu={value}")
+
+
+def to_all(destination: str) -> frames.Builder:
+    def built(source: str, vlan: int, frame_id: int) -> bytes:
+        return frames.plain(source, destination, vlan, frame_id)
+
+    return built
+
+
+def arrives_at(bed: Bed) -> dict[str, list[str]]:
+    """Where one frame of each protocol arrives that a VM sends, and one that a host sends."""
+    (host,), vm = bed.hosts, bed.vms[0]
+    shots = {
+        f"{name} of {sender}": bed.shot(sender.point, to_all(to), sender.mac, 0, 0, name)
+        for name, to in BETWEEN_SWITCHES.items()
+        for sender in (vm, host)
+    }
+    copies = bed.fire(list(shots.values()))
+    # What comes down to the bridge by the cables is none of its doing.
+    return {
+        name: sorted(re.sub(r"uplink \d", "an uplink", at) for at in copies[shot.frame_id].points)
+        for name, shot in shots.items()
+    }
+
+
+@pytest.mark.parametrize("team", [BALANCE_SLB, LACP, PLAIN])
+def test_they_arrive_as_with_normal(
+    ovs: PrivateOvs, tor: Upstream, service: Service, team: str
+) -> None:
+    with Bed(ovs, tor, BedSpec(team, 2)) as bed:
+        forward(tor.ovs, bed.upstream, "true")
+        forward(ovs, bed.bridge, "true")
+        expected = {
+            f"{name} of {sender}": sorted(
+                ["LOCAL", "vm1", "upstream end of an uplink"]
+                if sender == "vm0"
+                else ["LOCAL", "vm0", "vm1"]
+            )
+            for name in BETWEEN_SWITCHES
+            for sender in ("vm0", "host0")
+        }
+        if team != PLAIN:
+            bed.introduce_to_normal()
+            assert arrives_at(bed) == expected
+        if team == LACP:
+            for name in OF_THE_BOND:
+                expected[f"{name} of vm0"] = ["LOCAL", "vm1"]
+        service.attach(bed, "--policy", "originating-port")
+        service.place(bed, 0, 1)
+        assert arrives_at(bed) == expected
+        forward(ovs, bed.bridge, "false")
+        nowhere: dict[str, list[str]] = {key: [] for key in expected}
+        wait_until(lambda: arrives_at(bed) == nowhere, "they arrive nowhere without the setting")
+        service.do("detach", bed.bridge)
