@@ -66,7 +66,9 @@ def leaving(team: Team, port: VmPort, vlan: int | None, is_broadcast: bool = Fal
         # Learning packets for its off-home addresses, if nothing else.
         spread |= set(team.uplinks)
     ways = {uplink: team.uplink_vlans.get(uplink, TRUNK) for uplink in by_home | spread}
-    copies = {(u, vlans.tag_out(vlan)) for u, vlans in ways.items() if vlan in vlans.carried}
+    copies: set[Copy] = {
+        (u, vlans.tag_out(vlan)) for u, vlans in ways.items() if vlan in vlans.carried
+    }
     if team.floods_to_normal and not port.is_confined(team.uplinks):
         # If none of the uplinks is there.
         copies.add((OFPP_NORMAL, vlan if port.vlans.takes_tagged else 0))
