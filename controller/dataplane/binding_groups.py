@@ -34,9 +34,8 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 def groups(team: Team) -> Iterator[GroupSpec]:
     for port in team.vm_ports:
         ways = ((uplink, _leave(port, uplink, team)) for uplink in port.order)
-        anyway = by_any_uplink(port, team) if port.order else ()
-        yield first_live(binding_group_id(port.ofport), ways, anyway)
-    if team.floods_to_normal:
+        yield first_live(binding_group_id(port.ofport), ways, by_any_uplink(port, team))
+    if team.over_normal:
         yield ALWAYS
 
 

@@ -2,7 +2,7 @@
 
 Such a port is that of a VM that was started while the service was not running.
 
-Tables: UNKNOWN_PORT; in CLASSIFY, EGRESS, DELIVERY, PRESENT and ABSENT, the flows for these ports. It
+Tables: UNKNOWN_PORT, NO_UPLINK; in CLASSIFY, EGRESS, DELIVERY, PRESENT and ABSENT, the flows for these ports. It
 teaches LOCATION and LOCAL_SOURCE what these ports send. Groups: one for each uplink, where NORMAL takes
 unicast from any.
 
@@ -75,6 +75,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     if not team.leaves_to_normal:
         return
     yield from _learn_from_unknown(team)
+    yield FlowSpec(Table.NO_UPLINK, 0, (), (TO_NORMAL,) if team.floods_to_normal else ())
     # The flows in EGRESS for known VM ports, and for no VM port at all, have a higher priority.
     yield FlowSpec(Table.EGRESS, 3, match(**{Register.UPLINK.field: 0}), goto=Table.UPLINK_OUT)
     for uplink in team.uplinks:
@@ -161,10 +162,10 @@ def by_any_uplink(port: VmPort, team: Team) -> tuple[Action, ...]:
 
     Somebody has made the bond anew while the service was not running: its members have other numbers.
     """
-    if not team.floods_to_normal or port.is_confined(team.uplinks):
+    if not (team.over_normal and port.order) or port.is_confined(team.uplinks):
         return ()
     is_access = port.vlans.native and not port.vlans.takes_tagged
-    return (*((PopVlan(),) if is_access else ()), TO_NORMAL)
+    return (*((PopVlan(),) if is_access else ()), Resubmit(Table.NO_UPLINK))
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:

@@ -39,6 +39,7 @@ class Table(IntEnum):
     TO_ENDPOINT = 16
     UNKNOWN_PORT = 17
     MEMBERSHIP = 18
+    NO_UPLINK = 19
     LOCATION = 20
     LOCAL_SOURCE = 21
     LOCK = 22

@@ -90,7 +90,8 @@ class Server:
             raise OSError(error, os.strerror(error))
         self._submit = submit
         self._ids = itertools.count(1)
-        self._waiting: dict[int, tuple[Any, float]] = {}
+        # By request: who waits, until when, and for how long in all.
+        self._waiting: dict[int, tuple[Any, float, float]] = {}
         self._replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
         # A pair of sockets, not a pipe: os.read of green threads would block.
         self._wakened, self._waken = socket.socketpair()
@@ -131,7 +132,7 @@ class Server:
     def _take(self, connection: Any, words: list[str], name: str) -> None:
         request_id = next(self._ids)
         limit_s = SLOW_TIMEOUT_S if name in SLOW else ANSWER_TIMEOUT_S
-        self._waiting[request_id] = (connection, time.monotonic() + limit_s)
+        self._waiting[request_id] = (connection, time.monotonic() + limit_s, limit_s)
         self._submit(Request(request_id, (name, *words)))
 
     def _answer(self) -> None:
@@ -141,16 +142,16 @@ class Server:
             return
         while not self._replies.empty():
             reply = self._replies.get()
-            connection, _ = self._waiting.pop(reply.request_id, (None, 0.0))
+            connection, *_ = self._waiting.pop(reply.request_id, (None,))
             if connection is not None:
                 _send(connection, reply.text, reply.refused)
 
     def _expire(self) -> None:
         """Answer overdue requests with an error, as when the switch goes away during a move."""
         now_s = time.monotonic()
-        for request_id in [i for i, (_, due_s) in self._waiting.items() if due_s <= now_s]:
-            connection, _ = self._waiting.pop(request_id)
-            text = f"the request was not completed in time -> {UNANSWERED}"
+        for request_id in [i for i, (_, due_s, _) in self._waiting.items() if due_s <= now_s]:
+            connection, _, limit_s = self._waiting.pop(request_id)
+            text = f"the request was not completed within {limit_s:g} s -> {UNANSWERED}"
             _send(connection, text, refused=True)
 
 

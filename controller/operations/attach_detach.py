@@ -57,8 +57,8 @@ from controller.text.wording import OUR_LOG, shortened
 
 # If the switch has not confirmed the pipeline within this time, the attach is undone.
 ATTACH_TIMEOUT_S = 10.0
-# More for each VM port: each has some twenty flows and groups.
-TIMEOUT_PER_PORT_S = 0.01
+# More for each VM port of a large bridge: each has some twenty flows and groups.
+TIMEOUT_PER_PORT_S, LARGE_PORTS = 0.01, 300
 # A switch that has not answered within this time counts as unreachable.
 DETACH_TIMEOUT_S = 5.0
 NO_REVERSAL_YET = "a switch that answers; the change that was not confirmed is reverted then"
@@ -251,7 +251,7 @@ class AttachDetach:
         self.attaching[name] = Attach(
             request_id,
             now_s,
-            now_s + ATTACH_TIMEOUT_S + TIMEOUT_PER_PORT_S * len(config.vm_ports),
+            now_s + ATTACH_TIMEOUT_S + _longer_s(config),
             tuple(settings),
             tuple(undo),
             waits=waits,
@@ -294,7 +294,7 @@ class AttachDetach:
             back = unconfirmed.keys_of(row)
             until_s = self.fleet.epoch_s + now_s + confirm_s
             waits = Unconfirmed(What.DETACH, until_s, confirm_s, back)
-        deadline_s = now_s + DETACH_TIMEOUT_S + TIMEOUT_PER_PORT_S * len(bridge.config.vm_ports)
+        deadline_s = now_s + DETACH_TIMEOUT_S + _longer_s(bridge.config)
         self.detaching[name] = Detach(
             request_id, now_s, deadline_s, purge, waits=waits, reverts=reverts
         )
@@ -602,6 +602,11 @@ class AttachDetach:
         commands = self.fleet.drop(name)
         # An operator has attached it again meanwhile, directly in the database.
         return [*commands, *self.fleet.manage(read_bridge(row))] if row.attached else commands
+
+
+def _longer_s(config: BridgeConfig) -> float:
+    """How much more time the pipeline of a large bridge may take."""
+    return TIMEOUT_PER_PORT_S * max(0, len(config.vm_ports) - LARGE_PORTS)
 
 
 def attachable(

@@ -148,7 +148,7 @@ def test_every_group_of_a_team_has_an_id_of_its_own(team: Team) -> None:
     expected -= OFPORT_LOCAL in {port.ofport for port in team.vm_ports}
     expected += team.dp_hash
     # The group that is always live.
-    expected += team.floods_to_normal
+    expected += team.over_normal
     if team.floods_to_normal and team.normal_takes_any:
         expected += len(team.uplinks)
     if team.endpoints:

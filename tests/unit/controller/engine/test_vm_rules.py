@@ -49,7 +49,7 @@ def broken(here: World) -> set[tuple[str, str]]:
 def order_of(here: World, name: str) -> list[int]:
     """The uplinks of a VM port's binding group, as the switch fails over by itself."""
     group = here.switches["br0"].groups[tables.binding_group_id(10 + int(name[-1]))]
-    return [bucket.watch_port or 0 for bucket in group.buckets]
+    return [b.watch_port for b in group.buckets if b.watch_port is not None]
 
 
 def carried(here: World) -> dict[str, str | None]:
