@@ -36,6 +36,7 @@ from controller.api.events import (
     PortStatsRead,
     Reply,
     Report,
+    ReportFailure,
     Request,
     SelectGroupAdded,
     Setting,
@@ -59,6 +60,9 @@ from controller.operations.attach_detach import AttachDetach
 from controller.operations.confirmations import Confirmations
 from controller.operations.operator import Operator
 from controller.text.wording import OUR_LOG, one_line
+
+# The requests that change nothing.
+READING = frozenset({"check", "explain", "plan", "show"})
 
 
 class Engine:
@@ -187,11 +191,11 @@ class Engine:
                 return commands
             case Request() if not self.leads:
                 return [self._refer(event, now_s)]
-            case Request(request_id=number, words=words):
+            case Request():
                 try:
                     return self.operator.answer(event, now_s)
                 except Exception as error:
-                    return self._request_failed(number, words, error, now_s)
+                    return self._request_failed(event, error, now_s)
             case Written():
                 answered = self.operator.written(event, now_s)
                 return [*answered, *self.fleet.let_go(self.operator.in_hand)]
@@ -206,14 +210,14 @@ class Engine:
                 handle = functools.partial(self._handle_switch, bridge, event, now_s)
                 return self.fleet.alone(event.bridge, handle, now_s, decides)
 
-    def _request_failed(
-        self, number: int, words: tuple[str, ...], error: Exception, now_s: float
-    ) -> Commands:
-        """An error of ours: the request is refused, and the bridges that it names are read anew."""
-        asks = words[0] in ("check", "explain", "plan", "show")
-        reports = self.fleet.failed_request(words[:1] if asks else words, error, now_s)
-        why = f"{words[0]}: ovs-lbt itself failed: {failure.words(error)} -> {OUR_LOG}"
-        return [*reports, Reply(number, why, refused=True)]
+    def _request_failed(self, request: Request, error: Exception, now_s: float) -> Commands:
+        """An error of ours: the request is refused. It may have half-changed a bridge: all are read anew."""
+        command = request.words[0]
+        why = f"{command}: ovs-lbt itself failed: {failure.words(error)} -> {OUR_LOG}"
+        done: Commands = [ReportFailure(f"request {command}", error, again=False)]
+        for bridge in self.fleet.serving if command not in READING else ():
+            done += bridge.recover(now_s, now_s, why)
+        return [*done, Reply(request.request_id, why, refused=True)]
 
     # ---- with a standby ----------------------------------------------------------------
 

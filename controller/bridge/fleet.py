@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller.api.events import (
@@ -136,19 +136,6 @@ class Fleet:
             return reports
         read_s = found.until_s if found.holds else now_s
         return [*reports, *bridge.recover(read_s, found.until_s, found.why)]
-
-    def failed_request(self, words: Sequence[str], error: Exception, now_s: float) -> Commands:
-        """An error of ours interrupted a request: the bridges that it names may be half-changed."""
-        named = [
-            name
-            for name in self.bridges.keys() & self.rows.keys()
-            for parts in [[(i.name, vm_name(i)) for i in self.rows[name].interfaces]]
-            if not {name, *(word for part in parts for word in part)}.isdisjoint(words)
-        ]
-        reports: Commands = [] if named else [ReportFailure(f"request {words[0]}", error, False)]
-        for name in sorted(named):
-            reports += self.failed(name, error, now_s)
-        return reports
 
     @staticmethod
     def _begins_anew(bridge: Bridge | None) -> bool:

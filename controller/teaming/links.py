@@ -330,7 +330,8 @@ class Links:
             return ""
         if uplink.blocked:
             return "spanning tree blocks it"
-        return NOTHING_RECEIVED if self.waits_for_frame(uplink.name) else ""
+        unproven = self._unproven.get(uplink.name)
+        return NOTHING_RECEIVED if unproven is not None and unproven.others_receive else ""
 
     def why_unused(self, uplink: UplinkConfig, now_s: float) -> str:
         """Why no unit can move to this unusable uplink now."""
@@ -338,8 +339,8 @@ class Links:
             return uplink.role.value
         if watchers := self.silent(uplink):
             return f"no answer ({', '.join(watchers)})"
-        if uplink.blocked and (why := self.why_waiting(uplink)):
-            return why
+        if self.has_link(uplink) and uplink.blocked:
+            return self.why_waiting(uplink)
         if uplink.name in self.unreachable:
             return "link up, but probes of other uplinks do not arrive"
         if not self.up(uplink):
