@@ -305,6 +305,7 @@ def test_a_plan_of_a_bridge_that_was_given_back_is_forgotten() -> None:
     here = crowded()
     done(here.ask("plan"))
     row = here.rows["br0"]
+    here.key_loss_grace_s = "0"
     here.write(replace(row, external_ids={})).run_for(1)
     here.write(row).run_for(KNOWN_AT_S)
     assert refusal(here.ask("apply", "br0")) == "apply: no plan of br0 -> ovs-lbt plan first"
@@ -487,5 +488,6 @@ def test_what_one_operator_planned_another_can_apply_with_new_vms_beside_it() ->
 
 def test_no_bridge_no_plan() -> None:
     here = crowded()
+    here.key_loss_grace_s = "0"
     here.write(with_ids(replace(here.rows["br0"], external_ids={}))).run_for(1)
     assert done(here.ask("plan")).endswith("ovs-lbt attach BRIDGE")
