@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from controller.api.events import (
     UNSUPPORTED,
     BundleDone,
-    ForgetForwarding,
     ForwardingRead,
     FrameHeard,
     InboundRead,
@@ -61,6 +60,8 @@ from controller.teaming.paths import (
 from policies.model import Move, Reason
 
 RETRY_INTERVAL_S = 1.0
+# After this time, no cached flow gives NORMAL what VM ports send because there was no uplink.
+REVALIDATED_S = 1.0
 
 
 @dataclass(slots=True)
@@ -221,7 +222,8 @@ class Bridge(ReconciledBridge):
         if unknown_before:
             self._restore(first_reading, now_s)
         if addresses.learns(self.installed or specs.EMPTY):
-            return [*self.reconcile(now_s), ReadLearned(self.config.name)]
+            forgotten = self._take_over_from_normal()
+            return [*forgotten, *self.reconcile(now_s), ReadLearned(self.config.name)]
         inspects = self.phase is Phase.INSPECTING
         if inspects and not first_reading:
             return []
@@ -290,14 +292,13 @@ class Bridge(ReconciledBridge):
 
     def finish_bundle(self, done: BundleDone, now_s: float) -> Commands:
         """The switch has made the changes of a bundle, or has refused all of them."""
-        learned_before = addresses.learns(self.installed or specs.EMPTY)
         bundle = self.installation.finish(done, now_s)
         if bundle is None:
             return []
         if done.error is not None:
             self.learning_packets.end_reading_ahead()
             return self._bundle_refused(bundle, done.error, now_s)
-        commands = self._carried_out(bundle, learned_before, now_s)
+        commands = self._carried_out(bundle, now_s)
         return [*commands, *self.reconcile(now_s)]
 
     def _bundle_refused(self, bundle: Bundle, error: str, now_s: float) -> Commands:
@@ -344,8 +345,8 @@ class Bridge(ReconciledBridge):
         if was_cut_off and self._any_up:
             # The upstream switches may have forgotten all VMs meanwhile, and NORMAL has learned them.
             self._announce(self._everything, now_s)
-            if self.config.on_bond and self.installed_anything:
-                commands.append(ForgetForwarding(self.config.name))
+            self.taken_over_with = ()
+            self.installation.audit_by(now_s + REVALIDATED_S)
         return commands
 
     def _concerns(self, port: PortState) -> bool:

@@ -311,7 +311,7 @@ class ReconciledBridge(BridgeState):
         if not bundle.changes:
             done = BundleDone(self.config.name, bundle.bundle_id)
             self.installation.finish(done, now_s)
-            return self._carried_out(bundle, learned_before=True, now_s=now_s), True
+            return self._carried_out(bundle, now_s), True
         added = step.changes.add_flows
         self.addresses.seeded(self.config.vm_ports, added, installed or specs.EMPTY)
         text = f"{self.config.name}: {len(bundle.changes)} changes to flows and groups"
@@ -350,27 +350,19 @@ class ReconciledBridge(BridgeState):
 
     # ---- the result of a bundle --------------------------------------------------------------
 
-    def _carried_out(self, bundle: Bundle, learned_before: bool, now_s: float) -> Commands:
-        """The switch has made the changes of a bundle: answer requests, and announce moves.
-
-        `learned_before`: whether the installed pipeline learned addresses before the bundle.
-        """
+    def _carried_out(self, bundle: Bundle, now_s: float) -> Commands:
+        """The switch has made the changes of a bundle: answer requests, and announce moves."""
         commands: Commands = list(bundle.waiting)
         if any(move.is_resplit for move in bundle.moves):
             self._count_anew(now_s)
-        uplinks = tuple(uplink.ofport for uplink in self.config.uplinks)
-        taken_over = not learned_before or uplinks != self.taken_over_with
-        if self.config.on_bond and taken_over and addresses.learns(bundle.installs):
-            # When a member fails, the bond announces by another one every address that NORMAL has
-            # learned. Those frames would come back to us, and our VMs would seem to have moved away.
-            commands.append(ForgetForwarding(self.config.name))
-            self.taken_over_with = uplinks
+        commands += self._take_over_from_normal()
         self.counts.apply(bundle.moves)
         if any(move.reason.by_load for move in bundle.moves):
             self.scheduler.convergence.confirm(now_s)
         commands += self._logged(bundle.moves)
         commands += self.decision_log.moved(self.team_view, bundle.moves, now_s)
         if not self.installed_anything:
+            self.taken_over_with = ()
             commands += self.learning_packets.take_introductions()
             commands += self.off_home.part(self.config) if bundle.changes else []
             if self.on_normal:
@@ -383,6 +375,23 @@ class ReconciledBridge(BridgeState):
         self._announce_moves(learning_packets.seen_upstream(self.config, moves), now_s)
         self.learning_packets.end_reading_ahead()
         return [*commands, *self._remember_bindings({move.unit for move in moves})]
+
+    def _take_over_from_normal(self) -> Commands:
+        """Make NORMAL forget where VMs are, once our pipeline serves them with these uplinks.
+
+        When a member fails, the bond announces by another one every address that NORMAL has learned.
+        Those frames would come back to us, and our VMs would seem to have moved away.
+        """
+        uplinks = tuple(uplink.ofport for uplink in self.config.uplinks)
+        taken_over = uplinks == self.taken_over_with or not self._serves
+        if (
+            not self.config.on_bond
+            or taken_over
+            or not addresses.learns(self.installed or specs.EMPTY)
+        ):
+            return []
+        self.taken_over_with = uplinks
+        return [ForgetForwarding(self.config.name)]
 
     def _logged(self, moves: Iterable[Move], more: str = "") -> Commands:
         """A log line for each VM port that moves, and for all buckets with one source and target."""

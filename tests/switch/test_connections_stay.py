@@ -78,6 +78,8 @@ def flows(team: Bed, service: Service, preset: str) -> Sequence[Sending]:
         for number, vm in enumerate(team.vms)
         for i in range(CONNECTIONS_PER_VM)
     ]
+    # To unknown addresses, frames would be flooded.
+    team.introduce()
     names = {u.name for u in team.uplinks}
     wait_until(lambda: set(ways(team, made).values()) == names, "connections by every uplink")
     team.settled()
