@@ -22,7 +22,7 @@ from tests.switch.waiting import wait_until
 BEDS = [BedSpec(team, 2, (None, None, None)) for team in (BALANCE_SLB, LACP, ACTIVE_BACKUP, PLAIN)]
 LAG = next(spec for spec in BEDS if spec.is_lag)
 NO_LAG = [spec for spec in BEDS if not spec.is_lag]
-GROUPS = (f"239.1.1.{number}" for number in itertools.count(1))
+GROUPS = (f"239.1.{n >> 8}.{n & 0xFF}" for n in itertools.count(1))
 # OpenFlow's shortest timeout, which the switch looks for once a second.
 LOCKED_S = 2.2
 MORE_VLANS_THAN_LEARNED = range(2, 1032)
