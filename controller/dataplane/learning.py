@@ -33,7 +33,6 @@ from controller.dataplane.tables import (
     LEARNED_TIMEOUT_S,
     LOCK_TIMEOUT_S,
     MULTICAST,
-    OUTSIDE,
     OUTSIDE_MAX,
     Kind,
     Register,
@@ -64,7 +63,7 @@ def learn_outside() -> Learn:
     """
     return Learn(
         Table.LOCATION,
-        cookie(Kind.LEARNED, OUTSIDE),
+        cookie(Kind.OUTSIDE, 0),
         LEARNED_TIMEOUT_S,
         (
             SAME_VLAN,

@@ -125,6 +125,7 @@ class Kind(IntEnum):
     TO_ADDRESS = 7  # counts what uplinks bring for it
     INBOUND = 8  # counts what one uplink brings for a VM port; from bit 16 on that uplink's ofport
     PROBE = 9  # gives the service what probes of an uplink's path bring
+    OUTSIDE = 10  # made by the switch itself, too: which addresses uplinks have brought
 
 
 _KINDS = {kind.value: kind for kind in Kind}
@@ -155,8 +156,8 @@ ALWAYS_GROUP_ID = GROUP_IDS.start | _ALWAYS_SLOT << 16
 # In the cookie of what is learned from ports that only NORMAL knows. Cookies of other learned
 # flows have an ofport and, from bit 16 on, a digest of the VLANs that it carries.
 FROM_NORMAL = 1 << 31
-# In the cookies of what is learned from uplinks, of addresses beyond a VM port's limit, and of members of groups.
-OUTSIDE, BEYOND_LIMIT, MEMBERSHIP = 1 << 16, 1 << 17, 1 << 18
+# In the cookies of addresses beyond a VM port's limit, and of members of groups.
+BEYOND_LIMIT, MEMBERSHIP = 1 << 17, 1 << 18
 
 # Reserved multicast (IEEE 802.1D table 7-10): a bridge never forwards it.
 RESERVED_MULTICAST = ("01:80:c2:00:00:00", "ff:ff:ff:ff:ff:f0")

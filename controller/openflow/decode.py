@@ -90,7 +90,7 @@ def lasting(body: bytes) -> list[bytes]:
 def _is_learned(flow: bytes) -> bool:
     """Whether the switch has learned the flow. Learned flows have a timeout, others have none."""
     hard_timeout_s, value = TIMEOUT_AND_COOKIE.unpack_from(flow)
-    return hard_timeout_s > 0 and cookie_kind(value) is Kind.LEARNED
+    return hard_timeout_s > 0 and cookie_kind(value) in (Kind.LEARNED, Kind.OUTSIDE)
 
 
 Flows = tuple[tuple[FlowSpec, ...], tuple[ForeignFlow, ...], bool]
