@@ -92,6 +92,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "switch/test_endpoints.py": ("placed_on_the_endpoints",),
     "switch/test_faults.py": ("[handshake", "[sender", "[line"),
     "switch/test_fleet.py": ("",),
+    "switch/test_forward_bpdu.py": ("[lacp",),
     "switch/test_hashing.py": (
         "with_an_uplink_down_its_connections_leave_by_others_and_those_stay[dp_hash",
     ),
@@ -99,6 +100,13 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "switch/test_hypervisors.py": ("",),
     "switch/test_inbound_follows.py": ("never_follows",),
     "switch/test_interrupted_move.py": ("[balance-slb",),
+    "switch/test_invalid_teams.py": (
+        "bond, LACP",
+        "left, LACP",
+        "a member renamed",
+        "its record stays",
+        "beside plain",
+    ),
     "switch/test_lacp.py": ("no_more_than_balance_tcp",),
     "switch/test_late_counters.py": ("",),
     "switch/test_late_policies.py": (
@@ -114,9 +122,23 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "switch/test_libvirt.py": ("",),
     "switch/test_liveness.py": ("carries_nothing[plain",),
     "switch/test_load_based.py": ("[sends-plain", "flows_late", "too_big_for_any"),
+    "switch/test_loops_found.py": (
+        "is_a_loop_and_found[balance",
+        "overrule_ours_are_found[plain",
+    ),
+    "switch/test_lost_keys.py": (
+        "alone_is_a_loop",
+        "no_loop[balance-slb",
+        "others_isolate",
+    ),
     "switch/test_many_behind_a_port.py": ("[balance-slb", "restart_of_the_service"),
     "switch/test_many_ports.py": ("each_port_once[3000", "are_refused"),
+    "switch/test_mirrors.py": ("normal_gives_it[balance",),
     "switch/test_move_tcp.py": ("",),
+    "switch/test_new_members.py": (
+        "service_runs[make_bond",
+        "is_dead[add_third",
+    ),
     "switch/test_notify_switches.py": ("[source-mac",),
     "switch/test_observe.py": ("[active-backup",),
     "switch/test_off_home.py": (
@@ -124,6 +146,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "tunnels_of_the_kernel",
     ),
     "switch/test_offload.py": ("",),
+    "switch/test_one_bridge_fails.py": ("be_detached[plain",),
     "switch/test_ovn_overlays.py": ("",),
     "switch/test_ovn_plain_tunnels.py": ("",),
     "switch/test_ovn_provider.py": ("",),
@@ -142,6 +165,11 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "-dead]",
         "back_soon_and_new_vms_were_reached_meanwhile[balance-slb",
         "back_as_soon_as_the_switch[plain",
+    ),
+    "switch/test_returning_uplink.py": (
+        "[balance-slb-path-check",
+        "[plain-]",
+        "returned_to[plain",
     ),
     "switch/test_reversal_timer.py": ("",),
     "switch/test_roles.py": ("the_return_lose_nothing[plain",),
