@@ -24,7 +24,6 @@ from controller.bridge.installation import Bundle
 from controller.bridge.learning_packets import Announced
 from controller.bridge.phase import Phase, Turn, after
 from controller.bridge.state import BridgeState, Commands
-from controller.config.kinds import team_text
 from controller.config.rows import PREFIX
 from controller.config.values import BridgeConfig
 from controller.dataplane import specs
@@ -413,7 +412,7 @@ class ReconciledBridge(BridgeState):
             if port.name in moved and PRESETS[port.policy].at_once
         }
         settings = bindings.remembered(self.config, self.bound, known, self.epoch_s)
-        team, name = team_text(*self.config.team), self.config.name
+        team, name = self.config.team.text, self.config.name
         if self.config.uplinks and team != self.config.team_in_database:
             settings += (Setting("Bridge", name, PREFIX + "team", team),)
         return [Write(settings)] if settings else []

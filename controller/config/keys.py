@@ -28,13 +28,12 @@ from controller.config.kinds import (
     seconds,
     seconds_or_never,
     set_name,
-    team,
     uplink,
     uplinks,
     word,
     written,
 )
-from controller.config.membership import Words
+from controller.config.membership import Known, Words
 from policies.model import Role, Teaming
 from policies.presets import DEFAULT_PRESET, PRESETS
 
@@ -229,7 +228,7 @@ KEYS = (
     Key(
         BRIDGE,
         "team",
-        written(team, unlimited=True),
+        written(Known.parse, unlimited=True),
         None,
         "The last valid team, which stays in force while the configuration is invalid: the bond, the"
         " uplinks, and what is neither they nor a VM port, as `BOND/UPLINKS/OTHERS`.",

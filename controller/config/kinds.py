@@ -269,17 +269,6 @@ def note() -> Kind:
     return Kind(parse, f'{WRITTEN_BY_US}, as JSON: {{"fail_mode": ...}}', by_service=True)
 
 
-def team(text: str) -> tuple[str | None, tuple[str, ...], frozenset[str]]:
-    """Parse a team as written by `team_text`. Raises ValueError for anything else."""
-    bond, uplinks, missing = (tuple(filter(None, part.split(","))) for part in text.split("/"))
-    return ",".join(bond) or None, uplinks, frozenset(missing)
-
-
-def team_text(bond: str | None, uplinks: Iterable[str], missing: Iterable[str]) -> str:
-    """The value of the key `team`: the bond, the uplinks, and what is neither they nor a VM port."""
-    return "/".join((bond or "", ",".join(uplinks), ",".join(sorted(missing))))
-
-
 def number(text: str) -> float:
     """Parse a number that is not negative.
 

@@ -42,8 +42,31 @@ IS_VM_PORT = "ovs-vsctl set interface {} external_ids:" + PREFIX + "unit=port"
 
 # The uplinks in force, and errors: each as what was found and what is expected.
 Found = tuple[tuple[str, ...], list[tuple[str, str]]]
-# What a service that starts has to know: the bond's name, the uplinks, and what is missing.
-Remembered = tuple[str | None, tuple[str, ...], frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The uplinks, VM ports and other interfaces in force before; empty before the first attach.
+
+    `bond`: the port whose members the uplinks were, by name. All but the VM ports is also in the
+    database, as the key `team`.
+    """
+
+    bond: str | None = None
+    uplinks: tuple[str, ...] = ()
+    missing: frozenset[str] = frozenset()
+    vm_ports: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, text: str) -> Known:
+        """Parse the value of the key `team`. Raises ValueError for anything else."""
+        bond, uplinks, missing = (tuple(filter(None, part.split(","))) for part in text.split("/"))
+        return cls(",".join(bond) or None, uplinks, frozenset(missing))
+
+    @property
+    def text(self) -> str:
+        """The value of the key `team`."""
+        return "/".join((self.bond or "", ",".join(self.uplinks), ",".join(sorted(self.missing))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,35 +75,16 @@ class Team:
 
     `bond`: the port whose members the uplinks are; None for plain uplinks. `wrong`: each error as what
     was found and what is expected. `missing`: interfaces that seem to lead to the network, although they
-    are not uplinks. They are not VM ports either. `held`: those of them that are missing only while an
-    uplink is absent. `last`: the last valid uplinks. On a bond that keeps one member only they are more.
+    are not uplinks. They are not VM ports either. `last`: the last valid team. On a bond that keeps one
+    member only it has more uplinks. Not in it: interfaces that are missing only while an uplink is
+    absent or keys have vanished.
     """
 
     uplinks: tuple[str, ...]
-    bond: PortRow | None = None
-    wrong: tuple[tuple[str, str], ...] = ()
-    missing: frozenset[str] = frozenset()
-    held: frozenset[str] = frozenset()
-    last: tuple[str, ...] = ()
-
-    @property
-    def remembered(self) -> Remembered:
-        """The last valid team, in words."""
-        bond = None if self.bond is None else self.bond.name
-        return bond, self.last, self.missing - self.held
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """The uplinks, VM ports and other interfaces in force before; empty before the first attach.
-
-    `bond`: the port whose members the uplinks were, by name.
-    """
-
-    bond: str | None = None
-    uplinks: tuple[str, ...] = ()
-    missing: frozenset[str] = frozenset()
-    vm_ports: frozenset[str] = frozenset()
+    bond: PortRow | None
+    wrong: tuple[tuple[str, str], ...]
+    missing: frozenset[str]
+    last: Known
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +149,10 @@ def team(row: BridgeRow, named: tuple[str, ...] | None, known: Known, words: Wor
     if bond is not None and len(uplinks) < 2 and not missing:
         added = _into(row, bond, gone[0] if gone else "NAME")
         wrong.append((f"bond {bond.name}, with one member", f"two or more: ovs-vsctl {added}"))
-    held = frozenset(name for name, what in missing.items() if what is None)
-    return Team(uplinks, bond, tuple(wrong), frozenset(missing), held, last)
+    evident = frozenset(name for name, what in missing.items() if what is not None)
+    valid = Known(bond.name if bond else None, last, evident)
+    apart = frozenset(missing) | _undecided(row, uplinks, known, words)
+    return Team(uplinks, bond, tuple(wrong), apart, valid)
 
 
 def _bonded(row: BridgeRow, bond: PortRow, named: tuple[str, ...] | None, known: Known) -> Found:
@@ -169,7 +175,8 @@ def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known, words: W
         expected = "two or more interface names, as the bridge has no single bond"
         return known.uplinks, [("nothing", expected)]
     wrong = list(_absent(row, named))
-    vms = dict(_vms(row, (by_name[name] for name in named if name in by_name), words))
+    unmarked = [n for n in named if n in by_name and not _has(by_name[n], ("role",))]
+    vms = {name: what for name in unmarked if (what := _of_a_vm(row, by_name[name], words))}
     wrong += [
         (f"{name}, {what}", f"an uplink; if it is one: {IS_UPLINK.format(shlex.quote(name))}")
         for name, what in vms.items()
@@ -200,21 +207,6 @@ def _absent(row: BridgeRow, named: tuple[str, ...]) -> Iterator[tuple[str, str]]
     for name in named:
         if name not in _present(row):
             yield name, f"an interface of {row.name}"
-
-
-def _vms(
-    row: BridgeRow, interfaces: Iterable[InterfaceRow], words: Words
-) -> Iterator[tuple[str, str]]:
-    """The interfaces that seem to lead to a VM, each with the evidence for that."""
-    for interface in interfaces:
-        has_role = PREFIX + "role" in interface.external_ids
-        if not has_role and (what := _of_a_vm(row, interface, words)) is not None:
-            yield interface.name, what
-
-
-def is_of_a_vm(row: BridgeRow, interface: InterfaceRow, words: Words) -> bool:
-    """Whether there is evidence that an interface leads to a VM."""
-    return _of_a_vm(row, interface, words) is not None
 
 
 def _of_a_vm(row: BridgeRow, interface: InterfaceRow, words: Words) -> str | None:
@@ -283,6 +275,15 @@ def _missing(
         elif gone:
             missing[name] = None
     return missing
+
+
+def _undecided(
+    row: BridgeRow, uplinks: tuple[str, ...], known: Known, words: Words
+) -> frozenset[str]:
+    """New interfaces that may be uplinks, while the keys that would say so have vanished."""
+    decided = known.vm_ports | row.mirrored_to | {*uplinks, *members_of_bonds(row)}
+    new = (i for i in row.interfaces if row.keys_lost and i.name not in decided)
+    return frozenset(i.name for i in new if _of_a_vm(row, i, words) is None)
 
 
 def _strangers(

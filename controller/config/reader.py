@@ -20,7 +20,7 @@ from controller.config import (
 from controller.config.guests import identities, own_identities, rules_identity, vm_name
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, VM_RULE_KEYS, WORDS, Key
 from controller.config.kinds import Choice
-from controller.config.membership import Known, Remembered, members_of_bonds
+from controller.config.membership import Known, members_of_bonds
 from controller.config.rows import PREFIX, BridgeRow, Guest, InterfaceRow, PortRow
 from controller.config.settings import Settings
 from controller.config.values import (
@@ -75,9 +75,11 @@ class _Reader:
         bridge = self.settings.section(f"Bridge {name}", ids, BRIDGE_KEYS)
         team = self._team(bridge["uplinks"], self.last_team or bridge["team"])
         members = self._members(team.uplinks)
-        held = self._held(team)
+        if self.row.keys_lost:
+            expected = f"the keys again; or, to give the bridge back: ovs-lbt detach {name}"
+            self.settings.report(BadValue(f"Bridge {name}", PREFIX + "policy", "removed", expected))
         reserved = self.row.mirrored_to
-        neither = {*team.uplinks, *team.missing, *held, *reserved, *members_of_bonds(self.row)}
+        neither = {*team.uplinks, *team.missing, *reserved, *members_of_bonds(self.row)}
         uplinks = tuple(self._uplink(port, interface) for port, interface in members)
         bond = team.bond
         teaming = self._teaming(bridge["teaming"], bond)
@@ -104,9 +106,8 @@ class _Reader:
             on_bond=bond is not None,
             bond_mode=bond.bond_mode if bond else None,
             uplinks=uplinks,
-            missing=tuple(sorted({*team.missing, *held})),
-            held=held,
-            team=team.remembered,
+            missing=tuple(sorted(team.missing)),
+            team=team.last,
             team_in_database=ids.get(PREFIX + "team"),
             vm_ports=vm_ports,
             active_member=_active_member(bond),
@@ -162,32 +163,15 @@ class _Reader:
             for interface in port.interfaces:
                 yield port, interface
 
-    def _team(self, named: tuple[str, ...] | None, last: Remembered | None) -> membership.Team:
+    def _team(self, named: tuple[str, ...] | None, last: Known | None) -> membership.Team:
         """The uplinks in force. Errors in the requested list are reported."""
         record, key = f"Bridge {self.row.name}", PREFIX + "uplinks"
-        known = Known(*(last or (None, (), frozenset())), self.last_vm_ports)
+        known = replace(last or Known(), vm_ports=self.last_vm_ports)
         found = membership.team(self.row, named, known, WORDS)
         for what, expected in found.wrong:
             self.settings.report(BadValue(record, key, what, expected))
-        self.settings.in_force[record, key] = found.remembered[1]
+        self.settings.in_force[record, key] = found.last.uplinks
         return found
-
-    def _held(self, team: membership.Team) -> frozenset[str]:
-        """New interfaces that may be uplinks, while the keys that would say so have vanished."""
-        row = self.row
-        if not row.keys_lost:
-            return frozenset()
-        found, expected = (
-            "removed",
-            f"the keys again; or, to give the bridge back: ovs-lbt detach {row.name}",
-        )
-        self.settings.report(BadValue(f"Bridge {row.name}", PREFIX + "policy", found, expected))
-        known = self.last_vm_ports | row.mirrored_to | {*team.uplinks, *members_of_bonds(row)}
-        return frozenset(
-            interface.name
-            for interface in row.interfaces
-            if interface.name not in known and not membership.is_of_a_vm(row, interface, WORDS)
-        )
 
     def _members(self, names: Iterable[str]) -> list[tuple[PortRow, InterfaceRow]]:
         """The records of the uplinks that exist on the switch."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from controller.config.kinds import CheckedHost
-from controller.config.membership import Remembered
+from controller.config.membership import Known
 from controller.config.offload import NOTHING, Offload
 from controller.config.rows import Guest, InterfaceRow, PortRow
 from controller.config.vlans import TRUNK, PortVlans
@@ -198,10 +198,8 @@ class BridgeConfig:
     # Interfaces that seem to lead to the network although nobody named them as uplinks. They are
     # not VM ports either.
     missing: tuple[str, ...] = ()
-    # Those of them that are only kept apart while the bridge's keys have vanished.
-    held: frozenset[str] = frozenset()
     # The last valid team, and its text in the database.
-    team: Remembered = (None, (), frozenset())
+    team: Known = field(default_factory=Known)
     team_in_database: str | None = None
     vm_ports: tuple[VmPortConfig, ...] = ()
     # The active member of an active-backup bond: NORMAL accepts frames only from it.

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from controller.api.events import Write
-from controller.config.kinds import team_text
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, PortRow
 from controller.config.values import BridgeConfig
@@ -124,8 +123,8 @@ def after_restart(row: BridgeRow, before: BridgeRow) -> BridgeConfig:
     """The configuration of a service that starts; it must be that of one that was running."""
     last = read_bridge(before)
     running = read_bridge(row, last)
-    started = read_bridge(with_ids(row, team=team_text(*last.team)))
-    again = read_bridge(with_ids(row, team=team_text(*running.team)), running)
+    started = read_bridge(with_ids(row, team=last.team.text))
+    again = read_bridge(with_ids(row, team=running.team.text), running)
     for config in (started, again):
         assert (config.uplinks, config.missing, config.team) == (
             running.uplinks,
