@@ -40,11 +40,6 @@ class Marks:
     # By interface.
     _bridge_of: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def unmarked(self) -> tuple[BridgeRow, ...]:
-        """The last reading, as it came."""
-        return tuple(self._came.values())
-
     def follow(
         self, rows: Iterable[BridgeRow], ovn: Ovn | None, addresses: Mapping[str, tuple[str, ...]]
     ) -> None:

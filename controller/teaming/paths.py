@@ -181,10 +181,6 @@ class PathChecks:
         self._heard += 1
         return self._heard <= MOST_HEARD
 
-    @property
-    def is_flooded(self) -> bool:
-        return self._heard > MOST_HEARD
-
     def arrived(self, path: Path, number: int) -> None:
         """A probe of this round has arrived."""
         if path in self._sent.get(number, ()):

@@ -83,7 +83,6 @@ def followed_at_random(seed: int) -> int:
         expected = from_scratch(rows, ovn, addresses)
         assert list(marks.rows.items()) == list(expected.items())
         assert marks.endpoints == endpoints.find(rows.values(), ovn, addresses)
-        assert marks.unmarked == tuple(rows.values())
         had_marks += sum(row != rows[name] for name, row in marks.rows.items())
     return had_marks
 
