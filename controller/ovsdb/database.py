@@ -11,6 +11,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ovs import stream
@@ -319,10 +320,9 @@ class Database:
     def _changed(self) -> None:
         """Submit the records if they differ: many changes concern columns that are not in them."""
         touched, self._idl.touched = self._idl.touched, set()
-        root = _root(self._idl.tables["Open_vSwitch"].rows.values())
+        other_config, read = _root(self._idl.tables["Open_vSwitch"].rows.values())
         rows = self._idl.tables["Bridge"].rows
-        bridges = self._bridges.read(rows, touched, root.other_config)
-        read = DatabaseRead(bridges, *root[1:])
+        read = replace(read, bridges=self._bridges.read(rows, touched, other_config))
         if read != self._last:
             self._last = read
             self._submit(read)
@@ -471,27 +471,13 @@ def _parts(port: Any) -> Iterable[Any]:
     return (port, *port.interfaces)
 
 
-class _Root(NamedTuple):
-    """The only row of the table Open_vSwitch; by default, as if it were not there yet.
-
-    `leader`: the leading service, as it wrote when a standby asked whether it is alive.
-    `ovs_version`: as ovs-ctl wrote it. `ovn`: from where OVN sends its tunnels. `key_loss_grace_s`: the
-    value of that key.
-    """
-
-    other_config: _OtherConfig = DEFAULTS
-    leader: str | None = None
-    ovs_version: str | None = None
-    ovn: Ovn | None = None
-    key_loss_grace_s: str | None = None
-
-
-def _root(rows: Iterable[Any]) -> _Root:
+def _root(rows: Iterable[Any]) -> tuple[_OtherConfig, DatabaseRead]:
+    """What the only row of the table Open_vSwitch has; by default, as if it were not there yet."""
     row = next(iter(rows), None)
     if row is None:
-        return _Root()
-    return _Root(
-        _other_config(row.other_config),
+        return DEFAULTS, DatabaseRead(())
+    return _other_config(row.other_config), DatabaseRead(
+        (),
         row.external_ids.get(PREFIX + "leader"),
         _first(row.ovs_version),
         _ovn(row.external_ids),

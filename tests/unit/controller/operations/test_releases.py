@@ -105,4 +105,4 @@ def test_the_version_is_what_ovs_ctl_has_written(
     written: list[list[str]], version: str | None
 ) -> None:
     rows = [SimpleNamespace(ovs_version=v, other_config={}, external_ids={}) for v in written]
-    assert ovsdb._root(rows).ovs_version == version
+    assert ovsdb._root(rows)[1].ovs_version == version
