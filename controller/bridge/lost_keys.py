@@ -20,6 +20,14 @@ GRACE = "key-loss-grace-s"
 OF_SERVICE = (PREFIX + "before", PREFIX + "no-flood-before", PREFIX + "unconfirmed")
 
 
+def of_service(
+    name: str, keys: Mapping[str, str], besides: Collection[str] = ()
+) -> tuple[Setting, ...]:
+    """The settings of a bridge's keys that the service has written, `besides` those that are there."""
+    found = (key for key in OF_SERVICE if key in keys and key not in besides)
+    return tuple(Setting("Bridge", name, key, keys[key]) for key in found)
+
+
 @dataclass(frozen=True, slots=True)
 class _Kept:
     """The keys of a bridge from before they vanished, and until when they apply."""
@@ -56,12 +64,8 @@ class LostKeys:
         name, commands = row.name, Commands()
         were_lost = before is not None and before.keys_lost
         if row.attached and were_lost:
-            kept = self._kept[name]
-            own = {key: kept.keys[key] for key in OF_SERVICE if key in kept.keys}
-            missing = {key: value for key, value in own.items() if key not in row.external_ids}
-            if missing:
-                settings = (Setting("Bridge", name, *one) for one in missing.items())
-                commands.append(Write(tuple(settings)))
+            if missing := of_service(name, self._kept[name].keys, besides=row.external_ids):
+                commands.append(Write(missing))
             commands.append(Report("info", f"Bridge {name}: its keys are back"))
         elif not row.attached and not were_lost and served and before is not None and self.grace_s:
             self._kept[name] = _Kept(before.keys, now_s + self.grace_s)

@@ -31,7 +31,7 @@ from controller.bridge import inspection
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet, isolation
 from controller.bridge.gathering import GATHERED_AFTER_S
-from controller.bridge.lost_keys import OF_SERVICE
+from controller.bridge.lost_keys import of_service
 from controller.bridge.phase import Phase
 from controller.bridge.state import Commands
 from controller.config import normal, openflow_version
@@ -200,9 +200,7 @@ class AttachDetach:
         name, own = row.name, tuple[Setting, ...]()
         if row.keys_lost:
             # They are given again. What the service had written among them stays.
-            own = tuple(
-                Setting("Bridge", name, k, row.keys[k]) for k in OF_SERVICE if k in row.keys
-            )
+            own = of_service(name, row.keys)
             row = self.fleet.as_stored(row)
         if reverts is None:
             refuse_waiting(row, self.fleet.epoch_s + now_s)
@@ -666,17 +664,11 @@ def traces(row: BridgeRow, others_attached: bool) -> tuple[Setting, ...]:
 
     They also remove the key of the database itself, unless there are `others_attached`.
     """
-    there = {*keys(row.external_ids), PREFIX + "team"}
-    settings = [Setting("Bridge", row.name, key, None) for key in sorted(there)]
-    settings += isolation(row)
-    for port in row.ports:
-        settings += [Setting("Port", port.name, key, None) for key in keys(port.external_ids)]
-        for interface in port.interfaces:
-            there = {*keys(interface.external_ids), PREFIX + "binding", PREFIX + "moved"}
-            settings += [Setting("Interface", interface.name, key, None) for key in sorted(there)]
+    settings = [*_leaving(row)]
+    settings += (replace(setting, value=None) for setting in unconfirmed.keys_of(row))
     if not others_attached:
         settings.append(Setting("Open_vSwitch", ".", PREFIX + "leader", None))
-    return tuple(settings)
+    return unconfirmed.merged(settings)
 
 
 def _leaving(row: BridgeRow) -> tuple[Setting, ...]:
