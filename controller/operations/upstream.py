@@ -147,12 +147,9 @@ def _set_teaming(team: JsonObject, teaming: str) -> str:
 def _never_returned(
     team: JsonObject, flows: Sequence[Counted], came: Mapping[str, int]
 ) -> Iterator[Finding]:
-    sent = sum(
-        flow.packets
-        for flow in flows
-        if flow.table == Table.DESTINATION and _MULTICAST in flow.match
-    )
-    if sent >= ENOUGH_FRAMES and _came_back(flows) == 0:
+    # Broadcasts of VMs that have left do not count: they pass another table.
+    sent, came_back = (_multicasts(flows, table) for table in (Table.DESTINATION, Table.PRESENT))
+    if sent >= ENOUGH_FRAMES and came_back == 0:
         text = f"of {sent} broadcasts of our VMs, none came back by another uplink"
         if same := _same_by_all(came):
             text += ", but all bring the same broadcasts of other hosts: isolated ports upstream"
@@ -166,11 +163,9 @@ def _never_returned(
         yield Finding(NOTE if same else WARNING, "not-one-network", text)
 
 
-def _came_back(flows: Sequence[Counted]) -> int:
-    """The broadcasts of our own VMs that came back from the network. Those that have left do not count."""
-    return sum(
-        flow.packets for flow in flows if flow.table == Table.PRESENT and _MULTICAST in flow.match
-    )
+def _multicasts(flows: Sequence[Counted], table: Table) -> int:
+    """The broadcasts of our own VMs that met this table."""
+    return sum(f.packets for f in flows if f.table == table and _MULTICAST in f.match)
 
 
 def _vlans(up: Mapping[str, int], flows: Sequence[Counted]) -> Iterator[Finding]:
