@@ -13,42 +13,7 @@ from __future__ import annotations
 import functools
 import math
 
-from controller.api.events import (
-    AddressesRead,
-    Answer,
-    BundleDone,
-    Challenged,
-    Command,
-    CommandFailed,
-    DatabaseRead,
-    Event,
-    Faulted,
-    ForwardingByOne,
-    ForwardingRead,
-    FrameHeard,
-    InboundRead,
-    InstalledRead,
-    Leading,
-    LearnedRead,
-    PortChanged,
-    PortFlagsSet,
-    PortRemoved,
-    PortStatsRead,
-    Reply,
-    Report,
-    ReportFailure,
-    Request,
-    SelectGroupAdded,
-    Setting,
-    Shaped,
-    StatsRepeated,
-    SwitchConnected,
-    SwitchGone,
-    Tick,
-    UnitCountersRead,
-    Write,
-    Written,
-)
+from controller.api import events
 from controller.api.status import BridgeStatus
 from controller.bridge import failure
 from controller.bridge.bridge import Bridge
@@ -98,7 +63,7 @@ class Engine:
         """Whether this service leads."""
         return self.fleet.leads
 
-    def handle(self, event: Event, now_s: float) -> tuple[Command, ...]:
+    def handle(self, event: events.Event, now_s: float) -> tuple[events.Command, ...]:
         """Handle one event and return the commands. `now_s` never decreases."""
         concerned = self._concerned(event, now_s) | self.operator.concerned
         commands = [*self._handle(event, now_s), *self.operator.proceed(now_s)]
@@ -155,69 +120,77 @@ class Engine:
             return [bridge for name, bridge in bridges.items() if name in names]
         return [bridges[name] for name in names if name in bridges]
 
-    def _concerned(self, event: Event, now_s: float) -> set[str]:
+    def _concerned(self, event: events.Event, now_s: float) -> set[str]:
         """The bridges that an event may change, besides those that a request is changing."""
         match event:
-            case DatabaseRead() | AddressesRead() | Leading() | Request() | Written():
+            case (
+                events.DatabaseRead()
+                | events.AddressesRead()
+                | events.Leading()
+                | events.Request()
+                | events.Written()
+            ):
                 return set(self.fleet.bridges)
-            case Challenged() | Faulted():
+            case events.Challenged() | events.Faulted():
                 return set()
-            case Tick():
+            case events.Tick():
                 return self._due(now_s)
             case _:
                 return {event.bridge}
 
-    def _handle(self, event: Event, now_s: float) -> Commands:
+    def _handle(self, event: events.Event, now_s: float) -> Commands:
         match event:
-            case DatabaseRead():
+            case events.DatabaseRead():
                 self._leader = event.leader
                 self.fleet.ovs_version, self.fleet.ovn = event.ovs_version, event.ovn
                 told = self.fleet.lost_keys.allow(event.key_loss_grace_s)
                 followed = self.fleet.follow(event.bridges, self.operator.in_hand, now_s)
                 return [*told, *followed, *self.operator.confirmations.follow(now_s)]
-            case Leading(leads=leads):
+            case events.Leading(leads=leads):
                 return self._lead(now_s) if leads else self._stand_by()
-            case Challenged():
+            case events.Challenged():
                 self.fleet.challenged_s = now_s
                 return self._answer()
-            case Faulted():
+            case events.Faulted():
                 return self.fleet.faulted(event)
-            case AddressesRead(devices=addresses):
+            case events.AddressesRead(devices=addresses):
                 return self.fleet.take_addresses(addresses, self.operator.in_hand, now_s)
-            case Tick():
+            case events.Tick():
                 commands = self.fleet.expire(self.operator.in_hand, now_s)
                 for due in self._in_order(self._due(now_s)):
                     commands += self._tick(due, now_s)
                 return commands
-            case Request() if not self.leads:
+            case events.Request() if not self.leads:
                 return [self._refer(event, now_s)]
-            case Request():
+            case events.Request():
                 try:
                     return self.operator.answer(event, now_s)
                 except Exception as error:
                     return self._request_failed(event, error, now_s)
-            case Written():
+            case events.Written():
                 answered = self.operator.written(event, now_s)
                 return [*answered, *self.fleet.let_go(self.operator.in_hand)]
-            case ForwardingByOne():
+            case events.ForwardingByOne():
                 return self.operator.forwards_by_one(event, now_s)
-            case CommandFailed(bridge=name, error=error):
+            case events.CommandFailed(bridge=name, error=error):
                 return self.fleet.failed(name, error, now_s) if name in self.fleet.bridges else []
             case _:
                 if (bridge := self.fleet.bridges.get(event.bridge)) is None:
                     return []
-                decides = isinstance(event, PortStatsRead | StatsRepeated | UnitCountersRead)
+                decides = isinstance(
+                    event, events.PortStatsRead | events.StatsRepeated | events.UnitCountersRead
+                )
                 handle = functools.partial(self._handle_switch, bridge, event, now_s)
                 return self.fleet.alone(event.bridge, handle, now_s, decides)
 
-    def _request_failed(self, request: Request, error: Exception, now_s: float) -> Commands:
+    def _request_failed(self, request: events.Request, error: Exception, now_s: float) -> Commands:
         """An error of ours: the request is refused. It may have half-changed a bridge: all are read anew."""
         command = request.words[0]
         why = f"{command}: ovs-lbt itself failed: {failure.words(error)} -> {OUR_LOG}"
-        done: Commands = [ReportFailure(f"request {command}", error, again=False)]
+        done: Commands = [events.ReportFailure(f"request {command}", error, again=False)]
         for bridge in self.fleet.serving if command not in READING else ():
             done += bridge.recover(now_s, now_s, why)
-        return [*done, Reply(request.request_id, why, refused=True)]
+        return [*done, events.Reply(request.request_id, why, refused=True)]
 
     # ---- with a standby ----------------------------------------------------------------
 
@@ -225,13 +198,13 @@ class Engine:
         """This service leads from now on."""
         if self.leads:
             return []
-        reports = [Report("warning", "this service leads now")] if self._has_stood_by else []
+        reports = [events.Report("warning", "this service leads now")] if self._has_stood_by else []
         return [*reports, *self.fleet.lead(now_s)]
 
     def _stand_by(self) -> Commands:
         """Another service leads from now on, and decides."""
         self._has_stood_by = True
-        report = Report("warning", "another service leads -> this service is on standby")
+        report = events.Report("warning", "another service leads -> this service is on standby")
         return [report, *self.operator.abandon(), *self.fleet.stand_by()]
 
     def _answer(self) -> Commands:
@@ -243,55 +216,55 @@ class Engine:
         if not self.leads:
             return []
         if self._leader == self._name:
-            return [Answer()]
-        name = Setting("Open_vSwitch", ".", PREFIX + "leader", self._name)
-        return [Answer(), Write((name,))]
+            return [events.Answer()]
+        name = events.Setting("Open_vSwitch", ".", PREFIX + "leader", self._name)
+        return [events.Answer(), events.Write((name,))]
 
-    def _refer(self, request: Request, now_s: float) -> Reply:
+    def _refer(self, request: events.Request, now_s: float) -> events.Reply:
         """The answer of a service on standby to a request."""
         leader = one_line(self._leader or "another service")
         if request.words[0] == "show" and len(request.words) - ("--json" in request.words) == 1:
             as_json = "--json" in request.words
             faults = self.fleet.recent_faults(now_s)
-            return Reply(request.request_id, show.standing_by(leader, as_json, faults))
+            return events.Reply(request.request_id, show.standing_by(leader, as_json, faults))
         text = f"this service is on standby -> the service that leads: {leader}"
-        return Reply(request.request_id, text, refused=True)
+        return events.Reply(request.request_id, text, refused=True)
 
     # ------------------------------------------------------------------------------------
 
-    def _handle_switch(self, bridge: Bridge, event: Event, now_s: float) -> Commands:
+    def _handle_switch(self, bridge: Bridge, event: events.Event, now_s: float) -> Commands:
         match event:
-            case SwitchConnected(ports=ports):
+            case events.SwitchConnected(ports=ports):
                 return bridge.connect(ports, now_s)
-            case SwitchGone():
+            case events.SwitchGone():
                 return bridge.disconnect()
-            case InstalledRead():
+            case events.InstalledRead():
                 return bridge.take_installed(event, now_s)
-            case PortChanged(port=port):
+            case events.PortChanged(port=port):
                 return bridge.change_port(port, now_s)
-            case PortRemoved(ofport=ofport):
+            case events.PortRemoved(ofport=ofport):
                 return bridge.remove_port(ofport, now_s)
-            case PortStatsRead():
+            case events.PortStatsRead():
                 return bridge.take_port_stats(event, now_s)
-            case StatsRepeated():
+            case events.StatsRepeated():
                 return bridge.take_stats_again(now_s)
-            case UnitCountersRead():
+            case events.UnitCountersRead():
                 return bridge.take_unit_counters(event, now_s)
-            case FrameHeard():
+            case events.FrameHeard():
                 return bridge.take_frame(event, now_s)
-            case InboundRead():
+            case events.InboundRead():
                 return bridge.take_inbound(event, now_s)
-            case LearnedRead():
+            case events.LearnedRead():
                 return bridge.take_learned(event, now_s)
-            case ForwardingRead():
+            case events.ForwardingRead():
                 return bridge.take_forwarding(event, now_s)
-            case PortFlagsSet():
+            case events.PortFlagsSet():
                 return bridge.take_port_flags(event, now_s)
-            case SelectGroupAdded():
+            case events.SelectGroupAdded():
                 return bridge.take_select_group(event, now_s)
-            case Shaped():
+            case events.Shaped():
                 return bridge.take_shaped(event, now_s)
-            case BundleDone():
+            case events.BundleDone():
                 return bridge.finish_bundle(event, now_s)
             case _:
                 raise TypeError(f"no handler for {event!r}")

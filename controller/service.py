@@ -22,39 +22,7 @@ from typing import Any, Protocol
 
 import ovs.dirs
 
-from controller.api import history
-from controller.api.events import (
-    AddSelectGroup,
-    AnnounceEndpoints,
-    Answer,
-    Apply,
-    Challenged,
-    Command,
-    CommandFailed,
-    Connect,
-    DatabaseRead,
-    Disconnect,
-    Event,
-    ForgetForwarding,
-    ForwardByOne,
-    ForwardingRead,
-    Leading,
-    Observe,
-    PortStatsRead,
-    Prepare,
-    ReadForwarding,
-    ReadStats,
-    Record,
-    Reply,
-    Report,
-    ReportFailure,
-    Request,
-    SetPortFlags,
-    Shape,
-    Tick,
-    UnitCountersRead,
-    Write,
-)
+from controller.api import events, history
 from controller.api.status import BridgeStatus
 from controller.engine import Engine
 from controller.host import (
@@ -112,13 +80,13 @@ class Options:
     history: Path | None = None
     only: str | None = None
     name: str = client.NAME
-    request: Request | None = None
+    request: events.Request | None = None
 
 
 class Answers(Protocol):
     """Takes the answers to requests, and runs on the main thread."""
 
-    def reply(self, reply: Reply) -> None: ...
+    def reply(self, reply: events.Reply) -> None: ...
     def wake(self) -> None: ...
     def serve(self, going_on: Callable[[], bool]) -> int: ...
 
@@ -127,7 +95,7 @@ class Answers(Protocol):
 class _Staged:
     """A bundle that a switch has but for its commit, the connection that brought it, and when."""
 
-    apply: Apply
+    apply: events.Apply
     datapath: Any
     commit: bytes
     sent_s: float
@@ -138,12 +106,12 @@ class Service:
 
     _dialers: Dialers
     _database: Database
-    _request: Request | None = None
+    _request: events.Request | None = None
 
     def __init__(
         self,
         options: Options,
-        answers: Callable[[Callable[[Request], None], str], Answers] = control.Server,
+        answers: Callable[[Callable[[events.Request], None], str], Answers] = control.Server,
     ) -> None:
         name = f"{options.name}@{socket.gethostname()}"
         self._engine = Engine(
@@ -160,7 +128,7 @@ class Service:
         self._qdiscs = Qdiscs(self._events.put, self._beside_the_switch, self._confirmed)
         self._supervisor = Supervisor()
         self._role_known = False
-        self._polls: dict[ReadStats, bytes] = {}
+        self._polls: dict[events.ReadStats, bytes] = {}
         self._challenged = threading.Event()
         self._staged: dict[str, _Staged] = {}
         self._exit_status: int | None = None
@@ -190,7 +158,7 @@ class Service:
             Reach(options.ovsdb, Path(ovs.dirs.RUNDIR), options.tls),
             record=lambda bridge: self._database.row(bridge),
             is_current=lambda: self._database.is_current,
-            tried=lambda: self._events.put(Tick()),
+            tried=lambda: self._events.put(events.Tick()),
         )
         if options.only is not None and self._beside_the_switch:
             # Its only request configures the bridge once, and must know the tunnel endpoints then.
@@ -203,21 +171,21 @@ class Service:
         if options.listen is not None:
             self._dialers.listen(options.listen, options.tls)
 
-    def request(self, request: Request) -> None:
+    def request(self, request: events.Request) -> None:
         """Carry out a request, after every event that was submitted before and cannot wait."""
         self._events.put(request)
 
-    def _submit_switch(self, event: Event) -> None:
+    def _submit_switch(self, event: events.Event) -> None:
         while self._events.is_full_of(event):
             time.sleep(FULL_PAUSE_S)
         self._events.put(event)
 
-    def _submit_database(self, event: Event) -> None:
-        if self._only is not None and isinstance(event, DatabaseRead):
+    def _submit_database(self, event: events.Event) -> None:
+        if self._only is not None and isinstance(event, events.DatabaseRead):
             # Other bridges may have the tunnels of this one's endpoints.
             rows = (r if r.name == self._only else r.without_our_keys() for r in event.bridges)
             event = replace(event, bridges=tuple(rows))
-        if isinstance(event, Challenged):
+        if isinstance(event, events.Challenged):
             self._challenged.set()
         self._events.put(event)
 
@@ -249,31 +217,34 @@ class Service:
         """
         due_s = min(self._engine.deadline_s(), self._supervisor.deadline_s())
         event = self._events.take(due_s)
-        worth_it = not isinstance(event, PortStatsRead | UnitCountersRead | None)
+        worth_it = not isinstance(event, events.PortStatsRead | events.UnitCountersRead | None)
         if event is None:
-            event = Tick()
+            event = events.Tick()
         if self._challenged.is_set() and self._engine.leads:
             self._answer_challenge()
-        if isinstance(event, Challenged):
+        if isinstance(event, events.Challenged):
             self._challenged.clear()
             return False
         if isinstance(event, StatusWanted):
             event.answer.put(self._engine.status_after(event.after))
             return False
-        if isinstance(event, Request) and event.words[0] == "history":
+        if isinstance(event, events.Request) and event.words[0] == "history":
             self._journal.ask(event, self._engine.fleet.names(), self._control.reply)
             return False
         self._follow_clock()
         started_s = time.monotonic()
         commands = self._engine.handle(event, started_s)
         # A switch may send replies that nobody asked for.
-        if isinstance(event, PortStatsRead | UnitCountersRead) and event.bridge in self._asked:
+        if (
+            isinstance(event, events.PortStatsRead | events.UnitCountersRead)
+            and event.bridge in self._asked
+        ):
             asked_s, units = self._asked[event.bridge]
-            if isinstance(event, UnitCountersRead) is units:
+            if isinstance(event, events.UnitCountersRead) is units:
                 self._exporter.observe_decision(event.bridge, time.monotonic() - started_s)
                 self._exporter.observe_poll(event.bridge, started_s - asked_s)
         self._carry_out_all(commands)
-        self._role_known |= isinstance(event, Leading)
+        self._role_known |= isinstance(event, events.Leading)
         if self._request is not None and self._engine.leads:
             self._events.put(self._request)
             self._request = None
@@ -282,7 +253,7 @@ class Service:
     def _answer_challenge(self) -> None:
         """Answer before events that wait: a busy service is alive, too."""
         self._challenged.clear()
-        self._carry_out_all(self._engine.handle(Challenged(), time.monotonic()))
+        self._carry_out_all(self._engine.handle(events.Challenged(), time.monotonic()))
 
     def _follow_clock(self) -> None:
         """Hosts boot with a wrong clock that is set later. Reported times then follow it."""
@@ -300,62 +271,64 @@ class Service:
         if self._role_known and self._dialers.all_tried:
             self._supervisor.ready()
 
-    def _carry_out_all(self, commands: Iterable[Command]) -> None:
+    def _carry_out_all(self, commands: Iterable[events.Command]) -> None:
         """Carry out commands. An error of ours in one for a bridge concerns that bridge only."""
         for command in commands:
             try:
                 self._carry_out(command)
             except Exception as error:
-                of = command.apply if isinstance(command, Prepare) else command
+                of = command.apply if isinstance(command, events.Prepare) else command
                 bridge = getattr(of, "bridge", None)
                 if bridge is None:
                     raise
-                self._events.put(CommandFailed(bridge, error))
+                self._events.put(events.CommandFailed(bridge, error))
 
-    def _carry_out(self, command: Command) -> None:
+    def _carry_out(self, command: events.Command) -> None:
         match command:
-            case Connect(bridge=bridge):
+            case events.Connect(bridge=bridge):
                 self._dialers.open(bridge)
-            case Disconnect(bridge=bridge):
+            case events.Disconnect(bridge=bridge):
                 self._dialers.close(bridge)
-            case Prepare(apply=apply):
+            case events.Prepare(apply=apply):
                 self._prepare(apply)
-            case SetPortFlags(bridge=bridge):
+            case events.SetPortFlags(bridge=bridge):
                 dial = functools.partial(self._dial_beside, bridge)
                 port_flags.start(dial, command, self._events.put)
-            case AddSelectGroup(bridge=bridge):
+            case events.AddSelectGroup(bridge=bridge):
                 dial = functools.partial(self._dial_beside, bridge)
                 select_group.start(dial, command, self._events.put)
-            case Shape():
+            case events.Shape():
                 self._qdiscs.start(command)
-            case ReadForwarding(bridge=bridge):
+            case events.ReadForwarding(bridge=bridge):
                 if self._beside_the_switch:
                     vswitchd.read_forwarding(bridge, self._events.put)
                 else:
-                    self._events.put(ForwardingRead(bridge, (), "the switch is not on this host"))
-            case ForgetForwarding(bridge=bridge):
+                    self._events.put(
+                        events.ForwardingRead(bridge, (), "the switch is not on this host")
+                    )
+            case events.ForgetForwarding(bridge=bridge):
                 if self._beside_the_switch:
                     vswitchd.forget_forwarding(bridge)
-            case ForwardByOne():
+            case events.ForwardByOne():
                 one_uplink.start(
                     command, self._events.put, self._confirmed, self._beside_the_switch
                 )
-            case AnnounceEndpoints(bridge=bridge):
+            case events.AnnounceEndpoints(bridge=bridge):
                 if self._beside_the_switch:
                     announcing.start(bridge, self._ovsdb)
-            case Write():
+            case events.Write():
                 self._database.write(command)
-            case Answer():
+            case events.Answer():
                 self._database.answer()
-            case Reply():
+            case events.Reply():
                 self._control.reply(command)
-            case Report(level=level, text=text):
+            case events.Report(level=level, text=text):
                 LOG.log(logging.getLevelNamesMapping()[level.upper()], "%s", one_line(text))
-            case ReportFailure(of=name, error=error, again=again):
+            case events.ReportFailure(of=name, error=error, again=again):
                 faults.report("bridge", error, name, again=again)
-            case Record(entry=entry):
+            case events.Record(entry=entry):
                 self._journal.write(history.as_line(entry, self._engine.fleet.epoch_s))
-            case Observe():
+            case events.Observe():
                 self._exporter.observe(command.bridge, command.histogram, command.seconds)
             case _:
                 self._send(command)
@@ -379,11 +352,11 @@ class Service:
         datapath = self._connections.get(command.bridge)
         if datapath is None:
             return
-        if isinstance(command, ReadStats):
+        if isinstance(command, events.ReadStats):
             self._asked[command.bridge] = time.monotonic(), command.units
         datapath.send(self._unless_staged(datapath, command))
 
-    def _prepare(self, command: Apply) -> None:
+    def _prepare(self, command: events.Apply) -> None:
         """Send a bundle but for its commit, which is then all that is left to do.
 
         The switch takes up 50 messages of a connection at a time, between which it forwards.
@@ -400,7 +373,7 @@ class Service:
     def _unless_staged(self, datapath: Any, command: Any) -> bytes:
         """What is left to send of a command. A bundle that differs takes a staged one's place."""
         staged = self._staged.get(command.bridge)
-        if staged is None or not isinstance(command, Apply):
+        if staged is None or not isinstance(command, events.Apply):
             return self._encoded(datapath, command)
         is_fresh = time.monotonic() - staged.sent_s < STAGED_FOR_S
         if staged.apply == command and staged.datapath is datapath and is_fresh:
@@ -417,7 +390,7 @@ class Service:
 
     def _encoded(self, datapath: Any, command: Any) -> bytes:
         """The messages as bytes. Those of a poll are the same each time, so they are cached."""
-        if not isinstance(command, ReadStats):
+        if not isinstance(command, events.ReadStats):
             return framework.serialized(commands.ENCODERS[type(command)](datapath, command))
         asked = replace(command, bridge="")
         if asked not in self._polls:

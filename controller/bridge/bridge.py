@@ -9,29 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from controller.api.events import (
-    UNSUPPORTED,
-    BundleDone,
-    ForwardingRead,
-    FrameHeard,
-    InboundRead,
-    InstalledRead,
-    LearnedRead,
-    Observe,
-    PortFlagsSet,
-    PortState,
-    PortStatsRead,
-    ReadInbound,
-    ReadInstalled,
-    ReadLearned,
-    Renew,
-    Reply,
-    Report,
-    SelectGroupAdded,
-    SendFrame,
-    Shaped,
-    UnitCountersRead,
-)
+from controller.api import events
 from controller.api.history import Moved
 from controller.bridge import addresses, probing
 from controller.bridge.installation import Bundle
@@ -79,7 +57,7 @@ class Bridge(ReconciledBridge):
     def read_anew(self) -> Commands:
         """Read what is installed as if for the first time."""
         self.installation.forget()
-        return [ReadInstalled(self.config.name)] if self.connected else []
+        return [events.ReadInstalled(self.config.name)] if self.connected else []
 
     def take_over(self, config: BridgeConfig, now_s: float) -> Commands:
         """Manage the bridge from now on: it was inspected, or could not be given back."""
@@ -103,7 +81,7 @@ class Bridge(ReconciledBridge):
             return
         ports = {port.name: port for port in self.config.vm_ports}
         self.learning_packets.introduce(
-            SendFrame(
+            events.SendFrame(
                 self.config.name,
                 int(ports[name].ofport),
                 frames.rarp(mac, ports[name].vlans.tag_in(vlan), to_itself=True),
@@ -113,7 +91,7 @@ class Bridge(ReconciledBridge):
             for mac, vlan in known
         )
 
-    def move(self, unit: str, target: str, reply: Reply, now_s: float) -> Commands:
+    def move(self, unit: str, target: str, reply: events.Reply, now_s: float) -> Commands:
         """Make `target` a VM port's home, and answer once the switch has followed.
 
         The same for addresses behind it that are units of their own, except silent ones, which
@@ -131,7 +109,11 @@ class Bridge(ReconciledBridge):
         return self.make(moves, reply, now_s)
 
     def make(
-        self, moves: Iterable[Move], reply: Reply, now_s: float, evidence: Evidence | None = None
+        self,
+        moves: Iterable[Move],
+        reply: events.Reply,
+        now_s: float,
+        evidence: Evidence | None = None,
     ) -> Commands:
         """Make moves that an operator wants, and answer once the switch has followed.
 
@@ -149,7 +131,7 @@ class Bridge(ReconciledBridge):
         self.counts.refuse_request(reasons)
         return [*self.decision_log.refused(self.team_view, moves, why, now_s)]
 
-    def abandon(self) -> list[Reply]:
+    def abandon(self) -> list[events.Reply]:
         """Another service takes over: return the requests that wait."""
         return self.installation.abandon()
 
@@ -164,7 +146,7 @@ class Bridge(ReconciledBridge):
         self.shaping.read_anew()
         self.polling.begin(poll_s)
         waiting = self.installation.fail(read_s)
-        return [Reply(reply.request_id, why, refused=True) for reply in waiting]
+        return [events.Reply(reply.request_id, why, refused=True) for reply in waiting]
 
     # ---- the database ------------------------------------------------------------------------
 
@@ -179,7 +161,7 @@ class Bridge(ReconciledBridge):
 
     # ---- the connection, and what is installed -----------------------------------------------
 
-    def connect(self, ports: Iterable[PortState], now_s: float) -> Commands:
+    def connect(self, ports: Iterable[events.PortState], now_s: float) -> Commands:
         """The switch has accepted a connection, and has these ports."""
         self._forget_switch()
         for port in self.config.vm_ports:
@@ -190,7 +172,7 @@ class Bridge(ReconciledBridge):
         self.polling.begin(now_s)
         self.installation.audit_later(now_s)
         self._count_anew(now_s)
-        return [ReadInstalled(self.config.name)]
+        return [events.ReadInstalled(self.config.name)]
 
     def disconnect(self) -> Commands:
         """The connection is lost. The switch forwards by the installed flows, and bindings stay."""
@@ -212,7 +194,7 @@ class Bridge(ReconciledBridge):
         self.addresses.awaits_normal = False
         self.polling.forget()
 
-    def take_installed(self, read: InstalledRead, now_s: float) -> Commands:
+    def take_installed(self, read: events.InstalledRead, now_s: float) -> Commands:
         """Take a reading of the switch's flows and groups, ours and those of others."""
         unknown_before, first_reading = self.installed is None, self.read is None
         if not self.installation.take(read, now_s):
@@ -223,7 +205,7 @@ class Bridge(ReconciledBridge):
             self._restore(first_reading, now_s)
         if addresses.learns(self.installed or specs.EMPTY):
             forgotten = self._take_over_from_normal()
-            return [*forgotten, *self.reconcile(now_s), ReadLearned(self.config.name)]
+            return [*forgotten, *self.reconcile(now_s), events.ReadLearned(self.config.name)]
         inspects = self.phase is Phase.INSPECTING
         if inspects and not first_reading:
             return []
@@ -249,7 +231,7 @@ class Bridge(ReconciledBridge):
                 self.scheduler.splits.split(name, now_s)
             self.applied.split = self.scheduler.splits.names
 
-    def take_forwarding(self, read: ForwardingRead, now_s: float) -> Commands:
+    def take_forwarding(self, read: events.ForwardingRead, now_s: float) -> Commands:
         """Take the addresses that NORMAL has learned, before our pipeline replaces it."""
         if not self.addresses.awaits_normal:
             return []
@@ -259,24 +241,24 @@ class Bridge(ReconciledBridge):
         self.addresses.known |= read.error is None
         return self.reconcile(now_s)
 
-    def take_port_flags(self, event: PortFlagsSet, now_s: float) -> Commands:
+    def take_port_flags(self, event: events.PortFlagsSet, now_s: float) -> Commands:
         """The switch has changed the flag `no-flood` of ports, or has refused to."""
         if not self.flooding.expects(event):
             return []
         reported = self.flooding.error
         if self.flooding.answer(event, now_s):
-            return [ReadLearned(self.config.name)]
+            return [events.ReadLearned(self.config.name)]
         commands: Commands = []
         if event.error not in (None, reported):
             text = f"{self.config.name}: the flag no-flood of VM ports: {event.error}"
-            commands.append(Report("warning", text))
+            commands.append(events.Report("warning", text))
         if event.error is not None and not self._serves:
             # It is better to leave a flag behind than not to give the bridge back.
             self.flooding.give_up()
         self.flooding.take_up()
         return [*commands, *self.reconcile(now_s)]
 
-    def take_select_group(self, event: SelectGroupAdded, now_s: float) -> Commands:
+    def take_select_group(self, event: events.SelectGroupAdded, now_s: float) -> Commands:
         """The switch has the group that selects by the datapath's hash, or has refused it."""
         reported = self.connection_hash.error
         if not self.connection_hash.answer(event, now_s):
@@ -287,10 +269,10 @@ class Bridge(ReconciledBridge):
         commands: Commands = []
         if event.error != reported:
             text = f"{self.config.name}: connections are hashed by multipath: {event.error}"
-            commands.append(Report("warning", text))
+            commands.append(events.Report("warning", text))
         return [*commands, *self.reconcile(now_s)]
 
-    def finish_bundle(self, done: BundleDone, now_s: float) -> Commands:
+    def finish_bundle(self, done: events.BundleDone, now_s: float) -> Commands:
         """The switch has made the changes of a bundle, or has refused all of them."""
         bundle = self.installation.finish(done, now_s)
         if bundle is None:
@@ -315,18 +297,18 @@ class Bridge(ReconciledBridge):
             self.team_view, move_lines(self.team_view, moves), refusal, now_s
         )
         waiting = [*bundle.waiting, *waiters]
-        replies = [Reply(reply.request_id, refusal, refused=True) for reply in waiting]
-        return [Report("error", f"{self.config.name}: {refusal}"), *records, *replies]
+        replies = [events.Reply(reply.request_id, refusal, refused=True) for reply in waiting]
+        return [events.Report("error", f"{self.config.name}: {refusal}"), *records, *replies]
 
-    def take_shaped(self, event: Shaped, now_s: float) -> Commands:
+    def take_shaped(self, event: events.Shaped, now_s: float) -> Commands:
         """The devices of uplinks have set their queues, or have refused to."""
         name, reports = self.config.name, self.shaping.take(event, now_s)
-        warnings = [Report("warning", f"{name}: {text}") for text in reports]
+        warnings = [events.Report("warning", f"{name}: {text}") for text in reports]
         return [*warnings, *self._shape(now_s)]
 
     # ---- links -------------------------------------------------------------------------------
 
-    def change_port(self, port: PortState, now_s: float) -> Commands:
+    def change_port(self, port: events.PortState, now_s: float) -> Commands:
         """A port has come, or its link has changed."""
         if port.ofport not in self.links.ports:
             self.flooding.came(port.ofport)
@@ -349,7 +331,7 @@ class Bridge(ReconciledBridge):
             self.installation.audit_by(now_s + REVALIDATED_S)
         return commands
 
-    def _concerns(self, port: PortState) -> bool:
+    def _concerns(self, port: events.PortState) -> bool:
         """Whether a port is one that the configuration names.
 
         Of a new port, the switch tells before the database does. Until then nothing follows from it,
@@ -383,7 +365,7 @@ class Bridge(ReconciledBridge):
             return []
         return [*probing.commands(config, probes, paths.asked_at, self.probe_key)]
 
-    def take_frame(self, event: FrameHeard, now_s: float) -> Commands:
+    def take_frame(self, event: events.FrameHeard, now_s: float) -> Commands:
         """The switch has given us a frame that an uplink has received: a probe, or an answer."""
         paths, config = self.paths, self.config
         if not self.checks_paths or paths.flooded_until_s:
@@ -395,7 +377,7 @@ class Bridge(ReconciledBridge):
                 f"{config.name}: path checks pause for {FLOODED_S:.0f} s: more than {MOST_HEARD} frames in"
                 f" {INTERVAL_S:g} s came to the addresses of probes -> at most {2 * MOST_PROBES}"
             )
-            return [Report("warning", text), *self.reconcile(now_s)]
+            return [events.Report("warning", text), *self.reconcile(now_s)]
         found = probing.heard(config, event, self.probe_key)
         if isinstance(found, HostAnswer):
             uplink = next(u for u in config.uplinks if int(u.ofport) == found.uplink)
@@ -413,7 +395,7 @@ class Bridge(ReconciledBridge):
 
     # ---- counters and decisions --------------------------------------------------------------
 
-    def take_port_stats(self, read: PortStatsRead, now_s: float) -> Commands:
+    def take_port_stats(self, read: events.PortStatsRead, now_s: float) -> Commands:
         """Take the counters of ports. If the poll reads nothing else, decide."""
         uplinks, team_view = {uplink.ofport for uplink in self.config.uplinks}, self.team_view
         keep_s = team_view.keep_s
@@ -432,10 +414,10 @@ class Bridge(ReconciledBridge):
             return
         counters = ((u.name, self.loads.counters.get(u.ofport)) for u in self.config.uplinks)
         found = {name: port.rx_packets for name, port in counters if port is not None}
-        received = {name: count for name, count in found.items() if count != UNSUPPORTED}
+        received = {name: count for name, count in found.items() if count != events.UNSUPPORTED}
         self.links.receive(received, probed=self.checks_paths)
 
-    def take_unit_counters(self, read: UnitCountersRead, now_s: float) -> Commands:
+    def take_unit_counters(self, read: events.UnitCountersRead, now_s: float) -> Commands:
         """Take the counters of units, which end a poll, and decide."""
         self.installation.poll_counted(bool(read.units), now_s)
         if self.config.offload.by_tc:
@@ -461,7 +443,7 @@ class Bridge(ReconciledBridge):
         if self.installation.settled and not self.scheduler.convergence.at_rest:
             took_s = self.scheduler.converged(self.team_view, now_s)
             if took_s is not None:
-                commands.append(Observe(self.config.name, "settling", took_s))
+                commands.append(events.Observe(self.config.name, "settling", took_s))
         if self.scheduler.filling.reads_fast(now_s):
             self.polling.hasten(now_s + READ_EVERY_S)
         else:
@@ -518,7 +500,7 @@ class Bridge(ReconciledBridge):
 
     # ---- what the switch has learned ---------------------------------------------------------
 
-    def take_learned(self, read: LearnedRead, now_s: float) -> Commands:
+    def take_learned(self, read: events.LearnedRead, now_s: float) -> Commands:
         """Remember the addresses, and send the learning packets that are due.
 
         They are for units that have moved, and for VM ports whose frames NORMAL has carried until
@@ -531,7 +513,7 @@ class Bridge(ReconciledBridge):
             up = {ofport: port.up for ofport, port in self.links.ports.items()}
             flows = self.addresses.renewals(self.config.vm_ports, up, now_s)
             if flows:
-                commands.append(Renew(self.config.name, flows))
+                commands.append(events.Renew(self.config.name, flows))
             commands += self._follow_addresses(read, now_s)
         elif not self.installation.settled:
             # This reading shows the addresses before the bundle.
@@ -552,7 +534,7 @@ class Bridge(ReconciledBridge):
             commands += self.reconcile(now_s)
         return [*commands, *self._shape(now_s)]
 
-    def _follow_addresses(self, read: LearnedRead, now_s: float) -> Commands:
+    def _follow_addresses(self, read: events.LearnedRead, now_s: float) -> Commands:
         """Addresses that are units of their own have come or gone, or speak again."""
         if not addresses.learns(self.installed or specs.EMPTY):
             return []
@@ -564,7 +546,7 @@ class Bridge(ReconciledBridge):
         self._keep_units()
         return self.reconcile(now_s)
 
-    def take_inbound(self, read: InboundRead, now_s: float) -> Commands:
+    def take_inbound(self, read: events.InboundRead, now_s: float) -> Commands:
         """Announce the VM ports again whose inbound traffic does not follow them."""
         commands, again = self.inbound_check.judge(read, self.config, self.bound, now_s)
         if again:
@@ -601,14 +583,14 @@ class Bridge(ReconciledBridge):
         if self.installation.resume(now_s):
             commands += self.reconcile(now_s)
         if self.installation.audit(now_s):
-            commands.append(ReadInstalled(name))
+            commands.append(events.ReadInstalled(name))
         if self.learning_packets.read(now_s, self._wants_addresses):
-            commands.append(ReadLearned(name))
+            commands.append(events.ReadLearned(name))
         if now_s >= self.off_home.deadline_s():
             announced = self.off_home.take(self.config, now_s)
             commands += announced if self._announces else []
         if ofports := self.inbound_check.due(now_s):
-            commands.append(ReadInbound(name, ofports))
+            commands.append(events.ReadInbound(name, ofports))
         return commands
 
     def _poll(self, now_s: float) -> Commands:

@@ -16,29 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from controller.api.events import (
-    AddSelectGroup,
-    Apply,
-    BundleDone,
-    Command,
-    Connect,
-    DatabaseRead,
-    Event,
-    ForwardingRead,
-    PortFlagsSet,
-    ReadForwarding,
-    ReadInstalled,
-    ReadLearned,
-    ReadStats,
-    ReportFailure,
-    SelectGroupAdded,
-    SetPortFlags,
-    StatsRepeated,
-    SwitchConnected,
-    Tick,
-    Write,
-    Written,
-)
+from controller.api import events
 from controller.bridge.bridge import Bridge
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
 from controller.engine import Engine
@@ -112,8 +90,8 @@ class Host:
         self.now_s = 0.0
         self._macs = MacMoves()
         self._ofports = {name: ofport for ofport, name in vm_ports.items()}
-        self._pending: deque[tuple[float, Apply]] = deque()
-        self._events: deque[Event] = deque()
+        self._pending: deque[tuple[float, events.Apply]] = deque()
+        self._events: deque[events.Event] = deque()
         # When offered loads or bindings last changed.
         self._changed_s = 0.0
         # The time of the sample in the trace; None: the trace has not begun.
@@ -182,7 +160,7 @@ class Host:
         )
 
     def _take_over(self) -> None:
-        self._say(DatabaseRead((self.row,)))
+        self._say(events.DatabaseRead((self.row,)))
         errors = self.bridge.config.errors
         if errors:
             raise Refused(str(errors[0]))
@@ -344,45 +322,45 @@ class Host:
         if self._pending and self._pending[0][0] <= self.now_s:
             _, apply = self._pending.popleft()
             self._commit(apply)
-            self._say(BundleDone(apply.bridge, apply.bundle_id))
+            self._say(events.BundleDone(apply.bridge, apply.bundle_id))
         else:
-            self._say(Tick())
+            self._say(events.Tick())
 
     # ---- the shell -----------------------------------------------------------------------
 
-    def _say(self, event: Event) -> None:
+    def _say(self, event: events.Event) -> None:
         self._events.append(event)
         while self._events:
             for command in self.engine.handle(self._events.popleft(), self.now_s):
                 self._carry_out(command)
 
-    def _carry_out(self, command: Command) -> None:
+    def _carry_out(self, command: events.Command) -> None:
         name = self.trace.name
         match command:
-            case Connect():
+            case events.Connect():
                 ports = self.switch.ports(self.trace.capacity_bps)
-                self._events.append(SwitchConnected(name, ports))
-            case ReadInstalled() if not self.bridge.settled:
+                self._events.append(events.SwitchConnected(name, ports))
+            case events.ReadInstalled() if not self.bridge.settled:
                 # The engine would check for changes by others at this time. Here there are none.
                 self._events.append(self.switch.installed())
-            case ReadStats():
+            case events.ReadStats():
                 self._read(command)
-            case ReadLearned():
+            case events.ReadLearned():
                 self._events.append(self.switch.learned())
-            case ReadForwarding():
-                self._events.append(ForwardingRead(name, ()))
-            case SetPortFlags(number=number, no_flood=no_flood):
-                self._events.append(PortFlagsSet(name, number, no_flood))
-            case AddSelectGroup(number=number):
-                self._events.append(SelectGroupAdded(name, number, "recorded traffic only"))
-            case Apply():
+            case events.ReadForwarding():
+                self._events.append(events.ForwardingRead(name, ()))
+            case events.SetPortFlags(number=number, no_flood=no_flood):
+                self._events.append(events.PortFlagsSet(name, number, no_flood))
+            case events.AddSelectGroup(number=number):
+                self._events.append(events.SelectGroupAdded(name, number, "recorded traffic only"))
+            case events.Apply():
                 self._pending.append((self.now_s + REACTION_S, command))
-            case Write():
+            case events.Write():
                 self._write(command)
-            case ReportFailure(error=error):
+            case events.ReportFailure(error=error):
                 raise error
 
-    def _read(self, read: ReadStats) -> None:
+    def _read(self, read: events.ReadStats) -> None:
         """Read counters, unless they would show again what they have shown last."""
         if read.buckets or (read.units and not self.bridge.hashed):
             self._all_read_s = self.now_s
@@ -392,7 +370,7 @@ class Host:
             self.switch.ports_stand_still_until(self.now_s)
             if read.buckets:
                 self.switch.buckets_stand_still_until(self.now_s)
-            self._events.append(StatsRepeated(self.trace.name))
+            self._events.append(events.StatsRepeated(self.trace.name))
         else:
             self._events += self.switch.stats(read.buckets, self.now_s)[: None if read.units else 1]
 
@@ -410,7 +388,7 @@ class Host:
             return False
         return self._readings.show_buckets(self.switch.steady_s) and bridge.loads.buckets_repeat()
 
-    def _write(self, write: Write) -> None:
+    def _write(self, write: events.Write) -> None:
         """Apply writes to keys of Interfaces: the bindings and moves of VM ports."""
         written: dict[str, dict[str, str | None]] = {}
         for setting in write.settings:
@@ -419,11 +397,11 @@ class Host:
         self.row = self.row.with_interfaces(
             lambda interface: _with(interface, written.get(interface.name, {}))
         )
-        self._events.append(DatabaseRead((self.row,)))
+        self._events.append(events.DatabaseRead((self.row,)))
         if write.request_id is not None:
-            self._events.append(Written(write.request_id))
+            self._events.append(events.Written(write.request_id))
 
-    def _commit(self, apply: Apply) -> None:
+    def _commit(self, apply: events.Apply) -> None:
         switch = self.switch
         homes = {ofport: route.home for ofport, route in switch.routes.items()}
         buckets, seen_at = switch.bucket_uplinks, switch.seen_at()
