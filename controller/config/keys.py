@@ -5,34 +5,14 @@ The reader, `ovs-lbt set` with its errors and help, the man page and the documen
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from controller.config.kinds import (
-    DAY_S,
-    Kind,
-    flag,
-    hosts,
-    integer,
-    interface_names,
-    mbps,
-    milliseconds,
-    moves,
-    note,
-    percent,
-    port_names,
-    role,
-    saved,
-    seconds,
-    seconds_or_never,
-    set_name,
-    uplink,
-    uplinks,
-    word,
-    written,
-)
+from controller.config import kinds
+from controller.config.kinds import DAY_S, Kind
 from controller.config.membership import Known, Words
 from policies.model import Role, Teaming
 from policies.presets import DEFAULT_PRESET, PRESETS
@@ -98,104 +78,95 @@ class Key:
         return f"{self.expected}; {MOST_VALUE_CHARACTERS} characters at most"
 
 
-HOST, BRIDGE, PORT, UPLINK, VM_PORT = Record
+_host = functools.partial(Key, Record.HOST)
+_bridge = functools.partial(Key, Record.BRIDGE)
+_port = functools.partial(Key, Record.PORT)
+_uplink = functools.partial(Key, Record.UPLINK)
+_vm_port = functools.partial(Key, Record.VM_PORT)
 
 KEYS = (
-    Key(
-        HOST,
+    _host(
         "leader",
-        written(),
+        kinds.written(),
         None,
         "The service that leads, as `NAME@HOST`, where another one stands by.",
     ),
-    Key(
-        HOST,
+    _host(
         "key-loss-grace-s",
-        seconds(0, DAY_S),
+        kinds.seconds(0, DAY_S),
         "30",
         "How long the service goes on with the last keys of a bridge whose `policy` vanishes from the"
         " database. `ovs-lbt detach` does not wait.",
     ),
-    Key(
-        BRIDGE,
+    _bridge(
         "policy",
-        word(*PRESETS),
+        kinds.word(*PRESETS),
         DEFAULT_PRESET,
         "The teaming policy. A bridge that has this key is attached.",
     ),
-    Key(
-        BRIDGE,
+    _bridge(
         "uplinks",
-        interface_names(),
+        kinds.interface_names(),
         None,
         "The uplinks, in failover order. On a bond they are all of its members. An interface that"
         " looks like a VM's is no uplink, unless it has `role=active`.",
         otherwise="the members of the bridge's bond",
     ),
-    Key(
-        BRIDGE,
+    _bridge(
         "teaming",
-        word(*Teaming),
+        kinds.word(*Teaming),
         None,
         "How the uplinks look to the upstream switch: as separate links, as one static link"
         " aggregation, or as one that LACP negotiates.",
         otherwise="`lacp` on a bond that negotiates LACP, else `switch-independent`",
     ),
-    Key(
-        BRIDGE,
+    _bridge(
         "mode",
-        word("enforce", "observe"),
+        kinds.word("enforce", "observe"),
         "enforce",
         "With `observe`, the service decides and reports, but moves nothing.",
     ),
-    Key(
-        BRIDGE,
+    _bridge(
         "threshold",
-        percent(10, 100),
+        kinds.percent(10, 100),
         "75",
         "The share of an uplink's capacity above which load moves VM ports.",
     ),
-    Key(
-        BRIDGE,
+    _bridge(
         "window-s",
-        seconds(1, DAY_S),
+        kinds.seconds(1, DAY_S),
         "30",
         "The time over which loads are averaged, and the least time between two moves.",
     ),
-    Key(
-        BRIDGE,
+    _bridge(
         "poll-interval-ms",
-        milliseconds(100, 60000),
+        kinds.milliseconds(100, 60000),
         None,
         "The time between two readings of the switch's counters.",
         otherwise="1000; 100 where `adaptive` is in use",
     ),
-    Key(
-        BRIDGE,
+    _bridge(
         "failback-delay-s",
-        seconds_or_never(0, DAY_S),
+        kinds.seconds_or_never(0, DAY_S),
         "45",
         "How long an uplink carries nothing after its link has returned. With `never`, it carries"
         " nothing until another uplink fails.",
     ),
-    Key(
-        BRIDGE,
+    _bridge(
         "path-check",
-        word("off", "on"),
+        kinds.word("off", "on"),
         "off",
         "With `on`, the uplinks probe each other, so that a fault that keeps their links up is found.",
     ),
-    Key(
-        BRIDGE,
+    _bridge(
         "path-check-targets",
-        hosts(),
+        kinds.hosts(),
         None,
         "The hosts that are asked by each uplink, to find out which of two uplinks is at fault.",
     ),
-    Key(
-        BRIDGE,
+    _bridge(
         "connection-hash",
-        word("multipath", "dp_hash", "auto"),
+        kinds.word("multipath", "dp_hash", "auto"),
         None,
         "How the switch hashes connections, under a policy that spreads them. With `multipath`, each"
         " connection takes an entry of the switch's flow cache. With `dp_hash`, 256 entries serve all"
@@ -203,189 +174,165 @@ KEYS = (
         " `attach` writes `auto`.",
         "`multipath`; `auto` while a tunnel endpoint of the userspace datapath is spread",
     ),
-    Key(
-        BRIDGE,
+    _bridge(
         "patch-unit",
-        word("port", "source-mac"),
+        kinds.word("port", "source-mac"),
         "port",
         "The `unit` of patch ports that have none of their own. It outlives a patch port that OVN"
         " removes and creates again.",
     ),
-    Key(
-        BRIDGE,
+    _bridge(
         "no-flood-before",
-        written(port_names),
+        kinds.written(kinds.port_names),
         None,
         "The VM ports that had the flag `no-flood` before attach. Detach does not clear it.",
     ),
-    Key(
-        BRIDGE,
+    _bridge(
         "before",
-        note(),
+        kinds.note(),
         None,
         "What attach changed and detach restores.",
     ),
-    Key(
-        BRIDGE,
+    _bridge(
         "team",
-        written(Known.parse, unlimited=True),
+        kinds.written(Known.parse, unlimited=True),
         None,
         "The last valid team, which stays in force while the configuration is invalid: the bond, the"
         " uplinks, and what is neither they nor a VM port, as `BOND/UPLINKS/OTHERS`.",
     ),
-    Key(
-        BRIDGE,
+    _bridge(
         "unconfirmed",
-        saved(),
+        kinds.saved(),
         None,
         "The change that is reverted unless it is confirmed, until when, and the settings from before"
         " it, as JSON. Also on a bridge that was detached with `--confirm`.",
     ),
-    Key(
-        PORT,
+    _port(
         "protected",
-        written(),
+        kinds.written(),
         None,
         "The service has set the column `protected`, so that NORMAL never forwards between plain uplinks."
         " Detach clears both.",
     ),
-    Key(
-        UPLINK,
+    _uplink(
         "capacity-mbps",
-        mbps(),
+        kinds.mbps(),
         None,
         "The capacity of the link.",
         otherwise="the `max-rate` of its QoS, else the speed that OpenFlow reports, else that in the"
         " database",
     ),
-    Key(
-        UPLINK,
+    _uplink(
         "qdisc",
-        word("keep", "replace"),
+        kinds.word("keep", "replace"),
         "keep",
         "Whether the service replaces a qdisc that somebody else has set on the uplink, where it"
         " needs queues.",
     ),
-    Key(
-        UPLINK,
+    _uplink(
         "role",
-        role(),
+        kinds.role(),
         Role.ACTIVE.value,
         "An `active` uplink always carries traffic, a `standby` one while no active one does, a"
         " `drained` one while no other has a link, and an `unused` one never.",
     ),
-    Key(
-        UPLINK,
+    _uplink(
         "role-before",
-        written(Role),
+        kinds.written(Role),
         None,
         "The role that `undrain` restores.",
     ),
-    Key(
-        VM_PORT,
+    _vm_port(
         "pin",
-        uplink(),
+        kinds.uplink(),
         None,
         "The uplink that the VM port uses. The VM port uses another one only while this one is"
         " down or out of service.",
     ),
-    Key(
-        VM_PORT,
+    _vm_port(
         "allow",
-        uplinks(),
+        kinds.uplinks(),
         None,
         "The only uplinks that the VM port may use. It has no uplink while none of them carries"
         " traffic.",
         otherwise="every uplink",
     ),
-    Key(
-        VM_PORT,
+    _vm_port(
         "prefer",
-        uplinks(),
+        kinds.uplinks(),
         None,
         "The uplinks that the VM port should use, the best first, and those that it should not.",
     ),
-    Key(
-        VM_PORT,
+    _vm_port(
         "affinity",
-        set_name(),
+        kinds.set_name(),
         None,
         "The set of VM ports that should all use one uplink.",
     ),
-    Key(
-        VM_PORT,
+    _vm_port(
         "anti-affinity",
-        set_name(),
+        kinds.set_name(),
         None,
         "The set of VM ports that should each use a different uplink.",
     ),
-    Key(
-        VM_PORT,
+    _vm_port(
         "exclude",
-        flag(),
+        kinds.flag(),
         "false",
         "With `true`, no policy moves the VM port because of load.",
     ),
-    Key(
-        VM_PORT,
+    _vm_port(
         "policy",
-        word(*PRESETS),
+        kinds.word(*PRESETS),
         None,
         "The teaming policy for this VM port.",
         otherwise="the bridge's",
     ),
-    Key(
-        VM_PORT,
+    _vm_port(
         "shares",
-        integer(1, 100),
+        kinds.integer(1, 100),
         None,
         "The weight of the VM port among those on a full uplink, for what they send.",
         otherwise="50",
     ),
-    Key(
-        VM_PORT,
+    _vm_port(
         "reserve-mbps",
-        mbps(),
+        kinds.mbps(),
         None,
         "The rate that is reserved for the VM port on its uplink, for what it sends. At most 95 % of"
         " an uplink's capacity can be reserved. A reservation comes before `affinity`,"
         " `anti-affinity` and `prefer`.",
     ),
-    Key(
-        VM_PORT,
+    _vm_port(
         "limit-mbps",
-        mbps(),
+        kinds.mbps(),
         None,
         "The highest rate at which the VM port may send.",
     ),
-    Key(
-        VM_PORT,
+    _vm_port(
         "unit",
-        word("port", "source-mac"),
+        kinds.word("port", "source-mac"),
         None,
         "What gets an uplink of its own: the whole VM port, or each address behind it.",
         otherwise="`port`; for a patch port the bridge's `patch-unit`",
     ),
-    Key(
-        VM_PORT,
+    _vm_port(
         "forged-transmits",
-        word("accept", "reject"),
+        kinds.word("accept", "reject"),
         None,
         "Whether the service accepts frames that the VM sends from addresses other than its"
         " `attached-mac`.",
         otherwise="`reject` if the VM has an `attached-mac` and `unit` is `port`, else `accept`",
     ),
-    Key(
-        VM_PORT,
+    _vm_port(
         "binding",
-        written(),
+        kinds.written(),
         None,
         "The uplink in use.",
     ),
-    Key(
-        VM_PORT,
+    _vm_port(
         "moved",
-        written(moves),
+        kinds.written(kinds.moves),
         None,
         "Under `adaptive`, the moves that count against the VM port's budget. Of each: the time"
         " since the epoch, and how many by load in a row it was (0: not by load).",
@@ -403,10 +350,10 @@ def settable(keys: Mapping[str, Key]) -> dict[str, Key]:
     return {name: key for name, key in keys.items() if key.settable}
 
 
-HOST_KEYS = keys_of(HOST)
-BRIDGE_KEYS = keys_of(BRIDGE)
-UPLINK_KEYS = keys_of(UPLINK)
-VM_KEYS = keys_of(VM_PORT)
+HOST_KEYS = keys_of(Record.HOST)
+BRIDGE_KEYS = keys_of(Record.BRIDGE)
+UPLINK_KEYS = keys_of(Record.UPLINK)
+VM_KEYS = keys_of(Record.VM_PORT)
 # The rules that a VM can have, on its Interface or as vm-ID-KEY on the Bridge.
 VM_RULE_KEYS = settable(VM_KEYS)
 # The keys that mark an interface as an uplink or as a VM port.
