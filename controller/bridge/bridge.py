@@ -168,7 +168,7 @@ class Bridge(ReconciledBridge):
             before = (replace(move, at_s=move.at_s - self.epoch_s) for move in port.moved)
             self.scheduler.damping.restore(port.name, before, now_s)
         self.shaping.read_anew()
-        self.links.connect(ports, self.config.uplinks, self.config.failback_delay_s, now_s)
+        self.links.connect(ports, self.config.uplinks, now_s)
         self.polling.begin(now_s)
         self.installation.audit_later(now_s)
         self._count_anew(now_s)
@@ -314,7 +314,7 @@ class Bridge(ReconciledBridge):
             self.flooding.came(port.ofport)
             self.shaping.read_anew()
         was_cut_off, before = not self._any_up, self.links.ports.get(port.ofport)
-        self.links.see(port, self.config.uplinks, self.config.failback_delay_s, now_s)
+        self.links.see(port, self.config.uplinks, now_s)
         # The switch reports a new port first as present, and a moment later as live.
         failed = not port.up and before is not None and before.up
         if failed:
@@ -344,7 +344,7 @@ class Bridge(ReconciledBridge):
 
     def remove_port(self, ofport: int, now_s: float) -> Commands:
         """A port is gone."""
-        self.links.remove(ofport, self.config.uplinks, self.config.failback_delay_s, now_s)
+        self.links.remove(ofport, self.config.uplinks, now_s)
         self.flooding.gone(ofport)
         self.loads.remove(ofport)
         return self.reconcile(now_s)

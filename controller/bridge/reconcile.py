@@ -93,9 +93,9 @@ class ReconciledBridge(BridgeState):
         old, self.config = self.config, config
         other_mode = old.mode != config.mode
         self._turn(Turn.CHANGE_MODE if other_mode else Turn.CONFIGURE)
-        self.links.follow_team(old.uplinks, config.uplinks, config.failback_delay_s, now_s)
         if old.failback_delay_s != config.failback_delay_s:
             self.links.follow_delay(config.failback_delay_s)
+        self.links.follow_team(old.uplinks, config.uplinks, now_s)
         self.addresses.keep(config.vm_ports)
         self.address_units.keep(config)
         if {port.name for port in config.vm_ports} - {port.name for port in old.vm_ports}:
@@ -221,7 +221,7 @@ class ReconciledBridge(BridgeState):
             changed = paths.find(linked, config.failback_delay_s, now_s)
         unreachable = paths.unreachable() | {u.name for u in config.uplinks if u.blocked}
         if unreachable != self.links.unreachable:
-            self.links.follow_paths(unreachable, config.uplinks, config.failback_delay_s, now_s)
+            self.links.follow_paths(unreachable, config.uplinks, now_s)
         if not changed:
             return []
         records = [*self.decision_log.paths(config.name, before, paths.since_s, now_s)]

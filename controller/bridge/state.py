@@ -65,7 +65,7 @@ class BridgeState:
     interrupted: bool = False
     # ---- what the switch has reported
     # Ports, and which uplinks carry traffic.
-    links: Links = field(default_factory=Links)
+    links: Links = field(init=False)
     # The measured loads of ports, units and buckets.
     loads: Loads = field(default_factory=Loads)
     flooded: Flooded = field(default_factory=Flooded)
@@ -111,6 +111,9 @@ class BridgeState:
     decision_log: DecisionLog = field(default_factory=DecisionLog)
     # Moves by reason, for metrics.
     counts: Counts = field(default_factory=Counts)
+
+    def __post_init__(self) -> None:
+        self.links = Links(self.config.failback_delay_s)
 
     # ---- what is known of the switch ---------------------------------------------------------
 

@@ -46,6 +46,8 @@ class Links:
     CFM watches a link and hears no answer, the link counts as down.
     """
 
+    # The failback delay.
+    delay_s: float
     connected: bool = False
     # By ofport.
     ports: dict[int, PortState] = field(default_factory=dict)
@@ -74,26 +76,20 @@ class Links:
     _speeds_bps: dict[str, float] = field(default_factory=dict)
 
     def connect(
-        self,
-        ports: Iterable[PortState],
-        uplinks: Sequence[UplinkConfig],
-        delay_s: float,
-        now_s: float,
+        self, ports: Iterable[PortState], uplinks: Sequence[UplinkConfig], now_s: float
     ) -> None:
         """Replace all ports. An uplink that the switch does not have is down."""
         self.connected = True
         self.ports = {}
         for port in ports:
-            self.see(port, uplinks, delay_s, now_s)
+            self.see(port, uplinks, now_s)
         self._lacp_known_s = {}
         for uplink in uplinks:
             if uplink.ofport not in self.ports:
                 self._note(uplink.name, False, now_s)
                 self._usable_from_s[uplink.name] = NEVER_S
 
-    def see(
-        self, port: PortState, uplinks: Iterable[UplinkConfig], delay_s: float, now_s: float
-    ) -> None:
+    def see(self, port: PortState, uplinks: Iterable[UplinkConfig], now_s: float) -> None:
         """Note a link. One that returns carries nothing until its failback delay has ended."""
         before = self.ports.get(port.ofport)
         was_up = before is not None and before.up
@@ -110,19 +106,17 @@ class Links:
         if port.up and not was_up:
             self._lacp_known_s[uplink.name] = now_s + LACP_KNOWN_AFTER_S
         if not port.up:
-            self._fail(uplink.name, delay_s)
+            self._fail(uplink.name)
         elif not was_up and self._usable_from_s.get(uplink.name) == NEVER_S:
-            self._return(uplink.name, delay_s, now_s)
+            self._return(uplink.name, now_s)
 
-    def remove(
-        self, ofport: int, uplinks: Iterable[UplinkConfig], delay_s: float, now_s: float
-    ) -> None:
+    def remove(self, ofport: int, uplinks: Iterable[UplinkConfig], now_s: float) -> None:
         """A port is gone, so its link is down."""
         if port := self.ports.get(ofport):
-            self.see(replace(port, up=False), uplinks, delay_s, now_s)
+            self.see(replace(port, up=False), uplinks, now_s)
             del self.ports[ofport]
 
-    def _fail(self, uplink: str, delay_s: float) -> None:
+    def _fail(self, uplink: str) -> None:
         """An uplink no longer carries traffic. It may not return until its failback delay has ended.
 
         If uplinks never fall back, those that have returned since they failed take its place.
@@ -133,18 +127,18 @@ class Links:
         self._usable_from_s[uplink] = NEVER_S
         self._returned_s.pop(uplink, None)
         self._unproven.pop(uplink, None)
-        if delay_s == NEVER_S and not failed_before:
+        if self.delay_s == NEVER_S and not failed_before:
             for name in self._returned_s:
                 self._usable_from_s.pop(name, None)
             self._returned_s = {}
 
-    def _return(self, uplink: str, delay_s: float, now_s: float) -> None:
+    def _return(self, uplink: str, now_s: float) -> None:
         """An uplink could carry traffic again; its failback delay begins."""
         self._returned_s[uplink] = now_s
-        self._usable_from_s[uplink] = now_s + delay_s
+        self._usable_from_s[uplink] = now_s + self.delay_s
         if uplink in self._received and uplink not in self.unreachable:
             self._unproven[uplink] = Unproven(dict(self._received))
-            self._ask_s = now_s + delay_s
+            self._ask_s = now_s + self.delay_s
 
     def receive(self, received: Mapping[str, int], probed: bool) -> None:
         """How many frames uplinks have received: the first one proves an uplink that has returned.
@@ -186,23 +180,20 @@ class Links:
 
     def follow_delay(self, delay_s: float) -> None:
         """The failback delay was set: those that run follow it."""
+        self.delay_s = delay_s
         for name, returned_s in self._returned_s.items():
             self._usable_from_s[name] = returned_s + delay_s
 
     def follow_paths(
-        self,
-        unreachable: frozenset[str],
-        uplinks: Iterable[UplinkConfig],
-        delay_s: float,
-        now_s: float,
+        self, unreachable: frozenset[str], uplinks: Iterable[UplinkConfig], now_s: float
     ) -> None:
         """Take these uplinks for failed, although their links are up; others return as from a failure."""
         before = self.unreachable
         for uplink in uplinks:
             if uplink.name in unreachable - before:
-                self._fail(uplink.name, delay_s)
+                self._fail(uplink.name)
             elif uplink.name in before - unreachable and self.has_link(uplink):
-                self._return(uplink.name, delay_s, now_s)
+                self._return(uplink.name, now_s)
         self.unreachable = unreachable
 
     def silent(self, uplink: UplinkConfig) -> tuple[str, ...]:
@@ -229,23 +220,19 @@ class Links:
         self._last_up[uplink] = up
 
     def follow_team(
-        self,
-        old: Iterable[UplinkConfig],
-        new: Iterable[UplinkConfig],
-        delay_s: float,
-        now_s: float,
+        self, old: Iterable[UplinkConfig], new: Iterable[UplinkConfig], now_s: float
     ) -> None:
         """An uplink that left has failed: its device may be made anew. A new one that is down has to wait."""
         stayed, team = {uplink.name for uplink in old}, {uplink.name for uplink in new}
         for name in stayed - team:
-            self._fail(name, delay_s)
+            self._fail(name)
         for uplink in new:
             if uplink.name in stayed:
                 continue
             if not self.up(uplink):
                 self._usable_from_s[uplink.name] = NEVER_S
             elif uplink.name in self._usable_from_s:
-                self._return(uplink.name, delay_s, now_s)
+                self._return(uplink.name, now_s)
 
     def end_delays(self, uplinks: Sequence[UplinkConfig], now_s: float) -> bool:
         """Whether a delay has ended since the last call.

@@ -17,7 +17,7 @@ FIRST, SECOND = TEAM
 
 
 def see(links: Links, number: int, up: bool, now_s: float) -> None:
-    links.see(PortState(number, f"eth{number}", up, 1e10), TEAM, DELAY_S, now_s)
+    links.see(PortState(number, f"eth{number}", up, 1e10), TEAM, now_s)
 
 
 def receive(links: Links, first: int, second: int, probed: bool = False) -> None:
@@ -26,8 +26,8 @@ def receive(links: Links, first: int, second: int, probed: bool = False) -> None
 
 def returned() -> Links:
     """eth1 had received 10 frames before its link failed; it has returned at 2 s."""
-    links = Links()
-    links.connect([PortState(n, f"eth{n}", True, 1e10) for n in (1, 2)], TEAM, DELAY_S, 0.0)
+    links = Links(DELAY_S)
+    links.connect([PortState(n, f"eth{n}", True, 1e10) for n in (1, 2)], TEAM, 0.0)
     receive(links, 10, 10)
     see(links, 1, up=False, now_s=1.0)
     see(links, 1, up=True, now_s=2.0)
@@ -63,8 +63,8 @@ def test_it_waits_until_it_is_known_whether_others_receive() -> None:
 
 
 def test_a_switch_that_counts_no_frames_is_not_waited_for() -> None:
-    links = Links()
-    links.connect([PortState(n, f"eth{n}", True, 1e10) for n in (1, 2)], TEAM, DELAY_S, 0.0)
+    links = Links(DELAY_S)
+    links.connect([PortState(n, f"eth{n}", True, 1e10) for n in (1, 2)], TEAM, 0.0)
     see(links, 1, up=False, now_s=1.0)
     see(links, 1, up=True, now_s=2.0)
     assert usable(links, 7.0) == {"eth1", "eth2"}
@@ -88,8 +88,8 @@ def test_an_uplink_that_left_the_team_returns_as_from_a_failure() -> None:
     links = returned()
     usable(links, 7.0)
     receive(links, 11, 11)
-    links.follow_team(TEAM, (SECOND,), DELAY_S, 8.0)
-    links.follow_team((SECOND,), TEAM, DELAY_S, 9.0)
+    links.follow_team(TEAM, (SECOND,), 8.0)
+    links.follow_team((SECOND,), TEAM, 9.0)
     receive(links, 11, 12)
     assert usable(links, 20.0) == {"eth2"} and links.why_waiting(FIRST)
 
@@ -104,11 +104,11 @@ def test_both_that_returned_are_used_until_one_is_proven() -> None:
 
 
 def test_a_blocked_uplink_is_not_up() -> None:
-    links = Links()
+    links = Links(DELAY_S)
     team = (replace(FIRST, blocked=True), SECOND)
-    links.connect([PortState(n, f"eth{n}", True, 1e10) for n in (1, 2)], team, DELAY_S, 0.0)
-    links.follow_paths(frozenset({"eth1"}), team, DELAY_S, 1.0)
+    links.connect([PortState(n, f"eth{n}", True, 1e10) for n in (1, 2)], team, 0.0)
+    links.follow_paths(frozenset({"eth1"}), team, 1.0)
     assert links.usable(team) == {"eth2"} and not links.up(team[0])
     assert "spanning tree" in links.why_unused(team[0], 1.0)
-    links.follow_paths(frozenset(), TEAM, DELAY_S, 2.0)
+    links.follow_paths(frozenset(), TEAM, 2.0)
     assert usable(links, 6.0) == {"eth2"} and usable(links, 7.0) == {"eth1", "eth2"}
