@@ -29,22 +29,10 @@ from controller.dataplane.specs import (
     ToGroup,
 )
 from controller.dataplane.tables import GROUP_IDS, Kind, Table, cookie_kind
-from controller.openflow import framing
+from controller.openflow import framing, nicira
 from controller.openflow.encode import GROUP_TYPES
 from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
-from controller.openflow.nicira import (
-    CONTROLLER_ID,
-    HASH_FIELDS,
-    LEARN2_LIMIT,
-    LEARN_FIXED_BYTES,
-    NX_LEARN_F_DELETE_LEARNED,
-    NX_LEARN_F_WRITE_RESULT,
-    NX_MP_ALG_MODULO_N,
-    NXAST_LEARN2,
-    WHOLE_FRAME,
-    WHOLE_REGISTER,
-)
 
 # Stands for actions that the service never installs. It differs from all actions that it installs.
 NOT_OURS: tuple[Action, ...] = (Output(ofp.OFPP_ANY),)
@@ -56,7 +44,7 @@ LEARNING_TABLES = (
     Table.MEMBERSHIP,
     Table.PORT_OUT,
 )
-HASH_FIELD_NAMES = {number: name for name, number in HASH_FIELDS.items()}
+HASH_FIELD_NAMES = {number: name for name, number in nicira.HASH_FIELDS.items()}
 GROUP_KINDS = {
     ofp.OFPGT_SELECT: "select",
     **{number: kind for kind, number in GROUP_TYPES.items()},
@@ -215,7 +203,7 @@ def _decode_learn(action: Any, limit: int = 0, success: str | None = None) -> Le
         cookie=action.cookie,
         hard_timeout_s=action.hard_timeout,
         specs=tuple(_decode_learn_specs(action.specs)),
-        delete_learned=bool(action.flags & NX_LEARN_F_DELETE_LEARNED),
+        delete_learned=bool(action.flags & nicira.NX_LEARN_F_DELETE_LEARNED),
         priority=action.priority,
         limit=limit,
         success=success,
@@ -228,14 +216,14 @@ def _decode_unknown(action: Any) -> Learn:
     Raises:
         Unknown: it is another action.
     """
-    if action._subtype != NXAST_LEARN2:
+    if action._subtype != nicira.NXAST_LEARN2:
         raise Unknown(repr(action))
-    fixed, rest = action.data[:LEARN_FIXED_BYTES], action.data[LEARN_FIXED_BYTES:]
-    limit, _ = LEARN2_LIMIT.unpack_from(rest)
-    rest = rest[LEARN2_LIMIT.size :]
+    fixed, rest = action.data[: nicira.LEARN_FIXED_BYTES], action.data[nicira.LEARN_FIXED_BYTES :]
+    limit, _ = nicira.LEARN2_LIMIT.unpack_from(rest)
+    rest = rest[nicira.LEARN2_LIMIT.size :]
     success = None
     learn = parser.NXActionLearn.parser(fixed)
-    if learn.flags & NX_LEARN_F_WRITE_RESULT:
+    if learn.flags & nicira.NX_LEARN_F_WRITE_RESULT:
         number, length = ofp.oxm_parse_header(rest, 0)
         success = ofp.oxm_to_user_header(number).removesuffix("_nxm")
         rest = rest[length:]
@@ -266,7 +254,10 @@ def _decode_load(action: Any) -> LoadBits:
 
 def _decode_multipath(action: Any) -> Multipath:
     how = (action.algorithm, action.arg, action.ofs_nbits)
-    if how != (NX_MP_ALG_MODULO_N, 0, WHOLE_REGISTER) or action.fields not in HASH_FIELD_NAMES:
+    if (
+        how != (nicira.NX_MP_ALG_MODULO_N, 0, nicira.WHOLE_REGISTER)
+        or action.fields not in HASH_FIELD_NAMES
+    ):
         raise Unknown(repr(action))
     target = action.dst.removesuffix("_nxm")
     name = HASH_FIELD_NAMES[action.fields]
@@ -274,7 +265,7 @@ def _decode_multipath(action: Any) -> Multipath:
 
 
 def _decode_controller(action: Any) -> ToController:
-    if (action.max_len, action.controller_id) != (WHOLE_FRAME, CONTROLLER_ID):
+    if (action.max_len, action.controller_id) != (nicira.WHOLE_FRAME, nicira.CONTROLLER_ID):
         raise Unknown(repr(action))
     return ToController()
 

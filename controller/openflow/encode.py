@@ -23,21 +23,9 @@ from controller.dataplane.specs import (
     ToController,
     ToGroup,
 )
+from controller.openflow import nicira
 from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
-from controller.openflow.nicira import (
-    CONTROLLER_ID,
-    HASH_FIELDS,
-    IN_PORT_TABLE,
-    LEARN2_LIMIT,
-    LEARN_FIXED_BYTES,
-    NX_LEARN_F_DELETE_LEARNED,
-    NX_LEARN_F_WRITE_RESULT,
-    NX_MP_ALG_MODULO_N,
-    NXAST_LEARN2,
-    WHOLE_FRAME,
-    WHOLE_REGISTER,
-)
 
 ETH_VLAN = 0x8100
 # OpenFlow 1.3 cannot say how a group of kind `select` selects: see select_group.py.
@@ -94,7 +82,9 @@ def encode_action(action: Action) -> Any:
         case Output(port=port):
             return parser.OFPActionOutput(port)
         case ToController():
-            return parser.NXActionController(WHOLE_FRAME, CONTROLLER_ID, ofp.OFPR_ACTION)
+            return parser.NXActionController(
+                nicira.WHOLE_FRAME, nicira.CONTROLLER_ID, ofp.OFPR_ACTION
+            )
         case ToGroup(group_id=group_id):
             return parser.OFPActionGroup(group_id)
         case SetField(field=field, value=value):
@@ -113,24 +103,24 @@ def encode_action(action: Action) -> Any:
         case PopVlan():
             return parser.OFPActionPopVlan()
         case Resubmit(table=table):
-            return parser.NXActionResubmitTable(in_port=IN_PORT_TABLE, table_id=int(table))
+            return parser.NXActionResubmitTable(in_port=nicira.IN_PORT_TABLE, table_id=int(table))
         case Learn():
             return _encode_learn(action)
         case Multipath(fields=fields, buckets=buckets, target=target, basis=basis):
             return parser.NXActionMultipath(
-                fields=HASH_FIELDS[fields],
+                fields=nicira.HASH_FIELDS[fields],
                 basis=basis,
-                algorithm=NX_MP_ALG_MODULO_N,
+                algorithm=nicira.NX_MP_ALG_MODULO_N,
                 max_link=buckets - 1,
                 arg=0,
-                ofs_nbits=WHOLE_REGISTER,
+                ofs_nbits=nicira.WHOLE_REGISTER,
                 dst=target,
             )
 
 
 def _encode_learn(action: Learn) -> Any:
-    flags = NX_LEARN_F_DELETE_LEARNED if action.delete_learned else 0
-    flags |= NX_LEARN_F_WRITE_RESULT if action.success else 0
+    flags = nicira.NX_LEARN_F_DELETE_LEARNED if action.delete_learned else 0
+    flags |= nicira.NX_LEARN_F_WRITE_RESULT if action.success else 0
     learn = parser.NXActionLearn(
         table_id=int(action.table),
         specs=[_encode_learn_spec(spec) for spec in action.specs],
@@ -142,12 +132,12 @@ def _encode_learn(action: Learn) -> Any:
     if not action.limit and action.success is None:
         return learn
     body = learn.serialize_body()
-    limit = bytearray(LEARN2_LIMIT.pack(action.limit, 0))
+    limit = bytearray(nicira.LEARN2_LIMIT.pack(action.limit, 0))
     if action.success is not None:
         number = ofp.oxm_from_user_header(action.success)
         ofp.oxm_serialize_header(number, limit, len(limit))
-    data = body[:LEARN_FIXED_BYTES] + limit + body[LEARN_FIXED_BYTES:]
-    return parser.NXActionUnknown(NXAST_LEARN2, data)
+    data = body[: nicira.LEARN_FIXED_BYTES] + limit + body[nicira.LEARN_FIXED_BYTES :]
+    return parser.NXActionUnknown(nicira.NXAST_LEARN2, data)
 
 
 def _encode_learn_spec(spec: LearnMatch | LearnLoad) -> Any:
