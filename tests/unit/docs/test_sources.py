@@ -26,6 +26,8 @@ UNMEASURED = {
         "| event | broadcasts twice, of one flow | why |",
         "| what happens | limit | test in `tests/switch` |",
         "| who | what happens | test |",
+        "| situation | by Open vSwitch alone | here | test |",
+        "| what a VM sends | `balance-slb`, NORMAL / ovs-lbt | LACP | `active-backup` | plain uplinks | heard more than once |",
         "| | detected failures | when a link returns |",
         "| | if the program that decides is dead | forged source addresses |",
     },
