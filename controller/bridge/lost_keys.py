@@ -70,8 +70,8 @@ class LostKeys:
         elif not row.attached and not were_lost and served and before is not None and self.grace_s:
             self._kept[name] = _Kept(before.keys, now_s + self.grace_s)
             found = f"Bridge {name} {PREFIX}policy: removed"
-            expected = f"its keys again within {self.grace_s:g} s, or: ovs-lbt detach {name}"
-            serves = "the service goes on with the keys from before"
+            expected = f"the keys again within {self.grace_s:g} s, or: ovs-lbt detach {name}"
+            serves = "the service continues with the last keys"
             commands.append(Report("warning", f"{found}; {serves} -> {expected}"))
         return self.completed(row, now_s), commands
 

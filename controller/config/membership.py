@@ -308,7 +308,7 @@ def _strangers(
         expected = f"{name} as well"
         if name in places:
             replaced = _replacing(row, bond, uplinks, places)
-            expected = f"an uplink in the place of {places[name]}: {replaced}"
+            expected = f"an uplink instead of {places[name]}: {replaced}"
         elif bond is not None:
             expected = f"a member of {bond.name}: ovs-vsctl {_into(row, bond, name)}"
         yield (

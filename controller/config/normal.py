@@ -26,8 +26,8 @@ def multiplied(row: BridgeRow, uplinks: Collection[str]) -> Iterator[str]:
     for mirror in row.mirrors:
         by = _carry(row, uplinks, mirror.output_vlan, inside=True)
         if len(by) > 1:
-            found = f"Bridge {row.name} mirrors: {mirror.name} sends VLAN {mirror.output_vlan} by {', '.join(by)}"
-            yield f"{found}, which form a loop for it -> trunks without that VLAN on all uplinks but one"
+            found = f"Bridge {row.name} mirrors: {mirror.name} sends VLAN {mirror.output_vlan} on {', '.join(by)}"
+            yield f"{found}, which form a loop -> trunks without that VLAN on all uplinks but one"
 
 
 def _returned(row: BridgeRow, uplinks: Collection[str], lag: bool) -> Iterator[str]:
@@ -36,10 +36,8 @@ def _returned(row: BridgeRow, uplinks: Collection[str], lag: bool) -> Iterator[s
         return
     for mirror in row.mirrors:
         if to := _carry(row, uplinks, mirror.output_vlan, inside=False):
-            found = (
-                f"Bridge {row.name} mirrors: {', '.join(to)} may get twice what {mirror.name} sends"
-            )
-            yield f"{found} in VLAN {mirror.output_vlan} -> that VLAN on no port that needs no mirrored frames"
+            found = f"Bridge {row.name} mirrors: {', '.join(to)} may receive {mirror.name}'s frames"
+            yield f"{found} in VLAN {mirror.output_vlan} twice -> that VLAN only on ports that need mirrored frames"
 
 
 def _carry(row: BridgeRow, uplinks: Collection[str], vlan: int | None, inside: bool) -> list[str]:
@@ -57,7 +55,7 @@ def _not_done(row: BridgeRow) -> Iterator[str]:
     bridge = f"Bridge {row.name}"
     for column, on in (("stp_enable", row.stp_enable), ("rstp_enable", row.rstp_enable)):
         if on:
-            yield f"{bridge} {column}: while the service does not run, VM ports stay on a blocked uplink"
+            yield f"{bridge} {column}: while the service is down, VM ports stay on a blocked uplink"
     if row.mcast_snooping_enable:
         effect = "multicast goes to every VM port of its VLAN, member or not"
         yield f"{bridge} mcast_snooping_enable: {effect}"

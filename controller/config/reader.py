@@ -76,7 +76,7 @@ class _Reader:
         team = self._team(bridge["uplinks"], self.last_team or bridge["team"])
         members = self._members(team.uplinks)
         if self.row.keys_lost:
-            expected = f"the keys again; or, to give the bridge back: ovs-lbt detach {name}"
+            expected = f"the keys again; or, to stop managing the bridge: ovs-lbt detach {name}"
             self.settings.report(BadValue(f"Bridge {name}", PREFIX + "policy", "removed", expected))
         reserved = self.row.mirrored_to
         neither = {*team.uplinks, *team.missing, *reserved, *members_of_bonds(self.row)}

@@ -624,7 +624,7 @@ def attachable(
         found, expected = "0 bonds", "one bond, or --uplink at least twice"
         if bonds := ", ".join(bond.name for bond in bonds_of(row)):
             found = f"{len(bonds_of(row))} bonds, {bonds}"
-            expected = "one bond; for a bond to another network a bridge of its own, with its VMs"
+            expected = "one bond; a bond to another network needs a bridge of its own"
         raise Refused(f"bridge {row.name}: {found} -> {expected}")
     ids = {**row.external_ids, **{PREFIX + key: value for key, value in values.items()}}
     if not row.attached:

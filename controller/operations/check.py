@@ -130,14 +130,14 @@ def _of_state(fleet: Fleet, bridge: Bridge) -> Iterator[Finding]:
         yield Finding(WARNING, "lacp", text, runbook="OvsLbtUplinkDown")
     if bridge.overruling:
         text = (
-            f"flows {inspection.named(bridge.overruling)} of other programs take frames before those of"
-            " ovs-lbt, which may be lost or doubled -> no such flows"
+            f"flows {inspection.named(bridge.overruling)} of other programs take precedence over those of"
+            " ovs-lbt: frames may be lost or duplicated -> no such flows"
         )
         yield Finding(WARNING, "overruled", text)
     if (flooded_pps := bridge.flooded.pps) >= LOOPS_PPS:
         text = (
-            f"every VM port of a VLAN receives {flooded_pps:.0f} frames/s, as in a loop -> a network"
-            " without one: for example, no VM port that leads to it, and no VM that joins two ports"
+            f"every VM port of a VLAN receives {flooded_pps:.0f} frames/s, as in a loop -> no loop:"
+            " for example, no VM port that leads to the network, and no VM that bridges two ports"
         )
         yield Finding(WARNING, "loop", text)
     if bridge.observing:

@@ -132,7 +132,7 @@ def _returned(
     if count >= ENOUGH_FRAMES:
         found = f"{count} broadcasts of our own VMs came back by another member"
     elif team.get("teaming") == Teaming.STATIC and _same_by_all(came):
-        found = f"every member brings the same number of broadcasts ({_each(came)}), so each arrives twice"
+        found = f"all members receive the same number of broadcasts ({_each(came)}), so each arrives twice"
     if found:
         separate = (
             f"if the uplinks are separate ports there: {_set_teaming(team, 'switch-independent')}"
@@ -152,7 +152,9 @@ def _never_returned(
     if sent >= ENOUGH_FRAMES and came_back == 0:
         text = f"of {sent} broadcasts of our VMs, none came back by another uplink"
         if same := _same_by_all(came):
-            text += ", but all bring the same broadcasts of other hosts: isolated ports upstream"
+            text += (
+                ", but all receive the same broadcasts from other hosts: isolated ports upstream"
+            )
         elif max(came.values()) < ENOUGH_TO_COMPARE:
             text += (
                 " -> uplinks of one network; other hosts' broadcasts will show if they are a LAG"

@@ -13,7 +13,7 @@ from policies.model import Role
 
 # The time at which a failback delay ends whose uplink is still down.
 NEVER_S = float("inf")
-NOTHING_RECEIVED = "its link returned, but it has not received a frame since, as other uplinks have"
+NOTHING_RECEIVED = "its link returned, but it has received no frame since, unlike other uplinks"
 # OpenFlow reports only this much of a port's name.
 PORT_NAME_CHARACTERS = 15
 # So many changes of a link in this time are too many, as the alert OvsLbtLinkFlapping has it.

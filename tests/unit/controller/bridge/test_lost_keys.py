@@ -33,7 +33,7 @@ def test_the_service_goes_on_and_says_so() -> None:
     here.write(without_us(here.rows["br0"]))
     assert here.commands(Disconnect) == []
     (told, bad) = reports(here, "warning")
-    assert told.startswith("Bridge br0 ovs-lbt-policy: removed; the service goes on")
+    assert told.startswith("Bridge br0 ovs-lbt-policy: removed; the service continues")
     assert bad.startswith("Bridge br0 ovs-lbt-policy: removed -> the keys again")
     assert errors(here) == [bad]
     here.write(replace(here.rows["br0"], fail_mode="standalone"))

@@ -372,7 +372,7 @@ NOT_DONE = {
     ),
     "mirrors": (
         {"mirrors": (MirrorRow("m0", output_vlan=9),)},
-        "Bridge br0 mirrors: vnet0, vnet1, vnet2, vnet3 may get twice what m0 sends in VLAN 9",
+        "Bridge br0 mirrors: vnet0, vnet1, vnet2, vnet3 may receive m0's frames in VLAN 9 twice",
     ),
 }
 
@@ -390,7 +390,7 @@ def test_a_mirror_that_plain_uplinks_would_multiply_is_refused() -> None:
     row = replace(plain_uplinks("secure"), mirrors=(MirrorRow("m0", output_vlan=9),))
     here = world(row).start()
     told = refusal(here.ask("attach", "br0", "uplinks=eth1,eth2"))
-    assert says(told, "m0 sends VLAN 9 by eth1, eth2", "loop", "trunks without that VLAN")
+    assert says(told, "m0 sends VLAN 9 on eth1, eth2", "loop", "trunks without that VLAN")
     assert here.commands(Write) == []
     ports = tuple(replace(p, trunks=(1, 2)) if p.name == "eth2" else p for p in row.ports)
     here = world(replace(row, ports=ports)).start()
