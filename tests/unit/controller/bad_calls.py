@@ -68,7 +68,7 @@ REFUSED = {
     "attach br0 --observe": "bridge br0: already attached -> a bridge that is not attached; to change this one: ovs-lbt set bridge br0 mode=observe",
     "attach br0 --policy explicit": "bridge br0: already attached -> a bridge that is not attached; to change this one: ovs-lbt set bridge br0 policy=explicit",
     "attach br2": "bridge br2: 0 bonds -> one bond, or --uplink at least twice",
-    "attach br3": "bridge br3: 2 bonds, bond1, bond2 -> one bond; for a bond to another network…",
+    "attach br3": "bridge br3: 2 bonds, bond1, bond2 -> one bond; a bond to another network needs a bridge of its own",
     "attach br4": "bridge br4: 0 bonds -> one bond, or --uplink at least twice",
     "attach br2 --uplink ''": "uplinks: nothing -> 2 to 64 interface names…",
     "attach br2 --uplink eth5": "uplinks: eth5 -> 2 to 64 interface names…",
