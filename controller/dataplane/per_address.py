@@ -52,9 +52,8 @@ def flows(team: Team) -> Iterator[FlowSpec]:
             cookie=cookie(Kind.TO_ADDRESS, address.slot),
         )
         if not team.hears_everywhere:
-            unknown: dict[str, MatchValue] = {
-                r.field: 0 for r in (Register.VM_PORT, Register.TARGET)
-            }
+            # Also if what came back of its own frames has been learned from an uplink.
+            unknown: dict[str, MatchValue] = {Register.VM_PORT.field: 0}
             unknown |= {**vlan, "eth_dst": address.mac}
             behind = SetField(Register.HOME.field, int(address.ofport))
             yield FlowSpec(Table.DELIVERY, 30, match(**unknown), (behind, *group))

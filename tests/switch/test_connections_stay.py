@@ -79,7 +79,7 @@ def flows(team: Bed, service: Service, preset: str) -> Sequence[Sending]:
         for i in range(CONNECTIONS_PER_VM)
     ]
     # To unknown addresses, frames would be flooded.
-    team.introduce()
+    team.introduce(team.hosts[0].mac)
     names = {u.name for u in team.uplinks}
     wait_until(lambda: set(ways(team, made).values()) == names, "connections by every uplink")
     team.settled()
