@@ -409,8 +409,9 @@ class Bridge(ReconciledBridge):
         return [] if self.polling.with_units else self._polled_all(now_s)
 
     def _note_received(self) -> None:
-        """Note whether uplinks receive anything. A static LAG may choose not to send by one."""
+        """Note whether uplinks receive anything. The upstream switch may choose to send by no member of a LAG."""
         if self.config.on_a_lag:
+            self.links.forget_received()
             return
         counters = ((u.name, self.loads.counters.get(u.ofport)) for u in self.config.uplinks)
         found = {name: port.rx_packets for name, port in counters if port is not None}

@@ -140,6 +140,11 @@ class Links:
             self._unproven[uplink] = Unproven(dict(self._received))
             self._ask_s = now_s + self.delay_s
 
+    def forget_received(self) -> None:
+        """No uplink has to receive a frame: they are a LAG, perhaps again after a fallback."""
+        self._unproven.clear()
+        self._received.clear()
+
     def receive(self, received: Mapping[str, int], probed: bool) -> None:
         """How many frames uplinks have received: the first one proves an uplink that has returned.
 

@@ -112,3 +112,12 @@ def test_a_blocked_uplink_is_not_up() -> None:
     assert "spanning tree" in links.why_unused(team[0], 1.0)
     links.follow_paths(frozenset(), TEAM, 2.0)
     assert usable(links, 6.0) == {"eth2"} and usable(links, 7.0) == {"eth1", "eth2"}
+
+
+def test_it_waits_no_longer_once_the_uplinks_are_a_lag() -> None:
+    """LACP is negotiated again after a fallback: the partner may send nothing by it."""
+    links = returned()
+    receive(links, 10, 11)
+    assert links.why_waiting(FIRST)
+    links.forget_received()
+    assert not links.why_waiting(FIRST) and usable(links, 7.0) == {"eth1", "eth2"}
