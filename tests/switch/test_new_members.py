@@ -6,6 +6,7 @@ our own VMs then, and must not be taken for the port where these are.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 
@@ -79,31 +80,33 @@ def no_worse(lost: dict[str, int], alone: dict[str, int]) -> None:
     assert not worse, f"lost, and lost by the bond alone: {worse}"
 
 
-@pytest.mark.parametrize("change", [add_third, make_bond])
-def test_members_change_while_the_service_runs(
-    bed: Bed, service: Service, change: Callable[[Bed], None]
-) -> None:
+@contextlib.contextmanager
+def attached(bed: Bed, service: Service, change: Callable[[Bed], None]) -> Iterator[dict[str, int]]:
+    """The bed is attached in this block. Gives what the bond alone lost by the same change before."""
     alone = lost_by(bed, change)
     make_bond(bed)
     service.attach(bed, "--policy", "originating-port")
     try:
-        no_worse(lost_by(bed, change), alone)
+        yield alone
     finally:
         service.do("detach", bed.bridge)
+
+
+@pytest.mark.parametrize("change", [add_third, make_bond])
+def test_members_change_while_the_service_runs(
+    bed: Bed, service: Service, change: Callable[[Bed], None]
+) -> None:
+    with attached(bed, service, change) as alone:
+        no_worse(lost_by(bed, change), alone)
 
 
 @pytest.mark.parametrize("change", [add_third, make_bond])
 def test_members_change_while_the_service_is_dead(
     bed: Bed, service: Service, change: Callable[[Bed], None]
 ) -> None:
-    alone = lost_by(bed, change)
-    make_bond(bed)
-    service.attach(bed, "--policy", "originating-port")
-    try:
+    with attached(bed, service, change) as alone:
         with service.dead():
             no_worse(lost_by(bed, change), alone)
         service.wait_ready(bed)
         # Back with the members that it finds.
         wait_until(lambda: max(lost_by(bed, lambda _: None).values()) <= CHANCE, "all is well")
-    finally:
-        service.do("detach", bed.bridge)
