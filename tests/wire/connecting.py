@@ -18,12 +18,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from controller.api.events import Event, PortStatsRead
+from controller.api.events import Event, PortChanged, PortRemoved, PortStatsRead
 from controller.host.sockets import BridgeSocket, Reach
 from controller.openflow import connections, framework
 from controller.openflow.connections import Dialer
 from controller.openflow.xids import Asked
 from tests.wire.fake_switch import (
+    DELETE,
     ECHO_REPLY,
     ECHO_REQUEST,
     ERROR,
@@ -355,6 +356,23 @@ def one_is_slow(path: Path) -> Seen:
     return service.seen(held=held, events=events, threads_left=service.threads_left())
 
 
+def ports_change(path: Path) -> Seen:
+    """A switch tells of a port that changes, and of one that goes."""
+    switch, service, told = FakeSwitch(path), Service(path), []
+    switch.accept()
+    switch.shake_hands()
+    service.next_event()
+    for reason in (MODIFY, DELETE):
+        status = struct.pack("!B7x", reason) + port(7, "eth7")
+        switch.connection.sendall(message(PORT_STATUS, 0, status))
+        event = service.events.get(timeout=10)
+        assert isinstance(event, PortChanged | PortRemoved)
+        number = event.port.ofport if isinstance(event, PortChanged) else event.ofport
+        told.append([type(event).__name__, event.bridge, number])
+    switch.stop()
+    return service.seen(told=told, threads_left=service.threads_left())
+
+
 SCENARIOS: dict[str, Callable[[Path], Seen]] = {
     "reconnects": reconnects,
     "half-a-handshake": half_a_handshake,
@@ -368,6 +386,7 @@ SCENARIOS: dict[str, Callable[[Path], Seen]] = {
     "late-write": lambda path: late_write(path, lambda switch, _: switch.hang_up()),
     "late-write-here": lambda path: late_write(path, lambda _, service: service.dialer.stop()),
     "one-is-slow": one_is_slow,
+    "ports-change": ports_change,
 }
 
 if __name__ == "__main__":

@@ -122,3 +122,9 @@ def test_a_failed_link_does_not_wait_for_the_counters_of_another_switch() -> Non
     assert seen["held"]
     assert seen["events"] == ["SwitchConnected", "SwitchConnected", "PortChanged", "PortStatsRead"]
     assert seen["threads_left"] == 0
+
+
+def test_a_port_that_changes_or_goes_keeps_its_number() -> None:
+    seen = run("ports-change")
+    assert seen["told"] == [["PortChanged", "br0", 7], ["PortRemoved", "br0", 7]]
+    assert seen["threads_left"] == 0
