@@ -486,11 +486,13 @@ def _path_faults() -> list[panels.Panel]:
             height=7,
         ),
         lines(
-            "Loops, and flows of other programs",
-            "Frames per second that reach every VM port of a VLAN, and flows of other programs that take frames "
-            "before those of ovs-lbt. Good: few frames, and no such flows. Above 1000: `ovs-lbt check` reports a loop.",
+            "Loops, duplicates, and flows of other programs",
+            "Frames per second that reach every VM port of a VLAN, broadcasts per second that arrive twice because "
+            "the members of a LAG are separate ports upstream, and flows of other programs that take frames before "
+            "those of ovs-lbt. Good: few frames, and none of the others. Above 1000: `ovs-lbt check` reports a loop.",
             [
                 Ask(HERE("bridge_flooded_packets_per_second"), "frames to every VM port"),
+                Ask(HERE("bridge_repeated_packets_per_second"), "broadcasts that arrive twice"),
                 Ask(HERE("bridge_overruling_flows"), "flows of other programs"),
             ],
             unit=panels.COUNT,

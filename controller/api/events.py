@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from controller.api.history import Entry
@@ -97,7 +97,8 @@ class InstalledRead:
     """Everything of ours on a bridge, and the flows and groups of others.
 
     `groups`: all groups with ids in our range. `by_default`: whether the switch's own default flow
-    is there, NORMAL with priority 0; it counts neither as ours nor as another program's.
+    is there, NORMAL with priority 0; it counts neither as ours nor as another program's. `flooded`: how
+    many frames each uplink has flooded to VM ports, by ofport.
     """
 
     bridge: str
@@ -105,6 +106,7 @@ class InstalledRead:
     groups: tuple[GroupSpec, ...]
     foreign: tuple[ForeignFlow, ...] = ()
     by_default: bool = False
+    flooded: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

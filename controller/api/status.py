@@ -114,8 +114,9 @@ class BridgeStatus:
     DPDK ports and representors mean for the bridge. `connection_hash`: the hash of connections in
     use, why, and what it costs if that is worth telling; None if no policy of the bridge spreads connections. `path_rounds`, `path_frames`: what
     became of rounds of path checks, and of the frames in them, by result; empty while they are off.
-    `flooded_pps`: the rate at which frames reach every VM port of a VLAN. `overruling`: how many flows
-    of other programs take frames before ours do.
+    `flooded_pps`: the rate at which frames reach every VM port of a VLAN. `repeated_pps`: the rate
+    at which all members of a LAG bring the same broadcasts. `overruling`: how many flows of other
+    programs take frames before ours do.
     `failure`: the last error of ours while the bridge was handled; empty if there is none.
     """
 
@@ -147,6 +148,7 @@ class BridgeStatus:
     path_rounds: dict[str, int] = field(default_factory=dict)
     path_frames: dict[str, int] = field(default_factory=dict)
     flooded_pps: float = 0.0
+    repeated_pps: float = 0.0
     overruling: int = 0
     failure: str = ""
 

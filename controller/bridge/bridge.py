@@ -199,6 +199,9 @@ class Bridge(ReconciledBridge):
         unknown_before, first_reading = self.installed is None, self.read is None
         if not self.installation.take(read, now_s):
             return []
+        members = self.config.uplinks if self.config.on_a_lag else ()
+        up = [member.ofport for member in members if self.links.up(member)]
+        self.repeated.take({ofport: read.flooded.get(ofport, 0) for ofport in up}, now_s)
         if self.interrupted:
             return self.reconcile(now_s)
         if unknown_before:

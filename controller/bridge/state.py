@@ -35,6 +35,7 @@ from controller.decisions.scheduler import Scheduler
 from controller.load.flooded import Flooded
 from controller.load.loads import Loads
 from controller.load.polling import Polling
+from controller.load.repeated import Repeated
 from controller.load.reused import Reused
 from controller.load.team_view import TeamView
 from controller.teaming import buckets, kept_off, splits
@@ -69,6 +70,7 @@ class BridgeState:
     # The measured loads of ports, units and buckets.
     loads: Loads = field(default_factory=Loads)
     flooded: Flooded = field(default_factory=Flooded)
+    repeated: Repeated = field(default_factory=Repeated)
     # The units that were made last.
     reused: Reused = field(default_factory=Reused, compare=False, repr=False)
     # The addresses behind VM ports: all of them, and those that are units of their own.

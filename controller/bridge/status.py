@@ -68,6 +68,7 @@ def status(
         offload=config.offload.told,
         connection_hash=(used.name, used.why, used.cost) if (used := bridge.hash_in_use) else None,
         flooded_pps=bridge.flooded.pps,
+        repeated_pps=bridge.repeated.pps,
         overruling=len(bridge.overruling),
         path_rounds=_path_counts(bridge, "judged", "void"),
         path_frames=_path_counts(bridge, "arrived", "lost", "full"),

@@ -313,6 +313,11 @@ def _bridge_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
         "The rate at which frames reach every VM port of a VLAN.",
         labels,
     )
+    repeated = _gauge(
+        "bridge_repeated_packets_per_second",
+        "The rate at which all members of a LAG bring the same broadcasts.",
+        labels,
+    )
     overruling = _gauge(
         "bridge_overruling_flows",
         "Flows of other programs that take frames before ours do.",
@@ -321,6 +326,7 @@ def _bridge_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
     for bridge in bridges:
         key = [bridge.name]
         _add(flooded, key, bridge.flooded_pps)
+        _add(repeated, key, bridge.repeated_pps)
         _add(overruling, key, bridge.overruling)
         _add(exhausted, key, bridge.budgets_spent)
         _add(reannounced, key, bridge.reannounced)
@@ -345,7 +351,7 @@ def _bridge_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
                 _add(family, [*key, result], count)
     yield from (info, connected, threshold, imbalance, optimality, errors, decided, failovers)
     yield from (planned, applied, refused, exhausted, reannounced, astray, rounds, frames, flooded)
-    yield overruling
+    yield from (repeated, overruling)
 
 
 def _bytes_per_second(rate_bps: float | None) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -28,7 +29,7 @@ from controller.dataplane.specs import (
     ToController,
     ToGroup,
 )
-from controller.dataplane.tables import GROUP_IDS, Kind, Table, cookie_kind
+from controller.dataplane.tables import GROUP_IDS, Kind, Register, Table, cookie_kind
 from controller.openflow import framing, nicira
 from controller.openflow.encode import GROUP_TYPES
 from controller.openflow.framework import ofproto as ofp
@@ -54,6 +55,7 @@ REMEMBERED = 1 << 12
 # The bytes of a flow that change from one reading to the next: its age and its counters.
 AGE, COUNTS = slice(4, 12), slice(32, 48)
 TABLE_AT, TIMEOUT_AND_COOKIE = 2, struct.Struct("!16xH6xQ")
+PACKETS = struct.Struct("!32xQ")
 
 
 class Unknown(Exception):
@@ -69,10 +71,26 @@ def lasting(body: bytes) -> list[bytes]:
         Malformed: the length of a flow does not fit the body.
     """
     return [
-        flow[: AGE.start] + flow[AGE.stop : COUNTS.start] + flow[COUNTS.stop :]
+        _lasting(flow)
         for flow in framing.flows(body)
         if flow[TABLE_AT] not in LEARNING_TABLES or not _is_learned(flow)
     ]
+
+
+def _lasting(flow: bytes) -> bytes:
+    return flow[: AGE.start] + flow[AGE.stop : COUNTS.start] + flow[COUNTS.stop :]
+
+
+def flooded(body: bytes) -> dict[int, int]:
+    """How many frames each uplink has flooded to VM ports, by ofport."""
+    counts = Counter[int]()
+    for flow in framing.flows(body):
+        if flow[TABLE_AT] == Table.DELIVERY:
+            found = _installed_flow(_lasting(flow))
+            match = dict(found.match) if isinstance(found, FlowSpec) else {}
+            if isinstance(uplink := match.get(Register.UPLINK.field), int):
+                counts[uplink] += PACKETS.unpack_from(flow)[0]
+    return counts
 
 
 def _is_learned(flow: bytes) -> bool:

@@ -22,7 +22,14 @@ from controller.openflow.counters import (
     port_counters,
     unit_counters,
 )
-from controller.openflow.decode import Flows, installed_flows, installed_groups, lasting, read_flow
+from controller.openflow.decode import (
+    Flows,
+    flooded,
+    installed_flows,
+    installed_groups,
+    lasting,
+    read_flow,
+)
 from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
 from controller.openflow.learned import learned_addresses, learned_elsewhere, learned_from_normal
@@ -84,9 +91,10 @@ class Replies:
             return None
         match message.xid:
             case Asked.GROUPS:
-                flows, foreign, by_default = self._installed.of(lasting(self._take(Asked.FLOWS)))
+                body = self._take(Asked.FLOWS)
+                flows, foreign, by_default = self._installed.of(lasting(body))
                 groups = self._groups.of(list(framing.groups(self._take(Asked.GROUPS))))
-                return InstalledRead(bridge, flows, groups, foreign, by_default)
+                return InstalledRead(bridge, flows, groups, foreign, by_default, flooded(body))
             case Asked.PORTS:
                 return PortStatsRead(bridge, port_counters(self._take(Asked.PORTS)))
             case Asked.FROM_VM:

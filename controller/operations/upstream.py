@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.dataplane.tables import Register, Table
+from controller.load.repeated import ENOUGH_TO_COMPARE, same_by_all
 from controller.operations.check import Finding
 from controller.text.check_view import NOTE, WARNING, JsonObject
 from policies.model import Teaming
@@ -19,8 +20,6 @@ from policies.model import Teaming
 # Fewer frames may be chance: a link that has just come up, or one that was just lost.
 ENOUGH_FRAMES = 10
 ENOUGH_ON_A_LAG = 10_000
-# Enough to tell frames that come by all uplinks from frames that the hash of a LAG divides.
-ENOUGH_TO_COMPARE, SAME_RATIO = 100, 0.01
 _FLOW = re.compile(r" table=(\d+), n_packets=(\d+),.* priority=\d+(?:,(\S*))? actions=")
 _MULTICAST = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00"
 
@@ -112,12 +111,6 @@ def _came(up: Mapping[str, int], flows: Sequence[Counted]) -> dict[str, int]:
     return {name: sum(f.packets for by, f in counted if by == no) for name, no in up.items()}
 
 
-def _same_by_all(came: Mapping[str, int]) -> bool:
-    """Whether each frame comes by all uplinks."""
-    least, most = min(came.values(), default=0), max(came.values(), default=0)
-    return len(came) > 1 and least >= ENOUGH_TO_COMPARE and most - least <= SAME_RATIO * most
-
-
 def _returned(
     team: JsonObject, flows: Sequence[Counted], came: Mapping[str, int]
 ) -> Iterator[Finding]:
@@ -131,7 +124,7 @@ def _returned(
     found = ""
     if count >= ENOUGH_FRAMES:
         found = f"{count} broadcasts of our own VMs came back by another member"
-    elif team.get("teaming") == Teaming.STATIC and _same_by_all(came):
+    elif team.get("teaming") == Teaming.STATIC and same_by_all(came):
         found = f"all members receive the same number of broadcasts ({_each(came)}), so each arrives twice"
     if found:
         separate = (
@@ -151,7 +144,7 @@ def _never_returned(
     sent, came_back = (_multicasts(flows, table) for table in (Table.DESTINATION, Table.PRESENT))
     if sent >= ENOUGH_FRAMES and came_back == 0:
         text = f"of {sent} broadcasts of our VMs, none came back by another uplink"
-        if same := _same_by_all(came):
+        if same := same_by_all(came):
             text += (
                 ", but all receive the same broadcasts from other hosts: isolated ports upstream"
             )

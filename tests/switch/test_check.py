@@ -175,6 +175,21 @@ def test_ports_that_are_isolated_upstream_are_not_proposed_as_a_lag(
             bed.tor.ovs.vsctl("set", "port", end, "protected=false")
 
 
+@beds(ON_PLAIN)
+def test_a_metric_counts_broadcasts_that_arrive_twice(bed: Bed, service: Service) -> None:
+    repeated = "ovslbt_bridge_repeated_packets_per_second"
+    with attached(bed, service, "--teaming", "static"):
+
+        def counted() -> float:
+            bed.fire([from_a_host(bed) for _ in range(10)])
+            return service.metric(repeated, bridge=bed.bridge)
+
+        assert counted() == 0
+        wait_until(counted, "it counts them")
+        service.do("set", "bridge", bed.bridge, "teaming=switch-independent")
+        wait_until(lambda: not counted(), "reflections of separate uplinks are dropped")
+
+
 def copies_at_a_vm(bed: Bed) -> int:
     """How many copies of a host's broadcast a VM gets."""
     bed.settled()

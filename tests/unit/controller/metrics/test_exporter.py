@@ -59,6 +59,7 @@ GAUGES = {
     "bridge_threshold_ratio",
     "bridge_connected",
     "bridge_flooded_packets_per_second",
+    "bridge_repeated_packets_per_second",
     "bridge_overruling_flows",
     "last_decision_timestamp_seconds",
     "config_errors",
@@ -113,6 +114,7 @@ BR0 = BridgeStatus(
     not_done=(),
     config_errors=("one", "two"),
     flooded_pps=19.0,
+    repeated_pps=18.0,
     overruling=20,
     moves_planned={"threshold": 2},
     moves_applied={"threshold": 1},
@@ -187,6 +189,7 @@ def test_states_and_moves() -> None:
     assert value("port_info", port="vnet0", vm="web") == 1
     assert value("config_errors") == 2
     assert value("bridge_flooded_packets_per_second") == 19
+    assert value("bridge_repeated_packets_per_second") == 18
     assert value("bridge_overruling_flows") == 20
     assert value("bridge_optimality_ratio") == 1.25
     assert value("uplink_unrelieved", uplink="eth1") == 1

@@ -11,7 +11,7 @@ from controller.api.events import (
 )
 from controller.dataplane import diff, specs, tables
 from controller.dataplane.specs import Changes, FlowSpec
-from controller.dataplane.tables import Kind, Table, cookie
+from controller.dataplane.tables import Kind, Register, Table, cookie
 from controller.openflow.framework import ofproto
 from controller.openflow.replies import Replies
 from controller.openflow.xids import Asked
@@ -19,6 +19,7 @@ from policies.model import OFPORT_LOCAL
 from tests.unit.controller.openflow.switch_bytes import (
     MAC,
     PIPELINE,
+    UPLINKS,
     as_stats,
     group_description,
     learned,
@@ -57,6 +58,20 @@ def test_what_is_installed_is_decoded_again_only_when_it_has_changed() -> None:
     assert same.flows is before.flows and same.flows == (first,)
     assert read(as_stats(first), as_stats(second)).flows == (first, second)
     assert read(as_stats(second)).flows == (second,)
+
+
+def test_what_uplinks_flood_is_counted_for_each() -> None:
+    replies, flows = Replies(), list(PIPELINE.flows.values())
+    replies.event(
+        "br0", reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [as_stats(f, packets=5) for f in flows])
+    )
+    read = replies.event("br0", reply(Asked.GROUPS, ofproto.OFPMP_GROUP_DESC, []))
+    assert isinstance(read, InstalledRead)
+    counting = [
+        dict(f.match).get(Register.UPLINK.field) for f in flows if f.table == Table.DELIVERY
+    ]
+    assert read.flooded == {uplink: 5 * counting.count(uplink) for uplink in UPLINKS}
+    assert all(read.flooded.values())
 
 
 def test_port_counters_also_of_local() -> None:

@@ -1,0 +1,35 @@
+"""The rate at which all members of a LAG bring the same broadcasts, so that VMs get each twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+# Enough to tell frames that come by all uplinks from frames that the hash of a LAG divides.
+ENOUGH_TO_COMPARE, SAME_RATIO = 100, 0.01
+
+
+def same_by_all(came: Mapping[str, int] | Mapping[int, int]) -> bool:
+    """Whether each frame comes by all uplinks. `came`: how many frames came by each."""
+    least, most = min(came.values(), default=0), max(came.values(), default=0)
+    return len(came) > 1 and least >= ENOUGH_TO_COMPARE and most - least <= SAME_RATIO * most
+
+
+@dataclass(slots=True)
+class Repeated:
+    """`pps`: the rate of the last frames that were enough to judge."""
+
+    pps: float = 0.0
+    _began: dict[int, int] = field(default_factory=dict)
+    _began_s: float = 0.0
+
+    def take(self, flooded: Mapping[int, int], now_s: float) -> None:
+        """Take how many frames each member of a LAG that is up has flooded, by ofport."""
+        came = {ofport: count - self._began.get(ofport, 0) for ofport, count in flooded.items()}
+        if came.keys() != self._began.keys() or min(came.values(), default=0) < 0:
+            self.pps = 0.0
+        elif max(came.values(), default=0) < ENOUGH_TO_COMPARE:
+            return
+        else:
+            self.pps = min(came.values()) / (now_s - self._began_s) if same_by_all(came) else 0.0
+        self._began, self._began_s = dict(flooded), now_s
