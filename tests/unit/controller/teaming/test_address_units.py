@@ -15,7 +15,8 @@ from controller.api.status import PortStatus
 from controller.bridge.learning_packets import LEARNED_INTERVAL_S
 from controller.config.rows import BridgeRow, InterfaceRow, PortRow
 from controller.decisions.decision_log import move_lines
-from controller.teaming.address_units import PER_PORT_MAX, SILENT_S
+from controller.teaming import address_units
+from controller.teaming.address_units import PER_PORT_MAX
 from policies.model import Move, Reason
 from tests.unit.fake_switch import World, done, moves, refusal, reports, world
 from tests.unit.rows import VMS, backed_up, bridge, host, ours, port, with_ids, with_interface
@@ -151,12 +152,15 @@ def test_an_address_that_announces_itself_outside_is_a_unit_no_more() -> None:
 
 
 @pytest.mark.slow
-def test_a_silent_address_keeps_its_uplink_for_as_long_as_others_may_remember_it() -> None:
+def test_a_silent_address_keeps_its_uplink_for_as_long_as_others_may_remember_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(address_units, "SILENT_S", 400.0)
     here = nested().run_for(5)
     switch = here.switches["br0"]
     switch.learned = behind(MACS[2:])
     start_s = here.now_s
-    here.run_for(SILENT_S - 10)
+    here.run_for(address_units.SILENT_S - 10)
     assert ways(here) == [1, 2] * 4
     done(here.ask("move", "vnet0", "eth2"))
     here.run_for(5)
