@@ -126,9 +126,11 @@ def arrives_once(bed: Bed, when: str) -> None:
     vm, other, host = *bed.vms[:2], bed.hosts[0]
     ours = bed.shot(vm.point, frames.broadcast, vm.mac, 0, 0, "a VM's broadcast")
     theirs = bed.shot(host.point, frames.broadcast, host.mac, 0, 0, "a host's broadcast")
+    had_no_room = bed.turned_away()
     heard = bed.fire([ours, theirs])
     points = heard[ours.frame_id].points
-    assert points.count(other.point.name) == 1, f"{when}: {points}"
+    lost = f"{when}: {points}; frames without room: {bed.turned_away() - had_no_room}"
+    assert points.count(other.point.name) == 1, lost
     assert sum(u.upstream_end.name in points for u in bed.uplinks) == 1, f"{when}: {points}"
     at_vms = heard[theirs.frame_id].points
     assert at_vms.count(vm.point.name) == at_vms.count(other.point.name) == 1, f"{when}: {at_vms}"
