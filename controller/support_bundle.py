@@ -11,6 +11,7 @@ import importlib.metadata
 import io
 import os
 import platform
+import re
 import subprocess
 import sys
 import tarfile
@@ -21,10 +22,10 @@ from pathlib import Path
 
 import ovs.dirs
 
+from controller.config import shareable
 from controller.config.rows import PREFIX
 from controller.host import client
 from controller.host.journal import default_path
-from controller.text.secrets import without_secrets
 from controller.text.wording import because
 
 COMMAND_TIMEOUT_S = 20
@@ -35,6 +36,10 @@ LOG_BYTES = 4_000_000
 OPTIONS = Path("/etc/default/ovs-lbt")
 OS_RELEASE = Path("/etc/os-release")
 LIBRARIES = ("ovs-lbt", "os-ken", "ryu", "ovsdbapp", "ovs", "prometheus-client", "networkx")
+SWITCH_COMMANDS = (
+    *("bond/list", "bond/show", "lacp/show", "bfd/show"),
+    *("dpif/show", "coverage/show", "memory/show", "upcall/show"),
+)
 TABLES = ("Open_vSwitch", "Bridge", "Port", "Interface", "Controller", "Manager", "QoS", "Queue")
 # Read and write for whoever made it: it names hosts, addresses and VMs.
 MODE = 0o600
@@ -67,13 +72,13 @@ def main(bridges: Sequence[str], service: str, out: Path | None) -> int:
 
 
 def _collected(sources: Iterator[tuple[str, Source]]) -> tuple[dict[str, str], dict[str, str]]:
-    """The parts without their secrets, and why the others are missing."""
+    """The parts, and why the others are missing."""
     parts, missing = {}, {}
     for name, source in sources:
         try:
-            parts[name] = without_secrets(source())
+            parts[name] = shareable.without_logins(source())
         except (_Missing, client.Refusal, client.Unanswered) as why:
-            missing[name] = without_secrets(str(why))
+            missing[name] = shareable.without_logins(str(why))
         except (OSError, ValueError) as error:
             missing[name] = because(error)
     return parts, missing
@@ -82,7 +87,7 @@ def _collected(sources: Iterator[tuple[str, Source]]) -> tuple[dict[str, str], d
 def _contents(parts: dict[str, str], missing: dict[str, str], made_at_s: float) -> str:
     lines = [
         f"ovs-lbt support-bundle, {time.strftime('%Y-%m-%d %H:%M:%S %z', time.localtime(made_at_s))}",
-        "Passwords, tokens, shared and private keys were removed. Names and addresses of hosts and VMs are in it.",
+        f"Values of keys that ovs-lbt does not know are {shareable.REMOVED}. Names and addresses of hosts and VMs are in it.",
         "",
         *(f"{name}: {len(text.splitlines())} lines" for name, text in sorted(parts.items())),
         *(f"{name}: MISSING: {why}" for name, why in sorted(missing.items())),
@@ -118,40 +123,37 @@ def _stamp(at_s: float) -> str:
 
 def _sources(bridges: Sequence[str], service: str) -> Iterator[tuple[str, Source]]:
     yield "versions", _versions
-    yield "options", lambda: OPTIONS.read_text()
+    yield "options", lambda: shareable.variables(OPTIONS.read_text())
     for command, name in (("show", "show.json"), ("check", "check.json")):
         yield name, partial(_asked, command, "--json")
     yield "history.jsonl", lambda: _history(service)
     yield "log/ovs-lbt", lambda: _journal(service)
     for daemon in ("ovs-vswitchd", "ovsdb-server"):
         log = Path(ovs.dirs.LOGDIR) / f"{daemon}.log"
-        yield f"log/{daemon}", partial(_tail, log)
-    yield (
-        "processes",
-        lambda: _ran("ps", "-eo", "pid,ni,etime,time,rss,args", "--sort=-time", only="ovs"),
-    )
-    yield "links", lambda: _ran("ip", "-s", "-d", "link")
+        yield f"log/{daemon}", partial(_log, log)
+    # Without arguments: other programs are given passwords there.
+    process = ("ps", "-eo", "pid,ni,etime,time,rss,comm", "--sort=-time")
+    yield "processes", lambda: shareable.lines(_ran(*process), re.compile(".* ovs"))
+    yield "links.json", partial(_json, "ip", "-json", "-s", "-d", "link")
     yield "queues", lambda: _ran("tc", "-s", "qdisc")
-    yield "database/show", lambda: _ran("ovs-vsctl", _timeout(), "show")
     for table in TABLES:
         listed = ("ovs-vsctl", _timeout(), "--format=json", "list", table)
-        yield f"database/{table}.json", partial(_ran, *listed)
+        yield f"database/{table}.json", partial(_json, *listed)
     for name in bridges or _bridges():
         yield from _of_bridge(name)
-    for command in ("bond/list", "dpif/show", "coverage/show", "memory/show", "upcall/show"):
-        asked = ("ovs-appctl", _timeout(), "-t", "ovs-vswitchd", command)
-        yield f"switch/{command.replace('/', '-')}", partial(_ran, *asked)
-    for command in ("bond/show", "lacp/show", "bfd/show"):
+    for command in SWITCH_COMMANDS:
         asked = ("ovs-appctl", _timeout(), "-t", "ovs-vswitchd", command)
         yield f"switch/{command.replace('/', '-')}", partial(_ran, *asked)
 
 
 def _of_bridge(name: str) -> Iterator[tuple[str, Source]]:
+    # A name from the database is neither an option nor a path.
+    part = f"bridge/{name.strip('.').replace('/', '_')}"
     for command in ("dump-flows", "dump-groups", "dump-group-stats", "dump-ports", "show"):
-        asked = ("ovs-ofctl", _timeout(), "-O", "OpenFlow13", command, name)
-        yield f"bridge/{name}/{command}", partial(_ran, *asked)
+        asked = ("ovs-ofctl", _timeout(), "-O", "OpenFlow13", command, "--", name)
+        yield f"{part}/{command}", partial(_ran, *asked)
     learned = ("ovs-appctl", _timeout(), "-t", "ovs-vswitchd", "fdb/show", name)
-    yield f"bridge/{name}/fdb-show", partial(_ran, *learned)
+    yield f"{part}/fdb-show", partial(_ran, *learned)
 
 
 def _bridges() -> list[str]:
@@ -205,7 +207,15 @@ def _journal(service: str) -> str:
         raise _Missing(
             f"the journal has nothing of {service} -> a service that systemd has started"
         )
-    return found
+    return shareable.lines(found, shareable.OF_SERVICE)
+
+
+def _json(*command: str) -> str:
+    return shareable.as_json(_ran(*command))
+
+
+def _log(path: Path) -> str:
+    return shareable.lines(_tail(path), shareable.OF_SWITCH)
 
 
 def _tail(path: Path, lines: int = LOG_LINES) -> str:
@@ -222,8 +232,8 @@ def _timeout() -> str:
     return f"--timeout={COMMAND_TIMEOUT_S // 2}"
 
 
-def _ran(*command: str, only: str = "") -> str:
-    """What a command prints; of its lines only those with this text.
+def _ran(*command: str) -> str:
+    """What a command prints.
 
     Raises:
         _Missing: it failed, or is not installed.
@@ -239,4 +249,4 @@ def _ran(*command: str, only: str = "") -> str:
     if done.returncode:
         why = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise _Missing(f"{' '.join(command)}: {why}")
-    return "".join(line for line in done.stdout.splitlines(keepends=True) if only in line)
+    return done.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -42,13 +43,19 @@ def test_it_has_what_is_needed_and_no_secret(
     service.do("move", bed.vms[0].port, bed.uplinks[0].name)
     service.do("move", bed.vms[0].port, bed.uplinks[1].name)
     vsctl("set-ssl", str(key), "/etc/cert.pem", "/etc/ca.pem")
-    planted = ["external_ids:agent-password", "other_config:ipsec_psk", "external_ids:api-token"]
-    vsctl("set", "bridge", bed.bridge, *(f"{name}={SECRET}" for name in planted))
+    planted = ["external_ids:agent-password", "other_config:ipsec_psk", "external_ids:words"]
+    vsctl("set", "bridge", bed.bridge, *(f'{name}="--password {SECRET}"' for name in planted))
     vsctl("set", "interface", bed.vms[0].port, f"options:psk={SECRET}")
     vsctl("set", "open_vswitch", ".", f"external_ids:url=https://admin:{SECRET}@192.0.2.1/")
+    vsctl("set-manager", f"ptcp:0:127.0.0.1 {SECRET}")
+    waiting = "import time; time.sleep(60)"
+    other = subprocess.Popen([sys.executable, "-c", waiting, "ovs", "-p", SECRET])
     try:
         files, complaints = bundle(service, tmp_path)
     finally:
+        other.kill()
+        other.wait()
+        vsctl("del-manager")
         vsctl("del-ssl")
         vsctl("clear", "interface", bed.vms[0].port, "options")
         vsctl("remove", "open_vswitch", ".", "external_ids", "url")
@@ -57,6 +64,8 @@ def test_it_has_what_is_needed_and_no_secret(
     assert removed == len(planted), files["database/Bridge.json"]
     assert "[removed]" in files["database/Interface.json"]
     assert "[removed]" in files["database/Open_vSwitch.json"]
+    assert "ovs-vswitchd" in files["processes"] and bed.bridge in files["links.json"]
+    assert "|INFO|" in files["log/ovs-vswitchd"]
 
     (shown,) = json.loads(files["show.json"])["bridges"]
     assert shown["name"] == bed.bridge
