@@ -28,6 +28,7 @@ from controller.dataplane import frames
 from controller.host import addresses
 from controller.host.one_uplink import Refused, run
 from controller.ovsdb.database import Database, DatabaseAway
+from controller.text import terminal
 
 
 def announce(remote: str, bridges: Collection[str]) -> None:
@@ -96,6 +97,7 @@ def read(remote: str) -> DatabaseRead:
 
 
 def main(words: list[str]) -> int:
+    terminal.guard()
     match words:
         case [bridge, remote]:
             try:

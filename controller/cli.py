@@ -21,6 +21,7 @@ from controller.command_line import (
 )
 from controller.command_line.words import words
 from controller.host import client
+from controller.text import terminal
 
 # What completion scripts call. It is no command for people.
 HIDDEN = "__complete"
@@ -33,6 +34,8 @@ def main(given: Sequence[str] | None = None) -> int:
         from topologies import bench
 
         return bench.main(asked[1:])
+    # What programs read is whole: JSON, and the name of a file.
+    terminal.guard(whole="--json" in asked or "support-bundle" in asked)
     if asked[:1] == ["replay"]:
         from controller.replay import command
 

@@ -21,6 +21,7 @@ from ipaddress import IPv4Address
 from controller.dataplane import frames
 from controller.operations import linux_bond
 from controller.operations.linux_bond import RECORD, CannotMove, LinuxBond, Stack, Vlan
+from controller.text.wording import quoted
 
 COMMAND_TIMEOUT_S = 10
 # A card may negotiate its speed anew when it has been down.
@@ -83,7 +84,7 @@ def survey(bridge: str, name: str) -> Host:
     exists = _asked("ovs-vsctl", "br-exists", bridge) is not None
     if exists and is_attached(bridge):
         raise CannotMove(
-            f"bridge {bridge}: attached -> a bridge that is not: ovs-lbt detach {bridge}"
+            f"bridge {bridge}: attached -> a bridge that is not: ovs-lbt detach {quoted(bridge)}"
         )
     if not exists and linux_bond.has(links, bridge):
         raise CannotMove(f"bridge {bridge}: another device has this name -> another name")

@@ -27,6 +27,7 @@ from controller.api.history import Entry, Happened
 from controller.host import client, journal
 from controller.operations import unconfirmed
 from controller.operations.unconfirmed import GRACE_S, UNCONFIRMED, Unconfirmed
+from controller.text import terminal
 
 LOOK_INTERVAL_S = 0.5
 RETRY_S = 2.0
@@ -180,7 +181,7 @@ def last_reversal(lines: str) -> str | None:
 
 def once(bridge: str) -> int:
     """Revert with a temporary service. The process ends with it."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
+    terminal.log_to_stderr()
     logging.getLogger().setLevel(logging.ERROR)
     importlib.import_module("controller.openflow.framework")
     from controller import one_shot
@@ -198,6 +199,7 @@ def once(bridge: str) -> int:
 
 
 def main(words: list[str]) -> int:
+    terminal.guard()
     match words:
         case ["after", bridge, wait_s, service]:
             client.call(service)

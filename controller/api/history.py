@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from controller.text.wording import shortened
+from controller.text.wording import lines_of, shortened
 from policies.model import Reason, Uplink
 
 # The number of entries shown by default.
@@ -252,7 +252,7 @@ def as_text(entries: Sequence[Mapping[str, Any]], clock: Callable[[float], str])
     """
     if not entries:
         return "no matching entries"
-    return "\n".join(line for entry in entries for line in _lines(entry, clock))
+    return lines_of(line for entry in entries for line in _lines(entry, clock))
 
 
 def _lines(entry: Mapping[str, Any], clock: Callable[[float], str]) -> Iterator[str]:

@@ -30,6 +30,7 @@ from controller.config.marks import Marks
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow, Ovn
 from controller.config.values import BridgeConfig
+from controller.text.wording import quoted
 
 # How long `show` reports a fault.
 TOLD_FOR_S = 86_400.0
@@ -40,7 +41,7 @@ BESIDE = frozenset({"history", "metrics", "commands"})
 # The flows may be the operator's only network, so they stay.
 FORGOTTEN = (
     "Bridge {0} ovs-lbt-policy: removed; the flows stay in place, unmanaged -> a policy, set by"
-    " ovs-lbt attach {0}"
+    " ovs-lbt attach {1}"
 )
 # Marks a port whose column `protected` the service has set.
 PROTECTED = PREFIX + "protected"
@@ -258,7 +259,9 @@ class Fleet:
         attached = {name for name, row in self.rows.items() if row.attached}
         wanted = attached | in_hand & self.rows.keys()
         gone = sorted(self.bridges.keys() - wanted)
-        reports = [Report("warning", FORGOTTEN.format(name)) for name in gone if name in self.rows]
+        reports = [
+            Report("warning", FORGOTTEN.format(n, quoted(n))) for n in gone if n in self.rows
+        ]
         return [*reports, *(command for name in gone for command in self.drop(name))]
 
     def drop(self, name: str) -> Commands:

@@ -14,6 +14,7 @@ from controller.bridge.state import Commands
 from controller.config.keys import HOST_KEYS
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.settings import Settings
+from controller.text.wording import quoted
 
 GRACE = "key-loss-grace-s"
 # What the service has written, and no script writes again.
@@ -70,7 +71,8 @@ class LostKeys:
         elif not row.attached and not were_lost and served and before is not None and self.grace_s:
             self._kept[name] = _Kept(before.keys, now_s + self.grace_s)
             found = f"Bridge {name} {PREFIX}policy: removed"
-            expected = f"the keys again within {self.grace_s:g} s, or: ovs-lbt detach {name}"
+            remedy = f"ovs-lbt detach {quoted(name)}"
+            expected = f"the keys again within {self.grace_s:g} s, or: {remedy}"
             serves = "the service continues with the last keys"
             commands.append(Report("warning", f"{found}; {serves} -> {expected}"))
         return self.completed(row, now_s), commands

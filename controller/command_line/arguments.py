@@ -7,10 +7,11 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from controller.host import client
 from controller.text import examples
+from controller.text.wording import one_line
 from controller.top import manual
 
 DEFAULT_METRICS = "127.0.0.1:9476"
@@ -28,6 +29,9 @@ class _Parser(argparse.ArgumentParser):
             self.epilog = "\n\n".join(part for part in parts if part)
             self.epilog_of = None
         return super().format_help()
+
+    def error(self, message: str) -> NoReturn:
+        super().error(one_line(message))
 
 
 class _Version(argparse.Action):

@@ -9,6 +9,7 @@ import sys
 from controller.command_line import answers
 from controller.command_line.words import attach_words, words
 from controller.host import client
+from controller.text.wording import quoted
 
 
 def moves_a_bond(options: argparse.Namespace) -> str | None:
@@ -46,7 +47,8 @@ def from_bond(options: argparse.Namespace) -> int:
         return answers.failed(str(why))
     _say(bond_plan.configuration(host))
     if status := answers.ask("attach", words(options)):
-        back = f"ovs-lbt detach {options.bridge} --to-bond {options.from_bond} --yes"
+        bridge, bond = quoted(options.bridge), quoted(options.from_bond)
+        back = f"ovs-lbt detach {bridge} --to-bond {bond} --yes"
         return answers.failed(
             f"{options.from_bond} has moved, but is not attached; to go back: {back}", status
         )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import logging
+import shlex
 
 from controller.command_line import answers, environment
 from controller.host import client
-from controller.text.wording import because
+from controller.text.wording import because, quoted
 
 
 def detach(words: list[str]) -> int:
@@ -17,7 +18,7 @@ def detach(words: list[str]) -> int:
     if (obstacle := client.read_only()) is not None:
         return answers.failed(obstacle)
     if (another := client.another()) is not None:
-        expected = f"the service that is: ovs-lbt -t {another} detach {' '.join(words)}"
+        expected = f"the service that is: ovs-lbt -t {quoted(another)} detach {shlex.join(words)}"
         return answers.failed(f"no service {client.pidfile().stem} is running -> {expected}")
     environment.log(logging.ERROR)
     importlib.import_module("controller.openflow.framework")

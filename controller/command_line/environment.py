@@ -7,6 +7,8 @@ import logging
 import os
 import re
 
+from controller.text import terminal
+
 # The environment variables that stand for options of `run` that are not given.
 RUN_VARIABLES = {
     "--ovsdb": "OVS_LBT_OVSDB",
@@ -22,7 +24,7 @@ RUN_VARIABLES = {
 
 def log(level: int, everything: bool = False) -> None:
     """Log to stderr: ours from this level on, and of libraries what they warn of, or everything."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
+    terminal.log_to_stderr()
     logging.getLogger("controller").setLevel(level)
     for noisy, quiet in (
         ("os_ken", logging.WARNING),

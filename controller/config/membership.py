@@ -9,11 +9,11 @@ rule on the interface.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
+from controller.text.wording import quoted
 
 # Keys that libvirt, OpenStack and others write to the Interface of a VM.
 VM_IDS = ("iface-id", "vm-id", "vm-uuid", "attached-mac")
@@ -178,7 +178,7 @@ def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known, words: W
     unmarked = [n for n in named if n in by_name and not _has(by_name[n], ("role",))]
     vms = {name: what for name in unmarked if (what := _of_a_vm(row, by_name[name], words))}
     wrong += [
-        (f"{name}, {what}", f"an uplink; if it is one: {IS_UPLINK.format(shlex.quote(name))}")
+        (f"{name}, {what}", f"an uplink; if it is one: {IS_UPLINK.format(quoted(name))}")
         for name, what in vms.items()
     ]
     left = [
@@ -314,7 +314,7 @@ def _strangers(
         yield (
             f"{name}, {what}, is missing",
             f"{expected}; or remove it: ovs-vsctl {_del_port(row, name)};"
-            f" or, if it leads to a VM: {IS_VM_PORT.format(shlex.quote(name))}",
+            f" or, if it leads to a VM: {IS_VM_PORT.format(quoted(name))}",
         )
 
 
@@ -325,7 +325,7 @@ def _replacing(
     if bond is not None:
         steps = [_into(row, bond, name) for name in places]
         steps += [
-            f"del-bond-iface {shlex.quote(bond.name)} {shlex.quote(old)}"
+            f"del-bond-iface {quoted(bond.name)} {quoted(old)}"
             for old in places.values()
             if old in _names(bond)
         ]
@@ -333,19 +333,19 @@ def _replacing(
         steps = [_del_port(row, old) for old in places.values() if old in _present(row)]
     if bond is None or PREFIX + "uplinks" in row.external_ids:
         new = {old: name for name, old in places.items()}
-        named = shlex.quote(f'"{",".join(new.get(name, name) for name in uplinks)}"')
-        steps.append(f"set bridge {shlex.quote(row.name)} external_ids:{PREFIX}uplinks={named}")
+        named = quoted(f'"{",".join(new.get(name, name) for name in uplinks)}"')
+        steps.append(f"set bridge {quoted(row.name)} external_ids:{PREFIX}uplinks={named}")
     return f"ovs-vsctl {' -- '.join(steps)}"
 
 
 def _into(row: BridgeRow, bond: PortRow, name: str) -> str:
     """The words for ovs-vsctl that make an interface a member of a bond."""
-    added = f"add-bond-iface {shlex.quote(bond.name)} {shlex.quote(name)}"
+    added = f"add-bond-iface {quoted(bond.name)} {quoted(name)}"
     return f"{_del_port(row, name)} -- {added}" if name in _present(row) else added
 
 
 def _del_port(row: BridgeRow, name: str) -> str:
-    return f"del-port {shlex.quote(row.name)} {shlex.quote(name)}"
+    return f"del-port {quoted(row.name)} {quoted(name)}"
 
 
 def _present(row: BridgeRow) -> set[str]:

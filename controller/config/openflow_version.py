@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from controller.config.rows import BridgeRow
+from controller.text.wording import quoted
 
 SPOKEN = "OpenFlow13"
 
@@ -16,7 +17,7 @@ def refusal(row: BridgeRow) -> str | None:
     """What the bridge allows instead, and what is expected; None if the service can connect."""
     if is_allowed(row):
         return None
-    expected = f"{SPOKEN} among them: ovs-vsctl add bridge {row.name} protocols {SPOKEN}"
+    expected = f"{SPOKEN} among them: ovs-vsctl add bridge {quoted(row.name)} protocols {SPOKEN}"
     return f"bridge {row.name}: protocols {', '.join(row.protocols)} -> {expected}"
 
 

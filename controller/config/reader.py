@@ -32,7 +32,7 @@ from controller.config.values import (
     VmPortConfig,
 )
 from controller.config.vlans import PortVlans, carriers, port_vlans
-from controller.text.wording import one_of
+from controller.text.wording import one_of, quoted
 from policies.model import OFPORT_LOCAL, OFPORT_MAX, OfPort, Role, Rules, Teaming, Uplink
 from policies.presets import DEFAULT_PRESET, PRESETS
 
@@ -76,7 +76,9 @@ class _Reader:
         team = self._team(bridge["uplinks"], self.last_team or bridge["team"])
         members = self._members(team.uplinks)
         if self.row.keys_lost:
-            expected = f"the keys again; or, to stop managing the bridge: ovs-lbt detach {name}"
+            expected = (
+                f"the keys again; or, to stop managing the bridge: ovs-lbt detach {quoted(name)}"
+            )
             self.settings.report(BadValue(f"Bridge {name}", PREFIX + "policy", "removed", expected))
         reserved = self.row.mirrored_to
         neither = {*team.uplinks, *team.missing, *reserved, *members_of_bonds(self.row)}

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-from controller.text.wording import OUR_LOG
+from controller.text.wording import OUR_LOG, quoted
 
 # Longer than the service itself waits before it reports that a switch or the database is silent.
 ANSWER_TIMEOUT_S = 20.0
@@ -126,7 +126,7 @@ def ask(method: str, words: Sequence[str], timeout_s: float | None = None) -> st
 
 def _nobody() -> str:
     """Why there is no service to ask, and how to start one."""
-    start = "ovs-lbt run" if _name == NAME else f"ovs-lbt run --name {_name}"
+    start = "ovs-lbt run" if _name == NAME else f"ovs-lbt run --name {quoted(_name)}"
     elsewhere = os.environ.get("OVS_LBT_OVSDB", "")
     database = pidfile().with_name("db.sock")
     if elsewhere or database.exists():

@@ -25,6 +25,7 @@ import ovs.util
 
 from controller.api.events import Reply, Request
 from controller.host.client import SLOW
+from controller.text.wording import printable
 
 PREFIX = "lbt/"
 # A request without an answer after this time gets an error as answer.
@@ -156,9 +157,9 @@ class Server:
 
 
 def _send(connection: Any, text: str, refused: bool) -> None:
-    """Answer a request, unless the caller has closed the connection."""
+    """Answer a request, unless the caller has closed the connection. ovs-appctl prints the text."""
     if connection._request_id is not None:
-        (connection.reply_error if refused else connection.reply)(text)
+        (connection.reply_error if refused else connection.reply)(printable(text, whole=True))
 
 
 def _list_commands(connection: Any, _words: list[str], _aux: Any) -> None:

@@ -7,6 +7,8 @@ import os
 import socket
 from collections.abc import Mapping
 
+from controller.text.wording import one_line
+
 LOG = logging.getLogger(__name__)
 
 # A supervisor that does not read must not block the engine.
@@ -65,7 +67,8 @@ class Supervisor:
         if not self._address:
             return
         try:
-            self._socket.sendto(assignment.encode(errors="replace"), self._address)
+            # A name with a line end would be a further assignment.
+            self._socket.sendto(one_line(assignment).encode(), self._address)
         except OSError as error:
             LOG.warning(
                 "NOTIFY_SOCKET: %s -> a socket that a service manager reads; not sent: %s",

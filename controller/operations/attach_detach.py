@@ -53,7 +53,7 @@ from controller.operations import (
 )
 from controller.operations.unconfirmed import UNCONFIRMED, Unconfirmed, What
 from controller.text import check_view
-from controller.text.wording import OUR_LOG, shortened
+from controller.text.wording import OUR_LOG, lines_of, quoted, shortened
 
 # If the switch has not confirmed the pipeline within this time, the attach is undone.
 ATTACH_TIMEOUT_S = 10.0
@@ -409,7 +409,7 @@ class AttachDetach:
         followed = bridge.configure(read_bridge(row, bridge.config), now_s)
         if attach.waits is not None:
             lines.append(waiting(name, attach.waits, self.fleet.epoch_s + now_s))
-        return [*followed, Reply(attach.request_id, "\n".join(lines))]
+        return [*followed, Reply(attach.request_id, lines_of(lines))]
 
     def _held_up(self, bridge: Bridge, attach: Attach) -> str:
         """Why an attach is not done. Only blames the switch if nothing else is the cause."""
@@ -653,9 +653,7 @@ def _attached_already(name: str, values: Mapping[str, str]) -> str:
     """Refuse to attach twice, and say how to change the settings instead."""
     wanted = " ".join(f"{key}={value}" for key, value in values.items() if key != "policy")
     wanted = wanted or f"policy={values['policy']}"
-    expected = (
-        f"a bridge that is not attached; to change this one: ovs-lbt set bridge {name} {wanted}"
-    )
+    expected = f"a bridge that is not attached; to change this one: ovs-lbt set bridge {quoted(name)} {wanted}"
     return f"bridge {name}: already attached -> {expected}"
 
 
@@ -699,7 +697,7 @@ def _staying(row: BridgeRow, settings: Iterable[Setting]) -> str:
     if not kept:
         return ""
     listed = "; ".join(f"{name} {', '.join(of)}" for name, of in sorted(kept.items()))
-    removed = f"ovs-lbt detach {row.name} --purge"
+    removed = f"ovs-lbt detach {quoted(row.name)} --purge"
     return f"{row.name}: settings stay for the next attach: {listed} -> to remove them: {removed}"
 
 
@@ -708,7 +706,7 @@ def _fail_mode_back(row: BridgeRow, bridge: Bridge) -> tuple[tuple[Setting, ...]
     text = row.external_ids.get(PREFIX + "before")
     if text is None:
         return (), None
-    by_hand = f"ovs-vsctl del-fail-mode {row.name}"
+    by_hand = f"ovs-vsctl del-fail-mode {quoted(row.name)}"
     try:
         before = BRIDGE_KEYS["before"].parse(text)["fail_mode"]
     except ValueError:
@@ -743,7 +741,7 @@ def _looping(row: BridgeRow, bridge: Bridge) -> list[str]:
 def waiting(name: str, change: Unconfirmed, epoch_now_s: float) -> str:
     """What happens unless a change is confirmed, for the operator who has just made it."""
     left_s = change.left_s(epoch_now_s)
-    return f"{name}: {change.what} is reverted in {left_s:.0f} s, unless: ovs-lbt confirm {name}"
+    return f"{name}: {change.what} is reverted in {left_s:.0f} s, unless: ovs-lbt confirm {quoted(name)}"
 
 
 def refuse_waiting(row: BridgeRow, epoch_now_s: float) -> None:
@@ -759,7 +757,7 @@ def refuse_waiting(row: BridgeRow, epoch_now_s: float) -> None:
     if change is not None:
         left_s = change.left_s(epoch_now_s)
         found = f"{change.what} waits to be confirmed, for another {left_s:.0f} s"
-        expected = f"ovs-lbt confirm {row.name}, or ovs-lbt revert {row.name}"
+        expected = f"ovs-lbt confirm {quoted(row.name)}, or ovs-lbt revert {quoted(row.name)}"
         raise Refused(f"bridge {row.name}: {found} -> {expected}")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from controller.operations.linux_bond import LACP, LinuxBond, Stack, Vlan
+from controller.text.wording import quoted
 
 RISK = """\
 risk: the host's own network then depends on ovs-vswitchd. While ovs-vswitchd is stopped, or after it
@@ -174,7 +175,7 @@ def _networkmanager(host: Moving) -> str:
             f"{add} ovs-port conn.interface {bridge} con-name {bridge}-port master {bridge}",
             f"{add} ovs-interface conn.interface {bridge} con-name {bridge}-if master {bridge}-port"
             f" slave-type ovs-port 802-3-ethernet.cloned-mac-address {bond.mac} {ipv4}",
-            f"nmcli connection delete {bond.name}",
+            f"nmcli connection delete {quoted(bond.name)}",
         ]
     )
 

@@ -19,6 +19,7 @@ from controller.config.rows import BridgeRow
 from controller.operations import unconfirmed
 from controller.operations.attach_detach import AttachDetach, Refused, refuse_waiting, waiting
 from controller.operations.unconfirmed import GRACE_S, NOTHING_WAITS, UNCONFIRMED, Unconfirmed, What
+from controller.text.wording import quoted
 
 # How long after a reversal that failed the next one begins.
 RETRY_S = 2.0
@@ -103,7 +104,7 @@ class Confirmations:
                 if self._invalid.get(name) != text:
                     self._invalid[name] = text
                     found = f"Bridge {name} {UNCONFIRMED}: what the service did not write"
-                    expected = f"ovs-vsctl remove bridge {name} external_ids {UNCONFIRMED}"
+                    expected = f"ovs-vsctl remove bridge {quoted(name)} external_ids {UNCONFIRMED}"
                     commands.append(Report("warning", f"{found} -> {expected}"))
                 continue
             self._follow(name, change, now_s)

@@ -7,7 +7,6 @@ interfaces: those of VMs tell what a VM sends and receives, those of tunnels wha
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +15,7 @@ from controller.config.endpoints import Endpoint, local_address
 from controller.config.guests import vm_name
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, InterfaceRow, Ovn
+from controller.text.wording import lines_of, quoted
 from policies import endpoints as policy
 from policies.endpoints import Vm
 from policies.model import Load
@@ -168,7 +168,7 @@ def commands(found: Answer) -> list[str]:
         return []
     return [
         "ovs-vsctl set interface"
-        f" {shlex.quote(vif.port)} external_ids:{ENCAP_IP}={shlex.quote(_value(found.planned[vif.port]))}"
+        f" {quoted(vif.port)} external_ids:{ENCAP_IP}={quoted(_value(found.planned[vif.port]))}"
         for vif in found.changes
     ]
 
@@ -242,7 +242,7 @@ def as_text(found: Answer) -> str:
         lines += ["", f"  {OWNER.format(owner)}"]
     if host.by_receiver:
         lines += ["", f"  {BY_RECEIVER}"]
-    return "\n".join(lines)
+    return lines_of(lines)
 
 
 def _planned(found: Answer) -> dict[str, Load]:

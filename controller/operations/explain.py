@@ -13,7 +13,7 @@ from controller.operations.diagnosis import Account, Obstacle
 from controller.operations.plan_view import WIDTH, covers, percent, threshold, unknown
 from controller.operations.show import part_of
 from controller.teaming import bindings
-from controller.text.wording import endpoint_of
+from controller.text.wording import endpoint_of, lines_of, printable, quoted
 from policies.damping import MOST_MOVES, PERIOD_S
 from policies.model import Reason, Role, Uplink
 from policies.presets import PRESETS
@@ -32,9 +32,13 @@ def as_text(account: Account, epoch_s: float, now_s: float) -> str:
     for label, text in sentences(account, epoch_s, now_s).items():
         first, rest = f"  {label:<{LABEL_WIDTH}}", " " * (LABEL_WIDTH + 2)
         lines += textwrap.wrap(
-            text, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+            printable(text),
+            WIDTH,
+            initial_indent=first,
+            subsequent_indent=rest,
+            break_on_hyphens=False,
         )
-    return "\n".join(lines)
+    return lines_of(lines)
 
 
 def _used_by(account: Account) -> str:
@@ -398,21 +402,20 @@ def _to_change(account: Account) -> str:
         case Obstacle.AWAY:
             return f"{account.home} has to carry traffic again; then it returns by itself"
         case Obstacle.PINNED:
-            return f"ovs-lbt unpin {name}"
+            return f"ovs-lbt unpin {quoted(name)}"
         case Obstacle.EXCLUDED:
-            return f"ovs-lbt set interface {name} exclude=false"
+            return f"ovs-lbt set interface {quoted(name)} exclude=false"
         case Obstacle.IN_COOLDOWN | Obstacle.SPENT:
-            return (
-                f"nothing: the cooldown ends by itself; to move it now: ovs-lbt move {name} UPLINK"
-            )
+            return f"nothing: the cooldown ends by itself; to move it now: ovs-lbt move {quoted(name)} UPLINK"
         case Obstacle.UNKNOWN | Obstacle.NEW:
             return f"nothing: its policy decides in {math.ceil(account.decided_in_s)} s"
         case Standing.NEVER:
-            return f"another policy, or: ovs-lbt move {name} UPLINK"
+            return f"another policy, or: ovs-lbt move {quoted(name)} UPLINK"
         case Standing.MOVES if account.observed:
-            return f"ovs-lbt set bridge {account.bridge} mode=enforce"
+            return f"ovs-lbt set bridge {quoted(account.bridge)} mode=enforce"
         case Standing.MOVES:
-            now = f"ovs-lbt plan {account.bridge}, then ovs-lbt apply {account.bridge}"
+            bridge = quoted(account.bridge)
+            now = f"ovs-lbt plan {bridge}, then ovs-lbt apply {bridge}"
             return f"nothing; to move it now: {now}"
         case Standing.LATER:
             return "the other move has to be made; then it is judged again"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import BridgeConfig
+from controller.text.wording import quoted
 
 KEY = PREFIX + "forged-transmits"
 NAMED_AT_MOST = 3
@@ -28,6 +29,6 @@ def dropped(
         more = f" and {len(others) - NAMED_AT_MOST} more" if len(others) > NAMED_AT_MOST else ""
         yield (
             f"{port.name} also sends from {named}{more}, which is not its attached-mac; these frames"
-            f" would be dropped -> ovs-vsctl set interface {port.name} external_ids:{KEY}=accept"
+            f" would be dropped -> ovs-vsctl set interface {quoted(port.name)} external_ids:{KEY}=accept"
             " (or reject, to drop them)"
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from controller.config.rows import PREFIX, BridgeRow, Ovn
 from controller.config.values import BridgeConfig
+from controller.text.wording import quoted
 from policies.presets import PRESETS
 
 UNIT = PREFIX + "unit"
@@ -29,7 +30,7 @@ def advice(config: BridgeConfig, rows: Mapping[str, BridgeRow]) -> Iterator[str]
     """
     patches = {i.name: i for i in rows[config.name].interfaces if i.peer is not None}
     bridges = {i.name: row.name for row in rows.values() for i in row.interfaces}
-    remedy = f"ovs-lbt set bridge {config.name} patch-unit={BY_ADDRESS}"
+    remedy = f"ovs-lbt set bridge {quoted(config.name)} patch-unit={BY_ADDRESS}"
     for port in config.vm_ports:
         interface = patches.get(port.name)
         if interface is None or PRESETS[port.policy].classifier.hashed:

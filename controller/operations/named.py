@@ -15,7 +15,7 @@ from controller.config.values import UplinkConfig, VmPortConfig
 from controller.operations import vm_rules
 from controller.operations.attach_detach import Refused
 from controller.teaming.address_units import AddressUnit
-from controller.text.wording import one_of
+from controller.text.wording import one_of, quoted
 
 
 def row(fleet: Fleet, name: str) -> BridgeRow:
@@ -153,7 +153,9 @@ def address(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig] | None:
             return bridge, _as_port(bridge, port, found[0])
         if found:
             raise Refused(f"address: {name}, in several VLANs -> {one_of([u.name for u in found])}")
-        raise Refused(f"address: {name} -> one of those that ovs-lbt explain {port.name} lists")
+        raise Refused(
+            f"address: {name} -> one of those that ovs-lbt explain {quoted(port.name)} lists"
+        )
     return None
 
 

@@ -33,7 +33,7 @@ from controller.operations.confirmations import Confirmations
 from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
 from controller.operations.plans import Plans
 from controller.text import check_view
-from controller.text.wording import one_line, one_of
+from controller.text.wording import lines_of, one_line, one_of
 from policies import failover, rules
 from policies.model import Reason, Role
 
@@ -337,7 +337,7 @@ def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -
         # It could not be announced, and upstream switches would keep sending to its old uplink.
         raise Refused(f"address {name}: silent -> an address that the switch has learned")
     broken = _against_shoulds(bridge, port, target)
-    text = "\n".join([one_line(answers.moved(bridge, port, target)), *broken])
+    text = lines_of([answers.moved(bridge, port, target), *broken])
     return bridge.move(name, target, Reply(request_id, text), now_s)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from controller.config.endpoints import Endpoint
 from controller.config.values import BridgeConfig, VmPortConfig
 from controller.teaming.buckets import hashed_by
+from controller.text.wording import quoted
 from policies.presets import PRESETS
 
 SEVERAL = "several tunnel endpoints, so that policies can place each"
@@ -46,11 +47,11 @@ def _alone(port: VmPortConfig, config: BridgeConfig) -> str:
     """What the policy makes of the only endpoint, by which all VMs of the host send."""
     one = f"to {port.policy}, all tunnels are one VM port on one uplink"
     if not PRESETS[port.policy].spreads_connections:
-        adaptive = f"ovs-lbt set interface {port.name} policy=adaptive"
+        adaptive = f"ovs-lbt set interface {quoted(port.name)} policy=adaptive"
         return f"{one} -> {adaptive}, or {SEVERAL}"
     if port.unsplittable:
         return f"{one} -> {SEVERAL}"
     if config.in_userspace and config.connection_hash == "multipath":
         found = "the userspace datapath does not show multipath the source ports of tunnels"
-        return f"{found} -> ovs-lbt set bridge {config.name} connection-hash=dp_hash"
+        return f"{found} -> ovs-lbt set bridge {quoted(config.name)} connection-hash=dp_hash"
     return f"{port.policy} spreads its connections, which differ in their source ports"

@@ -12,6 +12,7 @@ from controller.api.history import Moved
 from controller.decisions.planning import Basis, Opinion, Proposal, Waiting
 from controller.operations.show import bar
 from controller.text.show_view import NONE_ATTACHED
+from controller.text.wording import lines_of, printable, quoted
 from policies.model import Uplink
 from policies.presets import PRESETS
 from policies.verdicts import Rest, Standing, WhyAtRest
@@ -33,13 +34,13 @@ def as_text(proposals: Sequence[Proposal]) -> str:
     """A block for each bridge: the moves, the expected loads, and what each policy says."""
     if not proposals:
         return NONE_ATTACHED
-    return "\n\n".join("\n".join(_block(proposal)) for proposal in proposals)
+    return "\n\n".join(lines_of(_block(proposal)) for proposal in proposals)
 
 
 def made(proposal: Proposal) -> str:
     """The answer to `apply`, once the moves are made."""
     lines = [f"{proposal.bridge}: {_moves(proposal)} made"]
-    return "\n".join([*lines, *(f"  {_named(moved)}" for moved in proposal.lines)])
+    return lines_of([*lines, *(f"  {_named(moved)}" for moved in proposal.lines)])
 
 
 def _block(proposal: Proposal) -> list[str]:
@@ -69,7 +70,7 @@ def _headline(proposal: Proposal) -> str:
     would = f"{name}: {_moves(proposal)} would be made now"
     if proposal.observed:
         return f"{would} in enforce mode"
-    return f"{would}; to make {'it' if len(proposal.moves) == 1 else 'them'}: ovs-lbt apply {name}"
+    return f"{would}; to make {'it' if len(proposal.moves) == 1 else 'them'}: ovs-lbt apply {quoted(name)}"
 
 
 def _moves(proposal: Proposal) -> str:
@@ -264,7 +265,7 @@ def _waits(waiting: Iterable[Waiting]) -> list[str]:
 
 
 def _wrap(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
+    return textwrap.wrap(printable(text), WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
 def _named(moved: Moved) -> str:

@@ -12,7 +12,7 @@ from controller.decisions import planning
 from controller.decisions.planning import Proposal
 from controller.operations import plan_view
 from controller.operations.attach_detach import Refused
-from controller.text.wording import one_of
+from controller.text.wording import one_of, quoted
 
 PLAN_FIRST = "ovs-lbt plan first"
 
@@ -62,7 +62,7 @@ class Plans:
             return [Reply(request_id, f"{name}: the plan has no moves, so there is nothing to do")]
         team_view = bridge.team_view
         if why := planning.changed(proposal, team_view, bridge.bases(now_s), now_s):
-            refusal = f"{why} -> a new plan: ovs-lbt plan {name}"
+            refusal = f"{why} -> a new plan: ovs-lbt plan {quoted(name)}"
             reasons = [move.reason for move in proposal.moves]
             noted = bridge.refuse(reasons, refusal, now_s, proposal.lines)
             return [*noted, Reply(request_id, refusal, refused=True)]

@@ -15,6 +15,7 @@ from controller.dataplane.tables import Register, Table
 from controller.load.repeated import ENOUGH_TO_COMPARE, same_by_all
 from controller.operations.check import Finding
 from controller.text.check_view import NOTE, WARNING, JsonObject
+from controller.text.wording import quoted
 from policies.model import Teaming
 
 # Fewer frames may be chance: a link that has just come up, or one that was just lost.
@@ -134,7 +135,7 @@ def _returned(
 
 
 def _set_teaming(team: JsonObject, teaming: str) -> str:
-    return f"ovs-lbt set bridge {team['name']} teaming={teaming}"
+    return f"ovs-lbt set bridge {quoted(team['name'])} teaming={teaming}"
 
 
 def _never_returned(

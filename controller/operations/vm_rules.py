@@ -17,6 +17,7 @@ from controller.config.reader import vm_keys
 from controller.config.rows import PREFIX, BridgeRow, Guest
 from controller.config.values import VmPortConfig
 from controller.operations.attach_detach import Refused
+from controller.text.wording import quoted
 
 
 def kept(row: BridgeRow, port: VmPortConfig, key: str, value: str) -> list[Setting]:
@@ -81,8 +82,8 @@ def home(fleet: Fleet, name: str) -> Bridge | None:
     if len(bridges) != 1:
         listed = ", ".join(bridge.config.name for bridge in bridges) or "none"
         found = f"VM {name}: not on this host, whose attached bridges are {listed}"
-        key = f'"{PREFIX}vm-{name.lower()}-KEY"=VALUE'
-        expected = f"one attached bridge; for one of several: ovs-vsctl set bridge BRIDGE 'external_ids:{key}'"
+        key = quoted(f'external_ids:"{PREFIX}vm-{name.lower()}-KEY"=VALUE')
+        expected = f"one attached bridge; for one of several: ovs-vsctl set bridge BRIDGE {key}"
         raise Refused(f"{found} -> {expected}")
     return bridges[0]
 

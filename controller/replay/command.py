@@ -18,6 +18,7 @@ from controller.replay.run import replay
 from controller.replay.table import table
 from controller.replay.trace import BadTrace, HostTrace, read
 from controller.text import examples
+from controller.text.terminal import Drawn
 from controller.text.wording import because
 from policies.model import MAX_UPLINKS
 from policies.presets import PRESETS
@@ -198,6 +199,7 @@ def _progress() -> Callable[[float], None]:
         shown = percent
         bar = "#" * int(BAR_WIDTH * ratio)
         end = "\r\x1b[K" if percent >= 100 else ""
-        print(f"\r[{bar:<{BAR_WIDTH}}] {percent:3} %{end}", end="", file=sys.stderr, flush=True)
+        sys.stderr.write(Drawn(f"\r[{bar:<{BAR_WIDTH}}] {percent:3} %{end}"))
+        sys.stderr.flush()
 
     return show

@@ -23,7 +23,7 @@ from controller.text.drawing import (
     width_of,
     widths,
 )
-from controller.text.wording import OUR_LOG, endpoint_of, hashed_by, tunnels_sent
+from controller.text.wording import OUR_LOG, endpoint_of, hashed_by, quoted, tunnels_sent
 
 # The documented fields of a bridge, an uplink and a port.
 JsonObject = Mapping[str, Any]
@@ -90,7 +90,7 @@ def waiting(
         name, what, left_s = change["bridge"], change["change"], change["left_s"]
         at = "" if clock is None else f", at {clock(change['until'])}"
         when = f"is reverted in {left_s:.0f} s{at}" if left_s else "is being reverted"
-        texts.append(f"{name}: {what} {when}, unless: ovs-lbt confirm {name}")
+        texts.append(f"{name}: {what} {when}, unless: ovs-lbt confirm {quoted(name)}")
     return [*_wrapped(texts, look, Style.WARN), ()] if texts else []
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import codecs
+import logging
 import os
 import shutil
 import sys
 from collections.abc import Iterable
+from functools import partial
+from io import TextIOWrapper
+from typing import TextIO
 
 from controller.text.drawing import Line, Look, Style, plain
+from controller.text.wording import one_line, printable
 
 # Select Graphic Rendition, ECMA-48.
 _CODES = {
@@ -48,12 +53,46 @@ def has_colours() -> bool:
 
 def written(lines: Iterable[Line]) -> str:
     """Lines as text for standard output."""
-    coloured = has_colours()
-    return "".join(f"{_coloured(one) if coloured else plain(one).rstrip()}\n" for one in lines)
+    if has_colours():
+        return Drawn("".join(f"{_coloured(one)}\n" for one in lines))
+    return "".join(f"{plain(one).rstrip()}\n" for one in lines)
+
+
+class Drawn(str):
+    """Text whose control characters are ours. What others wrote is escaped in it."""
+
+
+def guard(whole: bool = False) -> None:
+    """Let all that this process prints or logs from now on pass `printable`.
+
+    `whole`: of standard output, nothing is cut.
+    """
+    for stream, all_of_it in ((sys.stdout, whole), (sys.stderr, False)):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+        stream.write = partial(_write, stream, all_of_it)  # type: ignore[method-assign]
+
+
+def _write(stream: TextIO, whole: bool, text: str) -> int:
+    written = text if isinstance(text, Drawn) else printable(text, whole)
+    return type(stream).write(stream, written)
+
+
+def _in_one_line(record: logging.LogRecord) -> bool:
+    record.msg, record.args = one_line(record.getMessage()), None
+    return True
+
+
+def log_to_stderr() -> None:
+    """Log each message on one line."""
+    handler = logging.StreamHandler()
+    handler.addFilter(_in_one_line)
+    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(format=form, handlers=[handler], force=True)
 
 
 def _coloured(drawn: Line) -> str:
     return "".join(
-        f"\x1b[{code}m{span.text}\x1b[0m" if (code := _CODES.get(span.style)) else span.text
-        for span in drawn
+        f"\x1b[{code}m{text}\x1b[0m" if (code := _CODES.get(style)) else text
+        for text, style in ((printable(span.text), span.style) for span in drawn)
     ).rstrip()

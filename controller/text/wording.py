@@ -4,21 +4,53 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import shlex
 from collections.abc import Iterable
 
 # The most characters of a foreign text that a message quotes.
 MOST_CHARACTERS = 200
+# Of a line, which may list many names.
+MOST_OF_LINE = 20 * MOST_CHARACTERS
+_LONG_WORD = re.compile(rf"(?<!\S)(\S{{{MOST_CHARACTERS - 1}}})\S{{2,}}")
 # Where the cause of a fault of ovs-lbt can be found.
 OUR_LOG = "see the log of ovs-lbt (journalctl -u ovs-lbt)"
 
 
-def one_line(text: str) -> str:
+def one_line(text: str, kept: str = "") -> str:
     """The text with all non-printable characters escaped, so that it stays on one line."""
     if text.isprintable():
         return text
     return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
+        c if c.isprintable() or c in kept else c.encode("unicode_escape").decode("ascii")
+        for c in text
     )
+
+
+def lines_of(lines: Iterable[str]) -> str:
+    """An answer of these lines. Names in them begin no lines of their own."""
+    return "\n".join(map(one_line, lines))
+
+
+def printable(text: str, whole: bool = False) -> str:
+    """Text as a terminal or a log may receive it, whoever wrote what is in it.
+
+    Only line ends and tabs control anything. Too long words and lines are cut, unless it is `whole`.
+    """
+    text = one_line(text, kept="\n\t")
+    if whole:
+        return text
+    lines = _LONG_WORD.sub(r"\1…", text).split("\n")
+    return "\n".join(
+        f"{one[:MOST_OF_LINE]}…" if len(one) > MOST_OF_LINE + 1 else one for one in lines
+    )
+
+
+def quoted(name: str) -> str:
+    """A name as a word of a command for a shell; NAME if it cannot be one, or is an option."""
+    word = shlex.quote(name)
+    fits = word.isprintable() and len(word) < MOST_CHARACTERS and not name.startswith("-")
+    return word if fits else "NAME"
 
 
 def shortened(text: str) -> str:

@@ -372,6 +372,15 @@ FORGOTTEN = {
 }
 
 
+def test_a_command_quotes_names_for_the_shell() -> None:
+    """Such a name would run something when the command is pasted."""
+    config = read_bridge(plain(port("$(reboot)", 3, ours(role="drained")), port("vnet0", 10)))
+    (error,) = (line for line in told(config) if "ovs-lbt-uplinks" in line)
+    assert says(
+        error, "ovs-vsctl del-port br0 '$(reboot)';", "ovs-vsctl set interface '$(reboot)' "
+    )
+
+
 @pytest.mark.parametrize("case", FORGOTTEN)
 def test_what_seems_to_be_an_uplink_is_no_vm_port(case: str) -> None:
     """Forgotten at an attach, or left out while the service was away: it carries nothing."""

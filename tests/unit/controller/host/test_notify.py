@@ -43,8 +43,8 @@ def test_readiness_and_each_new_status_are_told_once(heard: tuple[str, socket.so
 
 def test_a_status_may_be_any_text(heard: tuple[str, socket.socket]) -> None:
     name, sock = heard
-    Supervisor({"NOTIFY_SOCKET": name}).status("0 of 1 bridges connected; not connected: \ud800")
-    assert messages(sock) == ["STATUS=0 of 1 bridges connected; not connected: ?"]
+    Supervisor({"NOTIFY_SOCKET": name}).status("0 of 1 bridges connected: \ud800\nMAINPID=1")
+    assert messages(sock) == [r"STATUS=0 of 1 bridges connected: \ud800\nMAINPID=1"]
 
 
 def test_the_watchdog_is_fed_twice_in_its_time(heard: tuple[str, socket.socket]) -> None:
