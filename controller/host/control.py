@@ -32,6 +32,8 @@ PREFIX = "lbt/"
 ANSWER_TIMEOUT_S = 15.0
 SLOW_TIMEOUT_S = 60.0
 EXPIRY_CHECK_MS = 1000
+# How long a connection may take to bring a request, or to take an answer; and how many there may be.
+CALLER_MAX_S, CALLERS_MAX = 10.0, 64
 # The database and the switch have time limits of their own, so the cause is not known here.
 UNANSWERED = "check with ovs-lbt show whether the switch is connected, and see the log of ovs-lbt"
 
@@ -64,9 +66,16 @@ def claim_pidfile(name: str) -> None:
 
 
 class _Caller(ovs.unixctl.server.UnixctlConnection):  # type: ignore[misc]
-    """A connection that is closed if the library cannot decode a text."""
+    """A connection that is closed if the library cannot decode a text, or if it takes too long."""
+
+    def __init__(self, rpc: Any) -> None:
+        super().__init__(rpc)
+        # When it was accepted, or was given an answer.
+        self.since_s = time.monotonic()
 
     def run(self) -> int | None:
+        if self._request_id is None and time.monotonic() > self.since_s + CALLER_MAX_S:
+            return errno.ETIMEDOUT
         try:
             error: int | None = super().run()
         except UnicodeError:
@@ -120,15 +129,24 @@ class Server:
         signal.set_wakeup_fd(self._waken.fileno(), warn_on_full_buffer=False)
         while going_on():
             self._server.run()
+            self._hang_up()
             poller = ovs.poller.Poller()
             self._server.wait(poller)
             poller.fd_wait(self._wakened.fileno(), ovs.poller.POLLIN)
-            if self._waiting:
+            if self._waiting or self._server._conns:
                 poller.timer_wait(EXPIRY_CHECK_MS)
             poller.block()
             self._answer()
             self._expire()
         return 1
+
+    def _hang_up(self) -> None:
+        """End the oldest of too many connections. Those whose request is carried out come last."""
+        callers = self._server._conns
+        while len(callers) > CALLERS_MAX:
+            oldest = min(callers, key=lambda caller: caller._request_id is not None)
+            oldest._close()
+            callers.remove(oldest)
 
     def _take(self, connection: Any, words: list[str], name: str) -> None:
         request_id = next(self._ids)
@@ -160,6 +178,7 @@ def _send(connection: Any, text: str, refused: bool) -> None:
     """Answer a request, unless the caller has closed the connection. ovs-appctl prints the text."""
     if connection._request_id is not None:
         (connection.reply_error if refused else connection.reply)(printable(text, whole=True))
+        connection.since_s = time.monotonic()
 
 
 def _list_commands(connection: Any, _words: list[str], _aux: Any) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
 import socket
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Callable
 from socketserver import ThreadingMixIn
 from typing import Any
@@ -18,38 +21,69 @@ from controller.text.wording import in_words
 
 LOG = logging.getLogger(__name__)
 
-# A client that is silent for this long is disconnected.
-SILENT_MAX_S = 10.0
-# Prometheus never opens this many connections at once; further ones are closed.
-AT_ONCE_MAX = 16
+# How long a request may take, however many bytes it comes and goes in.
+REQUEST_MAX_S = 10.0
+REQUEST_MAX_BYTES = 8192
+# Unfinished requests: in all, and of one address, which Prometheus may share with others. Further ones
+# end the oldest of these, which had half a second at least.
+AT_ONCE_MAX, OF_PEER_MAX = 64, 48
+# So often, requests are taken: further ones wait in the kernel, which costs the engine nothing.
+PACE_S = 0.01
+# An answer is made so often at most, in each format, and given to all.
+FRESH_S = 1.0
+TOLD_AGAIN_S = 60.0
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
 class Server(ThreadingMixIn, WSGIServer):
     """Serves each client, including its TLS handshake, on a thread, so that none delays others."""
 
     daemon_threads = True
+    request_queue_size = 128
     tls: ssl.SSLContext | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._free = threading.BoundedSemaphore(AT_ONCE_MAX)
+        # Since when, and whose: the oldest comes first.
+        self._unfinished: dict[Any, tuple[float, str]] = {}
+        self._told_s = float("-inf")
         super().__init__(*args, **kwargs)
 
+    def get_request(self) -> tuple[Any, Any]:
+        request, client_address = super().get_request()
+        if self.tls is not None:
+            request = self.tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+        return request, client_address
+
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        try:
-            super().process_request(request, client_address)
-        except RuntimeError:
-            # No more threads can be started.
-            self._free.release()
-            raise
+        peer = client_address[0]
+        of_peer = [one for one, (_, whose) in [*self._unfinished.items()] if whose == peer]
+        if len(of_peer) >= OF_PEER_MAX:
+            self._end(of_peer[0])
+        elif len(self._unfinished) >= AT_ONCE_MAX:
+            self._end(next(iter(self._unfinished), None))
+        self._unfinished[request] = time.monotonic(), peer
+        super().process_request(request, client_address)
+        time.sleep(PACE_S)
+
+    def service_actions(self) -> None:
+        for request, (since_s, _) in [*self._unfinished.items()]:
+            if time.monotonic() > since_s + REQUEST_MAX_S:
+                self._end(request)
+
+    def _end(self, request: Any) -> None:
+        """End a request, whose thread notices that its connection is closed."""
+        _, peer = self._unfinished.pop(request, (0.0, ""))
+        if peer and time.monotonic() > self._told_s + TOLD_AGAIN_S:
+            self._told_s = time.monotonic()
+            expected = f"a client that takes {REQUEST_MAX_S:g} s at most, and {OF_PEER_MAX} at once"
+            LOG.warning("metrics for %s: an unfinished request was ended -> %s", peer, expected)
+        with contextlib.suppress(OSError, AttributeError):
+            request.shutdown(socket.SHUT_RDWR)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
-            request.settimeout(SILENT_MAX_S)
             if self.tls is not None:
-                request = self.tls.wrap_socket(request, server_side=True)
+                request.do_handshake()
         except OSError as error:
             found = f"metrics for {client_address[0]}: {reason(error)}"
             LOG.warning("%s -> a TLS client with a valid certificate", found)
@@ -57,7 +91,7 @@ class Server(ThreadingMixIn, WSGIServer):
         else:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            self._unfinished.pop(request, None)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         error = sys.exception()
@@ -67,19 +101,41 @@ class Server(ThreadingMixIn, WSGIServer):
 
 
 def _watched(application: Callable[..., Any]) -> Callable[..., Any]:
-    """The application, with failures reported to the scraper by status."""
+    """The application, asked once in `FRESH_S`, with failures reported to the scraper by status."""
+    made: dict[tuple[bool, bool], tuple[float, str, Any, Any]] = {}
+    making = threading.Lock()
 
     def answer(environ: Any, start_response: Callable[..., Any]) -> Any:
-        try:
-            return application(environ, start_response)
-        except TimeoutError as error:
-            status, text = "503 Service Unavailable", str(error)
-        except Exception as error:
-            status, text = "500 Internal Server Error", faults.report("metrics", error)
-        start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
-        return [f"{text}\n".encode()]
+        form = (
+            "openmetrics" in environ.get("HTTP_ACCEPT", ""),
+            "gzip" in environ.get("HTTP_ACCEPT_ENCODING", ""),
+        )
+        with making:
+            if form not in made or time.monotonic() > made[form][0]:
+                found = _made(application, *form)
+                made[form] = (time.monotonic() + FRESH_S, *found)
+            _, status, headers, body = made[form]
+        # The server adds to its list.
+        start_response(status, [*headers])
+        return body
 
     return answer
+
+
+def _made(application: Callable[..., Any], openmetrics: bool, gzip: bool) -> tuple[str, Any, Any]:
+    """Status, headers and body of an answer."""
+    started: list[Any] = []
+    environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/metrics"}
+    environ["HTTP_ACCEPT"] = OPENMETRICS if openmetrics else ""
+    environ["HTTP_ACCEPT_ENCODING"] = "gzip" if gzip else ""
+    try:
+        body = application(environ, lambda *of: started.extend(of))
+        return started[0], started[1], body
+    except TimeoutError as error:
+        status, text = "503 Service Unavailable", str(error)
+    except Exception as error:
+        status, text = "500 Internal Server Error", faults.report("metrics", error)
+    return status, [("Content-Type", "text/plain; charset=utf-8")], [f"{text}\n".encode()]
 
 
 class _ServerOfIpv6(Server):
@@ -87,6 +143,15 @@ class _ServerOfIpv6(Server):
 
 
 class _Quiet(WSGIRequestHandler):
+    def setup(self) -> None:
+        super().setup()
+        head = b""
+        while line := self.rfile.readline(REQUEST_MAX_BYTES - len(head)):
+            head += line
+            if not line.strip():
+                break
+        self.rfile = io.BytesIO(head)
+
     def log_message(self, format: str, *args: Any) -> None:
         pass
 

@@ -7,11 +7,13 @@ import json
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from controller.metrics.scrapes import FRESH_S
 from tests.switch.appctl import Appctl
 from tests.switch.bed import STATIC_LAG, Bed, Station, Uplink
 from tests.switch.waiting import HANG_S, NotThere, wait_until
@@ -34,6 +36,8 @@ class Service:
         self.variables: dict[str, str] = {}
         self.launcher: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
+        # When metrics were read, which the service gives to others for a second.
+        self._read_s = float("-inf")
 
     @property
     def alive(self) -> bool:
@@ -227,10 +231,14 @@ class Service:
         bed.revalidated()
 
     def metrics(self) -> dict[str, float]:
-        """The samples at /metrics, by `name{labels}` as they are written."""
+        """The samples at /metrics, by `name{labels}` as they are written, none of which was made before."""
+        time.sleep(max(0.0, self._read_s + FRESH_S - time.monotonic()))
         url = f"http://127.0.0.1:{self.metrics_port}/metrics"
-        with urllib.request.urlopen(url, timeout=HANG_S) as answer:
-            lines = answer.read().decode().splitlines()
+        try:
+            with urllib.request.urlopen(url, timeout=HANG_S) as answer:
+                lines = answer.read().decode().splitlines()
+        finally:
+            self._read_s = time.monotonic()
         samples = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
         return {name: float(value) for name, value in samples}
 
