@@ -123,7 +123,7 @@ class PortRemoved:
 
 @dataclass(frozen=True, slots=True)
 class FrameHeard:
-    """An uplink has received a frame to the address of its probes."""
+    """An uplink has received a frame of path checks, or the switch has given back the proof of a round."""
 
     bridge: str
     uplink: int

@@ -28,6 +28,21 @@ class PathFaultStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class PathHindrance:
+    """What other hosts do to the path checks of an uplink.
+
+    `kind`: `flooded`, or `address` if another host sends from the address of its probes. `seen_on`: the
+    uplinks that received such frames.
+    """
+
+    kind: str
+    uplink: str
+    found: str
+    expected: str
+    seen_on: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class UplinkStatus:
     """An uplink now. Byte and drop counters are the switch's own; None if it does not count them.
 
@@ -53,6 +68,7 @@ class UplinkStatus:
     silent: tuple[str, ...] = ()
     decided: Load | None = None
     path_faults: tuple[PathFaultStatus, ...] = ()
+    path_hindered: tuple[PathHindrance, ...] = ()
     waits: str = ""
 
     @property

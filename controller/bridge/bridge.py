@@ -17,10 +17,11 @@ from controller.bridge.learning_packets import Announced, learned_from_normal
 from controller.bridge.phase import Phase, Turn
 from controller.bridge.reconcile import ReconciledBridge
 from controller.bridge.state import Commands
-from controller.config.values import BridgeConfig
-from controller.dataplane import frames, specs
+from controller.config.values import BridgeConfig, UplinkConfig
+from controller.dataplane import frames, path_probes, specs
 from controller.dataplane.hashing import SELECT_GROUP
-from controller.dataplane.path_probes import HostAnswer
+from controller.dataplane.path_probes import NO_UPLINK, Probe
+from controller.dataplane.tables import OFPP_CONTROLLER
 from controller.decisions.decision_log import move_lines
 from controller.decisions.evidence import Evidence
 from controller.load.filling import MOST_UNITS, READ_EVERY_S
@@ -28,13 +29,7 @@ from controller.load.headers import with_headers
 from controller.load.polling import ADDRESSES_SOON_S
 from controller.teaming import buckets, path_plan, splits
 from controller.teaming.links import PORT_NAME_CHARACTERS
-from controller.teaming.paths import (
-    FLOODED_S,
-    FULL_RATIO,
-    INTERVAL_S,
-    MOST_HEARD,
-    MOST_PROBES,
-)
+from controller.teaming.paths import FULL_RATIO, INTERVAL_S
 from policies.model import Move, Reason
 
 RETRY_INTERVAL_S = 1.0
@@ -355,46 +350,66 @@ class Bridge(ReconciledBridge):
     # ---- path checks -------------------------------------------------------------------------
 
     def _probe(self, now_s: float) -> Commands:
-        """Send a round of probes, unless somebody floods the service with frames like them."""
+        """Have the switch take frames again after a flood, and send the round of probes that is due."""
         paths, config = self.paths, self.config
-        if paths.flooded_until_s:
-            # The flows that give us such frames come back.
-            paths.flooded_until_s = 0.0
-            return self.reconcile(now_s)
+        commands = self.reconcile(now_s) if paths.foreign.take_again(now_s) else []
+        if now_s < paths.due_s:
+            return commands
+        commands += self._tell_hindrances(now_s)
         linked = {uplink.name for uplink in config.uplinks if self.links.has_link(uplink)}
         paths.follow(path_plan.paths(config, linked, self.addresses.by_port))
         probes = paths.begin(now_s)
-        if not probes.paths:
-            return []
-        return [*probing.commands(config, probes, paths.asked_at, self.probe_key)]
+        if probes.paths:
+            commands += probing.commands(config, probes, paths.asked_at, self.probe_key)
+        return commands
+
+    def _tell_hindrances(self, now_s: float) -> Commands:
+        """Follow what other hosts do to path checks. Report what is new, and what is over."""
+        before = {(one.kind, one.uplink): one.found for one in self.hindrances}
+        self.hindrances = tuple(probing.hindrances(self.config, self.paths, now_s))
+        now = {(one.kind, one.uplink): f"{one.found} -> {one.expected}" for one in self.hindrances}
+        new = [("warning", now[key]) for key in now if key not in before]
+        over = [("info", f"no longer: {before[key]}") for key in before if key not in now]
+        return [events.Report(level, f"{self.config.name}: {text}") for level, text in new + over]
 
     def take_frame(self, event: events.FrameHeard, now_s: float) -> Commands:
-        """The switch has given us a frame that an uplink has received: a probe, or an answer."""
+        """The switch has given us a frame that an uplink has received, or the proof of a round."""
         paths, config = self.paths, self.config
-        if not self.checks_paths or paths.flooded_until_s:
+        if not self.checks_paths:
             return []
-        if not paths.takes():
-            paths.flooded_until_s = now_s + FLOODED_S
-            paths.interrupt()
-            text = (
-                f"{config.name}: path checks pause for {FLOODED_S:.0f} s: more than {MOST_HEARD} frames in"
-                f" {INTERVAL_S:g} s came to the addresses of probes -> at most {2 * MOST_PROBES}"
-            )
-            return [events.Report("warning", text), *self.reconcile(now_s)]
-        found = probing.heard(config, event, self.probe_key)
-        if isinstance(found, HostAnswer):
-            uplink = next(u for u in config.uplinks if int(u.ofport) == found.uplink)
-            if (vlan := uplink.vlans.vlan_of(found.tag)) is not None:
-                paths.answered(uplink.name, found.address, vlan, found.mac)
-        elif found is not None and found.sender != found.receiver:
-            if (path := probing.path_of(config, found)) is not None:
-                paths.arrived(path, found.round)
-        elif found is not None:
-            carried = self.team_view.uplinks()
-            full = {uplink.name for uplink in carried if uplink.utilization_ratio >= FULL_RATIO}
-            if paths.prove(found.round, full, now_s):
-                return self.reconcile(now_s)
-        return []
+        if event.uplink == OFPP_CONTROLLER:
+            return self._prove_round(event, now_s)
+        uplink = next((u for u in config.uplinks if int(u.ofport) == event.uplink), None)
+        if uplink is None:
+            return []
+        kind = uplink.ofport, probing.is_own(config, uplink, event.frame)
+        if kind in paths.foreign.dropped or self._hear(uplink, event.frame, now_s):
+            return []
+        if not paths.foreign.is_flooded(kind, uplink.name, INTERVAL_S, now_s):
+            return []
+        return [*self._tell_hindrances(now_s), *self.reconcile(now_s)]
+
+    def _hear(self, uplink: UplinkConfig, frame: bytes, now_s: float) -> bool:
+        """Take what a frame says that an uplink has received. False: it does not belong to a round."""
+        paths, config = self.paths, self.config
+        found = path_probes.parse(frame, int(uplink.ofport), self.probe_key)
+        if isinstance(found, Probe):
+            path, copy = probing.path_of(config, found, uplink, frame), found.receiver == NO_UPLINK
+            return path is not None and paths.arrived(path, found.round, copy=copy)
+        if (owner := probing.owner(config, frame)) is not None:
+            paths.foreign.see(owner, uplink.name, now_s)
+        elif found is not None and (vlan := uplink.vlans.vlan_of(found.tag)) is not None:
+            return paths.answered(uplink.name, found.address, vlan, found.mac)
+        return False
+
+    def _prove_round(self, event: events.FrameHeard, now_s: float) -> Commands:
+        """The switch has given back the proof of a round."""
+        found = path_probes.parse(event.frame, NO_UPLINK, self.probe_key)
+        if not isinstance(found, Probe):
+            return []
+        carried = self.team_view.uplinks()
+        full = {uplink.name for uplink in carried if uplink.utilization_ratio >= FULL_RATIO}
+        return self.reconcile(now_s) if self.paths.prove(found.round, full, now_s) else []
 
     # ---- counters and decisions --------------------------------------------------------------
 
@@ -582,7 +597,7 @@ class Bridge(ReconciledBridge):
         name = self.config.name
         if now_s >= self.polling.due_s and self.phase.is_attached:
             commands += self._poll(now_s)
-        if self.checks_paths and now_s >= (self.paths.flooded_until_s or self.paths.due_s):
+        if self.checks_paths and now_s >= min(self.paths.due_s, self.paths.foreign.deadline_s()):
             commands += self._probe(now_s)
         if self.installation.resume(now_s):
             commands += self.reconcile(now_s)

@@ -12,7 +12,7 @@ from controller.load.team_view import TeamView
 from controller.teaming import buckets
 from controller.teaming.address_units import AddressUnit, of_team
 from controller.teaming.bindings import Bound
-from controller.teaming.own_addresses import question_macs
+from controller.teaming.own_addresses import probe_group, question_macs
 from controller.teaming.shaping import ShapedTeam
 from policies import failover
 from policies.model import OfPort, Unit, Uplink
@@ -29,6 +29,7 @@ def team(
     dp_hash: bool = False,
     uplinks: Sequence[Uplink] = (),
     probe_macs: Mapping[OfPort, str] = MappingProxyType({}),
+    unheard: frozenset[tuple[OfPort, bool]] = frozenset(),
 ) -> Team:
     """The team that the pipeline is built from.
 
@@ -36,6 +37,7 @@ def team(
     the one in force first. `homes`: the home of each unit, by name. `no_flood`: the ofports with the
     flag `no-flood`. `dp_hash`: whether the switch has the group that hashes connections. `uplinks`:
     the team as it is now. `probe_macs`: the addresses of probes, where paths are checked.
+    `unheard`: the frames of path checks that the switch drops now.
     """
     units = list(units)
     orders = {unit.name: tuple(order(unit)) for unit in units if not unit.is_bucket}
@@ -70,6 +72,8 @@ def team(
         lanes=lanes(uplinks) if endpoints else {},
         probe_macs=probe_macs,
         question_macs=question_macs(config) if probe_macs and config.path_check_targets else {},
+        probe_group=probe_group(config) if probe_macs else "",
+        unheard=unheard,
     )
 
 

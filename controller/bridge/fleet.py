@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import hmac
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -72,8 +74,9 @@ class Fleet:
     ovn: Ovn | None = None
     # By device: its IP addresses, and the tunnels that it sends.
     addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    # Signs the probes of path checks.
+    # The keys that sign probes of path checks are made of it.
     probe_key: bytes = field(default=b"", repr=False)
+    _lives: Iterator[int] = field(default_factory=itertools.count)
     lost_keys: LostKeys = field(default_factory=LostKeys)
     # The records as the database has them.
     _read: tuple[BridgeRow, ...] = ()
@@ -249,7 +252,10 @@ class Fleet:
         phase = after(Phase.INSPECTING, Turn.TAKE_OVER, config.observes_bond)
         if inspects:
             phase = Phase.INSPECTING
-        self.bridges[config.name] = Bridge(config, self.epoch_s, phase, probe_key=self.probe_key)
+        # Rounds of probes are numbered from the first one, so each life of a bridge has a key of its own.
+        life = f"{config.name}\0{next(self._lives)}".encode(errors="surrogatepass")
+        probe_key = hmac.digest(self.probe_key, life, "sha256")
+        self.bridges[config.name] = Bridge(config, self.epoch_s, phase, probe_key=probe_key)
         reports = [Report("warning", str(error)) for error in config.errors]
         reports += [Report("warning", f"not done: {text}") for text in config.not_done]
         return [*reports, Connect(config.name)]

@@ -1,19 +1,45 @@
-"""The frames of a round of path checks, and what frames that come back say."""
+"""The frames of a round of path checks, what frames that come back say, and what hinders the checks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from controller.api.events import Command, DeliverFrame, FrameHeard, SendFrame
-from controller.config.values import BridgeConfig
+from controller.api.events import Command, DeliverFrame, SendFrame
+from controller.api.status import PathHindrance
+from controller.config.values import BridgeConfig, UplinkConfig
 from controller.dataplane import path_probes
-from controller.dataplane.path_probes import HostAnswer, Probe
-from controller.teaming.own_addresses import probe_macs, question_macs
+from controller.dataplane.path_probes import NO_UPLINK, Probe
+from controller.dataplane.tables import OFPP_CONTROLLER
+from controller.teaming.foreign_frames import MOST_HEARD
+from controller.teaming.own_addresses import probe_group, probe_macs, question_macs
 from controller.teaming.path_plan import Path
-from controller.teaming.paths import Round
+from controller.teaming.paths import INTERVAL_S, PathChecks, Round
 
-# The source of the probe that takes no network. The switch drops what seems to come from a probe's.
+# The source of proofs, which take no network.
 SELF = "02:6c:62:74:00:01"
+
+
+def hindrances(config: BridgeConfig, paths: PathChecks, now_s: float) -> Iterator[PathHindrance]:
+    """What other hosts do to path checks now."""
+    macs = probe_macs(config)
+    for uplink in config.uplinks:
+        about = f"uplink {uplink.name}:"
+        # A flood that goes on shows again each time the switch takes such frames.
+        if paths.foreign.hides(uplink.name, now_s - INTERVAL_S):
+            found = (
+                f"{about} path checks are hindered by more than {MOST_HEARD} frames in {INTERVAL_S:g} s to or"
+                " from the addresses of probes; probes that it does not receive do not count"
+            )
+            yield PathHindrance("flooded", uplink.name, found, "no host that sends such frames")
+        seen_on = paths.foreign.seen_on(uplink.name, now_s)
+        if seen_on:
+            seen_on = tuple(filter(None, seen_on))
+            seen = f"seen on {', '.join(seen_on)}" if seen_on else "not seen on an uplink"
+            found = (
+                f"{about} somebody else sends from {macs[uplink.ofport]}, the address of its probes; {seen};"
+                " nothing moves because of that"
+            )
+            yield PathHindrance("address", uplink.name, found, "no other host with it", seen_on)
 
 
 def commands(
@@ -37,23 +63,35 @@ def commands(
             probe = Probe(*ends, path.vlan, path.mtu, probes.number)
             frame = path_probes.probe_frame(probe, source, macs[receiver.ofport], tag, key)
         yield DeliverFrame(config.name, int(sender.ofport), frame)
-    first = config.uplinks[0]
-    own = int(first.ofport)
-    proof = Probe(own, own, 0, 0, probes.number)
-    frame = path_probes.probe_frame(proof, SELF, macs[first.ofport], 0, key)
-    yield SendFrame(config.name, own, frame)
+    for path in probes.copied:
+        sender, group = by_name[path.sender], probe_group(config)
+        copy = Probe(int(sender.ofport), NO_UPLINK, path.vlan, path.mtu, probes.number)
+        tag = sender.vlans.tag_out(path.vlan)
+        frame = path_probes.probe_frame(copy, asking[sender.ofport], group, tag, key)
+        yield DeliverFrame(config.name, int(sender.ofport), frame)
+    proof = Probe(NO_UPLINK, NO_UPLINK, 0, 0, probes.number)
+    frame = path_probes.probe_frame(proof, SELF, SELF, 0, key)
+    yield SendFrame(config.name, OFPP_CONTROLLER, frame)
 
 
-def heard(config: BridgeConfig, event: FrameHeard, key: bytes) -> Probe | HostAnswer | None:
-    """What a frame says; None: nothing. An uplink that has left the team hears nothing."""
-    if not any(int(uplink.ofport) == event.uplink for uplink in config.uplinks):
+def is_own(config: BridgeConfig, uplink: UplinkConfig, frame: bytes) -> bool:
+    """Whether a frame goes to an address of an uplink."""
+    macs = (of(config)[uplink.ofport] for of in (probe_macs, question_macs))
+    return frame[:6].hex(":") in macs
+
+
+def owner(config: BridgeConfig, frame: bytes) -> str | None:
+    """The uplink from the address of whose probes a frame comes; None: of none."""
+    source, macs = frame[6:12].hex(":"), probe_macs(config)
+    return next((u.name for u in config.uplinks if macs[u.ofport] == source), None)
+
+
+def path_of(
+    config: BridgeConfig, probe: Probe, receiver: UplinkConfig, frame: bytes
+) -> Path | None:
+    """The path that a probe has taken; None if its sender is gone, or it came in another VLAN."""
+    sender = next((u.name for u in config.uplinks if int(u.ofport) == probe.sender), None)
+    vlan = receiver.vlans.vlan_of(path_probes.tag_of(frame))
+    if sender is None or vlan != probe.vlan:
         return None
-    return path_probes.parse(event.frame, event.uplink, key)
-
-
-def path_of(config: BridgeConfig, probe: Probe) -> Path | None:
-    """The path that a probe has taken; None if an end of it has left the team."""
-    names = {int(uplink.ofport): uplink.name for uplink in config.uplinks}
-    if probe.sender not in names or probe.receiver not in names:
-        return None
-    return Path(probe.mtu, probe.vlan, names[probe.sender], names[probe.receiver])
+    return Path(probe.mtu, probe.vlan, sender, receiver.name)

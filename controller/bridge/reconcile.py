@@ -216,6 +216,7 @@ class ReconciledBridge(BridgeState):
         before, changed = dict(paths.since_s), False
         if not self.checks_paths and paths.checks_something:
             paths.end()
+            self.hindrances = ()
         if self.checks_paths or paths.checks_something:
             linked = [u.name for u in config.uplinks if self.links.has_link(u)]
             changed = paths.find(linked, config.failback_delay_s, now_s)

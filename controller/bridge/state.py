@@ -13,6 +13,7 @@ from controller.api.events import (
     Prepare,
 )
 from controller.api.history import Entry
+from controller.api.status import PathHindrance
 from controller.bridge import desired, inspection, kept_rules, learning_packets
 from controller.bridge.addresses import Addresses
 from controller.bridge.applied_bindings import AppliedBindings
@@ -80,6 +81,8 @@ class BridgeState:
     paths: PathChecks = field(default_factory=PathChecks)
     # Signs probes, so that nobody else can make one.
     probe_key: bytes = field(default=b"", repr=False)
+    # What other hosts do to path checks.
+    hindrances: tuple[PathHindrance, ...] = ()
     # ---- what is decided
     # When to read counters.
     polling: Polling = field(default_factory=Polling)
@@ -417,7 +420,8 @@ class BridgeState:
             self.address_units.by_name.values(),
             dp_hash=self.connection_hash.by_dp_hash(self.config, self.installed),
             uplinks=uplinks,
-            probe_macs=probe_macs(self.config) if self._takes_probes else {},
+            probe_macs=probe_macs(self.config) if self.checks_paths else {},
+            unheard=frozenset(self.paths.foreign.dropped),
         )
 
     @property
@@ -425,11 +429,6 @@ class BridgeState:
         """The team without loads: while no link, role or speed changes, the same object."""
         idle = tuple(uplink.carrying(IDLE, reserved_bps=0.0) for uplink in self.uplinks())
         return self.reused.of("links")("", _same, (idle,))
-
-    @property
-    def _takes_probes(self) -> bool:
-        """Whether the switch gives probes to the service: not while somebody floods it with them."""
-        return self.checks_paths and not self.paths.flooded_until_s
 
     def _seeds(
         self, added: Iterable[specs.FlowSpec], installed: specs.Pipeline
@@ -554,7 +553,7 @@ class BridgeState:
             if self.phase.is_attached:
                 times.append(self.polling.due_s)
             if self.checks_paths:
-                times.append(self.paths.flooded_until_s or self.paths.due_s)
+                times += [self.paths.due_s, self.paths.foreign.deadline_s()]
         return min(times)
 
     @property

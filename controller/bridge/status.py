@@ -71,7 +71,7 @@ def status(
         repeated_pps=bridge.repeated.pps,
         overruling=len(bridge.overruling),
         path_rounds=_path_counts(bridge, "judged", "void"),
-        path_frames=_path_counts(bridge, "arrived", "lost", "full"),
+        path_frames=_path_counts(bridge, "arrived", "lost", "full", "hindered", "astray"),
     )
 
 
@@ -129,6 +129,7 @@ def _uplink(
         silent=bridge.links.silent(config),
         decided=bridge.decision_log.decided.get(uplink.name),
         path_faults=tuple(_path_faults(bridge, uplink.name, epoch_s)),
+        path_hindered=tuple(one for one in bridge.hindrances if one.uplink == uplink.name),
         waits=bridge.links.why_waiting(config),
     )
 

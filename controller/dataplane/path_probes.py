@@ -3,8 +3,9 @@
 Table: CLASSIFY.
 
 Invariant: while an uplink is probed, no frame of a probe's EtherType, and none to or from an address
-that probes use, reaches a VM port or another uplink. The service gets only frames to the probed
-uplink's own address: probes, and answers of the hosts that it asks.
+that probes use, reaches a VM port or another uplink. On an uplink, the service gets only frames to the
+uplink's own addresses (probes, and answers of the hosts that it asks), copies of probes, and other hosts'
+frames from the addresses of probes. The proof of a round comes from the service itself, never from a port.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from controller.dataplane import frames
-from controller.dataplane.specs import FlowSpec, ToController, match
+from controller.dataplane.specs import FlowSpec, MatchValue, ToController, match
 from controller.dataplane.tables import (
     ETH_ARP,
     ETH_IPV6,
     ICMPV6,
     ND_ADVERTISEMENT,
+    OFPP_CONTROLLER,
     Kind,
     Table,
     cookie,
@@ -34,19 +36,26 @@ from controller.dataplane.team import Team
 ETH_PROBE = 0x88B6
 ARP_REPLY = 2
 # The length of an Ethernet header without a tag.
-HEADER_BYTES = 14
+HEADER_BYTES, ADDRESSES_BYTES = 14, 12
 MAGIC = b"LBTP\x01"
 _BODY = struct.Struct("!5s1xHHHHI")
 _TAG_BYTES = 16
 ND_BYTES = 64
+ANSWERS: tuple[dict[str, MatchValue], ...] = (
+    {"eth_type": ETH_ARP, "arp_op": ARP_REPLY},
+    {"eth_type": ETH_IPV6, "ip_proto": ICMPV6, "icmpv6_type": ND_ADVERTISEMENT},
+)
 _ARP = struct.Struct("!HHBBH6s4s6s4s")
-PROBE_COOKIE = cookie(Kind.PROBE, 0)
+PROBE_COOKIE, AROUND_COOKIE = cookie(Kind.PROBE, 0), cookie(Kind.AROUND_PROBES, 0)
+# In place of an uplink: the sender of proofs, and the receiver of copies.
+NO_UPLINK = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A probe from one uplink to another, both by ofport. Both are the same in a probe of the switch.
+    """A probe from one uplink to another, both by ofport.
 
+    `receiver`: NO_UPLINK in a copy, which all receive. `sender`: NO_UPLINK in the proof of a round.
     `vlan`: 0 for an untagged frame. `mtu`: the MTU that the frame fills; 0 for the shortest frame.
     """
 
@@ -71,35 +80,45 @@ class HostAnswer:
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:
-    to_us = (ToController(),)
+    if not team.probe_macs:
+        return
     for uplink, mac in team.probe_macs.items():
-        probe = match(in_port=openflow_port(uplink), eth_dst=mac, eth_type=ETH_PROBE)
-        yield FlowSpec(Table.CLASSIFY, 131, probe, to_us, cookie=PROBE_COOKIE)
-    nd = {"eth_type": ETH_IPV6, "ip_proto": ICMPV6, "icmpv6_type": ND_ADVERTISEMENT}
-    for uplink, mac in team.question_macs.items():
-        for answer in ({"eth_type": ETH_ARP, "arp_op": ARP_REPLY}, nd):
-            taken = match(in_port=openflow_port(uplink), eth_dst=mac, **answer)
-            yield FlowSpec(Table.CLASSIFY, 131, taken, to_us, cookie=PROBE_COOKIE)
+        port = openflow_port(uplink)
+        if (uplink, True) not in team.unheard:
+            yield _heard(132, PROBE_COOKIE, in_port=port, eth_dst=mac, eth_type=ETH_PROBE)
+            if (asks := team.question_macs.get(uplink)) is not None:
+                for answer in ANSWERS:
+                    yield _heard(132, PROBE_COOKIE, in_port=port, eth_dst=asks, **answer)
+        if (uplink, False) not in team.unheard:
+            group = team.probe_group
+            yield _heard(132, AROUND_COOKIE, in_port=port, eth_dst=group, eth_type=ETH_PROBE)
+            for own in team.probe_macs.values():
+                yield _heard(130, AROUND_COOKIE, in_port=port, eth_src=own)
+    yield _heard(132, AROUND_COOKIE, in_port=OFPP_CONTROLLER, eth_type=ETH_PROBE)
     for mac in (*team.probe_macs.values(), *team.question_macs.values()):
-        yield FlowSpec(Table.CLASSIFY, 130, match(eth_dst=mac))
-        yield FlowSpec(Table.CLASSIFY, 130, match(eth_src=mac))
-    if team.probe_macs:
-        yield FlowSpec(Table.CLASSIFY, 129, match(eth_type=ETH_PROBE))
+        # Switches flood our probes while they do not know the destination, so this comes before 130.
+        yield FlowSpec(Table.CLASSIFY, 131, match(eth_dst=mac))
+        yield FlowSpec(Table.CLASSIFY, 129, match(eth_src=mac))
+    yield FlowSpec(Table.CLASSIFY, 129, match(eth_type=ETH_PROBE))
+
+
+def _heard(priority: int, marked: int, **matched: MatchValue) -> FlowSpec:
+    """A flow that gives frames to the service."""
+    return FlowSpec(Table.CLASSIFY, priority, match(**matched), (ToController(),), cookie=marked)
 
 
 # ---- frames ----------------------------------------------------------------------------
 
 
 def probe_frame(probe: Probe, source: str, target: str, tag: int, key: bytes) -> bytes:
-    """A probe between these addresses. Only who has `key` can make one (HMAC-SHA256, RFC 2104)."""
+    """A probe between these addresses. Only who has `key` can make one (HMAC-SHA256, RFC 2104).
+
+    The signature covers both addresses, but not the tag, which depends on native VLANs on the way.
+    """
     body = _BODY.pack(MAGIC, probe.sender, probe.receiver, probe.vlan, probe.mtu, probe.round)
-    return frames.frame(
-        frames.octets(target),
-        frames.octets(source),
-        tag,
-        ETH_PROBE,
-        (body + _signed(body, key)).ljust(probe.mtu, b"\0"),
-    )
+    to, own = frames.octets(target), frames.octets(source)
+    signed = body + _signature(to + own + body, key)
+    return frames.frame(to, own, tag, ETH_PROBE, signed.ljust(probe.mtu, b"\0"))
 
 
 def question_frame(source: str, host: str, tag: int, mtu: int, mac: str | None = None) -> bytes:
@@ -129,7 +148,7 @@ def parse(frame: bytes, uplink: int, key: bytes) -> Probe | HostAnswer | None:
     ethertype, tag, at = _header(frame)
     body = frame[at:]
     if ethertype == ETH_PROBE:
-        return _probe(body, uplink, key)
+        return _probe(frame[:ADDRESSES_BYTES], body, uplink, key)
     if ethertype == ETH_ARP and len(body) >= _ARP.size:
         found = _ARP.unpack_from(body)
         if found[:5] == (1, 0x0800, 6, 4, ARP_REPLY):
@@ -141,20 +160,25 @@ def parse(frame: bytes, uplink: int, key: bytes) -> Probe | HostAnswer | None:
     return None
 
 
-def _probe(body: bytes, uplink: int, key: bytes) -> Probe | None:
+def tag_of(frame: bytes) -> int:
+    """The VLAN of a frame's tag; 0: none."""
+    return _header(frame)[1]
+
+
+def _probe(addresses: bytes, body: bytes, uplink: int, key: bytes) -> Probe | None:
     if len(body) < _BODY.size + _TAG_BYTES:
         return None
     fixed, tag = body[: _BODY.size], body[_BODY.size : _BODY.size + _TAG_BYTES]
-    if not hmac.compare_digest(_signed(fixed, key), tag):
+    if not hmac.compare_digest(_signature(addresses + fixed, key), tag):
         return None
     magic, sender, receiver, vlan, mtu, number = _BODY.unpack(fixed)
-    if magic != MAGIC or receiver != uplink or len(body) < mtu:
+    if magic != MAGIC or receiver not in (uplink, NO_UPLINK) or len(body) < mtu:
         return None
     return Probe(sender, receiver, vlan, mtu, number)
 
 
-def _signed(body: bytes, key: bytes) -> bytes:
-    return hmac.digest(key, body, hashlib.sha256)[:_TAG_BYTES]
+def _signature(text: bytes, key: bytes) -> bytes:
+    return hmac.digest(key, text, hashlib.sha256)[:_TAG_BYTES]
 
 
 def _header(frame: bytes) -> tuple[int, int, int]:

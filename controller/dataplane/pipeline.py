@@ -63,6 +63,16 @@ def build(team: Team, before: tuple[Team, Pipeline] | None = None) -> Pipeline:
     differ only in where their units are, the flows are those of that pipeline: the same object.
     """
     flows: Mapping[tuple[int, int, Match], FlowSpec]
+    if (
+        before
+        and team.unheard != before[0].unheard
+        and replace(before[0], unheard=team.unheard) == team
+    ):
+        # A flood changes that several times a second, which must not cost the time for all flows.
+        replaced = {flow.key for flow in path_probes.flows(before[0])}
+        flows = {key: flow for key, flow in before[1].flows.items() if key not in replaced}
+        flows |= {flow.key: flow for flow in path_probes.flows(team)}
+        return Pipeline(flows, before[1].groups)
     if before is not None and _besides_places(before[0]) == _besides_places(team):
         flows = before[1].flows
     else:

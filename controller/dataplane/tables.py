@@ -14,6 +14,7 @@ from controller.dataplane.specs import COOKIE_PREFIX
 from policies.model import OFPORT_LOCAL, OfPort
 
 OFPP_LOCAL = 0xFFFFFFFE
+OFPP_CONTROLLER = 0xFFFFFFFD
 OFPP_NORMAL = 0xFFFFFFFA
 
 
@@ -126,6 +127,9 @@ class Kind(IntEnum):
     INBOUND = 8  # counts what one uplink brings for a VM port; from bit 16 on that uplink's ofport
     PROBE = 9  # gives the service what probes of an uplink's path bring
     OUTSIDE = 10  # made by the switch itself, too: which addresses uplinks have brought
+    AROUND_PROBES = (
+        11  # gives the service what else path checks need: copies, forged frames, proofs
+    )
 
 
 _KINDS = {kind.value: kind for kind in Kind}

@@ -107,7 +107,9 @@ class Team:
     `dp_hash`: the switch has the group `hashing.SELECT_GROUP`, and connections are hashed by it.
 
     `probe_macs`: for each uplink whose paths are checked, the address of its probes. `question_macs`: the
-    address from which hosts in the network are asked by it; empty if none are asked.
+    address from which hosts in the network are asked by it; empty if none are asked. `probe_group`: the
+    address of copies of probes. `unheard`: the uplinks on which the switch drops frames of path checks
+    instead of giving them to the service, each with whether those to its own addresses, or others.
 
     `forwards_bpdu`: frames between switches are forwarded as any multicast.
     """
@@ -128,6 +130,8 @@ class Team:
     lanes: Mapping[OfPort, tuple[OfPort, ...]] = field(default_factory=dict)
     probe_macs: Mapping[OfPort, str] = field(default_factory=dict)
     question_macs: Mapping[OfPort, str] = field(default_factory=dict)
+    probe_group: str = ""
+    unheard: frozenset[tuple[OfPort, bool]] = frozenset()
     forwards_bpdu: bool = False
 
     @property

@@ -209,7 +209,7 @@ class TeamingApp(PromptApp):
     @closes_on_failure
     def packet_in(self, event: Any) -> None:
         message = event.msg
-        if cookie_kind(message.cookie) is Kind.PROBE:
+        if cookie_kind(message.cookie) in (Kind.PROBE, Kind.AROUND_PROBES):
             uplink = ports.ofport_of(message.match["in_port"])
             self.submit(FrameHeard(message.datapath.bridge, uplink, bytes(message.data)))
 

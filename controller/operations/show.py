@@ -120,6 +120,7 @@ def _uplink(uplink: UplinkStatus) -> dict[str, Any]:
         **({"silent": list(uplink.silent)} if uplink.silent else {}),
         **({"waits": uplink.waits} if uplink.waits else {}),
         **({"path_faults": [*map(asdict, uplink.path_faults)]} if uplink.path_faults else {}),
+        **({"path_hindered": [*map(asdict, uplink.path_hindered)]} if uplink.path_hindered else {}),
     }
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 
 from controller.config.values import BridgeConfig
 from policies.model import OfPort
 
 MULTICAST_BIT, LOCAL_BIT = 0x01, 0x02
+# A flood has addresses compared with these for each frame.
+KEPT = 1024
 
 
+@functools.lru_cache(maxsize=KEPT)
 def address_of_ours(*parts: str | None) -> str:
     """A locally administered address that depends on these parts, and on nothing else."""
     known_by = "\0".join(map(str, parts)).encode(errors="surrogatepass")
@@ -23,10 +27,16 @@ def probe_macs(config: BridgeConfig) -> dict[OfPort, str]:
     return _of_uplinks(config, "probe")
 
 
-def question_macs(config: BridgeConfig) -> dict[OfPort, str]:
-    """The address from which each uplink asks hosts.
+def probe_group(config: BridgeConfig) -> str:
+    """The group address to which copies of probes go. No other bridge has it."""
+    known = address_of_ours(config.name, *(u.mac for u in config.uplinks), "group")
+    return f"{int(known[:2], 16) | MULTICAST_BIT:02x}{known[2:]}"
 
-    Questions are broadcasts until the host has answered. In a loop upstream they go round, and switches
+
+def question_macs(config: BridgeConfig) -> dict[OfPort, str]:
+    """The address from which each uplink asks hosts, and sends copies of probes.
+
+    Both are flooded, questions until the host has answered. In a loop upstream they go round, and switches
     learn their source in many places. Probes have other addresses, so that they still find their way.
     """
     return _of_uplinks(config, "question")

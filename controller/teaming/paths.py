@@ -8,15 +8,21 @@ second to arrive. So neither a busy switch nor a busy service makes a fault.
 A host's answers do not say which question they answer, so a host gets one question in a round. Its short
 question goes with the probes. If it is asked with long frames, too, these questions have rounds of their
 own, halfway between.
+
+A switch sends a probe to where it has last seen the probe's destination as a source. Another host can make
+that a wrong place. So when a probe was lost, the next ones leave in a second copy, to a group address, which
+switches flood. A path is broken only if both are lost. If only copies arrive, another host sends from the
+address of the receiver's probes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from controller.teaming.foreign_frames import UNSEEN, ForeignFrames
 from controller.teaming.path_plan import Path
-from controller.teaming.single_losses import SingleLosses
+from controller.teaming.single_losses import MOST, SingleLosses
 from policies.path_faults import Fault, Passage, PathFault, faults
 
 INTERVAL_S = 0.5
@@ -41,19 +47,27 @@ FULL_RATIO = 0.9
 # number of VLANs.
 MOST_PROBES = 64
 MOST_LONG_QUESTIONS = 32
-# With so many frames in one round, somebody floods the address of our probes. Then none are taken for
-# a while, and nothing is found.
-MOST_HEARD = 1000
-FLOODED_S = 60.0
+# For so many rounds after a loss, probes of a path also leave as copies: as long as losses may be counted
+# until the path is broken. Copies that alone arrive keep this up.
+COPIED_AFTER_LOSS = MOST
+# So many in a row of which only copies arrive say that another host has the address: by chance, this happens
+# three times in a million in a network that loses 20 % of all probes.
+ASTRAY_AFTER = 8
+PROBE, COPY = 1, 2
 
 
 @dataclass(slots=True)
 class _Probed:
-    """What a path's last probes have shown: how many in a row were lost, and how many arrived."""
+    """What a path's last probes have shown: how many in a row were lost, and how many arrived.
+
+    `astray`: how many in a row arrived only as copies. `copied`: how many more leave as copies, too.
+    """
 
     lost: int = 0
     arrived: int = 0
     broken: bool = False
+    astray: int = 0
+    copied: int = 0
 
 
 @dataclass(slots=True)
@@ -61,7 +75,8 @@ class Counts:
     """Rounds and their frames since the service started.
 
     `judged`: rounds that proved themselves, whose frames `arrived` or not: `lost`, or lost on an uplink
-    that was `full`, which proves nothing. `void`: rounds that did not prove themselves.
+    that was `full` or `hindered` by a flood, which proves nothing. `astray`: only a copy arrived. `void`:
+    rounds that did not prove themselves.
     """
 
     judged: int = 0
@@ -69,14 +84,17 @@ class Counts:
     arrived: int = 0
     lost: int = 0
     full: int = 0
+    hindered: int = 0
+    astray: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round of probes."""
+    """One round of probes. `copied`: those that also leave as copies, one for each copy."""
 
     number: int
     paths: tuple[Path, ...]
+    copied: tuple[Path, ...] = ()
 
 
 @dataclass(slots=True)
@@ -87,8 +105,7 @@ class PathChecks:
     since_s: dict[PathFault, float] = field(default_factory=dict)
     # When the next round is due, in seconds of engine time.
     due_s: float = 0.0
-    # Until when no frames are taken, because somebody floods the service with them.
-    flooded_until_s: float = 0.0
+    foreign: ForeignFrames = field(default_factory=ForeignFrames)
     counts: Counts = field(default_factory=Counts)
     _single_losses: SingleLosses = field(default_factory=SingleLosses)
     # By which address a host has answered the last question, for each uplink, host and VLAN.
@@ -102,12 +119,11 @@ class PathChecks:
     # How many of either have had their turn.
     _probes_sent: int = 0
     _long_questions_sent: int = 0
-    # The rounds that are not judged yet; those of their paths whose probes arrived; and when each round
-    # proved itself.
+    # The rounds that are not judged yet; those of their paths whose probes (`PROBE`) or copies (`COPY`)
+    # arrived; and when each round proved itself.
     _sent: dict[int, tuple[Path, ...]] = field(default_factory=dict)
-    _arrived: dict[int, set[Path]] = field(default_factory=dict)
+    _arrived: dict[int, dict[Path, int]] = field(default_factory=dict)
     _proved_s: dict[int, float] = field(default_factory=dict)
-    _heard: int = 0
     # When each fault that is over ended; it stays in force for the failback delay.
     _ended_s: dict[PathFault, float] = field(default_factory=dict)
     # Since when it is not known any more which uplink is at fault, for each fault that was decided.
@@ -140,7 +156,7 @@ class PathChecks:
         """Nothing that was sent will be answered: the connection is lost. Faults stay."""
         self._sent, self._arrived, self._proved_s = {}, {}, {}
         for probed in self._probed.values():
-            probed.lost = probed.arrived = 0
+            probed.lost = probed.arrived = probed.astray = 0
 
     def end(self) -> None:
         """No paths are checked any more: `find` finds nothing from now on, at once."""
@@ -148,7 +164,7 @@ class PathChecks:
         self._plan, self._probes, self._long_questions, self._probed = (), (), (), {}
         self._answered_by, self._single_losses = {}, SingleLosses()
         self._ended_s = dict.fromkeys(self.since_s, float("-inf"))
-        self.due_s = self.flooded_until_s = 0.0
+        self.due_s, self.foreign = 0.0, ForeignFrames()
 
     # ---- rounds ------------------------------------------------------------------------
 
@@ -158,10 +174,13 @@ class PathChecks:
         if self._long_questions and self._number % 2 == 0:
             paths = self._next_long_questions()
         else:
-            paths, self._heard = self._next_probes(), 0
+            paths = self._next_probes()
+            self.foreign.begin_round(now_s)
         self.due_s = now_s + (INTERVAL_S / 2 if self._long_questions else INTERVAL_S)
-        self._sent[self._number], self._arrived[self._number] = paths, set()
-        return Round(self._number, paths)
+        self._sent[self._number], self._arrived[self._number] = paths, {}
+        copied = (path for path in paths if path in self._probed and self._probed[path].copied)
+        by_copy = {(p.mtu, p.vlan, p.sender): p for p in copied if not p.to_host}
+        return Round(self._number, paths, tuple(by_copy.values()))
 
     def _next_probes(self) -> tuple[Path, ...]:
         since, count = self._probes_sent, min(MOST_PROBES, len(self._probes))
@@ -176,15 +195,13 @@ class PathChecks:
         turns = (divmod(n, len(asked)) for n in range(since, since + count))
         return tuple(asked[at][turn % len(asked[at])] for turn, at in turns)
 
-    def takes(self) -> bool:
-        """Count a frame that was given to us. False: there are too many, and it is not looked at."""
-        self._heard += 1
-        return self._heard <= MOST_HEARD
-
-    def arrived(self, path: Path, number: int) -> None:
-        """A probe of this round has arrived."""
-        if path in self._sent.get(number, ()):
-            self._arrived[number].add(path)
+    def arrived(self, path: Path, number: int, *, copy: bool = False) -> bool:
+        """A probe of this round has arrived, or a copy of it. False: it has before, or was not sent."""
+        if path not in self._sent.get(number, ()):
+            return False
+        before, what = self._arrived[number].get(path, 0), COPY if copy else PROBE
+        self._arrived[number][path] = before | what
+        return not before & what
 
     def asked_at(self, question: Path) -> str | None:
         """The address of the host that is asked; None: not known, so that all are asked.
@@ -193,15 +210,18 @@ class PathChecks:
         """
         return self._answered_by.get(question.asked)
 
-    def answered(self, uplink: str, host: str, vlan: int, mac: str) -> None:
-        """A host has answered by an uplink, from this address. It answers the last question."""
+    def answered(self, uplink: str, host: str, vlan: int, mac: str) -> bool:
+        """A host has answered by an uplink, from this address. It answers the last question.
+
+        False: it has answered it before, or was not asked, or not at this address.
+        """
         asked = uplink, host, vlan
         for number in sorted(self._sent, reverse=True):
             for path in self._sent[number]:
                 if path.to_host and path.asked == asked:
-                    self._arrived[number].add(path)
-                    self._answered_by[asked] = mac
-                    return
+                    known = self._answered_by.setdefault(asked, mac)
+                    return known == mac and self.arrived(path, number)
+        return False
 
     def prove(self, number: int, full: Collection[str], now_s: float) -> bool:
         """The switch has given back the probe behind this round. Judges the rounds that are old enough.
@@ -217,14 +237,21 @@ class PathChecks:
             if proved_s is not None and now_s - proved_s < LATEST_S:
                 continue
             paths, arrived = self._sent.pop(earlier), self._arrived.pop(earlier)
-            if self._proved_s.pop(earlier, None) is not None:
-                changed |= self._judge(paths, arrived, full)
+            self._proved_s.pop(earlier, None)
+            if proved_s is not None:
+                changed |= self._judge(paths, arrived, full, proved_s)
                 self.counts.judged += 1
             else:
                 self.counts.void += 1
         return changed
 
-    def _judge(self, paths: Iterable[Path], arrived: set[Path], full: Collection[str]) -> bool:
+    def _judge(
+        self,
+        paths: Iterable[Path],
+        arrived: Mapping[Path, int],
+        full: Collection[str],
+        proved_s: float,
+    ) -> bool:
         """Count what arrived of a round. Returns whether a path broke or was mended."""
         changed = False
         in_a_row = self._single_losses.in_a_row(LOST_AFTER)
@@ -233,15 +260,28 @@ class PathChecks:
             lost_after = in_a_row * HOST_LOST_AFTER // LOST_AFTER if path.to_host else in_a_row
             mended_after = HOST_MENDED_AFTER if path.to_host else MENDED_AFTER
             was_broken = probed.broken
+            probed.copied = max(0, probed.copied - 1)
             if path in arrived:
-                self.counts.arrived += 1
-                if not was_broken and not path.to_host:
-                    self._single_losses.take(probed.lost)
+                if arrived[path] & PROBE:
+                    self.counts.arrived += 1
+                    if not was_broken and not path.to_host:
+                        self._single_losses.take(probed.lost)
+                    probed.astray = 0
+                else:
+                    self.counts.astray, probed.astray = self.counts.astray + 1, probed.astray + 1
+                    probed.copied = COPIED_AFTER_LOSS
+                    seen_on = self.foreign.seen_on(path.receiver, proved_s)
+                    if probed.astray >= ASTRAY_AFTER or UNSEEN in seen_on:
+                        self.foreign.see(path.receiver, UNSEEN, proved_s)
                 probed.lost, probed.arrived = 0, probed.arrived + 1
                 probed.broken = was_broken and probed.arrived < mended_after
+            elif self.foreign.hides(path.sender if path.to_host else path.receiver, proved_s):
+                self.counts.hindered += 1
             elif path.sender not in full and path.receiver not in full:
                 self.counts.lost += 1
                 probed.lost, probed.arrived = probed.lost + 1, 0
+                if probed.lost == 1:
+                    probed.copied = COPIED_AFTER_LOSS
                 probed.broken = was_broken or probed.lost >= lost_after
             else:
                 self.counts.full += 1

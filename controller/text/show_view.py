@@ -152,7 +152,7 @@ def states(bridge: JsonObject) -> list[str]:
     faults = {
         fault["found"]: f"{fault['found']} -> {fault['expected']}"
         for uplink in bridge["uplinks"]
-        for fault in uplink.get("path_faults", ())
+        for fault in (*uplink.get("path_faults", ()), *uplink.get("path_hindered", ()))
     }
     texts += faults.values()
     return texts

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.teaming.paths import MOST_HEARD
 from tests.switch import frames
 from tests.switch.bed import PLAIN, Bed, BedSpec, Station, Uplink, run
 from tests.switch.judging import judges_time, soon
@@ -24,7 +23,6 @@ from tests.switch.path_faults import (
 )
 from tests.switch.service import Service
 from tests.switch.waiting import holds, wait_until
-from tests.switch.wire import Stream
 
 OF_THREE = BedSpec(PLAIN, 3, (None, None))
 OF_TWO = BedSpec(PLAIN, 2, (None, None), addresses=True)
@@ -38,7 +36,6 @@ FOUND_WITHIN_S = 3.0
 IPV6_HOST = "2001:db8::fe"
 # For so long no round of probes may be found broken: four of them and their answers fit in it.
 NO_FINDING_S = 5.0
-FLOOD_PPS = 2 * MOST_HEARD
 
 
 def beds(*specs: BedSpec) -> pytest.MarkDecorator:
@@ -169,21 +166,6 @@ def test_a_switch_that_restarts_is_no_fault(checked: Bed, service: Service) -> N
     wait_until(lambda: probes(checked) > 2 * len(checked.uplinks), "probes arrive again")
     holds(lambda: not faults(service, checked), "nothing is found", NO_FINDING_S)
     assert service.do("history", checked.bridge).count("path-fault") == before
-
-
-@beds(OF_THREE)
-def test_more_frames_than_probes_can_be_pause_the_checks(checked: Bed, service: Service) -> None:
-    """They come from upstream, to the address of a probe."""
-    uplink = checked.uplinks[0]
-    target = flows(checked)[0].partition("dl_dst=")[2].partition(",")[0]
-    forged = frames.ethernet(checked.hosts[0].mac, target, ETH_PROBE, bytes(60))
-    with Stream([(uplink.upstream_end, forged)], 2 * FLOOD_PPS):
-        wait_until(lambda: not flows(checked), "the switch gives the service no more of them")
-    wait_until(lambda: "path checks pause" in service.log_tail(), "it says so")
-    assert not faults(service, checked)
-    # As at the end of the pause.
-    service.do("set", "bridge", checked.bridge, "path-check=off")
-    service.do("set", "bridge", checked.bridge, "path-check=on")
 
 
 @beds(IN_VLANS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
@@ -10,14 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.dataplane import frames, path_probes
-from controller.dataplane.path_probes import ETH_PROBE, HostAnswer, Probe, parse, probe_frame
-from controller.dataplane.tables import ETH_ARP, ETH_IPV6
+from controller.dataplane.path_probes import (
+    ETH_PROBE,
+    NO_UPLINK,
+    HostAnswer,
+    Probe,
+    parse,
+    probe_frame,
+)
+from controller.dataplane.pipeline import build
+from controller.dataplane.tables import ETH_ARP, ETH_IPV6, OFPP_CONTROLLER
 from controller.dataplane.team import Team
 from policies.model import OfPort
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 ONE, TWO = "02:00:00:00:00:01", "02:00:00:00:00:02"
 THREE, FOUR = "02:00:00:00:00:03", "02:00:00:00:00:04"
+GROUP = "03:00:00:00:00:05"
 PROBE = Probe(1, 2, 20, 1500, 7)
 
 
@@ -41,12 +51,17 @@ def test_a_probe_that_was_cut_short_is_none() -> None:
     assert parse(probe_frame(PROBE, ONE, TWO, 20, KEY)[:200], 2, KEY) is None
 
 
-@given(st.integers(0, 63), st.integers(1, 255))
+def test_all_uplinks_take_a_copy() -> None:
+    copy = Probe(1, NO_UPLINK, 20, 0, 7)
+    frame = probe_frame(copy, ONE, GROUP, 20, KEY)
+    assert parse(frame, 2, KEY) == parse(frame, 3, KEY) == copy
+
+
+@given(st.integers(0), st.integers(1, 255))
 def test_a_probe_that_was_changed_is_none(at: int, by: int) -> None:
+    """Also if its addresses were."""
     frame = bytearray(probe_frame(Probe(1, 2, 0, 0, 7), ONE, TWO, 0, KEY))
-    signed = slice(14, 14 + path_probes._BODY.size + 16)
-    position = 14 + at % (signed.stop - 14)
-    frame[position] ^= by
+    frame[at % (14 + path_probes._BODY.size + 16)] ^= by
     assert parse(bytes(frame), 2, KEY) is None
 
 
@@ -82,31 +97,64 @@ def test_a_question_goes_to_all_unless_the_hosts_address_is_known(host: str) -> 
     assert to_all[6:] == to_one[6:]
 
 
-def test_hosts_are_asked_from_addresses_that_no_probe_has() -> None:
-    """A loop upstream makes switches learn the source of a broadcast in the wrong places."""
-    one, two = OfPort(1), OfPort(2)
-    probe_macs, question_macs = {one: ONE, two: TWO}, {one: THREE, two: FOUR}
-    team = Team((one, two), (), probe_macs=probe_macs, question_macs=question_macs)
+def heard(team: Team) -> dict[int, set[tuple[object, ...]]]:
+    """By priority, the frames that flows take: where they come in, from and to whom, and the EtherType."""
     by_priority: dict[int, set[tuple[object, ...]]] = {}
     for flow in path_probes.flows(team):
         where = dict(flow.match)
-        key = (
-            where.get("in_port"),
-            where.get("eth_dst"),
-            where.get("eth_src"),
-            where.get("eth_type"),
-        )
+        key = tuple(where.get(name) for name in ("in_port", "eth_dst", "eth_src", "eth_type"))
         by_priority.setdefault(flow.priority, set()).add(key)
-    assert by_priority[131] == {
+        assert bool(flow.actions) is (flow.priority in GIVEN_TO_US)
+    return by_priority
+
+
+GIVEN_TO_US = (132, 130)
+UPLINKS = PORT_ONE, PORT_TWO = OfPort(1), OfPort(2)
+PROBED = Team(
+    UPLINKS,
+    (),
+    probe_macs={PORT_ONE: ONE, PORT_TWO: TWO},
+    question_macs={PORT_ONE: THREE, PORT_TWO: FOUR},
+    probe_group=GROUP,
+)
+
+
+def test_hosts_are_asked_from_addresses_that_no_probe_has() -> None:
+    """A loop upstream makes switches learn the source of a broadcast in the wrong places."""
+    taken = heard(PROBED)
+    assert taken[132] == {(OFPP_CONTROLLER, None, None, ETH_PROBE)} | {
         (port, mac, None, kind)
         for port, mac, kinds in (
             (1, ONE, (ETH_PROBE,)),
             (2, TWO, (ETH_PROBE,)),
+            (1, GROUP, (ETH_PROBE,)),
+            (2, GROUP, (ETH_PROBE,)),
             (1, THREE, (ETH_ARP, ETH_IPV6)),
             (2, FOUR, (ETH_ARP, ETH_IPV6)),
         )
         for kind in kinds
     }
     every = (ONE, TWO, THREE, FOUR)
-    dropped = {(None, mac, None, None) for mac in every} | {(None, None, m, None) for m in every}
-    assert by_priority[130] == dropped
+    assert taken[131] == {(None, mac, None, None) for mac in every}
+    assert taken[130] == {(port, None, mac, None) for port in UPLINKS for mac in (ONE, TWO)}
+    assert taken[129] == {(None, None, m, None) for m in every} | {(None, None, None, ETH_PROBE)}
+
+
+def test_what_floods_an_uplink_is_dropped_there_and_nothing_else() -> None:
+    before = heard(PROBED)
+    own, others = (
+        heard(replace(PROBED, unheard=frozenset({(PORT_ONE, own)}))) for own in (True, False)
+    )
+    given = before[132] | before[130]
+    of_one = {key for key in given if key[0] == PORT_ONE}
+    to_itself = {key for key in of_one if key[1] in (ONE, THREE)}
+    assert own[132] | own[130] == given - to_itself
+    assert others[132] | others[130] == given - (of_one - to_itself)
+    assert (own[131], own[129]) == (others[131], others[129]) == (before[131], before[129])
+
+
+def test_a_pipeline_that_hears_more_or_less_is_as_if_built_from_nothing() -> None:
+    less = replace(PROBED, unheard=frozenset({(PORT_ONE, True), (PORT_TWO, False)}))
+    one, other = build(PROBED), build(less)
+    assert build(less, (PROBED, one)) == other != one
+    assert build(PROBED, (less, other)) == one

@@ -7,19 +7,20 @@ from collections.abc import Callable
 
 import pytest
 
+from controller.teaming.foreign_frames import MOST_AT_ONCE, MOST_HEARD
 from controller.teaming.path_plan import Path
 from controller.teaming.paths import (
     DOUBTED_S,
     INTERVAL_S,
     LOST_AFTER,
     MENDED_AFTER,
-    MOST_HEARD,
     MOST_LONG_QUESTIONS,
     MOST_PROBES,
     Counts,
     PathChecks,
 )
 from controller.teaming.single_losses import MOST
+from policies.model import OfPort
 from policies.path_faults import Fault, PathFault
 
 TEAM = ("a", "b", "c")
@@ -224,11 +225,162 @@ def test_an_uplink_without_an_answer_is_found_as_soon_as_without_a_host(lost: st
     assert here.checks.unreachable() == {lost}
 
 
-@pytest.mark.parametrize(("frames", "taken"), [(MOST_HEARD, True), (MOST_HEARD + 1, False)])
-def test_a_flood_is_noticed(frames: int, taken: bool) -> None:
+def hears(checks: PathChecks, uplink: str, at_s: float, own: bool) -> bool:
+    """Whether one more foreign frame is one too many."""
+    kind = OfPort(TEAM.index(uplink)), own
+    return checks.foreign.is_flooded(kind, uplink, INTERVAL_S, at_s)
+
+
+def flood(checks: PathChecks, uplink: str, at_s: float, own: bool = True) -> None:
+    """One frame too many comes by an uplink."""
+    flooded = [hears(checks, uplink, at_s, own) for _ in range(MOST_HEARD + 1)]
+    assert flooded == [False] * MOST_HEARD + [True]
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_while_an_uplink_is_flooded_the_probes_that_it_misses_do_not_count(own: bool) -> None:
+    here = Probing()
+    for _ in range(20):
+        here.rounds(1, lost="a")
+        for uplink in "bc":
+            flood(here.checks, uplink, here.now_s, own)
+        here.checks.foreign.take_again(here.now_s + INTERVAL_S / 2)
+    assert here.checks.counts.hindered > 20
+    assert here.found() == {CUT_OFF}, "it is not flooded itself, so what it misses counts"
+
+
+def test_the_first_round_after_a_flood_counts() -> None:
+    here = Probing()
+    for _ in range(20):
+        here.rounds(1, lost="a")
+        for uplink in TEAM:
+            flood(here.checks, uplink, here.now_s)
+        assert not here.checks.foreign.take_again(here.now_s)
+        assert here.checks.foreign.take_again(here.now_s + INTERVAL_S / 2)
+    assert here.found() == set()
+    # The switch takes frames again halfway between the next round and the one after that.
+    here.rounds(1 + LOST_AFTER, lost="a")
+    assert here.found() == set()
+    here.rounds(1, lost="a")
+    assert here.found() == {CUT_OFF}
+
+
+def test_frames_of_one_kind_do_not_stop_others() -> None:
     checks = PathChecks()
     checks.begin(0.0)
-    assert [checks.takes() for _ in range(frames)][-1] is taken
+    flood(checks, "a", INTERVAL_S, own=False)
+    assert not hears(checks, "a", INTERVAL_S, own=True)
+    assert not hears(checks, "b", INTERVAL_S, own=False)
+
+
+def test_a_burst_at_the_beginning_of_rounds_hides_probes_of_all_uplinks() -> None:
+    """The switch has one queue for what it gives to the service."""
+    here = Probing()
+    for _ in range(20):
+        begun_s = here.now_s
+        here.rounds(1, lost="a")
+        for number in range(MOST_AT_ONCE + 1):
+            hears(here.checks, TEAM[1 + number % 2], begun_s, own=number % 4 < 2)
+    assert here.found() == set() and not here.checks.foreign.dropped
+    here.rounds(LOST_AFTER + 1, lost="a")
+    assert here.found() == {CUT_OFF}
+
+
+def test_only_the_address_that_is_asked_can_answer() -> None:
+    checks = PathChecks()
+    checks.follow(OF_TWO)
+    checks.begin(0.0)
+    assert checks.answered("a", HOST, 0, MAC)
+    checks.begin(INTERVAL_S)
+    assert not checks.answered("a", HOST, 0, "02:00:00:00:00:02")
+    assert checks.answered("a", HOST, 0, MAC)
+
+
+def test_frames_of_a_round_are_told_from_foreign_ones() -> None:
+    checks = PathChecks()
+    checks.follow(OF_TWO)
+    sent = checks.begin(0.0)
+    path = next(path for path in sent.paths if not path.to_host)
+    arrivals = [
+        *(checks.arrived(path, sent.number) for _ in range(2)),
+        *(checks.arrived(path, sent.number, copy=True) for _ in range(2)),
+        *(checks.answered("a", HOST, 0, MAC) for _ in range(2)),
+    ]
+    assert arrivals == [True, False] * 3
+    assert not checks.arrived(path, sent.number + 1)
+    assert not checks.answered("b", "192.0.2.9", 0, MAC)
+
+
+def to_a(path: Path) -> bool:
+    return path.receiver == "a"
+
+
+class Stolen(Probing):
+    """The address of `a` is stolen: only copies of probes reach it."""
+
+    @property
+    def astray(self) -> set[str]:
+        return {name for name in TEAM if self.checks.foreign.seen_on(name, self.now_s)}
+
+    def theft(self, count: int, copies: bool = True, lose: Callable[[Path], bool] = to_a) -> None:
+        for _ in range(count):
+            sent = self.checks.begin(self.now_s)
+            copied = {(path.sender, path.mtu, path.vlan) for path in sent.copied}
+            for path in sent.paths:
+                if not lose(path):
+                    self.checks.arrived(path, sent.number)
+                if copies and (path.sender, path.mtu, path.vlan) in copied:
+                    self.checks.arrived(path, sent.number, copy=True)
+            self.checks.prove(sent.number, (), self.now_s)
+            self.now_s += INTERVAL_S
+
+
+def test_an_uplink_that_copies_reach_is_not_cut_off_but_its_address_is_stolen() -> None:
+    here = Stolen()
+    here.theft(100)
+    assert here.found() == set()
+    assert here.astray == {"a"}
+    here.rounds(1)
+    here.theft(2)
+    assert here.astray == {"a"}, "it is not all over at once"
+    here.rounds(8)
+    assert here.astray == set()
+
+
+def test_copies_of_single_losses_say_nothing() -> None:
+    here, chance = Stolen(), random.Random(1)
+    for _ in range(3600):
+        here.theft(1, lose=lambda _: chance.random() < 0.2)
+        assert not here.astray
+    assert here.checks.counts.astray > 1000
+
+
+def test_an_uplink_that_is_cut_off_is_found_while_its_address_is_stolen() -> None:
+    here = Stolen()
+    here.theft(100)
+    here.theft(LOST_AFTER, copies=False)
+    assert here.found() == set()
+    here.theft(1, copies=False)
+    assert here.found() == {CUT_OFF}
+
+
+def test_copies_are_sent_only_for_a_while_after_a_loss() -> None:
+    here = Probing()
+    assert not here.checks.begin(here.now_s).copied
+    here.rounds(3, lost="a")
+    assert {path.sender for path in here.checks.begin(here.now_s).copied} == set(TEAM)
+    here.rounds(50, lost="a")
+    assert not here.checks.begin(here.now_s).copied
+
+
+def test_thefts_do_not_make_the_network_look_as_if_it_lost_frames() -> None:
+    """Otherwise an uplink that is cut off later would be found later."""
+    here = Stolen()
+    for _ in range(20):
+        here.theft(3)
+        here.rounds(3)
+    here.rounds(LOST_AFTER + 1, lost="a")
+    assert here.found() == {CUT_OFF}
 
 
 def test_when_checks_end_no_fault_is_left() -> None:
