@@ -526,8 +526,8 @@ class Bed:
 
         `outsiders`: the addresses of more hosts upstream, which do so in each VLAN.
         """
-        host = self.hosts[0]
         for mac, vlan in itertools.product(outsiders, {0, *self.vlans}):
+            host = self.hosts[0]
             frame = frames.broadcast(mac, host.sends(vlan), next(self._ids))
             self.send(host.point, frame)
         for station in [*self.stations, *self.nested, *self.hosts]:
