@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import functools
+import io
 import re
+import shutil
 import subprocess
+import sys
+import tarfile
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +34,8 @@ FLOW_PPS = 500
 ROLLOUT_PPS = 200
 # Over how long load-based looks back before it decides.
 WINDOW_S = 2
+# And the bits by which a program runs as its owner.
+WRITABLE_BY_OTHERS = 0o7022
 UNITS = ("ovs-lbt.service", "ovs-lbt-rescue.service")
 
 
@@ -236,6 +243,31 @@ def test_the_role_installs_and_goes_back_to_the_package_before(
         assert machine.uplinks_in_use(bond.bridge) == only, "the bridge was attached, and is"
         assert records(bond) == settings
     few_lost(lost, 0, ROLLOUT_PPS)
+
+
+def test_the_files_belong_to_root_and_nobody_else_may_write_to_them(
+    package: Path, tmp_path: Path
+) -> None:
+    """Whoever may write to one of them runs as root. A wheel has modes, and no owners."""
+    made = subprocess.run(["dpkg-deb", "--fsys-tarfile", package], capture_output=True, check=True)
+    with tarfile.open(fileobj=io.BytesIO(made.stdout)) as files:
+        bad = [
+            one.name
+            for one in files
+            if (one.uid, one.gid) != (0, 0) or (not one.issym() and one.mode & WRITABLE_BY_OTHERS)
+        ]
+        assert bad == [] and "./opt/ovs-lbt/bin/ovs-lbt" in files.getnames()
+        unit = files.extractfile("./lib/systemd/system/ovs-lbt.service")
+        assert unit and b"\nProtectHome=yes\n" in unit.read()
+
+    others = shutil.ignore_patterns(".*", "out", "__pycache__", "*.egg-info")
+    shutil.copytree(packaged.CHECKOUT, tmp_path / "source", ignore=others)
+    words = ["--no-deps", "--no-index", "--no-build-isolation", f"--wheel-dir={tmp_path}"]
+    subprocess.run([sys.executable, "-m", "pip", "wheel", *words, str(tmp_path / "source")], check=True)
+    (wheel,) = tmp_path.glob("ovs_lbt-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        modes = {one.filename: one.external_attr >> 16 for one in archive.infolist()}
+    assert [name for name, mode in modes.items() if mode & WRITABLE_BY_OTHERS] == []
 
 
 def test_the_changelog_of_the_package_begins_with_its_version(package: Path) -> None:
