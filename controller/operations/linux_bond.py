@@ -6,13 +6,16 @@ The text of `ip -json` comes in, commands for `ip -batch` and words for `ovs-vsc
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 # The key of the Port that says which bond of Linux it replaces.
 RECORD = "ovs-lbt-linux-bond"
+WORD = re.compile(r"\S+")
 MODES = {
     "active-backup": "active-backup",
     "802.3ad": "balance-tcp",
@@ -239,8 +242,15 @@ def recorded(text: str) -> tuple[LinuxBond, bool]:
         tuples: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
         }
-        return LinuxBond(**tuples), made_bridge
-    except (ValueError, TypeError, KeyError, AttributeError):
+        bond = LinuxBond(**tuples)
+        lists = bond.members, bond.options, bond.settings
+        words = (bond.name, bond.mode, bond.mac, bond.primary or "-", *itertools.chain(*lists))
+        # They become lines of `ip -batch`, where a line break would begin another command.
+        good = all(isinstance(one, tuple) for one in lists) and not len(bond.options) % 2
+        if not (good and type(bond.mtu_bytes) is int and all(map(WORD.fullmatch, words))):
+            raise ValueError(text)
+        return bond, made_bridge
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise CannotMove(f"Port {RECORD}: {text} -> what attach --from-bond wrote") from None
 
 

@@ -241,6 +241,26 @@ def test_a_record_is_read_as_it_was_written() -> None:
             linux_bond.recorded(text)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"members": ["eth0", "eth1\nnetns exec x sh"]},
+        {"options": ["miimon", "100\nlink del eth0"]},
+        {"primary": "eth0\n"},
+        {"mac": "02:00:00:00:00:01 type dummy"},
+        {"options": ["miimon"]},
+        {"members": "eth0"},
+        {"mtu_bytes": "1500\nlink del eth0"},
+    ],
+)
+def test_a_record_that_another_wrote_becomes_no_command(wrong: dict[str, Any]) -> None:
+    """`detach --to-bond` runs `ip -batch` with its words, as root."""
+    record = json.loads(linux_bond.record(read(links(LACP)), made_bridge=True)) | wrong
+    for text in (json.dumps(record), '{"made_bridge":' + "[" * 5000):
+        with pytest.raises(CannotMove, match="what attach --from-bond wrote"):
+            linux_bond.recorded(text)
+
+
 @dataclass(frozen=True)
 class Moved:
     bond: LinuxBond
