@@ -263,7 +263,9 @@ def test_the_files_belong_to_root_and_nobody_else_may_write_to_them(
     others = shutil.ignore_patterns(".*", "out", "__pycache__", "*.egg-info")
     shutil.copytree(packaged.CHECKOUT, tmp_path / "source", ignore=others)
     words = ["--no-deps", "--no-index", "--no-build-isolation", f"--wheel-dir={tmp_path}"]
-    subprocess.run([sys.executable, "-m", "pip", "wheel", *words, str(tmp_path / "source")], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", *words, str(tmp_path / "source")], check=True
+    )
     (wheel,) = tmp_path.glob("ovs_lbt-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         modes = {one.filename: one.external_attr >> 16 for one in archive.infolist()}

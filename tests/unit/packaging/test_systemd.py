@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -42,14 +44,29 @@ def test_the_service_may_set_the_queues_of_uplinks() -> None:
     assert "AF_NETLINK" in settings["RestrictAddressFamilies"].split()
 
 
+def exposure(directory: Path, home: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """What systemd says about the units of a checkout, or about the package's."""
+    for unit in UNITS:
+        text = unit.read_text().replace("ProtectHome=read-only", f"ProtectHome={home}")
+        (directory / unit.name).write_text(text)
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", *options]
+    units = [str(directory / unit.name) for unit in UNITS]
+    return subprocess.run([*command, *units], capture_output=True, text=True)
+
+
 @pytest.mark.system
 @pytest.mark.parametrize(("home", "threshold"), [("read-only", 21), ("yes", 20)])
 def test_the_units_have_few_rights(home: str, threshold: int, tmp_path: Path) -> None:
-    """As `systemd-analyze security` counts, from 0 to 100: the units of a checkout, and the package's."""
-    for unit in UNITS:
-        text = unit.read_text().replace("ProtectHome=read-only", f"ProtectHome={home}")
-        (tmp_path / unit.name).write_text(text)
-    command = ["systemd-analyze", "security", "--offline=true", f"--threshold={threshold}"]
-    units = [str(tmp_path / unit.name) for unit in UNITS]
-    done = subprocess.run([*command, "--no-pager", *units], capture_output=True, text=True)
+    """As `systemd-analyze security` counts, from 0 to 100."""
+    done = exposure(tmp_path, home, f"--threshold={threshold}")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.system
+def test_docs_say_what_each_remaining_point_of_the_service_is_needed_for(tmp_path: Path) -> None:
+    # A line for each unit, the service's last.
+    line = exposure(tmp_path, "yes", "--json=short").stdout.splitlines()[-1]
+    points = sum(float(setting["exposure"] or 0) for setting in json.loads(line))
+    page = (Path(controller.__file__).parents[1] / "docs/security.md").read_text()
+    rows = re.findall(r"^\| `.*?\| ([0-9.]+) \|", page, re.MULTILINE)
+    assert round(sum(map(float, rows)), 1) == round(points, 1)
