@@ -32,10 +32,16 @@ def named() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for line in "\n".join(texts + pins).splitlines():
         if line and not line.startswith("#"):
-            one = Requirement(line.split(" --hash")[0])
-            lowest = {s.version for s in one.specifier if s.operator in (">=", "~=", "==")}
-            found.setdefault(canonicalize_name(one.name), set()).update(lowest)
+            name, versions = lowest(line.split(" --hash")[0])
+            found.setdefault(name, set()).update(versions)
     return found
+
+
+def lowest(requirement: str) -> tuple[str, set[str]]:
+    """The package of a requirement, and the lowest versions that it takes; 0 if it has no limit."""
+    one = Requirement(requirement)
+    limits = {s.version for s in one.specifier if s.operator in (">=", "~=", "==", "===")}
+    return canonicalize_name(one.name), limits or {"0"}
 
 
 def known_bad(versions: dict[str, set[str]], lines: Iterable[str]) -> Iterator[str]:

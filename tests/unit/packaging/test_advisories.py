@@ -28,6 +28,11 @@ def test_a_version_with_a_known_vulnerability_is_found(name: str, version: str, 
     assert [f"{name} {version}: CVE-" in one for one in found] == [True] * bad
 
 
+def test_a_requirement_without_a_lower_limit_takes_every_version() -> None:
+    name, versions = advisories.lowest("PyOpenSSL < 99")
+    assert list(advisories.known_bad({name: versions}, LINES))
+
+
 def test_the_list_is_about_packages_that_are_named() -> None:
     listed = {line.split()[0] for line in LINES if not line.startswith("#")}
     assert listed <= advisories.named().keys()
