@@ -341,7 +341,10 @@ def test_what_is_in_the_way_or_missing_is_named(package: Path, machine: Machine)
     assert "/etc/systemd/system, which overrides the unit of the package -> remove it there" in said
 
     machine.do("ln", "-sf", "/somewhere/.venv/bin/ovs-lbt", "/usr/local/bin/ovs-lbt")
+    options = machine.path("/etc/default/ovs-lbt")
+    options.write_text(f"{options.read_text()}OVS_LBT_PRIVATE_KEY=/root/key.pem\n")
     again = machine.run("dpkg", "-i", f"/run/{package.name}")
+    assert "below /home, /root or /run/user in /etc/default/ovs-lbt" in again.stderr
     assert "/usr/local/bin/ovs-lbt, which takes precedence over" in again.stderr, (
         "the unit starts by it"
     )
