@@ -31,7 +31,7 @@
 #                     12 minutes on two cores (WORKERS=1: one switch test after another)
 #   make test-quick   tests without a switch or another program, in a minute, by any user: it sets up nothing, and
 #                     needs .venv or a python3 with `pip install -e '.[dev]'`
-#   make test-all     everything, in 5.8 hours; it continues where it stopped (ARGS="--steps kernel switch/attach")
+#   make test-all     everything, in 5.9 hours; it continues where it stopped (ARGS="--steps kernel switch/attach")
 #   make test-ryu     what matters most of a real switch, on stock Ryu instead of os-ken
 #   make test-fresh   minimal roots of Debian and Ubuntu: what README says, in each of them, in out/fresh/
 #                     (ARGS="--release trixie --steps attach"; the first time it downloads a release)
@@ -39,8 +39,8 @@
 #                     under DIR, in out/ovs/
 #   make test-kernel  what matters most of a real switch, on the kernel's datapath, in out/kernel/: at most
 #                     60 minutes; in QEMU where this machine's kernel has no module openvswitch
-#   make fuzz         all that comes from outside, made bad: 100,000 cases (ARGS="--cases N"), in
-#                     out/fuzz/
+#   make fuzz         all that comes from outside, made bad, searched by the code that it reaches: ten minutes for
+#                     each parser (ARGS="--seconds N --target NAME"), in out/fuzz/; ARGS=--keep stores what reached new code
 #   make soak         chaos on a real switch until something goes wrong: hours
 #                     (SEED=1 SEEDS=3 JOBS=3 EVENTS=500; ARGS='--replay FILE', ARGS=--resume)
 #   make deb          the Debian package, out/deb/ovs-lbt_VERSION_all.deb
@@ -82,7 +82,7 @@ RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
 # The targets share one machine and one switch.
 .NOTPARALLEL:
 .PHONY: help setup setup-kernel demo bench bench-cached bench-new-connections bench-translation bench-database bench-failovers bench-learning bench-overlay bench-paths bench-quiet-paths bench-replay bench-scale bench-set-up bench-times test test-all test-quick test-ryu test-fresh bench-provider \
-	test-ovs test-kernel fuzz soak dashboards deb wheels lint format \
+	test-ovs test-kernel atheris fuzz soak dashboards deb wheels lint format \
 	clean
 
 help:
@@ -169,7 +169,7 @@ test-quick:
 	echo "not covered: real switches (make test), lint (make lint)"; \
 	exit $$status
 
-test-all: setup-kernel wheels
+test-all: setup-kernel wheels atheris
 	@type -P debootstrap >/dev/null || apt-get -q -y install --no-install-recommends debootstrap
 	$(BIN)/python -m tests.releases all $(ARGS)
 
@@ -189,7 +189,11 @@ test-ovs: setup
 test-kernel: setup-kernel
 	$(BIN)/python -m tests.releases kernel $(ARGS)
 
-fuzz: setup
+# 130 MB, which only this needs. Where there is no wheel of it, cases are drawn at random.
+atheris: setup
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --only-binary atheris --editable '.[fuzz]' || true
+
+fuzz: atheris
 	$(BIN)/python -m tests.unit.fuzz $(ARGS)
 
 soak: setup

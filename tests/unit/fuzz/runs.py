@@ -1,20 +1,25 @@
-"""Runs cases of a target, each in bounded time."""
+"""Runs cases of a target, each in bounded time, and shows how they fail."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import signal
+import traceback
 import warnings
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.database import InMemoryExampleDatabase
 
 from tests.unit.fuzz.targets import CASE_TIMEOUT_S, Target
 
 # How much longer a case may take by the clock than by processor time.
 BLOCKED_RATIO = 15
+# Of a failure, as much as shows the case.
+MOST_CHARACTERS = 4000
 
 
 class Hangs(BaseException):
@@ -62,29 +67,36 @@ def quietly() -> Iterator[None]:
         logging.disable(before)
 
 
-def run(target: Target, cases: int, number: int) -> int:
-    """How many cases were run, always the same of the same number.
+def checked(target: Target, number: int | None = None, cases: int = 1) -> Any:
+    """A test of the target: called, it runs so many cases, always the same of the same number.
 
-    Raises:
-        BaseException: what the smallest case that fails raises.
+    Its `hypothesis.fuzz_one_input` runs the case that is made of bytes. Without a number, the test remembers
+    a case that failed so.
     """
-    done = 0
 
-    @seed(number)
     @settings(
         max_examples=cases,
         deadline=None,
-        database=None,
-        phases=(Phase.generate, Phase.shrink),
+        database=InMemoryExampleDatabase(),
+        phases=(Phase.reuse, Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
     )
     @given(case=target.cases)
     def check(case: object) -> None:
-        nonlocal done
-        done += 1
-        with bounded():
+        with quietly(), bounded():
             target.check(case)
 
-    with quietly():
+    return check if number is None else seed(number)(check)
+
+
+def smallest(check: Any, error: BaseException) -> str:
+    """How the smallest case fails that is like the last one, which has failed with this error."""
+    try:
         check()
-    return done
+    except BaseException as smaller:
+        error = smaller
+    return shown(error)
+
+
+def shown(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error, limit=-6))[-MOST_CHARACTERS:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import io
@@ -25,7 +26,9 @@ from hypothesis import strategies as st
 
 from controller.api.events import (
     BundleDone,
+    DeliverFrame,
     Event,
+    FrameHeard,
     InboundRead,
     LearnedRead,
     PortChanged,
@@ -38,15 +41,22 @@ from controller.api.events import (
     Request,
     Sample,
     SelectGroupAdded,
+    SendFrame,
     SwitchConnected,
     UnitCountersRead,
 )
 from controller.api.history import Names
-from controller.command_line import views
+from controller.command_line import arguments, run, views
+from controller.command_line.words import words as command_words
+from controller.completion import candidates, names
+from controller.completion import command as completion
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
+from controller.dataplane import frames, path_probes
+from controller.dataplane.tables import ETH_ARP, ETH_IPV6
 from controller.host import control, journal
+from controller.operations import linux_bond, unconfirmed
 from controller.ovsdb import database
 from controller.replay import command as replay_command
 from controller.replay.flows import Mix
@@ -54,6 +64,7 @@ from controller.replay.host import Options, Refused
 from controller.replay.prometheus import fetch
 from controller.replay.run import replay
 from controller.replay.trace import COLUMNS, BadTrace, HostTrace, read
+from controller.teaming import own_addresses
 from policies.presets import PRESETS
 from tests.unit.fake_switch import World, world
 from tests.unit.fuzz import session
@@ -65,13 +76,18 @@ CASE_TIMEOUT_S = 20.0
 SHORT_REPLAY = 40
 
 
+# For how long `make fuzz` searches.
+LONG_S, SHORT_S = 600, 60
+
+
 @dataclass(frozen=True)
 class Target:
-    """`weight`: its part of all cases, in percent."""
+    """`weight`: how many cases the short run has, among those of others. `seconds`: how long the search is."""
 
     cases: st.SearchStrategy[Any]
     check: Callable[[Any], None]
     weight: int
+    seconds: int = SHORT_S
 
 
 # ---- what is strange ---------------------------------------------------------------------
@@ -241,6 +257,68 @@ SENSELESS = st.tuples(
 )
 
 
+# ---- frames from the network -----------------------------------------------------------------
+
+CHECKED = host(
+    "originating-port", uplinks=3, path_check="on", path_check_targets="192.0.2.1,2001:db8::1"
+)
+STRANGER, MULTICAST = "02:00:00:00:00:99", "01:80:c2:00:00:0e"
+
+
+def _others(target: str) -> list[bytes]:
+    """What hosts and switches send: answers to ARP and neighbor solicitations, announcements, LLDP."""
+    ours, theirs = frames.octets(target), frames.octets(STRANGER)
+    reply = path_probes._ARP.pack(1, 0x0800, 6, 4, 2, theirs, bytes([192, 0, 2, 1]), ours, bytes(4))
+    advertised = b"\x60" + bytes(3) + b"\0\x18\x3a\xff" + bytes(32) + b"\x88" + bytes(7)
+    tlvs = b"\x02\x07\x04" + theirs + b"\x04\x03\x05eth\x06\x02\0\x78\0\0"
+    return [
+        frames.frame(ours, theirs, 0, ETH_ARP, reply),
+        frames.frame(frames.BROADCAST, theirs, 7, ETH_ARP, reply),
+        frames.frame(ours, theirs, 0, ETH_IPV6, advertised + bytes(16)),
+        frames.frame(frames.octets(MULTICAST), theirs, 0, 0x88CC, tlvs),
+        frames.frame(frames.BROADCAST, theirs, 0, 0x8035, reply),
+    ]
+
+
+FRAMES = st.lists(
+    st.tuples(st.integers(0, 40), st.integers(0, 4), MUTATIONS, st.sampled_from([0.0, 0.0, 1.0])),
+    max_size=12,
+)
+
+
+def _frames(case: list[tuple[int, int, Any, float]]) -> None:
+    """Path checks whose frames all arrive: what others send besides moves nothing, and is no fault."""
+    here = world(CHECKED)
+    here.switches["br0"].learned = [(10, "52:54:00:00:00:01", 0)]
+    bridge, delivered = here.start().engine.fleet.bridges["br0"], 0
+    macs = {mac: int(ofport) for ofport, mac in own_addresses.probe_macs(bridge.config).items()}
+
+    def run(seconds: float) -> list[bytes]:
+        """As the network delivers them; all that was sent so far."""
+        nonlocal delivered
+        while True:
+            sent = [c for _, c in here.log if isinstance(c, DeliverFrame | SendFrame)]
+            for one in sent[delivered:]:
+                if (ofport := macs.get(one.frame[:6].hex(":"))) is not None:
+                    here.say(FrameHeard("br0", ofport, one.frame))
+            delivered = len(sent)
+            if seconds <= 0:
+                return [one.frame for one in sent]
+            here.run_for(min(seconds, 0.5))
+            seconds -= 0.5
+
+    run(2)
+    before = here.bindings()
+    for number, uplink, mutations, seconds in case:
+        heard = [*_others(next(iter(macs))), *run(0)]
+        here.say(FrameHeard("br0", uplink, mutated(heard[number % len(heard)], mutations)))
+        run(seconds)
+    # Four losses in a row would be a fault.
+    run(2.5)
+    assert here.bindings() == before and len(before) == 4
+    assert delivered and not bridge.paths.has_faults
+
+
 # ---- the database --------------------------------------------------------------------------
 
 VM_IDS = st.sampled_from(["vm-id", "iface-id", "vm-uuid", "attached-mac"])
@@ -290,7 +368,7 @@ def _rows(draw: st.DrawFn) -> BridgeRow:
 
 def _database(row: BridgeRow) -> None:
     """Whatever stands there: the last good values stay, and the good ones come back."""
-    good = host(mode="enforce", threshold="60")
+    good = host(mode="enforce", threshold="60", poll_interval_ms="10000")
     here = world(good).start().run_for(3)
     before = here.bindings()
     here.write(row)
@@ -406,7 +484,7 @@ COMMANDS = SET.map(list) | st.tuples(KNOWN, st.lists(WORDS, max_size=4)).map(
 
 def _commands(case: list[list[str]]) -> None:
     """Every request is answered, and nothing that is refused changes anything."""
-    here = world(host()).start().run_for(3)
+    here = world(host(poll_interval_ms="10000")).start().run_for(3)
     for command, *words in case:
         _, least, most = control.COMMANDS[command]
         if not least <= len(words) <= most:
@@ -536,6 +614,116 @@ def _call(path: str) -> socket.socket:
     return caller
 
 
+PARSER = arguments.parser()
+PARSERS = {**candidates._commands(PARSER).choices, "replay": replay_command._parser()}
+VALUES = st.sampled_from(["br0", "vnet0", "eth1", "60", "[::1]:6653", "ssl:h:1", "bash"]) | WORDS
+REPLAY_SETTING = st.tuples(st.sampled_from([*replay_command.SETTINGS, ""]) | TEXTS, TEXTS)
+
+
+@st.composite
+def _arguments(draw: st.DrawFn) -> list[str]:
+    """A command, and words that it takes, or does not."""
+    name = draw(st.sampled_from(sorted(PARSERS)))
+    options = st.sampled_from(sorted(PARSERS[name]._option_string_actions))
+    if name == "replay":
+        settings = REPLAY_SETTING.map(lambda pair: f"--set={'='.join(pair)}")
+        options = settings | st.tuples(options, TEXTS).map("=".join)
+    return [name, *draw(st.lists(options | VALUES, max_size=5))]
+
+
+TEAM = names.Team(True, {"eth1": "uplink", "vnet0": "web", "$(x)": "\x1b"}, ("eth1",))
+KNOWN_NAMES = names.Names({"br0": TEAM, "`x`": TEAM})
+
+
+def _command_line(given: list[str]) -> None:
+    """Wrong usage ends with 2, and nothing else does; what is taken becomes words for the service."""
+    said = io.StringIO()
+    with mock.patch("sys.stderr", said), mock.patch("sys.stdout", io.StringIO()):
+        try:
+            status = _used(given)
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+    assert status in (0, 1, 2), said.getvalue()
+    with mock.patch.object(names, "read", return_value=KNOWN_NAMES):
+        completion.answer(PARSER, {"replay": lambda: PARSERS["replay"]}, given)
+
+
+def _used(given: list[str]) -> int:
+    if given[0] == "replay":
+        return replay_command.main(["/nonexistent.csv", "--policy", "load-based", *given[1:]])
+    options = PARSER.parse_args([word for word in given if arguments.is_text(word)])
+    options.service = arguments.service_asked(PARSER, options.service)
+    if options.command == "set":
+        arguments.check_keys(PARSER, options.table, options.settings)
+    if options.command in control.COMMANDS.keys() - {"check"}:
+        assert all(isinstance(word, str) for word in command_words(options))
+    for text in (options.metrics, options.listen) if options.command == "run" else ():
+        with contextlib.suppress(ValueError):
+            run.address("--listen", text or "none", "ADDR:PORT")
+    return 0
+
+
+# ---- plans -----------------------------------------------------------------------------------
+
+LOADS = st.lists(st.sampled_from([0.0, 1e8, 9e8, 5e9, 1e13]), min_size=4, max_size=4)
+VM_PORTS = (10, 11, 12, 13)
+STEPS = st.one_of(
+    st.sampled_from([["plan"], ["plan", "--json"], ["apply"], ["apply", "br0"]]),
+    st.sampled_from([["plan"], ["apply", "br0"]]),
+    st.tuples(st.sampled_from(["plan", "apply"]), TEXTS).map(list),
+    SET.map(list),
+    st.tuples(st.just("move"), st.sampled_from(["vnet0", "vnet3"]), st.just("eth2")).map(list),
+    st.tuples(EVENTS),
+    LOADS,
+)
+RECORDS = JSON | st.fixed_dictionaries(
+    {
+        "what": st.sampled_from([one.value for one in unconfirmed.What]) | JSON,
+        "until": NUMBERS | JSON,
+        "seconds": st.just(60) | JSON,
+        "back": st.lists(st.lists(st.just("Bridge") | TEXTS, max_size=4), max_size=2) | JSON,
+    },
+    optional={"linked": JSON, "begun": JSON},
+)
+BONDS = st.dictionaries(
+    st.sampled_from([*linux_bond.LinuxBond.__dataclass_fields__, "made_bridge"]), JSON
+)
+
+
+def _steady(bps: float) -> Callable[[float], float]:
+    return lambda _: bps
+
+
+def _plans(case: tuple[list[Any], Any, Any, int]) -> None:
+    """A plan is applied as it was shown, or refused; a record of one that the service did not write, too."""
+    steps, record, bond_record, deep = case
+    here = world(host("load-based", uplinks=2, window_s="5")).start().run_for(3)
+    here.outstanding = _Never()
+    for step in steps:
+        if isinstance(step, tuple):
+            here.say(*step)
+        elif isinstance(step[0], float):
+            for ofport, bps in zip(VM_PORTS, step, strict=True):
+                here.switches["br0"].offered_bps[ofport] = _steady(bps)
+            here.run_for(12)
+        elif (reply := here.ask(*step)) is not None and reply.refused:
+            assert reply.text.isprintable() and " -> " in reply.text, reply
+    here.write(host("load-based", uplinks=2)).disconnect().connect().run_for(5)
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+    assert len(here.bindings()) == 4
+    for text in (json.dumps(record), json.dumps(bond_record), '{"back":' + "[" * deep):
+        with contextlib.suppress(ValueError):
+            change = unconfirmed.parse(text)
+            assert unconfirmed.parse(unconfirmed.as_text(change)) == change
+        with contextlib.suppress(linux_bond.CannotMove):
+            bond, _ = linux_bond.recorded(text)
+            lines = linux_bond.made_anew(bond, linux_bond.essential(bond))
+            assert all("\n" not in line for line in lines)
+
+
+PLANS = st.tuples(st.lists(STEPS, max_size=6), RECORDS, BONDS, st.integers(0, 3000))
+
+
 # ---- recorded traffic ------------------------------------------------------------------------
 
 FIELDS = st.sampled_from(
@@ -654,31 +842,6 @@ def _prometheus(case: tuple[list[bytes], str, str]) -> None:
     assert " -> " in refused and refused.isprintable()
 
 
-SETTING = st.tuples(st.sampled_from([*replay_command.SETTINGS, ""]) | TEXTS, TEXTS).map("=".join)
-
-
-def _settings(words: list[str]) -> None:
-    """`--set`, `--since`, `--uplinks`: wrong usage ends with 2, and nothing else does."""
-    given = ["/nonexistent.csv", "--policy", "load-based", *words]
-    with mock.patch("sys.stderr", io.StringIO()) as said:
-        try:
-            status = replay_command.main(given)
-        except SystemExit as ended:
-            status = int(ended.code or 0)
-    assert status in (1, 2), said.getvalue()
-
-
-SETTINGS = st.lists(
-    st.one_of(
-        SETTING.map(lambda text: f"--set={text}"),
-        TEXTS.map(lambda text: f"--since={text}"),
-        TEXTS.map(lambda text: f"--uplinks={text}"),
-        TEXTS.map(lambda text: f"--flows={text}"),
-    ),
-    max_size=3,
-)
-
-
 # ---- the history -----------------------------------------------------------------------------
 
 ENTRY = {
@@ -744,16 +907,18 @@ def _history(case: tuple[list[bytes], list[str]]) -> None:
 
 
 TARGETS = {
-    "openflow": Target(OPENFLOW, _openflow, 26),
+    "openflow": Target(OPENFLOW, _openflow, 26, LONG_S),
+    "frames": Target(FRAMES, _frames, 2, LONG_S),
     "switch events": Target(SENSELESS, _events, 1),
-    "database": Target(_rows(), _database, 2),
+    "database": Target(_rows(), _database, 2, LONG_S),
     "replica": Target(_replicas(), _replica, 4),
+    "command line": Target(_arguments(), _command_line, 18, LONG_S),
     "commands": Target(st.lists(COMMANDS, min_size=1, max_size=3), _commands, 4),
     "control socket": Target(
         st.lists(st.tuples(REQUEST_BYTES, st.booleans()), min_size=1, max_size=3), _control, 15
     ),
-    "trace": Target(TRACES, _trace, 12),
+    "plans": Target(PLANS, _plans, 1, LONG_S),
+    "trace": Target(TRACES, _trace, 12, LONG_S),
     "prometheus": Target(PROMETHEUS, _prometheus, 15),
-    "replay settings": Target(SETTINGS, _settings, 9),
     "history": Target(HISTORY, _history, 14),
 }
