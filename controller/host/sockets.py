@@ -6,6 +6,7 @@ import os
 import socket
 import ssl
 import threading
+import time
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -92,15 +93,21 @@ class TlsSocket(BridgeSocket):
     threads do. So a lock protects the TLS object, which is separate from the socket.
 
     Raises:
-        OSError: the peer does not speak TLS, or its certificate is not valid.
+        OSError: the peer does not speak TLS, its certificate is not valid, or the handshake takes
+            longer than `CONNECT_TIMEOUT_S`.
     """
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, server_side: bool) -> None:
+        until_s = time.monotonic() + CONNECT_TIMEOUT_S
         super().__init__(sock)
         self._lock = threading.Lock()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
         while not self._shaken_hands():
+            # For the whole handshake: a peer may send one byte at a time.
+            if (left_s := until_s - time.monotonic()) <= 0.0:
+                raise TimeoutError("the TLS handshake takes too long")
+            sock.settimeout(left_s)
             received = sock.recv(READ_BYTES)
             if not received:
                 raise ConnectionError("connection closed during the TLS handshake")

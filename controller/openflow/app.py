@@ -119,14 +119,24 @@ class TeamingApp(PromptApp):
         self._replies: dict[str, replies.Replies] = {}
         self.turns: defaultdict[str | None, threading.Lock] = defaultdict(threading.Lock)
 
+    @set_ev_cls(ofp_event.EventOFPSwitchFeatures)
+    @guarded
+    def identified(self, event: Any) -> None:
+        """A switch has told its datapath id. The framework handles the same message after this."""
+        datapath = event.msg.datapath
+        if datapath.bridge is None and not datapath.refused:
+            datapath.id = event.msg.datapath_id
+            datapath.bridge = self.caller(datapath)
+            if datapath.bridge is None:
+                # What has been received already is ignored.
+                datapath.refused = True
+                framework.hang_up(datapath)
+
     @set_ev_cls(ofp_event.EventOFPStateChange, MAIN_DISPATCHER)
     @guarded
     def connected(self, event: Any) -> None:
         datapath = event.datapath
-        if datapath.bridge is None:
-            datapath.bridge = self.caller(datapath)
-        if datapath.bridge is None:
-            framework.hang_up(datapath)
+        if datapath.refused:
             return
         asked = [*roles.ask_role(datapath), *commands.set_async(datapath)]
         datapath.send(framework.serialized(asked))

@@ -1,21 +1,29 @@
 """Connections to bridges: whom the service dials, when it dials again, and who dials it.
 
-Bridges dial the service if it listens (`--listen`).
+Bridges dial the service if it listens (`--listen`). Anybody who reaches that port can do so, and can
+claim any datapath id. So such a connection never replaces another one, and stands only for a bridge
+whose controller is this listener.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from controller.config import openflow_version
 from controller.config.rows import BridgeRow
 from controller.host import faults
 from controller.host.sockets import (
     CONNECT_TIMEOUT_S,
+    DEFAULT_PORT,
     TLS_OPTIONS,
     BridgeSocket,
     Reach,
@@ -39,8 +47,11 @@ QUICK_RETRIES = 500
 RETRIES_PER_S = 1000
 # The pauses between attempts elsewhere; the last one repeats.
 RETRY_REMOTE_S = (0.05, 0.1, 0.2, 0.5, 1.0)
-# How often to look whether a bridge that has dialled the service still keeps that connection.
-CALLER_LOOKS_S = 0.25
+# So many connections to the listener may not have told their datapath id yet. Each has a thread. A
+# connection that does not complete its handshake is closed as one that does not answer echo requests.
+MOST_UNIDENTIFIED = 32
+# The pause after each connection that is accepted, because its handshake takes time from others.
+ACCEPT_PAUSE_S = 0.005
 # The pause after a switch sent something unreadable, which it will probably send again.
 RETRY_REFUSED_S = 5.0
 
@@ -94,21 +105,23 @@ class Dialer:
     def join(self, timeout_s: float) -> None:
         self._thread.join(timeout_s)
 
-    def yield_to(self, caller: framework.Connection) -> None:
-        """Use a connection that the bridge has dialled, for as long as it lasts."""
+    def accept(self, caller: framework.Connection) -> bool:
+        """Use a connection that the bridge has dialled, until the service itself reaches the bridge.
+
+        Return False if there is a connection already. If that one has failed, this is noticed soon, and
+        the bridge dials again.
+        """
         with self._lock:
             if self._connection is not None:
-                framework.hang_up(self._connection)
-            if self._caller is not None:
-                framework.hang_up(self._caller)
+                return False
+            if self._caller is not None and self._caller.is_active:
+                return False
             self._caller = caller
+            return True
 
     def _run(self) -> None:
         failures = 0
         while not self._stopped.is_set():
-            if self._has_called():
-                self._stopped.wait(CALLER_LOOKS_S)
-                continue
             wire = self._attempt()
             if wire is None:
                 self._stopped.wait(self._pause_s(failures))
@@ -118,12 +131,6 @@ class Dialer:
             failures = 0 if connection.id is not None else failures + 1
             again_s = RETRY_REFUSED_S if connection.refused else self._pause_s(failures)
             self._stopped.wait(again_s)
-
-    def _has_called(self) -> bool:
-        with self._lock:
-            if self._caller is not None and not self._caller.is_active:
-                self._caller = None
-            return self._caller is not None
 
     def _attempt(self) -> BridgeSocket | None:
         try:
@@ -148,7 +155,9 @@ class Dialer:
         connection = framework.Connection(wire, self._bridge, self._bridge)
         with self._lock:
             self._connection = connection
-            unwanted = self._stopped.is_set() or self._caller is not None
+            unwanted = self._stopped.is_set()
+            if self._caller is not None:
+                framework.hang_up(self._caller)
         if unwanted:
             framework.hang_up(connection)
         _serve(connection)
@@ -161,6 +170,25 @@ class Dialer:
             found = f"{self._bridge}: the switch closed the connection at once"
             self._complain(f"{found} -> a switch that trusts our certificate")
         return connection
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A connection to the listener: its number, and the address of this service that it reached."""
+
+    number: int
+    scheme: str
+    address: tuple[str, int]
+
+    def is_to(self, target: str) -> bool:
+        """Whether this is the address that the target of a controller record names."""
+        scheme, _, place = target.partition(":")
+        with contextlib.suppress(OSError, ValueError):
+            named = urlsplit(f"//{place}")
+            if (scheme, named.port or DEFAULT_PORT) == (self.scheme, self.address[1]):
+                found = socket.getaddrinfo(named.hostname, None)
+                return self.address[0] in {str(info[4][0]) for info in found}
+        return False
 
 
 class Dialers:
@@ -184,7 +212,10 @@ class Dialers:
         self._tried = tried
         self._lock = threading.Lock()
         self._dialers: dict[str, Dialer] = {}
-        self._strangers: set[int] = set()
+        # What hangs up on each connection to the listener that has not told its datapath id.
+        self._unidentified: dict[int, Callable[[], None]] = {}
+        # What is logged of connections to the listener.
+        self._warnings = framework.Warnings()
 
     @property
     def bridges(self) -> set[str]:
@@ -242,10 +273,12 @@ class Dialers:
             OSError: the address cannot be bound.
             ValueError: a TLS file is invalid, or others could read what is sent.
         """
-        if tls is None:
-            refuse_plain(f"--listen {address[0]}:{address[1]}", address[0], TLS_OPTIONS)
-        context = tls.context(server_side=True) if tls else None
         host, port = address
+        if tls is None:
+            refuse_plain(f"--listen {host}:{port}", host, TLS_OPTIONS)
+            who = "whoever reaches this port can pretend to be a switch whose bridge names it"
+            LOG.warning("--listen %s:%d without TLS: %s -> %s", host, port, who, TLS_OPTIONS)
+        context = tls.context(server_side=True) if tls else None
         try:
             listener = socket.create_server(
                 address, family=socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -254,45 +287,79 @@ class Dialers:
             found = f"--listen {host}:{port}: {in_words(error)}"
             raise OSError(f"{found} -> a free address") from error
 
-        def take(sock: socket.socket, peer: str) -> None:
-            sock.settimeout(CONNECT_TIMEOUT_S)
+        def take(sock: socket.socket, peer: str, number: int) -> None:
             try:
                 wire = TlsSocket(sock, context, server_side=True) if context else BridgeSocket(sock)
+                reached = sock.getsockname()[:2]
             except OSError as error:
-                LOG.warning("%s: %s -> a TLS client with a valid certificate", peer, reason(error))
+                self._identified(number)
+                self._warnings.log(
+                    f"{peer}: {reason(error)} -> a TLS client with a valid certificate"
+                )
                 sock.close()
                 return
-            _serve(framework.Connection(wire, peer, None))
+            connection = framework.Connection(wire, peer, None)
+            connection.warnings = self._warnings
+            connection.call = Call(number, "ssl" if context else "tcp", reached)
+            self._called(number, lambda: framework.hang_up(connection))
+            _serve(connection)
+            self._identified(number)
 
         def listen() -> None:
-            while True:
+            for number in itertools.count():
                 sock, (peer, *_) = listener.accept()
+                sock.settimeout(CONNECT_TIMEOUT_S)
+                self._called(number, functools.partial(sock.shutdown, socket.SHUT_RDWR))
                 faults.once(
                     "openflow",
                     f"call {peer}",
-                    functools.partial(take, sock, peer),
+                    functools.partial(take, sock, peer, number),
                     lambda _, sock=sock: sock.close(),  # type: ignore[misc]
                 )
+                time.sleep(ACCEPT_PAUSE_S)
 
         faults.lasting("listener", "listener", listen)
+
+    def _called(self, number: int, hang_up: Callable[[], None]) -> None:
+        """Note a connection. If there are too many, hang up on the oldest.
+
+        If the newest was refused instead, the first few could keep all others out.
+        """
+        with self._lock:
+            self._unidentified[number] = hang_up
+            if len(self._unidentified) > MOST_UNIDENTIFIED:
+                with contextlib.suppress(OSError):
+                    self._unidentified.pop(min(self._unidentified))()
+
+    def _identified(self, number: int) -> None:
+        """The connection has told its datapath id, or is about to be closed."""
+        with self._lock:
+            self._unidentified.pop(number, None)
 
     def caller(self, connection: framework.Connection) -> str | None:
         """Return the name of the bridge that has dialled us, by its datapath id.
 
-        None: no attached bridge has this datapath id. The first such connection is logged.
+        None: the connection is refused. No attached bridge has this datapath id and names the listener
+        as its controller, or the bridge has a connection already.
         """
+        self._identified(connection.call.number)
         datapath_id = f"{connection.id:016x}"
+        why = f"datapath id {datapath_id} -> the datapath id of an attached bridge"
         with self._lock:
             dialers = sorted(self._dialers.items())
         for bridge, dialer in dialers:
             record = self._record(bridge)
-            if record is not None and record.datapath_id == datapath_id:
-                dialer.yield_to(connection)
+            if record is None or record.datapath_id != datapath_id:
+                continue
+            if not any(map(connection.call.is_to, record.controllers)):
+                reached = f"{connection.call.scheme}:{':'.join(map(str, connection.call.address))}"
+                found = f"bridge {bridge} controller: {', '.join(record.controllers) or 'none'}"
+                why = f"{found} -> the address that was dialled, {reached}"
+            elif dialer.accept(connection):
                 return bridge
-        if connection.id not in self._strangers:
-            self._strangers.add(connection.id)
-            found = f"{connection.address}: datapath id {datapath_id}"
-            LOG.warning("%s -> the datapath id of an attached bridge", found)
+            else:
+                why = f"bridge {bridge} is connected already -> one connection"
+        connection.refuse(why)
         return None
 
 

@@ -94,6 +94,10 @@ ECHO_INTERVAL_S = 2.0
 # A switch that leaves this many echo requests unanswered is gone.
 UNANSWERED_ECHOES = 3
 READ_BYTES = 1 << 16
+# So many bytes may come before a switch that has dialled us has told its datapath id.
+UNIDENTIFIED_BYTES = 1 << 16
+# So many different warnings that a peer causes are logged in this time.
+MOST_WARNINGS, WARNINGS_S = 20, 3600.0
 # Whether the thread that sends writes to the socket itself. Green sockets would make it wait, and
 # a green thread for each sender costs little.
 _AT_ONCE = _CHOSEN == "os-ken"
@@ -124,6 +128,21 @@ for _number in (35, 37, 42):
     parser.NXAction._subtypes.pop(_number, None)
 
 
+class Warnings:
+    """Logs what peers cause, who may do so without end: a text once, and not too many texts an hour."""
+
+    def __init__(self) -> None:
+        self._logged: set[str] = set()
+        self._until_s = 0.0
+
+    def log(self, text: str, log: logging.Logger = LOG) -> None:
+        if (now_s := time.monotonic()) >= self._until_s:
+            self._logged, self._until_s = set(), now_s + WARNINGS_S
+        if text not in self._logged and len(self._logged) < MOST_WARNINGS:
+            self._logged.add(text)
+            log.warning("%s", text)
+
+
 class Connection(framework_controller.Datapath):  # type: ignore[misc]
     """An OpenFlow connection that notices its own end, served by the one thread that calls `serve`.
 
@@ -136,13 +155,17 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
     missing echo replies; one thread sends echo requests on all connections.
 
     `bridge` is the name of the bridge at the other end; None while it is not known, as for a switch
-    that has dialled us. `claimed`: the generation with which we asked to be its master.
+    that has dialled us. `call`: how that switch has dialled us. `claimed`: the generation with which we
+    asked to be its master.
     """
 
     def __init__(self, sock: Any, address: str, bridge: str | None) -> None:
         self.bridge = bridge
+        self.call: Any = None
         self.claimed: int | None = None
         self.refused = False
+        self.warnings = Warnings()
+        self._unidentified_bytes = 0
         self._silent = 0
         # Whoever writes to the socket, shuts it down or closes it holds this; the sender thread has
         # ended when it is closed.
@@ -211,8 +234,21 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         if not self.refused:
             self.refused = True
             who = self.bridge or self.address
-            LOG.warning("%s: %s; closing the connection", who, one_line(why))
+            self.warnings.log(f"{who}: {one_line(why)}; closing the connection")
             hang_up(self)
+
+    def takes(self, kind: int, length: int) -> bool:
+        """Whether to take a message of this type and length.
+
+        Raises:
+            Malformed: too much has come before the switch has told its datapath id.
+        """
+        if self.bridge is None:
+            self._unidentified_bytes += length
+            if self._unidentified_bytes > UNIDENTIFIED_BYTES:
+                found = f"{self._unidentified_bytes} bytes without a datapath id"
+                raise framing.Malformed(f"{found} -> at most {UNIDENTIFIED_BYTES}")
+        return not self.refused and kind in _WANTED
 
     def refuse_unread(self, what: str, error: Exception) -> None:
         """Close the connection because a message is malformed, or our code failed to read it."""
@@ -232,7 +268,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         if self._silent >= UNANSWERED_ECHOES:
             silent_s = self._silent * ECHO_INTERVAL_S
             found = f"the switch has not answered for {silent_s:g} s"
-            LOG.warning("%s: %s; closing the connection", self.address, found)
+            self.warnings.log(f"{self.address}: {found}; closing the connection")
             hang_up(self)
         elif not shaking_hands:
             request = self.ofproto_parser.OFPEchoRequest(self)
@@ -326,10 +362,10 @@ def _parsed(
 
     If the message cannot be parsed, close the connection, because nothing after it can be trusted.
     """
-    if connection.refused or kind not in _WANTED:
-        return None
-    message = bytes(data)
     try:
+        if not connection.takes(kind, length):
+            return None
+        message = bytes(data)
         if kind != ofproto.OFPT_HELLO and version != ofproto.OFP_VERSION:
             raise framing.Malformed(f"OpenFlow version {version} -> {ofproto.OFP_VERSION}")
         if kind == ofproto.OFPT_MULTIPART_REPLY:

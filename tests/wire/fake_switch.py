@@ -56,6 +56,7 @@ class FakeSwitch:
         # By which a controller has become master, or wants to; the types of what it has said.
         self.generation = NO_GENERATION
         self.heard: set[int] = set()
+        self.datapath_id = 1
         # The roles that the last controller has asked for.
         self.asked_for: list[int] = []
         self._claim = 0
@@ -69,6 +70,10 @@ class FakeSwitch:
         self._connection, _ = self._listener.accept()
         self._connection.settimeout(10)
 
+    def call(self, address: tuple[str, int]) -> None:
+        """Dial the controller instead."""
+        self._connection = socket.create_connection(address, timeout=10)
+
     def shake_hands(self, grants: bool = True) -> None:
         """From hello to the role of master, which the controller asks for last."""
         self.asked_for = []
@@ -76,7 +81,7 @@ class FakeSwitch:
         while True:
             kind, xid, body = self.receive()
             if kind == FEATURES_REQUEST:
-                features = struct.pack("!QIBB2xII", 1, 0, 254, 0, 0x4F, 0)
+                features = struct.pack("!QIBB2xII", self.datapath_id, 0, 254, 0, 0x4F, 0)
                 self.connection.sendall(message(FEATURES_REPLY, xid, features))
             elif kind == MULTIPART_REQUEST:
                 ports = port(1, "eth1") + port(0xFFFFFFFE, "br0")

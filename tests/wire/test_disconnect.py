@@ -30,10 +30,10 @@ from tests.wire.fake_switch import (
 ROOT = Path(__file__).parents[2]
 
 
-def run(scenario: str) -> dict[str, Any]:
+def run(scenario: str, module: str = "tests.wire.connecting") -> dict[str, Any]:
     """What a scenario saw; in a short path, as a socket's has 107 characters at most."""
     with tempfile.TemporaryDirectory(prefix="ovs-lbt-") as directory:
-        command = [sys.executable, "-m", "tests.wire.connecting", scenario, directory]
+        command = [sys.executable, "-m", module, scenario, directory]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
     seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -16,6 +16,7 @@ import yaml
 
 from controller.command_line import arguments
 from controller.config.keys import BRIDGE_KEYS
+from controller.host.sockets import is_loopback
 
 ROOT = Path(__file__).resolve().parents[3] / "controller" / "ansible"
 ROLE = ROOT / "roles" / "ovs_lbt"
@@ -165,3 +166,10 @@ def test_the_gate_is_before_the_end_and_a_failure_goes_back() -> None:
     ]
     assert [module(task)[0] for task in guarded["rescue"]] == ["include_tasks", "fail"]
     assert module(guarded["rescue"][0])[1] == "roll_back.yml"
+
+
+def test_the_address_that_the_defaults_name_is_one_that_the_service_accepts_without_tls() -> None:
+    (address,) = re.findall(
+        r'OVS_LBT_METRICS: "(.*?):\d+"', (ROLE / "defaults/main.yml").read_text()
+    )
+    assert is_loopback(address)
