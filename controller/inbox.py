@@ -20,6 +20,10 @@ from controller.api.status import BridgeStatus
 # With so many events of one bridge waiting, no more are read from its switch. All uplinks and VM ports
 # of a bridge can fail at once before that.
 MOST_OF_A_BRIDGE = 200
+# Readings are larger than other events: so many of their entries count as one more event.
+ENTRIES = 250
+# So many events of one bridge in a row are handled while an event of another one waits.
+MOST_IN_A_ROW = 2
 # So often in a row, something that waits lets go first what is more urgent.
 MOST_PASSED = 10
 
@@ -50,8 +54,9 @@ class Inbox:
     does not wait until the polls of all other bridges have been judged.
 
     Events of one bridge never overtake each other: what a switch counted before a link failed is
-    taken before the failure. Nothing is passed over more than `MOST_PASSED` times in a row, so that
-    a switch that reports changes without end does not keep the service from its other bridges.
+    taken before the failure. Nothing is passed over more than `MOST_PASSED` times in a row, and bridges
+    take turns, so that a switch that reports changes without end does not keep the service from its
+    other bridges.
     """
 
     def __init__(self) -> None:
@@ -61,6 +66,8 @@ class Inbox:
         self._patient: deque[Item] = deque()
         # How often in a row each was passed over: prompt events, what is due, patient events.
         self._passed = [0, 0, 0]
+        # The bridge of the last prompt event, and how many of its events were taken in a row.
+        self._last, self._in_a_row = "", 0
         # How many events of each bridge wait; those of no bridge are under an empty name.
         self._count: Counter[str] = Counter()
         self._counting = threading.Lock()
@@ -71,13 +78,14 @@ class Inbox:
     def put(self, item: Item) -> None:
         """Put an event in, from any thread."""
         with self._counting:
-            self._count[_bridge_of(item)] += 1
+            self._count[_bridge_of(item)] += _weight(item)
         self._arrived.put(item)
 
     def is_full_of(self, item: Item) -> bool:
         """Whether so many events of the same bridge wait that no more should be put in."""
         bridge = _bridge_of(item)
-        return bool(bridge) and self._count[bridge] >= MOST_OF_A_BRIDGE
+        waiting = self._count[bridge] if bridge else 0
+        return waiting > 0 and waiting + _weight(item) > MOST_OF_A_BRIDGE
 
     def take(self, due_s: float) -> Item | None:
         """Return the event whose turn it is. None: it is the turn of what was due at `due_s`.
@@ -86,7 +94,7 @@ class Inbox:
         """
         if (item := self._first(due_s)) is not None:
             with self._counting:
-                self._count[_bridge_of(item)] -= 1
+                self._count[_bridge_of(item)] -= _weight(item)
         return item
 
     def _first(self, due_s: float) -> Item | None:
@@ -118,10 +126,28 @@ class Inbox:
         lane = next(overdue, waiting[0])
         for other in waiting:
             self._passed[other] = self._passed[other] + 1 if other != lane else 0
-        return (self._prompt.popleft, lambda: None, self._patient.popleft)[lane]()
+        return (self._next_prompt, lambda: None, self._patient.popleft)[lane]()
+
+    def _next_prompt(self) -> Item:
+        at = 0
+        if self._in_a_row >= MOST_IN_A_ROW:
+            others = (n for n, one in enumerate(self._prompt) if _bridge_of(one) != self._last)
+            at = next(others, 0)
+        item = self._prompt[at]
+        del self._prompt[at]
+        bridge = _bridge_of(item)
+        self._in_a_row = self._in_a_row + 1 if bridge and bridge == self._last else 1
+        self._last = bridge
+        return item
 
 
 def _bridge_of(item: Item) -> str:
     """The bridge that an event concerns; empty if it does not concern one bridge."""
     bridge: str = getattr(item, "bridge", "")
     return bridge
+
+
+def _weight(item: Item) -> int:
+    """As how many events an event counts: what it holds takes memory, and time to handle."""
+    held = (getattr(item, name) for name in getattr(item, "__dataclass_fields__", ()))
+    return 1 + sum(len(value) for value in held if isinstance(value, tuple)) // ENTRIES

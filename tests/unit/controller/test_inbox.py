@@ -12,6 +12,7 @@ from controller.api.events import (
     BundleDone,
     DatabaseRead,
     InstalledRead,
+    LearnedRead,
     PortChanged,
     PortRemoved,
     PortState,
@@ -21,7 +22,15 @@ from controller.api.events import (
     Tick,
     UnitCountersRead,
 )
-from controller.inbox import MOST_PASSED, Inbox, Item, StatusWanted
+from controller.inbox import (
+    ENTRIES,
+    MOST_IN_A_ROW,
+    MOST_OF_A_BRIDGE,
+    MOST_PASSED,
+    Inbox,
+    Item,
+    StatusWanted,
+)
 
 LONG_AGO_S = 0.0
 
@@ -96,6 +105,26 @@ def test_changes_without_end_do_not_keep_it_from_anything_else() -> None:
     assert first.index(counted("br1")) == MOST_PASSED + 1
     assert first.index(None) == MOST_PASSED
     assert first.count(None) == 2
+
+
+def test_bridges_take_turns_and_the_events_of_each_keep_their_order() -> None:
+    others: list[Item] = [failed("br1"), PortRemoved("br1", 1), failed("br2")]
+    found = taken(holding(*[failed("br0")] * 100, *others))
+    assert [item for item in found if item != failed("br0")] == others
+    assert found.index(others[-1]) == len(others) * (MOST_IN_A_ROW + 1) - 1
+
+
+def test_a_large_reading_counts_as_many_events() -> None:
+    addresses = tuple((1, f"{number:012x}", 0) for number in range(ENTRIES * MOST_OF_A_BRIDGE))
+    large = LearnedRead("br0", addresses)
+    inbox = Inbox()
+    assert not inbox.is_full_of(large), "it is taken if nothing else of its bridge waits"
+    inbox.put(large)
+    assert inbox.is_full_of(failed("br0")) and not inbox.is_full_of(
+        large.__class__("br1", addresses)
+    )
+    assert inbox.take(math.inf) == large
+    assert not inbox.is_full_of(failed("br0"))
 
 
 def test_work_that_is_always_due_does_not_keep_it_from_counters() -> None:
