@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Iterable
 from typing import Protocol
 
 TIMEOUT_S = 5.0
+# A switch that sends other messages instead, or a byte at a time, may not keep the thread for longer.
+ANSWER_TIMEOUT_S = 30.0
 
 # These are the same in every version of OpenFlow.
 HELLO, ERROR, ECHO_REQUEST, ECHO_REPLY = 0, 1, 2, 3
@@ -36,7 +39,8 @@ class SideConnection:
 
     Raises, as every method does:
         Refused: the switch does not support the version, or answers with an error.
-        OSError: the connection failed, or a read or write took longer than `timeout_s`.
+        OSError: the connection failed, a read or write took longer than `timeout_s`, or a reply longer
+            than `ANSWER_TIMEOUT_S`.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class SideConnection:
         self._closed = (
             f"the switch does not speak {protocol} -> {protocol} among the bridge's protocols"
         )
+        self._until_s = 0.0
         stream.settimeout(timeout_s)
         self.send([self.message(HELLO)])
 
@@ -66,6 +71,7 @@ class SideConnection:
         An error that precedes the reply concerns this request or a message before it.
         """
         self.send([self.message(request)])
+        self._until_s = time.monotonic() + ANSWER_TIMEOUT_S
         while True:
             _, kind, length, xid = HEADER.unpack(self._read(HEADER.size))
             body = self._read(length - HEADER.size)
@@ -83,5 +89,7 @@ class SideConnection:
         while len(data) < size:
             if not (part := self._stream.recv(size - len(data))):
                 raise Refused(self._closed)
+            if time.monotonic() > self._until_s:
+                raise TimeoutError("no reply in time")
             data += part
         return data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import threading
@@ -105,3 +106,21 @@ def test_a_switch_that_is_away_is_an_event_with_an_error(tmp_path: Path) -> None
     (answer,) = answers
     assert (answer.bridge, answer.number, answer.no_flood) == ("br0", 7, frozenset())
     assert answer.error is not None
+
+
+def test_a_switch_that_sends_something_else_without_end_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(side_connection, "ANSWER_TIMEOUT_S", 0.1)
+    ours, theirs = socket.socketpair()
+
+    def say() -> None:
+        with theirs, contextlib.suppress(OSError):
+            while True:
+                theirs.sendall(struct.pack("!BBHI", 1, side_connection.ECHO_REPLY, 8, 0))
+
+    threading.Thread(target=say, daemon=True).start()
+    with ours:
+        asked = side_connection.SideConnection(ours, 1, "OpenFlow10", "a switch", 5.0)
+        with pytest.raises(TimeoutError):
+            asked.ask(5, 6)
