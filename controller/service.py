@@ -152,6 +152,7 @@ class Service:
             connections=self._connections,
             caller=lambda connection: self._dialers.caller(connection),
             confirm=lambda then: self._database.confirm(then),
+            room=lambda bridge: self._dialers.room(bridge),
             crash=self._crash,
         )
         self._dialers = Dialers(

@@ -85,7 +85,8 @@ class TeamingApp(PromptApp):
 
     `submit` passes events to the engine's thread. `connections` holds the live connection of each
     bridge. `caller` names the bridge that has dialled us. `crash` ends the service. `confirm` asks
-    whether this service leads, and passes on the answer; None: it is not known.
+    whether this service leads, and passes on the answer; None: it is not known. `room` returns how many
+    bytes a bridge's answers may have in addition to the usual limit, because it has many ports.
 
     A connection is live once the switch has granted us the master role. From then on the switch
     accepts changes from no other service. Before that, the service changes nothing on the switch.
@@ -106,6 +107,7 @@ class TeamingApp(PromptApp):
         caller: Callable[[Any], str | None],
         crash: Callable[[Exception], None],
         confirm: Callable[[Callable[[bool | None], None]], None],
+        room: Callable[[str], int] = lambda _: 0,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -114,6 +116,7 @@ class TeamingApp(PromptApp):
         self.caller = caller
         self.crash = crash
         self.confirm = confirm
+        self.room = room
         # The generation with which we last became each bridge's master.
         self._generations: dict[str, int] = {}
         self._replies: dict[str, replies.Replies] = {}
@@ -183,7 +186,8 @@ class TeamingApp(PromptApp):
             if not connection.is_active:
                 return
             self._generations[bridge] = connection.claimed
-            self.connections[bridge], self._replies[bridge] = connection, replies.Replies()
+            self.connections[bridge] = connection
+            self._replies[bridge] = replies.Replies(functools.partial(self.room, bridge))
             self.submit(SwitchConnected(bridge, ports.port_states(connection)))
 
     @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)
@@ -251,7 +255,7 @@ class TeamingApp(PromptApp):
             event.msg.datapath.refuse(DEPOSED)
             return
         bridge, text = event.msg.datapath.bridge, errors.error_text(event.msg)
-        LOG.warning("%s: the switch reports an error: %s", bridge, text)
+        event.msg.datapath.warnings.log(f"{bridge}: the switch reports an error: {text}", LOG)
         if (number := bundles.failed_bundle(event.msg)) is not None:
             self.submit(BundleDone(bridge, number, text))
 

@@ -54,6 +54,9 @@ MOST_UNIDENTIFIED = 32
 ACCEPT_PAUSE_S = 0.005
 # The pause after a switch sent something unreadable, which it will probably send again.
 RETRY_REFUSED_S = 5.0
+# How many bytes the flows, groups and counters of a VM port may take in a reply: twice of what they
+# usually take, and more for each VLAN that it carries and each character of its attached addresses.
+PORT_BYTES, VLAN_BYTES, ADDRESS_BYTES = 8_000, 300, 50
 
 
 def local_pause_s(failures: int, bridges: int = 1) -> float:
@@ -248,6 +251,14 @@ class Dialers:
         if record is not None and (unspoken := openflow_version.refusal(record)):
             raise Unreachable(unspoken)
         return self._reach.dial(bridge, record.controllers if record else ())
+
+    def room(self, bridge: str) -> int:
+        """How many bytes a bridge's replies may have because of its ports."""
+        if (record := self._record(bridge)) is None:
+            return 0
+        vlans = sum(len(port.trunks) for port in record.ports)
+        named = sum(len(i.external_ids.get("attached-mac", "")) for i in record.interfaces)
+        return PORT_BYTES * len(record.ports) + VLAN_BYTES * vlans + ADDRESS_BYTES * named
 
     def open(self, bridge: str) -> None:
         def dial() -> BridgeSocket:

@@ -6,7 +6,7 @@ import functools
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from controller.api.events import ForeignFlow
 from controller.dataplane.specs import (
@@ -50,12 +50,15 @@ GROUP_KINDS = {
     ofp.OFPGT_SELECT: "select",
     **{number: kind for kind, number in GROUP_TYPES.items()},
 }
-# How many decoded flows, and how many decoded groups, the cache holds: those of one or two bridges.
-REMEMBERED = 1 << 12
+# How many decoded flows, and how many decoded groups, the cache holds: those of one or two bridges. It
+# holds none that are longer than this, because a switch may send flows of 64 KiB.
+REMEMBERED, REMEMBERED_BYTES = 1 << 12, 512
 # The bytes of a flow that change from one reading to the next: its age and its counters.
 AGE, COUNTS = slice(4, 12), slice(32, 48)
 TABLE_AT, TIMEOUT_AND_COOKIE = 2, struct.Struct("!16xH6xQ")
 PACKETS = struct.Struct("!32xQ")
+
+R = TypeVar("R")
 
 
 class Unknown(Exception):
@@ -86,7 +89,7 @@ def flooded(body: bytes) -> dict[int, int]:
     counts = Counter[int]()
     for flow in framing.flows(body):
         if flow[TABLE_AT] == Table.DELIVERY:
-            found = _installed_flow(_lasting(flow))
+            found = _remembered(_installed_flow, _lasting(flow))
             match = dict(found.match) if isinstance(found, FlowSpec) else {}
             if isinstance(uplink := match.get(Register.UPLINK.field), int):
                 counts[uplink] += PACKETS.unpack_from(flow)[0]
@@ -111,7 +114,7 @@ def installed_flows(parts: Iterable[bytes]) -> Flows:
         Malformed: lengths inside a flow do not agree.
         ValueError: the framework cannot parse a flow.
     """
-    found = [_installed_flow(flow) for flow in parts]
+    found = [_remembered(_installed_flow, flow) for flow in parts]
     ours = tuple(flow for flow in found if isinstance(flow, FlowSpec))
     foreign = tuple(flow for flow in found if isinstance(flow, ForeignFlow))
     return ours, foreign, None in found
@@ -146,7 +149,12 @@ def installed_groups(parts: Iterable[bytes]) -> tuple[GroupSpec, ...]:
     Raises:
         Malformed: lengths inside a description do not agree.
     """
-    return tuple(group for group in map(_installed_group, parts) if group.group_id in GROUP_IDS)
+    found = (_remembered(_installed_group, part) for part in parts)
+    return tuple(group for group in found if group.group_id in GROUP_IDS)
+
+
+def _remembered(decode: functools._lru_cache_wrapper[R], part: bytes) -> R:
+    return decode(part) if len(part) <= REMEMBERED_BYTES else decode.__wrapped__(part)
 
 
 @functools.lru_cache(REMEMBERED)

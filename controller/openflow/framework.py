@@ -94,6 +94,11 @@ ECHO_INTERVAL_S = 2.0
 # A switch that leaves this many echo requests unanswered is gone.
 UNANSWERED_ECHOES = 3
 READ_BYTES = 1 << 16
+# More ports than any bridge has.
+MOST_PORTS = 1 << 13
+# With so many bytes left to send, echo requests are not answered: the switch sends them faster than it
+# reads the replies.
+UNSENT_BYTES = 1 << 20
 # So many bytes may come before a switch that has dialled us has told its datapath id.
 UNIDENTIFIED_BYTES = 1 << 16
 # So many different warnings that a peer causes are logged in this time.
@@ -241,14 +246,17 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         """Whether to take a message of this type and length.
 
         Raises:
-            Malformed: too much has come before the switch has told its datapath id.
+            Malformed: the switch has too many ports, or too much has come before its datapath id.
         """
+        if self._ports and len(self._ports) > MOST_PORTS:
+            raise framing.Malformed(f"more than {MOST_PORTS} ports -> at most {MOST_PORTS}")
         if self.bridge is None:
             self._unidentified_bytes += length
             if self._unidentified_bytes > UNIDENTIFIED_BYTES:
                 found = f"{self._unidentified_bytes} bytes without a datapath id"
                 raise framing.Malformed(f"{found} -> at most {UNIDENTIFIED_BYTES}")
-        return not self.refused and kind in _WANTED
+        behind = kind == ofproto.OFPT_ECHO_REQUEST and len(self._unsent or b"") > UNSENT_BYTES
+        return not (self.refused or behind) and kind in _WANTED
 
     def refuse_unread(self, what: str, error: Exception) -> None:
         """Close the connection because a message is malformed, or our code failed to read it."""

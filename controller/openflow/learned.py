@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import struct
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from controller.api.events import LearnedRead
 from controller.dataplane.specs import LoadBits, MatchValue
 from controller.dataplane.tables import (
     FROM_NORMAL,
@@ -14,60 +17,65 @@ from controller.dataplane.tables import (
     cookie_kind,
     cookie_ofport,
 )
-from controller.openflow.decode import decode_flow, decode_match
+from controller.openflow.decode import decode_flow, decode_match, read_flow
+
+# So many addresses are kept of each port, and more while fewer than that are kept of all; never more than
+# the last. VMs can make up addresses, and the engine takes time for each.
+KEPT_OF_A_PORT, KEPT_OF_ALL, MOST_KEPT = 64, 1 << 14, 1 << 15
+COOKIE = struct.Struct("!24xQ")
 
 
-def learned_addresses(stats: Iterable[Any]) -> tuple[tuple[int, str, int], ...]:
-    """Return (ofport, MAC, VLAN) of every address learned on a VM port.
+@dataclass(slots=True)
+class Learned:
+    """The addresses in the learned flows that were added. These are many: each is read by itself.
 
-    Raises:
-        ValueError: a learned flow matches no single address.
+    `addresses`: (ofport, MAC, VLAN) of those on VM ports. `from_normal`: of those on ports that only
+    NORMAL served; VLAN None: the frames had no tag. `elsewhere`: (MAC, VLAN) of those that were on a
+    VM port and have announced themselves elsewhere.
     """
-    addresses = set()
-    for flow in stats:
-        ofport = cookie_ofport(flow.cookie)
+
+    addresses: set[tuple[int, str, int]] = field(default_factory=set)
+    from_normal: set[tuple[int, str, int | None]] = field(default_factory=set)
+    elsewhere: set[tuple[str, int]] = field(default_factory=set)
+    _of_port: Counter[int] = field(default_factory=Counter)
+    _of_all: int = 0
+
+    def add(self, stats: bytes) -> None:
+        """Read one flow.
+
+        Raises:
+            Malformed: lengths inside the flow do not agree.
+            ValueError: it matches no single address.
+        """
+        (found,) = COOKIE.unpack_from(stats)
+        ofport = cookie_ofport(found)
+        most = MOST_KEPT if self._of_port[ofport] < KEPT_OF_A_PORT else KEPT_OF_ALL
+        if cookie_kind(found) is not Kind.LEARNED or self._of_all >= most:
+            return
+        self._of_port[ofport] += 1
+        self._of_all += 1
+        flow = read_flow(stats)
         fields = dict(decode_match(flow.match))
-        from_normal = flow.cookie & FROM_NORMAL
-        if cookie_kind(flow.cookie) is Kind.LEARNED and ofport and not from_normal:
-            vlan = fields.get(Register.VLAN.field, 0)
-            addresses.add((ofport, _address(fields), int(_exact(vlan))))
-    return tuple(sorted(addresses))
+        mac, vlan = _address(fields), fields.get(Register.VLAN.field)
+        if found & FROM_NORMAL:
+            tag = None if vlan is None else _exact(vlan)
+            for action in decode_flow(flow).actions:
+                if isinstance(action, LoadBits) and action.target == Register.TARGET.field:
+                    self.from_normal.add((action.value, mac, tag))
+        elif ofport:
+            self.addresses.add((ofport, mac, _exact(vlan or 0)))
+        elif found == cookie(Kind.LEARNED, 0):
+            self.elsewhere.add((mac, _exact(vlan or 0)))
 
-
-def learned_elsewhere(stats: Iterable[Any]) -> tuple[tuple[str, int], ...]:
-    """Return (MAC, VLAN) of every address that was on a VM port and has announced itself elsewhere.
-
-    Raises:
-        ValueError: a learned flow matches no single address.
-    """
-    addresses = set()
-    for flow in stats:
-        if flow.cookie == cookie(Kind.LEARNED, 0):
-            fields = dict(decode_match(flow.match))
-            vlan = _exact(fields.get(Register.VLAN.field, 0))
-            addresses.add((_address(fields), vlan))
-    return tuple(sorted(addresses))
-
-
-def learned_from_normal(stats: Iterable[Any]) -> tuple[tuple[int, str, int | None], ...]:
-    """Return (ofport, MAC, VLAN) of every address learned on a port that only NORMAL served.
-
-    VLAN None: the frames had no tag.
-
-    Raises:
-        ValueError: a learned flow matches no single address.
-    """
-    addresses = set()
-    for flow in stats:
-        if cookie_kind(flow.cookie) is not Kind.LEARNED or not flow.cookie & FROM_NORMAL:
-            continue
-        fields = dict(decode_match(flow.match))
-        vlan = fields.get(Register.VLAN.field)
-        tag = None if vlan is None else _exact(vlan)
-        for action in decode_flow(flow).actions:
-            if isinstance(action, LoadBits) and action.target == Register.TARGET.field:
-                addresses.add((action.value, _address(fields), tag))
-    return tuple(sorted(addresses, key=lambda a: (a[0], a[1], a[2] or 0)))
+    def event(self, bridge: str) -> LearnedRead:
+        """What was read."""
+        from_normal = sorted(self.from_normal, key=lambda a: (a[0], a[1], a[2] or 0))
+        return LearnedRead(
+            bridge,
+            tuple(sorted(self.addresses)),
+            tuple(from_normal),
+            tuple(sorted(self.elsewhere)),
+        )
 
 
 def _address(fields: Mapping[str, MatchValue]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -10,7 +11,6 @@ from controller.api.events import (
     Event,
     InboundRead,
     InstalledRead,
-    LearnedRead,
     PortStatsRead,
     UnitCountersRead,
 )
@@ -28,17 +28,24 @@ from controller.openflow.decode import (
     installed_flows,
     installed_groups,
     lasting,
-    read_flow,
 )
 from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
-from controller.openflow.learned import learned_addresses, learned_elsewhere, learned_from_normal
+from controller.openflow.learned import Learned
 from controller.openflow.xids import Asked
 
-# Longer replies are refused. No bridge has so many flows or ports.
-MOST_BYTES = 1 << 26
+# How many bytes the unfinished replies of a bridge may have, without learned flows and in addition to
+# what its ports need. Decoded, they take up to eight times as much memory.
+MOST_BYTES = 2_500_000
+# How many bytes a reply may have with learned flows, of which only some addresses are kept. A VM port
+# may have 1024 addresses, each in up to five tables.
+MOST_READ_BYTES = 1 << 26
+# How many ports or units a reply may count, in addition to a number for each port. The engine takes 20 us
+# for each.
+MOST_COUNTED, ROOM_PER_COUNTED = 2_000, 2_000
 STATISTICS = {Asked.PORTS: parser.OFPPortStatsReply, Asked.GROUPS: parser.OFPGroupDescStatsReply}
 R = TypeVar("R")
+C = TypeVar("C")
 
 
 class _Read(Generic[R]):
@@ -51,7 +58,10 @@ class _Read(Generic[R]):
     def of(self, parts: list[bytes]) -> R:
         """Return the decoded reply: the same object for as long as the reply stays the same."""
         # Each part begins with its length.
-        digest = hashlib.blake2b(b"".join(parts), digest_size=16).digest()
+        hashed = hashlib.blake2b(digest_size=16)
+        for part in parts:
+            hashed.update(part)
+        digest = hashed.digest()
         if self._last is None or self._last[0] != digest:
             self._last = digest, self._decode(parts)
         return self._last[1]
@@ -61,12 +71,18 @@ class Replies:
     """Collects the statistics replies of one connection, and makes events of them.
 
     A reply comes in parts, and some events need several replies. `InstalledRead` needs flows and
-    groups. `UnitCountersRead` needs the flows of both directions, because each counts one.
+    groups. `UnitCountersRead` needs the flows of both directions, because each counts one. `room`
+    returns how many bytes more than usual they may have.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, room: Callable[[], int] = lambda: 0) -> None:
+        self._room = room
         self._bodies: dict[int, list[bytes]] = {asked: [] for asked in Asked}
-        self._sizes: dict[int, int] = dict.fromkeys(Asked, 0)
+        # How many bytes of each reply have come, and how many of them are kept.
+        self._read: dict[int, int] = dict.fromkeys(Asked, 0)
+        self._kept: dict[int, int] = dict.fromkeys(Asked, 0)
+        self._learned = Learned()
+        self._flooded = Counter[int]()
         self._installed = _Read[Flows](installed_flows)
         self._groups = _Read[tuple[GroupSpec, ...]](installed_groups)
 
@@ -74,8 +90,9 @@ class Replies:
         """Take a part of a reply, and return the event that it completes. None: it completes none.
 
         Raises:
-            Malformed: lengths inside the reply do not agree, or its type is not the requested one.
-            ValueError: the reply is longer than `MOST_BYTES`, or cannot be decoded.
+            Malformed: lengths inside the reply do not agree, its type is not the requested one, or it
+                is too long.
+            ValueError: the reply cannot be decoded.
         """
         if message.xid not in self._bodies:
             return None
@@ -83,38 +100,72 @@ class Replies:
         if type(message) is not expected:
             found = f"statistics of type {message.cls_stats_type}"
             raise framing.Malformed(f"{found} -> type {expected.cls_stats_type}")
-        self._bodies[message.xid].append(message.body)
-        self._sizes[message.xid] += len(message.body)
-        if self._sizes[message.xid] > MOST_BYTES:
-            raise ValueError(f"a reply of more than {MOST_BYTES} bytes -> at most {MOST_BYTES}")
+        self._keep(message.xid, message.body)
         if message.flags & ofp.OFPMPF_REPLY_MORE:
             return None
         match message.xid:
             case Asked.GROUPS:
-                body = self._take(Asked.FLOWS)
-                flows, foreign, by_default = self._installed.of(lasting(body))
+                flows, foreign, by_default = self._installed.of(self._take_parts(Asked.FLOWS))
+                by_uplink, self._flooded = dict(self._flooded), Counter()
                 groups = self._groups.of(list(framing.groups(self._take(Asked.GROUPS))))
-                return InstalledRead(bridge, flows, groups, foreign, by_default, flooded(body))
+                return InstalledRead(bridge, flows, groups, foreign, by_default, by_uplink)
             case Asked.PORTS:
-                return PortStatsRead(bridge, port_counters(self._take(Asked.PORTS)))
+                return PortStatsRead(bridge, self._few(port_counters(self._take(Asked.PORTS))))
             case Asked.FROM_VM:
                 counters = unit_counters(self._take(Asked.TO_VM), self._take(Asked.FROM_VM))
                 buckets = bucket_counters(self._take(Asked.BUCKETS))
                 to, sent = self._take(Asked.TO_ADDRESS), self._take(Asked.FROM_ADDRESS)
-                return UnitCountersRead(bridge, counters, buckets, unit_counters(to, sent))
+                return UnitCountersRead(
+                    bridge, self._few(counters), buckets, self._few(unit_counters(to, sent))
+                )
             case Asked.INBOUND:
                 return InboundRead(bridge, inbound_counters(self._take(Asked.INBOUND)))
             case Asked.LEARNED:
-                learned = [read_flow(flow) for flow in framing.flows(self._take(Asked.LEARNED))]
-                return LearnedRead(
-                    bridge,
-                    learned_addresses(learned),
-                    learned_from_normal(learned),
-                    learned_elsewhere(learned),
-                )
+                learned, self._learned = self._learned, Learned()
+                self._take_parts(Asked.LEARNED)
+                return learned.event(bridge)
         return None
 
+    def _keep(self, asked: int, body: bytes) -> None:
+        """Keep what is needed of a part of a reply.
+
+        Raises:
+            Malformed: too much has come.
+        """
+        self._read[asked] += len(body)
+        parts = [body]
+        if asked == Asked.FLOWS:
+            parts = lasting(body)
+            self._flooded.update(flooded(body))
+        elif asked == Asked.LEARNED:
+            parts = []
+            for flow in framing.flows(body):
+                self._learned.add(flow)
+        self._bodies[asked] += parts
+        self._kept[asked] += sum(map(len, parts))
+        for found, most in (
+            (sum(self._kept.values()), MOST_BYTES),
+            (self._read[asked], MOST_READ_BYTES),
+        ):
+            if found > most and found > (most := most + self._room()):
+                raise framing.Malformed(f"a reply of more than {most} bytes -> at most {most}")
+
+    def _few(self, counted: tuple[C, ...]) -> tuple[C, ...]:
+        """Return the counters.
+
+        Raises:
+            Malformed: they are too many.
+        """
+        if len(counted) > MOST_COUNTED:
+            most = MOST_COUNTED + self._room() // ROOM_PER_COUNTED
+            if len(counted) > most:
+                raise framing.Malformed(f"counters of {len(counted)} ports -> at most {most}")
+        return counted
+
     def _take(self, asked: Asked) -> bytes:
-        body, self._bodies[asked] = b"".join(self._bodies[asked]), []
-        self._sizes[asked] = 0
-        return body
+        return b"".join(self._take_parts(asked))
+
+    def _take_parts(self, asked: Asked) -> list[bytes]:
+        parts, self._bodies[asked] = self._bodies[asked], []
+        self._read[asked] = self._kept[asked] = 0
+        return parts

@@ -293,6 +293,23 @@ def slow_reader(path: Path) -> Seen:
     )
 
 
+def echo_flood(path: Path) -> Seen:
+    """The switch sends echo requests without end, and reads no reply."""
+    framework.ECHO_INTERVAL_S = 60.0
+    switch, service = FakeSwitch(path), Service(path)
+    switch.accept()
+    switch.shake_hands()
+    service.next_event()
+    connection, most = service.connections["br0"], 0
+    for _ in range(1000):
+        switch.connection.sendall(message(ECHO_REQUEST, 1, bytes(60_000)))
+        most = max(most, len(connection._unsent or b""))
+    switch.hang_up()
+    event = service.next_event()
+    switch.stop()
+    return service.seen(most=most, event=event, threads_left=service.threads_left())
+
+
 def late_write(path: Path, end: Callable[[FakeSwitch, Service], object]) -> Seen:
     """A connection ends while somebody is about to write to it."""
     framework.ECHO_INTERVAL_S = 60.0
@@ -383,6 +400,7 @@ SCENARIOS: dict[str, Callable[[Path], Seen]] = {
     "not-leading": not_leading,
     "deposed": deposed,
     "slow-reader": slow_reader,
+    "echo-flood": echo_flood,
     "late-write": lambda path: late_write(path, lambda switch, _: switch.hang_up()),
     "late-write-here": lambda path: late_write(path, lambda _, service: service.dialer.stop()),
     "one-is-slow": one_is_slow,

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from controller.openflow.framework import UNSENT_BYTES
 from tests.wire.connecting import RECONNECTS
 from tests.wire.fake_switch import (
     ECHO_REQUEST,
@@ -104,6 +105,14 @@ def test_nobody_waits_for_a_switch_that_does_not_read_and_it_gets_everything_in_
     seen = run("slow-reader")
     assert seen["took_s"] < 5
     assert (seen["in_order"], seen["again"]) == (True, "again")
+    assert seen["threads_left"] == 0
+
+
+def test_echo_requests_whose_replies_are_not_read_take_little_memory() -> None:
+    seen = run("echo-flood")
+    # One more message may be under way.
+    assert seen["most"] <= UNSENT_BYTES + (1 << 17)
+    assert seen["event"] == "SwitchGone"
     assert seen["threads_left"] == 0
 
 

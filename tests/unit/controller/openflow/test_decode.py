@@ -225,3 +225,14 @@ def test_groups_of_others_are_none_of_our_business() -> None:
     (mod,) = wrapped(Changes(add_groups=(GroupSpec(1, "all", (Bucket((Output(1),)),)),)))
     body = reply(Asked.GROUPS, ofproto.OFPMP_GROUP_DESC, [group_description(mod)]).body
     assert decode.installed_groups(framing.groups(body)) == ()
+
+
+def test_long_flows_are_not_remembered() -> None:
+    before = decode._installed_flow.cache_info().currsize
+    outputs = tuple(Output(number) for number in range(1, 64))
+    flow = FlowSpec(0, 7, (), outputs, cookie=0x7E57)
+    assert len(decode.lasting(as_stats(flow))[0]) > decode.REMEMBERED_BYTES
+    for _ in range(2):
+        (_, (found,), _) = decode.installed_flows(decode.lasting(as_stats(flow)))
+        assert found.cookie == 0x7E57
+    assert decode._installed_flow.cache_info().currsize == before

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import pytest
+
 from controller.api.events import (
+    Event,
     InboundRead,
     InstalledRead,
+    LearnedRead,
     PortStatsRead,
     Sample,
     UnitCountersRead,
@@ -12,8 +19,10 @@ from controller.api.events import (
 from controller.dataplane import diff, specs, tables
 from controller.dataplane.specs import Changes, FlowSpec
 from controller.dataplane.tables import Kind, Register, Table, cookie
+from controller.openflow import framing, replies
+from controller.openflow import learned as openflow_learned
 from controller.openflow.framework import ofproto
-from controller.openflow.replies import Replies
+from controller.openflow.replies import MOST_COUNTED, ROOM_PER_COUNTED, Replies
 from controller.openflow.xids import Asked
 from policies.model import OFPORT_LOCAL
 from tests.unit.controller.openflow.switch_bytes import (
@@ -157,3 +166,92 @@ def test_what_uplinks_brought_comes_by_vm_port_and_uplink() -> None:
     counted = [stats(10, 1, 111), stats(OFPORT_LOCAL, highest, 222)]
     read = Replies().event("br0", reply(Asked.INBOUND, ofproto.OFPMP_FLOW, counted))
     assert read == InboundRead("br0", ((10, 1, 111), (OFPORT_LOCAL, highest, 222)))
+
+
+# ---- long replies -----------------------------------------------------------------------------
+
+FLOW = as_stats(next(iter(PIPELINE.flows.values())))
+LEARNED_FLOW = learned(10, MAC, 7)
+
+
+def send(taken: Replies, asked: Asked, entries: Sequence[bytes], ends: bool = True) -> Event | None:
+    """A reply in messages of at most 500 entries."""
+    kind = ofproto.OFPMP_PORT_STATS if asked is Asked.PORTS else ofproto.OFPMP_FLOW
+    for at in range(0, len(entries), 500):
+        taken.event("br0", reply(asked, kind, entries[at : at + 500], more=True))
+    return taken.event("br0", reply(asked, kind, [])) if ends else None
+
+
+def taken_before_refusal(taken: Replies, asked: Asked, part: Sequence[bytes]) -> int:
+    """How many parts of a reply that does not end are taken."""
+    for number in range(100):
+        try:
+            send(taken, asked, part, ends=False)
+        except framing.Malformed:
+            return number
+    return 100
+
+
+@pytest.mark.parametrize("room", [0, 10_000])
+@pytest.mark.parametrize("asked", [Asked.FLOWS, Asked.FROM_VM, Asked.INBOUND])
+def test_a_reply_is_refused_as_soon_as_it_is_too_long(
+    asked: Asked, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replies, "MOST_BYTES", 10_000)
+    kept = len(FLOW) - 24 if asked is Asked.FLOWS else len(FLOW)
+    most = (10_000 + room) // (10 * kept)
+    taken = Replies(lambda: room)
+    assert taken_before_refusal(taken, asked, [FLOW] * 10) == most
+
+
+def test_all_unfinished_replies_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replies, "MOST_BYTES", 10 * len(FLOW))
+    taken = Replies()
+    for asked in (Asked.TO_VM, Asked.FROM_VM):
+        send(taken, asked, [FLOW] * 4, ends=False)
+    with pytest.raises(framing.Malformed, match="a reply of more than"):
+        send(taken, Asked.BUCKETS, [FLOW] * 4, ends=False)
+
+
+@pytest.mark.parametrize("asked", [Asked.FLOWS, Asked.LEARNED])
+def test_learned_flows_take_no_room_but_have_an_end(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replies, "MOST_BYTES", 1000)
+    monkeypatch.setattr(replies, "MOST_READ_BYTES", 50_000)
+    most = 50_000 // (50 * len(LEARNED_FLOW))
+    assert taken_before_refusal(Replies(), asked, [LEARNED_FLOW] * 50) == most
+
+
+@pytest.mark.parametrize("ports", [0, 1000])
+def test_more_counters_than_ports_can_have_are_refused(ports: int) -> None:
+    taken = Replies(lambda: ports * ROOM_PER_COUNTED)
+    most = MOST_COUNTED + ports
+    entries = [port_stats(number) for number in range(most + 1)]
+    assert send(taken, Asked.PORTS, entries[1:]) is not None
+    with pytest.raises(framing.Malformed, match=f"counters of {most + 1} ports -> at most {most}"):
+        send(taken, Asked.PORTS, entries)
+
+
+def of_ports(addresses: Mapping[int, int]) -> Counter[int]:
+    """How many addresses of each port are kept if it has that many."""
+    flow, entries = bytearray(LEARNED_FLOW), []
+    at = flow.index(bytes.fromhex(MAC.replace(":", "")))
+    for ofport, count in addresses.items():
+        flow[24:32] = cookie(Kind.LEARNED, ofport).to_bytes(8, "big")
+        for number in range(count):
+            flow[at + 2 : at + 6] = number.to_bytes(4, "big")
+            entries.append(bytes(flow))
+    found = send(Replies(), Asked.LEARNED, entries)
+    assert isinstance(found, LearnedRead)
+    return Counter(ofport for ofport, _, _ in found.addresses)
+
+
+def test_a_port_with_countless_addresses_takes_no_room_from_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in (("KEPT_OF_A_PORT", 3), ("KEPT_OF_ALL", 40), ("MOST_KEPT", 60)):
+        monkeypatch.setattr(openflow_learned, name, value)
+    assert of_ports({1: 40}) == {1: 40}
+    assert of_ports({1: 100, 2: 2, 3: 9}) == {1: 40, 2: 2, 3: 3}
+    assert of_ports(dict.fromkeys(range(1, 100), 3)).total() == 60
