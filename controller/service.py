@@ -59,6 +59,8 @@ FULL_PAUSE_S = 0.01
 # after 10 s (`bundle-idle-timeout`).
 STAGED_FOR_S = 5.0
 PROBE_KEY_BYTES = 32
+# Encoding a change takes 0.1 ms. So many and more are encoded on a thread of their own.
+LARGE_CHANGES = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,7 +357,25 @@ class Service:
             return
         if isinstance(command, events.ReadStats):
             self._asked[command.bridge] = time.monotonic(), command.units
-        datapath.send(self._unless_staged(datapath, command))
+        if not self._send_large(datapath, command):
+            datapath.send(self._unless_staged(datapath, command))
+
+    def _send_large(self, datapath: Any, command: Any) -> bool:
+        """Encode a large change on another thread, because other bridges would wait for that.
+
+        Return False if it is not large, or has to be encoded now.
+        """
+        if not isinstance(command, events.Apply) or len(command.changes) < LARGE_CHANGES:
+            return False
+
+        def make() -> bytes:
+            try:
+                return self._encoded(datapath, command)
+            except Exception as error:
+                self._events.put(events.CommandFailed(command.bridge, error))
+                return b""
+
+        return command.bridge not in self._staged and bool(datapath.send_made(make))
 
     def _prepare(self, command: events.Apply) -> None:
         """Send a bundle but for its commit, which is then all that is left to do.

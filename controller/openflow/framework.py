@@ -178,6 +178,8 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         # What the sender thread has yet to send. None: no sender thread runs.
         self._unsent: bytearray | None = None
         self._sender: Any = None
+        # Whether the sender thread makes what is to be sent, so that nothing is sent for a while.
+        self._making = False
         super().__init__(_Eager(sock), address)
 
     def serve(self) -> None:
@@ -217,7 +219,23 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             hang_up(self)
         return True
 
-    def _send_rest(self) -> None:
+    def send_made(self, make: Callable[[], bytes]) -> bool:
+        """Have the sender thread make what is to be sent; what is sent meanwhile follows.
+
+        Return False if the sender thread runs already.
+        """
+        with self._sending:
+            if self._unsent is not None:
+                return False
+            self._unsent, self._making = bytearray(), True
+            self._sender = hub.spawn(self._send_rest, make)
+        return True
+
+    def _send_rest(self, make: Callable[[], bytes] | None = None) -> None:
+        if make is not None:
+            made = make()
+            with self._sending:
+                self._unsent, self._making = bytearray(made) + (self._unsent or b""), False
         while True:
             with self._sending:
                 rest = self._unsent
@@ -271,6 +289,8 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
 
     def ask_for_echo(self) -> None:
         """Close the connection to a switch that has not answered for long; otherwise ask again."""
+        if self._making:
+            return
         shaking_hands = self.state != MAIN_DISPATCHER
         self._silent = self._silent + 1 if shaking_hands else len(self.unreplied_echo_requests)
         if self._silent >= UNANSWERED_ECHOES:

@@ -293,6 +293,38 @@ def slow_reader(path: Path) -> Seen:
     )
 
 
+def made_later(path: Path) -> Seen:
+    """What is to be sent takes long to make; what is sent meanwhile follows it."""
+    framework.ECHO_INTERVAL_S = 0.05
+    switch, service, goes_on = FakeSwitch(path), Service(path), threading.Event()
+    switch.accept()
+    switch.shake_hands()
+    event = service.next_event()
+    connection = service.connections["br0"]
+
+    def make() -> bytes:
+        goes_on.wait(10)
+        return b"first, "
+
+    taken = [connection.send_made(make), connection.send_made(make)]
+    connection.send(b"second")
+    # Longer than a switch may leave echo requests unanswered.
+    after = service.next_event(timeout_s=0.5)
+    framework.ECHO_INTERVAL_S = 60.0
+    goes_on.set()
+    received = b""
+    while not received.endswith(b"second"):
+        received += switch.connection.recv(1000)
+    switch.stop()
+    return service.seen(
+        event=event,
+        after=after,
+        taken=taken,
+        in_order=b"first, second" in received,
+        threads_left=service.threads_left(),
+    )
+
+
 def echo_flood(path: Path) -> Seen:
     """The switch sends echo requests without end, and reads no reply."""
     framework.ECHO_INTERVAL_S = 60.0
@@ -400,6 +432,7 @@ SCENARIOS: dict[str, Callable[[Path], Seen]] = {
     "not-leading": not_leading,
     "deposed": deposed,
     "slow-reader": slow_reader,
+    "made-later": made_later,
     "echo-flood": echo_flood,
     "late-write": lambda path: late_write(path, lambda switch, _: switch.hang_up()),
     "late-write-here": lambda path: late_write(path, lambda _, service: service.dialer.stop()),

@@ -108,6 +108,14 @@ def test_nobody_waits_for_a_switch_that_does_not_read_and_it_gets_everything_in_
     assert seen["threads_left"] == 0
 
 
+def test_what_takes_long_to_make_keeps_its_place_and_the_connection() -> None:
+    seen = run("made-later")
+    assert (seen["event"], seen["after"]) == ("SwitchConnected", "nothing")
+    assert seen["taken"] == [True, False]
+    assert seen["in_order"]
+    assert seen["threads_left"] == 0
+
+
 def test_echo_requests_whose_replies_are_not_read_take_little_memory() -> None:
     seen = run("echo-flood")
     # One more message may be under way.

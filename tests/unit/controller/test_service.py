@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -335,6 +336,38 @@ def test_what_cannot_be_encoded_concerns_its_bridge_only(monkeypatch: pytest.Mon
     assert isinstance(failed, CommandFailed) and failed.bridge == "br1"
     with pytest.raises(AttributeError):
         running._carry_out_all([None])  # type: ignore[list-item]
+
+
+class SwitchWithThread(Switch):
+    """Keeps what its sender thread would make; `is_free`: whether no such thread runs."""
+
+    def __init__(self, is_free: bool = True) -> None:
+        super().__init__()
+        self.is_free = is_free
+        self.made: list[Callable[[], bytes]] = []
+
+    def send_made(self, make: Callable[[], bytes]) -> bool:
+        self.made += [make] * self.is_free
+        return self.is_free
+
+
+def test_a_large_change_is_encoded_on_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "LARGE_CHANGES", len(CHANGES))
+    running, apply = connected(), Apply("br1", 5, CHANGES)
+    free, busy = SwitchWithThread(), SwitchWithThread(is_free=False)
+    connections: dict[str, Any] = running._connections
+    connections["br1"] = busy
+    assert sent(running, apply) == [bundle(CHANGES, number=5)]
+    connections["br1"] = free
+    assert sent(running, Prepare(apply), apply)[1] == bundle(CHANGES, number=5)[-1:]
+    assert free.made == []
+    assert sent(running, apply, Apply("br1", 6, Changes())) == [[], bundle(Changes(), number=6)]
+    (make,) = free.made
+    assert list(split(make())) == bundle(CHANGES, number=5)
+    monkeypatch.setattr("controller.openflow.commands.ENCODERS", {})
+    assert make() == b""
+    failed = running._events.take(time.monotonic())
+    assert isinstance(failed, CommandFailed) and failed.bridge == "br1"
 
 
 def test_a_bundle_that_the_switch_may_have_forgotten_is_sent_again(
