@@ -57,6 +57,8 @@ RETRY_REFUSED_S = 5.0
 # How many bytes the flows, groups and counters of a VM port may take in a reply: twice of what they
 # usually take, and more for each VLAN that it carries and each character of its attached addresses.
 PORT_BYTES, VLAN_BYTES, ADDRESS_BYTES = 8_000, 300, 50
+# The same of a VM port with `unit=source-mac`: flows and a group of 8 uplinks for each of 256 addresses.
+UNITS_BYTES = 600_000
 
 
 def local_pause_s(failures: int, bridges: int = 1) -> float:
@@ -69,6 +71,18 @@ def local_pause_s(failures: int, bridges: int = 1) -> float:
 def remote_pause_s(failures: int) -> float:
     """Return the pause after so many failures in a row of a bridge that is reached over TCP."""
     return RETRY_REMOTE_S[min(failures, len(RETRY_REMOTE_S) - 1)]
+
+
+def room(bridge: BridgeRow) -> int:
+    """How many bytes a bridge's replies may have because of its ports."""
+    vlans = sum(len(port.trunks) for port in bridge.ports)
+    named = sum(len(i.external_ids.get("attached-mac", "")) for i in bridge.interfaces)
+    keys = [bridge.external_ids, *(interface.external_ids for interface in bridge.interfaces)]
+    units = sum(list(ids.values()).count("source-mac") for ids in keys)
+    if bridge.external_ids.get("ovs-lbt-patch-unit") == "source-mac":
+        units += sum(interface.kind == "patch" for interface in bridge.interfaces)
+    of_ports = PORT_BYTES * len(bridge.ports) + UNITS_BYTES * units
+    return of_ports + VLAN_BYTES * vlans + ADDRESS_BYTES * named
 
 
 class Dialer:
@@ -254,11 +268,7 @@ class Dialers:
 
     def room(self, bridge: str) -> int:
         """How many bytes a bridge's replies may have because of its ports."""
-        if (record := self._record(bridge)) is None:
-            return 0
-        vlans = sum(len(port.trunks) for port in record.ports)
-        named = sum(len(i.external_ids.get("attached-mac", "")) for i in record.interfaces)
-        return PORT_BYTES * len(record.ports) + VLAN_BYTES * vlans + ADDRESS_BYTES * named
+        return room(record) if (record := self._record(bridge)) is not None else 0
 
     def open(self, bridge: str) -> None:
         def dial() -> BridgeSocket:

@@ -36,7 +36,7 @@ from controller.openflow.xids import Asked
 
 # How many bytes the unfinished replies of a bridge may have, without learned flows and in addition to
 # what its ports need. Decoded, they take up to eight times as much memory.
-MOST_BYTES = 2_500_000
+MOST_BYTES = 6_000_000
 # How many bytes a reply may have with learned flows, of which only some addresses are kept. A VM port
 # may have 1024 addresses, each in up to five tables.
 MOST_READ_BYTES = 1 << 26

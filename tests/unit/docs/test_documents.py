@@ -247,3 +247,11 @@ def test_every_runbook_names_the_support_bundle() -> None:
     assert [
         book.split("\n")[0] for book in runbooks if "`ovs-lbt support-bundle`" not in book
     ] == []
+
+
+def test_the_page_about_security_names_tests_that_there_are() -> None:
+    text = (documents.ROOT / "docs/security.md").read_text()
+    named = re.findall(r"`((?:\w+/)*test_\w+\.py)`", text)
+    paths = [documents.ROOT / ("" if "/" in one else "tests/switch") / one for one in named]
+    assert len(paths) > 8
+    assert [path for path in paths if not path.is_file()] == []

@@ -16,15 +16,16 @@ from controller.api.events import (
     Sample,
     UnitCountersRead,
 )
-from controller.dataplane import diff, specs, tables
+from controller.dataplane import diff, pipeline, specs, tables
 from controller.dataplane.specs import Changes, FlowSpec
 from controller.dataplane.tables import Kind, Register, Table, cookie
-from controller.openflow import framing, replies
+from controller.dataplane.team import Address, Team, VmPort
+from controller.openflow import connections, framing, replies
 from controller.openflow import learned as openflow_learned
 from controller.openflow.framework import ofproto
 from controller.openflow.replies import MOST_COUNTED, ROOM_PER_COUNTED, Replies
 from controller.openflow.xids import Asked
-from policies.model import OFPORT_LOCAL
+from policies.model import OFPORT_LOCAL, OfPort
 from tests.unit.controller.openflow.switch_bytes import (
     MAC,
     PIPELINE,
@@ -36,6 +37,7 @@ from tests.unit.controller.openflow.switch_bytes import (
     reply,
     wrapped,
 )
+from tests.unit.rows import bridge, ours, port
 
 
 def test_nothing_has_to_be_changed_on_a_switch_that_has_everything() -> None:
@@ -255,3 +257,22 @@ def test_a_port_with_countless_addresses_takes_no_room_from_others(
     assert of_ports({1: 40}) == {1: 40}
     assert of_ports({1: 100, 2: 2, 3: 9}) == {1: 40, 2: 2, 3: 3}
     assert of_ports(dict.fromkeys(range(1, 100), 3)).total() == 60
+
+
+@pytest.mark.parametrize("count", [10, 40])
+def test_addresses_with_uplinks_of_their_own_have_room(count: int) -> None:
+    """Each of 256 addresses behind a VM port has three flows, and a group of all uplinks."""
+    uplinks = tuple(map(OfPort, range(1, 9)))
+    vm_ports = [VmPort(OfPort(100 + i), uplinks, hashed=tables.ASSIGNED) for i in range(count)]
+    found = [
+        Address(n, OfPort(100 + n % count), f"02:00:00:00:{n >> 8:02x}:{n & 255:02x}", 0, uplinks)
+        for n in range(256 * count)
+    ]
+    built = pipeline.build(Team(uplinks=uplinks, vm_ports=tuple(vm_ports), addresses=tuple(found)))
+    groups = wrapped(Changes(add_groups=tuple(built.groups.values())))
+    needed = sum(len(as_stats(flow)) for flow in built.flows.values())
+    needed += sum(map(len, map(group_description, groups)))
+    rows = (port(f"vnet{i}", 100 + i, ours(unit="source-mac")) for i in range(count))
+    room = connections.room(bridge(*rows))
+    assert needed < room / 2
+    assert 256 * count < room / ROOM_PER_COUNTED
