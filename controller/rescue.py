@@ -17,17 +17,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import ovs.daemon  # ovs.unixctl needs this module and does not import it
 import ovs.dirs
-import ovs.unixctl
-import ovs.unixctl.client
-import ovs.util
 
 from controller.announce_endpoints import announce, read
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow
 from controller.config.values import BridgeConfig, UplinkConfig
-from controller.host.client import NAME
+from controller.host import client
 from controller.host.one_uplink import Refused, forward, has_pipeline, run
 from controller.text.wording import one_of
 from policies.model import Role
@@ -51,7 +47,7 @@ def rescue(remote: str, bridge: str | None) -> Iterator[str]:
     """
     if not remote.startswith("unix:"):
         raise Refused(f"database {remote} -> unix:PATH, on the host of the bridges")
-    if _service_runs():
+    if client.running() or client.another() is not None:
         raise Refused(
             "the service is running -> no running service: rescue is for a host without it"
         )
@@ -132,20 +128,3 @@ def _wait_for_switch(bridge: str) -> None:
         if time.monotonic() > deadline_s:
             raise Refused(f"bridge {bridge}: no answer -> a running ovs-vswitchd")
         time.sleep(CHECK_INTERVAL_S)
-
-
-def _service_runs() -> bool:
-    """Whether a service is running here, under any name."""
-    pidfiles = Path(ovs.dirs.RUNDIR).glob(f"{NAME}*.pid")
-    return any(_answers(pidfile.stem) for pidfile in pidfiles)
-
-
-def _answers(name: str) -> bool:
-    ovs.util.PROGRAM_NAME = name
-    error, path = ovs.unixctl.socket_name_from_target(name)
-    if error:
-        return False
-    error, client = ovs.unixctl.client.UnixctlClient.create(path)
-    if not error and client is not None:
-        client.close()
-    return not error
