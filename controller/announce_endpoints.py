@@ -18,11 +18,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
-from itertools import chain
 
 from controller.api.events import DatabaseRead, Event
 from controller.bridge.off_home import OWN_AFTER_S
-from controller.config import endpoints
+from controller.config.marks import Marks
 from controller.config.reader import read_bridge
 from controller.dataplane import frames
 from controller.host import addresses
@@ -69,12 +68,12 @@ def _announced(read: DatabaseRead, bridges: Collection[str]) -> Iterator[tuple[s
         raise Refused(
             f"addresses of this host: {error} -> addresses, by which peers find tunnel endpoints"
         ) from error
-    found = endpoints.find(read.bridges, read.ovn, devices)
-    peers = endpoints.ipv6_peers(chain(*map(endpoints.tunnels, read.bridges)), found)
-    for row in read.bridges:
+    marks = Marks()
+    marks.follow(read.bridges, read.ovn, devices)
+    for row in marks.rows.values():
         if row.name not in bridges:
             continue
-        for port in read_bridge(endpoints.marked(row, found, peers)).endpoints:
+        for port in read_bridge(row).endpoints:
             native = port.vlans.native
             if port.tunnel_mac is None or native is None:
                 continue

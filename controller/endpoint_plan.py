@@ -7,17 +7,15 @@ reads Open vSwitch's database itself, twice, and writes nothing.
 from __future__ import annotations
 
 import json
-import queue
 import subprocess
 import time
 from typing import Any
 
-from controller.api.events import DatabaseRead, Event
-from controller.config import endpoints
+from controller.announce_endpoints import read
+from controller.config.marks import Marks
 from controller.host import addresses
 from controller.operations import endpoint_view
 from controller.operations.endpoint_view import Counters, NoChoice
-from controller.ovsdb.database import Database
 
 COMMAND_TIMEOUT_S = 10
 # How often ovs-vswitchd writes statistics to the database, unless asked otherwise. Readings that are
@@ -36,12 +34,9 @@ def plan(remote: str, as_json: bool) -> str:
     """
     if not remote.startswith("unix:"):
         raise NoChoice(f"database {remote} -> unix:PATH, on the host of the tunnel endpoints")
-    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    Database(remote, events.put)
-    read = events.get()
-    assert isinstance(read, DatabaseRead)
-    found = endpoints.find(read.bridges, read.ovn, addresses.read_addresses().devices)
-    host = endpoint_view.survey(read.bridges, read.ovn, found)
+    found, marks = read(remote), Marks()
+    marks.follow(found.bridges, found.ovn, addresses.read_addresses().devices)
+    host = endpoint_view.survey(found.bridges, found.ovn, marks.endpoints)
     measured_s = UPDATES * _update_interval_s(remote)
     before = _counters(remote)
     time.sleep(measured_s)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import NamedTuple
 
 from controller.config.rows import BridgeRow, InterfaceRow, Ovn
@@ -32,18 +31,6 @@ class Endpoint:
         return tunnels_sent(self.kinds, self.bridges, self.addresses)
 
 
-def find(
-    rows: Iterable[BridgeRow], ovn: Ovn | None, addresses: Mapping[str, tuple[str, ...]]
-) -> dict[str, Endpoint]:
-    """The endpoints of all tunnels, by device, whether a bridge has that device or not.
-
-    `addresses`: those of each device of this host. A tunnel leaves by the device that has its
-    `local_ip`. A tunnel without one leaves by the device that routes to its `remote_ip`, which
-    ovs-vswitchd reports.
-    """
-    return among((end for row in rows for end in tunnels(row)), ovn, addresses)
-
-
 class TunnelEnd(NamedTuple):
     """This host's end of a tunnel.
 
@@ -58,10 +45,15 @@ class TunnelEnd(NamedTuple):
     peer: str | None = None
 
 
-def among(
+def find(
     tunnels: Iterable[TunnelEnd], ovn: Ovn | None, addresses: Mapping[str, tuple[str, ...]]
 ) -> dict[str, Endpoint]:
-    """The endpoints of these tunnels and of OVN's, as `find` finds them."""
+    """The endpoints of these tunnels and of OVN's, by device, whether a bridge has that device or not.
+
+    `addresses`: those of each device of this host. A tunnel leaves by the device that has its
+    `local_ip`. A tunnel without one leaves by the device that routes to its `remote_ip`, which
+    ovs-vswitchd reports.
+    """
     device_of = {address: device for device, of in addresses.items() for address in of}
     found: dict[str, set[tuple[str, str, str]]] = {}
     for own, towards, kind, bridge, _ in (*tunnels, *_of_ovn(ovn)):
@@ -94,7 +86,7 @@ def ipv6_peers(
 def marked(
     row: BridgeRow,
     endpoints: Mapping[str, Endpoint],
-    peers: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType({}),
+    peers: Mapping[str, tuple[tuple[str, str], ...]],
 ) -> BridgeRow:
     """The same bridge, which says of each interface whether it is one of these endpoints.
 

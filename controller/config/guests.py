@@ -99,16 +99,13 @@ class Trail(NamedTuple):
         return not (self.bridges.isdisjoint(bridges) and self.peers.isdisjoint(interfaces))
 
 
-def marked(rows: Mapping[str, BridgeRow]) -> dict[str, BridgeRow]:
-    """The same bridges, by name. Each patch port of an attached one says which VMs are behind it."""
-    bridge_of = {i.name: row.name for row in rows.values() for i in row.interfaces}
-    return {name: followed(row, rows, bridge_of)[0] for name, row in rows.items()}
-
-
 def followed(
     row: BridgeRow, rows: Mapping[str, BridgeRow], bridge_of: Mapping[str, str]
 ) -> tuple[BridgeRow, Trail]:
-    """One of `marked`, and on what its marks depend. `bridge_of`: by interface."""
+    """The same bridge, of which each patch port says which VMs are behind it, unless it is not attached.
+
+    Also on what these marks depend. `rows`: all bridges, by name. `bridge_of`: by interface.
+    """
     if not row.attached:
         return row, Trail()
     bridges, peers = set[str](), set[str]()

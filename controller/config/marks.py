@@ -52,7 +52,7 @@ class Marks:
         for name in changed:
             self._tunnels[name] = tuple(endpoints.tunnels(self._came[name]))
         tunnels = list(itertools.chain(*self._tunnels.values()))
-        found = endpoints.among(tunnels, ovn, addresses)
+        found = endpoints.find(tunnels, ovn, addresses)
         peers = endpoints.ipv6_peers(tunnels, found)
         if (found, peers) != (self.endpoints, self._peers):
             self.endpoints, self._peers, changed = found, peers, set(self._came)

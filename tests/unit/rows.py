@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
-from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
+from controller.config.marks import Marks
+from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, Ovn, PortRow
 
 VMS = ("vnet0", "vnet1", "vnet2", "vnet3")
+
+
+def marked(
+    rows: Iterable[BridgeRow],
+    ovn: Ovn | None = None,
+    addresses: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+) -> Marks:
+    """What a first reading of these records says of tunnel endpoints and of VMs behind patch ports."""
+    marks = Marks()
+    marks.follow(rows, ovn, addresses)
+    return marks
 
 
 def ours(**keys: str) -> dict[str, str]:

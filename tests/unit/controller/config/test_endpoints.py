@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from controller.config.endpoints import Endpoint, find, ipv6_peers, tunnels
+from controller.config.endpoints import Endpoint, ipv6_peers, tunnels
 from controller.config.rows import BridgeRow, Ovn, PortRow, Tunnel
-from tests.unit.rows import port
+from tests.unit.rows import marked, port
 
 ADDRESSES = {
     "br-ex": ("192.0.2.1", "2001:db8::1"),
@@ -65,12 +65,12 @@ def integration(*ports: PortRow) -> BridgeRow:
     ],
 )
 def test_a_tunnel_leaves_by_a_port(tunnels: list[PortRow], found: dict[str, Endpoint]) -> None:
-    assert find([integration(*tunnels)], None, ADDRESSES) == found
+    assert marked([integration(*tunnels)], None, ADDRESSES).endpoints == found
 
 
 def test_endpoints_of_ovn_are_known_before_it_has_tunnels() -> None:
     ovn = Ovn(("192.0.2.1", "192.0.2.2", "203.0.113.77"))
-    assert find([], ovn, ADDRESSES) == {
+    assert marked([], ovn, ADDRESSES).endpoints == {
         "br-ex": Endpoint(("192.0.2.1",), ("geneve",), ("br-int",)),
         "tep1": Endpoint(("192.0.2.2",), ("geneve",), ("br-int",)),
     }
@@ -78,7 +78,7 @@ def test_endpoints_of_ovn_are_known_before_it_has_tunnels() -> None:
 
 def test_tunnels_of_several_bridges_are_those_of_one_port() -> None:
     rows = [BridgeRow(f"br{n}", (tunnel(f"g{n}", local_ip="192.0.2.2"),)) for n in (2, 1)]
-    found = find(rows, None, ADDRESSES)
+    found = marked(rows, None, ADDRESSES).endpoints
     assert found["tep1"].bridges == ("br1", "br2")
     assert str(found["tep1"]) == "geneve of br1, br2, from 192.0.2.2"
 
@@ -109,7 +109,7 @@ def test_peers_of_ipv6_endpoints_are_the_other_ends_of_tunnels(
 ) -> None:
     rows = [integration(tunnel("g1", **columns))]
     ends = [*tunnels(rows[0])]
-    assert ipv6_peers(ends, find(rows, None, ADDRESSES)) == found
+    assert ipv6_peers(ends, marked(rows, None, ADDRESSES).endpoints) == found
 
 
 def test_each_peer_of_an_endpoint_is_named_once() -> None:
@@ -117,6 +117,6 @@ def test_each_peer_of_an_endpoint_is_named_once() -> None:
     made = (tunnel(f"g{n}", device="br-ex", remote_ip=ip) for n, ip in enumerate(remotes))
     rows = [integration(*made)]
     ends = [*tunnels(rows[0])]
-    assert ipv6_peers(ends, find(rows, None, ADDRESSES)) == {
+    assert ipv6_peers(ends, marked(rows, None, ADDRESSES).endpoints) == {
         "br-ex": (("2001:db8::1", "2001:db8::2"), ("2001:db8::1", "2001:db8::3"))
     }

@@ -11,7 +11,7 @@ from controller.config import guests
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, Guest, InterfaceRow, PortRow
 from controller.config.values import VmPortConfig
-from tests.unit.rows import host, interface, port, with_ids
+from tests.unit.rows import host, interface, marked, port, with_ids
 
 NO_PINS: Mapping[str, str] = {}
 MAC, OTHER = "02:00:00:00:00:01", "02:00:00:00:00:02"
@@ -36,7 +36,7 @@ def behind(
         BridgeRow("br-int", (patch("to-ex", "to-int"), patch("to-far", "back"), *vifs)),
         BridgeRow("br-far", (patch("back", "to-far"), *further)),
     ]
-    made = guests.marked({row.name: row for row in rows})
+    made = marked(rows).rows
     assert made["br-int"] is rows[1]
     return next(p for p in read_bridge(made["br0"]).vm_ports if p.name == "to-int")
 
@@ -96,4 +96,4 @@ def test_whose_an_interface_is(
 def test_nothing_is_looked_for_behind_a_bridge_that_is_not_attached() -> None:
     row = replace(host(), external_ids={}, ports=(patch("a", "b"),))
     rows = {row.name: row, "br-int": BridgeRow("br-int", (patch("b", "a"),))}
-    assert guests.marked(rows) == rows
+    assert marked(rows.values()).rows == rows

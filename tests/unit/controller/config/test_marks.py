@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Mapping
 from dataclasses import replace
 
-from controller.config import endpoints, guests
 from controller.config.marks import Marks
 from controller.config.rows import BridgeRow, InterfaceRow, Ovn, PortRow, Tunnel
-from tests.unit.rows import ours, port
+from tests.unit.rows import marked, ours, port
 
 OWN = {"br0": ("10.0.0.1", "2001:db8::1"), "br1": ("10.0.0.2", "2001:db8::2")}
 NO_ADDRESSES: Mapping[str, tuple[str, ...]] = {}
-
-
-def from_scratch(
-    rows: Mapping[str, BridgeRow], ovn: Ovn | None, addresses: Mapping[str, tuple[str, ...]]
-) -> dict[str, BridgeRow]:
-    found = endpoints.find(rows.values(), ovn, addresses)
-    ends = itertools.chain(*map(endpoints.tunnels, rows.values()))
-    peers = endpoints.ipv6_peers(ends, found)
-    return guests.marked({name: endpoints.marked(row, found, peers) for name, row in rows.items()})
 
 
 def patch(name: str, peer: str) -> PortRow:
@@ -80,9 +69,9 @@ def followed_at_random(seed: int) -> int:
                 rows[f"br{number}"] = a_bridge(chance, number, bridges)
         rows = dict(sorted(rows.items()))
         marks.follow(rows.values(), ovn, addresses)
-        expected = from_scratch(rows, ovn, addresses)
-        assert list(marks.rows.items()) == list(expected.items())
-        assert marks.endpoints == endpoints.find(rows.values(), ovn, addresses)
+        expected = marked(rows.values(), ovn, addresses)
+        assert list(marks.rows.items()) == list(expected.rows.items())
+        assert marks.endpoints == expected.endpoints
         had_marks += sum(row != rows[name] for name, row in marks.rows.items())
     return had_marks
 

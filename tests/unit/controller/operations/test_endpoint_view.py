@@ -8,12 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from controller.config import endpoints
 from controller.config.rows import BridgeRow, InterfaceRow, Ovn, PortRow, Tunnel
 from controller.operations import endpoint_view
 from controller.operations.endpoint_view import Answer, Host, NoChoice
 from tests.said import says
-from tests.unit.rows import bridge, host, interface, ours, port
+from tests.unit.rows import bridge, host, interface, marked, ours, port
 
 ADDRESSES = {"vnet0": ("192.0.2.1",), "vnet1": ("192.0.2.2", "fd00::2")}
 OVN = Ovn(("192.0.2.1", "192.0.2.2"))
@@ -41,7 +40,7 @@ def integration(*ports: PortRow) -> BridgeRow:
 
 def survey(*ports: PortRow, ovn: Ovn | None = OVN, attached: BridgeRow | None = None) -> Host:
     rows = [attached or below(), integration(*ports)]
-    return endpoint_view.survey(rows, ovn, endpoints.find(rows, ovn, ADDRESSES))
+    return endpoint_view.survey(rows, ovn, marked(rows, ovn, ADDRESSES).endpoints)
 
 
 # Of each interface in Mbit/s over 10 s: received and sent, as the switch sees it.
@@ -126,7 +125,7 @@ def by_receiver(tunnels_say: bool, in_userspace: bool) -> Host:
     own = (tunnel("g1", OVN.addresses[0] if tunnels_say else None),)
     guests = vif("a1", "192.0.2.1"), vif("a2", "192.0.2.1"), vif("b1", "192.0.2.2")
     rows = [below(), BridgeRow("br-int", (*own, *guests), in_userspace=in_userspace)]
-    return endpoint_view.survey(rows, OVN, endpoints.find(rows, OVN, ADDRESSES))
+    return endpoint_view.survey(rows, OVN, marked(rows, OVN, ADDRESSES).endpoints)
 
 
 # As `RATES`: a2 and b1 receive, and all send what would have to be parted.
