@@ -52,9 +52,11 @@ from controller.operations import (
     unconfirmed,
 )
 from controller.operations.unconfirmed import UNCONFIRMED, Unconfirmed, What
-from controller.text import check_view
+from controller.text.check_view import JsonObject
 from controller.text.wording import OUR_LOG, lines_of, quoted, shortened
 
+# Instead of an attach: tell whether one would succeed, by the answer of `check`. Nothing is written.
+Trial = Callable[[JsonObject], Reply]
 # If the switch has not confirmed the pipeline within this time, the attach is undone.
 ATTACH_TIMEOUT_S = 10.0
 # More for each VM port of a large bridge: each has some twenty flows and groups.
@@ -69,24 +71,6 @@ HASH, HASH_AT_ATTACH = "connection-hash", "auto"
 
 class Refused(Exception):
     """A request is refused. The text: what was found -> what is expected."""
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """Instead of an attach: whether one would succeed. Nothing is written.
-
-    `fit`: the answer, as JSON, for a bridge that was inspected and can be attached. `as_json`: whether
-    the caller wants it so.
-    """
-
-    fit: Callable[[Bridge, float], str]
-    as_json: bool
-
-    def succeeds(self, request_id: int, bridge: Bridge, now_s: float) -> Reply:
-        return Reply(request_id, check_view.shown(self.fit(bridge, now_s), self.as_json))
-
-    def unfit(self, request_id: int, name: str, why: str) -> Reply:
-        return Reply(request_id, check_view.shown(check.unfit(name, why), self.as_json))
 
 
 @dataclass(slots=True)
@@ -437,8 +421,8 @@ class AttachDetach:
             return self._give_up(name, attach, "; ".join(lost), now_s)
         if attach.trial is not None:
             del self.attaching[name]
-            reply = attach.trial.succeeds(attach.request_id, bridge, now_s)
-            return [*self.fleet.drop(name), reply]
+            fit = check.fit(self.fleet, bridge, now_s)
+            return [*self.fleet.drop(name), attach.trial(fit)]
         if flagged := bridge.flagged_by_others:
             key = PREFIX + "no-flood-before"
             attach.settings += (Setting("Bridge", name, key, ",".join(flagged)),)
@@ -471,7 +455,7 @@ class AttachDetach:
         del self.attaching[name]
         reply = Reply(attach.request_id, f"bridge {name}: {why}", refused=True)
         if attach.trial is not None:
-            reply = attach.trial.unfit(attach.request_id, name, why)
+            reply = attach.trial(check.unfit(name, why))
         bridge = self.fleet.bridges[name]
         if not attach.writing:
             return [*self.fleet.drop(name), reply]

@@ -5,9 +5,8 @@ What the network upstream shows by counters is found by `operations.upstream`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from controller.bridge import inspection
@@ -47,8 +46,8 @@ class Finding:
     runbook: str | None = None
 
 
-def answer(fleet: Fleet, bridges: Iterable[Bridge], now_s: float) -> str:
-    """The answer about attached bridges, as JSON."""
+def answer(fleet: Fleet, bridges: Iterable[Bridge], now_s: float) -> JsonObject:
+    """The answer about attached bridges, as documented in docs/architecture.md."""
     bridges = list(bridges)
     found = [*_of_host(fleet, now_s)]
     for bridge in bridges:
@@ -56,8 +55,8 @@ def answer(fleet: Fleet, bridges: Iterable[Bridge], now_s: float) -> str:
     return _written(found, [_team(bridge, attached=True) for bridge in bridges])
 
 
-def fit(fleet: Fleet, bridge: Bridge, now_s: float) -> str:
-    """The answer about a bridge that `attach` would take, as JSON. It was inspected."""
+def fit(fleet: Fleet, bridge: Bridge, now_s: float) -> JsonObject:
+    """The answer about a bridge that `attach` would take. It was inspected."""
     config, row = bridge.config, fleet.rows[bridge.config.name]
     uplinks = ", ".join(uplink.name for uplink in config.uplinks)
     takes = f"{config.policy} over {uplinks}, {len(config.vm_ports)} VM ports"
@@ -77,12 +76,12 @@ def fit(fleet: Fleet, bridge: Bridge, now_s: float) -> str:
         *((text, "patch-port") for text in integration.advice(config, fleet.rows)),
     )
     found += [Finding(NOTE, check, text) for text, check in advice]
-    of_bridge = [_about(config.name, finding) for finding in found]
+    of_bridge = [replace(finding, bridge=config.name) for finding in found]
     return _written(of_bridge, [_team(bridge, attached=False)])
 
 
-def unfit(name: str, why: str) -> str:
-    """The answer about a bridge that `attach` would refuse, as JSON."""
+def unfit(name: str, why: str) -> JsonObject:
+    """The answer about a bridge that `attach` would refuse."""
     team = {"name": name, "attached": False, "uplinks": []}
     return _written([Finding(ERROR, "unfit", f"not fit to attach: {why}", name)], [team])
 
@@ -112,7 +111,7 @@ def _of_bridge(fleet: Fleet, bridge: Bridge, now_s: float) -> Iterator[Finding]:
     found = [*_of_state(fleet, bridge), *_of_config(fleet, bridge)]
     if bridge.connected:
         found += [*_of_links(bridge, now_s), *_of_paths(bridge), *_of_moves(fleet, bridge, now_s)]
-    yield from (_about(bridge.config.name, finding) for finding in found)
+    yield from (replace(finding, bridge=bridge.config.name) for finding in found)
 
 
 def _of_state(fleet: Fleet, bridge: Bridge) -> Iterator[Finding]:
@@ -265,10 +264,6 @@ def _lacp(bridge: Bridge, row: BridgeRow) -> Iterator[Finding]:
 # ----------------------------------------------------------------------------------------
 
 
-def _about(bridge: str, finding: Finding) -> Finding:
-    return Finding(finding.severity, finding.check, finding.text, bridge, finding.runbook)
-
-
 def _team(bridge: Bridge, attached: bool) -> dict[str, Any]:
     config = bridge.config
     return {
@@ -282,8 +277,8 @@ def _team(bridge: Bridge, attached: bool) -> dict[str, Any]:
     }
 
 
-def _written(found: Iterable[Finding], teams: Iterable[JsonObject]) -> str:
-    return json.dumps({"bridges": [*teams], "findings": [as_json(one) for one in found]}, indent=2)
+def _written(found: Iterable[Finding], teams: Iterable[JsonObject]) -> JsonObject:
+    return {"bridges": [*teams], "findings": [as_json(one) for one in found]}
 
 
 def as_json(finding: Finding) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from controller.operations import (
     unconfirmed,
     vm_rules,
 )
-from controller.operations.attach_detach import AttachDetach, Refused, Trial, attachable, keys
+from controller.operations.attach_detach import AttachDetach, Refused, attachable, keys
 from controller.operations.confirmations import Confirmations
 from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
 from controller.operations.plans import Plans
@@ -164,26 +164,26 @@ def _check(operator: Operator, request_id: int, words: list[str], now_s: float) 
     """`[BRIDGE [KEY=VALUE]…]`; the keys as for an attach. The answer is JSON, or its lines."""
     as_json, names = request_words.options(words, most=len(words))
     fleet = operator.fleet
+
+    def reply(found: check_view.JsonObject) -> Reply:
+        return Reply(request_id, check_view.shown(found, as_json))
+
     if not names:
-        return [
-            Reply(request_id, check_view.shown(check.answer(fleet, fleet.serving, now_s), as_json))
-        ]
+        return [reply(check.answer(fleet, fleet.serving, now_s))]
     name, *assignments = names
     row = named.row(operator.fleet, name)
     if row.attached:
         if assignments:
             raise Refused(f"bridge {name}: attached -> no settings to try")
-        found = check.answer(fleet, [named.serving_bridge(operator.fleet, name)], now_s)
-        return [Reply(request_id, check_view.shown(found, as_json))]
+        return [reply(check.answer(fleet, [named.serving_bridge(operator.fleet, name)], now_s))]
     if name in operator.in_hand:
         raise Refused(f"bridge {name}: another request is changing it -> try again later")
     values = request_words.assignments(assignments, settable(BRIDGE_KEYS))
     values.setdefault("policy", str(BRIDGE_KEYS["policy"].default))
-    trial = Trial(lambda bridge, at_s: check.fit(fleet, bridge, at_s), as_json)
     try:
-        return operator.attach_detach.attach(request_id, row, values, now_s, trial=trial)
+        return operator.attach_detach.attach(request_id, row, values, now_s, trial=reply)
     except Refused as why:
-        return [trial.unfit(request_id, name, one_line(str(why)))]
+        return [reply(check.unfit(name, one_line(str(why))))]
 
 
 def _detach(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:

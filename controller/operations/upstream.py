@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controller.dataplane.tables import Register, Table
 from controller.load.repeated import ENOUGH_TO_COMPARE, same_by_all
@@ -72,7 +72,7 @@ def findings(
     elif len(up) > 1:
         found += [*_never_returned(team, flows, came), *_vlans(up, flows)]
     for finding in found:
-        yield Finding(finding.severity, finding.check, finding.text, str(team["name"]))
+        yield replace(finding, bridge=str(team["name"]))
 
 
 def _differences(ports: Mapping[str, Port], on_a_lag: bool) -> Iterator[Finding]:

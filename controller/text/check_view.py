@@ -30,11 +30,11 @@ def lines(answer: JsonObject) -> Iterator[Line]:
             yield (Span(clean(f"{bridge['name']}: well")),)
 
 
-def shown(written: str, as_json: bool) -> str:
-    """An answer in JSON as it is asked for: for programs, or as lines."""
+def shown(answer: JsonObject, as_json: bool) -> str:
+    """An answer as it is asked for: in JSON for programs, or as lines."""
     if as_json:
-        return written
-    return "\n".join(plain(one) for one in lines(json.loads(written)))
+        return json.dumps(answer, indent=2)
+    return "\n".join(plain(one) for one in lines(answer))
 
 
 def problems(answer: JsonObject, bridge: str | None = None) -> list[JsonObject]:
