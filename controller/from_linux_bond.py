@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import shutil
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from ipaddress import IPv4Address
 
 from controller.dataplane import frames
 from controller.operations import linux_bond
-from controller.operations.linux_bond import RECORD, CannotMove, LinuxBond, Stack, Vlan
+from controller.operations.linux_bond import RECORD, CannotMove, Host, Links, LinuxBond, Stack, Vlan
 from controller.text.wording import quoted
 
 COMMAND_TIMEOUT_S = 10
@@ -33,43 +30,6 @@ CHECK_INTERVAL_S = 0.1
 GATEWAY_PATIENCE_S = 15.0
 ETH_P_ALL = 3
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
-
-
-@dataclass(slots=True)
-class Host:
-    """What was read of this host before anything changes.
-
-    `at`: the device that the host's addresses are on. `answering`: the gateways that answer.
-    `cut`: addresses, routes and VLANs have begun to change sides.
-    """
-
-    bond: LinuxBond
-    bridge: str
-    at: str
-    own: Stack
-    vlans: tuple[Vlan, ...]
-    answering: tuple[str, ...]
-    makes_bridge: bool
-    cut: bool = False
-
-    @property
-    def in_port(self) -> bool:
-        """Whether the bond of Linux is itself a port of the bridge."""
-        return self.bond.is_port
-
-    @property
-    def announcements(self) -> list[bytes]:
-        """Frames by which switches upstream find the host by another member, and peers by its address.
-
-        In mode balance-alb, peers have addresses of members for it.
-        """
-        stacks = [(None, self.own), *((vlan.tag, vlan.stack) for vlan in self.vlans)]
-        mac, made = self.bond.mac, list[bytes]()
-        for tag, stack in stacks:
-            made.append(frames.rarp(mac, tag))
-            plain = (re.split("[/ ]", address)[0] for address in stack.addresses)
-            made += [frames.garp(mac, IPv4Address(ip), tag) for ip in plain if ":" not in ip]
-        return made
 
 
 def survey(bridge: str, name: str) -> Host:
@@ -95,7 +55,7 @@ def survey(bridge: str, name: str) -> Host:
     elif exists:
         _refuse_used(bridge, _stack(bridge), _vlans(bridge, links), "the bond has some, too")
         _refuse_uplinks(bridge)
-    return Host(bond, bridge, at, own, vlans, _answering(own, vlans), not exists)
+    return Host(bond, bridge, own, vlans, _answering(own, vlans), not exists)
 
 
 def survey_back(bridge: str, name: str) -> Host:
@@ -115,7 +75,7 @@ def survey_back(bridge: str, name: str) -> Host:
     if linux_bond.has(links, name):
         raise CannotMove(f"{name}: a device of this name exists -> none: the bond is made anew")
     own, vlans = _stack(bridge), _vlans(bridge, links)
-    return Host(bond, bridge, bridge, own, vlans, _answering(own, vlans), made_bridge)
+    return Host(bond, bridge, own, vlans, _answering(own, vlans), made_bridge)
 
 
 def move(host: Host, say: Callable[[str], None]) -> None:
@@ -171,13 +131,14 @@ def _forward(host: Host, say: Callable[[str], None]) -> None:
     say(f"{bridge}: takes {', '.join(first)}")
     _vsctl(*_made(host, first))
     _wait_for_links(first, bond)
-    if not host.in_port:
+    if not host.bond.is_port:
         _cut(bond.name, bridge, host)
-    announced = [*host.announcements, *(_learned(bridge, bond.name) if host.in_port else ())]
+    announced = [*host.announcements, *(_learned(bridge, bond.name) if host.bond.is_port else ())]
     _announce(first[0], announced)
     say(f"{bridge}: carries the host's traffic; {last} follows")
     _batch([f"link del {bond.name}", *_up(last, bond)])
-    _vsctl("--", "--id=@i", "create", "interface", f"name={last}", *_added(bond, "@i"))
+    added = ("--", "add", "port", bond.name, "interfaces", "@i")
+    _vsctl("--", "--id=@i", "create", "interface", f"name={last}", *added)
     _wait_for_links([last], bond)
     _announce(first[0], announced)
     _check(host, say)
@@ -193,14 +154,14 @@ def _back(host: Host, say: Callable[[str], None]) -> None:
         _to_linux(member, host, say)
     _batch([f"link set {bond.name} up"])
     wait(lambda: _has_carrier(bond.name), f"{bond.name}: no link", LINK_PATIENCE_S)
-    if host.in_port:
+    if host.bond.is_port:
         if _members(bond.name) != [bond.name]:
             words = ("--", "--id=@i", "create", "interface", f"name={bond.name}")
             _vsctl(*words, "--", "set", "port", bond.name, "interfaces=@i", *_as_before(bond))
         _announce(bond.name, [*host.announcements, *_learned(bridge, bond.name)])
     elif host.cut or not _is_on(bond.name, host):
         _cut(bridge, bond.name, host)
-    if not host.in_port:
+    if not host.bond.is_port:
         _announce(bond.name, host.announcements)
         _drop_port(host)
     _to_linux(last, host, say)
@@ -227,7 +188,7 @@ def _to_linux(member: str, host: Host, say: Callable[[str], None]) -> None:
     if member in there and len(there) > 1:
         got = ("--", "--id=@i", "get", "interface", member)
         _vsctl(*got, "--", "remove", "port", bond.name, "interfaces", "@i")
-    elif member in there and not host.in_port:
+    elif member in there and not host.bond.is_port:
         _vsctl("del-port", host.bridge, bond.name)
     _batch([f"link set {member} down", f"link set {member} master {bond.name}"])
     _batch([f"link set {member} up"])
@@ -253,7 +214,7 @@ def _made(host: Host, first: Sequence[str]) -> list[str]:
         words += ["--", f"--id={identity}", "create", "interface", f"name={member}"]
     record = json.dumps(linux_bond.record(bond, host.makes_bridge))
     values = [f"interfaces={','.join(ids)}", *bond.settings, f"external_ids:{RECORD}={record}"]
-    if host.in_port:
+    if host.bond.is_port:
         return [*words, "--", "set", "port", bond.name, *values]
     if host.makes_bridge:
         words += ["--", "add-br", bridge]
@@ -262,10 +223,6 @@ def _made(host: Host, first: Sequence[str]) -> list[str]:
     words += ["--", "set", "interface", bridge, f"mtu_request={bond.mtu_bytes}"]
     words += ["--", "--id=@p", "create", "port", f"name={bond.name}", *values]
     return [*words, "--", "add", "bridge", bridge, "ports", "@p"]
-
-
-def _added(bond: LinuxBond, identity: str) -> list[str]:
-    return ["--", "add", "port", bond.name, "interfaces", identity]
 
 
 def _as_before(bond: LinuxBond) -> list[str]:
@@ -386,11 +343,12 @@ def _refuse_uplinks(bridge: str) -> None:
             raise CannotMove(f"bridge {bridge}: has bond {port} -> a bridge without uplinks")
 
 
-def _links() -> str:
+def _links() -> Links:
     for tool in ("ip", "ovs-vsctl"):
         if shutil.which(tool) is None:
             raise CannotMove(f"{tool}: not installed -> {tool} in PATH")
-    return _run("ip", "-json", "-details", "link", "show")
+    links: Links = json.loads(_run("ip", "-json", "-details", "link", "show"))
+    return links
 
 
 def _stack(device: str) -> Stack:
@@ -402,7 +360,7 @@ def _stack(device: str) -> Stack:
     return linux_bond.stack(addresses, *both)
 
 
-def _vlans(device: str, links: str) -> tuple[Vlan, ...]:
+def _vlans(device: str, links: Links) -> tuple[Vlan, ...]:
     found = linux_bond.vlan_names(device, links)
     return linux_bond.vlans(device, links, {name: _stack(name) for name in found})
 

@@ -6,9 +6,8 @@ The configuration of the distribution is not ours to change.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
-from controller.operations.linux_bond import LACP, LinuxBond, Stack, Vlan
+from controller.operations.linux_bond import LACP, Host, Stack
 from controller.text.wording import quoted
 
 RISK = """\
@@ -21,24 +20,7 @@ RISK_BACK = """\
 risk: packets are lost while members change sides. The VMs of the bridge lose their network with its bond."""
 
 
-class Moving(Protocol):
-    """What moves, and between which devices."""
-
-    @property
-    def bond(self) -> LinuxBond: ...
-    @property
-    def bridge(self) -> str: ...
-    @property
-    def at(self) -> str: ...
-    @property
-    def own(self) -> Stack: ...
-    @property
-    def vlans(self) -> tuple[Vlan, ...]: ...
-    @property
-    def makes_bridge(self) -> bool: ...
-
-
-def forward(host: Moving) -> str:
+def forward(host: Host) -> str:
     """What would be done, and what that means."""
     bond, bridge = host.bond, host.bridge
     new = ", a new bridge" if host.makes_bridge else ""
@@ -54,7 +36,7 @@ def forward(host: Moving) -> str:
     return "\n".join([*lines, RISK])
 
 
-def back(host: Moving) -> str:
+def back(host: Host) -> str:
     """What going back would do, and what that means."""
     bond = host.bond
     lines = [
@@ -68,7 +50,7 @@ def back(host: Moving) -> str:
     return "\n".join([*lines, risk])
 
 
-def _moved(host: Moving, to: str) -> list[str]:
+def _moved(host: Host, to: str) -> list[str]:
     lines = [f"moves to {to}: {what}" for what in _told(host.own)]
     for vlan in host.vlans:
         stands = "; ".join(_told(vlan.stack)) or "no addresses"
@@ -80,7 +62,7 @@ def _told(stack: Stack) -> list[str]:
     return [*stack.addresses, *stack.routes, *stack.routes6]
 
 
-def configuration(host: Moving) -> str:
+def configuration(host: Host) -> str:
     """What to write, for ifupdown, netplan and NetworkManager."""
     parts = [
         "to keep this over a boot, replace the bond of Linux in the configuration of your distribution:",
@@ -94,7 +76,7 @@ def configuration(host: Moving) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _addresses(host: Moving) -> tuple[list[str], str | None]:
+def _addresses(host: Host) -> tuple[list[str], str | None]:
     """The host's addresses with their lengths, and its gateway."""
     plain = [address.partition(" ")[0] for address in host.own.addresses]
     routes = [*host.own.routes, *host.own.routes6]
@@ -102,7 +84,7 @@ def _addresses(host: Moving) -> tuple[list[str], str | None]:
     return plain, words[2] if words else None
 
 
-def _ifupdown(host: Moving) -> str:
+def _ifupdown(host: Host) -> str:
     bond, bridge = host.bond, host.bridge
     addresses, gateway = _addresses(host)
     options = " ".join(
@@ -127,7 +109,7 @@ def _ifupdown(host: Moving) -> str:
     return "\n".join(lines)
 
 
-def _netplan(host: Moving) -> str:
+def _netplan(host: Host) -> str:
     bond, bridge = host.bond, host.bridge
     addresses, gateway = _addresses(host)
     mode = next(s.partition("=")[2] for s in bond.settings if s.startswith("bond_mode="))
@@ -152,7 +134,7 @@ def _netplan(host: Moving) -> str:
     return "\n".join(lines)
 
 
-def _networkmanager(host: Moving) -> str:
+def _networkmanager(host: Host) -> str:
     bond, bridge = host.bond, host.bridge
     addresses, gateway = _addresses(host)
     mode = next(s.partition("=")[2] for s in bond.settings if s.startswith("bond_mode="))

@@ -1,7 +1,7 @@
 """A bond of Linux as values: what stands on it, what cannot move, and the bond that replaces it.
 
 The text of `ip -json` comes in, commands for `ip -batch` and words for `ovs-vsctl` come out.
-`controller/linux_bond.py` runs them.
+`controller/from_linux_bond.py` runs them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from ipaddress import IPv4Address
 from typing import Any
 
+from controller.dataplane import frames
+
+# What `ip -details -json link show` shows.
+Links = Sequence[Mapping[str, Any]]
 # The key of the Port that says which bond of Linux it replaces.
 RECORD = "ovs-lbt-linux-bond"
 WORD = re.compile(r"\S+")
@@ -91,23 +96,53 @@ class LinuxBond:
     primary: str | None
 
 
-def read(name: str, links: str, bridge: str, bridge_of_bond: str | None) -> LinuxBond:
-    """The bond of this name, among all links as `ip -d -json link show` shows them.
+@dataclass(slots=True)
+class Host:
+    """What was read of this host before anything changes.
+
+    `own`, `vlans`: what stands on the device with the host's addresses. `answering`: the gateways that
+    answer. `cut`: addresses, routes and VLANs have begun to change sides.
+    """
+
+    bond: LinuxBond
+    bridge: str
+    own: Stack
+    vlans: tuple[Vlan, ...]
+    answering: tuple[str, ...]
+    makes_bridge: bool
+    cut: bool = False
+
+    @property
+    def announcements(self) -> list[bytes]:
+        """Frames by which switches upstream find the host by another member, and peers by its address.
+
+        In mode balance-alb, peers have addresses of members for it.
+        """
+        stacks = [(None, self.own), *((vlan.tag, vlan.stack) for vlan in self.vlans)]
+        mac, made = self.bond.mac, list[bytes]()
+        for tag, stack in stacks:
+            made.append(frames.rarp(mac, tag))
+            plain = (re.split("[/ ]", address)[0] for address in stack.addresses)
+            made += [frames.garp(mac, IPv4Address(ip), tag) for ip in plain if ":" not in ip]
+        return made
+
+
+def read(name: str, links: Links, bridge: str, bridge_of_bond: str | None) -> LinuxBond:
+    """The bond of this name, among all links.
 
     `bridge_of_bond`: the bridge of Open vSwitch that has the bond as a port.
 
     Raises:
         CannotMove: there is none, or it cannot be replaced by one of Open vSwitch.
     """
-    all_links: list[dict[str, Any]] = json.loads(links)
-    by_name = {link["ifname"]: link for link in all_links}
+    by_name = {link["ifname"]: link for link in links}
     bonds = sorted(n for n, link in by_name.items() if _kind(link) == "bond")
     if name not in bonds:
         raise CannotMove(f"{name}: no bond of Linux -> {', '.join(bonds) or 'one; there is none'}")
     link = by_name[name]
     data: dict[str, Any] = link["linkinfo"]["info_data"]
-    members = [other["ifname"] for other in all_links if other.get("master") == name]
-    _refuse_stacked(name, all_links)
+    members = [other["ifname"] for other in links if other.get("master") == name]
+    _refuse_stacked(name, links)
     mode = data["mode"]
     if mode not in MODES:
         expected = f"one of {', '.join(MODES)}: Open vSwitch has no bond for a LAG without LACP"
@@ -137,10 +172,10 @@ def read(name: str, links: str, bridge: str, bridge_of_bond: str | None) -> Linu
     )
 
 
-def vlans(name: str, links: str, stacks: Mapping[str, Stack]) -> tuple[Vlan, ...]:
+def vlans(name: str, links: Links, stacks: Mapping[str, Stack]) -> tuple[Vlan, ...]:
     """The VLAN devices on a device, by name, with what stands on them."""
     found, names = [], vlan_names(name, links)
-    for link in json.loads(links):
+    for link in links:
         if link["ifname"] in names:
             data = link["linkinfo"]["info_data"]
             words = ["type", "vlan", "protocol", data["protocol"], "id", str(data["id"])]
@@ -156,24 +191,21 @@ def vlans(name: str, links: str, stacks: Mapping[str, Stack]) -> tuple[Vlan, ...
     return tuple(sorted(found, key=lambda vlan: vlan.name))
 
 
-def vlan_names(device: str, links: str) -> tuple[str, ...]:
+def vlan_names(device: str, links: Links) -> tuple[str, ...]:
     """The VLAN devices on a device."""
-    all_links = json.loads(links)
     return tuple(
-        one["ifname"] for one in all_links if one.get("link") == device and _kind(one) == "vlan"
+        one["ifname"] for one in links if one.get("link") == device and _kind(one) == "vlan"
     )
 
 
-def has(links: str, device: str) -> bool:
+def has(links: Links, device: str) -> bool:
     """Whether there is a device of this name."""
-    return any(link["ifname"] == device for link in json.loads(links))
+    return any(link["ifname"] == device for link in links)
 
 
-def master(links: str, device: str) -> str | None:
+def master(links: Links, device: str) -> str | None:
     """The bond or bridge that a device is a port of."""
-    return next(
-        (link.get("master") for link in json.loads(links) if link["ifname"] == device), None
-    )
+    return next((link.get("master") for link in links if link["ifname"] == device), None)
 
 
 def stack(addresses: str, routes: str, routes6: str) -> Stack:
@@ -254,14 +286,12 @@ def recorded(text: str) -> tuple[LinuxBond, bool]:
         raise CannotMove(f"Port {RECORD}: {text} -> what attach --from-bond wrote") from None
 
 
-def _refuse_stacked(name: str, links: Sequence[Mapping[str, Any]]) -> None:
+def _refuse_stacked(name: str, links: Links) -> None:
     """Refuse what cannot move with the bond: devices on it other than VLANs, and devices on those."""
-    vlan_names = {
-        one["ifname"] for one in links if one.get("link") == name and _kind(one) == "vlan"
-    }
+    movable = vlan_names(name, links)
     for link in links:
         on = link.get("link")
-        if (on == name and link["ifname"] not in vlan_names) or on in vlan_names:
+        if (on == name and link["ifname"] not in movable) or on in movable:
             kind = _kind(link) or "device"
             expected = "no devices on the bond but VLANs; remove it first"
             raise CannotMove(f"{kind} {link['ifname']} on {on} -> {expected}")

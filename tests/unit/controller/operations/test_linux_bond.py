@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 
 from controller.operations import bond_plan, linux_bond
-from controller.operations.linux_bond import CannotMove, LinuxBond, Stack, Vlan
+from controller.operations.linux_bond import CannotMove, Host, Links, LinuxBond, Stack
 from tests.said import says
 
 MAC = "02:1b:00:00:00:01"
@@ -46,7 +46,7 @@ LACP = {**ACTIVE_BACKUP, "mode": "802.3ad", "ad_lacp_rate": "fast", "xmit_hash_p
 del LACP["primary"], LACP["active_slave"]
 
 
-def links(data: dict[str, Any] | None = None, *more: dict[str, Any], **bond: Any) -> str:
+def links(data: dict[str, Any] | None = None, *more: dict[str, Any], **bond: Any) -> Links:
     info = {"info_kind": "bond", "info_data": data or ACTIVE_BACKUP}
     found: list[dict[str, Any]] = [
         {"ifname": "lo"},
@@ -55,7 +55,7 @@ def links(data: dict[str, Any] | None = None, *more: dict[str, Any], **bond: Any
         {"ifname": "bond0", "address": MAC, "mtu": 1500, "linkinfo": info, **bond},
         *more,
     ]
-    return json.dumps(found)
+    return found
 
 
 def vlan(name: str = "bond0.20", **keys: Any) -> dict[str, Any]:
@@ -64,8 +64,8 @@ def vlan(name: str = "bond0.20", **keys: Any) -> dict[str, Any]:
     return {"ifname": name, "link": "bond0", "mtu": 1400, "linkinfo": info, **keys}
 
 
-def read(text: str, bridge: str = "br0", at: str | None = None) -> LinuxBond:
-    return linux_bond.read("bond0", text, bridge, at)
+def read(shown: Links, bridge: str = "br0", at: str | None = None) -> LinuxBond:
+    return linux_bond.read("bond0", shown, bridge, at)
 
 
 def address(local: str, length: int, **keys: Any) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def test_options_are_those_that_ip_takes_for_the_mode() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("shown", "why"),
     [
         (links(ACTIVE_BACKUP | {"mode": "balance-xor"}), "bond bond0 mode: balance-xor -> one of "),
         (links(None, {"ifname": "v", "link": "bond0", "linkinfo": {"info_kind": "macvtap"}}),
@@ -141,15 +141,15 @@ def test_options_are_those_that_ip_takes_for_the_mode() -> None:
         (links(None, vlan(), {"ifname": "v", "link": "bond0.20", "linkinfo": {"info_kind": "vlan"}}),
             "vlan v on bond0.20 -> "),
         (links(None, master="virbr0"), "bond bond0: a port of virbr0 -> "),
-        (links().replace('"eth1", "master"', '"eth1", "other"'), "bond bond0: 1 members -> two or more"),
-        (links().replace('"bond0", "address"', '"bond9", "address"'),
+        ([link for link in links() if link["ifname"] != "eth1"], "bond bond0: 1 members -> two or more"),
+        ([{**link, "ifname": link["ifname"].replace("bond0", "bond9")} for link in links()],
             "bond0: no bond of Linux -> bond9"),
-        (json.dumps([{"ifname": "bond0"}]), "bond0: no bond of Linux -> one; there is none"),
+        ([{"ifname": "bond0"}], "bond0: no bond of Linux -> one; there is none"),
     ],
 )  # fmt: skip
-def test_what_cannot_move(text: str, why: str) -> None:
+def test_what_cannot_move(shown: Links, why: str) -> None:
     with pytest.raises(CannotMove) as refused:
-        read(text)
+        read(shown)
     assert str(refused.value).startswith(why)
 
 
@@ -261,20 +261,10 @@ def test_a_record_that_another_wrote_becomes_no_command(wrong: dict[str, Any]) -
             linux_bond.recorded(text)
 
 
-@dataclass(frozen=True)
-class Moved:
-    bond: LinuxBond
-    bridge: str
-    at: str
-    own: Stack
-    vlans: tuple[Vlan, ...] = ()
-    makes_bridge: bool = True
-
-
-def moved(data: dict[str, Any] | None = None) -> Moved:
+def moved(data: dict[str, Any] | None = None) -> Host:
     own = stack(address("192.0.2.10", 24), routes="default via 192.0.2.1\n")
     on_it = linux_bond.vlans("bond0", links(data, vlan()), {})
-    return Moved(read(links(data)), "br0", "bond0", own, on_it)
+    return Host(read(links(data)), "br0", own, on_it, (), makes_bridge=True)
 
 
 def test_the_plan_says_what_moves_and_the_risk() -> None:
