@@ -334,7 +334,9 @@ def _add_history(commands: Any) -> None:
         "history", help="show past decisions, with their reasons and results"
     )
     history.add_argument("bridge", metavar="BRIDGE", nargs="?")
-    history.add_argument("--port", metavar="PORT", help="show only this VM port or VM")
+    history.add_argument(
+        "--port", dest="only_port", metavar="PORT", help="show only this VM port or VM"
+    )
     history.add_argument(
         "--last", metavar="N", type=_last, help="show the last N entries (default: 20)"
     )
