@@ -126,7 +126,7 @@ def as_line(entry: Entry, epoch_s: float) -> str:
         "event": entry.happened.value,
         "uplink": entry.uplink,
         "port": entry.port,
-        "moves": [_move(move) for move in entry.moves],
+        "moves": [move(one) for one in entry.moves],
         "why": entry.why,
         "before": _utilizations(entry.before),
         after: _utilizations(entry.after),
@@ -239,17 +239,12 @@ def _is_move(value: Any) -> bool:
 def render(
     entries: Sequence[Mapping[str, Any]], as_json: bool, clock: Callable[[float], str]
 ) -> str:
-    """Entries as lines of JSON, or as text for people."""
-    if as_json:
-        return "\n".join(json.dumps(entry) for entry in entries)
-    return as_text(entries, clock)
-
-
-def as_text(entries: Sequence[Mapping[str, Any]], clock: Callable[[float], str]) -> str:
-    """Entries as text: a line for each event, and further lines for its moves and loads.
+    """Entries as lines of JSON, or as text: a line for each, and further lines for its moves and loads.
 
     `clock` formats seconds since the epoch.
     """
+    if as_json:
+        return "\n".join(json.dumps(entry) for entry in entries)
     if not entries:
         return "no matching entries"
     return lines_of(line for entry in entries for line in _lines(entry, clock))
@@ -303,15 +298,16 @@ def count(text: str) -> int:
     return int(text)
 
 
-def _move(move: Moved) -> dict[str, Any]:
-    what = "policy" if move.buckets else "port"
+def move(moved: Moved) -> dict[str, Any]:
+    """A move as JSON has it, in the history and in plans."""
+    what = "policy" if moved.buckets else "port"
     fields = {
-        what: move.unit,
-        "vm": move.vm,
-        "buckets": move.buckets,
-        "source": move.source,
-        "target": move.target,
-        "reason": move.reason,
+        what: moved.unit,
+        "vm": moved.vm,
+        "buckets": moved.buckets,
+        "source": moved.source,
+        "target": moved.target,
+        "reason": moved.reason,
     }
     return {key: value for key, value in fields.items() if value is not None}
 

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from controller.api import history
 from controller.api.history import Moved
 from controller.decisions.planning import Basis, Opinion, Proposal, Waiting
 from controller.operations.show import bar
@@ -290,27 +291,16 @@ def _bridge(proposal: Proposal) -> dict[str, Any]:
             _uplink(*pair) for pair in zip(proposal.uplinks, proposal.expected, strict=True)
         ],
         "policies": [_policy(opinion, proposal) for opinion in proposal.opinions],
-        "waiting": [{**_way(waiting.moved), "why": waiting.why} for waiting in proposal.waiting],
+        "waiting": [
+            {**history.move(waiting.moved), "why": waiting.why} for waiting in proposal.waiting
+        ],
         "not_done": list(proposal.not_done),
     }
 
 
 def _move(moved: Moved, proposal: Proposal) -> dict[str, Any]:
     load = proposal.load_of(moved)
-    return {**_way(moved), "tx_bps": load.tx_bps, "rx_bps": load.rx_bps}
-
-
-def _way(moved: Moved) -> dict[str, Any]:
-    """A move, with the same fields as in the history."""
-    fields = {
-        "policy" if moved.buckets else "port": moved.unit,
-        "vm": moved.vm,
-        "buckets": moved.buckets,
-        "source": moved.source,
-        "target": moved.target,
-        "reason": moved.reason,
-    }
-    return {key: value for key, value in fields.items() if value is not None}
+    return {**history.move(moved), "tx_bps": load.tx_bps, "rx_bps": load.rx_bps}
 
 
 def _uplink(now: Uplink, then: Uplink) -> dict[str, Any]:

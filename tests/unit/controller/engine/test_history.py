@@ -66,7 +66,7 @@ def test_one_that_is_split_is_told_without_a_way_home() -> None:
     assert [move["target"] for move in read[0]["moves"]] == ["eth1", "eth1"], (
         "programs get the home"
     )
-    text = history.as_text(read, str)
+    text = history.render(read, False, str)
     assert str(split) in text and str(merged) in text
 
 
