@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from controller.api.events import Setting
 from controller.bridge.bridge import Bridge
 from controller.config.keys import KEYS, Key, Record
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import UplinkConfig, VmPortConfig
+from controller.operations import unconfirmed
 from controller.text.wording import shortened
 from policies.model import Role
 
@@ -49,17 +50,17 @@ def undrained(uplink: UplinkConfig) -> str:
     return f"{uplink.name}: {uplink.role_before.value} again{note}"
 
 
-def changed(name: str, row: BridgeRow, record: Record, settings: Iterable[Setting]) -> str:
+def changed(name: str, row: BridgeRow, record: Record, settings: Sequence[Setting]) -> str:
     """What `set` has done: each key with the value that it has now, and the one before.
 
     `name`: the bridge or interface that was named. `row`: its bridge before the change.
     """
     keys = {key.name: key for key in KEYS if key.record is record}
     values: dict[str, tuple[str | None, str | None]] = {}
-    for setting in settings:
-        key, before = _key_of(setting, keys), _value(row, setting)
+    for setting, before in zip(settings, unconfirmed.before_set(row, settings), strict=True):
+        key = _key_of(setting, keys)
         after, earlier = values.get(key, (None, None))
-        values[key] = (setting.value or after, earlier or before)
+        values[key] = (setting.value or after, earlier or before.value)
     parts = [_change(keys[key], *of) for key, of in values.items()]
     return f"{name}: {', '.join(parts)}"
 
@@ -79,20 +80,8 @@ def _change(key: Key, after: str | None, before: str | None) -> str:
 def _key_of(setting: Setting, keys: Mapping[str, Key]) -> str:
     """The key, also of a rule that the bridge keeps for a VM as vm-ID-KEY."""
     name = setting.key.removeprefix(PREFIX)
-    return name if name in keys else next(key for key in _longest(keys) if name.endswith(f"-{key}"))
-
-
-def _longest(keys: Mapping[str, Key]) -> list[str]:
-    """The names of keys, `anti-affinity` before `affinity`."""
-    return sorted(keys, key=len, reverse=True)
-
-
-def _value(row: BridgeRow, setting: Setting) -> str | None:
-    """The value that a setting replaces."""
-    if setting.table == "Bridge":
-        return row.external_ids.get(setting.key)
-    interfaces = (i for i in row.interfaces if i.name == setting.record)
-    return next((i.external_ids.get(setting.key) for i in interfaces), None)
+    # `anti-affinity` ends as `affinity` does.
+    return max((key for key in keys if f"-{name}".endswith(f"-{key}")), key=len)
 
 
 def _uplink(bridge: Bridge, port: VmPortConfig) -> str | None:

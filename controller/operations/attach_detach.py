@@ -660,7 +660,7 @@ def _leaving(row: BridgeRow) -> tuple[Setting, ...]:
     ports stays for the next attach. The keys that we wrote are removed even if they have not been
     read yet.
     """
-    there = {*keys(row.external_ids), PREFIX + "team"}
+    there = {*row.keys, PREFIX + "team"}
     settings = [Setting("Bridge", row.name, key, None) for key in sorted(there)]
     settings += isolation(row)
     for interface in row.interfaces:
@@ -673,11 +673,9 @@ def _staying(row: BridgeRow, settings: Iterable[Setting]) -> str:
     """Our keys that stay on a bridge's ports after these settings, in words; may be empty."""
     gone = {(setting.table, setting.record, setting.key) for setting in settings}
     kept: dict[str, list[str]] = {}
-    for interface in row.interfaces:
-        there = keys(interface.external_ids)
-        left = [key for key in there if ("Interface", interface.name, key) not in gone]
-        if left:
-            kept[interface.name] = [key.removeprefix(PREFIX) for key in left]
+    for s in unconfirmed.keys_of(row):
+        if s.table == "Interface" and (s.table, s.record, s.key) not in gone:
+            kept.setdefault(s.record, []).append(s.key.removeprefix(PREFIX))
     if not kept:
         return ""
     listed = "; ".join(f"{name} {', '.join(of)}" for name, of in sorted(kept.items()))
@@ -749,8 +747,3 @@ def _worse(reply: Reply, error: str) -> Reply:
     return replace(
         reply, text=f"{reply.text}; its settings could not be restored: database: {error}"
     )
-
-
-def keys(external_ids: Mapping[str, str]) -> list[str]:
-    """Our keys in external_ids."""
-    return sorted(key for key in external_ids if key.startswith(PREFIX))

@@ -28,7 +28,7 @@ from controller.operations import (
     unconfirmed,
     vm_rules,
 )
-from controller.operations.attach_detach import AttachDetach, Refused, attachable, keys
+from controller.operations.attach_detach import AttachDetach, Refused, attachable
 from controller.operations.confirmations import Confirmations
 from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
 from controller.operations.plans import Plans
@@ -233,7 +233,7 @@ def _settings(operator: Operator, words: list[str]) -> tuple[str, Record, list[S
     if table == "bridge":
         row = named.attached_row(operator.fleet, name)
         values = request_words.assignments(assignments, settable(BRIDGE_KEYS))
-        attachable(row, {**_ours(row.external_ids), **values}, operator.fleet.bridges[name].config)
+        attachable(row, {**_ours(row), **values}, operator.fleet.bridges[name].config)
         settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
         return name, Record.BRIDGE, settings
     if (at := _elsewhere(operator, name)) is not None:
@@ -384,7 +384,8 @@ def _unpin(operator: Operator, request_id: int, words: list[str], _now_s: float)
     _refuse_unnamed(bridge, port)
     row = operator.fleet.rows[bridge.config.name]
     settings = vm_rules.removed(row, port, "pin")
-    done = answers.unpinned(port, vm_rules.value_before(row, settings))
+    before = (s.value for s in unconfirmed.before_set(row, settings))
+    done = answers.unpinned(port, next((pin for pin in before if pin is not None), None))
     return operator.write(request_id, settings, done)
 
 
@@ -505,7 +506,7 @@ def _enforcing(bridge: Bridge) -> None:
         raise Refused(f"bridge {bridge.config.name}: mode observe -> mode enforce")
 
 
-def _ours(external_ids: Mapping[str, str]) -> dict[str, str]:
+def _ours(row: BridgeRow) -> dict[str, str]:
     """Our keys of a bridge and their values, as an attach would set them."""
-    present = {key.removeprefix(PREFIX): external_ids[key] for key in keys(external_ids)}
+    present = {key.removeprefix(PREFIX): value for key, value in row.keys.items()}
     return {key: value for key, value in present.items() if key in BRIDGE_KEYS}

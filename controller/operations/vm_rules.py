@@ -6,7 +6,7 @@ interface has on all: UUID/MAC. The Bridge keeps it until the VM comes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from controller.api.events import Setting
 from controller.bridge.bridge import Bridge
@@ -37,16 +37,6 @@ def removed(row: BridgeRow, port: VmPortConfig, key: str) -> list[Setting]:
     if _has_interface(row, port.name):
         always.insert(0, Setting("Interface", port.name, PREFIX + key, None))
     return list(dict.fromkeys([*always, *_present(row, port, key)]))
-
-
-def value_before(row: BridgeRow, settings: Iterable[Setting]) -> str | None:
-    """The value that the first of these settings removes which finds one."""
-    found: Mapping[tuple[str, str], Mapping[str, str]] = {
-        ("Bridge", row.name): row.external_ids,
-        **{("Interface", one.name): one.external_ids for one in row.interfaces},
-    }
-    values = (found[s.table, s.record].get(s.key) for s in settings)
-    return next((value for value in values if value is not None), None)
 
 
 def named(bridges: Mapping[str, Bridge], name: str) -> tuple[Bridge, VmPortConfig] | None:
