@@ -15,7 +15,6 @@ from controller.replay.flows import Mix
 from controller.replay.host import Options, Refused
 from controller.replay.prometheus import duration_s, fetch
 from controller.replay.run import replay
-from controller.replay.table import table
 from controller.replay.trace import BadTrace, HostTrace, read
 from controller.text import examples
 from controller.text.terminal import Drawn
@@ -26,6 +25,11 @@ from policies.presets import PRESETS
 # The settings of a bridge that determine when and where policies move.
 SETTINGS = ("threshold", "window-s", "poll-interval-ms")
 BAR_WIDTH = 40
+HEAD = (
+    f"{'':<18}{'EXCESS, % OF BYTES':>20}{'ABOVE':>10}{'OPTIMALITY':>16}{'MOVES':>7}{'PER MAC':>9}",
+    f"{'POLICY':<18}{'transmit':>11}{'receive':>9}{'hours':>10}{'mean':>9}{'worst':>7}"
+    f"{'':>7}{'in 180 s':>9}",
+)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -173,8 +177,34 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _table(found: dict[str, Figures], hosts: list[HostTrace], how: Options) -> list[str]:
-    key, percent = BRIDGE_KEYS["threshold"], how.settings.get("threshold")
-    return table(found, hosts, how, key.without if percent is None else key.parse(percent))
+    """A table of at most 80 columns."""
+    threshold = BRIDGE_KEYS["threshold"]
+    threshold_ratio = threshold.parse(how.settings.get("threshold", str(threshold.default)))
+    ports = sum(len(host.ports) for host in hosts)
+    spans = (host.intervals() for host in hosts)
+    longest_s = max(intervals[-1][1] - intervals[0][0] for intervals in spans)
+    return [
+        f"{len(hosts)} hosts with {how.uplinks} uplinks each, {ports} VM ports of"
+        f" {how.mix.flows} flows, {longest_s / 3600:.1f} hours",
+        "",
+        *HEAD,
+        *(_row(policy, figures) for policy, figures in found.items()),
+        "",
+        f"Above: hours, summed over hosts, with an uplink above {100 * threshold_ratio:g} %.",
+        "Optimality: the worst utilization over the least that any placement of what the",
+        "policy moves could reach; 1 is perfect.",
+    ]
+
+
+def _row(policy: str, figures: Figures) -> str:
+    volume = figures.volume
+    transmit, receive = (100 * volume.excess_ratio(direction) for direction in range(2))
+    mean = figures.optimality_s / figures.duration_s
+    return (
+        f"{policy:<18}{transmit:>11.2f}{receive:>9.2f}{figures.above_threshold_s / 3600:>10.1f}"
+        f"{mean:>9.2f}{figures.worst_optimality_ratio:>7.2f}{figures.moves:>7}"
+        f"{figures.most_moves_per_mac:>9}"
+    )
 
 
 def _over_time(figures: Figures) -> list[tuple[float, float, float]]:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from policies import optimum
-from policies.model import Unit, Uplink
+from policies.model import Uplink
 
 # The span over which RFC 7432 counts moves of an address.
 MAC_MOVES_SPAN_S = 180.0
@@ -109,11 +108,6 @@ def summed(of_hosts: Iterable[Figures]) -> Figures:
     for figures in of_hosts:
         total.add(figures)
     return total
-
-
-def optimality_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float:
-    """The highest utilization, divided by the lowest that any placement could reach."""
-    return optimum.optimality_ratio(uplinks, units)
 
 
 class MacMoves:

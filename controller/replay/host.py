@@ -22,12 +22,13 @@ from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
 from controller.engine import Engine
 from controller.load.polling import DIGITS, round_polls
 from controller.replay import skipping
-from controller.replay.figures import Figures, MacMoves, optimality_ratio
+from controller.replay.figures import Figures, MacMoves
 from controller.replay.flows import Mix
 from controller.replay.skipping import ON_TIME_RATIO
 from controller.replay.switch import TICKS_PER_S, Switch, mac_of
 from controller.replay.trace import HostTrace
 from policies.model import Load, OfPort, Unit, Uplink
+from policies.optimum import optimality_ratio
 from policies.presets import PRESETS
 
 # The time from sending a bundle until traffic follows it. The switch checks its cached flows every
