@@ -11,10 +11,10 @@ from pathlib import Path
 
 from controller.config.keys import BRIDGE_KEYS
 from controller.replay.figures import Figures
-from controller.replay.flows import Mix
 from controller.replay.host import Options, Refused
 from controller.replay.prometheus import duration_s, fetch
 from controller.replay.run import replay
+from controller.replay.switch import Mix
 from controller.replay.trace import BadTrace, HostTrace, read
 from controller.text import examples
 from controller.text.terminal import Drawn

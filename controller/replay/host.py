@@ -23,9 +23,8 @@ from controller.engine import Engine
 from controller.load.polling import DIGITS, round_polls
 from controller.replay import skipping
 from controller.replay.figures import Figures, MacMoves
-from controller.replay.flows import Mix
 from controller.replay.skipping import ON_TIME_RATIO
-from controller.replay.switch import TICKS_PER_S, Switch, mac_of
+from controller.replay.switch import TICKS_PER_S, Mix, Switch, mac_of
 from controller.replay.trace import HostTrace
 from policies.model import Load, OfPort, Unit, Uplink
 from policies.optimum import optimality_ratio

@@ -59,10 +59,10 @@ from controller.host import control, journal
 from controller.operations import linux_bond, unconfirmed
 from controller.ovsdb import database
 from controller.replay import command as replay_command
-from controller.replay.flows import Mix
 from controller.replay.host import Options, Refused
 from controller.replay.prometheus import fetch
 from controller.replay.run import replay
+from controller.replay.switch import Mix
 from controller.replay.trace import COLUMNS, BadTrace, HostTrace, read
 from controller.teaming import own_addresses
 from policies.presets import PRESETS

@@ -23,8 +23,8 @@ from controller.config.rows import PREFIX
 from controller.decisions.scheduler import Scheduler
 from controller.load.filling import LASTING_S
 from controller.load.peaks import PEAK_S
-from controller.replay.flows import Mix
 from controller.replay.host import Host, Options
+from controller.replay.switch import Mix
 from controller.replay.trace import HostTrace
 from policies.model import Load
 from tests.unit.controller.replay.plain import without_shortcuts

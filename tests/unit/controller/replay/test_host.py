@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from controller import cli
 from controller.replay.figures import MacMoves
-from controller.replay.flows import Mix
 from controller.replay.host import Host, Options, Refused
 from controller.replay.run import replay
+from controller.replay.switch import Mix
 from controller.replay.trace import HostTrace
 from policies.presets import PRESETS
 

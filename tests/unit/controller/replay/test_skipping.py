@@ -10,8 +10,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from controller.replay.flows import Mix
 from controller.replay.host import Options
+from controller.replay.switch import Mix
 from controller.replay.trace import HostTrace
 from policies.model import Load
 from tests.unit.controller.replay.plain import without_shortcuts

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.replay.flows import Mix
 from controller.replay.host import Options
 from controller.replay.run import replay
+from controller.replay.switch import Mix
 from controller.replay.trace import BadTrace, parse, read
 from tests.unit.controller.replay import synthetic_trace
 
