@@ -51,6 +51,7 @@ def _used_by(account: Account) -> str:
 
 def sentences(account: Account, epoch_s: float, now_s: float) -> dict[str, str]:
     """The sentences, by the question that they answer."""
+    now, change = _outlook(account, epoch_s, now_s)
     behind = {"addresses": _addresses(account)} if account.port.per_address else {}
     return {
         "where": _where(account, epoch_s, now_s),
@@ -60,8 +61,8 @@ def sentences(account: Account, epoch_s: float, now_s: float) -> dict[str, str]:
         **_split(account, epoch_s, now_s),
         "rules": "; ".join(_rules(account)) or "none",
         "if it fails": _fails_over(account),
-        "now": _now(account, epoch_s, now_s),
-        "to change": _to_change(account),
+        "now": now,
+        "to change": change,
     }
 
 
@@ -298,57 +299,91 @@ def _described(account: Account, uplink: Uplink) -> str:
 # ---- what keeps it there, and what would move it ---------------------------------------
 
 
-def _now(account: Account, epoch_s: float, now_s: float) -> str:
+def _outlook(account: Account, epoch_s: float, now_s: float) -> tuple[str, str]:
+    """What keeps it there, or moves it; and what would change that."""
+    name, bridge = account.port.name, quoted(account.bridge)
     limit, verdict = threshold(account.threshold_ratio), account.verdict
+    stays = f"it stays: {_judged_uplink(account)}"
     match account.against:
         case Obstacle.NOT_CONNECTED:
-            return "the switch is not connected: it forwards with the installed flows, and nothing is decided"
+            text = "the switch is not connected: it forwards with the installed flows, and nothing is decided"
+            return text, "the switch has to answer"
         case Obstacle.UNBOUND:
-            return "nothing to decide: it has no uplink"
+            return "nothing to decide: it has no uplink", _carrier_wanted(account)
         case Obstacle.FALLEN_BACK:
-            return "LACP is not negotiated: until it is, one uplink serves all VM ports"
+            text = "LACP is not negotiated: until it is, one uplink serves all VM ports"
+            return text, "the upstream switch has to negotiate LACP"
         case Obstacle.AWAY:
-            return f"its home is {account.home}, and it has not returned yet: {account.why_away}"
+            text = f"its home is {account.home}, and it has not returned yet: {account.why_away}"
+            return text, f"{account.home} has to carry traffic again; then it returns by itself"
         case Obstacle.PINNED:
-            return "it stays: it is pinned, whatever the loads are"
+            return "it stays: it is pinned, whatever the loads are", f"ovs-lbt unpin {quoted(name)}"
         case Obstacle.EXCLUDED:
-            return "it stays: it is excluded from moves by load"
-        case Obstacle.IN_COOLDOWN:
-            return (
-                f"it stays: it moved recently, and is in cooldown {_until(account, epoch_s, now_s)}"
-            )
-        case Obstacle.SPENT:
-            often = f"{MOST_MOVES} times in {PERIOD_S:.0f} s, which is the limit for an address"
-            return f"it stays: it has moved {often}, and is in cooldown {_until(account, epoch_s, now_s)}"
-        case Obstacle.UNKNOWN:
-            return f"not judged yet: {unknown(account.basis)}"
-        case Obstacle.NEW:
-            return (
-                f"not judged yet: its own load has been measured for only {account.known_s:.0f} s"
-            )
-        case Standing.NEVER if account.buckets:
-            return (
-                f"it stays: {account.own_policy} moves buckets of what it sends, but never its home"
-            )
+            change = f"ovs-lbt set interface {quoted(name)} exclude=false"
+            return "it stays: it is excluded from moves by load", change
+        case Obstacle.IN_COOLDOWN | Obstacle.SPENT:
+            text = "it stays: it moved recently"
+            if account.against is Obstacle.SPENT:
+                often = f"{MOST_MOVES} times in {PERIOD_S:.0f} s, which is the limit for an address"
+                text = f"it stays: it has moved {often}"
+            change = f"nothing: the cooldown ends by itself; to move it now: ovs-lbt move {quoted(name)} UPLINK"
+            return f"{text}, and is in cooldown {_until(account, epoch_s, now_s)}", change
+        case Obstacle.UNKNOWN | Obstacle.NEW:
+            text = f"its own load has been measured for only {account.known_s:.0f} s"
+            if account.against is Obstacle.UNKNOWN:
+                text = unknown(account.basis)
+            change = f"nothing: its policy decides in {math.ceil(account.decided_in_s)} s"
+            return f"not judged yet: {text}", change
         case Standing.NEVER:
-            return f"it stays: {account.own_policy} moves nothing because of load"
-        case Standing.MOVES if verdict and verdict.move and verdict.move.is_resplit:
-            does = (
-                "split by connection"
-                if verdict.move.reason is Reason.SPLIT
-                else "merged onto its home uplink"
-            )
+            text = f"it stays: {account.own_policy} moves nothing because of load"
+            if account.buckets:
+                text = f"it stays: {account.own_policy} moves buckets of what it sends, but never its home"
+            return text, f"another policy, or: ovs-lbt move {quoted(name)} UPLINK"
+        case Standing.MOVES if verdict and (move := verdict.move):
+            does = f"moved to {move.target}"
+            if move.is_resplit:
+                is_split = move.reason is Reason.SPLIT
+                does = "split by connection" if is_split else "merged onto its home uplink"
             text = f"it {'would be' if account.observed else 'is'} {does}"
             text += f" {_when(account)}, if loads stay as they are"
-        case Standing.MOVES if verdict and verdict.move:
-            text = f"it {'would be' if account.observed else 'is'} moved to {verdict.move.target}"
-            text += f" {_when(account)}, if loads stay as they are"
-        case Standing.LATER if verdict and verdict.move:
-            way = f"{verdict.move.source} -> {verdict.move.target}"
-            text = f"it stays for now: {verdict.move.unit} is moved first, {way}"
+            change = f"nothing; to move it now: ovs-lbt plan {bridge}, then ovs-lbt apply {bridge}"
+            if account.observed:
+                change = f"ovs-lbt set bridge {bridge} mode=enforce"
+        case Standing.LATER if verdict and (move := verdict.move):
+            way = f"{move.source} -> {move.target}"
+            text = f"it stays for now: {move.unit} is moved first, {way}"
+            change = "the other move has to be made; then it is judged again"
+        case Standing.BELOW:
+            text = f"{stays}, not above the threshold of {limit}"
+            over = f"over {account.basis.window_s:g} s"
+            change = f"its uplink's mean load {over} has to exceed {limit}, and another uplink needs room"
+        case Standing.TOO_SMALL:
+            text = f"{stays}, above {limit}, but this port has less than 1% of capacity in that direction"
+            change = "it has to carry more; the other ports on its uplink are considered first"
+        case Standing.NO_USE:
+            text = f"{stays}, and its move would lower the load of the fullest uplink by less than 2% of capacity"
+            change = "loads have to change so that its move helps the team"
+        case Standing.NO_ROOM:
+            expected = verdict.expected_ratio.items() if verdict else ()
+            would = " and ".join(
+                f"{other} would be at {percent(ratio)}" for other, ratio in expected
+            )
+            but = f"with it {would}" if would else "no other uplink in service may take it"
+            text, change = f"{stays}, above {limit}, but {but}", _room(account)
         case _:
-            text = f"it stays: {_stays(account, limit)}"
-    return f"{text}. Judged by {covers(account.basis)}"
+            text = "it stays: its uplink carries nothing, so failover decides"
+            change = "its uplink has to carry traffic again"
+    return f"{text}. Judged by {covers(account.basis)}", change
+
+
+def _carrier_wanted(account: Account) -> str:
+    """What has to change so that a VM port without an uplink gets one."""
+    allowed = " or ".join(sorted(account.port.allowed or ()))
+    if account.port.allow is None:
+        return "an uplink has to carry its VLANs"
+    if not allowed:
+        return "one of its allowed uplinks has to carry its VLANs"
+    return f"{allowed} has to carry traffic; then it returns by itself"
 
 
 def _until(account: Account, epoch_s: float, now_s: float) -> str:
@@ -362,73 +397,6 @@ def _judged_uplink(account: Account) -> str:
     name = account.planned or (account.bound.uplink if account.bound else "-")
     uplink = account.team_view.get(name)
     return f"{name} is at {percent(uplink.utilization_ratio)}" if uplink else f"{name} is unknown"
-
-
-def _stays(account: Account, limit: str) -> str:
-    at, verdict = _judged_uplink(account), account.verdict
-    match account.against:
-        case Standing.BELOW:
-            return f"{at}, not above the threshold of {limit}"
-        case Standing.TOO_SMALL:
-            return (
-                f"{at}, above {limit}, but this port has less than 1% of capacity in that direction"
-            )
-        case Standing.NO_USE:
-            return f"{at}, and its move would lower the load of the fullest uplink by less than 2% of capacity"
-        case Standing.NO_ROOM if verdict and verdict.expected_ratio:
-            would = [
-                f"{name} would be at {percent(r)}" for name, r in verdict.expected_ratio.items()
-            ]
-            return f"{at}, above {limit}, but with it {' and '.join(would)}"
-        case Standing.NO_ROOM:
-            return f"{at}, above {limit}, but no other uplink in service may take it"
-    return "its uplink carries nothing, so failover decides"
-
-
-def _to_change(account: Account) -> str:
-    name, limit = account.port.name, threshold(account.threshold_ratio)
-    match account.against:
-        case Obstacle.NOT_CONNECTED:
-            return "the switch has to answer"
-        case Obstacle.UNBOUND:
-            allowed = " or ".join(sorted(account.port.allowed or ()))
-            if account.port.allow is None:
-                return "an uplink has to carry its VLANs"
-            if not allowed:
-                return "one of its allowed uplinks has to carry its VLANs"
-            return f"{allowed} has to carry traffic; then it returns by itself"
-        case Obstacle.FALLEN_BACK:
-            return "the upstream switch has to negotiate LACP"
-        case Obstacle.AWAY:
-            return f"{account.home} has to carry traffic again; then it returns by itself"
-        case Obstacle.PINNED:
-            return f"ovs-lbt unpin {quoted(name)}"
-        case Obstacle.EXCLUDED:
-            return f"ovs-lbt set interface {quoted(name)} exclude=false"
-        case Obstacle.IN_COOLDOWN | Obstacle.SPENT:
-            return f"nothing: the cooldown ends by itself; to move it now: ovs-lbt move {quoted(name)} UPLINK"
-        case Obstacle.UNKNOWN | Obstacle.NEW:
-            return f"nothing: its policy decides in {math.ceil(account.decided_in_s)} s"
-        case Standing.NEVER:
-            return f"another policy, or: ovs-lbt move {quoted(name)} UPLINK"
-        case Standing.MOVES if account.observed:
-            return f"ovs-lbt set bridge {quoted(account.bridge)} mode=enforce"
-        case Standing.MOVES:
-            bridge = quoted(account.bridge)
-            now = f"ovs-lbt plan {bridge}, then ovs-lbt apply {bridge}"
-            return f"nothing; to move it now: {now}"
-        case Standing.LATER:
-            return "the other move has to be made; then it is judged again"
-        case Standing.BELOW:
-            over = f"over {account.basis.window_s:g} s"
-            return f"its uplink's mean load {over} has to exceed {limit}, and another uplink needs room"
-        case Standing.TOO_SMALL:
-            return "it has to carry more; the other ports on its uplink are considered first"
-        case Standing.NO_USE:
-            return "loads have to change so that its move helps the team"
-        case Standing.NO_ROOM:
-            return _room(account)
-    return "its uplink has to carry traffic again"
 
 
 def _room(account: Account) -> str:
