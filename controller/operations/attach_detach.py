@@ -43,14 +43,7 @@ from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import BridgeConfig
 from controller.config.vlans import most_ports
 from controller.dataplane.tables import PORTS_PER_VLAN_MAX
-from controller.operations import (
-    check,
-    foreign_addresses,
-    integration,
-    overlay,
-    releases,
-    unconfirmed,
-)
+from controller.operations import advice, check, releases, unconfirmed
 from controller.operations.unconfirmed import UNCONFIRMED, Unconfirmed, What
 from controller.text.check_view import JsonObject
 from controller.text.wording import OUR_LOG, lines_of, quoted, shortened
@@ -191,12 +184,13 @@ class AttachDetach:
         if row.attached:
             raise Refused(_attached_already(name, values))
         self._refuse_in_hand(name)
-        if impossible := releases.refusal(self.fleet.ovs_version):
-            raise Refused(impossible)
-        if unspoken := openflow_version.refusal(row):
-            raise Refused(unspoken)
-        if owned := integration.refusal(row, self.fleet.ovn):
-            raise Refused(owned)
+        for why in (
+            releases.refusal(self.fleet.ovs_version),
+            openflow_version.refusal(row),
+            advice.refusal(row, self.fleet.ovn),
+        ):
+            if why is not None:
+                raise Refused(why)
         if PREFIX + HASH not in row.external_ids and reverts is None:
             values = {**values, HASH: HASH_AT_ATTACH}
         config = attachable(row, values, as_before=reverts is not None)
@@ -383,12 +377,11 @@ class AttachDetach:
         lines += [f"warning: {text}" for text in bridge.config.not_done]
         if bridge.observing:
             known = bridge.addresses.by_port
-            lines += [f"warning: {t}" for t in foreign_addresses.dropped(bridge.config, row, known)]
+            lines += [f"warning: {text}" for text in advice.dropped(bridge.config, row, known)]
         lines += [f"note: {text}" for text in bridge.config.offload.told]
         if (hashed := bridge.hash_in_use) is not None and hashed.cost is not None:
             lines.append(f"note: {hashed}")
-        lines += [f"note: {text}" for text in overlay.advice(bridge.config, self.fleet.endpoints)]
-        lines += [f"note: {text}" for text in integration.advice(bridge.config, self.fleet.rows)]
+        lines += [f"note: {text}" for _, text in advice.advice(bridge.config, self.fleet)]
         # Changes of the database meanwhile were not followed.
         followed = bridge.configure(read_bridge(row, bridge.config), now_s)
         if attach.waits is not None:
@@ -416,7 +409,7 @@ class AttachDetach:
             expected = "; ".join(obstacle.expected for obstacle in found_there)
             return self._give_up(name, attach, f"{found} -> {expected}", now_s)
         row = self.fleet.rows[name]
-        lost = [*foreign_addresses.dropped(bridge.config, row, bridge.addresses.by_port)]
+        lost = [*advice.dropped(bridge.config, row, bridge.addresses.by_port)]
         if lost and not bridge.config.observes_bond:
             return self._give_up(name, attach, "; ".join(lost), now_s)
         if attach.trial is not None:

@@ -17,7 +17,7 @@ from controller.config.fail_mode import SECURE
 from controller.config.rows import BridgeRow
 from controller.config.values import UplinkConfig
 from controller.load.flooded import LOOPS_PPS
-from controller.operations import integration, overlay, releases
+from controller.operations import advice, releases
 from controller.teaming.address_units import PER_PORT_MAX
 from controller.text.check_view import ERROR, NOTE, WARNING, JsonObject
 from controller.text.show_view import FAILED
@@ -70,12 +70,8 @@ def fit(fleet: Fleet, bridge: Bridge, now_s: float) -> JsonObject:
     found += _of_links(bridge, now_s)
     if unknown := releases.warning(fleet.ovs_version):
         found.append(Finding(NOTE, "release", unknown))
-    advice = (
-        *((text, "offload") for text in config.offload.told),
-        *((text, "endpoints") for text in overlay.advice(config, fleet.endpoints)),
-        *((text, "patch-port") for text in integration.advice(config, fleet.rows)),
-    )
-    found += [Finding(NOTE, check, text) for text, check in advice]
+    found += [Finding(NOTE, "offload", text) for text in config.offload.told]
+    found += [Finding(NOTE, check, text) for check, text in advice.advice(config, fleet)]
     of_bridge = [replace(finding, bridge=config.name) for finding in found]
     return _written(of_bridge, [_team(bridge, attached=False)])
 

@@ -8,7 +8,8 @@ import pytest
 
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, InterfaceRow, Ovn, PortRow
-from controller.operations.integration import advice, refusal
+from controller.operations.advice import of_patch_ports as advice
+from controller.operations.advice import refusal
 from tests.said import says
 from tests.unit.rows import host, ours, with_ids
 

@@ -9,7 +9,7 @@ import pytest
 from controller.config.endpoints import Endpoint
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow
-from controller.operations.overlay import advice
+from controller.operations.advice import of_endpoints as advice
 from tests.said import says
 from tests.unit.rows import host, with_interface
 

@@ -139,7 +139,7 @@ OTHERS = {
     "confirmations.py: UNCONFIRMED",
     "faults.py: OUR_LOG",
     "feed.py: ' '.join(words)",
-    "integration.py: BY_ADDRESS",
+    "advice.py: BY_ADDRESS",
     "normal.py: vlans",
     "openflow_version.py: SPOKEN",
     "show_view.py: fault['found']",

@@ -1,0 +1,131 @@
+"""What attach says about the bridge that it would take, besides what its configuration says itself.
+
+OVN's own bridge is refused, and so is one from whose VM ports frames would be dropped. A patch port leads to
+many VMs, and not every policy suits a host that sends its VMs in tunnels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from controller.bridge.fleet import Fleet
+from controller.config.endpoints import Endpoint
+from controller.config.rows import PREFIX, BridgeRow, Ovn
+from controller.config.values import BridgeConfig, VmPortConfig
+from controller.teaming.buckets import hashed_by
+from controller.text.wording import quoted
+from policies.presets import PRESETS
+
+SEVERAL = "several tunnel endpoints, so that policies can place each"
+UNIT = PREFIX + "unit"
+BY_ADDRESS = "source-mac"
+FORGES = PREFIX + "forged-transmits"
+NAMED_AT_MOST = 3
+
+
+def advice(config: BridgeConfig, fleet: Fleet) -> Iterator[tuple[str, str]]:
+    """What to do about the tunnel endpoints and patch ports of a bridge: the kind, and a sentence."""
+    yield from (("endpoints", text) for text in of_endpoints(config, fleet.endpoints))
+    yield from (("patch-port", text) for text in of_patch_ports(config, fleet.rows))
+
+
+def refusal(row: BridgeRow, ovn: Ovn | None) -> str | None:
+    """Why a bridge cannot be attached, if it is the one that ovn-controller writes flows to."""
+    if ovn is None or row.name != ovn.bridge:
+        return None
+    others = [name for name in ovn.mapped if name != row.name]
+    such_as = f": {', '.join(others)}" if others else ""
+    found = "ovn-controller owns it, its flows and its ports"
+    return f"bridge {row.name}: {found} -> the bridge that has the uplinks{such_as}"
+
+
+def dropped(
+    config: BridgeConfig, row: BridgeRow, known: Mapping[str, Sequence[tuple[str, int]]]
+) -> Iterator[str]:
+    """The VM ports that send from other addresses than their `attached-mac`, and what to do, a sentence each.
+
+    `known`: the addresses that NORMAL has learned on each VM port, in any VLAN. A port for which the
+    operator has decided is left out.
+    """
+    decided = {i.name for i in row.interfaces if FORGES in i.external_ids}
+    for port in config.vm_ports:
+        others = sorted({mac for mac, _ in known.get(port.name, ())} - set(port.attached_macs))
+        if port.forges or not others or port.name in decided:
+            continue
+        named = ", ".join(others[:NAMED_AT_MOST])
+        more = f" and {len(others) - NAMED_AT_MOST} more" if len(others) > NAMED_AT_MOST else ""
+        yield (
+            f"{port.name} also sends from {named}{more}, which is not its attached-mac; these frames"
+            f" would be dropped -> ovs-vsctl set interface {quoted(port.name)} external_ids:{FORGES}=accept"
+            " (or reject, to drop them)"
+        )
+
+
+def of_endpoints(config: BridgeConfig, endpoints: Mapping[str, Endpoint]) -> Iterator[str]:
+    """What to do about the endpoints of a bridge, a sentence each; nothing if it has none.
+
+    `endpoints`: those of this host, by device.
+    """
+    ports = [port for port in config.vm_ports if port.name in endpoints]
+    if len(ports) > 1:
+        names = ", ".join(sorted(port.name for port in ports))
+        spread = sorted({port.policy for port in ports if _is_received_anywhere(port, config)})
+        if spread:
+            yield (
+                f"tunnel endpoints {names}: {', '.join(spread)} spreads each, and what they receive may all"
+                " come by one uplink -> policy=adaptive or load-based, which leave each whole"
+            )
+            return
+        yield (
+            f"tunnel endpoints {names}: each has an uplink of its own; ovs-lbt plan --endpoints says"
+            " which VM should use which"
+        )
+    elif ports:
+        (port,) = ports
+        yield f"tunnel endpoint {port.name} ({endpoints[port.name]}): {_alone(port, config)}"
+
+
+def _is_received_anywhere(port: VmPortConfig, config: BridgeConfig) -> bool:
+    """Whether a policy always spreads it, so that peers decide by which uplink it receives."""
+    answered = port.counted_by_flows and not config.on_a_lag
+    return answered and hashed_by(port, ()) is not None
+
+
+def _alone(port: VmPortConfig, config: BridgeConfig) -> str:
+    """What the policy makes of the only endpoint, by which all VMs of the host send."""
+    one = f"to {port.policy}, all tunnels are one VM port on one uplink"
+    if not PRESETS[port.policy].spreads_connections:
+        adaptive = f"ovs-lbt set interface {quoted(port.name)} policy=adaptive"
+        return f"{one} -> {adaptive}, or {SEVERAL}"
+    if port.unsplittable:
+        return f"{one} -> {SEVERAL}"
+    if config.in_userspace and config.connection_hash == "multipath":
+        found = "the userspace datapath does not show multipath the source ports of tunnels"
+        return f"{found} -> ovs-lbt set bridge {quoted(config.name)} connection-hash=dp_hash"
+    return f"{port.policy} spreads its connections, which differ in their source ports"
+
+
+def of_patch_ports(config: BridgeConfig, rows: Mapping[str, BridgeRow]) -> Iterator[str]:
+    """What to do about the patch ports of a bridge, a sentence each. `rows`: all bridges of the host.
+
+    Nothing where the policy tells addresses apart anyway, and where rules keep a port together.
+    """
+    patches = {i.name: i for i in rows[config.name].interfaces if i.peer is not None}
+    bridges = {i.name: row.name for row in rows.values() for i in row.interfaces}
+    remedy = f"ovs-lbt set bridge {quoted(config.name)} patch-unit={BY_ADDRESS}"
+    for port in config.vm_ports:
+        interface = patches.get(port.name)
+        if interface is None or PRESETS[port.policy].classifier.hashed:
+            continue
+        leads_to = bridges.get(interface.peer or "")
+        towards = f" to {leads_to}" if leads_to else ""
+        if not port.rules.unsplittable and port.unit != BY_ADDRESS:
+            yield (
+                f"patch port {port.name}{towards}: to {port.policy}, all VMs behind it are one VM port"
+                f" on one uplink -> {remedy}, so that each address has its own"
+            )
+        elif UNIT in interface.external_ids and config.patch_unit != BY_ADDRESS:
+            yield (
+                f"patch port {port.name}{towards}: its unit={BY_ADDRESS} is lost when the port is"
+                f" created again, as ovn-controller does -> {remedy}"
+            )
