@@ -234,20 +234,16 @@ class Loads:
     def of_buckets(
         self, names: Iterable[str], window_s: float | None, ago_s: float = 0.0
     ) -> tuple[Load, ...]:
-        """The same of several buckets."""
+        """Return what buckets send: the means over a window that ended `ago_s` ago."""
         if window_s is not None:
             return tuple([_load(self._buckets.get(name), window_s, ago_s) for name in names])
-        latest = self._latest
-        return tuple([latest.get(name) or self.bucket(name, None) for name in names])
-
-    def bucket(self, name: str, window_s: float | None, ago_s: float = 0.0) -> Load:
-        """Return what a bucket sends: the mean over a window that ended `ago_s` ago."""
-        if window_s is not None:
-            return _load(self._buckets.get(name), window_s, ago_s)
-        load = self._latest.get(name)
-        if load is None:
-            load = self._latest[name] = _load(self._buckets.get(name), None, 0.0)
-        return load
+        latest, rates = self._latest, self._buckets
+        return tuple(
+            [
+                latest.get(name) or latest.setdefault(name, _load(rates.get(name), None, 0.0))
+                for name in names
+            ]
+        )
 
     def covers(self, ofports: Iterable[int], window_s: float, lag_s: float) -> bool:
         """Whether the loads of all these ports are known over a whole window."""

@@ -215,9 +215,6 @@ class TeamView:
         parts = there, dict(self.found), self.kept_off
         return self.reused.of("idle buckets")("", _idle_buckets, parts) if there else ()
 
-    def _without_lossy(self, unit: Unit) -> Unit:
-        return _without_lossy(unit, self.kept_off)
-
     def _vm_ports(self, loads: Iterable[tuple[VmPortConfig, str | None, Load]]) -> list[Unit]:
         """Make the units of VM ports, each with its uplink and its load."""
         reused, on_a_lag, kept_off = self.reused.of("VM port"), self.config.on_a_lag, self.kept_off
@@ -235,7 +232,7 @@ class TeamView:
         behind = address_units.units(
             known.by_name.values(), known.found, self.config, ports, silent
         )
-        return map(self._without_lossy, behind)
+        return (_without_lossy(unit, self.kept_off) for unit in behind)
 
     def loaded(self, window_s: float | None = None) -> tuple[Unit, ...]:
         """Return all units with their uplinks and what they carry over them."""

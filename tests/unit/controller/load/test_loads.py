@@ -19,13 +19,13 @@ def test_a_bucket_that_counts_again_after_all_were_forgotten_has_no_load_of_befo
     loads = Loads()
     for clock_s, tx_bytes in ((0.0, 0.0), (1.0, 1e6)):
         loads.take_units(bucket_read(clock_s, tx_bytes), {}, KEEP_S)
-    assert loads.bucket(BUCKET, None) == Load(8e6)
+    assert loads.of_buckets([BUCKET], None)[0] == Load(8e6)
     loads.forget_buckets()
-    assert loads.bucket(BUCKET, None) == IDLE
+    assert loads.of_buckets([BUCKET], None)[0] == IDLE
     loads.take_units(bucket_read(100.0, 5e6), {}, KEEP_S)
-    assert loads.bucket(BUCKET, None) == IDLE, "one reading is no rate"
+    assert loads.of_buckets([BUCKET], None)[0] == IDLE, "one reading is no rate"
     loads.take_units(bucket_read(101.0, 6e6), {}, KEEP_S)
-    assert loads.bucket(BUCKET, None) == Load(8e6)
+    assert loads.of_buckets([BUCKET], None)[0] == Load(8e6)
 
 
 def test_buckets_repeat_until_one_is_read_that_may_not() -> None:

@@ -111,7 +111,7 @@ def test_what_buckets_have_counted_is_forgotten_when_no_vm_port_is_split_any_mor
     host.replay()
     reasons = {m.reason for _, what in host.decided if isinstance(what, tuple) for m in what}
     assert {"split", "merge"} <= reasons
-    loads = {host.bridge.loads.bucket(f"adaptive/{n}", None) for n in range(256)}
+    loads = {*host.bridge.loads.of_buckets((f"adaptive/{n}" for n in range(256)), None)}
     assert loads == {Load()}
 
 
