@@ -264,13 +264,10 @@ def _leading_s(opinions: Iterable[Opinion]) -> float | None:
     return max((o.basis.covered_s for o in moving or known), default=None)
 
 
-def _loads(team_view: TeamView, window_s: float | None) -> Iterable[tuple[str, Load]]:
-    return ((unit.name, load) for unit, load in team_view.carried(window_s))
-
-
 def _loads_in(snapshot: Snapshot, team_view: TeamView, window_s: float) -> Mapping[str, Load]:
     """The load of each unit; of units that the policy may move, as it sees them."""
-    return dict(_loads(team_view, window_s)) | {unit.name: unit.load for unit in snapshot.units}
+    carried = {unit.name: load for unit, load in team_view.carried(window_s)}
+    return carried | {unit.name: unit.load for unit in snapshot.units}
 
 
 def _waiting(team_view: TeamView, homes: Mapping[str, str], now_s: float) -> tuple[Waiting, ...]:
@@ -280,15 +277,18 @@ def _waiting(team_view: TeamView, homes: Mapping[str, str], now_s: float) -> tup
         for name, bound in team_view.bound.items()
         if homes.get(name, bound.uplink) != bound.uplink
     ]
-    usable = team_view.links.usable(team_view.config.uplinks)
+    return tuple(
+        Waiting(moved, why_away(team_view, moved.target, now_s))
+        for moved in move_lines(team_view, away)
+    )
+
+
+def why_away(team_view: TeamView, home: str | None, now_s: float) -> str:
+    """What a unit waits for that is not on its home uplink."""
     by_name = {uplink.name: uplink for uplink in team_view.config.uplinks}
-
-    def why(home: str) -> str:
-        if home in usable or home not in by_name:
-            return "only a few VM ports return each second"
-        return team_view.links.why_unused(by_name[home], now_s)
-
-    return tuple(Waiting(moved, why(moved.target)) for moved in move_lines(team_view, away))
+    if home not in by_name or home in team_view.links.usable(team_view.config.uplinks):
+        return "only a few VM ports return each second"
+    return team_view.links.why_unused(by_name[str(home)], now_s)
 
 
 # ---- what has changed ------------------------------------------------------------------
@@ -383,7 +383,8 @@ def _loads_changed(
         return "loads: no longer known"
     basis_s = max(of.covered_s for of in moving)
     before = team_view.carrying(basis_s)
-    carrying = after(before, proposal.moves, dict(_loads(team_view, basis_s)))
+    loads = {unit.name: load for unit, load in team_view.carried(basis_s)}
+    carrying = after(before, proposal.moves, loads)
     expected = {uplink.name: uplink.utilization_ratio for uplink in proposal.expected}
     limit_ratio = proposal.threshold_ratio
     targets = {m.target for m in proposal.moves if m.reason is Reason.THRESHOLD}

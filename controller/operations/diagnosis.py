@@ -10,6 +10,7 @@ from controller.api.history import Entry, Happened, Moved
 from controller.bridge.bridge import Bridge
 from controller.config.endpoints import Endpoint
 from controller.config.values import VmPortConfig
+from controller.decisions import planning
 from controller.decisions.planning import Basis
 from controller.load.rates import COVERAGE_RATIO
 from controller.teaming.bindings import Bound
@@ -50,10 +51,6 @@ class Behind:
     uplink: str | None
     load: Load
     vm: str | None = None
-
-    @property
-    def total_bps(self) -> float:
-        return self.load.tx_bps + self.load.rx_bps
 
     def __str__(self) -> str:
         named = f"{self.mac} ({self.vm})" if self.vm is not None else self.mac
@@ -153,7 +150,7 @@ def account(
         own_policy=asked.policy,
         bound=bound,
         home=home,
-        why_away=_why_away(bridge, home, now_s),
+        why_away=planning.why_away(team_view, home, now_s),
         planned=planned.uplink if bridge.observing and planned else None,
         observed=bridge.observing,
         on_normal=bridge.on_normal,
@@ -206,7 +203,9 @@ def _behind(bridge: Bridge, loaded: Iterable[Unit], port: VmPortConfig) -> tuple
         if u.behind == port.name and u.name in bound
         for one in [known[u.name]]
     ]
-    return tuple(sorted(found, key=lambda one: (-one.total_bps, one.mac, one.vlan)))
+    return tuple(
+        sorted(found, key=lambda one: (-one.load.tx_bps - one.load.rx_bps, one.mac, one.vlan))
+    )
 
 
 def _against(
@@ -254,13 +253,6 @@ def _last_move(bridge: Bridge, name: str, bound: Bound | None) -> tuple[Entry | 
                 brought = bound is not None and moved.target == bound.uplink
                 return (entry, moved) if brought else (None, None)
     return None, None
-
-
-def _why_away(bridge: Bridge, home: str | None, now_s: float) -> str:
-    by_name = {uplink.name: uplink for uplink in bridge.config.uplinks}
-    if home not in by_name or home in bridge.usable:
-        return "only a few VM ports return each second"
-    return bridge.why_unused(by_name[str(home)], now_s)
 
 
 def _buckets(bridge: Bridge, port: VmPortConfig) -> dict[str, int]:
