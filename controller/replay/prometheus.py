@@ -91,13 +91,6 @@ def _ask(
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
             text = answer.read(MOST_ANSWER_BYTES + 1)
-    except (*_OF_ANOTHER_SHAPE, HTTPException) as error:
-        raise BadTrace(f"{url}: not an answer of Prometheus -> the URL of its HTTP API") from error
-    except OSError as error:
-        reason = getattr(error, "reason", error)
-        why = because(reason) if isinstance(reason, Exception) else str(reason)
-        raise BadTrace(f"{url}: no answer ({why}) -> a Prometheus that answers") from error
-    try:
         if len(text) > MOST_ANSWER_BYTES:
             raise BadTrace(f"{url}: the answer is too long -> at most {MOST_ANSWER_BYTES} bytes")
         answered: Any = json.loads(text)
@@ -107,6 +100,10 @@ def _ask(
         ]
     except (*_OF_ANOTHER_SHAPE, HTTPException) as error:
         raise BadTrace(f"{url}: not an answer of Prometheus -> the URL of its HTTP API") from error
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        why = because(reason) if isinstance(reason, Exception) else str(reason)
+        raise BadTrace(f"{url}: no answer ({why}) -> a Prometheus that answers") from error
     for metric, values in series:
         kept = [
             (at_s, value)
