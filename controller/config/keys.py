@@ -202,7 +202,8 @@ KEYS = (
     ),
     _bridge(
         "unconfirmed",
-        kinds.saved(),
+        # What it saved of many records. The part that reads it parses it.
+        kinds.written(unlimited=True),
         None,
         "The change that is reverted unless it is confirmed, until when, and the settings from before"
         " it, as JSON. Also on a bridge that was detached with `--confirm`.",

@@ -232,11 +232,6 @@ def written(parse: Callable[[str], Any] = str, unlimited: bool = False) -> Kind:
     return Kind(parse, WRITTEN_BY_US, by_service=True, unlimited=unlimited)
 
 
-def saved() -> Kind:
-    """What the service saved of many records; the part that reads it parses it."""
-    return written(unlimited=True)
-
-
 def port_names(text: str) -> frozenset[str]:
     return frozenset(text.split(","))
 

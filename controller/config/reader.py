@@ -286,7 +286,9 @@ class _Reader:
         record, last = f"Interface {interface.name}", self.last_policies.get(interface.name, policy)
         if own := rules["policy"]:
             policy = self._policy(record, own, last, teaming, uplinks)
-        allow, prefer = (_within(rules[key], team) for key in ("allow", "prefer"))
+        allow, prefer = (
+            choice and choice.within(team) for choice in (rules["allow"], rules["prefer"])
+        )
         may_use = allow.allowed(team) if allow else frozenset(team)
         wishes = prefer or Choice((), ())
         limit_bps = rules["limit-mbps"]
@@ -520,10 +522,6 @@ def vm_keys(carriers: frozenset[str], team: tuple[str, ...]) -> Mapping[str, Key
         "prefer": kinds.uplinks_of(team),
     }
     return VM_KEYS | {name: replace(VM_KEYS[name], takes=kind) for name, kind in takes.items()}
-
-
-def _within(choice: Choice | None, team: Collection[str]) -> Choice | None:
-    return choice and choice.within(team)
 
 
 def _unless_all(names: frozenset[str], team: Collection[str]) -> frozenset[str] | None:

@@ -19,7 +19,7 @@ def moved(bridge: Bridge, port: VmPortConfig, target: str) -> str:
     source = _uplink(bridge, port)
     if source == target:
         return f"{_named(port)}: on {target} already"
-    return f"{_named(port)}: moved from {source} to {target}" if source else _on(port, target)
+    return f"{_named(port)}: {f'moved from {source} to' if source else 'on'} {target}"
 
 
 def pinned(bridge: Bridge, port: VmPortConfig, target: str, now_s: float) -> str:
@@ -87,10 +87,6 @@ def _key_of(setting: Setting, keys: Mapping[str, Key]) -> str:
 def _uplink(bridge: Bridge, port: VmPortConfig) -> str | None:
     bound = bridge.applied_bindings.bound.get(port.name)
     return bound.uplink if bound else None
-
-
-def _on(port: VmPortConfig, target: str) -> str:
-    return f"{_named(port)}: on {target}"
 
 
 def _named(port: VmPortConfig) -> str:

@@ -304,7 +304,10 @@ class AttachDetach:
         for leaving in self.leaving.values():
             if leaving.reply is not None and leaving.reply.request_id == event.request_id:
                 reply, leaving.reply = leaving.reply, None
-                return [reply if event.error is None else _worse(reply, event.error)]
+                if event.error is not None:
+                    worse = f"its settings could not be restored: database: {event.error}"
+                    reply = replace(reply, text=f"{reply.text}; {worse}")
+                return [reply]
         failed = event.error is not None
         text = f"database: {event.error}" if failed else ""
         return [Reply(event.request_id, text, refused=failed)]
@@ -734,9 +737,3 @@ def refuse_waiting(row: BridgeRow, epoch_now_s: float) -> None:
         found = f"{change.what} waits to be confirmed, for another {left_s:.0f} s"
         expected = f"ovs-lbt confirm {quoted(row.name)}, or ovs-lbt revert {quoted(row.name)}"
         raise Refused(f"bridge {row.name}: {found} -> {expected}")
-
-
-def _worse(reply: Reply, error: str) -> Reply:
-    return replace(
-        reply, text=f"{reply.text}; its settings could not be restored: database: {error}"
-    )

@@ -70,6 +70,7 @@ def as_json(account: Account, epoch_s: float, now_s: float) -> str:
     """As documented in docs/policies.md; rates in bit/s, times since the epoch."""
     port, bound, verdict = account.port, account.bound, account.verdict
     move = verdict.move if verdict and verdict.standing is Standing.MOVES else None
+    rests_s = account.cooldown_until_s
     fields: dict[str, Any] = {
         "port": port.name,
         "vm": port.vm,
@@ -106,7 +107,7 @@ def as_json(account: Account, epoch_s: float, now_s: float) -> str:
         "against": account.against.value,
         "target": move.target if move else None,
         "expected_ratio": dict(verdict.expected_ratio) if verdict else {},
-        "rests_until": _epoch(account.cooldown_until_s, epoch_s),
+        "rests_until": None if rests_s is None else epoch_s + rests_s,
         "decided_in_s": round(account.decided_in_s, 3),
         "said": sentences(account, epoch_s, now_s),
     }
@@ -448,10 +449,6 @@ def _last_move(account: Account, epoch_s: float) -> dict[str, Any] | None:
         "before_ratio": {name: used.worst_ratio for name, used in last.before.items()},
         "expected_ratio": {name: used.worst_ratio for name, used in last.after.items()},
     }
-
-
-def _epoch(at_s: float | None, epoch_s: float) -> float | None:
-    return None if at_s is None else epoch_s + at_s
 
 
 def _clock(at_s: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from controller.api import history
@@ -210,13 +210,9 @@ def _stuck(uplink: str, opinion: Opinion) -> str:
         by_standing.setdefault(verdict.standing, []).append(name)
     texts = []
     for name in by_standing.get(Standing.NO_ROOM, [])[:NAMED]:
-        expected_ratio = opinion.verdicts[name].expected_ratio
-        would = (
-            f"would bring {would_make(expected_ratio)}"
-            if expected_ratio
-            else "may use no other uplink"
-        )
-        texts.append(f"{name} {would}")
+        expected = opinion.verdicts[name].expected_ratio.items()
+        brings = " and ".join(f"{other} to {percent(ratio)}" for other, ratio in expected)
+        texts.append(f"{name} {f'would bring {brings}' if brings else 'may use no other uplink'}")
     if (more := len(by_standing.get(Standing.NO_ROOM, [])) - NAMED) > 0:
         texts.append(f"{more} more do not fit elsewhere")
     for standing, what in (
@@ -232,11 +228,6 @@ def _listed(names: Sequence[str]) -> str:
     """The first few names, and how many more there are."""
     more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
     return ", ".join([*names[:NAMED], *more])
-
-
-def would_make(expected_ratio: Mapping[str, float]) -> str:
-    """How full other uplinks would be, in words."""
-    return " and ".join(f"{name} to {percent(ratio)}" for name, ratio in expected_ratio.items())
 
 
 def percent(ratio: float) -> str:
