@@ -9,8 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from controller.host import client
-from controller.top.history import happenings
-from controller.top.state import Picture
+from controller.top.state import Picture, happenings
 
 # The number of recent decisions to ask for; no screen shows more.
 DECISIONS = 60

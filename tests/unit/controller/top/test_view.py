@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from controller.text.drawing import Look, Style, plain, width_of
 from controller.top import manual, view
-from controller.top.history import happenings
 from controller.top.state import (
     Choosing,
     Confirming,
@@ -25,6 +24,7 @@ from controller.top.state import (
     Typing,
     Watching,
     dropped,
+    happenings,
     with_picture,
 )
 from tests.unit.show_json import JsonObject, br0, bridge, port, uplink
