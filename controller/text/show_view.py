@@ -303,7 +303,7 @@ def _with_bars(
 def _port_rows(bridge: JsonObject, look: Look) -> list[Line]:
     ports = sorted(bridge["ports"], key=lambda port: natural(port["name"]))
     named = any(used_by(port) != "-" for port in ports)
-    rows = [_port(port, bridge["policy"]) for port in ports]
+    rows = [port_cells(port, why(port, bridge["policy"])) for port in ports]
     shown = [at for at in range(len(PORTS)) if at != 1 or named]
     columns = [PORTS[at] for at in shown]
     rows = [tuple(one[at] for at in shown) for one in rows]
@@ -312,14 +312,15 @@ def _port_rows(bridge: JsonObject, look: Look) -> list[Line]:
     return [row(columns, one, given, look) for one in (heads, *rows)]
 
 
-def _port(port: JsonObject, policy: str) -> Line:
+def port_cells(port: JsonObject, why: str) -> Line:
+    """What is shown of a VM port; the last cell says why it is where it is."""
     return (
         Span(clean(port["name"])),
         Span(used_by(port)),
         where(port),
         Span(mbps(port["tx_bps"])),
         Span(mbps(port["rx_bps"])),
-        Span(why(port, policy)),
+        Span(why),
     )
 
 

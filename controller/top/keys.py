@@ -22,7 +22,6 @@ UP, DOWN, LEFT, RIGHT = "up", "down", "left", "right"
 PAGE_UP, PAGE_DOWN, HOME, END = "page up", "page down", "home", "end"
 ENTER, ESCAPE, BACKSPACE = "enter", "escape", "backspace"
 
-_STEPS = {UP: -1, "k": -1, DOWN: 1, "j": 1}
 _INTERVALS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 YES = ("y", "Y")
 
@@ -125,17 +124,17 @@ def _watch(state: State, key: str, page: Page) -> tuple[State, tuple[Effect, ...
 
 def _select(state: State, key: str, page: Page) -> State:
     rows = state.rows
-    steps = {
-        **_STEPS,
-        PAGE_UP: -page.lines,
-        PAGE_DOWN: page.lines,
-        HOME: -len(rows),
-        END: len(rows),
-    }
+    steps = _steps(page.lines, len(rows))
     if key not in steps or not rows:
         return state
     at = min(max(0, state.at + steps[key]), len(rows) - 1)
     return replace(state, selected=rows[at].key)
+
+
+def _steps(page: int, all_of_it: int) -> dict[str, int]:
+    """How far keys go, in lines."""
+    far = {PAGE_UP: -page, PAGE_DOWN: page, HOME: -all_of_it, END: all_of_it}
+    return {UP: -1, "k": -1, DOWN: 1, "j": 1, **far}
 
 
 def _sort(state: State, step: int) -> State:
@@ -177,14 +176,7 @@ def _read(state: State, key: str, page: Page) -> tuple[State, tuple[Effect, ...]
     """Scroll the help or an explanation; the view knows where it ends."""
     mode = state.mode
     assert isinstance(mode, Helping | Explaining)
-    steps = {
-        **_STEPS,
-        PAGE_UP: -page.lines,
-        PAGE_DOWN: page.lines,
-        HOME: -page.last,
-        END: page.last,
-    }
-    steps[" "] = page.lines
+    steps = {**_steps(page.lines, page.last), " ": page.lines}
     if key in steps:
         return replace(
             state, mode=replace(mode, top=min(max(0, mode.top + steps[key]), page.last))

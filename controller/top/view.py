@@ -16,7 +16,6 @@ from controller.text.drawing import (
     clean,
     clip,
     line,
-    mbps,
     padded,
     plain,
     restyled,
@@ -28,10 +27,9 @@ from controller.text.show_view import (
     BRIDGE,
     NONE_ATTACHED,
     notes,
+    port_cells,
     states,
     uplink_rows,
-    used_by,
-    where,
 )
 from controller.top import keys, manual
 from controller.top.state import (
@@ -324,15 +322,12 @@ def _port(one: Row, several: bool) -> Line:
     port, ratio = one.port, one.drop_ratio
     drops = "-" if ratio is None else f"{100 * ratio:.2f}"
     felt = ratio is not None and ratio >= LOSS_FELT_RATIO
+    *cells, why = port_cells(port, one.why)
     return (
         *([Span(clean(one.key[0]))] if several else []),
-        Span(clean(port["name"])),
-        Span(used_by(port)),
-        where(port),
-        Span(mbps(port["tx_bps"])),
-        Span(mbps(port["rx_bps"])),
+        *cells,
         Span(drops, Style.WARN if felt else Style.PLAIN),
-        Span(one.why),
+        why,
     )
 
 
