@@ -52,26 +52,14 @@ def complete(
     """The candidates for the last of `words`, which are those behind the name of the command."""
     *before, current = words or ("",)
     # The command is the first word that is neither an option nor an option's value.
-    command, at = None, 0
-    while at < len(before):
-        option = parser._option_string_actions.get(before[at])
-        if option is not None:
-            at += 2 if option.nargs != 0 else 1
-        elif before[at].startswith("-"):
-            at += 1
-        else:
-            command = before[at]
-            break
-    if command is None:
+    at = next(
+        (at for at in range(len(before)) if _read(parser, before[: at + 1]).positionals), None
+    )
+    if at is None:
         return _of_parser(parser, "", before, current, names)
-    if command in others:
-        sub = others[command]()
-    else:
-        found = _commands(parser).choices.get(command)
-        if found is None:
-            return []
-        sub = found
-    return _of_parser(sub, command, before[at + 1 :], current, names)
+    command = before[at]
+    sub = others[command]() if command in others else _commands(parser).choices.get(command)
+    return [] if sub is None else _of_parser(sub, command, before[at + 1 :], current, names)
 
 
 def _of_parser(
