@@ -12,7 +12,6 @@ from controller.command_line import (
     answers,
     arguments,
     bonds,
-    completing,
     confirming,
     detach,
     run,
@@ -41,7 +40,12 @@ def main(given: Sequence[str] | None = None) -> int:
 
         return command.main(asked[1:])
     if asked[:1] == [HIDDEN]:
-        return completing.complete(asked[1:])
+        from controller.completion import command as completion
+
+        # Errors are nobody's business while somebody types.
+        others = arguments.other_parsers()
+        print(completion.answer(arguments.parser(), others, asked[1:] or [""]))
+        return 0
     parser = arguments.parser()
     if (bad := next((word for word in asked if not arguments.is_text(word)), None)) is not None:
         parser.error(f"{bad!a} -> text in UTF-8")
@@ -77,7 +81,10 @@ def main(given: Sequence[str] | None = None) -> int:
     if options.command == "rescue":
         return without_service.rescue(options)
     if options.command == "completion":
-        return completing.completion(options.shell)
+        from controller.completion import command as completion
+
+        print(completion.script(options.shell), end="")
+        return 0
     if options.command == "history":
         return views.history(options.service, words(options))
     if options.command == "show" and not options.json:

@@ -88,6 +88,22 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def other_parsers() -> dict[str, Callable[[], argparse.ArgumentParser]]:
+    """The parsers of commands that have their own."""
+
+    def replay() -> argparse.ArgumentParser:
+        from controller.replay import command
+
+        return command._parser()
+
+    def bench() -> argparse.ArgumentParser:
+        from topologies import bench
+
+        return bench._parser()
+
+    return {"replay": replay, "bench": bench}
+
+
 def service_asked(parser: argparse.ArgumentParser, given: str | None) -> str:
     """The name of the service to ask: the option, else the variable, else the default."""
     if given is not None or not (named := os.environ.get("OVS_LBT_NAME")):

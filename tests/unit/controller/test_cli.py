@@ -10,7 +10,7 @@ import ovs.dirs
 import pytest
 
 from controller import cli
-from controller.command_line import answers, arguments, completing, run
+from controller.command_line import answers, arguments, run
 from controller.completion import command as scripts
 from controller.config import manual
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, settable
@@ -186,7 +186,7 @@ def test_help_on_attach_says_what_each_policy_places() -> None:
 def test_help_on_a_command_says_what_it_does_and_has_examples_that_are_right(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    parser = completing.other_parsers().get(command, arguments.parser)()
+    parser = arguments.other_parsers().get(command, arguments.parser)()
     if parser.prog == "ovs-lbt":
         with pytest.raises(SystemExit):
             parser.parse_args([command, "--help"])

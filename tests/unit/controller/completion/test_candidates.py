@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from controller.command_line.arguments import other_parsers
 from controller.command_line.arguments import parser as command_parser
-from controller.command_line.completing import other_parsers
 from controller.completion.candidates import FILES, Candidate, complete
 from controller.completion.names import Names, Team
 from policies.presets import PRESETS
