@@ -19,14 +19,7 @@ def show(bridge: str | None) -> int:
         return 1
     from controller.text import show_view, terminal
 
-    shown = json.loads(answer)
-    if shown.get("standby"):
-        print(show_view.standing_by(shown["leader"]))
-        lines = []
-    else:
-        lines = show_view.waiting(shown, terminal.look(), _time_of_day)
-        lines += show_view.blocks(shown["bridges"], terminal.look())
-    lines += show_view.faults(shown, terminal.look())
+    lines = show_view.lines(json.loads(answer), terminal.look(), _time_of_day)
     sys.stdout.write(terminal.written(lines))
     return 0
 

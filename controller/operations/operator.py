@@ -142,9 +142,7 @@ def _show(operator: Operator, request_id: int, words: list[str], now_s: float) -
     fleet = operator.fleet
     rows = {name: row for name, row in fleet.rows.items() if not names or name in names}
     waiting = unconfirmed.as_json(rows, fleet.epoch_s + now_s)
-    text = (show.as_json if as_json else show.as_text)(
-        statuses, fleet.recent_faults(now_s), waiting
-    )
+    text = show.answer(statuses, as_json, fleet.recent_faults(now_s), waiting)
     return [Reply(request_id, text)]
 
 

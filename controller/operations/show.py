@@ -16,42 +16,32 @@ from policies.rules import Rule
 BAR_CELLS = 20
 
 
-def as_json(
+def answer(
     statuses: Sequence[BridgeStatus],
+    json_wanted: bool,
     faults: Sequence[Faulted] = (),
     waiting: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """Bridges as documented in docs/architecture.md; rates in bit/s, times since the epoch.
 
-    `waiting`: the changes that wait to be confirmed.
+    Or a block for each: uplinks with bars of their load, then the ports on them. `waiting`: the changes
+    that wait to be confirmed.
     """
-    shown = {"bridges": _bridges(statuses), **_waiting(waiting), **_faults(faults)}
-    return json.dumps(shown, indent=2)
+    wait = {"unconfirmed": list(waiting)} if waiting else {}
+    return _written({"bridges": _bridges(statuses), **wait, **_faults(faults)}, json_wanted)
 
 
 def standing_by(leader: str, json_wanted: bool, faults: Sequence[Faulted] = ()) -> str:
     """The answer of a service on standby, which has no bridges."""
     shown = {"bridges": [], "standby": True, "leader": leader, **_faults(faults)}
+    return _written(shown, json_wanted)
+
+
+def _written(shown: Mapping[str, Any], json_wanted: bool) -> str:
     if json_wanted:
         return json.dumps(shown, indent=2)
-    lines = [drawing.line(show_view.standing_by(leader)), *show_view.faults(shown, drawing.Look())]
+    lines = show_view.lines(shown, drawing.Look())
     return "\n".join(drawing.plain(line).rstrip() for line in lines)
-
-
-def as_text(
-    statuses: Sequence[BridgeStatus],
-    faults: Sequence[Faulted] = (),
-    waiting: Sequence[Mapping[str, Any]] = (),
-) -> str:
-    """A block for each bridge: uplinks with bars of their load, then the ports on them."""
-    lines = show_view.waiting(_waiting(waiting), drawing.Look())
-    lines += show_view.blocks(_bridges(statuses), drawing.Look())
-    lines += show_view.faults(_faults(faults), drawing.Look())
-    return "\n".join(drawing.plain(line).rstrip() for line in lines)
-
-
-def _waiting(waiting: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {"unconfirmed": list(waiting)} if waiting else {}
 
 
 def _faults(faults: Sequence[Faulted]) -> dict[str, Any]:

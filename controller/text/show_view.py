@@ -66,9 +66,16 @@ PORTS = (
 )
 
 
-def standing_by(leader: str) -> str:
-    """The answer of a service on standby, which manages no bridges."""
-    return f"on standby: {leader} leads"
+def lines(
+    answer: JsonObject, look: Look, clock: Callable[[float], str] | None = None
+) -> list[Line]:
+    """The whole answer. `clock` formats seconds since the epoch."""
+    if answer.get("standby"):
+        # A service on standby manages no bridges.
+        drawn = [line(f"on standby: {answer['leader']} leads")]
+    else:
+        drawn = [*waiting(answer, look, clock), *blocks(answer["bridges"], look)]
+    return [*drawn, *faults(answer, look)]
 
 
 def blocks(bridges: Sequence[JsonObject], look: Look) -> list[Line]:

@@ -114,8 +114,8 @@ def test_without_a_bridge_there_is_a_hint() -> None:
 def test_the_service_says_the_same_as_the_command() -> None:
     here = world(host()).start()
     statuses = here.engine.fleet.status()
-    assert show.as_text(statuses) == done(here.ask("show"))
-    assert "eth1" in show.as_text(statuses)
+    assert show.answer(statuses, False) == done(here.ask("show"))
+    assert "eth1" in show.answer(statuses, False)
 
 
 def test_packets_are_told_as_the_vm_sees_them() -> None:
