@@ -250,14 +250,14 @@ def _settings(operator: Operator, words: list[str]) -> tuple[str, Record, list[S
         ]
         _refuse_what_is_bad_together(operator, bridge, settings)
         return bridge.config.name, Record.UPLINK, settings
-    ended = [word[:-1] for word in assignments if word.endswith("=") and word[:-1] in VM_RULE_KEYS]
-    others = [word for word in assignments if word[:-1] not in ended]
-    request_words.refuse_repeated(assignments)
-    values = request_words.assignments(others, VM_RULE_KEYS)
-    if "pin" in values:
-        _pinnable(bridge, port, values["pin"])
-    settings = [s for key, value in values.items() for s in vm_rules.kept(row, port, key, value)]
-    settings += [setting for key in ended for setting in vm_rules.removed(row, port, key)]
+    settings = list[Setting]()
+    for key, rule in request_words.rules(assignments, VM_RULE_KEYS).items():
+        if rule is None:
+            settings += vm_rules.removed(row, port, key)
+            continue
+        if key == "pin":
+            _pinnable(bridge, port, rule)
+        settings += vm_rules.kept(row, port, key, rule)
     _refuse_what_is_bad_together(operator, bridge, settings)
     return bridge.config.name, Record.VM_PORT, settings
 
@@ -282,16 +282,10 @@ def _write_elsewhere(
 
 def _rules_elsewhere(bridge: Bridge, name: str, assignments: list[str]) -> list[Setting]:
     """The settings of rules for a VM that is not known here; `KEY=` removes one."""
-    keys = vm_rules.keys_at(bridge)
-    request_words.refuse_repeated(assignments)
-    ended = [word[:-1] for word in assignments if word.endswith("=") and word[:-1] in keys]
-    values = request_words.assignments(
-        [word for word in assignments if word[:-1] not in ended], keys
-    )
-    if "pin" in values:
-        _active(bridge, named.uplink(bridge, values["pin"]))
-    rules = {**values, **dict.fromkeys(ended)}
-    return [vm_rules.elsewhere(bridge, name, key, value) for key, value in rules.items()]
+    found = request_words.rules(assignments, vm_rules.keys_at(bridge))
+    if (pin := found.get("pin")) is not None:
+        _active(bridge, named.uplink(bridge, pin))
+    return [vm_rules.elsewhere(bridge, name, key, value) for key, value in found.items()]
 
 
 def _refuse_what_is_bad_together(

@@ -49,6 +49,14 @@ def assignments(words: list[str], keys: Mapping[str, Key]) -> dict[str, str]:
     return values
 
 
+def rules(words: list[str], keys: Mapping[str, Key]) -> dict[str, str | None]:
+    """Parse and check rules of the form KEY=VALUE; `KEY=` removes one: None."""
+    refuse_repeated(words)
+    ended = [word[:-1] for word in words if word.endswith("=") and word[:-1] in keys]
+    values = assignments([word for word in words if word[:-1] not in ended], keys)
+    return {**values, **dict.fromkeys(ended)}
+
+
 def refuse_repeated(words: list[str]) -> None:
     """Refuse a key that is given twice: only one value could apply."""
     named = [word.partition("=")[0] for word in words]

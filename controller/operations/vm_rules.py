@@ -34,7 +34,7 @@ def kept(row: BridgeRow, port: VmPortConfig, key: str, value: str) -> list[Setti
 def removed(row: BridgeRow, port: VmPortConfig, key: str) -> list[Setting]:
     """The settings that remove a rule from every place where one for this port alone can be."""
     always = [] if port.vm_id is None else [_on_bridge(row, port.vm_id, key, None)]
-    if _has_interface(row, port.name):
+    if any(interface.name == port.name for interface in row.interfaces):
         always.insert(0, Setting("Interface", port.name, PREFIX + key, None))
     return list(dict.fromkeys([*always, *_present(row, port, key)]))
 
@@ -107,10 +107,6 @@ def _on_bridge(row: BridgeRow, identity: str, key: str, value: str | None) -> Se
 
 def _key(identity: str, key: str) -> str:
     return f"{PREFIX}vm-{identity}-{key}"
-
-
-def _has_interface(row: BridgeRow, name: str) -> bool:
-    return any(interface.name == name for interface in row.interfaces)
 
 
 def _same(names: tuple[str, ...], name: str) -> str | None:
