@@ -90,7 +90,9 @@ def main(given: Sequence[str] | None = None) -> int:
     if options.command == "show" and not options.json:
         return views.show(options.bridge)
     if options.command == "top":
-        return views.top(options)
+        from controller.top import command as top
+
+        return top.main(options)
     if options.command == "plan" and options.endpoints:
         return without_service.plan_endpoints(options)
     return answers.ask(options.command, words(options))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -35,15 +34,6 @@ def history(service: str, words: list[str]) -> int:
     except (ValueError, OSError) as error:
         return answers.failed(because(error))
     return 0
-
-
-def top(options: argparse.Namespace) -> int:
-    """Watch bridges until somebody quits."""
-    if (obstacle := client.obstacle()) is not None:
-        return answers.failed(obstacle)
-    from controller.top import command
-
-    return command.main(options)
 
 
 def _time_of_day(at_s: float) -> str:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from controller.load.polling import DIGITS
 from policies import failover, gain
-from policies.model import IDLE, Load, Snapshot, Uplink
+from policies.model import IDLE, Load, Snapshot
 
 # An uplink is full at this share of its capacity: it is about to lose frames.
 FULL_RATIO = 0.95
@@ -75,7 +75,7 @@ class Filling:
         worst_ratio = gain.worst_ratio(serving)
         self.full_s = _since_s(self.full_s, worst_ratio >= FULL_RATIO, now_s)
         self.high_s = _since_s(self.high_s, worst_ratio > gain.NEARLY_FULL_RATIO, now_s)
-        least_bps = _least_bps(serving)
+        least_bps = min((uplink.capacity_bps for uplink in serving), default=0.0)
         late = max(late_rise.tx_bps, late_rise.rx_bps) > STEADY_RATIO * least_bps
         self.steady = max(rise.tx_bps, rise.rx_bps) <= STEADY_RATIO * least_bps and not late
         if late:
@@ -244,10 +244,6 @@ def _lasts_s(since_s: float | None, now_s: float) -> float:
     if since_s is None or _lasts(since_s, now_s):
         return math.inf
     return since_s + LASTING_S
-
-
-def _least_bps(serving: Iterable[Uplink]) -> float:
-    return min((uplink.capacity_bps for uplink in serving), default=0.0)
 
 
 def _forgotten_s(at_s: float) -> float:

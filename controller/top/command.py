@@ -16,6 +16,8 @@ from controller.top.state import State, with_picture
 
 def main(options: argparse.Namespace) -> int:
     """Run the command. Returns the exit status."""
+    if (obstacle := client.obstacle()) is not None:
+        return _failed(obstacle)
     state = State(
         only=tuple(options.bridges),
         interval_s=options.interval,
@@ -23,8 +25,8 @@ def main(options: argparse.Namespace) -> int:
         filter=options.filter,
         now_s=time.monotonic(),
     )
-    if not options.once and (obstacle := _no_screen()) is not None:
-        return _failed(f"{obstacle} -> a terminal, or: ovs-lbt top --once")
+    if not options.once and (no_screen := _no_screen()) is not None:
+        return _failed(f"{no_screen} -> a terminal, or: ovs-lbt top --once")
     try:
         first = feed.read()
         _known(options.bridges, [bridge["name"] for bridge in first.bridges])

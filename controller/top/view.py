@@ -239,7 +239,7 @@ def _none(state: State) -> str:
 
 def _panes(state: State, look: Look, height: int) -> Panes:
     """Divide the lines: VM ports get what they need, all others at least their minimum."""
-    wanted_uplinks = _uplink_count(state) + 1
+    wanted_uplinks = sum(len(bridge["uplinks"]) for bridge in state.bridges) + 1
     uplinks = min(wanted_uplinks, max(LEAST_PANE, height // UPLINKS_SHARE))
     if height < 2 * LEAST_PANE:
         uplinks = 0
@@ -254,10 +254,6 @@ def _panes(state: State, look: Look, height: int) -> Panes:
     if history < LEAST_PANE:
         ports, history = rest, 0
     return Panes(uplinks, note, ports, history)
-
-
-def _uplink_count(state: State) -> int:
-    return sum(len(bridge["uplinks"]) for bridge in state.bridges)
 
 
 def _uplinks(state: State, look: Look) -> list[Line]:
