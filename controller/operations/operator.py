@@ -270,22 +270,13 @@ def _elsewhere(operator: Operator, name: str) -> Bridge | None:
     return vm_rules.home(operator.fleet, name)
 
 
-def _write_elsewhere(
-    operator: Operator, request_id: int, bridge: Bridge, name: str, assignment: str
-) -> Commands:
-    """Write a rule for a VM that is not known here."""
-    settings = _rules_elsewhere(bridge, name, [assignment])
-    row = operator.fleet.rows[bridge.config.name]
-    done = answers.changed(name, row, Record.VM_PORT, settings)
-    return operator.write(request_id, settings, done)
-
-
 def _rules_elsewhere(bridge: Bridge, name: str, assignments: list[str]) -> list[Setting]:
     """The settings of rules for a VM that is not known here; `KEY=` removes one."""
     found = request_words.rules(assignments, vm_rules.keys_at(bridge))
     if (pin := found.get("pin")) is not None:
         _active(bridge, named.uplink(bridge, pin))
-    return [vm_rules.elsewhere(bridge, name, key, value) for key, value in found.items()]
+    at = bridge.config.name
+    return [vm_rules.on_bridge(at, name.lower(), key, value) for key, value in found.items()]
 
 
 def _refuse_what_is_bad_together(
@@ -344,8 +335,8 @@ def _against_shoulds(bridge: Bridge, port: VmPortConfig, target: str) -> list[st
 
 def _pin(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
     name, target = words
-    if (at := _elsewhere(operator, name)) is not None:
-        return _write_elsewhere(operator, request_id, at, name, f"pin={target}")
+    if _elsewhere(operator, name) is not None:
+        return _set(operator, request_id, ["interface", name, f"pin={target}"], now_s)
     bridge, port = named.vm_port(operator.fleet, name)
     _refuse_unnamed(bridge, port)
     _pinnable(bridge, port, target)
@@ -368,10 +359,10 @@ def _active(bridge: Bridge, uplink: UplinkConfig) -> None:
         )
 
 
-def _unpin(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
+def _unpin(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
     (name,) = words
-    if (at := _elsewhere(operator, name)) is not None:
-        return _write_elsewhere(operator, request_id, at, name, "pin=")
+    if _elsewhere(operator, name) is not None:
+        return _set(operator, request_id, ["interface", name, "pin="], now_s)
     bridge, port = named.vm_port(operator.fleet, name)
     _refuse_unnamed(bridge, port)
     row = operator.fleet.rows[bridge.config.name]

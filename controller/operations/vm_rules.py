@@ -27,13 +27,13 @@ def kept(row: BridgeRow, port: VmPortConfig, key: str, value: str) -> list[Setti
     """
     if port.vm_id is None:
         return [Setting("Interface", port.name, PREFIX + key, value)]
-    rule = _on_bridge(row, port.vm_id, key, value)
+    rule = on_bridge(row.name, port.vm_id, key, value)
     return [rule, *(s for s in _present(row, port, key) if s.key != rule.key)]
 
 
 def removed(row: BridgeRow, port: VmPortConfig, key: str) -> list[Setting]:
     """The settings that remove a rule from every place where one for this port alone can be."""
-    always = [] if port.vm_id is None else [_on_bridge(row, port.vm_id, key, None)]
+    always = [] if port.vm_id is None else [on_bridge(row.name, port.vm_id, key, None)]
     if any(interface.name == port.name for interface in row.interfaces):
         always.insert(0, Setting("Interface", port.name, PREFIX + key, None))
     return list(dict.fromkeys([*always, *_present(row, port, key)]))
@@ -85,9 +85,9 @@ def keys_at(bridge: Bridge) -> dict[str, Key]:
     return {name: keys[name] for name in VM_RULE_KEYS}
 
 
-def elsewhere(bridge: Bridge, name: str, key: str, value: str | None) -> Setting:
-    """The setting of a rule for a VM that is not on this host."""
-    return Setting("Bridge", bridge.config.name, _key(name.lower(), key), value)
+def on_bridge(bridge: str, identity: str, key: str, value: str | None) -> Setting:
+    """The setting of a rule that a Bridge keeps for a VM, which need not be on this host."""
+    return Setting("Bridge", bridge, f"{PREFIX}vm-{identity}-{key}", value)
 
 
 def _present(row: BridgeRow, port: VmPortConfig, key: str) -> list[Setting]:
@@ -97,16 +97,8 @@ def _present(row: BridgeRow, port: VmPortConfig, key: str) -> list[Setting]:
         for interface in row.interfaces
         if interface.name == port.name and PREFIX + key in interface.external_ids
     ]
-    kept_as = (_on_bridge(row, identity, key, None) for identity in port.vm_ids)
+    kept_as = (on_bridge(row.name, identity, key, None) for identity in port.vm_ids)
     return [*found, *(setting for setting in kept_as if setting.key in row.external_ids)]
-
-
-def _on_bridge(row: BridgeRow, identity: str, key: str, value: str | None) -> Setting:
-    return Setting("Bridge", row.name, _key(identity, key), value)
-
-
-def _key(identity: str, key: str) -> str:
-    return f"{PREFIX}vm-{identity}-{key}"
 
 
 def _same(names: tuple[str, ...], name: str) -> str | None:
