@@ -13,7 +13,6 @@ from controller.command_line import (
     arguments,
     bonds,
     confirming,
-    detach,
     run,
     views,
     without_service,
@@ -73,7 +72,7 @@ def main(given: Sequence[str] | None = None) -> int:
     if getattr(options, "confirm", None) is not None:
         return confirming.until_confirmed(options)
     if options.command == "detach":
-        return detach.detach(words(options))
+        return without_service.detach(words(options))
     if options.command == "confirm":
         return confirming.confirm(options.bridge)
     if options.command == "revert":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from controller.command_line import answers
-from controller.command_line.detach import detach
+from controller.command_line.without_service import detach
 from controller.command_line.words import words
 from controller.host import client
 
