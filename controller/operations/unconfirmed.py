@@ -14,7 +14,7 @@ from typing import Any
 
 from controller.api.events import Setting
 from controller.config.keys import BRIDGE_KEYS
-from controller.config.kinds import DAY_S, number
+from controller.config.kinds import DAY_S, LAST_S, number
 from controller.config.rows import PREFIX, BridgeRow
 
 UNCONFIRMED = PREFIX + "unconfirmed"
@@ -93,9 +93,9 @@ def parse(text: str) -> Unconfirmed:
         linked = tuple(str(name) for name in found.get("linked", ()))
         until_s, seconds = float(found["until"]), float(found["seconds"])
         what, begun = What(found["what"]), bool(found.get("begun", False))
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(text) from error
-    if not (0 <= until_s < float("inf") and 0 < seconds <= MOST_S):
+    if not (0 <= until_s <= LAST_S and 0 < seconds <= MOST_S):
         raise ValueError(text)
     return Unconfirmed(what, until_s, seconds, back, linked, begun)
 

@@ -382,6 +382,8 @@ def test_what_somebody_spoiled_is_reported_once_and_stops_nothing() -> None:
         "[]",
         "[" * 5000,
         '{"what":"attach","until":"nan","seconds":60,"back":[]}',
+        '{"what":"attach","until":1%s,"seconds":60,"back":[]}' % ("0" * 400),
+        '{"what":"attach","until":1e300,"seconds":60,"back":[]}',
     ],
 )
 def test_nothing_but_our_keys_is_ever_restored(text: str) -> None:
