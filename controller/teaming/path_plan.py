@@ -11,6 +11,8 @@ from policies.model import Role
 # An uplink is probed from, and probes, so many others: with more uplinks, that still joins all of
 # them, and the probes grow with the number of uplinks, not with its square.
 NEIGHBOURS = 3
+# A message of OpenFlow holds 64 kB, and the database any number.
+LONGEST_MTU = 65_000
 
 # Addresses learned on VM ports, by the port's name, each with its VLAN.
 Learned = Mapping[str, Iterable[tuple[str, int]]]
@@ -54,7 +56,7 @@ def paths(config: BridgeConfig, up: Collection[str], learned: Learned) -> tuple[
     used: dict[int, set[int]] = {}
     for port in config.vm_ports:
         for vlan in vlans_of(port, learned):
-            used.setdefault(vlan, {0}).add(port.mtu or 0)
+            used.setdefault(vlan, {0}).add(min(max(port.mtu or 0, 0), LONGEST_MTU))
     found = [
         Path(mtu, vlan, sender.name, receiver, to_host)
         for vlan, mtus in used.items()

@@ -26,6 +26,8 @@ KEY_LOSS_GRACE_S = 31.0
 ROUND = slice(32, 36)
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 VLAN, OTHER_VLAN = 20, 30
+# What a message of OpenFlow has room for, besides what it says of the frame.
+MESSAGE_BYTES = 65_450
 
 
 class Network:
@@ -220,3 +222,17 @@ def test_probes_that_come_in_another_vlan_prove_nothing(network: Network) -> Non
     network.tag = OTHER_VLAN
     network.run_for(FOUND_WITHIN_S)
     assert network.faults() == {*UPLINKS.values()}
+
+
+@pytest.mark.parametrize("mtu", [-1, 65_535, 4_000_000_000, 2**62])
+def test_an_mtu_that_no_message_holds_stops_no_checks(network: Network, mtu: int) -> None:
+    """A database that others can write may have any."""
+    row = network.world.rows["br0"]
+    network.world.write(row.with_interfaces(lambda i: replace(i, mtu=mtu)))
+    network.sent.clear()
+    network.run_for(FOUND_WITHIN_S)
+    assert not network.world.failures and not network.faults()
+    assert network.sent and max(map(len, network.sent)) < MESSAGE_BYTES
+    network.cut_off = {2}
+    network.run_for(FOUND_WITHIN_S)
+    assert network.faults() == {"eth2"}
