@@ -40,6 +40,7 @@ from controller.dataplane.tables import (
     ETH_IPV6,
     FLOODED,
     GROUP_IDS,
+    GROUPS_PER_PORT_MAX,
     HELD_TIMEOUT_S,
     ICMPV6,
     IGMP,
@@ -47,7 +48,6 @@ from controller.dataplane.tables import (
     LINK_LOCAL_GROUPS,
     LINK_LOCAL_GROUPS_V6,
     MEMBERSHIP,
-    MEMBERSHIPS_MAX,
     MLD_V1_REPORT,
     MULTICAST,
     PORTS_PER_LOCAL_GROUP_MAX,
@@ -111,6 +111,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     yield from _from_vm_ports(team)
     if not team.hears_everywhere:
         yield from _group_reports()
+        yield from (_member(port.ofport) for port in team.vm_ports)
 
 
 def _from_uplink(uplink: OfPort, team: Team) -> Iterator[FlowSpec]:
@@ -163,22 +164,9 @@ def _group_reports() -> tuple[FlowSpec, ...]:
         "ip_proto": ICMPV6,
         "icmpv6_type": MLD_V1_REPORT,
     }
-    learned = cookie(Kind.LEARNED, MEMBERSHIP)
     sender = LearnMatch(Register.VM_PORT.field, Register.VM_PORT.field, 16)
+    learned = cookie(Kind.LEARNED, MEMBERSHIP)
     is_router = Learn(Table.MEMBERSHIP, learned, LEARNED_TIMEOUT_S, (sender,), priority=20)
-    is_member = Learn(
-        Table.PORT_OUT,
-        learned,
-        LEARNED_TIMEOUT_S,
-        (
-            SAME_VLAN,
-            LearnMatch(Register.VM_PORT.field, Register.TARGET.field, 16),
-            LearnMatch("eth_dst", "eth_dst", 48),
-            LearnMatch(FLOODED, FLOODED, 64),
-        ),
-        priority=50,
-        limit=MEMBERSHIPS_MAX,
-    )
     reports = (SetField(FLOODED, REPORT), Resubmit(Table.MEMBERSHIP))
     asked = match(**igmp, ipv4_dst=ALL_HOSTS)
     unpruned = (
@@ -192,8 +180,27 @@ def _group_reports() -> tuple[FlowSpec, ...]:
         ),
         *(FlowSpec(Table.DESTINATION, 45, kind, goto=Table.FLOOD) for kind in unpruned),
         FlowSpec(Table.DESTINATION, 50, asked, (is_router,), Table.FLOOD),
-        FlowSpec(Table.MEMBERSHIP, 10, (), (is_member,)),
     )
+
+
+# Kept from one pipeline to the next, because most changes concern few VM ports.
+@functools.lru_cache(maxsize=KEPT)
+def _member(ofport: OfPort) -> FlowSpec:
+    """Learn that a VM port does not hear reports of a group of which it has reported itself."""
+    is_member = Learn(
+        Table.PORT_OUT,
+        cookie(Kind.LEARNED, MEMBERSHIP | ofport),
+        LEARNED_TIMEOUT_S,
+        (
+            SAME_VLAN,
+            LearnMatch(Register.VM_PORT.field, Register.TARGET.field, 16),
+            LearnMatch("eth_dst", "eth_dst", 48),
+            LearnMatch(FLOODED, FLOODED, 64),
+        ),
+        priority=50,
+        limit=GROUPS_PER_PORT_MAX,
+    )
+    return FlowSpec(Table.MEMBERSHIP, 10, match(**{Register.VM_PORT.field: ofport}), (is_member,))
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
+from controller.config.vlans import EVERY_VLAN
 from controller.dataplane.matching import SAME_VLAN, register_values
 from controller.dataplane.specs import (
     Action,
@@ -41,13 +42,20 @@ from controller.dataplane.tables import (
     learned_cookie,
 )
 from controller.dataplane.team import KEPT, Team, VmPort
+from policies.model import OfPort
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:
     for port in team.vm_ports:
         yield from _of(port, team.hears_everywhere)
     if not team.hears_everywhere:
-        yield from _beyond_limit()
+        routers = [port for port in team.vm_ports if port.vlans.carried == EVERY_VLAN]
+        if len(routers) == len(team.vm_ports):
+            yield from _beyond_limit(80, BEYOND_LIMIT)
+        else:
+            yield from _beyond_limit(80, BEYOND_LIMIT, SAME_VLAN)
+            for port in routers:
+                yield from _beyond_limit(85, BEYOND_LIMIT | port.ofport, vm_port=port.ofport)
 
 
 # Kept from one pipeline to the next, because most changes concern few VM ports.
@@ -75,19 +83,23 @@ def learn_outside() -> Learn:
     )
 
 
-def _beyond_limit() -> Iterator[FlowSpec]:
-    """Learn in no particular VLAN a source that the limit of its VM port leaves out.
+def _beyond_limit(
+    priority: int, number: int, *in_vlan: LearnMatch, vm_port: OfPort | None = None
+) -> Iterator[FlowSpec]:
+    """Learn a source that the limit of its VM port leaves out, `in_vlan` or in no particular VLAN.
 
     Its frames that come back can then be recognized. A router that has one address in thousands of
-    VLANs takes one entry. Each frame locks the address, because its own locks may be left out, too.
+    VLANs takes one entry. That is left to VM ports in all VLANs: others could make frames of hosts in
+    VLANs that are not theirs count as reflections. Each frame locks the address, because its own locks
+    may be left out, too.
     """
 
     def learn(table: Table, timeout_s: int, *loads: LearnLoad) -> Learn:
         return Learn(
             table,
-            cookie(Kind.LEARNED, BEYOND_LIMIT),
+            cookie(Kind.LEARNED, number),
             timeout_s,
-            (LearnMatch("eth_src", "eth_src", 48), *loads),
+            (*in_vlan, LearnMatch("eth_src", "eth_src", 48), *loads),
             priority=5,
             limit=ADDRESSES_PER_PORT_MAX,
             success=Register.LEARNED.field if table == Table.LOCAL_SOURCE else None,
@@ -102,10 +114,11 @@ def _beyond_limit() -> Iterator[FlowSpec]:
     lock = learn(Table.LOCK, LOCK_TIMEOUT_S, LearnLoad(1, Register.LOCKED.field, 1))
     learned, tried = Register.LEARNED.field, Register.BEHIND.field
     again = Resubmit(Table.DESTINATION)
-    first = match(**{learned: 0, tried: 0})
-    yield FlowSpec(Table.DESTINATION, 80, first, (local, SetField(tried, 1), again))
-    succeeded = match(**{learned: 1, tried: 1})
-    yield FlowSpec(Table.DESTINATION, 80, succeeded, (lock, SetField(tried, 0), again))
+    sender = {} if vm_port is None else {Register.VM_PORT.field: vm_port}
+    first = match(**sender, **{learned: 0, tried: 0})
+    yield FlowSpec(Table.DESTINATION, priority, first, (local, SetField(tried, 1), again))
+    succeeded = match(**sender, **{learned: 1, tried: 1})
+    yield FlowSpec(Table.DESTINATION, priority, succeeded, (lock, SetField(tried, 0), again))
 
 
 def _learn_from(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:

@@ -102,8 +102,8 @@ ADDRESSES_PER_PORT_MAX = 1024
 DEPARTED_MAX = 16384
 # How many addresses the switch learns from uplinks. Frames for others are flooded to local VM ports, too.
 OUTSIDE_MAX = 4096
-# How many groups of all VM ports the switch remembers, so that members do not hear the reports of others.
-MEMBERSHIPS_MAX = 4096
+# How many groups of a VM port the switch remembers, so that members do not hear the reports of others.
+GROUPS_PER_PORT_MAX = 1024
 
 # What keeps a way closed for broadcasts until the old one is closed, too. It ends by itself, so that a
 # VM port is not deaf for longer if the service ends in between. OpenFlow has no shorter timeout.

@@ -29,6 +29,7 @@ HOMES = (0, 1, 1, 0, 0)
 NATIVE_TAG, SERVICE_TAG = 0x8100, 0x88A8
 ADDRESSES = 10_000
 ADDRESSES_LEARNED_MAX = 1024
+GROUPS, IGMP_REPORT = 4500, 0x16
 STREAM_PPS = 1000
 STORM_PPS = 20_000
 STORM_S = 2.0
@@ -277,6 +278,56 @@ def test_a_trunk_says_nothing_in_vlans_that_are_not_its_own(known: Bed, service:
             assert point != str(other) or not tags_seen, "in the other VLAN"
             assert point not in ends or set(tags_seen) <= {VLAN}, f"left with tag {tags_seen}"
     all_are_reached(bed)
+
+
+def test_what_it_makes_up_counts_in_no_other_vlan(known: Bed) -> None:
+    """Above the limit of its port, too, it takes no address there of a host, or of a VM that leaves."""
+    bed, (leaves, neighbour, third, attacker), host = known, known.vms, known.hosts[0]
+    wait_until(lambda: _flooded(bed, attacker) == ADDRESSES_LEARNED_MAX, "its limit is reached")
+    for stolen in (host.mac, leaves.mac):
+        bed.send(attacker.point, frames.broadcast(stolen, 0, 0))
+    bed.revalidated()
+    shot = bed.shot(host.point, frames.arp_request, host.mac, VLAN, host.sends(VLAN), "a request")
+    here = sorted(map(str, (leaves, neighbour, third, "LOCAL")))
+    assert bed.fire([shot])[shot.frame_id].points == here
+    bed.send(attacker.point, frames.broadcast(leaves.mac, 0, 0))
+    bed.send(host.point, frames.gratuitous_arp(leaves.mac, host.sends(VLAN), 0))
+    bed.revalidated()
+    sent = unicast(bed, neighbour, leaves.mac)
+    (at,) = bed.fire([sent])[sent.frame_id].points
+    assert at in {str(uplink.upstream_end) for uplink in bed.uplinks}, "it is found elsewhere"
+    bed.ofctl("del-flows", f"cookie={learned_cookie(bed, attacker)}/-1")
+    bed.introduce()
+
+
+def _flooded(bed: Bed, attacker: Station) -> int:
+    """How many addresses are learned of a VM that makes up many."""
+    flood(attacker)
+    bed.revalidated()
+    return len(learned_on(bed, attacker))
+
+
+def test_its_groups_leave_room_for_those_of_others(known: Bed) -> None:
+    """A member that heard the report of another one would stay silent, and lose the group."""
+    bed, (member, another, third, attacker) = known, known.vms
+    with contextlib.closing(sending_socket(attacker.point)) as out:
+        for number in range(GROUPS):
+            group = f"239.128.{number >> 8}.{number & 0xFF}"
+            out.send(frames.igmp(attacker.mac, 0, 0, IGMP_REPORT, group))
+            if number % 16 == 15:
+                time.sleep(0.006)
+
+    def report(source: str, tag: int, frame_id: int) -> bytes:
+        return frames.igmp(source, tag, frame_id, IGMP_REPORT, "239.9.9.9")
+
+    first, second = (
+        bed.shot(vm.point, report, vm.mac, VLAN, vm.sends(VLAN), "a report")
+        for vm in (member, another)
+    )
+    bed.fire([first])
+    bed.revalidated()
+    home = str(bed.uplinks[HOMES[1]].upstream_end)
+    assert bed.fire([second])[second.frame_id].points == sorted([str(third), "LOCAL", home])
 
 
 # ---- at work -------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from controller.config.vlans import PortVlans
 from controller.dataplane import tables
+from controller.dataplane.matching import SAME_VLAN
 from controller.dataplane.pipeline import build
 from controller.dataplane.specs import Learn, SetField
 from controller.dataplane.tables import BROADCAST, Table
@@ -55,3 +56,17 @@ def test_what_the_switch_learns_is_bounded_for_each_vm_port(team: Team) -> None:
                 bound = tables.ADDRESSES_PER_PORT_MAX if by_port else tables.DEPARTED_MAX
                 # A VM port is a router or not.
                 assert action.table == tables.Table.MEMBERSHIP or 0 < action.limit <= bound
+                assert action.table != tables.Table.PORT_OUT or ofport
+
+
+@given(teams())
+def test_a_vm_port_teaches_nothing_about_vlans_that_are_not_its_own(team: Team) -> None:
+    """What is learned in no VLAN concerns those of all VM ports."""
+    carried = [port.vlans.carried for port in team.vm_ports]
+    for flow in build(team).flows.values():
+        sender = dict(flow.match).get(tables.Register.VM_PORT.field)
+        senders = [port for port in team.vm_ports if sender in (None, port.ofport)]
+        for action in flow.actions if flow.table in (Table.LEARN, Table.DESTINATION) else ():
+            if isinstance(action, Learn) and SAME_VLAN not in action.specs:
+                its_own = all(vlans <= port.vlans.carried for port in senders for vlans in carried)
+                assert its_own or action.table in (Table.MEMBERSHIP, Table.SPOKEN)
