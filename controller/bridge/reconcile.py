@@ -482,4 +482,5 @@ def _path_reported(entry: Entry) -> Report:
 
 def _errors_reported(old: BridgeConfig, new: BridgeConfig) -> Commands:
     """A log line for each configuration error that is new."""
-    return [Report("warning", str(error)) for error in new.errors if error not in old.errors]
+    known = {*old.errors}
+    return [Report("warning", str(error)) for error in new.errors if error not in known]

@@ -21,7 +21,7 @@ class Settings:
     def __init__(self, last: Mapping[tuple[str, str], Any]) -> None:
         self.last = last
         self.in_force: dict[tuple[str, str], Any] = {}
-        self.errors: list[BadValue] = []
+        self.errors: dict[BadValue, None] = {}
 
     def section(
         self, record: str, ids: Mapping[str, str], keys: Mapping[str, Key]
@@ -56,6 +56,7 @@ class Settings:
 
     def report_unknown(self, record: str, ids: Mapping[str, str], keys: Mapping[str, Key]) -> None:
         """Report keys with our prefix that do not exist."""
+        expected = ""
         for key in sorted(key for key in ids if key.startswith(PREFIX)):
             name = key.removeprefix(PREFIX)
             left = name in WORDS.written or name == "role-before"
@@ -63,7 +64,7 @@ class Settings:
                 if left and keys is not BRIDGE_KEYS:
                     # The service wrote it when the interface had another role.
                     continue
-                expected = one_of(PREFIX + known for known in settable(keys))
+                expected = expected or one_of(PREFIX + known for known in settable(keys))
                 self.report(BadValue(record, key, ids[key], expected))
 
     def add(self, in_force: Mapping[tuple[str, str], Any], errors: Iterable[BadValue]) -> None:
@@ -74,8 +75,7 @@ class Settings:
 
     def report(self, error: BadValue) -> None:
         """Add an error. One value can concern several ports of a VM, so errors can repeat."""
-        if error not in self.errors:
-            self.errors.append(error)
+        self.errors[error] = None
 
 
 def _is_vm_rule(name: str) -> bool:

@@ -612,7 +612,7 @@ def attachable(
     # Without a bond, attach sets it.
     mode = row.fail_mode if row.attached else SECURE
     config = read_bridge(replace(row, external_ids=ids, fail_mode=mode), last)
-    known = last.errors if last is not None else ()
+    known = {*last.errors} if last is not None else set()
     bad = (error for error in config.errors if error not in known)
     errors = [str(error) for error in bad if error.record == f"Bridge {row.name}"]
     if errors and not as_before:

@@ -284,8 +284,9 @@ def _refuse_what_is_bad_together(
 ) -> None:
     """Refuse values that are valid by themselves, but not together with the bridge's others."""
     row = _with(operator.fleet.rows[bridge.config.name], settings)
+    known = {*bridge.config.errors}
     errors = read_bridge(row, bridge.config).errors
-    if bad := [str(error) for error in errors if error not in bridge.config.errors]:
+    if bad := [str(error) for error in errors if error not in known]:
         raise Refused("; ".join(bad))
 
 
