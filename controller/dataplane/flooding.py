@@ -158,8 +158,9 @@ def _group_reports() -> tuple[FlowSpec, ...]:
     router that queries for members, too, although what it asks a group looks like a report. With
     IGMPv3 and MLDv2 no member stays silent.
     """
-    igmp: dict[str, MatchValue] = {"eth_type": ETH_IPV4, "ip_proto": IGMP}
+    igmp: dict[str, MatchValue] = {"eth_dst": MULTICAST, "eth_type": ETH_IPV4, "ip_proto": IGMP}
     mld: dict[str, MatchValue] = {
+        "eth_dst": MULTICAST,
         "eth_type": ETH_IPV6,
         "ip_proto": ICMPV6,
         "icmpv6_type": MLD_V1_REPORT,

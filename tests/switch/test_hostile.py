@@ -330,6 +330,17 @@ def test_its_groups_leave_room_for_those_of_others(known: Bed) -> None:
     assert bed.fire([second])[second.frame_id].points == sorted([str(third), "LOCAL", home])
 
 
+def test_a_report_to_one_address_goes_there_alone(known: Bed) -> None:
+    bed, (member, _, third, _) = known, known.vms
+
+    def report(source: str, tag: int, frame_id: int) -> bytes:
+        to_group = frames.igmp(source, tag, frame_id, IGMP_REPORT, "239.9.9.9")
+        return frames.mac_bytes(third.mac) + to_group[6:]
+
+    shot = bed.shot(member.point, report, member.mac, VLAN, member.sends(VLAN), "a report")
+    assert bed.fire([shot])[shot.frame_id].points == [str(third)]
+
+
 # ---- at work -------------------------------------------------------------------------------
 
 
