@@ -109,6 +109,8 @@ def test_a_byte_does_not_restart_the_time_of_a_request(
 @pytest.mark.system
 def test_an_answer_that_is_not_read_is_ended(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scrapes, "REQUEST_MAX_S", 1.0)
+    # Other tests of this process may have left threads behind.
+    before = threading.active_count()
     with socket.create_connection((HOST, port)) as caller:
         caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         caller.sendall(b"GET / HTTP/1.0\r\n\r\n")
@@ -117,7 +119,7 @@ def test_an_answer_that_is_not_read_is_ended(port: int, monkeypatch: pytest.Monk
         with contextlib.suppress(OSError):
             while chunk := caller.recv(65536):
                 read += len(chunk)
-    assert threading.active_count() < 10 and read <= len(TEXT) + 1000
+    assert threading.active_count() <= before and read <= len(TEXT) + 1000
 
 
 @pytest.mark.system
