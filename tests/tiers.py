@@ -12,14 +12,21 @@ from collections.abc import Mapping
 # The file below tests/, and parts of the names of its tests. An empty part stands for the whole file.
 THOROUGH: Mapping[str, tuple[str, ...]] = {
     "unit/controller/decisions/test_scheduler.py": ("remembered_of_the_last_decision",),
-    "unit/controller/engine/test_damping.py": ("no_period_makes",),
+    "unit/controller/engine/test_damping.py": (
+        "repeats_itself_within",
+        "no_period_makes",
+    ),
     "unit/controller/engine/test_jumps.py": (
         "would_lose[0.0-",
         "would_lose[0.2-",
         "would_lose[0.05-16",
     ),
     "unit/controller/replay/test_host.py": ("changes_nothing[adaptive-8-40-5",),
-    "unit/controller/replay/test_skipping.py": ("split_and_merged",),
+    "unit/controller/replay/test_skipping.py": (
+        "pass_without_a_poll[2",
+        "split_again_is_judged",
+        "split_and_merged",
+    ),
     "unit/policies/test_reservations_oracle.py": tuple(
         f"rules_and_reservations[{shard}]" for shard in range(4, 16)
     ),
@@ -28,7 +35,10 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "mininet/test_examples.py": ("",),
     "mininet/test_overlay.py": ("",),
     "mininet/test_steps.py": ("",),
-    "mininet/test_vmware_lbt.py": ("told_to_end_leaves",),
+    "mininet/test_vmware_lbt.py": (
+        "quick_bench_reports",
+        "told_to_end_leaves",
+    ),
     "switch/test_adoption.py": (
         "lose_nothing[active-backup",
         "lose_nothing[lacp",
@@ -59,6 +69,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     ),
     "switch/test_command_line.py": ("bash_completes",),
     "switch/test_confirm.py": (
+        "change_of_settings_is_undone",
         "attach_is_undone_and_nothing_is_lost[balance",
         "attach_is_undone_and_nothing_is_lost[active",
         "detach_is_undone_and_nothing_is_lost[active",
@@ -72,13 +83,18 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "confirmed_stays",
         "confirms_too_late",
     ),
-    "switch/test_connection_hash.py": ("[balance-slb",),
+    "switch/test_connection_hash.py": (
+        "without_the_service_an_uplink",
+        "[balance-slb",
+    ),
     "switch/test_connections_stay.py": (
+        "restart_of_the_service_moves_nothing[address",
         "of_that_uplink_and_no_other[address-hash",
         "restart_of_the_service_moves_nothing[dynamic",
     ),
     "switch/test_dashboards.py": ("",),
     "switch/test_delivery.py": (
+        "failover_without_the_service[lacp",
         "comes_out_once[plain-3-untagged",
         "comes_out_once[active-backup",
         "without_the_service[plain-3-untagged",
@@ -87,6 +103,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "comes_out_once_without_the_service[static-lag",
     ),
     "switch/test_departed.py": (
+        "its link",
         "[balance-slb",
         "[static-lag",
         "[lacp",
@@ -98,7 +115,15 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "switch/test_documents_tls.py": ("",),
     "switch/test_dp_hash.py": ("[LOCAL", "one_bucket_is_moved"),
     "switch/test_endpoints.py": ("placed_on_the_endpoints",),
-    "switch/test_faults.py": ("[handshake", "[sender", "[line", "[one-write"),
+    "switch/test_faults.py": (
+        "told_by_the_next_one[commands",
+        "told_by_the_next_one[writes",
+        "told_by_the_next_one[library",
+        "[handshake",
+        "[sender",
+        "[line",
+        "[one-write",
+    ),
     "switch/test_failover.py": ("vms_that_send_nothing",),
     "switch/test_fleet.py": ("",),
     "switch/test_forward_bpdu.py": ("[lacp",),
@@ -107,7 +132,11 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     ),
     "switch/test_hot_vm.py": ("",),
     "switch/test_hypervisors.py": ("",),
-    "switch/test_inbound_follows.py": ("never_follows",),
+    "switch/test_inbound_follows.py": (
+        "follows_is_seen_to[plain",
+        "announced_again_until",
+        "never_follows",
+    ),
     "switch/test_interrupted_move.py": ("[balance-slb",),
     "switch/test_invalid_teams.py": (
         "bond, LACP",
@@ -121,12 +150,14 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "switch/test_lacp.py": ("no_more_than_balance_tcp",),
     "switch/test_late_counters.py": ("",),
     "switch/test_late_policies.py": (
+        "[adaptive-source-mac",
         "[load-based-source-mac",
         "[dynamic",
         "[adaptive-port",
         "[load-based-port",
     ),
     "switch/test_late_vm.py": (
+        "new_port_without_the_service[balance",
         "[active-backup",
         "started_without_the_service[balance-slb",
         "new_port_without_the_service[lacp",
@@ -135,6 +166,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "switch/test_libvirt.py": ("",),
     "switch/test_liveness.py": ("carries_nothing",),
     "switch/test_load_based.py": (
+        "does_not_fit_the_smaller",
         "[sends-plain",
         "flows_late",
         "too_big_for_any",
@@ -150,6 +182,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "others_isolate",
     ),
     "switch/test_many_behind_a_port.py": (
+        "left_to_another_host",
         "[balance-slb",
         "restart_of_the_service",
         "balanced_in_both_directions",
@@ -164,6 +197,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "switch/test_notify_switches.py": ("[source-mac",),
     "switch/test_observe.py": ("[active-backup",),
     "switch/test_off_home.py": (
+        "with_what_has_them[dp_hash",
         "with_what_has_them[multipath",
         "tunnels_of_the_kernel",
     ),
@@ -175,7 +209,13 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "switch/test_ovn_tunnels.py": ("",),
     "switch/test_ovs_upgrade.py": ("",),
     "switch/test_package.py": ("",),
-    "switch/test_path_check.py": ("[to-the-bridge", "[from-the-bridge", "decides_as_soon"),
+    "switch/test_path_check.py": (
+        "asked_by_ipv6",
+        "one_switch_port_lacks",
+        "[to-the-bridge",
+        "[from-the-bridge",
+        "decides_as_soon",
+    ),
     "switch/test_path_figures.py": ("",),
     "switch/test_path_quiet.py": ("",),
     "switch/test_path_upstream.py": ("is_left[one-of-three", "is_left[two-of-three"),
@@ -190,13 +230,20 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "back_as_soon_as_the_switch[plain",
     ),
     "switch/test_returning_uplink.py": (
+        "has_arrived[balance-slb-]",
         "[balance-slb-path-check",
         "[plain-]",
         "returned_to[plain",
     ),
     "switch/test_reversal_timer.py": ("",),
-    "switch/test_roles.py": ("the_return_lose_nothing[plain",),
-    "switch/test_rules.py": ("follows_its_preferences",),
+    "switch/test_roles.py": (
+        "left_to_what_it_is_drained_for",
+        "the_return_lose_nothing[plain",
+    ),
+    "switch/test_rules.py": (
+        "kept_apart",
+        "follows_its_preferences",
+    ),
     "switch/test_scale.py": ("",),
     "switch/test_several_addresses.py": ("",),
     "switch/test_shared_addresses.py": ("[active-backup",),
@@ -205,6 +252,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "switch/test_standby.py": ("take_turns", "database_was_away"),
     "switch/test_support_bundle.py": ("without_a_switch",),
     "switch/test_terminal.py": ("rates_are_those",),
+    "unit/policies/planners/test_minmax.py": ("close_to_the_optimum",),
 }
 
 
