@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from controller.config import openflow_version
-from controller.config.rows import BridgeRow
+from controller.config.rows import PREFIX, BridgeRow
 from controller.host import faults
 from controller.host.sockets import (
     CONNECT_TIMEOUT_S,
@@ -79,7 +79,7 @@ def room(bridge: BridgeRow) -> int:
     named = sum(len(i.external_ids.get("attached-mac", "")) for i in bridge.interfaces)
     keys = [bridge.external_ids, *(interface.external_ids for interface in bridge.interfaces)]
     units = sum(list(ids.values()).count("source-mac") for ids in keys)
-    if bridge.external_ids.get("ovs-lbt-patch-unit") == "source-mac":
+    if bridge.external_ids.get(PREFIX + "patch-unit") == "source-mac":
         units += sum(interface.kind == "patch" for interface in bridge.interfaces)
     of_ports = PORT_BYTES * len(bridge.ports) + UNITS_BYTES * units
     return of_ports + VLAN_BYTES * vlans + ADDRESS_BYTES * named
