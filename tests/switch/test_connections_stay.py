@@ -72,7 +72,6 @@ def team(bed: Bed, session_service: Service) -> Iterator[Bed]:
 @pytest.fixture
 def flows(team: Bed, service: Service, preset: str) -> Sequence[Sending]:
     """Connections of two VMs, spread by the policy."""
-    service.do("set", "bridge", team.bridge, f"policy={preset}")
     made = [
         udp(team, vm, IPS[number][i % 2], 20000 + i)
         for number, vm in enumerate(team.vms)
@@ -81,6 +80,10 @@ def flows(team: Bed, service: Service, preset: str) -> Sequence[Sending]:
     # To unknown addresses, frames would be flooded.
     team.introduce(team.hosts[0].mac)
     names = {u.name for u in team.uplinks}
+    # The policy of the test before may spread them as well, otherwise.
+    service.do("set", "bridge", team.bridge, "policy=originating-port")
+    wait_until(lambda: set(ways(team, made).values()) < names, "connections by their VM's uplink")
+    service.do("set", "bridge", team.bridge, f"policy={preset}")
     wait_until(lambda: set(ways(team, made).values()) == names, "connections by every uplink")
     team.settled()
     return made
