@@ -68,7 +68,7 @@ class Inbox:
         self._passed = [0, 0, 0]
         # The bridge of the last prompt event, and how many of its events were taken in a row.
         self._last, self._in_a_row = "", 0
-        # How many events of each bridge wait; those of no bridge are under an empty name.
+        # How many events of each bridge wait.
         self._count: Counter[str] = Counter()
         self._counting = threading.Lock()
 
@@ -77,14 +77,12 @@ class Inbox:
 
     def put(self, item: Item) -> None:
         """Put an event in, from any thread."""
-        with self._counting:
-            self._count[_bridge_of(item)] += _weight(item)
+        self._weigh(item, 1)
         self._arrived.put(item)
 
     def is_full_of(self, item: Item) -> bool:
         """Whether so many events of the same bridge wait that no more should be put in."""
-        bridge = _bridge_of(item)
-        waiting = self._count[bridge] if bridge else 0
+        waiting = self._count.get(_bridge_of(item), 0)
         return waiting > 0 and waiting + _weight(item) > MOST_OF_A_BRIDGE
 
     def take(self, due_s: float) -> Item | None:
@@ -93,9 +91,15 @@ class Inbox:
         Wait for an event if there is none, but no longer than until then.
         """
         if (item := self._first(due_s)) is not None:
-            with self._counting:
-                self._count[_bridge_of(item)] -= _weight(item)
+            self._weigh(item, -1)
         return item
+
+    def _weigh(self, item: Item, sign: int) -> None:
+        if bridge := _bridge_of(item):
+            # Outside the lock: all threads that put events in would wait for it.
+            weight = sign * _weight(item)
+            with self._counting:
+                self._count[bridge] += weight
 
     def _first(self, due_s: float) -> Item | None:
         while not self._arrived.empty():
