@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, NamedTuple, TypeVar
 
 from controller.api.events import ForeignFlow
 from controller.dataplane.specs import (
@@ -65,35 +64,25 @@ class Unknown(Exception):
     """The service never installs such an action. The text is the action."""
 
 
-def lasting(body: bytes) -> list[bytes]:
+def lasting(body: bytes) -> tuple[list[bytes], list[int]]:
     """Split the body of a flow statistics reply into flows, without their ages and counters.
 
-    Flows that the switch has learned are left out.
+    Flows that the switch has learned are left out. Also returns how many frames each flow of DELIVERY
+    has counted.
 
     Raises:
         Malformed: the length of a flow does not fit the body.
     """
-    return [
-        _lasting(flow)
-        for flow in framing.flows(body)
-        if flow[TABLE_AT] not in LEARNING_TABLES or not _is_learned(flow)
-    ]
-
-
-def _lasting(flow: bytes) -> bytes:
-    return flow[: AGE.start] + flow[AGE.stop : COUNTS.start] + flow[COUNTS.stop :]
-
-
-def flooded(body: bytes) -> dict[int, int]:
-    """How many frames each uplink has flooded to VM ports, by ofport."""
-    counts = Counter[int]()
+    parts: list[bytes] = []
+    delivered: list[int] = []
     for flow in framing.flows(body):
-        if flow[TABLE_AT] == Table.DELIVERY:
-            found = _remembered(_installed_flow, _lasting(flow))
-            match = dict(found.match) if isinstance(found, FlowSpec) else {}
-            if isinstance(uplink := match.get(Register.UPLINK.field), int):
-                counts[uplink] += PACKETS.unpack_from(flow)[0]
-    return counts
+        table_id = flow[TABLE_AT]
+        if table_id in LEARNING_TABLES and _is_learned(flow):
+            continue
+        parts.append(flow[: AGE.start] + flow[AGE.stop : COUNTS.start] + flow[COUNTS.stop :])
+        if table_id == Table.DELIVERY:
+            delivered += PACKETS.unpack_from(flow)
+    return parts, delivered
 
 
 def _is_learned(flow: bytes) -> bool:
@@ -102,13 +91,21 @@ def _is_learned(flow: bytes) -> bool:
     return hard_timeout_s > 0 and cookie_kind(value) in (Kind.LEARNED, Kind.OUTSIDE)
 
 
-Flows = tuple[tuple[FlowSpec, ...], tuple[ForeignFlow, ...], bool]
+class Flows(NamedTuple):
+    """Flows of a switch.
+
+    `by_default`: whether it has the default flow. `delivering`: for each flow of DELIVERY, the ofport of
+    the uplink whose frames it floods to VM ports, if there is one.
+    """
+
+    ours: tuple[FlowSpec, ...]
+    foreign: tuple[ForeignFlow, ...]
+    by_default: bool
+    delivering: tuple[int | None, ...]
 
 
-def installed_flows(parts: Iterable[bytes]) -> Flows:
+def installed_flows(parts: Collection[bytes]) -> Flows:
     """Decode flows that `lasting` has returned.
-
-    Returns our flows, the flows of others, and whether the switch has the default flow.
 
     Raises:
         Malformed: lengths inside a flow do not agree.
@@ -117,7 +114,14 @@ def installed_flows(parts: Iterable[bytes]) -> Flows:
     found = [_remembered(_installed_flow, flow) for flow in parts]
     ours = tuple(flow for flow in found if isinstance(flow, FlowSpec))
     foreign = tuple(flow for flow in found if isinstance(flow, ForeignFlow))
-    return ours, foreign, None in found
+    flows = zip(parts, found, strict=True)
+    delivering = tuple(_uplink_of(f) for part, f in flows if part[TABLE_AT] == Table.DELIVERY)
+    return Flows(ours, foreign, None in found, delivering)
+
+
+def _uplink_of(flow: FlowSpec | ForeignFlow | None) -> int | None:
+    uplink = dict(flow.match).get(Register.UPLINK.field) if isinstance(flow, FlowSpec) else None
+    return uplink if isinstance(uplink, int) else None
 
 
 @functools.lru_cache(REMEMBERED)

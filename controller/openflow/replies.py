@@ -24,7 +24,6 @@ from controller.openflow.counters import (
 )
 from controller.openflow.decode import (
     Flows,
-    flooded,
     installed_flows,
     installed_groups,
     lasting,
@@ -82,7 +81,8 @@ class Replies:
         self._read: dict[int, int] = dict.fromkeys(Asked, 0)
         self._kept: dict[int, int] = dict.fromkeys(Asked, 0)
         self._learned = Learned()
-        self._flooded = Counter[int]()
+        # How many frames each flow of DELIVERY has counted, in their order.
+        self._delivered: list[int] = []
         self._installed = _Read[Flows](installed_flows)
         self._groups = _Read[tuple[GroupSpec, ...]](installed_groups)
 
@@ -105,10 +105,16 @@ class Replies:
             return None
         match message.xid:
             case Asked.GROUPS:
-                flows, foreign, by_default = self._installed.of(self._take_parts(Asked.FLOWS))
-                by_uplink, self._flooded = dict(self._flooded), Counter()
+                flows = self._installed.of(self._take_parts(Asked.FLOWS))
+                delivered, self._delivered = self._delivered, []
+                by_uplink = Counter[int]()
+                for uplink, frames in zip(flows.delivering, delivered, strict=True):
+                    if uplink is not None:
+                        by_uplink[uplink] += frames
                 groups = self._groups.of(list(framing.groups(self._take(Asked.GROUPS))))
-                return InstalledRead(bridge, flows, groups, foreign, by_default, by_uplink)
+                return InstalledRead(
+                    bridge, flows.ours, groups, flows.foreign, flows.by_default, by_uplink
+                )
             case Asked.PORTS:
                 return PortStatsRead(bridge, self._few(port_counters(self._take(Asked.PORTS))))
             case Asked.FROM_VM:
@@ -135,8 +141,8 @@ class Replies:
         self._read[asked] += len(body)
         parts = [body]
         if asked == Asked.FLOWS:
-            parts = lasting(body)
-            self._flooded.update(flooded(body))
+            parts, delivered = lasting(body)
+            self._delivered += delivered
         elif asked == Asked.LEARNED:
             parts = []
             for flow in framing.flows(body):

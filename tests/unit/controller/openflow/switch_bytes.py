@@ -127,7 +127,7 @@ def as_stats(
 
 def read_back_flow(flow: FlowSpec) -> FlowSpec:
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [as_stats(flow)]).body
-    ((only,), foreign, _) = decode.installed_flows(decode.lasting(body))
+    ((only,), foreign, *_) = decode.installed_flows(decode.lasting(body)[0])
     assert foreign == ()
     return only
 

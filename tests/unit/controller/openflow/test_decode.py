@@ -47,6 +47,10 @@ from tests.unit.controller.openflow.switch_bytes import (
 )
 
 
+def installed(body: bytes) -> decode.Flows:
+    return decode.installed_flows(decode.lasting(body)[0])
+
+
 @pytest.mark.parametrize("flow", PIPELINE.flows.values(), ids=lambda f: f"table{f.table}")
 def test_a_flow_read_back_equals_the_one_installed(flow: FlowSpec) -> None:
     assert read_back_flow(flow) == flow
@@ -140,7 +144,7 @@ def test_hashing_in_another_way_is_not_ours(
     )
     mod.set_xid(1)
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [flow_stats(serialized([mod]))]).body
-    ((found,), _, _) = decode.installed_flows(decode.lasting(body))
+    (found,) = installed(body).ours
     assert found.actions == decode.NOT_OURS
 
 
@@ -160,7 +164,7 @@ def test_what_somebody_else_put_in_our_place_equals_nothing_of_ours() -> None:
     )
     strange.set_xid(1)
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [flow_stats(serialized([strange]))]).body
-    ((found,), _, _) = decode.installed_flows(decode.lasting(body))
+    (found,) = installed(body).ours
     assert found not in PIPELINE.flows.values()
     assert found.key == (0, 10, ())
 
@@ -168,9 +172,7 @@ def test_what_somebody_else_put_in_our_place_equals_nothing_of_ours() -> None:
 def test_a_flow_is_the_same_whatever_it_has_counted_and_another_one_is_not() -> None:
     first, second, *_ = PIPELINE.flows.values()
     young, old = as_stats(first, 1, 1.0), as_stats(first, 2**40, 1e6)
-    (found, again, other), _, _ = decode.installed_flows(
-        decode.lasting(young + old + as_stats(second))
-    )
+    found, again, other = installed(young + old + as_stats(second)).ours
     assert found is again
     assert (found, other) == (first, second)
 
@@ -196,7 +198,7 @@ def test_flows_of_others_are_told_and_the_default_flow_is_not() -> None:
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, entries).body
     by_match = ForeignFlow(0, 0, 9, f"eth_dst={MAC},in_port=1")
     others = (by_match, ForeignFlow(0, 5, 9, "", (7,)))
-    assert decode.installed_flows(decode.lasting(body)) == ((), others, True)
+    assert installed(body)[:3] == ((), others, True)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +211,7 @@ def test_what_nobody_of_ours_has_put_in_our_place_is_found(
     """Under our cookie, but not as the switch learns: it is to go."""
     flow = FlowSpec(table, 9, (), cookie=specs.COOKIE_PREFIX | kind << 32)
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [as_stats(flow, 0, 0, timeout_s)]).body
-    assert decode.installed_flows(decode.lasting(body)) == ((flow,), (), False)
+    assert installed(body)[:3] == ((flow,), (), False)
 
 
 def test_a_flow_of_ours_that_does_more_than_it_should_is_not_ours() -> None:
@@ -217,7 +219,7 @@ def test_a_flow_of_ours_that_does_more_than_it_should_is_not_ours() -> None:
     (mod,) = wrapped(Changes(add_flows=(flow,)))
     clear_actions = struct.pack("!HH4x", ofproto.OFPIT_CLEAR_ACTIONS, 8)
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [flow_stats(mod + clear_actions)]).body
-    ((found,), _, _) = decode.installed_flows(decode.lasting(body))
+    (found,) = installed(body).ours
     assert found.key == flow.key and found != flow
 
 
@@ -231,8 +233,8 @@ def test_long_flows_are_not_remembered() -> None:
     before = decode._installed_flow.cache_info().currsize
     outputs = tuple(Output(number) for number in range(1, 64))
     flow = FlowSpec(0, 7, (), outputs, cookie=0x7E57)
-    assert len(decode.lasting(as_stats(flow))[0]) > decode.REMEMBERED_BYTES
+    assert len(decode.lasting(as_stats(flow))[0][0]) > decode.REMEMBERED_BYTES
     for _ in range(2):
-        (_, (found,), _) = decode.installed_flows(decode.lasting(as_stats(flow)))
+        (found,) = installed(as_stats(flow)).foreign
         assert found.cookie == 0x7E57
     assert decode._installed_flow.cache_info().currsize == before

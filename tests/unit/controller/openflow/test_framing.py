@@ -15,7 +15,7 @@ FLOWS, GROUPS, PORTS = 1, 7, 4
 BODY_AT = 16
 # Whoever reads statistics, which come as they were sent.
 READERS: dict[int, Callable[[bytes], object]] = {
-    FLOWS: lambda body: decode.installed_flows(decode.lasting(body)),
+    FLOWS: lambda body: decode.installed_flows(decode.lasting(body)[0]),
     GROUPS: lambda body: decode.installed_groups(framing.groups(body)),
     PORTS: counters.port_counters,
 }
