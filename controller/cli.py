@@ -53,9 +53,11 @@ def main(given: Sequence[str] | None = None) -> int:
     client.call(options.service)
     if options.command == "run":
         return run.run(options)
-    if getattr(options, "confirm", None) is not None and (option := bonds.moves_a_bond(options)):
+    if getattr(options, "rollback_after", None) is not None and (
+        option := bonds.moves_a_bond(options)
+    ):
         return answers.failed(
-            f"--confirm with {option} -> one of them: a bond that has moved is not undone by a timer"
+            f"--rollback-after with {option} -> one of them: a bond that has moved is not undone by a timer"
         )
     if options.command == "attach" and options.from_bond is not None:
         return bonds.from_bond(options)
@@ -69,13 +71,13 @@ def main(given: Sequence[str] | None = None) -> int:
         return support_bundle.main(options.bridges, options.service, options.out)
     if options.command == "set":
         arguments.check_keys(parser, options.table, options.settings)
-    if getattr(options, "confirm", None) is not None:
+    if getattr(options, "rollback_after", None) is not None:
         return confirming.until_confirmed(options)
     if options.command == "detach":
         return without_service.detach(words(options))
     if options.command == "confirm":
         return confirming.confirm(options.bridge)
-    if options.command == "revert":
+    if options.command in ("rollback", "revert"):
         return confirming.revert(options.bridge)
     if options.command == "rescue":
         return without_service.rescue(options)

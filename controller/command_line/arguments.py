@@ -224,12 +224,16 @@ def _add_detach(commands: Any) -> None:
 
 
 def _add_confirm_and_revert(commands: Any) -> None:
-    confirm = commands.add_parser("confirm", help="keep a change that was made with --confirm")
-    confirm.add_argument("bridge", metavar="BRIDGE")
-    revert = commands.add_parser(
-        "revert", help="undo a change that was made with --confirm and is not confirmed"
+    confirm = commands.add_parser(
+        "confirm", help="keep a change that was made with --rollback-after"
     )
-    revert.add_argument("bridge", metavar="BRIDGE")
+    confirm.add_argument("bridge", metavar="BRIDGE")
+    rollback = commands.add_parser(
+        "rollback",
+        aliases=["revert"],
+        help="undo a change that was made with --rollback-after and is not confirmed",
+    )
+    rollback.add_argument("bridge", metavar="BRIDGE")
 
 
 def _add_check(commands: Any) -> None:
@@ -415,10 +419,11 @@ def _add_yes(command: argparse.ArgumentParser, option: str) -> None:
 
 def _add_confirm(command: argparse.ArgumentParser) -> None:
     command.add_argument(
+        "--rollback-after",
         "--confirm",
         metavar="S",
         type=_seconds_to_confirm,
-        help="undo this in S seconds (5 to 86400), unless: ovs-lbt confirm BRIDGE",
+        help="roll back after S seconds (5 to 86400) unless `ovs-lbt confirm BRIDGE` is run",
     )
 
 

@@ -26,7 +26,7 @@ def until_confirmed(options: argparse.Namespace) -> int:
     if bridge is None:
         return answers.ask(options.command, asked)
     try:
-        armed = arming.arm(bridge, float(options.confirm), options.service)
+        armed = arming.arm(bridge, float(options.rollback_after), options.service)
     except arming.NotArmed as error:
         return answers.failed(str(error))
     if options.command == "detach" and not client.running():

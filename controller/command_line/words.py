@@ -10,7 +10,7 @@ OPTIONS = {
     "purge": "--purge",
     "only_port": "--port",
     "last": "--last",
-    "confirm": "--confirm",
+    "rollback_after": "--rollback-after",
     "json": "--json",
 }
 

@@ -206,7 +206,7 @@ KEYS = (
         kinds.written(unlimited=True),
         None,
         "The change that is reverted unless it is confirmed, until when, and the settings from before"
-        " it, as JSON. Also on a bridge that was detached with `--confirm`.",
+        " it, as JSON. Also on a bridge that was detached with `--rollback-after`.",
     ),
     _port(
         "protected",

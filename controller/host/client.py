@@ -13,7 +13,7 @@ from controller.text.wording import OUR_LOG, quoted
 # Longer than the service itself waits before it reports that a switch or the database is silent.
 ANSWER_TIMEOUT_S = 20.0
 # These commands take longer on a bridge with thousands of VM ports.
-SLOW = frozenset({"attach", "detach", "check", "revert"})
+SLOW = frozenset({"attach", "detach", "check", "revert", "rollback"})
 SLOW_TIMEOUT_S = 65.0
 CHUNK_BYTES = 1 << 16
 NAME = "ovs-lbt"

@@ -40,12 +40,13 @@ UNANSWERED = "check with ovs-lbt show whether the switch is connected, and see t
 # For each command: its usage line, and the least and the most words that it takes.
 COMMANDS = {
     "show": ("[BRIDGE] [--json]", 0, 2),
-    "attach": ("BRIDGE [KEY=VALUE]... [--confirm S]", 1, 34),
-    "detach": ("BRIDGE [--purge] [--confirm S]", 1, 4),
+    "attach": ("BRIDGE [KEY=VALUE]... [--rollback-after S]", 1, 34),
+    "detach": ("BRIDGE [--purge] [--rollback-after S]", 1, 4),
     "confirm": ("BRIDGE", 1, 1),
     "revert": ("BRIDGE", 1, 1),
+    "rollback": ("BRIDGE", 1, 1),
     "check": ("[BRIDGE [KEY=VALUE]...] [--json]", 0, 33),
-    "set": ("bridge|interface NAME KEY=VALUE... [--confirm S]", 3, 66),
+    "set": ("bridge|interface NAME KEY=VALUE... [--rollback-after S]", 3, 66),
     "move": ("PORT UPLINK", 2, 2),
     "pin": ("PORT UPLINK", 2, 2),
     "unpin": ("PORT", 1, 1),

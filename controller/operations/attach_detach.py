@@ -735,5 +735,5 @@ def refuse_waiting(row: BridgeRow, epoch_now_s: float) -> None:
     if change is not None:
         left_s = change.left_s(epoch_now_s)
         found = f"{change.what} waits to be confirmed, for another {left_s:.0f} s"
-        expected = f"ovs-lbt confirm {quoted(row.name)}, or ovs-lbt revert {quoted(row.name)}"
+        expected = f"ovs-lbt confirm {quoted(row.name)}, or ovs-lbt rollback {quoted(row.name)}"
         raise Refused(f"bridge {row.name}: {found} -> {expected}")

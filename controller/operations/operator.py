@@ -147,10 +147,10 @@ def _show(operator: Operator, request_id: int, words: list[str], now_s: float) -
 
 
 def _attach(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
-    """`BRIDGE KEY=VALUE… [--confirm S]`."""
+    """`BRIDGE KEY=VALUE… [--rollback-after S]`."""
     confirm_s, words = request_words.confirm(words)
     if not words:
-        raise Refused("attach: no bridge -> BRIDGE [KEY=VALUE]... [--confirm S]")
+        raise Refused("attach: no bridge -> BRIDGE [KEY=VALUE]... [--rollback-after S]")
     name, *assignments = words
     row = named.row(operator.fleet, name)
     values = request_words.assignments(assignments, settable(BRIDGE_KEYS))
@@ -188,7 +188,7 @@ def _detach(operator: Operator, request_id: int, words: list[str], now_s: float)
     confirm_s, words = request_words.confirm(words)
     purge, names = request_words.options(words, most=1, option="--purge")
     if not names:
-        raise Refused("detach: no bridge -> BRIDGE [--purge] [--confirm S]")
+        raise Refused("detach: no bridge -> BRIDGE [--purge] [--rollback-after S]")
     if purge and confirm_s is None and not named.row(operator.fleet, names[0]).attached:
         return operator.attach_detach.purge(request_id, operator.fleet.rows[names[0]])
     bridge = named.attached_bridge(operator.fleet, names[0])
@@ -208,13 +208,13 @@ def _revert(operator: Operator, request_id: int, words: list[str], now_s: float)
 
 
 def _set(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
-    """`bridge|interface NAME KEY=VALUE… [--confirm S]`, as `ovs-vsctl set`, but checked first.
+    """`bridge|interface NAME KEY=VALUE… [--rollback-after S]`, as `ovs-vsctl set`, but checked first.
 
     `KEY=` removes a rule of a VM port.
     """
     confirm_s, words = request_words.confirm(words)
     if len(words) < 3:
-        raise Refused("set: no settings -> bridge|interface NAME KEY=VALUE... [--confirm S]")
+        raise Refused("set: no settings -> bridge|interface NAME KEY=VALUE... [--rollback-after S]")
     bridge, record, settings = _settings(operator, words)
     row = operator.fleet.rows[bridge]
     if confirm_s is None:
@@ -464,6 +464,7 @@ _COMMANDS: dict[str, Callable[[Operator, int, list[str], float], Commands]] = {
     "detach": _detach,
     "confirm": _confirm_change,
     "revert": _revert,
+    "rollback": _revert,
     "set": _set,
     "move": _move,
     "pin": _pin,

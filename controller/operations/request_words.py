@@ -9,6 +9,9 @@ from controller.operations import unconfirmed
 from controller.operations.attach_detach import Refused
 from controller.text.wording import one_of, shortened
 
+# The second name is older.
+CONFIRM = ("--rollback-after", "--confirm")
+
 
 def options(words: list[str], most: int, option: str = "--json") -> tuple[bool, list[str]]:
     """Whether the option is given, and all other words."""
@@ -20,15 +23,16 @@ def options(words: list[str], most: int, option: str = "--json") -> tuple[bool, 
 
 def confirm(words: list[str]) -> tuple[float | None, list[str]]:
     """How long a change waits to be confirmed, if it does; and all other words."""
-    if "--confirm" not in words:
+    option = next((word for word in words if word in CONFIRM), None)
+    if option is None:
         return None, words
-    at = words.index("--confirm")
+    at = words.index(option)
     text, rest = "".join(words[at + 1 : at + 2]), [*words[:at], *words[at + 2 :]]
     try:
         return unconfirmed.seconds(text), rest
     except ValueError:
         found = shortened(text) or "nothing"
-        raise Refused(f"--confirm: {found} -> {unconfirmed.EXPECTED}") from None
+        raise Refused(f"{option}: {found} -> {unconfirmed.EXPECTED}") from None
 
 
 def assignments(words: list[str], keys: Mapping[str, Key]) -> dict[str, str]:

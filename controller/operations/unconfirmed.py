@@ -23,7 +23,7 @@ EXPECTED = f"seconds from {LEAST_S:g} to {MOST_S:g}"
 # A change is reverted this much after the time to confirm it has passed. So a confirmation that
 # was given in time is in the database before anybody looks whether there is one.
 GRACE_S = 1.0
-NOTHING_WAITS = "a change made with --confirm, whose time has not passed"
+NOTHING_WAITS = "a change made with --rollback-after, whose time has not passed"
 # What attach writes anew. It must see the bridge as it is then.
 _ANEW = ("before", "no-flood-before", "team", "unconfirmed")
 # What the service writes on interfaces of an attached bridge.

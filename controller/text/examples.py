@@ -12,7 +12,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "attach": (
         ("ovs-lbt attach br0", "a bridge with a bond"),
         ("ovs-lbt attach br0 --observe", "decide and report only"),
-        ("ovs-lbt attach br0 --confirm 60", "undone in a minute, unless: ovs-lbt confirm br0"),
+        (
+            "ovs-lbt attach br0 --rollback-after 60",
+            "undone in a minute, unless: ovs-lbt confirm br0",
+        ),
         ("ovs-lbt attach br0 --uplink eth0 --uplink eth1 --policy adaptive", "plain uplinks"),
     ),
     "detach": (
@@ -25,8 +28,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ovs-lbt check br0 --uplink eth0 --uplink eth1", "the same, with plain uplinks"),
         ("ovs-lbt check --json", "for a program"),
     ),
-    "confirm": (("ovs-lbt confirm br0", "keeps what was done with --confirm"),),
-    "revert": (("ovs-lbt revert br0", "undoes it at once"),),
+    "confirm": (("ovs-lbt confirm br0", "keeps what was done with --rollback-after"),),
+    "rollback": (("ovs-lbt rollback br0", "undoes it now"),),
     "show": (
         ("ovs-lbt show", "all attached bridges"),
         ("ovs-lbt show br0 --json", "one bridge, for a program"),

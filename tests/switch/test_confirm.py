@@ -1,4 +1,4 @@
-"""A change with --confirm is undone unless it is confirmed, whatever is killed or hangs meanwhile."""
+"""A change with --rollback-after is undone unless it is confirmed, whatever is killed or hangs meanwhile."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def change_and_kill_both(
     """
     for wait_s in WAITS_S:
         with while_changed():
-            terminal = Terminal(own, *words, f"--confirm {wait_s}", within=within)
+            terminal = Terminal(own, *words, f"--rollback-after {wait_s}", within=within)
             said = terminal.ended()
         assert f"{words[0].split()[0]} is reverted in " in said and "ended 0" in said, said
         changed = state(bed)
@@ -290,7 +290,7 @@ def attached_meanwhile(
     Yields when the attach is to be reverted.
     """
     for wait_s in (SHORT_S, *WAITS_S[1:]):
-        own.do("attach", bed.bridge, "--confirm", str(wait_s))
+        own.do("attach", bed.bridge, "--rollback-after", str(wait_s))
         change = waiting(bed)
         with meanwhile():
             if change is not None and time.time() < change["until"]:
@@ -330,7 +330,7 @@ def test_it_is_tried_until_the_database_answers(bond: Bed, own: Service, dead: b
 def test_a_service_that_hangs_does_not_stop_it(bond: Bed, own: Service) -> None:
     bed = bond
     before = state(bed)
-    own.do("attach", bed.bridge, "--confirm", str(SHORT_S))
+    own.do("attach", bed.bridge, "--rollback-after", str(SHORT_S))
     with stopped(own.pid) as stop:
         stop()
         wait_until(lambda: waiting(bed) is None, "another one reverts", 3 * HANG_S)
@@ -443,7 +443,7 @@ def attach_and_confirm(own: Service, bed: Bed, dead: bool, within: Sequence[str]
     """Attach, see what waits, and confirm in time. Returns when it would have been reverted."""
     for wait_s in WAITS_S:
         attach = [*within, str(own.executable), "attach", bed.bridge]
-        own.ovs.run(*attach, "--confirm", str(wait_s))
+        own.ovs.run(*attach, "--rollback-after", str(wait_s))
         shown, change = own.do("show", bed.bridge), waiting(bed)
         if dead:
             own.kill()
@@ -462,7 +462,7 @@ def attach_and_confirm(own: Service, bed: Bed, dead: bool, within: Sequence[str]
 @pytest.mark.parametrize("dead", [False, True], ids=["service alive", "service killed"])
 def test_who_confirms_too_late_is_told(bond: Bed, own: Service, dead: bool) -> None:
     bed = bond
-    own.do("attach", bed.bridge, "--confirm", str(SHORT_S))
+    own.do("attach", bed.bridge, "--rollback-after", str(SHORT_S))
     if dead:
         own.kill()
     reverted(own, bed)
@@ -472,25 +472,25 @@ def test_who_confirms_too_late_is_told(bond: Bed, own: Service, dead: bool) -> N
 
 def test_nothing_to_confirm_is_said_with_and_without_the_service(bond: Bed, own: Service) -> None:
     nothing = f"ovs-lbt: bridge {bond.bridge}: nothing waits to be confirmed -> "
-    for command in ("confirm", "revert"):
+    for command in ("confirm", "rollback"):
         assert refused(own, command, bond.bridge).startswith(nothing)
     own.kill()
-    for command in ("confirm", "revert"):
+    for command in ("confirm", "rollback"):
         assert refused(own, command, bond.bridge).startswith(nothing)
 
 
 @pytest.mark.parametrize("dead", [False, True], ids=["service alive", "service killed"])
 def test_it_can_be_reverted_at_once(bond: Bed, own: Service, dead: bool) -> None:
     before = state(bond)
-    own.do("attach", bond.bridge, "--confirm", "600")
+    own.do("attach", bond.bridge, "--rollback-after", "600")
     if dead:
         own.kill()
-    assert own.do("revert", bond.bridge) == f"{bond.bridge}: attach reverted, as asked for\n"
+    assert own.do("rollback", bond.bridge) == f"{bond.bridge}: attach reverted, as asked for\n"
     assert state(bond) == before
 
 
 def test_a_refused_change_leaves_nobody_waiting(bond: Bed, own: Service) -> None:
     before = agents(own)
-    told = refused(own, "attach", bond.bridge, "--policy", "fastest", "--confirm", "600")
+    told = refused(own, "attach", bond.bridge, "--policy", "fastest", "--rollback-after", "600")
     assert "policy: fastest" in told
     wait_until(lambda: agents(own) <= before, "the process has ended")

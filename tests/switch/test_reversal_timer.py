@@ -1,4 +1,4 @@
-"""A change with --confirm under the real systemd: its timer undoes the change, whoever is killed."""
+"""A change with --rollback-after under the real systemd: its timer undoes the change, whoever is killed."""
 
 from __future__ import annotations
 

@@ -101,11 +101,12 @@ def armed(monkeypatch: pytest.MonkeyPatch) -> Armed:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("attach br0 --confirm 60", ["br0", "--confirm", "60"]),
-        ("detach br0 --purge --confirm 60", ["br0", "--purge", "--confirm", "60"]),
+        ("attach br0 --rollback-after 60", ["br0", "--rollback-after", "60"]),
+        ("attach br0 --confirm 60", ["br0", "--rollback-after", "60"]),
+        ("detach br0 --purge --rollback-after 60", ["br0", "--purge", "--rollback-after", "60"]),
         (
-            "set bridge br0 policy=explicit --confirm 60",
-            ["bridge", "br0", "policy=explicit", "--confirm", "60"],
+            "set bridge br0 policy=explicit --rollback-after 60",
+            ["bridge", "br0", "policy=explicit", "--rollback-after", "60"],
         ),
     ],
 )
@@ -137,7 +138,7 @@ def test_only_a_refusal_disarms(
         raise kind("found -> expected")
 
     monkeypatch.setattr(client, "ask", ask)
-    assert cli.main(["attach", "br0", "--confirm", "60"]) == 1
+    assert cli.main(["attach", "br0", "--rollback-after", "60"]) == 1
     assert armed.disarmed is disarms
 
 
@@ -152,7 +153,7 @@ def test_what_cannot_be_armed_is_not_changed(
 
     monkeypatch.setattr(arming, "arm", arm)
     monkeypatch.setattr(client, "ask", ask)
-    assert cli.main(["attach", "br0", "--confirm", "60"]) == 1
+    assert cli.main(["attach", "br0", "--rollback-after", "60"]) == 1
     assert capsys.readouterr().err == "ovs-lbt: found -> expected\n"
 
 
@@ -200,7 +201,7 @@ def test_help_on_a_command_says_what_it_does_and_has_examples_that_are_right(
     assert title == ("example" if len(lines) == 1 else "examples") and lines
     for line in lines:
         words = line.partition(" >")[0].split()[1:]
-        assert words[0] == command
+        assert words[0] == {"revert": "rollback"}.get(command, command)
         if words[:2] == ["bench", "connections"]:
             continue
         options = parser.parse_args(words[parser.prog != "ovs-lbt" :])

@@ -43,7 +43,9 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
     (action,) = (
         a for a in arguments.parser()._actions if isinstance(a, argparse._SubParsersAction)
     )
-    return {**action.choices, "replay": replay._parser(), "bench": bench._parser()}
+    # Without other names of the same command.
+    named = {n: parser for n, parser in action.choices.items() if parser.prog.endswith(f" {n}")}
+    return {**named, "replay": replay._parser(), "bench": bench._parser()}
 
 
 def options(parser: argparse.ArgumentParser) -> set[str]:

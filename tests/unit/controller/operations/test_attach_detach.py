@@ -268,7 +268,7 @@ def test_a_purge_takes_the_leaders_name_with_the_last_bridge(another: bool) -> N
 def test_a_purge_of_a_bridge_that_does_not_exist_is_refused() -> None:
     here = world(host()).start()
     assert refusal(here.ask("detach", "br9", "--purge")) == "bridge: br9 -> one of br0"
-    expected = "BRIDGE [--purge] [--confirm S]"
+    expected = "BRIDGE [--purge] [--rollback-after S]"
     assert refusal(here.ask("detach", "--purge")) == f"detach: no bridge -> {expected}"
 
 

@@ -1,4 +1,4 @@
-"""Changes with --confirm: kept if they are confirmed in time, otherwise the bridge is as before."""
+"""Changes with --rollback-after: kept if they are confirmed in time, otherwise the bridge is as before."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def test_an_attach_that_nobody_confirms_is_reverted(row: BridgeRow) -> None:
     row = with_ids(row, threshold="60", vm_9c5e_pin="eth1")
     here = world(row).start()
     uplinks = ["uplinks=eth1,eth2"] if len(row.ports) == 3 else []
-    said = done(here.ask("attach", "br0", *uplinks, "threshold=70", "--confirm", str(WAIT_S)))
+    said = done(
+        here.ask("attach", "br0", *uplinks, "threshold=70", "--rollback-after", str(WAIT_S))
+    )
     assert says(said.splitlines()[-1], "br0", "60 s", "ovs-lbt confirm br0")
     assert waits(here) == [
         {"bridge": "br0", "change": "attach", "until": WAIT_S, "left_s": WAIT_S - here.now_s}
@@ -67,7 +69,7 @@ def test_an_attach_that_nobody_confirms_is_reverted(row: BridgeRow) -> None:
 
 def test_an_attach_that_is_confirmed_stays() -> None:
     here = world(without_us(host())).start()
-    done(here.ask("attach", "br0", "--confirm", str(WAIT_S)))
+    done(here.ask("attach", "br0", "--rollback-after", str(WAIT_S)))
     here.run_until(WAIT_S - 1)
     assert done(here.ask("confirm", "br0")) == "br0: attach confirmed"
     assert UNCONFIRMED not in here.rows["br0"].external_ids
@@ -78,7 +80,7 @@ def test_an_attach_that_is_confirmed_stays() -> None:
 
 def test_settings_of_uplinks_that_were_made_meanwhile_stay_as_with_detach() -> None:
     here = world(without_us(host())).start()
-    done(here.ask("attach", "br0", "--confirm", str(WAIT_S)))
+    done(here.ask("attach", "br0", "--rollback-after", str(WAIT_S)))
     done(here.ask("set", "interface", "eth1", "capacity-mbps=1000"))
     here.run_until(WAIT_S + GRACE_S + 1)
     assert here.rows["br0"] == with_interface(without_us(host()), "eth1", capacity_mbps="1000")
@@ -86,7 +88,7 @@ def test_settings_of_uplinks_that_were_made_meanwhile_stay_as_with_detach() -> N
 
 def test_an_attach_that_fails_waits_for_nothing() -> None:
     here = World(without_us(host())).start()
-    assert here.ask("attach", "br0", "--confirm", "60") is None
+    assert here.ask("attach", "br0", "--rollback-after", "60") is None
     here.run_until(10)
     refusal(here.replies[1])
     assert here.rows["br0"] == without_us(host()) and waits(here) == []
@@ -103,7 +105,7 @@ def test_a_detach_that_nobody_confirms_is_reverted(purge: bool) -> None:
     before, installed = here.rows["br0"], here.switches["br0"].installed
     bindings = here.bindings()
     flows, groups = dict(installed.flows), dict(installed.groups)
-    here.ask("detach", "br0", *(["--purge"] if purge else []), "--confirm", str(WAIT_S))
+    here.ask("detach", "br0", *(["--purge"] if purge else []), "--rollback-after", str(WAIT_S))
     said = done(here.replies[here.asked])
     assert says(said.splitlines()[-1], "br0", "60 s", "ovs-lbt confirm br0")
     assert not attached(here) and here.switches["br0"].installed == EMPTY
@@ -120,7 +122,7 @@ def test_a_value_that_was_invalid_before_does_not_stop_a_reversal() -> None:
     here = world(host(threshold="high")).start()
     here.run_for(1)
     before = here.rows["br0"]
-    done(here.ask("detach", "br0", "--confirm", "60"))
+    done(here.ask("detach", "br0", "--rollback-after", "60"))
     here.run_for(WAIT_S + GRACE_S + 1)
     assert here.rows["br0"] == before
 
@@ -128,7 +130,7 @@ def test_a_value_that_was_invalid_before_does_not_stop_a_reversal() -> None:
 def test_a_purge_of_a_detached_bridge_cannot_be_undone() -> None:
     row = with_interface(without_us(host()), "eth1", capacity_mbps="1000")
     here = world(row).start()
-    assert "not attached" in refusal(here.ask("detach", "br0", "--purge", "--confirm", "60"))
+    assert "not attached" in refusal(here.ask("detach", "br0", "--purge", "--rollback-after", "60"))
     assert here.rows["br0"] == row
 
 
@@ -138,7 +140,7 @@ def test_normal_learns_where_silent_vms_are_for_whoever_attaches_again() -> None
     here.switches["br0"].learned = ((10, mac, 0),)
     here.run_for(20)
     here.log.clear()
-    done(here.ask("detach", "br0", "--confirm", "60"))
+    done(here.ask("detach", "br0", "--rollback-after", "60"))
     kinds = [c for _, c in here.log if isinstance(c, Apply | SendFrame)]
     assert isinstance(kinds[-1], SendFrame) and isinstance(kinds[-2], Apply), (
         "NORMAL has taken over"
@@ -154,7 +156,7 @@ def test_a_detach_of_plain_uplinks_that_nobody_confirms_is_reverted() -> None:
     done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
     here.set_link(2, False)
     before = here.rows["br0"]
-    done(here.ask("detach", "br0", "--confirm", str(WAIT_S)))
+    done(here.ask("detach", "br0", "--rollback-after", str(WAIT_S)))
     assert here.rows["br0"].fail_mode is None
     here.run_for(WAIT_S + GRACE_S + 1)
     assert here.rows["br0"] == before and before.fail_mode == "secure"
@@ -162,7 +164,7 @@ def test_a_detach_of_plain_uplinks_that_nobody_confirms_is_reverted() -> None:
 
 def test_a_detach_that_is_confirmed_stays() -> None:
     here = world(host()).start()
-    done(here.ask("detach", "br0", "--confirm", str(WAIT_S)))
+    done(here.ask("detach", "br0", "--rollback-after", str(WAIT_S)))
     assert done(here.ask("confirm", "br0")) == "br0: detach confirmed"
     here.run_for(10 * WAIT_S)
     assert here.rows["br0"] == without_us(host())
@@ -172,7 +174,7 @@ def test_a_detach_that_would_loop_until_it_is_confirmed_is_refused() -> None:
     here = world(plain(None)).start()
     done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
     before = here.rows["br0"]
-    text = refusal(here.ask("detach", "br0", "--confirm", "60"))
+    text = refusal(here.ask("detach", "br0", "--rollback-after", "60"))
     assert says(text, "bridge br0", "standalone", "eth1, eth2 -> ", "loop")
     assert here.rows["br0"] == before
 
@@ -185,7 +187,7 @@ def test_settings_that_nobody_confirms_are_reverted() -> None:
     here.run_for(1)
     before = here.rows["br0"]
     said = done(
-        here.ask("set", "bridge", "br0", "policy=explicit", "window-s=9", "--confirm", "60")
+        here.ask("set", "bridge", "br0", "policy=explicit", "window-s=9", "--rollback-after", "60")
     )
     assert says(said, "br0", "60 s", "ovs-lbt confirm br0")
     assert here.rows["br0"].external_ids.items() >= ours(policy="explicit", window_s="9").items()
@@ -196,9 +198,9 @@ def test_settings_that_nobody_confirms_are_reverted() -> None:
 
 def test_a_rule_of_an_interface_that_is_gone_is_not_restored() -> None:
     here = world(host()).start()
-    done(here.ask("set", "interface", "vnet0", "pin=eth1", "--confirm", "60"))
+    done(here.ask("set", "interface", "vnet0", "pin=eth1", "--rollback-after", "60"))
     done(here.ask("confirm", "br0"))
-    done(here.ask("set", "interface", "vnet0", "pin=eth2", "--confirm", "60"))
+    done(here.ask("set", "interface", "vnet0", "pin=eth2", "--rollback-after", "60"))
     here.remove_port("vnet0")
     here.run_for(WAIT_S + GRACE_S)
     writes = [c for c in here.commands(Write) if isinstance(c, Write)]
@@ -212,57 +214,59 @@ def test_a_rule_of_an_interface_that_is_gone_is_not_restored() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "attach br0 --confirm 60",
+        "attach br0 --rollback-after 60",
         "attach br0",
-        "detach br0 --confirm 60",
-        "set bridge br0 threshold=80 --confirm 60",
+        "detach br0 --rollback-after 60",
+        "set bridge br0 threshold=80 --rollback-after 60",
     ],
 )
 def test_a_second_change_is_refused_while_one_waits(words: str) -> None:
     here = world(without_us(host())).start()
-    done(here.ask("attach", "br0", "--confirm", "60"))
+    done(here.ask("attach", "br0", "--rollback-after", "60"))
     before = here.rows["br0"]
     here.run_until(20)
     told = refusal(here.ask(*words.split()))
-    assert says(told, "br0: attach", "40 s -> ovs-lbt confirm br0", "ovs-lbt revert br0")
+    assert says(told, "br0: attach", "40 s -> ovs-lbt confirm br0", "ovs-lbt rollback br0")
     assert here.rows["br0"] == before
 
 
 def test_attaching_a_bridge_whose_detach_waits_is_refused() -> None:
     here = world(host()).start()
-    done(here.ask("detach", "br0", "--confirm", "60"))
+    done(here.ask("detach", "br0", "--rollback-after", "60"))
     assert "detach waits to be confirmed" in refusal(here.ask("attach", "br0"))
 
 
 def test_a_plain_detach_ends_an_attach_that_waits() -> None:
     row = without_us(host())
     here = world(row).start()
-    done(here.ask("attach", "br0", "--confirm", "60"))
+    done(here.ask("attach", "br0", "--rollback-after", "60"))
     done(here.ask("detach", "br0"))
     here.run_for(1000)
     assert here.rows["br0"] == row and happened(here) == []
 
 
-@pytest.mark.parametrize("command", ["confirm", "revert"])
+@pytest.mark.parametrize("command", ["confirm", "revert", "rollback"])
 def test_nothing_to_confirm_is_said(command: str) -> None:
     here = world(host()).start()
-    assert says(refusal(here.ask(command, "br0")), "bridge br0: nothing waits", " -> ", "--confirm")
+    assert says(
+        refusal(here.ask(command, "br0")), "bridge br0: nothing waits", " -> ", "--rollback-after"
+    )
     assert refusal(here.ask(command, "br7")) == "bridge: br7 -> one of br0"
 
 
 @pytest.mark.parametrize("text", ["4", "86401", "soon", "nan", "-5", ""])
 def test_a_time_that_is_none_is_refused(text: str) -> None:
     here = world(without_us(host())).start()
-    words = ["attach", "br0", "--confirm", *([text] if text else [])]
+    words = ["attach", "br0", "--rollback-after", *([text] if text else [])]
     assert refusal(here.ask(*words)) == (
-        f"--confirm: {text or 'nothing'} -> seconds from 5 to 86400"
+        f"--rollback-after: {text or 'nothing'} -> seconds from 5 to 86400"
     )
 
 
 def test_it_can_be_reverted_at_once() -> None:
     row = without_us(host())
     here = world(row).start()
-    done(here.ask("attach", "br0", "--confirm", "60"))
+    done(here.ask("attach", "br0", "--rollback-after", "60"))
     here.ask("revert", "br0")
     assert done(here.replies[here.asked]) == "br0: attach reverted, as asked for"
     assert here.rows["br0"] == row
@@ -271,7 +275,7 @@ def test_it_can_be_reverted_at_once() -> None:
 
 def test_a_late_confirmation_is_refused_while_it_is_reverted() -> None:
     here = world(without_us(host())).start()
-    done(here.ask("attach", "br0", "--confirm", "60"))
+    done(here.ask("attach", "br0", "--rollback-after", "60"))
     here.run_until(60 + GRACE_S / 2)
     assert says(
         refusal(here.ask("confirm", "br0")), "bridge br0: attach", "being reverted -> attach"
@@ -284,7 +288,7 @@ def test_a_late_confirmation_is_refused_while_it_is_reverted() -> None:
 def test_a_service_that_was_dead_when_the_time_passed_reverts_when_it_starts() -> None:
     row = without_us(host())
     here = world(row).start()
-    done(here.ask("attach", "br0", "--confirm", "60"))
+    done(here.ask("attach", "br0", "--rollback-after", "60"))
     here.now_s = 200.0
     here.restart_service()
     here.run_for(1)
@@ -294,7 +298,7 @@ def test_a_service_that_was_dead_when_the_time_passed_reverts_when_it_starts() -
 def test_a_service_that_starts_meanwhile_waits_for_the_rest() -> None:
     row = without_us(host())
     here = world(row).start()
-    done(here.ask("attach", "br0", "--confirm", "60"))
+    done(here.ask("attach", "br0", "--rollback-after", "60"))
     here.now_s = 30.0
     here.restart_service()
     here.run_until(60)
@@ -308,7 +312,7 @@ def test_a_clock_that_is_wrong_after_a_boot_makes_nobody_wait_longer() -> None:
     here = World(row, start_s=1e9)
     here.switches = world(row).switches
     here.start()
-    done(here.ask("attach", "br0", "--confirm", "60"))
+    done(here.ask("attach", "br0", "--rollback-after", "60"))
     here.now_s = 0.0
     here.switches["br0"].now_s = 0.0
     here.restart_service()
@@ -321,7 +325,7 @@ def test_a_clock_that_is_wrong_after_a_boot_makes_nobody_wait_longer() -> None:
 def test_it_is_tried_until_the_database_takes_it() -> None:
     row = without_us(host())
     here = world(row).start()
-    done(here.ask("attach", "br0", "--confirm", "60"))
+    done(here.ask("attach", "br0", "--rollback-after", "60"))
     here.log.clear()
     for second in range(8):
         here.refuse_writes = "ovsdb-server is unreachable"
@@ -337,7 +341,7 @@ def test_it_is_tried_until_the_database_takes_it() -> None:
 def test_an_attach_is_not_given_up_while_the_switch_is_away() -> None:
     row = without_us(host())
     here = world(row).start()
-    done(here.ask("attach", "br0", "--confirm", "60"))
+    done(here.ask("attach", "br0", "--rollback-after", "60"))
     here.run_until(50)
     here.disconnect()
     here.run_until(100)
@@ -349,7 +353,7 @@ def test_an_attach_is_not_given_up_while_the_switch_is_away() -> None:
 
 def test_a_detach_that_cannot_be_reverted_yet_is_tried_again_and_can_be_confirmed() -> None:
     here = world(host()).start()
-    done(here.ask("detach", "br0", "--confirm", "60"))
+    done(here.ask("detach", "br0", "--rollback-after", "60"))
     switch = here.switches.pop("br0")
     here.run_until(80)
     assert not attached(here) and waits(here)
@@ -400,7 +404,7 @@ def test_standalone_is_restored_where_one_uplink_has_a_link() -> None:
     row = plain(None)
     here = world(row).start()
     here.switches["br0"].ports[2] = replace(here.switches["br0"].ports[2], up=False)
-    done(here.ask("attach", "br0", "uplinks=eth1,eth2", "--confirm", "60"))
+    done(here.ask("attach", "br0", "uplinks=eth1,eth2", "--rollback-after", "60"))
     assert here.rows["br0"].fail_mode == "secure"
     here.run_until(62)
     assert here.rows["br0"] == row and here.forwards_by == {}
@@ -409,7 +413,7 @@ def test_standalone_is_restored_where_one_uplink_has_a_link() -> None:
 def test_two_links_are_given_back_to_the_uplink_that_had_one_before() -> None:
     here = world(plain(None)).start()
     here.switches["br0"].ports[1] = replace(here.switches["br0"].ports[1], up=False)
-    done(here.ask("attach", "br0", "uplinks=eth1,eth2", "--confirm", "60"))
+    done(here.ask("attach", "br0", "uplinks=eth1,eth2", "--rollback-after", "60"))
     here.set_link(1, True)
     here.run_until(62)
     row = here.rows["br0"]
@@ -423,7 +427,7 @@ def test_two_links_are_given_back_to_the_uplink_that_had_one_before() -> None:
 
 def test_a_bridge_that_cannot_forward_by_one_uplink_stays_attached_and_is_tried_again() -> None:
     here = world(plain(None)).start()
-    done(here.ask("attach", "br0", "uplinks=eth1,eth2", "--confirm", "60"))
+    done(here.ask("attach", "br0", "uplinks=eth1,eth2", "--rollback-after", "60"))
     here.refuse_one = "ovs-ofctl: failed -> a switch that accepts this command"
     here.run_until(62)
     assert attached(here) and here.switches["br0"].installed != EMPTY
@@ -434,7 +438,7 @@ def test_a_bridge_that_cannot_forward_by_one_uplink_stays_attached_and_is_tried_
 def test_with_a_spanning_tree_nothing_loops() -> None:
     row = replace(plain(None), rstp_enable=True)
     here = world(row).start()
-    done(here.ask("attach", "br0", "uplinks=eth1,eth2", "--confirm", "60"))
+    done(here.ask("attach", "br0", "uplinks=eth1,eth2", "--rollback-after", "60"))
     here.run_until(62)
     assert here.rows["br0"] == row and here.forwards_by == {}
 
@@ -444,7 +448,7 @@ def test_with_a_spanning_tree_nothing_loops() -> None:
 
 def test_a_standby_reverts_nothing() -> None:
     here = world(without_us(host())).start()
-    done(here.ask("attach", "br0", "--confirm", "60"))
+    done(here.ask("attach", "br0", "--rollback-after", "60"))
     here.say(Leading(False))
     assert here.engine.deadline_s() == float("inf")
     here.run_until(100)
