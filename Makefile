@@ -107,7 +107,7 @@ define pytest
 @compute=0; switches=0; \
 $(BIN)/python -m pytest -n $$(nproc) --dist worksteal $(COMPUTE) $(2) $(PYTEST_ARGS) || compute=$$?; \
 [[ $$compute != 2 ]] || exit 2; \
-$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(1) $(2) $(PYTEST_ARGS) || switches=$$?; \
+$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(1) $(2) $(PYTEST_ARGS) || switches=$$?; \
 case $$compute$$switches in \
 00 | 05 | 50) ;; \
 *) echo "found pytest's status $$compute of $(COMPUTE), $$switches of $(1) -> 0" >&2; exit 1 ;; \

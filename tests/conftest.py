@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.switch import datapath, judging
-from tests.tiers import THOROUGH, is_thorough
+from tests.tiers import LONGEST, THOROUGH, is_thorough
 from topologies.reports.origin import origin
 
 # How long an example takes is the machine's business, and it may be a busy one.
@@ -42,14 +42,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what `make test` leaves out.
+    """Mark what `make test` leaves out, and begin with the longest files.
 
     Raises:
         UsageError: a part of a name in `tiers.THOROUGH` is in no name of its file.
     """
     names: dict[str, list[str]] = {}
+    items.sort(
+        key=lambda item: LONGEST.index(file) if (file := _file(item)) in LONGEST else len(LONGEST)
+    )
     for item in items:
-        file = item.path.relative_to(TESTS).as_posix()
+        file = _file(item)
         names.setdefault(file, []).append(item.name)
         if is_thorough(file, item.name):
             item.add_marker(pytest.mark.thorough)
@@ -60,6 +63,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for part in THOROUGH[file]:
             if not any(part in name for name in names[file]):
                 raise pytest.UsageError(f"tests/tiers.py: no test of {file} has {part} in its name")
+
+
+def _file(item: pytest.Item) -> str:
+    return item.path.relative_to(TESTS).as_posix()
 
 
 def _note_what_is_left_out(config: pytest.Config, items: list[pytest.Item]) -> None:

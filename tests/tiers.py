@@ -9,6 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+# Files that take longest. They begin first, so that at the end no worker has one left while others have none.
+LONGEST = (
+    "switch/test_presets.py",
+    "switch/test_delivery.py",
+    "switch/test_faults.py",
+    "switch/test_confirm.py",
+    "switch/test_check.py",
+    "switch/test_restart.py",
+    "switch/test_hashing.py",
+    "switch/test_path_check.py",
+    "switch/test_hostile.py",
+    "switch/test_many_ports.py",
+    "switch/test_vm_life.py",
+    "switch/test_attach.py",
+    "switch/test_adoption.py",
+    "switch/test_announcements.py",
+    "mininet/test_layouts.py",
+    "switch/test_load_based.py",
+    "switch/test_lacp.py",
+    "switch/test_standby.py",
+    "switch/test_split.py",
+)
 # The file below tests/, and parts of the names of its tests. An empty part stands for the whole file.
 THOROUGH: Mapping[str, tuple[str, ...]] = {
     "unit/controller/decisions/test_scheduler.py": ("remembered_of_the_last_decision",),
