@@ -8,7 +8,7 @@
 Prints a JSON object a line, for each variant of the planner. The first variant is the planner as it
 is. `--only` selects variants whose names contain one of the texts. `--vary` replays again with other
 loads that nobody could tell from the recorded ones: so much do figures differ by chance.
-`docs/decisions/0013-what-minmax-keeps.md` explains the figures.
+`docs/results/placements/parts.md` has the figures.
 """
 
 from __future__ import annotations

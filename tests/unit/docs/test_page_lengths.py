@@ -1,0 +1,30 @@
+"""How long pages of docs/decisions are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests import documents
+
+DOCS = documents.ROOT / "docs"
+DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
+MOST_WORDS_OF_A_DECISION = 400
+WORD = re.compile(r"\w")
+
+
+def words(text: str) -> int:
+    """How many words there are, without tables and the marks of Markdown."""
+    prose = "\n".join(line for line in text.splitlines() if not line.startswith("|"))
+    return sum(WORD.search(word) is not None for word in prose.split())
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda path: path.stem)
+def test_a_decision_is_at_most_400_words(page: Path) -> None:
+    assert words(page.read_text()) <= MOST_WORDS_OF_A_DECISION
+
+
+def test_words_are_counted_without_tables() -> None:
+    assert words("# One two\n\n| a | b |\n|---|---|\n\nThree - four.\n") == 4
