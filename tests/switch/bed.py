@@ -186,7 +186,7 @@ def learning_at_once(upstream: PrivateOvs) -> Iterator[None]:
     """The switch upstream learns from each frame, as one of hardware does.
 
     By itself, Open vSwitch learns from the first frame of a flow, and then from what it counts each
-    half a second (docs/reliability.md#an-upstream-switch-that-learns-late). So it caches no flow.
+    half a second (docs/reliability/chaos.md#an-upstream-switch-that-learns-late). So it caches no flow.
     """
     limit = "other_config", "flow-limit"
     upstream.vsctl("set", "Open_vSwitch", ".", f"{':'.join(limit)}=0")

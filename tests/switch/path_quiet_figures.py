@@ -75,11 +75,11 @@ AFTER_S = 4.0
 # Where the figures are told.
 PUBLISHED, PAGE = (
     documents.ROOT / "docs/results/paths/quiet.json",
-    documents.ROOT / "docs/reliability.md",
+    documents.ROOT / "docs/reliability/path-checks.md",
 )
 BEGIN, END = "<!-- quiet: begin -->", "<!-- quiet: end -->"
 SOURCE = (
-    "*Source:* [`results/paths/quiet.json`](results/paths/quiet.json); `make bench-quiet-paths`."
+    "*Source:* [`results/paths/quiet.json`](../results/paths/quiet.json); `make bench-quiet-paths`."
 )
 # What is counted is written so often.
 PART_S = 300.0
@@ -158,9 +158,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help="of each case")
     parser.add_argument("--hosts", type=int, default=MANY_HOSTS, help="of the case `hosts`")
     parser.add_argument("--out", type=Path, default=Path("out/paths/quiet.json"))
-    told = (
-        "put what these files have together in docs/results, and its table in docs/reliability.md"
-    )
+    told = "put what these files have together in docs/results, and its table in docs/reliability/path-checks.md"
     parser.add_argument("--publish", type=Path, nargs="+", metavar="FILE", help=told)
     options = parser.parse_args()
     if options.publish:
@@ -453,7 +451,7 @@ def carried_bytes(bed: Bed) -> list[int]:
 
 
 def publish(reports: Sequence[Mapping[str, Any]]) -> None:
-    """Write the reports as one of docs/results, and the table of docs/reliability.md anew."""
+    """Write the reports as one of docs/results, and the table of docs/reliability/path-checks.md."""
     whole = {of: [one for report in reports for one in report[of]] for of in ("origins", "runs")}
     PUBLISHED.write_text(json.dumps(whole, indent=1) + "\n")
     PAGE.write_text(with_table(PAGE.read_text(), whole["runs"]))

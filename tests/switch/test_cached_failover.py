@@ -28,7 +28,7 @@ POLICIES = ("load-based", "dynamic", "adaptive")
 # `make test` has no time for more.
 MANY, FEWER = 10_000, 1_000
 RUNS, RUNS_ON_THE_KERNEL, RUNS_IN_BENCH = 1, 3, 9
-# The 5 ms by which buckets may follow a bond (docs/reliability.md), and the frame before and the one behind them.
+# The 5 ms by which buckets may follow a bond (docs/reliability/failover.md), and the frame before and the one behind them.
 WAITS_MS = 5.0
 LATER_MAX_MS = WAITS_MS + 2 * 1000 / PPS
 # A VM that is to be split sends that many connections, and this much relative to an uplink's capacity.

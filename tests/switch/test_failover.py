@@ -31,7 +31,7 @@ PLACES = (0, 1)
 FRAMES_BEFORE, FRAMES_AFTER = 100, 100
 
 # 5 ms of the flow on the uplink that fails: Open vSwitch may wait that long before it revalidates its flow cache
-# for the second time, and buckets fail over with the second one (docs/reliability.md).
+# for the second time, and buckets fail over with the second one (docs/reliability/failover.md).
 LOST_MORE_MAX = 3
 BOND, ALIVE, DEAD = "balance-slb", "service alive", "service dead"
 

@@ -29,7 +29,7 @@ def of(event: Event, before: State = FIRST, heard: set[int] | None = None, *afte
 
 
 def test_the_document_has_the_bounds() -> None:
-    text = (documents.ROOT / "docs/reliability.md").read_text()
+    text = (documents.ROOT / "docs/reliability/chaos.md").read_text()
     assert losses.with_table(text) == text, "again: python -m tests.switch.chaos.losses"
 
 

@@ -35,16 +35,16 @@ TAKEN_OVER_BROADCAST_MS = 20
 BEGIN, END = "<!-- losses: begin -->", "<!-- losses: end -->"
 RUNS = documents.ROOT / "docs/results/soak/losses"
 SOURCE = (
-    "*Source:* the files of [`results/soak/losses`](results/soak/losses/seed-10.json);"
+    "*Source:* the files of [`results/soak/losses`](../results/soak/losses/seed-10.json);"
     " `make soak SEED=N ARGS=--go-on`."
 )
 RUNS_BEGIN, RUNS_END = "<!-- chaos: begin -->", "<!-- chaos: end -->"
 RUNS_HEAD = (
-    "| bed | seed | events run | frames sent | lost | flows beyond their bound | frames twice"
+    "| test network | seed | events run | frames sent | lost | flows beyond their bound | frames twice"
     " | settled, s, worst | load average | violations |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
 )
 FINDINGS_HEAD = (
-    "| bed | seed | event | flows | most frames lost of one | ms | bound, ms |\n"
+    "| test network | seed | event | flows | most frames lost of one | ms | bound, ms |\n"
     "|---|---:|---|---:|---:|---:|---:|"
 )
 HEAD = (
@@ -54,13 +54,15 @@ HEAD = (
 RESTARTS = documents.ROOT / "docs/results/database/restart.json"
 RESTARTS_BEGIN, RESTARTS_END = "<!-- database: begin -->", "<!-- database: end -->"
 RESTARTS_HEAD = (
-    "| uplinks | the service | ovs-vswitchd without its database, s | silent, s, worst flow"
-    " | lost meanwhile, worst flow | lost before or behind |\n|---|---|---:|---:|---:|---:|"
+    "| uplinks | service | ovs-vswitchd without its database, s | silent, s, worst flow"
+    " | lost in this time, worst flow | lost before or after |\n|---|---|---:|---:|---:|---:|"
 )
+# What the page calls the state of the service in the raw figures.
+SERVICES = {"alive": "up", "dead": "down"}
 TWICE_HEAD = "| event | broadcasts twice, of one flow | why |\n|---|---:|---|"
 FAILING = ("cable-down", "flap", "storm", "dark", "lacp-out")
 RETURNING = ("cable-up", "lit", "lacp-in", "flap")
-NOTHING_WHY = "nothing that carries frames changes, or all of it changes before the old way ends"
+NOTHING_WHY = "forwarding does not change, or the new path is complete before the old one ends"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,35 +93,34 @@ class Bound:
 
 NOTHING = Bound()
 # Of 44 events with BFD at most 1260 ms were lost, of 27 with LACP 1520 ms; on a busy machine.
-_BFD_BACK = "two messages of BFD's or LACP's, of which one comes each second then"
-_BACK = "before a link is live again, and where all were gone, until it is"
-# Every kind of event has its own; docs/reliability.md shows them.
+_BACK = "until a link is live again: two messages of BFD or LACP, one a second"
+# Every kind of event has its own; docs/reliability/chaos.md shows them.
 BOUNDS: Mapping[str, Bound] = {
     **dict.fromkeys(model.KINDS, NOTHING),
     "cable-down": Bound(
-        100, 100, 100, why="an uplink fails: both switches see it and leave the link"
+        100, 100, 100, why="an uplink fails: both switches detect it and leave the link"
     ),
-    "flap": Bound(0, 2000, 2000, 100, why=f"100 ms for each failure; {_BACK}; {_BFD_BACK}"),
-    "storm": Bound(0, 2000, 2000, 100, why=f"100 ms for each failure; {_BACK}; {_BFD_BACK}"),
+    "flap": Bound(0, 2000, 2000, 100, why=f"100 ms for each failure; {_BACK}"),
+    "storm": Bound(0, 2000, 2000, 100, why=f"100 ms for each failure; {_BACK}"),
     "dark": Bound(
         0,
         1000,
         4100,
         slow_ms=3100,
-        why="three of BFD's periods of 100 ms at either end, and what they take; at first, three of "
-        "1 s, and a failure; three of LACP's of 1 s, one more, and a failure",
+        why="three BFD periods of 100 ms at either end, and their processing; at first, three of 1 s, and"
+        " a failure; three LACP periods of 1 s, one more, and a failure",
     ),
     "lacp-out": Bound(
-        0, 0, 4100, why="the link is up: three of LACP's periods of 1 s, one more, and a failure"
+        0, 0, 4100, why="the link is up: three LACP periods of 1 s, one more, and a failure"
     ),
     "switch-restarted": Bound(
-        500, 3000, 3000, why="from when the bridge takes connections until the pipeline is back"
+        500, 3000, 3000, why="from when the bridge accepts connections until the pipeline is back"
     ),
     "database-restarted": Bound(
         0,
         2000,
         3000,
-        why="from when ovs-vswitchd has its database again until a link is live again",
+        why="from the reconnection of ovs-vswitchd to its database until a link is live again",
     ),
     "vm-renamed": Bound(own_ms=1000, why="the VM itself: until its new port is found and bound"),
     "vm-retagged": Bound(own_ms=500, why="the VM itself: what it sends"),
@@ -383,25 +384,25 @@ def table() -> str:
     lines += ["", HEAD[1]]
     lines += [f"| `{kind}`, to others 0 | {b.own_ms:g} | {b.why} |" for kind, b in own]
     lines.append(
-        f"| any, a broadcast to a VM that gets another uplink meanwhile, or within the 0.5 s before | {MOVED_BROADCAST_MS}"
-        " | the network floods it by both links; [a move](#times-and-losses) |"
+        f"| any, a broadcast to a VM that gets another uplink in the event or 0.5 s before it | {MOVED_BROADCAST_MS}"
+        " | the network floods it to both links; [a move](limits.md) |"
     )
     lines.append(
         f"| {', '.join(f'`{kind}`' for kind in STOPPING)}, a broadcast to such a VM | {HALF_MOVED_BROADCAST_MS}"
-        " | the service stops between the two steps of [a move](architecture.md#moves) |"
+        " | the service stops between the two steps of [a move](../architecture.md#moves) |"
     )
     lines.append(
-        f"| `observe`, `enforce` on a bond, a broadcast | {TAKEN_OVER_BROADCAST_MS} | NORMAL takes it from"
-        " another link than we do, and the switch changes its flow cache entry by entry |"
+        f"| `observe`, `enforce` on a bond, a broadcast | {TAKEN_OVER_BROADCAST_MS} | NORMAL accepts it on"
+        " another link, and the switch updates its flow cache entry by entry |"
     )
     lines.append(f"| {none} | 0 | {NOTHING.why} |")
     lines += ["", TWICE_HEAD]
     failing = ", ".join(f"`{kind}`" for kind in FAILING)
     lines += [
-        f"| {failing} | 1 for each link that fails | a frame that is under way on two links when one"
-        " of them fails may come by both ([Groups](architecture.md#groups)) |",
-        f"| {', '.join(f'`{kind}`' for kind in RETURNING)}, if the service is dead | 1 more for each"
-        " link that returns | nobody orders the change |",
+        f"| {failing} | 1 for each link that fails | a broadcast may be on two links when one"
+        " of them fails ([Groups](../architecture.md#groups)) |",
+        f"| {', '.join(f'`{kind}`' for kind in RETURNING)}, if the service is down | 1 more for each"
+        " link that returns | nothing orders the change |",
         "| any other; unicast | 0 | |",
     ]
     return "\n".join(lines)
@@ -466,7 +467,7 @@ def restarts(report: Mapping[str, Any]) -> str:
         away_s = [run["away_s"] for run in runs]
         cells = [
             f"`{one['team']}`",
-            one["service"],
+            SERVICES.get(one["service"], one["service"]),
             f"{statistics.median(away_s):.2f} ({min(away_s):.2f} to {max(away_s):.2f})",
             f"{max(run['silent_s'] for run in runs):.2f}",
             f"{worst['lost_while_away']} of {worst['sent']}",
@@ -477,7 +478,7 @@ def restarts(report: Mapping[str, Any]) -> str:
     load = found["load_average"][0]
     lines += [
         "",
-        f"*Source:* [`results/database/restart.json`](results/database/restart.json) (load average"
+        f"*Source:* [`results/database/restart.json`](../results/database/restart.json) (load average"
         f" {load:g}); `make bench-database`.",
     ]
     return "\n".join(lines)
@@ -497,7 +498,7 @@ def with_table(text: str) -> str:
 
 def main() -> int:
     """Write the tables anew."""
-    page = Path(documents.ROOT) / "docs/reliability.md"
+    page = Path(documents.ROOT) / "docs/reliability/chaos.md"
     page.write_text(with_table(page.read_text()))
     return 0
 

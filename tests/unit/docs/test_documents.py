@@ -140,7 +140,10 @@ def test_every_label_is_followed() -> None:
 
 
 def test_links_within_the_documents_lead_somewhere() -> None:
-    for document in (*documents.DOCUMENTS, "docs/architecture.md"):
+    folders = ("reliability", "decisions")
+    pages = [path for one in folders for path in (documents.ROOT / "docs" / one).glob("*.md")]
+    others = [documents.ROOT / "docs" / one for one in ("architecture.md", "reliability.md")]
+    for document in (*documents.DOCUMENTS, *map(str, (*pages, *others))):
         path = documents.ROOT / document
         for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", path.read_text()):
             file, _, anchor = target.partition("#")

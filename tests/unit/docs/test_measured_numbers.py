@@ -19,8 +19,9 @@ from tests import documents
 from tests.unit.docs.figures import NUMBER, assert_says, grouped, raw
 
 README, BENCHMARKS = "README.md", "docs/benchmarks.md"
-OPERATIONS, POLICIES, RELIABILITY = (
-    f"docs/{name}.md" for name in ("operations", "policies", "reliability")
+OPERATIONS, POLICIES, FAILOVER, SCALE = (
+    f"docs/{name}.md"
+    for name in ("operations", "policies", "reliability/failover", "reliability/scale")
 )
 NUMBER_WORDS = {"two": 2, "three": 3, "four": 4}
 BOTH_WAYS, ONE_WAY, ONE, TWO = "both ways, ", "one way, ", "one endpoint", "two endpoints"
@@ -195,6 +196,17 @@ def cost_of_bridges() -> list[float]:
     return [100 * cpu / 299, resident_bytes / 299 / 1e6, *(x for one in scrapes for x in one)]
 
 
+def cost_of_protection() -> list[float]:
+    found = raw("causes/scale_attacks.json")["300 bridges"]
+    now, before = found["now"], found["before"]
+    return [
+        *span(now["cpu_at_rest_percent"]),
+        *span(now["failover_ms"]),
+        *before["cpu_at_rest_percent"],
+        *before["failover_ms"],
+    ]
+
+
 def poll_of_one_bridge_ms() -> list[float]:
     """Every bridge is polled once a second."""
     found = raw("scale/failovers_garbage.json")
@@ -258,17 +270,18 @@ CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
         "10000 VM ports on 8 uplinks take",
         placements("speed", lambda of: [of["median_ms"]["10000"], of["growth"]]),
     ),
-    (RELIABILITY, "In the failover with 30000", lambda: lost_with_many_connections(30_000)),
-    (RELIABILITY, "; with 100000,", lambda: lost_with_many_connections(100_000)),
+    (FAILOVER, "In the failover with 30000", lambda: lost_with_many_connections(30_000)),
+    (FAILOVER, "; with 100000,", lambda: lost_with_many_connections(100_000)),
     (
-        RELIABILITY,
+        FAILOVER,
         "and `dynamic` with `dp_hash` take",
         lambda: [
             *new_connections("as it is", "load-based", DP_HASH, MULTIPATH),
             *(0.8, *new_connections("each", DP_HASH, MULTIPATH)),
         ],
     ),
-    (RELIABILITY, "A poll of one bridge costs the service", poll_of_one_bridge_ms),
+    (SCALE, "the later service took", cost_of_protection),
+    (SCALE, "A poll of one bridge costs the service", poll_of_one_bridge_ms),
     (BENCHMARKS, "by `dp_hash`,", flows_by_dp_hash),
     (BENCHMARKS, "with 10000 connections `balance-tcp`", lost_in_benchmarks),
     (

@@ -1,4 +1,4 @@
-"""How long pages of docs/decisions are."""
+"""How long pages of docs/reliability and docs/decisions are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tests import documents
 
 DOCS = documents.ROOT / "docs"
 DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
-MOST_WORDS_OF_A_DECISION = 400
+PAGES = [DOCS / "reliability.md", *sorted((DOCS / "reliability").glob("*.md"))]
+MOST_WORDS, MOST_WORDS_OF_A_DECISION = 1500, 400
 WORD = re.compile(r"\w")
 
 
@@ -24,6 +25,11 @@ def words(text: str) -> int:
 @pytest.mark.parametrize("page", DECISIONS, ids=lambda path: path.stem)
 def test_a_decision_is_at_most_400_words(page: Path) -> None:
     assert words(page.read_text()) <= MOST_WORDS_OF_A_DECISION
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_a_page_is_at_most_1500_words(page: Path) -> None:
+    assert words(page.read_text()) <= MOST_WORDS
 
 
 def test_words_are_counted_without_tables() -> None:

@@ -1,4 +1,4 @@
-"""The table of quiet path checks in docs/reliability.md against the published runs."""
+"""The table of quiet path checks in docs/reliability/path-checks.md against the published runs."""
 
 from __future__ import annotations
 
