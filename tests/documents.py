@@ -13,6 +13,13 @@ DOCUMENTS = (
     "README.md",
     "docs/operations.md",
     "docs/policies.md",
+    "docs/policies/equivalents.md",
+    "docs/policies/rules.md",
+    "docs/policies/hashing.md",
+    "docs/policies/adaptive.md",
+    "docs/policies/shares.md",
+    "docs/policies/many-vms.md",
+    "docs/policies/plan.md",
     "docs/jumps.md",
     "dashboards/README.md",
 )

@@ -33,15 +33,15 @@ MORE = {
     (Record.BRIDGE, "unconfirmed"): "#changes-that-undo-themselves",
     (Record.UPLINK, "qdisc"): "#queues",
     (Record.UPLINK, "role"): "#uplink-roles",
-    (Record.VM_PORT, "pin"): "policies.md#rules-for-vm-ports",
-    (Record.VM_PORT, "allow"): "policies.md#rules-for-vm-ports",
-    (Record.VM_PORT, "prefer"): "policies.md#rules-for-vm-ports",
-    (Record.VM_PORT, "affinity"): "policies.md#rules-for-vm-ports",
-    (Record.VM_PORT, "anti-affinity"): "policies.md#rules-for-vm-ports",
+    (Record.VM_PORT, "pin"): "policies/rules.md",
+    (Record.VM_PORT, "allow"): "policies/rules.md",
+    (Record.VM_PORT, "prefer"): "policies/rules.md",
+    (Record.VM_PORT, "affinity"): "policies/rules.md",
+    (Record.VM_PORT, "anti-affinity"): "policies/rules.md",
     (Record.VM_PORT, "shares"): "#queues",
     (Record.VM_PORT, "unit"): "#addresses-as-units",
     (Record.VM_PORT, "forged-transmits"): "#whose-address-it-is",
-    (Record.VM_PORT, "moved"): "policies.md#adaptive",
+    (Record.VM_PORT, "moved"): "policies/adaptive.md",
 }
 HEAD = "| record | key | value | default | meaning |\n|---|---|---|---|---|"
 TITLES = {

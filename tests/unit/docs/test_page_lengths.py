@@ -1,4 +1,4 @@
-"""How long pages of docs/reliability and docs/decisions are."""
+"""How long pages of docs/reliability, docs/policies and docs/decisions are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from tests import documents
 
 DOCS = documents.ROOT / "docs"
 DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
-PAGES = [DOCS / "reliability.md", *sorted((DOCS / "reliability").glob("*.md"))]
+PAGES = [
+    path
+    for name in ("reliability", "policies")
+    for path in (DOCS / f"{name}.md", *sorted((DOCS / name).glob("*.md")))
+]
 MOST_WORDS, MOST_WORDS_OF_A_DECISION = 1500, 400
 WORD = re.compile(r"\w")
 

@@ -14,12 +14,16 @@ from topologies.reports.origin import git
 
 DOCS = documents.ROOT / "docs"
 RELIABILITY = sorted(f"reliability/{path.name}" for path in (DOCS / "reliability").glob("*.md"))
-PAGES = ("benchmarks.md", "operations.md", "policies.md", "reliability.md", *RELIABILITY)
+POLICIES = sorted(f"policies/{path.name}" for path in (DOCS / "policies").glob("*.md"))
+PAGES = (
+    *("benchmarks.md", "operations.md", "policies.md", "reliability.md"),
+    *(*RELIABILITY, *POLICIES),
+)
 COMMIT = re.compile(r"`[0-9a-f]{7}`")
 # Tables without measured figures, by their first heads: what is checked, limits, meanings, and
 # what others publish.
 UNMEASURED: dict[str, set[str]] = {
-    **{page: set() for page in RELIABILITY},
+    **{page: set() for page in (*RELIABILITY, *POLICIES)},
     # Figures of the pages that it links to (test_reliability_index.py).
     "reliability.md": {"| tried | bound | result | test |"},
     "reliability/chaos.md": {
@@ -38,15 +42,18 @@ UNMEASURED: dict[str, set[str]] = {
         "| | detected failures | when a link returns |",
         "| | if the deciding program is down | forged source addresses |",
     },
-    "policies.md": {
-        "| theirs | ours | unit | placed | moved | differences |",
-        "| key | asks for | if that is not possible |",
-        "| theirs | ours |",
-        "| `teaming` | upstream | inbound | frames that leave by another uplink than home |",
-        "| key | on an uplink that is full | on one that is not |",
-        "| policy of the port | what its addresses do |",
-        "| `against`, in JSON | what keeps the port |",
+    "policies.md": {"| policy | take it if | spreads | moves |"},
+    "policies/equivalents.md": {
+        "| other product | ovs-lbt | placed | moved | differences |",
+        "| placement rules | ovs-lbt |",
     },
+    "policies/rules.md": {"| key | asks for | if that is not possible |"},
+    "policies/hashing.md": {
+        "| `teaming` | upstream switch | inbound | frames that leave on another uplink than home |",
+    },
+    "policies/shares.md": {"| key | on a full uplink | otherwise |"},
+    "policies/many-vms.md": {"| policy of the port | addresses |"},
+    "policies/plan.md": {"| `against`, in JSON | what keeps the port |"},
 }
 
 

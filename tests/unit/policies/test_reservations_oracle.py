@@ -1,6 +1,6 @@
 """Homes against brute force: no placement keeps more of rules and reservations, in tens of thousands of teams.
 
-The oracle is written after docs/policies.md and shares no code with what it judges, but for the
+The oracle is written after docs/policies/rules.md and shares no code with what it judges, but for the
 order in which `originating-port` scatters what fails over.
 """
 
