@@ -20,7 +20,6 @@ LONGEST = (
     "switch/test_hashing.py",
     "switch/test_path_check.py",
     "switch/test_hostile.py",
-    "switch/test_many_ports.py",
     "switch/test_vm_life.py",
     "switch/test_attach.py",
     "switch/test_adoption.py",

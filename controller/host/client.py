@@ -14,7 +14,7 @@ from controller.text.wording import OUR_LOG, quoted
 ANSWER_TIMEOUT_S = 20.0
 # These commands take longer on a bridge with thousands of VM ports.
 SLOW = frozenset({"attach", "detach", "check", "revert", "rollback"})
-SLOW_TIMEOUT_S = 75.0
+SLOW_TIMEOUT_S = 130.0
 CHUNK_BYTES = 1 << 16
 NAME = "ovs-lbt"
 # What errors expect if Open vSwitch is not running.

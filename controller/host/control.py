@@ -30,7 +30,7 @@ from controller.text.wording import printable
 PREFIX = "lbt/"
 # A request without an answer after this time gets an error as answer.
 ANSWER_TIMEOUT_S = 15.0
-SLOW_TIMEOUT_S = 70.0
+SLOW_TIMEOUT_S = 125.0
 EXPIRY_CHECK_MS = 1000
 # How long a connection may take to bring a request, or to take an answer; and how many there may be.
 CALLER_MAX_S, CALLERS_MAX = 10.0, 64

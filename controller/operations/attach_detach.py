@@ -53,7 +53,7 @@ Trial = Callable[[JsonObject], Reply]
 # If the switch has not confirmed the pipeline within this time, the attach is undone.
 ATTACH_TIMEOUT_S = 10.0
 # More for each VM port of a large bridge: each has some twenty flows and groups.
-TIMEOUT_PER_PORT_S, LARGE_PORTS = 0.02, 300
+TIMEOUT_PER_PORT_S, LARGE_PORTS = 0.03, 300
 # A switch that has not answered within this time counts as unreachable.
 DETACH_TIMEOUT_S = 5.0
 NO_REVERSAL_YET = "a switch that answers; the change that was not confirmed is reverted then"

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.switch import frames
+from tests.switch.judging import soon
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 from topologies.network.private_ovs import PrivateOvs
@@ -95,7 +96,7 @@ def test_what_floods_reaches_each_port_once(switch: PrivateOvs, ports: int) -> N
             come = sum((flooded(switch, name, OTHERS, destination) for name in UPLINKS), Counter())
             assert come == everybody, "each port takes it from one of the uplinks"
         wait_until(lambda: service.command("detach", BRIDGE).returncode == 0, "it is detached")
-        assert took_s <= ATTACHED_WITHIN_S
+        soon(f"{ports} VM ports: attached", took_s, ATTACHED_WITHIN_S)
     finally:
         service.kill()
 
