@@ -100,7 +100,7 @@ KEYS = (
     ),
     _bridge(
         "policy",
-        kinds.word(*PRESETS),
+        kinds.name_in(PRESETS),
         DEFAULT_PRESET,
         "The teaming policy. A bridge that has this key is attached.",
     ),
@@ -284,7 +284,7 @@ KEYS = (
     ),
     _vm_port(
         "policy",
-        kinds.word(*PRESETS),
+        kinds.name_in(PRESETS),
         None,
         "The teaming policy for this VM port.",
         otherwise="the bridge's",

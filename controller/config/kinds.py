@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, ClassVar
@@ -56,6 +56,17 @@ def word(*words: str) -> Kind:
         return text
 
     return Kind(parse, one_of(words))
+
+
+def name_in(table: Mapping[str, object]) -> Kind:
+    """A name in a table, to which names may be added later."""
+
+    def parse(text: str) -> str:
+        if text not in table:
+            raise ValueError(text)
+        return text
+
+    return Kind(parse, one_of(table))
 
 
 def flag() -> Kind:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from controller.config.keys import BRIDGE_KEYS
+from controller.replay import plugins
 from controller.replay.figures import Figures
 from controller.replay.host import Options, Refused
 from controller.replay.prometheus import duration_s, fetch
@@ -48,6 +49,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if options.out is not None:
             from topologies.reports import replayed
+        for policy in policies:
+            plugins.load(policy)
         hosts = _hosts(options)
         found = replay(hosts, policies, how, _progress(), options.processes)
         if options.out is not None:
@@ -91,8 +94,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="P",
         action="append",
         required=True,
-        choices=list(PRESETS),
-        help="a teaming policy; give the option again to compare more",
+        choices=[*PRESETS, *plugins.names()],
+        help="a teaming policy, also of an installed package; give the option again to compare more",
     )
     parser.add_argument(
         "--uplinks",
