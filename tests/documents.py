@@ -11,6 +11,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = (
     "README.md",
+    "CONTRIBUTING.md",
+    "docs/README.md",
+    "docs/quick-start.md",
+    "docs/how-it-works.md",
+    "docs/releases.md",
     "docs/operations.md",
     "docs/policies.md",
     "docs/policies/equivalents.md",
@@ -71,6 +76,16 @@ class Block:
             joined = [line[2:] for line in joined if line.startswith("$ ")]
         bare = (re.sub(r"(^|\s+)# .*$", "", line).strip() for line in joined)
         return [line for line in bare if line]
+
+
+def pages() -> list[str]:
+    """All documents in the checkout, as paths below it."""
+    found = [
+        path
+        for pattern in ("*.md", "docs/**/*.md", "dashboards/*.md", ".github/**/*.md")
+        for path in ROOT.glob(pattern)
+    ]
+    return sorted(str(path.relative_to(ROOT)) for path in found)
 
 
 def blocks() -> list[Block]:

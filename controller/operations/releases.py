@@ -6,7 +6,7 @@ import re
 
 from controller.text.wording import one_line, shortened
 
-# Each is a row in README's table of tested releases.
+# Each is a row in the table of docs/releases.md.
 RUN_ON = ((3, 1), (3, 3), (3, 5), (3, 7))
 # Since 2.8, `learn` has a limit and can report whether it learned. Bundles of group mods are older.
 LEAST = (2, 8)

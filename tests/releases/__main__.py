@@ -12,7 +12,7 @@ and a result go to out/kernel.
 `all`: everything, in parts of minutes. Those that passed before do not run again, if nothing has changed since
 but docs/results/all. Logs, results and a page go to out/all.
 
-`publish`: such results as docs/results/releases, and README's table anew; those of `all`
+`publish`: such results as docs/results/releases, and the table of docs/releases.md again; those of `all`
 (out/all/state.json) and their page as docs/results/all, from which another checkout goes on.
 """
 

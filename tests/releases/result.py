@@ -1,4 +1,4 @@
-"""What came of a run, as JSON: read again by the next run of other steps, and by README's table."""
+"""What came of a run, as JSON: read again by the next run of other steps, and by the table of releases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""README's table of releases, made from what was run."""
+"""The table of tested releases in docs/releases.md, made from what was run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.releases.steps import FRESH, KERNEL, TESTS, Step
 
 RESULTS = Path("docs/results/releases")
 KERNEL_LOGS = Path("docs/results/kernel")
-README = Path("README.md")
+PAGE = Path("docs/releases.md")
 BEGIN, END = "<!-- releases: begin -->", "<!-- releases: end -->"
 HEAD = (
     "| distribution | Open vSwitch | datapath | Python | framework | what ran | passed | did not run | commit |\n"
@@ -27,7 +27,7 @@ RYU, OS_KEN = "Ryu", "os-ken"
 
 
 def publish(paths: Sequence[Path], checkout: Path) -> int:
-    """Take results over, and write README's table anew.
+    """Take results over, and write the table again.
 
     Returns:
         0: done; 1: one of them is of what nobody can look up.
@@ -47,8 +47,8 @@ def publish(paths: Sequence[Path], checkout: Path) -> int:
             for log in (f"{step['name']}.log" for step in found["steps"]):
                 if (path.parent / log).exists():
                     shutil.copyfile(path.parent / log, checkout / KERNEL_LOGS / log)
-    readme = checkout / README
-    readme.write_text(with_table(readme.read_text(), read(checkout)))
+    page = checkout / PAGE
+    page.write_text(with_table(page.read_text(), read(checkout)))
     return 0
 
 

@@ -83,15 +83,42 @@ def test_changes_are_made_and_confirmed(bed: Bed, service: Service) -> None:
 
 
 @on_bond
-def test_the_readme_attaches_and_detaches_a_bond(bed: Bed, service: Service) -> None:
-    attach, detach = follow("readme-bond", service, bed)
-    assert bed.bridge in attach and all(uplink.name in attach for uplink in bed.uplinks)
-    assert bed.bridge not in bridges(service) + detach
+def test_the_readme_takes_a_bond_from_check_to_detach(bed: Bed, service: Service) -> None:
+    before = state(bed)
+    steps = follow("readme-bond", service, bed)
+    said = next(steps)
+    assert all(uplink.name in said for uplink in bed.uplinks)
+    assert said.endswith("set confirmed\n")
+    assert service.show_json(bed.bridge)["mode"] == "enforce"
+    next(steps)
+    assert bed.bridge not in bridges(service)
+    assert next(steps, None) is None
+    assert state(bed) == before
+
+
+@on_bond
+def test_the_quick_start_takes_a_bond_from_check_to_detach(bed: Bed, service: Service) -> None:
+    before = state(bed)
+    steps = follow("quick-start-bond", service, bed)
+    assert all(uplink.name in said for said in [next(steps)] for uplink in bed.uplinks)
+    next(steps)
+    assert service.show_json(bed.bridge)["mode"] == "observe"
+    next(steps)
+    assert service.show_json(bed.bridge)["uplinks"][0]["capacity_bps"] == 1e9
+    assert f"ovs-lbt confirm {bed.bridge}" in next(steps)
+    said = next(steps)
+    assert "set confirmed" in said and all(vm.port in said for vm in bed.vms)
+    next(steps)
+    assert bed.bridge not in bridges(service)
+    assert next(steps, None) is None
+    key = "ovs-lbt-capacity-mbps"
+    bed.ovs.vsctl("remove", "interface", bed.uplinks[0].name, "external_ids", key)
+    assert state(bed) == before
 
 
 @on_plain_uplinks
-def test_the_readme_attaches_plain_uplinks(bed: Bed, service: Service) -> None:
-    (_,) = follow("readme-plain", service, bed)
+def test_the_quick_start_attaches_plain_uplinks(bed: Bed, service: Service) -> None:
+    (_,) = follow("quick-start-plain", service, bed)
     service.wait_ready(bed)
     service.do("detach", bed.bridge)
 

@@ -1,4 +1,4 @@
-"""The policies in README's table and docs/policies.md against the presets."""
+"""README and the pages about policies against the presets."""
 
 from __future__ import annotations
 
@@ -7,16 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from policies.presets import PRESETS
+from policies.presets import DEFAULT_PRESET, PRESETS
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(
-    ("page", "beginning"),
-    [("README.md", "| "), ("docs/policies.md", ""), ("docs/policies/equivalents.md", "| ")],
+    ("page", "beginning"), [("docs/policies.md", ""), ("docs/policies/equivalents.md", "| ")]
 )
 def test_pages_about_policies_name_every_preset(page: str, beginning: str) -> None:
     rows = [line for line in (ROOT / page).read_text().splitlines() if line.startswith(beginning)]
     named = {word for row in rows for word in re.findall(r"`([a-z-]+)`", row)}
     assert PRESETS.keys() <= named
+
+
+def test_readme_names_the_default_and_no_policy_that_there_is_not() -> None:
+    section = (ROOT / "README.md").read_text().partition("\n## Policies\n")[2].partition("\n## ")[0]
+    named = re.findall(r"^- `([a-z-]+)`", section, re.MULTILINE)
+    assert len(named) == 3 and set(named) <= PRESETS.keys()
+    assert f"- `{DEFAULT_PRESET}`, the default" in section

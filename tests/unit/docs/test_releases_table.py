@@ -1,4 +1,4 @@
-"""README promises what was run, and no more; a run's output is counted as it is meant."""
+"""Documents promise what was run, and no more; a run's output is counted as it is meant."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ ON_A_KERNEL = {
 }
 
 
-def test_readme_s_table_is_what_was_run() -> None:
-    text = (CHECKOUT / "README.md").read_text()
+def test_the_table_is_what_was_run() -> None:
+    text = (CHECKOUT / table.PAGE).read_text()
     assert table.with_table(text, table.read(CHECKOUT)) == text, (
         "again: python -m tests.releases publish"
     )
@@ -50,7 +50,8 @@ def test_attach_knows_the_releases_of_the_table_and_no_other() -> None:
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "Makefile", "setup.cfg", ".ci/setup", "docs/operations.md"]
+    "document",
+    ["README.md", "Makefile", "setup.cfg", ".ci/setup", "docs/operations.md", "docs/releases.md"],
 )
 def test_no_distribution_or_python_is_promised_that_is_not_in_the_table(document: str) -> None:
     found = table.read(CHECKOUT)
@@ -163,8 +164,8 @@ def test_what_is_not_committed_is_not_published(tmp_path: Path) -> None:
 def test_the_logs_of_a_kernel_s_steps_are_published(tmp_path: Path) -> None:
     made, checkout = tmp_path / "out", tmp_path / "checkout"
     made.mkdir()
-    checkout.mkdir()
-    shutil.copyfile(CHECKOUT / "README.md", checkout / "README.md")
+    (checkout / "docs").mkdir(parents=True)
+    shutil.copyfile(CHECKOUT / table.PAGE, checkout / table.PAGE)
     step = {"name": "attach", "verdict": "passed", "passed": 3, "failed": 0, "rerun": 0}
     (made / "attach.log").write_text("3 passed in 3.00s\n")
     (made / "result.json").write_text(json.dumps({**ON_A_KERNEL, "steps": [step]}))
@@ -172,7 +173,7 @@ def test_the_logs_of_a_kernel_s_steps_are_published(tmp_path: Path) -> None:
     published = checkout / "docs/results"
     assert (published / "releases/kernel-6.1.json").exists()
     assert (published / "kernel/attach.log").read_text() == "3 passed in 3.00s\n"
-    assert "| attach | 3 of 3 |" in (checkout / "README.md").read_text()
+    assert "| attach | 3 of 3 |" in (checkout / table.PAGE).read_text()
 
 
 def test_steps_of_an_earlier_commit_on_a_kernel_stay_with_their_commit() -> None:

@@ -166,7 +166,9 @@ def test_the_readme_of_raw_figures_names_every_commit_that_is_not_in_this_histor
     assert missing == []
 
 
-@pytest.mark.parametrize("page", ["README.md", *(f"docs/{n}" for n in (*PAGES, "architecture.md"))])
+@pytest.mark.parametrize(
+    "page", ["README.md", *(f"docs/{n}" for n in (*PAGES, "architecture.md", "releases.md"))]
+)
 def test_commits_are_in_this_history_or_it_is_said_which_is(page: str) -> None:
     shallow = git("rev-parse", "--is-shallow-repository")
     if shallow is None or shallow.strip() != "false":
