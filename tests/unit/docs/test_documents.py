@@ -38,12 +38,18 @@ PACKAGE = "the package's own tests install, upgrade and remove it"
 SYSTEMD = "where tests run systemd need not be process 1"
 SETUP = "comes before every test; run by hand on a fresh clone"
 HOURS = "takes minutes: run by hand, `make demo` and benches by tests/mininet"
+POLICY = "test_contributing.py"
 TESTS = "runs tests"
 OUTPUT = "an example of what is said; the commands in it are parsed"
 NOT_RUN = {
     "make deb": PACKAGE,
     "make setup": SETUP,
     "git pull": SETUP,
+    "python3 -m venv .venv": SETUP,
+    '"""Moves the busiest VM port that helps from the fullest uplink to the emptiest one."""': POLICY,
+    "from emptiest import plan": POLICY,
+    "[project]": POLICY,
+    ".venv/bin/pip install --no-deps -e ../emptiest": POLICY,
     ".venv/bin/python -m pytest tests/unit/controller/load/test_rates.py": TESTS,
     "make test-kernel      # the most important switch tests, at most 60 minutes": TESTS,
     "make format           # ruff fixes and formats": TESTS,
