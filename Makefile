@@ -214,6 +214,7 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --num-workers $$(nproc) $(PACKAGES) tests
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.plain_words
 	$(BIN)/python -m tests.advisories
 	cd controller/ansible && PATH="$(abspath $(BIN)):$$PATH" ansible-lint --offline --profile production
 

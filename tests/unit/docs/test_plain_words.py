@@ -1,0 +1,74 @@
+"""Documents are compared with a list of words and patterns, and exceptions are exact."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+
+import pytest
+
+from tests import documents, plain_words
+
+BAD = plain_words.patterns(plain_words.PATTERNS.read_text())
+EXCEPTIONS = plain_words.exceptions(plain_words.EXCEPTIONS.read_text())
+
+
+def found(text: str, *allowed: str) -> list[str]:
+    return [hit.found for hit in plain_words.hits("a.md", text, BAD, allowed)]
+
+
+def test_documents_that_are_checked_have_no_hit() -> None:
+    assert [str(hit) for hit in plain_words.found()] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "hit"),
+    [
+        ("Meanwhile, the switch forwards.", "Meanwhile"),
+        ("Frames arrive by\neth1.", "arrive by"),
+        ("The bond\nof Linux stays.", "of Linux"),
+        ("It follows flows of others.", "flows of others"),
+        ("It reports traffic of what it sees.", "of what"),
+        ("These are no reflections.", "are no"),
+    ],
+)
+def test_a_pattern_is_found_also_across_lines(text: str, hit: str) -> None:
+    assert found(text) == [hit]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Run `ovs-lbt anew`.",
+        "See [that](meanwhile.md).",
+        "Run:\n\n    meanwhile\n\nand wait.",
+        "```text\nmeanwhile\n```",
+        "<!-- meanwhile\n-->",
+        "There are no flows. They are no longer used.",
+    ],
+)
+def test_code_and_good_english_are_no_hits(text: str) -> None:
+    assert found(text) == []
+
+
+def test_a_hit_names_its_line_and_the_better_word() -> None:
+    (hit,) = plain_words.hits("a.md", "One.\n\nIt ends\nanew.", BAD, ())
+    assert str(hit) == "a.md:4: “anew”: write again"
+
+
+def test_an_exception_lets_these_words_stand_and_no_others() -> None:
+    assert found("Do not write *anew*. Begin anew.", "*anew*") == ["anew"]
+
+
+def test_a_line_without_a_replacement_is_refused() -> None:
+    with pytest.raises(ValueError, match="write PATTERN -> REPLACEMENT"):
+        plain_words.patterns("anew")
+
+
+def test_the_list_is_short_and_every_exception_is_needed() -> None:
+    assert 20 < len(BAD) < 40
+    pages = documents.pages()
+    for pattern in EXCEPTIONS.unchecked:
+        assert any(fnmatch(page, pattern) for page in pages), f"{pattern}: no such document"
+    for path, words in EXCEPTIONS.words:
+        text = (documents.ROOT / path).read_text()
+        assert words in text, f"{path}: {words}"
