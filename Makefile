@@ -43,7 +43,7 @@
 #                     each parser (ARGS="--seconds N --target NAME"), in out/fuzz/; ARGS=--keep stores what reached new code
 #   make soak         chaos on a real switch until something goes wrong: hours
 #                     (SEED=1 SEEDS=3 JOBS=3 EVENTS=500; ARGS='--replay FILE', ARGS=--resume)
-#   make deb          the Debian package, out/deb/ovs-lbt_VERSION_all.deb
+#   make deb          the Debian package, out/deb/ovs-lbt_VERSION_all.deb: it needs no Open vSwitch and no .venv
 #   make dashboards   the dashboards' JSON anew, from the Python beside it
 #
 # Each sets up what it needs first, and is quick about it when everything is there.
@@ -94,7 +94,8 @@ setup:
 setup-kernel:
 	@.ci/setup kernel
 
-demo: setup
+demo:
+	@.ci/setup demo
 	$(BIN)/ovs-lbt bench vmware_lbt $(DEMO) $(ARGS)
 
 bench: setup
@@ -199,12 +200,10 @@ fuzz: atheris
 soak: setup
 	$(BIN)/python -m tests.switch.chaos.soak --seed $(SEED) --seeds $(SEEDS) --jobs $(JOBS) --events $(EVENTS) $(ARGS)
 
-deb: setup
-	@controller/debian/build
-
-# The package's tests have no network.
-wheels: setup
-	@controller/debian/build wheels
+# `wheels` only downloads: the package's tests have no network.
+deb wheels:
+	@.ci/setup deb
+	@controller/debian/build $(filter wheels,$@)
 
 dashboards: setup
 	$(BIN)/python -m dashboards.generate

@@ -15,7 +15,8 @@ TOOLS = ("dirname", "readlink", "id")
 
 
 @pytest.mark.parametrize(
-    ("words", "linked"), [([], ".venv"), (["ryu"], ".venv-ryu"), (["kernel"], ".venv")]
+    ("words", "linked"),
+    [([], ".venv"), (["demo"], ".venv"), (["ryu"], ".venv-ryu"), (["kernel"], ".venv")],
 )
 @pytest.mark.parametrize("there", [True, False])
 def test_an_environment_that_is_a_link_is_refused_and_left_alone(
