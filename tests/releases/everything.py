@@ -15,7 +15,7 @@ from typing import Any
 from tests.releases import result
 from tests.releases.distributions import DISTRIBUTIONS
 from tests.releases.root import RELEASES
-from tests.releases.steps import FRESH, KERNEL, PYTEST, QUICK, Step
+from tests.releases.steps import FRESH, KERNEL, PYTEST, Step
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 # Files there only record results. A change to them cannot change the outcome of a test.
@@ -102,10 +102,7 @@ def parts() -> tuple[Part, ...]:
         steps = [step for step in FRESH if step.name not in (*PACKAGES, "test")]
         if release not in DISTRIBUTIONS[0].releases:
             steps = [step for step in steps if step.name != "ryu"]
-        for step in steps:
-            # The root may be new.
-            prepared = replace(step, command=f"make setup && {{ {step.command}; }}")
-            found.append(Part(release, step if step is QUICK else prepared, 120, place=release))
+        found += [Part(release, step, 120, place=release) for step in steps]
     for name, target in TARGETS.items():
         words = f"--target '{name}' --processes 1 --out 'out/all/fuzz/{name}'"
         command = f".venv/bin/python -m tests.unit.fuzz {words}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 PYTEST = ".venv/bin/python -m pytest -q"
 RYU_PACKAGES = "OVS_LBT_FRAMEWORK=ryu .venv-ryu/bin/python"
@@ -39,6 +39,11 @@ TESTS = (
     _tests("adoption", 900, "adoption"),
     _tests("restart", 900, "restart"),
 )
+
+
+def _set_up(step: Step) -> Step:
+    """The step, in a root that may not have been set up."""
+    return replace(step, command=f"make setup && {{ {step.command}; }}")
 
 
 def _on_the_kernel(name: str, *words: str) -> Step:
@@ -99,10 +104,16 @@ OTHERS_DEB = Step(
 )
 # First of all, as it needs nothing of what the others install.
 QUICK = Step("test-quick", "`make test-quick`", "bash tests/releases/quick.sh", 1800)
+# The release workflow as for a tag of this version. Then the demo, and that its environment is small.
+RELEASE = (
+    "GITHUB_REF_NAME=v$(sed -n 's/^version = //p' setup.cfg) bash -ec"
+    " \"$(sed -n '/^  publish:/q; s/^ *- run: //p' .github/workflows/release.yml)\""
+)
+DEMO = 'rm -rf .venv && make demo ARGS=--quick && test "$(du -sm .venv | cut -f1)" -le 250'
 FRESH = (
     QUICK,
-    Step("demo", "`make demo ARGS=--quick`", "make demo ARGS=--quick", 1800),
-    Step("deb", "`make deb`", "make deb", 600, tests=False),
+    Step("demo", "`make demo ARGS=--quick`", DEMO, 1800),
+    Step("deb", "`make deb`", RELEASE, 300, tests=False),
     Step(
         "package",
         "the package, from install to purge",
@@ -110,8 +121,10 @@ FRESH = (
         900,
     ),
     OTHERS_DEB,
-    *TESTS,
-    _tests("OVN", 1800, "ovn_provider", "ovn_tunnels", "ovn_plain_tunnels", "ovn_overlays"),
+    *map(_set_up, TESTS),
+    _set_up(
+        _tests("OVN", 1800, "ovn_provider", "ovn_tunnels", "ovn_plain_tunnels", "ovn_overlays")
+    ),
     Step("ryu", "`make test-ryu`", "make test-ryu", 2400),
     Step("test", "`make test`", "make test", 7200),
 )

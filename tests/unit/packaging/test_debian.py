@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import yaml
 
 from controller.command_line.arguments import DEFAULT_METRICS
 from controller.command_line.environment import RUN_VARIABLES
@@ -39,6 +40,16 @@ def test_what_the_service_needs_is_in_the_package_as_it_is_tested() -> None:
     assert needed - {"ovs"} <= pinned().keys()
     # What is imported from day to day; the system's Python may have brought others.
     assert pinned()["os-ken"] == version("os-ken")
+
+
+def test_every_command_that_builds_a_release_is_run_in_a_minimal_root() -> None:
+    text = (CHECKOUT / ".github/workflows/release.yml").read_text()
+    job, publish = map(yaml.safe_load(text)["jobs"].get, ("package", "publish"))
+    commands = [step["run"] for step in job["steps"] if "run" in step]
+    # What the step `deb` of `make test-fresh` finds there.
+    found = text.partition("\n  publish:")[0].splitlines()
+    assert [line.strip() for line in found if "- run:" in line] == [f"- run: {c}" for c in commands]
+    assert "make deb" in commands and publish["needs"] == "package"
 
 
 def test_every_option_of_the_service_is_in_its_file() -> None:
