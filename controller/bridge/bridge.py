@@ -126,10 +126,6 @@ class Bridge(ReconciledBridge):
         self.counts.refuse_request(reasons)
         return [*self.decision_log.refused(self.team_view, moves, why, now_s)]
 
-    def abandon(self) -> list[events.Reply]:
-        """Another service takes over: return the requests that wait."""
-        return self.installation.abandon()
-
     def recover(self, read_s: float, poll_s: float, why: str) -> Commands:
         """An error of ours has interrupted the handling of an event: go on as after a reconnect.
 
@@ -149,10 +145,6 @@ class Bridge(ReconciledBridge):
         """Take a new configuration; the switch follows where it differs."""
         config = config.in_force(self.links.lacp_known(config.uplinks))
         return [*self._take_config(config, now_s), *self.reconcile(now_s)]
-
-    def expect_flush(self, now_s: float) -> None:
-        """A change of the database makes Open vSwitch flush all flows."""
-        self.installation.expect_flush(now_s)
 
     # ---- the connection, and what is installed -----------------------------------------------
 

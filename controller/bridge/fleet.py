@@ -216,7 +216,7 @@ class Fleet:
         else:
             commands += bridge.configure(config, now_s)
             if fail_mode.may_flush(earlier, row):
-                bridge.expect_flush(now_s)
+                bridge.installation.expect_flush(now_s)
         self._followed[row.name] = row
         return commands
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller.api.events import (
@@ -12,7 +12,6 @@ from controller.api.events import (
     InstalledRead,
     Prepare,
 )
-from controller.api.history import Entry
 from controller.api.status import PathHindrance
 from controller.bridge import desired, inspection, kept_rules, learning_packets
 from controller.bridge.addresses import Addresses
@@ -26,7 +25,7 @@ from controller.bridge.move_counts import Counts
 from controller.bridge.no_flood import Flooding
 from controller.bridge.off_home import OffHomeAddresses
 from controller.bridge.phase import Phase
-from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
+from controller.config.values import BridgeConfig, VmPortConfig
 from controller.dataplane import specs
 from controller.dataplane.team import Team
 from controller.decisions import planning
@@ -149,11 +148,6 @@ class BridgeState:
         return inspection.flows_before_ours(self.read, self.config.on_bond)
 
     @property
-    def flagged_by_others(self) -> tuple[str, ...]:
-        """The VM ports on which another program has set the flag `no-flood`."""
-        return self.flooding.others_in(self.config)
-
-    @property
     def installed(self) -> specs.Pipeline | None:
         """Our flows and groups on the switch; None: not known."""
         return self.installation.installed
@@ -247,14 +241,9 @@ class BridgeState:
         return self.phase.is_attached and self._serves
 
     @property
-    def _follows_addresses(self) -> bool:
-        """Whether the switch may have learned addresses by our flows."""
-        return self.phase.is_attached and self.installed_anything
-
-    @property
     def _wants_addresses(self) -> bool:
         """Whether units or queues need the learned addresses to be read."""
-        if self.config.per_address and self._follows_addresses:
+        if self.config.per_address and self.phase.is_attached and self.installed_anything:
             return True
         if self.checks_paths and any(port.vlans.takes_tagged for port in self.config.vm_ports):
             return True
@@ -454,20 +443,6 @@ class BridgeState:
 
     # ---- what operators ask -------------------------------------------------------------------
 
-    @property
-    def entries(self) -> Sequence[Entry]:
-        """The latest decisions, the last one at the end."""
-        return self.decision_log.entries
-
-    @property
-    def homes(self) -> Mapping[str, str]:
-        """The home of each unit, by name."""
-        return self.bindings.homes
-
-    def bound_to(self, uplink: str) -> list[str]:
-        """The units bound to an uplink, as policies see it."""
-        return self.bindings.on(uplink)
-
     def order(self, unit: Unit) -> tuple[Uplink, ...]:
         """The uplinks that a unit may use, the one in force first."""
         return self.applied_bindings.order(unit, self.uplinks())
@@ -476,23 +451,6 @@ class BridgeState:
     def behind(self) -> Mapping[str, AddressUnit]:
         """The addresses that are units of their own, by name."""
         return self.address_units.by_name
-
-    def split_since_s(self, port: str) -> float | None:
-        """Since when a VM port is split; None: it is not."""
-        return self.scheduler.splits.since_s.get(port)
-
-    @property
-    def usable(self) -> set[str]:
-        """The uplinks that carry traffic now."""
-        return self.links.usable(self.config.uplinks)
-
-    def is_up(self, uplink: UplinkConfig) -> bool:
-        """Whether an uplink is up."""
-        return self.links.up(uplink)
-
-    def why_unused(self, uplink: UplinkConfig, now_s: float) -> str:
-        """Why no unit can move to this unusable uplink now."""
-        return self.links.why_unused(uplink, now_s)
 
     def known_s(self, port: VmPortConfig) -> float:
         """For how long the load of a VM port over uplinks has been known."""
@@ -511,31 +469,7 @@ class BridgeState:
 
     def proposal(self, now_s: float) -> Proposal:
         """What policies would move now."""
-        return planning.propose(self.team_view, self.bases(now_s), self.homes, now_s)
-
-    @property
-    def gathers(self) -> bool:
-        """Whether units are gathering on one member before NORMAL takes over."""
-        return self.gathering.is_under_way
-
-    def has_gathered(self, now_s: float) -> bool:
-        """Whether units have gathered."""
-        return self.gathering.is_over(now_s)
-
-    @property
-    def gathered_at_s(self) -> float:
-        """When units have gathered; infinity if they do not gather."""
-        return self.gathering.deadline_s()
-
-    @property
-    def has_queues(self) -> bool:
-        """Whether a device of an uplink has queues of ours, or will."""
-        return not self.shaping.cleared
-
-    @property
-    def queueing(self) -> list[str]:
-        """The devices of uplinks that queue as they were asked to."""
-        return self.shaping.on()
+        return planning.propose(self.team_view, self.bases(now_s), self.bindings.homes, now_s)
 
     # ---- when there is something to do -------------------------------------------------------
 

@@ -32,9 +32,9 @@ def pinned(bridge: Bridge, port: VmPortConfig, target: str, now_s: float) -> str
         return f"{text}, where it would be in enforce mode"
     if not bridge.connected:
         return f"{text}, where it goes once the switch is connected"
-    if target not in bridge.usable:
+    if target not in bridge.links.usable(bridge.config.uplinks):
         uplink = next(u for u in bridge.config.uplinks if u.name == target)
-        why = bridge.why_unused(uplink, now_s)
+        why = bridge.links.why_unused(uplink, now_s)
         return f"{text}, where it goes once that carries traffic ({why}); until then on {source or 'none'}"
     return f"{text}, from {source}" if source else text
 

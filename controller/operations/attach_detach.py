@@ -153,7 +153,7 @@ class AttachDetach:
                 times.append(detach.deadline_s)
                 bridge = self.fleet.bridges.get(name)
                 if bridge is not None and not detach.removing:
-                    times.append(bridge.gathered_at_s)
+                    times.append(bridge.gathering.deadline_s())
         return min(times, default=float("inf"))
 
     def attach(
@@ -419,12 +419,12 @@ class AttachDetach:
             del self.attaching[name]
             fit = check.fit(self.fleet, bridge, now_s)
             return [*self.fleet.drop(name), attach.trial(fit)]
-        if flagged := bridge.flagged_by_others:
+        if flagged := bridge.flooding.others_in(bridge.config):
             key = PREFIX + "no-flood-before"
             attach.settings += (Setting("Bridge", name, key, ",".join(flagged)),)
             attach.undo += (Setting("Bridge", name, key, None),)
         if attach.waits is not None:
-            linked = tuple(u.name for u in bridge.config.uplinks if bridge.is_up(u))
+            linked = tuple(u.name for u in bridge.config.uplinks if bridge.links.up(u))
             if not bridge.config.on_bond:
                 attach.waits = replace(attach.waits, linked=linked)
             attach.settings += (attach.waits.as_setting(name),)
@@ -473,18 +473,18 @@ class AttachDetach:
             del self.detaching[name]
             return [Reply(detach.request_id, "")]
         if not detach.removing:
-            looked = bridge.settled and not bridge.gathers
+            looked = bridge.settled and not bridge.gathering.is_under_way
             if looked and bridge.gather(now_s):
                 detach.deadline_s += GATHERED_AFTER_S
                 return bridge.reconcile(now_s)
-            if looked or bridge.has_gathered(now_s):
+            if looked or bridge.gathering.is_over(now_s):
                 detach.removing = True
                 if detach.waits is not None:
                     bridge.introduce_to_normal()
                 given = self._give_back(bridge, now_s)
                 return [*given, *self._proceed_detach(name, detach, now_s)]
         gone = detach.removing and bridge.settled and not bridge.installed_anything
-        if (not gone or bridge.has_queues) and now_s < detach.deadline_s:
+        if (not gone or not bridge.shaping.cleared) and now_s < detach.deadline_s:
             return []
         if not gone and detach.reverts is not None:
             # What remains to be done stays in the database until the switch answers.
@@ -521,8 +521,8 @@ class AttachDetach:
         if detach.waits is not None:
             ours = unconfirmed.merged(ours, [detach.waits.as_setting(name)])
         settings = (*ours, *settings)
-        if bridge.has_queues:
-            found = f"bridge {name}: the queues of {', '.join(bridge.queueing) or 'uplinks'}"
+        if not bridge.shaping.cleared:
+            found = f"bridge {name}: the queues of {', '.join(bridge.shaping.on()) or 'uplinks'}"
             warning = warning or f"{found} were not removed -> tc qdisc del dev UPLINK root"
         detach.lost = detach.lost or warning
         if detach.one_uplink is not None:
@@ -712,7 +712,7 @@ def _looping(row: BridgeRow, bridge: Bridge) -> list[str]:
     """The plain uplinks that NORMAL would join into a loop, which takes two with a link."""
     if row.stp_enable or row.rstp_enable or bridge.config.on_bond:
         return []
-    linked = [uplink.name for uplink in bridge.config.uplinks if bridge.is_up(uplink)]
+    linked = [uplink.name for uplink in bridge.config.uplinks if bridge.links.up(uplink)]
     return linked if len(linked) > 1 else []
 
 

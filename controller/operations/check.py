@@ -182,12 +182,12 @@ def _of_paths(bridge: Bridge) -> Iterator[Finding]:
 def _of_links(bridge: Bridge, now_s: float) -> Iterator[Finding]:
     """Uplinks that carry nothing, and how many could still fail."""
     serving = [u for u in bridge.config.uplinks if u.role in (Role.ACTIVE, Role.STANDBY)]
-    working = [uplink for uplink in serving if bridge.is_up(uplink)]
+    working = [uplink for uplink in serving if bridge.links.up(uplink)]
     for uplink in serving:
         if waits := bridge.links.why_waiting(uplink):
             text = f"uplink {uplink.name}: {waits} -> a port of the same network that forwards"
             yield Finding(WARNING, "receives-nothing", text, runbook="OvsLbtUplinkDown")
-        elif not bridge.is_up(uplink) and uplink.name not in bridge.links.unreachable:
+        elif not bridge.links.up(uplink) and uplink.name not in bridge.links.unreachable:
             yield _down(bridge, uplink)
         if bridge.links.flaps(uplink.name, now_s):
             text = f"uplink {uplink.name}: its link goes up and down -> a link that stays"
@@ -261,13 +261,13 @@ def _lacp(bridge: Bridge, row: BridgeRow) -> Iterator[Finding]:
 
 
 def _team(bridge: Bridge, attached: bool) -> dict[str, Any]:
-    config = bridge.config
+    config, is_up = bridge.config, bridge.links.up
     return {
         "name": config.name,
         "attached": attached,
         "teaming": config.teaming,
         "uplinks": [
-            {"name": u.name, "ofport": int(u.ofport), "up": bridge.is_up(u), "role": u.role.value}
+            {"name": u.name, "ofport": int(u.ofport), "up": is_up(u), "role": u.role.value}
             for u in config.uplinks
         ],
     }

@@ -142,7 +142,7 @@ def account(
     )
     against, verdict = _against(bridge, port, unit, basis, known_s, in_cooldown)
     asked = next((p for p in config.asked.vm_ports if p.name == port.name), port)
-    home = bridge.homes.get(port.name)
+    home = bridge.bindings.homes.get(port.name)
     return Account(
         bridge=config.name,
         bridge_policy=config.asked.policy,
@@ -161,7 +161,7 @@ def account(
         uplinks=carrying if bridge.on_normal else uplinks,
         team_view=carrying,
         order=bridge.order(unit),
-        links={u.name: bridge.why_unused(u, now_s) for u in config.uplinks},
+        links={u.name: bridge.links.why_unused(u, now_s) for u in config.uplinks},
         last=last,
         moved=moved,
         basis=basis,
@@ -171,7 +171,7 @@ def account(
         rules=bridge.rules.get(port.name, {}),
         behind=_behind(bridge, loaded, port),
         cooldown_until_s=cooldown_until_s if against is in_cooldown else None,
-        split_s=bridge.split_since_s(port.name),
+        split_s=bridge.scheduler.splits.since_s.get(port.name),
         split_why=_split_why(bridge, port.name),
         endpoint=endpoint,
         kept_off=_kept_off(bridge, unit),
@@ -188,7 +188,7 @@ def _kept_off(bridge: Bridge, unit: Unit) -> dict[str, str]:
 
 
 def _split_why(bridge: Bridge, name: str) -> str:
-    for entry in reversed(bridge.entries):
+    for entry in reversed(bridge.decision_log.entries):
         if any(m.unit == name and m.reason == Reason.SPLIT for m in entry.moves):
             return entry.why
     return "it was split when the service started"
@@ -226,7 +226,7 @@ def _against(
         return Obstacle.UNBOUND, None
     if bridge.config.fallen_back:
         return Obstacle.FALLEN_BACK, None
-    if bridge.homes.get(name, bound.uplink) != bound.uplink:
+    if bridge.bindings.homes.get(name, bound.uplink) != bound.uplink:
         return Obstacle.AWAY, None
     if not unit.movable:
         return Obstacle.PINNED if unit.rules.pin else Obstacle.EXCLUDED, None
@@ -246,7 +246,7 @@ def _against(
 def _last_move(bridge: Bridge, name: str, bound: Bound | None) -> tuple[Entry | None, Moved | None]:
     """The decision that brought a VM port to its uplink."""
     happened = Happened.PLANNED if bridge.on_normal else Happened.MOVED
-    for entry in reversed(bridge.entries):
+    for entry in reversed(bridge.decision_log.entries):
         for moved in entry.moves if entry.happened is happened else ():
             resplit = moved.reason in (Reason.SPLIT, Reason.MERGE)
             if moved.unit == name and not (moved.buckets or resplit):

@@ -105,7 +105,7 @@ class Operator:
 
     def abandon(self) -> Commands:
         """Another service leads from now on: tell all callers that wait."""
-        waiting = [reply for b in self.fleet.bridges.values() for reply in b.abandon()]
+        waiting = [reply for b in self.fleet.bridges.values() for reply in b.installation.abandon()]
         numbers = [*(reply.request_id for reply in waiting), *self.attach_detach.abandon()]
         numbers += [drain.request_id for drain in self.draining]
         numbers += self.confirmations.abandon()
@@ -315,7 +315,7 @@ def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -
         raise Refused(f"bridge {bridge.config.name}: not connected -> a connected bridge")
     serving = failover.in_service(bridge.uplinks())
     if target not in [u.name for u in serving]:
-        state = bridge.why_unused(uplink, now_s)
+        state = bridge.links.why_unused(uplink, now_s)
         raise Refused(f"uplink {target}: {state} -> {one_of(sorted(u.name for u in serving))}")
     if name in bridge.address_units.silent_s:
         # It could not be announced, and upstream switches would keep sending to its old uplink.
@@ -389,7 +389,7 @@ def _drain(operator: Operator, request_id: int, words: list[str], now_s: float) 
         raise Refused(f"bridge {name}: not connected -> a connected bridge")
     if uplink.role is Role.UNUSED:
         raise Refused(f"uplink {uplink.name}: unused -> an active or standby uplink")
-    if not any(bridge.is_up(other) for other in _others(bridge, uplink.name)):
+    if not any(bridge.links.up(other) for other in _others(bridge, uplink.name)):
         expected = "another working uplink that can take its traffic"
         raise Refused(f"uplink {uplink.name}: the last working uplink -> {expected}")
     ports = sum(bound.uplink == uplink.name for bound in bridge.bound.values())
