@@ -244,8 +244,9 @@ class Service:
         ):
             asked_s, units = self._asked[event.bridge]
             if isinstance(event, events.UnitCountersRead) is units:
-                self._exporter.observe_decision(event.bridge, time.monotonic() - started_s)
-                self._exporter.observe_poll(event.bridge, started_s - asked_s)
+                took_s = time.monotonic() - started_s
+                self._exporter.observe(event.bridge, "decision_duration", took_s)
+                self._exporter.observe(event.bridge, "stats_poll_duration", started_s - asked_s)
         self._carry_out_all(commands)
         self._role_known |= isinstance(event, events.Leading)
         if self._request is not None and self._engine.leads:

@@ -13,8 +13,14 @@ from controller.metrics import scrapes
 
 PREFIX = "ovslbt_"
 BITS_PER_BYTE = 8
+SECONDS_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 # Histograms of single observations: by name, the help text and the buckets in seconds.
 OBSERVED = {
+    "decision_duration": ("Time from decoded counters to commands.", SECONDS_BUCKETS),
+    "stats_poll_duration": (
+        "Time from asking a switch for counters to its last answer.",
+        SECONDS_BUCKETS,
+    ),
     "settling": (
         "Time from a policy's first move until it has nothing more to move.",
         (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
@@ -24,7 +30,8 @@ OBSERVED = {
         (0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
     ),
 }
-SECONDS_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+# Those that a bridge may not have for a long time.
+RARE = ("settling", "inbound_follow")
 
 
 class Exporter:
@@ -47,21 +54,6 @@ class Exporter:
         self._version = version
         self._registry = CollectorRegistry()
         self._registry.register(self)
-        self._decisions = Histogram(
-            PREFIX + "decision_duration_seconds",
-            "Time from decoded counters to commands.",
-            ["bridge"],
-            buckets=SECONDS_BUCKETS,
-            registry=self._registry,
-        )
-        self._polls = Histogram(
-            PREFIX + "stats_poll_duration_seconds",
-            "Time from asking a switch for counters to its last answer.",
-            ["bridge"],
-            buckets=SECONDS_BUCKETS,
-            registry=self._registry,
-        )
-
         self._observed = {
             name: Histogram(
                 f"{PREFIX}{name}_seconds",
@@ -82,12 +74,6 @@ class Exporter:
         """
         return scrapes.serve(make_wsgi_app(self._registry), address, port, tls)
 
-    def observe_decision(self, bridge: str, duration_s: float) -> None:
-        self._decisions.labels(bridge).observe(duration_s)
-
-    def observe_poll(self, bridge: str, duration_s: float) -> None:
-        self._polls.labels(bridge).observe(duration_s)
-
     def observe(self, bridge: str, histogram: str, seconds: float) -> None:
         self._observed[histogram].labels(bridge).observe(seconds)
 
@@ -96,8 +82,8 @@ class Exporter:
         bridges = self._read_status()
         for bridge in bridges:
             # Create the series now: rate() and increase() miss the first value of a new one.
-            for histogram in self._observed.values():
-                histogram.labels(bridge.name)
+            for name in RARE:
+                self._observed[name].labels(bridge.name)
         yield from _uplink_families(bridges)
         yield from _port_families(bridges)
         yield from _bridge_families(bridges)
@@ -173,12 +159,10 @@ def _uplink_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
             _add(drops, key, uplink.drops)
             _add(capacity, key, uplink.capacity_bps / BITS_PER_BYTE)
             _add(up, key, uplink.up)
-            load, capacity_bps = uplink.load, uplink.capacity_bps
-            _add(utilization, [*key, "transmit"], load.tx_bps / capacity_bps)
-            _add(utilization, [*key, "receive"], load.rx_bps / capacity_bps)
-            if (basis := uplink.decided) is not None:
-                _add(decided, [*key, "transmit"], basis.tx_bps / capacity_bps)
-                _add(decided, [*key, "receive"], basis.rx_bps / capacity_bps)
+            for family, load in ((utilization, uplink.load), (decided, uplink.decided)):
+                if load is not None:
+                    _add(family, [*key, "transmit"], load.tx_bps / uplink.capacity_bps)
+                    _add(family, [*key, "receive"], load.rx_bps / uplink.capacity_bps)
     yield from (info, sent, received, drops, capacity, up, changes, utilization, unrelieved)
     yield from (units, silent, decided, path_fault)
 
@@ -339,16 +323,15 @@ def _bridge_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
         _add(errors, key, len(bridge.config_errors))
         _add(decided, key, bridge.last_decision_at)
         _add(failovers, key, bridge.failovers)
-        for family, moves in (
+        for family, counts in (
             (planned, bridge.moves_planned),
             (applied, bridge.moves_applied),
             (refused, bridge.moves_refused),
+            (rounds, bridge.path_rounds),
+            (frames, bridge.path_frames),
         ):
-            for reason, count in moves.items():
-                _add(family, [*key, reason], count)
-        for family, results in ((rounds, bridge.path_rounds), (frames, bridge.path_frames)):
-            for result, count in results.items():
-                _add(family, [*key, result], count)
+            for counted, count in counts.items():
+                _add(family, [*key, counted], count)
     yield from (info, connected, threshold, imbalance, optimality, errors, decided, failovers)
     yield from (planned, applied, refused, exhausted, reannounced, astray, rounds, frames, flooded)
     yield from (repeated, overruling)

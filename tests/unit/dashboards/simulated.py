@@ -158,8 +158,8 @@ class Target:
         log = self.here.log if self.here else []
         for _, command in log[self._seen :]:
             if isinstance(command, ReadStats):
-                self._exporter.observe_poll(command.bridge, POLL_S)
-                self._exporter.observe_decision(command.bridge, DECISION_S)
+                self._exporter.observe(command.bridge, "stats_poll_duration", POLL_S)
+                self._exporter.observe(command.bridge, "decision_duration", DECISION_S)
             elif isinstance(command, Observe):
                 self._exporter.observe(command.bridge, command.histogram, command.seconds)
         self._seen = len(log)

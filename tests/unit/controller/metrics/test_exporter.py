@@ -237,8 +237,8 @@ def test_what_is_not_known_is_absent_and_never_zero() -> None:
 
 def test_durations_are_observed_by_bridge() -> None:
     made = exporter(BR0)
-    made.observe_decision("br0", 0.002)
-    made.observe_poll("br0", 0.02)
+    made.observe("br0", "decision_duration", 0.002)
+    made.observe("br0", "stats_poll_duration", 0.02)
     registry = made._registry
     labels = {"bridge": "br0"}
     for name, seconds in (("decision_duration", 0.002), ("stats_poll_duration", 0.02)):
