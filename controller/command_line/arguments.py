@@ -72,8 +72,7 @@ def parser() -> argparse.ArgumentParser:
         _add_show,
         _add_top,
         _add_set,
-        _add_moves_and_pins,
-        _add_drain_and_undrain,
+        _add_moves,
         _add_plan_and_apply,
         _add_explain,
         _add_history,
@@ -308,25 +307,17 @@ def _add_set(commands: Any) -> None:
     _add_confirm(setting)
 
 
-def _add_moves_and_pins(commands: Any) -> None:
-    for name, text in (
-        ("move", "bind a VM port to an uplink now"),
-        ("pin", "bind a VM port to an uplink and keep it there"),
+def _add_moves(commands: Any) -> None:
+    for name, text, *arguments in (
+        ("move", "bind a VM port to an uplink now", "port", "uplink"),
+        ("pin", "bind a VM port to an uplink and keep it there", "port", "uplink"),
+        ("unpin", "let the policy move a VM port again", "port"),
+        ("drain", "move all VM ports off an uplink, and wait until it is idle", "uplink"),
+        ("undrain", "use a drained uplink again", "uplink"),
     ):
         command = commands.add_parser(name, help=text)
-        command.add_argument("port", metavar="PORT")
-        command.add_argument("uplink", metavar="UPLINK")
-    unpin = commands.add_parser("unpin", help="let the policy move a VM port again")
-    unpin.add_argument("port", metavar="PORT")
-
-
-def _add_drain_and_undrain(commands: Any) -> None:
-    for name, text in (
-        ("drain", "move all VM ports off an uplink, and wait until it is idle"),
-        ("undrain", "use a drained uplink again"),
-    ):
-        command = commands.add_parser(name, help=text)
-        command.add_argument("uplink", metavar="UPLINK")
+        for argument in arguments:
+            command.add_argument(argument, metavar=argument.upper())
 
 
 def _add_plan_and_apply(commands: Any) -> None:
