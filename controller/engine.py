@@ -14,7 +14,6 @@ import functools
 import math
 
 from controller.api import events
-from controller.api.status import BridgeStatus
 from controller.bridge import failure
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
@@ -94,10 +93,6 @@ class Engine:
         """When a `Tick` is next due; infinity if nothing waits for time to pass."""
         waiting_s = [self.operator.deadline_s(), self.fleet.lost_keys.deadline_s()]
         return min([*self._due_s.values(), *waiting_s])
-
-    def status_after(self, name: str) -> BridgeStatus | None:
-        """The status of the next attached bridge by name; None after the last."""
-        return self.fleet.status_after(name)
 
     def _due(self, now_s: float) -> set[str]:
         """The name of the bridge whose turn it is; none if nothing is due.

@@ -229,7 +229,7 @@ class Service:
             self._challenged.clear()
             return False
         if isinstance(event, StatusWanted):
-            event.answer.put(self._engine.status_after(event.after))
+            event.answer.put(self._engine.fleet.status_after(event.after))
             return False
         if isinstance(event, events.Request) and event.words[0] == "history":
             self._journal.ask(event, self._engine.fleet.names(), self._control.reply)

@@ -306,7 +306,8 @@ class ReconciledBridge(BridgeState):
         bundle = self.installation.next_bundle(step)
         if bundle is None:
             self._follow_endpoints(team, now_s)
-            rest = [*self._follow_flags(now_s), *self._follow_hash(now_s)]
+            flags = self.flooding.follow(self.config, self._serves, now_s)
+            rest = [*flags, *self._follow_hash(now_s)]
             return [*self._remember_bindings(), *rest], False
         if not bundle.changes:
             done = BundleDone(self.config.name, bundle.bundle_id)
@@ -320,9 +321,6 @@ class ReconciledBridge(BridgeState):
         moved = learning_packets.seen_upstream(self.config, bundle.moves) if self._announces else ()
         ahead = [ReadLearned(self.config.name)] if self.learning_packets.read_ahead(moved) else []
         return [Report("debug", text), apply, *ahead], False
-
-    def _follow_flags(self, now_s: float) -> Commands:
-        return [*self.flooding.follow(self.config, self._serves, now_s)]
 
     def _follow_hash(self, now_s: float) -> Commands:
         """Ask for the group that selects by the datapath's hash, once our flows are installed.

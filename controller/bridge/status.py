@@ -201,19 +201,13 @@ def _reason(bridge: Bridge, port: VmPortConfig, bound: Bound | None) -> str | No
 
 def _units(bridge: Bridge, port: VmPortConfig) -> dict[str, int]:
     """The number of addresses behind a VM port, each a unit of its own, on each uplink."""
-    bound, counts = (
-        bridge.applied_bindings.bound,
-        dict.fromkeys(map(_name, bridge.config.uplinks), 0),
-    )
+    bound = bridge.applied_bindings.bound
+    counts = {uplink.name: 0 for uplink in bridge.config.uplinks}
     for unit in bridge.address_units.by_name.values():
         where = bound.get(unit.name) if unit.port == port.name else None
         if where is not None and where.uplink in counts:
             counts[where.uplink] += 1
     return counts
-
-
-def _name(uplink: UplinkConfig) -> str:
-    return uplink.name
 
 
 def _by_reason(counter: Counter[str]) -> dict[str, int]:

@@ -168,7 +168,7 @@ def test_a_question_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
     here = two_bridges()
     monkeypatch.setattr("controller.bridge.status.status", fails)
     assert json.loads(done(here.ask("show", "--json")))["bridges"] == []
-    assert here.engine.status_after("") is None
+    assert here.engine.fleet.status_after("") is None
     here.run_for(1)
     assert {one.of for one in here.failures} == {"bridge br0", "bridge br1"}
     assert [name for name, _ in found_by_check(here)] == ["br0", "br1"]
