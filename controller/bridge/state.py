@@ -327,7 +327,7 @@ class BridgeState:
     @property
     def kept_off(self) -> KeptOff:
         """The uplinks that lose frames of single VLANs, or long ones, for each unit that has such."""
-        if not self.paths.has_faults:
+        if not self.paths.since_s:
             return NOTHING
         learned, units = self.addresses.by_port, self.address_units.by_name.values()
         return kept_off.of_team(self.config, self.paths.since_s, learned, units)

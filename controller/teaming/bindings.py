@@ -135,7 +135,7 @@ class Bindings:
         moves: list[Move] = []
         by_name = {uplink.name: uplink for uplink in uplinks}
         at_home = self._homes(units, uplinks) if uplinks else {}
-        targets = self._targets(units, uplinks, at_home)
+        targets = {} if self.held else homes.targets(units, uplinks, at_home)
         was_cut_off, cut_off = self._cut_off, set[str]()
         serving = {u.name for u in uplinks if u.usable and u.role is Role.ACTIVE}
         for unit in units if uplinks else ():
@@ -240,14 +240,6 @@ class Bindings:
             if unit.name in by_name and (order := _order(unit, by_name[unit.name], uplinks)):
                 by_name[unit.name] = order[0].name
         return stay | by_name
-
-    def _targets(
-        self, units: Sequence[Unit], uplinks: tuple[Uplink, ...], at_home: Mapping[str, str]
-    ) -> dict[str, str]:
-        """The uplinks of members of a set while one of them cannot be at home."""
-        if self.held:
-            return {}
-        return homes.targets(units, uplinks, at_home)
 
     def _count(self, units: Iterable[Unit]) -> dict[str, Counter[str]]:
         taken: dict[str, Counter[str]] = {}

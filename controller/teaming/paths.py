@@ -134,10 +134,6 @@ class PathChecks:
         """Whether paths have been probed, or faults are in force."""
         return bool(self._plan or self.since_s)
 
-    @property
-    def has_faults(self) -> bool:
-        return bool(self.since_s)
-
     def follow(self, plan: tuple[Path, ...]) -> None:
         """Probe these paths from now on. What others have shown is forgotten."""
         if plan == self._plan:

@@ -316,7 +316,7 @@ def _frames(case: list[tuple[int, int, Any, float]]) -> None:
     # Four losses in a row would be a fault.
     run(2.5)
     assert here.bindings() == before and len(before) == 4
-    assert delivered and not bridge.paths.has_faults
+    assert delivered and not bridge.paths.since_s
 
 
 # ---- the database --------------------------------------------------------------------------
