@@ -199,11 +199,8 @@ class AttachDetach:
             raise Refused("; ".join(looping))
         settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
         also = [*own, *isolation(row, config)]
+        undo = [*unconfirmed.before_set(row, settings)]
         settings += also
-        undo = [
-            Setting("Bridge", name, PREFIX + key, row.external_ids.get(PREFIX + key))
-            for key in values
-        ]
         undo += [replace(setting, value=None) for setting in also]
         if not config.on_bond and row.fail_mode != SECURE:
             # In fail mode standalone, the bridge returns to NORMAL when ovs-vswitchd restarts, and
@@ -486,15 +483,14 @@ class AttachDetach:
         gone = detach.removing and bridge.settled and not bridge.installed_anything
         if (not gone or not bridge.shaping.cleared) and now_s < detach.deadline_s:
             return []
+        found = "does not answer" if bridge.connected else "is not connected"
         if not gone and detach.reverts is not None:
             # What remains to be done stays in the database until the switch answers.
             detach.deadline_s = now_s + DETACH_TIMEOUT_S
-            found = "does not answer" if bridge.connected else "is not connected"
             return [Report("warning", f"bridge {name}: the switch {found} -> {NO_REVERSAL_YET}")]
         detach.writing = True
         commands: Commands = []
         if not gone:
-            found = "does not answer" if bridge.connected else "is not connected"
             expected = f"a switch that answers within {detach.deadline_s - detach.began_s:.0f} s"
             if (fault := self.fleet.blamed(name, detach.began_s)) is not None:
                 found, expected = (
