@@ -184,7 +184,8 @@ def _shared(bridge: JsonObject) -> list[str]:
         if "units" in port
     ]
     buckets = [f"{policy}: {_counts(of, 'buckets')}" for policy, of in bridge["buckets"].items()]
-    buckets += _hashed_by(bridge)
+    if (hashed := bridge.get("connection_hash")) is not None:
+        buckets.append(hashed_by(hashed["used"], hashed["why"], hashed.get("cost")))
     parts = [f"{p['name']}: {t}" for p in bridge["ports"] if (t := part(p))]
     return [*spread, *buckets, *parts, *endpoints(bridge)]
 
@@ -197,14 +198,6 @@ def endpoints(bridge: JsonObject) -> list[str]:
             sent = tunnels_sent(found["kinds"], found["bridges"], found["addresses"])
             drawn.append(f"{port['name']}: tunnel endpoint, {sent}")
     return drawn
-
-
-def _hashed_by(bridge: JsonObject) -> list[str]:
-    """A line for the hash of connections, with what it costs."""
-    hashed = bridge.get("connection_hash")
-    if hashed is None:
-        return []
-    return [hashed_by(hashed["used"], hashed["why"], hashed.get("cost"))]
 
 
 def _counts(counts: Mapping[str, int], what: str) -> str:
