@@ -19,7 +19,7 @@ from controller.api.events import (
     SwitchGone,
 )
 from controller.dataplane.tables import Kind, cookie_kind
-from controller.openflow import bundles, commands, errors, framework, ports, replies, roles
+from controller.openflow import bundles, commands, errors, framework, ports, replies, roles, xids
 from controller.openflow.framework import (
     DEAD_DISPATCHER,
     MAIN_DISPATCHER,
@@ -256,7 +256,7 @@ class TeamingApp(PromptApp):
             return
         bridge, text = event.msg.datapath.bridge, errors.error_text(event.msg)
         event.msg.datapath.warnings.log(f"{bridge}: the switch reports an error: {text}", LOG)
-        if (number := bundles.failed_bundle(event.msg)) is not None:
+        if (number := xids.bundle_number(event.msg)) is not None:
             self.submit(BundleDone(bridge, number, text))
 
     @set_ev_cls(ofp_event.EventOFPExperimenter, MAIN_DISPATCHER)

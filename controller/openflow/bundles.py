@@ -89,8 +89,3 @@ def bundle_outcome(message: Any) -> int | None:
     None: the message confirms no commit.
     """
     return bundle_number(message) if message.type == ofp.ONF_BCT_COMMIT_REPLY else None
-
-
-def failed_bundle(message: Any) -> int | None:
-    """Return the number of the bundle that an error concerns. None: it concerns no bundle."""
-    return bundle_number(message)

@@ -82,8 +82,8 @@ def test_the_answer_to_a_commit_says_which_bundle() -> None:
 
 
 def test_an_error_says_which_bundle_it_is_about_and_what_is_wrong() -> None:
-    assert bundles.failed_bundle(error(xids.BUNDLE_XID | 77)) == 77
-    assert bundles.failed_bundle(error(0x1234)) is None
-    assert bundles.failed_bundle(error(Asked.FLOWS)) is None
+    assert xids.bundle_number(error(xids.BUNDLE_XID | 77)) == 77
+    assert xids.bundle_number(error(0x1234)) is None
+    assert xids.bundle_number(error(Asked.FLOWS)) is None
     text = errors.error_text(error(1))
     assert "GROUP_MOD_FAILED" in text and "OUT_OF_GROUPS" in text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from controller.openflow import bundles, errors, xids
+from controller.openflow import errors, xids
 from controller.openflow.framework import ofproto
 from tests.unit.controller.openflow.switch_bytes import HEADER, parse
 
@@ -15,4 +15,4 @@ def test_an_error_of_an_experimenter_is_told_as_one() -> None:
     header = HEADER.pack(4, ofproto.OFPT_ERROR, HEADER.size + len(body), xids.BUNDLE_XID | 7)
     message = parse(header + body)
     assert errors.error_text(message) == "experimenter 0x4f4e4600, error 2300"
-    assert bundles.failed_bundle(message) == 7
+    assert xids.bundle_number(message) == 7
