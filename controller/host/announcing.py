@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import sys
 import time
 
@@ -25,27 +24,11 @@ def start(bridge: str, remote: str) -> None:
     first = [*scope, *command] if arming.BOOTED.is_dir() else command
     started_s = time.monotonic()
     with contextlib.suppress(OSError):
-        process = _started(first)
+        process = arming.started(first, LOG_NAME)
 
         def wait() -> None:
             failed = process.wait() != 0
             if failed and first is not command and time.monotonic() < started_s + REFUSED_WITHIN_S:
-                _started(command).wait()
+                arming.started(command, LOG_NAME).wait()
 
         faults.once("announcements", f"announcements of {bridge}", wait, lambda _found: None)
-
-
-def _started(command: list[str]) -> subprocess.Popen[bytes]:
-    """Start a process without a terminal, in a session of its own.
-
-    Raises:
-        OSError: it cannot be started.
-    """
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=arming.log(LOG_NAME),
-        start_new_session=True,
-        cwd="/",
-    )

@@ -111,20 +111,29 @@ def _detached(command: Sequence[str]) -> int:
         with contextlib.suppress(Exception):
             os.setsid()
             os.chdir("/")
-            started = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=log(LOG_NAME),
-                start_new_session=True,
-            )
-            os.write(write_end, str(started.pid).encode())
+            os.write(write_end, str(started(command, LOG_NAME).pid).encode())
         os._exit(0)
     os.close(write_end)
     with os.fdopen(read_end, "rb") as pipe:
         number = pipe.read()
     os.waitpid(between, 0)
     return int(number)
+
+
+def started(command: Sequence[str], log_name: str) -> subprocess.Popen[bytes]:
+    """Start a process without a terminal, in a session of its own.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=log(log_name),
+        start_new_session=True,
+        cwd="/",
+    )
 
 
 def log(name: str) -> int:
