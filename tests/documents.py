@@ -9,6 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+# What an operator does, one page for each task.
+TASKS = (
+    "docs/hosts/libvirt.md",
+    "docs/hosts/proxmox.md",
+    "docs/hosts/netplan.md",
+    "docs/hosts/ovn.md",
+    "docs/hosts/opennebula.md",
+    "docs/hosts/openshift.md",
+)
 DOCUMENTS = (
     "README.md",
     "CONTRIBUTING.md",
@@ -17,6 +26,7 @@ DOCUMENTS = (
     "docs/how-it-works.md",
     "docs/releases.md",
     "docs/operations.md",
+    *TASKS,
     "docs/policies.md",
     "docs/policies/equivalents.md",
     "docs/policies/rules.md",

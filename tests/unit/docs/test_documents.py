@@ -164,7 +164,8 @@ def test_links_within_the_documents_lead_somewhere() -> None:
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     bare = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
-    return {heading.replace(" ", "-") for heading in bare}
+    named = re.findall(r'<a id="([\w-]+)"></a>', page.read_text())
+    return {heading.replace(" ", "-") for heading in bare} | {*named}
 
 
 # ---- figures ----------------------------------------------------------------------------

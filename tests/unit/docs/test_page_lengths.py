@@ -1,4 +1,4 @@
-"""How long pages of docs/reliability, docs/policies and docs/decisions are."""
+"""How long pages are that people read: not reference, and without tables."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ PAGES = [
     for name in ("reliability", "policies")
     for path in (DOCS / f"{name}.md", *sorted((DOCS / name).glob("*.md")))
 ]
+PAGES += [documents.ROOT / page for page in documents.TASKS]
 MOST_WORDS, MOST_WORDS_OF_A_DECISION = 1500, 400
 WORD = re.compile(r"\w")
 

@@ -15,9 +15,10 @@ from topologies.reports.origin import git
 DOCS = documents.ROOT / "docs"
 RELIABILITY = sorted(f"reliability/{path.name}" for path in (DOCS / "reliability").glob("*.md"))
 POLICIES = sorted(f"policies/{path.name}" for path in (DOCS / "policies").glob("*.md"))
+TASKS = sorted(page.removeprefix("docs/") for page in documents.TASKS)
 PAGES = (
     *("benchmarks.md", "operations.md", "policies.md", "reliability.md"),
-    *(*RELIABILITY, *POLICIES),
+    *(*RELIABILITY, *POLICIES, *TASKS),
 )
 COMMIT = re.compile(r"`[0-9a-f]{7}`")
 # Tables without measured figures, by their first heads: what is checked, limits, meanings, and
@@ -94,8 +95,8 @@ def test_a_table_without_a_source_is_seen() -> None:
     assert list(tables(text)) == [("| a |", "More.\n"), ("| b |", "*Source:* x.\nand y.\n")]
 
 
-# A table in docs/operations.md may be in an item of a list, and so is its source.
-FIGURES = (*RELIABILITY, "operations.md")
+# A table may be in an item of a list, and so is its source.
+FIGURES = (*RELIABILITY, "operations.md", *TASKS)
 TESTS = Path(__file__).parent
 GENERATED = re.compile(r"<!-- (\w+): begin.*?<!-- \1: end -->", re.DOTALL)
 
