@@ -17,6 +17,7 @@ TASKS = (
     "docs/hosts/ovn.md",
     "docs/hosts/opennebula.md",
     "docs/hosts/openshift.md",
+    "docs/guide/install.md",
 )
 DOCUMENTS = (
     "README.md",

@@ -244,7 +244,7 @@ CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
     (OPERATIONS, "each direction carried", vxlan),
     (OPERATIONS, "reached the host again", rescued_after_s),
     (OPERATIONS, "a failover then took", failover_by_multipath),
-    (OPERATIONS, "Each further bridge of 50 ports costs", cost_of_bridges),
+    ("docs/guide/install.md", "Each further bridge of 50 ports costs", cost_of_bridges),
     (OPERATIONS, "`adaptive` took", week(lambda of: [of["replay"]["cpu_s"], of["vm_ports"]])),
     (
         OPERATIONS,
