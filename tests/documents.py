@@ -18,6 +18,7 @@ TASKS = (
     "docs/hosts/opennebula.md",
     "docs/hosts/openshift.md",
     "docs/guide/install.md",
+    "docs/guide/adopt.md",
 )
 DOCUMENTS = (
     "README.md",
