@@ -19,6 +19,7 @@ TASKS = (
     "docs/hosts/openshift.md",
     "docs/guide/install.md",
     "docs/guide/adopt.md",
+    "docs/guide/linux-bond.md",
 )
 DOCUMENTS = (
     "README.md",

@@ -55,7 +55,7 @@ def test_what_endpoints_carry() -> None:
 
 def test_losses_while_a_bond_of_linux_becomes_one_of_ours() -> None:
     probes = [probe for run in raw("linux_bond/losses.json")["runs"] for probe in run["probes"]]
-    table = rows(PAGE, "| packets lost | there | back | n |")
+    table = rows("docs/guide/linux-bond.md", "| packets lost | there | back | n |")
     assert len(table) == 4
     for first, (there, back, n) in table.items():
         mode, is_port = first.split("`")[1], "a port of the bridge" in first
