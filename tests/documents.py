@@ -20,6 +20,7 @@ TASKS = (
     "docs/guide/install.md",
     "docs/guide/adopt.md",
     "docs/guide/linux-bond.md",
+    "docs/guide/uplinks-and-rules.md",
 )
 DOCUMENTS = (
     "README.md",
