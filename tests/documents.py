@@ -21,6 +21,7 @@ TASKS = (
     "docs/guide/adopt.md",
     "docs/guide/linux-bond.md",
     "docs/guide/uplinks-and-rules.md",
+    "docs/guide/check.md",
 )
 DOCUMENTS = (
     "README.md",
