@@ -22,6 +22,7 @@ TASKS = (
     "docs/guide/linux-bond.md",
     "docs/guide/uplinks-and-rules.md",
     "docs/guide/check.md",
+    "docs/guide/path-checks.md",
 )
 DOCUMENTS = (
     "README.md",
