@@ -23,6 +23,7 @@ TASKS = (
     "docs/guide/uplinks-and-rules.md",
     "docs/guide/check.md",
     "docs/guide/path-checks.md",
+    "docs/guide/lacp.md",
 )
 DOCUMENTS = (
     "README.md",
