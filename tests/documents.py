@@ -24,6 +24,7 @@ TASKS = (
     "docs/guide/check.md",
     "docs/guide/path-checks.md",
     "docs/guide/lacp.md",
+    "docs/guide/standby.md",
 )
 DOCUMENTS = (
     "README.md",
