@@ -25,6 +25,7 @@ TASKS = (
     "docs/guide/path-checks.md",
     "docs/guide/lacp.md",
     "docs/guide/standby.md",
+    "docs/guide/remote-hosts.md",
 )
 DOCUMENTS = (
     "README.md",
