@@ -26,6 +26,7 @@ TASKS = (
     "docs/guide/lacp.md",
     "docs/guide/standby.md",
     "docs/guide/remote-hosts.md",
+    "docs/guide/vm-security.md",
 )
 DOCUMENTS = (
     "README.md",
