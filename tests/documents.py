@@ -27,6 +27,7 @@ TASKS = (
     "docs/guide/standby.md",
     "docs/guide/remote-hosts.md",
     "docs/guide/vm-security.md",
+    "docs/guide/fleet.md",
 )
 DOCUMENTS = (
     "README.md",
