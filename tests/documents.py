@@ -28,6 +28,7 @@ TASKS = (
     "docs/guide/remote-hosts.md",
     "docs/guide/vm-security.md",
     "docs/guide/fleet.md",
+    "docs/guide/upgrade.md",
 )
 DOCUMENTS = (
     "README.md",
