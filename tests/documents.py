@@ -29,6 +29,7 @@ TASKS = (
     "docs/guide/vm-security.md",
     "docs/guide/fleet.md",
     "docs/guide/upgrade.md",
+    "docs/guide/datapaths.md",
 )
 DOCUMENTS = (
     "README.md",

@@ -139,7 +139,7 @@ def _cost(config: BridgeConfig) -> str:
     silent = SILENT_IN_USERSPACE if config.in_userspace else SILENT_IN_KERNEL
     return (
         "each connection takes one of the 200,000 flows that Open vSwitch caches at most, and with 10,000 of"
-        f" them an uplink that fails silences VMs for {silent} (docs/operations.md, Many connections)"
+        f" them an uplink that fails silences VMs for {silent} (docs/guide/datapaths.md, Many connections)"
     )
 
 

@@ -140,7 +140,9 @@ def test_a_group_that_selects_by_dp_hash_has_its_method_again(own: Service, tor:
         with own.dead():
             upgrade(bed)
             bed.local_is_new()
-            assert not selects_by_dp_hash(bed), "the scripts save more: say so in operations.md"
+            assert not selects_by_dp_hash(bed), (
+                "the scripts save more: say so in docs/guide/upgrade.md"
+            )
         own.wait_ready(bed)
         wait_until(lambda: selects_by_dp_hash(bed), "the service gives it back")
         own.do("detach", bed.bridge)

@@ -19,6 +19,7 @@ from tests import documents
 from tests.unit.docs.figures import NUMBER, assert_says, grouped, raw
 
 README, BENCHMARKS = "README.md", "docs/benchmarks.md"
+DATAPATHS = "docs/guide/datapaths.md"
 OPERATIONS, POLICIES, ADAPTIVE, FAILOVER, SCALE = (
     f"docs/{name}.md"
     for name in (
@@ -243,7 +244,7 @@ CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
     (OPERATIONS, "connections in vain there:", split_in_vain),
     (OPERATIONS, "each direction carried", vxlan),
     (OPERATIONS, "reached the host again", rescued_after_s),
-    (OPERATIONS, "a failover then took", failover_by_multipath),
+    (DATAPATHS, "a failover then took", failover_by_multipath),
     ("docs/guide/install.md", "Each further bridge of 50 ports costs", cost_of_bridges),
     (OPERATIONS, "`adaptive` took", week(lambda of: [of["replay"]["cpu_s"], of["vm_ports"]])),
     (
@@ -251,7 +252,7 @@ CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
         "the minute before it took",
         week(lambda of: [of["peer"]["every_poll"]["cpu_s"] / of["peer"]["skipping"]["cpu_s"]]),
     ),
-    (OPERATIONS, "100000 connections took", flows_of_many_connections),
+    (DATAPATHS, "100000 connections took", flows_of_many_connections),
     (POLICIES, "after a jump of load,", lost_after_a_jump),
     (ADAPTIVE, "Five jumps on a real switch were settled after", settled_s),
     (

@@ -17,6 +17,7 @@ from tests.unit.docs.figures import (
 )
 
 PAGE = "docs/operations.md"
+DATAPATHS = "docs/guide/datapaths.md"
 LOG = re.compile(
     r"(?:PASS|FAIL)  (?P<test>\S+): (?P<what>.+): (?P<found>[\d.]+), limit \S+"
     r"(?: \(n = (?P<n>\d+), median (?P<median>[\d.]+), (?P<least>[\d.]+) to (?P<most>[\d.]+)\))?$"
@@ -73,7 +74,7 @@ def test_losses_while_a_bond_of_linux_becomes_one_of_ours() -> None:
 
 def test_connections_on_the_kernel() -> None:
     found = grouped(raw("connections/kernel.json")["runs"], "connections", "team", "by")
-    table = rows(PAGE, "| connections | team | by | cached flows |")
+    table = rows(DATAPATHS, "| connections | team | by | cached flows |")
     assert len(table) == len(found)
     connections = team = ""
     for first, (team_cell, by, *cells) in table.items():
@@ -88,7 +89,7 @@ def test_connections_on_the_kernel() -> None:
 
 
 def test_where_datapaths_differ() -> None:
-    table = rows(PAGE, "| | kernel, emulated | userspace |")
+    table = rows(DATAPATHS, "| | kernel, emulated | userspace |")
     says = iter(table.values())
     failures = _judged("kernel/failover.json", 15)
     for parts in (failures[:1], failures[1:3], failures[3:]):
@@ -120,7 +121,7 @@ def _assert_says_each(cell: str, found: Sequence[Sequence[float]]) -> None:
 
 
 def test_moves_and_attaches_on_the_kernel() -> None:
-    table = rows(PAGE, "| | kernel, emulated | userspace |")
+    table = rows(DATAPATHS, "| | kernel, emulated | userspace |")
     (moves,) = (cells[0] for first, cells in table.items() if first.startswith("broadcasts of"))
     what = "frames lost of a flow of 1000 pps, 4 moves"
     beds = ("plain-3-untagged", "balance-slb-2-vlans", "static-lag-3-untagged")
@@ -144,12 +145,12 @@ def test_moves_and_attaches_on_the_kernel() -> None:
 
 
 def test_figures_of_both_datapaths() -> None:
-    table = rows(PAGE, "| | kernel, emulated | userspace |")
+    table = rows(DATAPATHS, "| | kernel, emulated | userspace |")
     for run, column in zip(raw("kernel/figures.json")["runs"], (0, 1), strict=True):
         assert run["datapath"] == ("kernel", "userspace")[column]
         flows = table["a flow's counters change every"][column]
         assert_says(flows, run["counters"]["flows"]["median_s"])
-        rules = next(cells for first, cells in table.items() if first.startswith("last frame by"))
+        rules = next(cells for first, cells in table.items() if first.startswith("last frame on"))
         assert rules[column] == "none"
         assert run["change_of_rules"]["last_by_the_old_way_after_s"] == [0.0] * 5
         long = run["mtu"]["2000 bytes"]
@@ -173,7 +174,7 @@ RESTARTS = {
 
 
 def test_restarts_of_open_vswitch_on_the_kernel() -> None:
-    table = rows(PAGE, "  | | `balance-slb` bond alone |")
+    table = rows(DATAPATHS, "| | `balance-slb` bond alone |")
     assert table.keys() == RESTARTS.keys()
     for first, (bond, attached, uplinks) in table.items():
         assert_restart(first, bond, ("balance-slb",))

@@ -68,7 +68,7 @@ def assert_multipath(here: World, why: str, silent: str = "328 ms in emulation")
     """Multipath is in use, and people and programs are told why and what it costs."""
     found = told(here)
     assert (found["used"], found["why"]) == ("multipath", why)
-    assert f"silences VMs for {silent} (docs/operations.md, Many connections)" in found["cost"]
+    assert f"silences VMs for {silent} (docs/guide/datapaths.md, Many connections)" in found["cost"]
     shown_once = " ".join(text(here).split())
     assert f"connections are hashed by multipath: {why}; {found['cost']}" in shown_once
 
