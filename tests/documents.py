@@ -30,6 +30,7 @@ TASKS = (
     "docs/guide/fleet.md",
     "docs/guide/upgrade.md",
     "docs/guide/datapaths.md",
+    "docs/guide/offload.md",
 )
 DOCUMENTS = (
     "README.md",
