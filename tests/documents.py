@@ -31,6 +31,7 @@ TASKS = (
     "docs/guide/upgrade.md",
     "docs/guide/datapaths.md",
     "docs/guide/offload.md",
+    "docs/guide/replay.md",
 )
 DOCUMENTS = (
     "README.md",

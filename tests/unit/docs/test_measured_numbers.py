@@ -246,9 +246,13 @@ CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
     (OPERATIONS, "reached the host again", rescued_after_s),
     (DATAPATHS, "a failover then took", failover_by_multipath),
     ("docs/guide/install.md", "Each further bridge of 50 ports costs", cost_of_bridges),
-    (OPERATIONS, "`adaptive` took", week(lambda of: [of["replay"]["cpu_s"], of["vm_ports"]])),
     (
-        OPERATIONS,
+        "docs/guide/replay.md",
+        "`adaptive` took",
+        week(lambda of: [of["replay"]["cpu_s"], of["vm_ports"]]),
+    ),
+    (
+        "docs/guide/replay.md",
         "the minute before it took",
         week(lambda of: [of["peer"]["every_poll"]["cpu_s"] / of["peer"]["skipping"]["cpu_s"]]),
     ),

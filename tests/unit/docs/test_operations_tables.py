@@ -196,16 +196,3 @@ def assert_restart(row: str, cell: str, whom: Sequence[str]) -> None:
         assert found["n"] in ("", "5")
         keys = ("median", "least", "most") if found["n"] else ("found",)
         assert_says(part, *(float(found[key]) for key in keys))
-
-
-def test_time_of_a_replay_beside_that_of_an_earlier_commit() -> None:
-    table = rows(PAGE, "| a week of 64 VMs | n | by the clock: median (range), s |")
-    assert len(table) == 6
-    for day, file in (("busy", "first"), ("quiet", "quiet")):
-        made = raw(f"replay/compared/clock-{file}.json")
-        for name, runs in ((f"`{made['beside_commit'][:7]}`", "beside"), ("now", "runs")):
-            n, clock, cpu = table[f"{name}, {day}"]
-            assert int(n) == len(made[runs])
-            assert_says(*of_runs(clock, [run["clock_s"] for run in made[runs]]))
-            assert_says(*of_runs(cpu, [run["cpu_s"] for run in made[runs]]))
-        assert table[f"ratio, {day}"] == ["", str(made["clock_ratio"]), str(made["cpu_ratio"])]
