@@ -32,6 +32,7 @@ TASKS = (
     "docs/guide/datapaths.md",
     "docs/guide/offload.md",
     "docs/guide/replay.md",
+    "docs/guide/alerts.md",
 )
 DOCUMENTS = (
     "README.md",
