@@ -243,7 +243,7 @@ CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
     ),
     (OPERATIONS, "connections in vain there:", split_in_vain),
     (OPERATIONS, "each direction carried", vxlan),
-    (OPERATIONS, "reached the host again", rescued_after_s),
+    ("docs/no-network.md", "reached the host again", rescued_after_s),
     (DATAPATHS, "a failover then took", failover_by_multipath),
     ("docs/guide/install.md", "Each further bridge of 50 ports costs", cost_of_bridges),
     (
