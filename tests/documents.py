@@ -34,6 +34,7 @@ TASKS = (
     "docs/guide/replay.md",
     "docs/guide/alerts.md",
     "docs/no-network.md",
+    "docs/equivalents.md",
 )
 DOCUMENTS = (
     "README.md",
