@@ -34,6 +34,8 @@ TASKS = (
     "docs/guide/replay.md",
     "docs/guide/alerts.md",
     "docs/no-network.md",
+    "docs/runbooks.md",
+    "docs/runbooks-service.md",
     "docs/equivalents.md",
 )
 DOCUMENTS = (

@@ -36,7 +36,7 @@ class Finding:
     """One finding: what was found -> what is expected, in `text`.
 
     `check`: what kind it is, one word for programs. `bridge`: None if it is about the host. `runbook`:
-    the runbook of docs/operations.md that says what to do.
+    the runbook of docs/runbooks.md or docs/runbooks-service.md.
     """
 
     severity: str

@@ -19,8 +19,10 @@ from tests.unit.dashboards.exported import EXPORTED, TARGET_LABELS
 ROOT = Path(__file__).parents[3]
 RULES = sorted((ROOT / "dashboards" / "rules").glob("*.yml"))
 CASES = sorted((ROOT / "tests" / "rules").glob("*.yml"))
-OPERATIONS = ROOT / "docs" / "operations.md"
-ALERTS_PAGE = ROOT / "docs" / "guide" / "alerts.md"
+DOCS = ROOT / "docs"
+OPERATIONS = DOCS / "operations.md"
+ALERTS_PAGE = DOCS / "guide" / "alerts.md"
+RUNBOOKS = (DOCS / "runbooks.md", DOCS / "runbooks-service.md")
 
 SEVERITIES = {"critical", "warning", "info"}
 PARTS = ["Means", "Look", "Do", "Ignore", "Unsolved"]
@@ -32,7 +34,7 @@ RECORDED_LABELS = frozenset({"direction"})
 RECORDED = re.compile(r"\b[a-z_]+:\w+:\w+\b")
 SELECTED = re.compile(r"(?<![\w:])(ovslbt_\w+|up)(?![\w:(])(?:\{([^}]*)\})?")
 SERIES = re.compile(r"(\w+)\{(.*)\}")
-RUNBOOK = re.compile(r"^### (\w+)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
+RUNBOOK = re.compile(r"^## (\w+)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +177,15 @@ def test_every_alert_says_how_bad_it_is_what_it_is_and_where_to_look(alert: dict
 
 
 def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
-    _, after = OPERATIONS.read_text().split("\n## Runbooks\n")
-    assert sorted(heading for heading, _ in RUNBOOK.findall(after)) == NAMES
+    runbooks = [(page, *one) for page in RUNBOOKS for one in RUNBOOK.findall(page.read_text())]
+    assert sorted(heading for _, heading, _ in runbooks) == NAMES
     assert f"s|{BASE}|" in ALERTS_PAGE.read_text(), "nothing says how the links are made to work"
-    for heading, text in RUNBOOK.findall(after):
+    # Alerts in the field link to the page that had the runbooks.
+    index = OPERATIONS.read_text()
+    for page, heading, text in runbooks:
         assert re.findall(r"^\*(\w+)\*[:,]", text, re.MULTILINE) == PARTS, heading
+        anchor = heading.lower()
+        assert f'<a id="{anchor}"></a>[{heading}]({page.name}#{anchor})' in index
 
 
 def _dashboards() -> dict[str, set[str]]:

@@ -257,8 +257,9 @@ def test_contributing_names_every_package_that_set_up_installs(listed: str, targ
 
 
 def test_every_runbook_names_the_support_bundle() -> None:
-    page = (documents.ROOT / "docs/operations.md").read_text()
-    runbooks = page.partition("\n## Runbooks\n")[2].partition("\n## ")[0].split("\n### ")[1:]
+    pages = ("docs/runbooks.md", "docs/runbooks-service.md")
+    texts = [(documents.ROOT / page).read_text() for page in pages]
+    runbooks = [book for text in texts for book in text.split("\n## ")[1:]]
     assert len(runbooks) > 15
     assert [
         book.split("\n")[0] for book in runbooks if "`ovs-lbt support-bundle`" not in book
