@@ -33,6 +33,7 @@ TASKS = (
     "docs/guide/offload.md",
     "docs/guide/replay.md",
     "docs/guide/alerts.md",
+    "docs/overlay.md",
     "docs/no-network.md",
     "docs/runbooks.md",
     "docs/runbooks-service.md",

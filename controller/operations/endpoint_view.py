@@ -22,7 +22,7 @@ from policies.model import Load
 
 ENCAP_IP = "encap-ip"
 BITS_PER_BYTE = 8
-OVERLAY_HOSTS = "docs/operations.md, Overlay hosts"
+OVERLAY_HOSTS = "docs/overlay.md"
 NOT_OVN = (
     "These tunnels are not OVN's: the flows of {} choose a tunnel for each VM. Whoever writes them"
     " must send the frames of these VMs by the tunnels with the local_ip under TO."
@@ -174,7 +174,7 @@ def commands(found: Answer) -> list[str]:
 
 
 def as_json(found: Answer) -> str:
-    """The plan as documented in docs/operations.md; rates in bit/s."""
+    """The plan as documented in docs/overlay.md; rates in bit/s."""
     planned = _planned(found)
     shown: dict[str, Any] = {
         "bridges": list(found.host.bridges),

@@ -19,11 +19,10 @@ from tests import documents
 from tests.unit.docs.figures import NUMBER, assert_says, grouped, raw
 
 README, BENCHMARKS = "README.md", "docs/benchmarks.md"
-DATAPATHS = "docs/guide/datapaths.md"
-OPERATIONS, POLICIES, ADAPTIVE, FAILOVER, SCALE = (
+DATAPATHS, OVERLAY, POLICIES, ADAPTIVE, FAILOVER, SCALE = (
     f"docs/{name}.md"
     for name in (
-        *("operations", "policies", "policies/adaptive"),
+        *("guide/datapaths", "overlay", "policies", "policies/adaptive"),
         *("reliability/failover", "reliability/scale"),
     )
 )
@@ -237,12 +236,12 @@ CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
     (README, "50 VM ports, the service uses", cost_of_one_bridge),
     (README, "after a switch failure:", silent_after_a_failure_ms),
     (
-        OPERATIONS,
-        "eight VMs sent from one endpoint was",
+        OVERLAY,
+        "VMs from one endpoint was",
         lambda: over_the_bond(ONE_WAY + ONE, ONE_WAY + ONE, "adaptive", "dynamic"),
     ),
-    (OPERATIONS, "connections in vain there:", split_in_vain),
-    (OPERATIONS, "each direction carried", vxlan),
+    (OVERLAY, "connections without gain:", split_in_vain),
+    (OVERLAY, "each direction carried", vxlan),
     ("docs/no-network.md", "reached the host again", rescued_after_s),
     (DATAPATHS, "a failover then took", failover_by_multipath),
     ("docs/guide/install.md", "Each further bridge of 50 ports costs", cost_of_bridges),

@@ -1,4 +1,4 @@
-"""Tables of measured figures in docs/operations.md against the raw figures."""
+"""Tables of measured figures in the pages for operators against the raw figures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tests.unit.docs.figures import (
     rows,
 )
 
-PAGE = "docs/operations.md"
 DATAPATHS = "docs/guide/datapaths.md"
 LOG = re.compile(
     r"(?:PASS|FAIL)  (?P<test>\S+): (?P<what>.+): (?P<found>[\d.]+), limit \S+"
@@ -45,7 +44,7 @@ def logged(name: str, test: str, what: str) -> dict[str, str]:
 
 def test_what_endpoints_carry() -> None:
     scenarios = {one["name"]: one["contenders"] for one in raw("overlay.json")["scenarios"]}
-    table = rows(PAGE, "| | both directions, Mbit/s each")
+    table = rows("docs/overlay.md", "| | both directions, Mbit/s each")
     assert len(table) == 7
     for first, (cell,) in table.items():
         endpoints = "two endpoints" if "two endpoints" in first else "one endpoint"
