@@ -199,7 +199,7 @@ def _at_once() -> list[panels.Panel]:
         rows(
             "Alerts",
             "Alerts about this bridge and its service that are pending or firing. Good: none, if "
-            "Prometheus has the rules. docs/operations.md has a runbook for each.",
+            "Prometheus has the rules. docs/runbooks.md has a runbook for each.",
             [
                 panels.severity(alerts, "alertname, alertstate, uplink"),
                 Column("Alert", "alertname"),

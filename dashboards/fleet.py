@@ -106,7 +106,7 @@ def _where() -> list[panels.Panel]:
         rows(
             "Alerts",
             "Alerts of ovs-lbt that are pending or firing. Good: none, if Prometheus has the rules. "
-            "docs/operations.md has a runbook for each. A bridge leads to that bridge, and a host to "
+            "docs/runbooks.md has a runbook for each. A bridge leads to that bridge, and a host to "
             "its service. All: the alert is about the service, and so about all of its bridges.",
             [
                 panels.severity(

@@ -1,7 +1,7 @@
 """Tables of measured figures in docs/reliability against the raw figures.
 
 A row is compared with the median and the range of its runs in docs/results, as exact as the row is
-written. (docs/operations.md: `test_operations_tables.py`; README's comparison: `test_documents.py`; generated tables: the tests of what makes them.)
+written. (pages for operators: `test_operations_tables.py`; README's comparison: `test_documents.py`; generated tables: the tests of what makes them.)
 """
 
 from __future__ import annotations
