@@ -42,7 +42,13 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "would_lose[0.2-",
         "would_lose[0.05-16",
     ),
-    "unit/controller/replay/test_host.py": ("changes_nothing[adaptive-8-40-5",),
+    "unit/controller/load/test_counted_late.py": ("one-connection-1.0]", "some-1.0]"),
+    "unit/controller/replay/test_host.py": (
+        "changes_nothing[adaptive-8-40-5",
+        "on_any_trace[slb",
+        "on_any_trace[set",
+        "on_any_trace[dynamic",
+    ),
     "unit/controller/replay/test_skipping.py": (
         "pass_without_a_poll[2",
         "split_again_is_judged",
@@ -71,7 +77,15 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "not_confirmed_is_undone",
     ),
     "switch/test_alertmanager.py": ("",),
-    "switch/test_announcements.py": ("after_the_lock[plain",),
+    "switch/test_announcements.py": (
+        "after_the_lock[plain",
+        "[dead-GARP-plain",
+        "[dead-RARP-plain",
+        "[dead-unsolicited NA-plain",
+        "[dead-ARP request-plain",
+        "[dead-broadcast-plain",
+        "[dead-neighbour solicitation-plain",
+    ),
     "switch/test_as_normal.py": ("once[active-backup", "of_its_group[active-backup"),
     "switch/test_attach.py": (
         "is_for_people[balance-slb",
@@ -137,6 +151,8 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "switch/test_dp_hash.py": ("[LOCAL", "one_bucket_is_moved"),
     "switch/test_endpoints.py": ("placed_on_the_endpoints",),
     "switch/test_faults.py": (
+        "told_by_the_next_one[replica",
+        "[port-flags",
         "told_by_the_next_one[commands",
         "told_by_the_next_one[writes",
         "told_by_the_next_one[library",
@@ -151,6 +167,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "switch/test_hashing.py": (
         "with_an_uplink_down_its_connections_leave_by_others_and_those_stay[dp_hash",
     ),
+    "switch/test_hostile.py": ("reachable[not attached",),
     "switch/test_hot_vm.py": ("",),
     "switch/test_hypervisors.py": ("",),
     "switch/test_inbound_follows.py": (
@@ -273,6 +290,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "switch/test_standby.py": ("take_turns", "database_was_away"),
     "switch/test_support_bundle.py": ("without_a_switch",),
     "switch/test_terminal.py": ("rates_are_those",),
+    "switch/test_vm_life.py": ("found_there[RARP", "found_there[unsolicited NA"),
     "unit/policies/planners/test_minmax.py": ("close_to_the_optimum",),
 }
 
