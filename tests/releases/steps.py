@@ -91,7 +91,7 @@ SHORT = (
     ),
     _on_the_kernel(
         "short-delivery",
-        f"'{_SWITCH}_delivery.py::test_each_frame_comes_out_once_without_the_service[plain-3-untagged]'",
+        f"'{_SWITCH}_delivery.py::test_each_frame_comes_out_once_without_the_service[active-backup-2-untagged]'",
     ),
 )
 # In a minimal root of the distribution, in this order.
