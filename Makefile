@@ -27,7 +27,7 @@
 #                     (ARGS='--trace FILE --out FILE')
 #   make bench-times  how long what takes on a real switch, and what is lost meanwhile, held against
 #                     what the documents promise, in out/times.json: let nothing run beside it
-#   make test         lint, and the tests with and without real switches, two of them on the kernel's datapath:
+#   make test         lint, and the tests with and without real switches, one of them on the kernel's datapath:
 #                     12 minutes on two cores (WORKERS=1: one switch test after another)
 #   make test-quick   tests without a switch or another program, in a minute, by any user: it sets up nothing, and
 #                     needs .venv or a python3 with `pip install -e '.[dev]'`

@@ -83,15 +83,10 @@ KERNEL = (
     ),
     _on_the_kernel("proxmox", f"{_SWITCH}_proxmox.py"),
 )
-# What `make test` runs of these: the service attaches a bridge and moves a VM in one step; in the other,
-# frames are delivered while it is stopped.
+# What `make test` runs of these: the shortest that forwards frames. The service attaches a bridge and moves a VM.
 SHORT = (
     _on_the_kernel(
         "short-attach", f"'{_SWITCH}_attach.py::test_move_pin_and_unpin[balance-slb-2-untagged]'"
-    ),
-    _on_the_kernel(
-        "short-delivery",
-        f"'{_SWITCH}_delivery.py::test_each_frame_comes_out_once_without_the_service[active-backup-2-untagged]'",
     ),
 )
 # In a minimal root of the distribution, in this order.
