@@ -82,7 +82,7 @@ def parts() -> tuple[Part, ...]:
     cores = len(os.sched_getaffinity(0))
     computing = f"{PYTEST} -n {cores} --dist worksteal"
     found = [
-        _local("checks", "lint", "make lint", 90, tests=False),
+        _local("checks", "lint", "make lint", 60, tests=False),
         _local("checks", "unit", f"{computing} tests/unit", 300),
         _local("checks", "wire", f"{computing} tests/wire", 30),
     ]

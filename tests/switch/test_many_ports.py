@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.switch import frames
-from tests.switch.judging import soon
+from tests.switch.judging import judges_time, soon
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 from topologies.network.private_ovs import PrivateOvs
@@ -76,6 +76,7 @@ def flooded(ovs: PrivateOvs, port: str, source: str, destination: str) -> Counte
     return sent(ovs) - before
 
 
+@judges_time
 @pytest.mark.parametrize("ports", [BEYOND_A_MESSAGE, MANY], indirect=True)
 def test_what_floods_reaches_each_port_once(switch: PrivateOvs, ports: int) -> None:
     service = Service(switch)
