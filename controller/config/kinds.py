@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, ClassVar
@@ -49,24 +49,18 @@ class Kind:
 
 def word(*words: str) -> Kind:
     """One of these words."""
+    return name_in(words)
+
+
+def name_in(names: Collection[str]) -> Kind:
+    """One of these names, to which some may be added later."""
 
     def parse(text: str) -> str:
-        if text not in words:
+        if text not in names:
             raise ValueError(text)
         return text
 
-    return Kind(parse, one_of(words))
-
-
-def name_in(table: Mapping[str, object]) -> Kind:
-    """A name in a table, to which names may be added later."""
-
-    def parse(text: str) -> str:
-        if text not in table:
-            raise ValueError(text)
-        return text
-
-    return Kind(parse, one_of(table))
+    return Kind(parse, one_of(names))
 
 
 def flag() -> Kind:
