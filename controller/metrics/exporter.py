@@ -14,24 +14,73 @@ from controller.metrics import scrapes
 PREFIX = "ovslbt_"
 BITS_PER_BYTE = 8
 SECONDS_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-# Histograms of single observations: by name, the help text and the buckets in seconds.
+# Histograms of single observations: by name, the buckets in seconds.
 OBSERVED = {
-    "decision_duration": ("Time from decoded counters to commands.", SECONDS_BUCKETS),
-    "stats_poll_duration": (
-        "Time from asking a switch for counters to its last answer.",
-        SECONDS_BUCKETS,
-    ),
-    "settling": (
-        "Time from a policy's first move until it has nothing more to move.",
-        (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
-    ),
-    "inbound_follow": (
-        "Time from a move until inbound traffic arrived on the new uplink.",
-        (0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
-    ),
+    "decision_duration": SECONDS_BUCKETS,
+    "stats_poll_duration": SECONDS_BUCKETS,
+    "settling": (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
+    "inbound_follow": (0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
 }
 # Those that a bridge may not have for a long time.
 RARE = ("settling", "inbound_follow")
+# The help text of each family, by its name without prefix, `_total` and `_seconds` of a histogram.
+# docs/metrics.md is generated from it.
+HELP = {
+    "uplink_transmit_bytes": "Bytes sent to the network.",
+    "uplink_receive_bytes": "Bytes received from the network.",
+    "uplink_drops": "Frames the switch dropped at the uplink, both directions.",
+    "uplink_capacity_bytes_per_second": "Capacity of the uplink in each direction.",
+    "uplink_up": "1 while the uplink's link is up and LACP, BFD and CFM, if used, get an answer; 0 until the switch has reported the link.",
+    "uplink_silent": "1 while the uplink's link is up, but LACP, BFD or CFM gets no answer on it.",
+    "uplink_path_fault": "1 while path checks lose frames on the uplink although its link is up. kind is unreachable, vlan or mtu. vlan is 0 for untagged frames, and empty for all frames. mtu is empty except for kind mtu. decided is false if another uplink may be at fault instead. Absent while no frames are lost, and while path checks are off.",
+    "uplink_link_changes": "Times the uplink's link went up or down, or its partner started or stopped answering.",
+    "uplink_utilization_ratio": "Share of capacity in use over the last poll interval; direction is transmit or receive.",
+    "uplink_decided_utilization_ratio": "Share of capacity on which the last moves because of load were based: a mean or a peak, as the history says. It is above 1 if VM ports offered more than the capacity. Absent before the first such move.",
+    "uplink_unrelieved": "1 while the uplink's mean load over the policy's window is above the threshold and no move helps.",
+    "uplink_units": "Addresses behind VM ports on the uplink, if each address is a unit of its own.",
+    "uplink_info": "The role of the uplink: active, standby, unused or drained.",
+    "port_transmit_bytes": "Bytes the VM port sent.",
+    "port_receive_bytes": "Bytes the VM port received.",
+    "port_drops": "Frames the switch dropped at the VM port, both directions.",
+    "port_shares": "The weight of the VM port on a full uplink, relative to other VM ports; absent if not set.",
+    "port_reserved_bytes_per_second": "The rate reserved for the VM port on its uplink; absent if not set.",
+    "port_limit_bytes_per_second": "The highest rate at which the VM port may send on an uplink; absent if not set.",
+    "port_shaped_drops": "Frames of the VM port dropped because its queue at an uplink was full; absent while uplinks have no such queues.",
+    "port_binding": "1 for the uplink in use.",
+    "port_bound_timestamp_seconds": "When the VM port was bound to the uplink in use, in seconds since the epoch. reason is a reason of a move, the policy that placed it first, or restored.",
+    "rule_broken": "1 while the rule is broken. One sample for each rule of the VM port: allow, pin, reserve-mbps, affinity, anti-affinity or prefer.",
+    "port_units": "Addresses behind the VM port, if each address is a unit of its own (unit=source-mac).",
+    "port_info": "The VM behind the port.",
+    "endpoint_info": "The port is a tunnel endpoint. address: the addresses from which tunnels are sent; kind: the types of the tunnels; of: their bridges; each separated by commas.",
+    "endpoint_transmit_bytes_per_second": "Traffic from a tunnel endpoint to uplinks over the last poll interval, as the switch's flows count it. The byte counters of the port do not count the tunnels of the userspace datapath.",
+    "endpoint_receive_bytes_per_second": "Traffic from uplinks to a tunnel endpoint, counted in the same way.",
+    "bridge_connected": "1 while the switch is connected.",
+    "bridge_info": "Policy, teaming and mode of the bridge.",
+    "bridge_threshold_ratio": "The share of capacity above which load moves VM ports.",
+    "bridge_imbalance_ratio": "Highest minus lowest utilization of the uplinks that are up.",
+    "bridge_optimality_ratio": "Highest utilization of the uplinks, divided by the lowest that any placement could reach. 1 is perfect, and is also the value without load.",
+    "move_budget_exhausted": "VM ports and other units that load does not move now, because they have moved four times in 180 s (under a policy with a budget).",
+    "inbound_reannounced": "VM ports announced again, because inbound traffic still arrived on the old uplink after a move.",
+    "inbound_not_followed": "Moves that inbound traffic had not followed after the VM port had been announced again three times.",
+    "path_rounds": "Rounds of path checks. result is judged, or void if the switch did not return the service's own probe. Absent while path checks are off.",
+    "path_frames": "Probes, and queries to hosts, in the rounds that were judged. result is arrived, lost, full if lost on a full uplink, hindered if lost during a flood, or astray if only a copy arrived. Only lost counts towards a fault. Absent while path checks are off.",
+    "bridge_flooded_packets_per_second": "The rate at which frames reach every VM port of a VLAN, the lowest of three polls: broadcasts, or a loop. 0 while its VM ports receive at different rates.",
+    "bridge_repeated_packets_per_second": "The rate at which all members of a LAG deliver the same broadcasts, to within 1 % of at least 100 frames: they are separate ports upstream, and every VM receives each broadcast once from every member. 0 otherwise, and without a LAG. Read every 10 s.",
+    "bridge_overruling_flows": "Flows that take precedence over those of ovs-lbt and belong to other programs, at the last reading (every 10 s). attach refuses such flows.",
+    "config_errors": "Values in the database that are invalid and not in force.",
+    "last_decision_timestamp_seconds": "Time of the last decision of the policies, in seconds since the epoch.",
+    "failovers": "VM ports and buckets moved because their uplink failed.",
+    "moves_planned": "Moves that a policy, a failure or an operator requested.",
+    "moves_applied": "Moves that the switch has made.",
+    "moves_refused": "Moves refused by the switch, or refused to an operator.",
+    "decision_duration": "Time from decoded counters to commands.",
+    "stats_poll_duration": "Time from the request for a switch's counters to its last answer.",
+    "settling": "Time from a policy's first move because of load until it has no more moves to make.",
+    "inbound_follow": "Time from a move, once the switch has made it, until inbound traffic first arrived on the new uplink.",
+    "leader": "1 while this service leads, so that it decides; 0 while it is on standby, and then it has no samples of bridges.",
+    "faults": "Times a part of the service itself failed because of an unexpected exception. The next process reports a fault that ended the process.",
+    "build_info": "The running version.",
+}
 
 
 class Exporter:
@@ -57,12 +106,12 @@ class Exporter:
         self._observed = {
             name: Histogram(
                 f"{PREFIX}{name}_seconds",
-                text,
+                HELP[name],
                 ["bridge"],
                 buckets=buckets,
                 registry=self._registry,
             )
-            for name, (text, buckets) in OBSERVED.items()
+            for name, buckets in OBSERVED.items()
         }
 
     def listen(self, address: str, port: int, tls: TlsFiles | None = None) -> scrapes.Server:
@@ -87,13 +136,11 @@ class Exporter:
         yield from _uplink_families(bridges)
         yield from _port_families(bridges)
         yield from _bridge_families(bridges)
-        build = GaugeMetricFamily(PREFIX + "build_info", "The running version.", labels=["version"])
+        build = _gauge("build_info", ["version"])
         build.add_metric([self._version], 1)
-        leader = GaugeMetricFamily(
-            PREFIX + "leader", "1 while this service leads, so that it decides."
-        )
+        leader = _gauge("leader", [])
         leader.add_metric([], float(self._leads()))
-        failed = _counter("faults", "Times a part of the service itself failed.", ["part"])
+        failed = _counter("faults", ["part"])
         for part, count in self._faults().items():
             failed.add_metric([part], count)
         yield from (build, leader, failed)
@@ -105,43 +152,19 @@ class Exporter:
 
 def _uplink_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
     labels = ["bridge", "uplink"]
-    sent = _counter("uplink_transmit_bytes", "Bytes sent to the network.", labels)
-    received = _counter("uplink_receive_bytes", "Bytes received from the network.", labels)
-    drops = _counter("uplink_drops", "Frames the switch dropped at the uplink.", labels)
-    capacity = _gauge("uplink_capacity_bytes_per_second", "Capacity of the uplink.", labels)
-    up = _gauge("uplink_up", "1 while the uplink's link is up.", labels)
-    utilization = _gauge(
-        "uplink_utilization_ratio",
-        "Share of capacity in use over the last poll interval.",
-        [*labels, "direction"],
-    )
-    decided = _gauge(
-        "uplink_decided_utilization_ratio",
-        "Share of capacity on which the last moves because of load were based.",
-        [*labels, "direction"],
-    )
-    info = _gauge("uplink_info", "The role of the uplink.", [*labels, "role"])
-    unrelieved = _gauge(
-        "uplink_unrelieved",
-        "1 while the uplink's mean load is above the threshold and no move helps.",
-        labels,
-    )
-    units = _gauge(
-        "uplink_units",
-        "Addresses behind VM ports on the uplink, if each address is a unit of its own.",
-        labels,
-    )
-    changes = _counter("uplink_link_changes", "Times the uplink's link went up or down.", labels)
-    silent = _gauge(
-        "uplink_silent",
-        "1 while the uplink's link is up, but LACP, BFD or CFM receives nothing on it.",
-        labels,
-    )
-    path_fault = _gauge(
-        "uplink_path_fault",
-        "1 while probes between uplinks are lost on the uplink although its link is up.",
-        [*labels, "kind", "vlan", "mtu", "decided"],
-    )
+    sent = _counter("uplink_transmit_bytes", labels)
+    received = _counter("uplink_receive_bytes", labels)
+    drops = _counter("uplink_drops", labels)
+    capacity = _gauge("uplink_capacity_bytes_per_second", labels)
+    up = _gauge("uplink_up", labels)
+    utilization = _gauge("uplink_utilization_ratio", [*labels, "direction"])
+    decided = _gauge("uplink_decided_utilization_ratio", [*labels, "direction"])
+    info = _gauge("uplink_info", [*labels, "role"])
+    unrelieved = _gauge("uplink_unrelieved", labels)
+    units = _gauge("uplink_units", labels)
+    changes = _counter("uplink_link_changes", labels)
+    silent = _gauge("uplink_silent", labels)
+    path_fault = _gauge("uplink_path_fault", [*labels, "kind", "vlan", "mtu", "decided"])
     for bridge in bridges:
         for uplink in bridge.uplinks:
             key = [bridge.name, uplink.name]
@@ -169,49 +192,21 @@ def _uplink_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
 
 def _port_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
     labels = ["bridge", "port"]
-    sent = _counter("port_transmit_bytes", "Bytes the VM port sent.", labels)
-    received = _counter("port_receive_bytes", "Bytes the VM port received.", labels)
-    drops = _counter("port_drops", "Frames the switch dropped at the VM port.", labels)
-    binding = _gauge("port_binding", "1 for the uplink in use.", [*labels, "uplink"])
-    info = _gauge("port_info", "The VM behind the port.", [*labels, "vm"])
-    bound = _gauge(
-        "port_bound_timestamp_seconds",
-        "When the VM port was bound to the uplink in use, and why.",
-        [*labels, "uplink", "reason"],
-    )
-    broken = _gauge("rule_broken", "1 while a rule of the VM port is broken.", [*labels, "rule"])
-    shares = _gauge("port_shares", "The weight of the VM port on a full uplink, if set.", labels)
-    reserved = _gauge(
-        "port_reserved_bytes_per_second", "The rate reserved for the VM port, if set.", labels
-    )
-    limit = _gauge(
-        "port_limit_bytes_per_second",
-        "The highest rate at which the VM port may send, if set.",
-        labels,
-    )
-    shaped = _counter(
-        "port_shaped_drops",
-        "Frames of the VM port dropped because its queue at an uplink was full.",
-        labels,
-    )
-    units = _gauge(
-        "port_units", "Addresses behind the VM port, if each address is a unit of its own.", labels
-    )
-    endpoint = _gauge(
-        "endpoint_info",
-        "The tunnels of Open vSwitch that the port sends.",
-        [*labels, "address", "kind", "of"],
-    )
-    sent_in_tunnels = _gauge(
-        "endpoint_transmit_bytes_per_second",
-        "What a tunnel endpoint sends by uplinks, as the switch's flows count it.",
-        labels,
-    )
-    received_in_tunnels = _gauge(
-        "endpoint_receive_bytes_per_second",
-        "What uplinks bring to a tunnel endpoint, as the switch's flows count it.",
-        labels,
-    )
+    sent = _counter("port_transmit_bytes", labels)
+    received = _counter("port_receive_bytes", labels)
+    drops = _counter("port_drops", labels)
+    binding = _gauge("port_binding", [*labels, "uplink"])
+    info = _gauge("port_info", [*labels, "vm"])
+    bound = _gauge("port_bound_timestamp_seconds", [*labels, "uplink", "reason"])
+    broken = _gauge("rule_broken", [*labels, "rule"])
+    shares = _gauge("port_shares", labels)
+    reserved = _gauge("port_reserved_bytes_per_second", labels)
+    limit = _gauge("port_limit_bytes_per_second", labels)
+    shaped = _counter("port_shaped_drops", labels)
+    units = _gauge("port_units", labels)
+    endpoint = _gauge("endpoint_info", [*labels, "address", "kind", "of"])
+    sent_in_tunnels = _gauge("endpoint_transmit_bytes_per_second", labels)
+    received_in_tunnels = _gauge("endpoint_receive_bytes_per_second", labels)
     for bridge in bridges:
         for port in bridge.ports:
             key = [bridge.name, port.name]
@@ -242,71 +237,25 @@ def _port_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
 def _bridge_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
     labels = ["bridge"]
     by_reason = ["bridge", "reason"]
-    connected = _gauge("bridge_connected", "1 while the switch is connected.", labels)
-    threshold = _gauge(
-        "bridge_threshold_ratio", "The share of capacity above which load moves VM ports.", labels
-    )
-    imbalance = _gauge(
-        "bridge_imbalance_ratio", "Highest minus lowest utilization of the uplinks.", labels
-    )
-    optimality = _gauge(
-        "bridge_optimality_ratio",
-        "Highest utilization of the uplinks, divided by the lowest that any placement could reach.",
-        labels,
-    )
-    info = _gauge(
-        "bridge_info",
-        "Policy, teaming and mode of the bridge.",
-        [*labels, "policy", "teaming", "mode"],
-    )
-    errors = _gauge(
-        "config_errors", "Values in the database that are invalid and not in force.", labels
-    )
-    decided = _gauge(
-        "last_decision_timestamp_seconds", "Time of the last decision of the policy.", labels
-    )
-    failovers = _counter("failovers", "VM ports moved because their uplink failed.", labels)
-    planned = _counter("moves_planned", "Moves a policy or an operator wanted.", by_reason)
-    applied = _counter("moves_applied", "Moves the switch has made.", by_reason)
-    refused = _counter("moves_refused", "Moves the switch refused.", by_reason)
-    exhausted = _gauge(
-        "move_budget_exhausted",
-        "Units that load does not move now, because they have used up their budget of moves.",
-        labels,
-    )
-    reannounced = _counter(
-        "inbound_reannounced",
-        "Announcements repeated because inbound traffic did not follow a move.",
-        labels,
-    )
-    astray = _counter(
-        "inbound_not_followed",
-        "Moves that inbound traffic did not follow, even after all announcements.",
-        labels,
-    )
-    rounds = _counter(
-        "path_rounds", "Rounds of path checks, by what became of them.", ["bridge", "result"]
-    )
-    frames = _counter(
-        "path_frames",
-        "Frames in the rounds of path checks that were judged, by what became of them.",
-        ["bridge", "result"],
-    )
-    flooded = _gauge(
-        "bridge_flooded_packets_per_second",
-        "The rate at which frames reach every VM port of a VLAN.",
-        labels,
-    )
-    repeated = _gauge(
-        "bridge_repeated_packets_per_second",
-        "The rate at which all members of a LAG bring the same broadcasts.",
-        labels,
-    )
-    overruling = _gauge(
-        "bridge_overruling_flows",
-        "Flows of other programs that take frames before ours do.",
-        labels,
-    )
+    connected = _gauge("bridge_connected", labels)
+    threshold = _gauge("bridge_threshold_ratio", labels)
+    imbalance = _gauge("bridge_imbalance_ratio", labels)
+    optimality = _gauge("bridge_optimality_ratio", labels)
+    info = _gauge("bridge_info", [*labels, "policy", "teaming", "mode"])
+    errors = _gauge("config_errors", labels)
+    decided = _gauge("last_decision_timestamp_seconds", labels)
+    failovers = _counter("failovers", labels)
+    planned = _counter("moves_planned", by_reason)
+    applied = _counter("moves_applied", by_reason)
+    refused = _counter("moves_refused", by_reason)
+    exhausted = _gauge("move_budget_exhausted", labels)
+    reannounced = _counter("inbound_reannounced", labels)
+    astray = _counter("inbound_not_followed", labels)
+    rounds = _counter("path_rounds", ["bridge", "result"])
+    frames = _counter("path_frames", ["bridge", "result"])
+    flooded = _gauge("bridge_flooded_packets_per_second", labels)
+    repeated = _gauge("bridge_repeated_packets_per_second", labels)
+    overruling = _gauge("bridge_overruling_flows", labels)
     for bridge in bridges:
         key = [bridge.name]
         _add(flooded, key, bridge.flooded_pps)
@@ -341,12 +290,12 @@ def _bytes_per_second(rate_bps: float | None) -> float | None:
     return None if rate_bps is None else rate_bps / BITS_PER_BYTE
 
 
-def _counter(name: str, text: str, labels: list[str]) -> CounterMetricFamily:
-    return CounterMetricFamily(PREFIX + name, text, labels=labels)
+def _counter(name: str, labels: list[str]) -> CounterMetricFamily:
+    return CounterMetricFamily(PREFIX + name, HELP[name], labels=labels)
 
 
-def _gauge(name: str, text: str, labels: list[str]) -> GaugeMetricFamily:
-    return GaugeMetricFamily(PREFIX + name, text, labels=labels)
+def _gauge(name: str, labels: list[str]) -> GaugeMetricFamily:
+    return GaugeMetricFamily(PREFIX + name, HELP[name], labels=labels)
 
 
 def _add(
