@@ -56,6 +56,9 @@ DOCUMENTS = (
     "docs/policies/shares.md",
     "docs/policies/many-vms.md",
     "docs/policies/plan.md",
+    "docs/metrics.md",
+    "docs/reference/settings.md",
+    "docs/reference/json.md",
     "docs/jumps.md",
     "dashboards/README.md",
 )

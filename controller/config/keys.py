@@ -89,14 +89,14 @@ KEYS = (
         "leader",
         kinds.written(),
         None,
-        "The service that leads, as `NAME@HOST`, where another one stands by.",
+        "The leading service, as `NAME@HOST`, if another one is on standby.",
     ),
     _host(
         "key-loss-grace-s",
         kinds.seconds(0, DAY_S),
         "30",
-        "How long the service goes on with the last keys of a bridge whose `policy` vanishes from the"
-        " database. `ovs-lbt detach` does not wait.",
+        "How long the service continues with the last keys of a bridge whose `policy` vanishes from the"
+        " database. `detach` does not wait.",
     ),
     _bridge(
         "policy",
@@ -109,7 +109,7 @@ KEYS = (
         kinds.interface_names(),
         None,
         "The uplinks, in failover order. On a bond they are all of its members. An interface that"
-        " looks like a VM's is no uplink, unless it has `role=active`.",
+        " looks like a VM's is not an uplink, unless it has `role=active`.",
         otherwise="the members of the bridge's bond",
     ),
     _bridge(
@@ -162,7 +162,7 @@ KEYS = (
         "path-check-targets",
         kinds.hosts(),
         None,
-        "The hosts that are asked by each uplink, to find out which of two uplinks is at fault.",
+        "The hosts that each uplink queries, to find out which of two uplinks is at fault.",
     ),
     _bridge(
         "connection-hash",
@@ -205,7 +205,7 @@ KEYS = (
         # What it saved of many records. The part that reads it parses it.
         kinds.written(unlimited=True),
         None,
-        "The change that is reverted unless it is confirmed, until when, and the settings from before"
+        "The change that is rolled back unless it is confirmed, until when, and the settings from before"
         " it, as JSON. Also on a bridge that was detached with `--rollback-after`.",
     ),
     _port(
@@ -227,7 +227,7 @@ KEYS = (
         "qdisc",
         kinds.word("keep", "replace"),
         "keep",
-        "Whether the service replaces a qdisc that somebody else has set on the uplink, where it"
+        "Whether the service replaces a qdisc that another program has set on the uplink, where it"
         " needs queues.",
     ),
     _uplink(
@@ -293,14 +293,14 @@ KEYS = (
         "shares",
         kinds.integer(1, 100),
         None,
-        "The weight of the VM port among those on a full uplink, for what they send.",
+        "The weight of the VM port among those on a full uplink, for sent traffic.",
         otherwise="50",
     ),
     _vm_port(
         "reserve-mbps",
         kinds.mbps(),
         None,
-        "The rate that is reserved for the VM port on its uplink, for what it sends. At most 95 % of"
+        "The rate that is reserved for the VM port on its uplink, for sent traffic. At most 95 % of"
         " an uplink's capacity can be reserved. A reservation comes before `affinity`,"
         " `anti-affinity` and `prefer`.",
     ),

@@ -47,7 +47,7 @@ class Finding:
 
 
 def answer(fleet: Fleet, bridges: Iterable[Bridge], now_s: float) -> JsonObject:
-    """The answer about attached bridges, as documented in docs/architecture.md."""
+    """The answer about attached bridges, as documented in docs/reference/json.md."""
     bridges = list(bridges)
     found = [*_of_host(fleet, now_s)]
     for bridge in bridges:
@@ -278,7 +278,7 @@ def _written(found: Iterable[Finding], teams: Iterable[JsonObject]) -> JsonObjec
 
 
 def as_json(finding: Finding) -> dict[str, Any]:
-    """A finding as documented in docs/architecture.md."""
+    """A finding as documented in docs/reference/json.md."""
     return {
         "bridge": finding.bridge,
         "severity": finding.severity,

@@ -174,7 +174,7 @@ def commands(found: Answer) -> list[str]:
 
 
 def as_json(found: Answer) -> str:
-    """The plan as documented in docs/overlay.md; rates in bit/s."""
+    """The plan as documented in docs/reference/json.md; rates in bit/s."""
     planned = _planned(found)
     shown: dict[str, Any] = {
         "bridges": list(found.host.bridges),

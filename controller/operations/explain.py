@@ -67,7 +67,7 @@ def sentences(account: Account, epoch_s: float, now_s: float) -> dict[str, str]:
 
 
 def as_json(account: Account, epoch_s: float, now_s: float) -> str:
-    """As documented in docs/policies/plan.md; rates in bit/s, times since the epoch."""
+    """As documented in docs/reference/json.md; rates in bit/s, times since the epoch."""
     port, bound, verdict = account.port, account.bound, account.verdict
     move = verdict.move if verdict and verdict.standing is Standing.MOVES else None
     rests_s = account.cooldown_until_s

@@ -27,7 +27,7 @@ SHORTEST_VM = 8
 
 
 def as_json(proposals: Iterable[Proposal]) -> str:
-    """Plans as documented in docs/policies/plan.md; rates in bit/s, shares of capacity as ratios."""
+    """Plans as documented in docs/reference/json.md; rates in bit/s, shares of capacity as ratios."""
     return json.dumps({"bridges": [_bridge(proposal) for proposal in proposals]}, indent=2)
 
 

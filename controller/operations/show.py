@@ -22,7 +22,7 @@ def answer(
     faults: Sequence[Faulted] = (),
     waiting: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Bridges as documented in docs/architecture.md; rates in bit/s, times since the epoch.
+    """Bridges as documented in docs/reference/json.md; rates in bit/s, times since the epoch.
 
     Or a block for each: uplinks with bars of their load, then the ports on them. `waiting`: the changes
     that wait to be confirmed.

@@ -12,10 +12,9 @@ import pytest
 
 from controller.command_line import arguments
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, settable
-from controller.replay import command as replay
 from policies.presets import PRESETS
 from tests import documents
-from topologies import bench
+from tests.reference.commands import parsers
 
 PAGE = documents.ROOT / "docs" / "ovs-lbt.8"
 HELP = {"-h", "--help"}
@@ -37,15 +36,6 @@ def commands() -> dict[str, str]:
     """The text of each command, by its name."""
     _, *found = re.split(r"^\.SS ", parts()["COMMANDS"], flags=re.MULTILINE)
     return {command.split(None, 1)[0]: command.split("\n", 1)[1] for command in found}
-
-
-def parsers() -> dict[str, argparse.ArgumentParser]:
-    (action,) = (
-        a for a in arguments.parser()._actions if isinstance(a, argparse._SubParsersAction)
-    )
-    # Without other names of the same command.
-    named = {n: parser for n, parser in action.choices.items() if parser.prog.endswith(f" {n}")}
-    return {**named, "replay": replay._parser(), "bench": bench._parser()}
 
 
 def options(parser: argparse.ArgumentParser) -> set[str]:

@@ -1,0 +1,186 @@
+"""docs/reference/json.md lists each field of the JSON that the code produces, and no other."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from controller import check as check_command
+from controller.api import history
+from controller.api.events import Faulted
+from controller.api.status import BridgeStatus, PathHindrance, PortStatus, UplinkStatus
+from controller.config.endpoints import Endpoint
+from controller.decisions.planning import Waiting
+from controller.host import client
+from controller.operations import diagnosis, endpoint_view, explain, plan_view, show, unconfirmed
+from controller.replay.figures import Figures
+from policies.model import Load, Move, Reason, Unit
+from policies.rules import Rule
+from policies.verdicts import Standing, Verdict
+from tests.reference.json_fields import ANSWERS
+from tests.unit.controller.decisions.test_planning import crowded
+from tests.unit.controller.metrics.test_exporter import BR0, ETH1, VNET0
+from tests.unit.controller.operations.test_endpoint_view import answered, full
+from tests.unit.fake_switch import done, world
+from tests.unit.rows import host, with_ids
+
+ENDPOINT = Endpoint(("192.0.2.1",), ("geneve",), ("br-int",))
+UPLINK = replace(
+    ETH1,
+    silent=("BFD",),
+    waits="spanning tree blocks it",
+    units=1,
+    path_hindered=(PathHindrance("address", "eth1", "found", "expected", ("eth2",)),),
+)
+PORT = replace(
+    VNET0,
+    planned_uplink="eth2",
+    split=True,
+    tx_packets=1,
+    rx_packets=1,
+    tx_dropped_packets=1,
+    rx_dropped_packets=1,
+    rules={Rule.PIN.value: "", Rule.ALLOW.value: "found -> expected"},
+)
+BRIDGE = replace(
+    BR0,
+    uplinks=(UPLINK,),
+    ports=(PORT,),
+    not_done=("one",),
+    buckets={"dynamic": {"eth1": 64}},
+    on_normal=True,
+    fallen_back=True,
+    offload=("one",),
+    connection_hash=("multipath", "why", "cost"),
+    failure="an error",
+)
+MOVED = history.Moved("vnet0", "eth1", "eth2", Reason.THRESHOLD, "web")
+BUCKETS = history.Moved("dynamic", "eth1", "eth2", Reason.REBALANCE, buckets=3)
+
+
+def shown() -> Iterator[Any]:
+    change = unconfirmed.Unconfirmed(unconfirmed.What.SET, 60.0, 60.0)
+    row = with_ids(host(), unconfirmed=unconfirmed.as_text(change))
+    waiting = unconfirmed.as_json({"br0": row}, 0.0)
+    faults = [Faulted("engine", "an error", 1.0, 1)]
+    yield json.loads(show.answer([BRIDGE], True, faults, waiting))
+    yield json.loads(show.standing_by("ovs-lbt@other", True))
+
+
+def checked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:
+    here = world(host(window_s="none")).start()
+    here.set_link(1, up=False)
+    answer = done(here.ask("check", "--json"))
+    monkeypatch.setattr(client, "obstacle", lambda: None)
+    monkeypatch.setattr(client, "ask", lambda *_: answer)
+    assert check_command.main((), json_wanted=True) == check_command.FOUND
+    yield json.loads(capsys.readouterr().out)
+
+
+def planned() -> Iterator[Any]:
+    here = crowded()
+    found = here.engine.fleet.bridges["br0"].proposal(here.now_s)
+    (opinion,) = found.opinions
+    bucket = Unit("dynamic/1", 0, policy="dynamic", uplink="eth1", load=Load(1.0), is_bucket=True)
+    move = Move("dynamic/1", "eth1", "eth2", Reason.REBALANCE)
+    rest = replace(opinion.rest, unrelieved=("eth1",)) if opinion.rest else None
+    proposal = replace(
+        found,
+        units={**found.units, bucket.name: bucket},
+        opinions=(replace(opinion, moves=(*opinion.moves, move), rest=rest),),
+        lines=(*found.lines, BUCKETS),
+        waiting=(Waiting(MOVED, "why"), Waiting(BUCKETS, "why")),
+        not_done=("one",),
+    )
+    yield json.loads(plan_view.as_json([proposal]))
+
+
+def explained() -> Iterator[Any]:
+    here = crowded().run_until(60)
+    bridge = here.engine.fleet.bridges["br0"]
+    port = next(p for p in bridge.config.vm_ports if p.name == "vnet0")
+    found = diagnosis.account(bridge, port, here.now_s, ENDPOINT)
+    yield json.loads(explain.as_json(found, 0.0, here.now_s))
+    rules = replace(port.rules, prefer=("eth1",), avoid=frozenset({"eth2"}))
+    account = replace(
+        found,
+        port=replace(port, allowed=frozenset({"eth1"}), rules=rules),
+        verdict=Verdict(Standing.NO_ROOM, expected_ratio={"eth1": 0.9}),
+        buckets={"eth1": 3},
+        rules={Rule.ALLOW: "found -> expected"},
+        split_s=1.0,
+        kept_off={"eth2": "mtu"},
+    )
+    yield json.loads(explain.as_json(account, 0.0, here.now_s))
+    behind = diagnosis.Behind("52:54:00:00:00:01", 0, "eth1", Load(1.0))
+    account = replace(found, port=replace(port, unit="source-mac"), behind=(behind,))
+    yield json.loads(explain.as_json(account, 0.0, here.now_s))
+
+
+def remembered() -> Iterator[Any]:
+    load = {"eth1": history.Utilization(0.8, 0.1)}
+    for happened in history.Happened:
+        entry = history.Entry(
+            happened, 1.0, "br0", "why", (MOVED, BUCKETS), "eth1", load, load, "vnet0"
+        )
+        yield json.loads(history.as_line(entry, 0.0))
+
+
+def paths(value: Any, known: set[str], path: str = "") -> Iterator[str]:
+    """The paths of all values, and of those objects and lists that are known.
+
+    A key that is not known is a word in capitals, if there is one in its place.
+    """
+    if isinstance(value, list):
+        path = f"{path}[]"
+        if path in known:
+            yield path
+        for one in value:
+            yield from paths(one, known, path)
+    elif isinstance(value, dict):
+        if path in known:
+            yield path
+        begin = f"{path}." if path else ""
+        names = {re.split(r"[.\[]", p[len(begin) :])[0] for p in known if p.startswith(begin)}
+        any_key = next((name for name in names if name.isupper()), None)
+        for key, one in value.items():
+            yield from paths(one, known, begin + (key if key in names else any_key or key))
+    else:
+        yield path
+
+
+@pytest.fixture
+def answers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> dict[str, list[Any]]:
+    figures = Figures(duration_s=1.0)
+    return {
+        "show --json": [*shown()],
+        "check --json": [*checked(monkeypatch, capsys)],
+        "plan --json": [*planned()],
+        "plan --endpoints --json": [json.loads(endpoint_view.as_json(answered(full())))],
+        "explain --json": [*explained()],
+        "history --json": [*remembered()],
+        "replay --json": [{"load-based": figures.as_json()}],
+    }
+
+
+@pytest.mark.parametrize("command", ANSWERS)
+def test_the_page_has_every_field_and_no_other(command: str, answers: dict[str, list[Any]]) -> None:
+    listed = [path for path, _ in ANSWERS[command]]
+    known = set(listed)
+    assert len(known) == len(listed)
+    assert {path for one in answers[command] for path in paths(one, known)} == known
+
+
+@pytest.mark.parametrize("one", [BRIDGE, UPLINK, PORT], ids=lambda one: type(one).__name__)
+def test_the_answer_of_show_is_made_of_a_status_that_has_everything(
+    one: BridgeStatus | UplinkStatus | PortStatus,
+) -> None:
+    unset = {f.name for f in fields(one) if getattr(one, f.name) == f.default}
+    assert unset == set()

@@ -1,0 +1,70 @@
+"""The reference pages and the settings of the man page are as the code generates them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from controller.command_line import arguments
+from controller.config.keys import BRIDGE_KEYS, KEYS, VM_KEYS, Key
+from controller.metrics.exporter import HELP
+from controller.teaming.shaping import DEFAULT_SHARES
+from controller.text.examples import EXAMPLES
+from policies.presets import DEFAULT_PRESET, PRESETS
+from tests import documents
+from tests.reference import commands, metrics, settings
+from tests.reference.pages import COMMAND, MAN_PAGE, PAGES, Page, generated
+from tests.unit.docs.test_page_lengths import words
+
+MOST_WORDS = 300
+MARKDOWN = [page for page in PAGES if page.path.suffix == ".md"]
+
+
+@pytest.mark.parametrize("path", [page.path for page in PAGES], ids=lambda path: path.name)
+def test_a_page_is_as_the_code_generates_it(path: Path) -> None:
+    assert generated()[path] == path.read_text(), f"run {COMMAND}"
+
+
+@pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: page.path.name)
+def test_the_words_around_what_is_generated_are_few(page: Page) -> None:
+    text = documents.with_made(page.path.read_text(), page.begin, page.end, "")
+    assert 0 < words(text.replace(page.begin, "").replace(page.end, "")) <= MOST_WORDS
+
+
+def test_pages_with_more_belong_to_keys_and_metrics_that_exist() -> None:
+    assert settings.MORE.keys() <= {(k.record, k.name) for k in KEYS}
+    assert metrics.MORE.keys() <= HELP.keys()
+
+
+def test_every_option_of_a_command_is_in_its_section_with_a_meaning() -> None:
+    sections = re.split(r"^## ", commands.markdown(MAN_PAGE.read_text()), flags=re.MULTILINE)
+    texts = {section.partition("\n")[0].split(", ")[0]: section for section in sections}
+    for name, parser in commands.parsers().items():
+        rows = "".join(line for line in texts[name].splitlines() if line.startswith("| `-"))
+        options = {word for action in parser._actions for word in action.option_strings}
+        assert {o for o in options - {"-h", "--help"} if f"`{o}" not in rows} == set(), name
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        (VM_KEYS["shares"], [str(DEFAULT_SHARES)]),
+        (
+            BRIDGE_KEYS["poll-interval-ms"],
+            [f"{PRESETS[name].poll_s * 1000:g}" for name in (DEFAULT_PRESET, "adaptive")],
+        ),
+    ],
+)
+def test_a_default_that_is_made_elsewhere_is_told_as_it_is(key: Key, words: list[str]) -> None:
+    assert all(word in key.otherwise.replace(";", "").split() for word in words)
+
+
+@pytest.mark.parametrize("command", EXAMPLES)
+def test_an_example_is_a_command_that_exists(command: str) -> None:
+    for typed, _ in EXAMPLES[command]:
+        words = re.findall(r"ovs-lbt ([^)>]+)", typed)[0].split()
+        other = arguments.other_parsers().get(words[0])
+        parser = other() if other else arguments.parser()
+        parser.parse_args(words[1:] if other else words)
