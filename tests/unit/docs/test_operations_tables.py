@@ -73,7 +73,7 @@ def test_losses_while_a_bond_of_linux_becomes_one_of_ours() -> None:
 
 def test_connections_on_the_kernel() -> None:
     found = grouped(raw("connections/kernel.json")["runs"], "connections", "team", "by")
-    table = rows(DATAPATHS, "| connections | team | by | cached flows |")
+    table = rows(DATAPATHS, "| connections | team | hash | cached flows |")
     assert len(table) == len(found)
     connections = team = ""
     for first, (team_cell, by, *cells) in table.items():
