@@ -55,7 +55,7 @@ def test_what_endpoints_carry() -> None:
 
 def test_losses_while_a_bond_of_linux_becomes_one_of_ours() -> None:
     probes = [probe for run in raw("linux_bond/losses.json")["runs"] for probe in run["probes"]]
-    table = rows("docs/guide/linux-bond.md", "| packets lost | there | back | n |")
+    table = rows("docs/guide/linux-bond.md", "| packets lost | to Open vSwitch | back | n |")
     assert len(table) == 4
     for first, (there, back, n) in table.items():
         mode, is_port = first.split("`")[1], "a port of the bridge" in first
@@ -157,10 +157,7 @@ def test_figures_of_both_datapaths() -> None:
         tcp = run["tcp"]["offloads on"]
         (share,) = (cells for first, cells in table.items() if first.startswith("what a VM port's"))
         if "failed" in tcp:
-            assert (
-                table["TCP of a VM with checksum and segmentation offload"][column]
-                == "stands still"
-            )
+            assert table["TCP of a VM with checksum and segmentation offload"][column] == "stalls"
         else:
             assert_says(share[column], tcp["flow_over_port"])
 
