@@ -155,7 +155,9 @@ def test_figures_of_both_datapaths() -> None:
         long = run["mtu"]["2000 bytes"]
         assert (long["arrived"], long["counted_as_dropped"]) == (0, 0)
         tcp = run["tcp"]["offloads on"]
-        (share,) = (cells for first, cells in table.items() if first.startswith("what a VM port's"))
+        (share,) = (
+            cells for first, cells in table.items() if first.startswith("bytes of that TCP")
+        )
         if "failed" in tcp:
             assert table["TCP of a VM with checksum and segmentation offload"][column] == "stalls"
         else:
