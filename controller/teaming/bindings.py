@@ -228,7 +228,7 @@ class Bindings:
         """The homes of units. If held, the homes they had, where they may stay."""
         stay: dict[str, str] = {}
         for unit in units if self.held else ():
-            known = self.homes.get(unit.name)
+            known = self.homes.get(unit.name, unit.uplink)
             if any(uplink.name == known for uplink in failover.only(unit.allowed, uplinks)):
                 stay[unit.name] = str(known)
         placed = [self._as_known(unit) for unit in units if unit.name not in stay]

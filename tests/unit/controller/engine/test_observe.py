@@ -28,6 +28,15 @@ HOSTS = {"bond": host, "plain": plain_host}
 on_each = pytest.mark.parametrize("make", HOSTS.values(), ids=list(HOSTS))
 
 
+def changed(row: BridgeRow, what: str) -> BridgeRow:
+    """The bridge with a pin of vnet1, another policy or a role of eth2, which all ask for eth1."""
+    if what == "pin":
+        return with_interface(row, "vnet1", binding="eth2", pin="eth1")
+    if what == "policy":
+        return with_ids(row, policy="explicit")
+    return with_interface(row, "eth2", role=what)
+
+
 def planned(here: World) -> dict[str, int]:
     return {reason: n for reason, n in here.engine.fleet.status()[0].moves_planned.items() if n}
 
@@ -122,14 +131,7 @@ def test_rules_and_roles_are_planned_and_not_followed(
 ) -> None:
     here = world(make(mode="observe")).start()
     before = here.bindings()
-    row = here.rows["br0"]
-    if change == "pin":
-        here.write(with_interface(row, "vnet1", binding="eth2", pin="eth1"))
-    elif change == "policy":
-        here.write(with_ids(row, policy="explicit"))
-    else:
-        here.write(with_interface(row, "eth2", role=change))
-    here.run_for(100)
+    here.write(changed(here.rows["br0"], change)).run_for(100)
     assert would_be(here)["vnet1"] == "eth1"
     assert moves(here) == {}
     if make is plain_host:
@@ -240,6 +242,31 @@ def test_a_restart_while_observing_plain_uplinks_changes_nothing() -> None:
     here.restart_service().run_for(1)
     assert set(here.bindings().values()) == {"eth1"}
     assert here.commands(Apply) == []
+
+
+@pytest.mark.parametrize("change", ["pin", "drained", "unused", "standby"])
+def test_a_restart_follows_no_rule_or_role_that_was_only_planned(change: str) -> None:
+    here = world(plain_host(mode="observe")).start()
+    before = here.bindings()
+    here.write(changed(here.rows["br0"], change)).run_for(1)
+    here.restart_service().run_for(100)
+    assert here.bindings() == before
+    assert here.commands(Apply) == []
+    assert would_be(here)["vnet1"] == "eth1"
+
+
+def test_an_uplink_that_failed_before_is_not_returned_to_with_or_without_a_restart() -> None:
+    """Its failback is planned. A service that starts knows no other home than the uplink in use."""
+    row = with_interface(plain_host(), "eth2", role="standby")
+    here = world(row).start().set_link(1, up=False).run_for(1)
+    here.write(with_ids(here.rows["br0"], mode="observe")).run_for(1)
+    here.set_link(1, up=True).run_for(100)
+    for _ in range(2):
+        assert set(here.bindings().values()) == {"eth2"}
+        assert set(would_be(here).values()) == {"eth1"}
+        assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+        here.restart_service().run_for(100)
+        assert here.commands(Apply) == []
 
 
 def test_a_bridge_whose_switch_is_away_changes_its_mode_when_it_is_back() -> None:
