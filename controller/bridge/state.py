@@ -46,7 +46,7 @@ from controller.teaming.links import Links
 from controller.teaming.own_addresses import probe_macs
 from controller.teaming.paths import PathChecks
 from controller.teaming.shaping import ShapedTeam, Shaping
-from policies.model import IDLE, OfPort, Unit, Uplink
+from policies.model import IDLE, OfPort, Role, Unit, Uplink
 
 Commands = list[Command]
 
@@ -193,7 +193,7 @@ class BridgeState:
 
     @property
     def _any_up(self) -> bool:
-        return any(map(self.links.up, self.config.uplinks))
+        return any(self.links.up(u) for u in self.config.uplinks if u.role is not Role.UNUSED)
 
     @property
     def _lacp_in_doubt(self) -> bool:

@@ -1,7 +1,8 @@
 """Learning: behind which VM port an address is, and from whom a VM port may send.
 
 Tables: LEARN, SET_LOCK. Its flows teach LOCATION (where to send frames for the address), LOCAL_SOURCE
-(frames from it that come back are ours) and LOCK (it has just announced itself from here).
+(frames from it that come back are ours), LOCK (it has just announced itself from here) and PORT_OUT
+(an uplink is closed for a VM port).
 
 Invariant: the switch learns only from a VM port that may send from the address, at most
 `ADDRESSES_PER_PORT_MAX` addresses on each. What it learned on a port goes with the flow that
@@ -81,6 +82,13 @@ def learn_outside() -> Learn:
         priority=5,
         limit=OUTSIDE_MAX,
     )
+
+
+def learn_closed(ofport: OfPort, uplink: OfPort) -> Learn:
+    """Learn to drop what an uplink brings for a VM port."""
+    ends = (LearnMatch(r.field, r.field, 16) for r in (Register.TARGET, Register.UPLINK))
+    closed = cookie(Kind.OUTSIDE, uplink << 16 | ofport)
+    return Learn(Table.PORT_OUT, closed, LOCK_TIMEOUT_S, (*ends,), True, priority=50, limit=1)
 
 
 def _beyond_limit(

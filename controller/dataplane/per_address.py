@@ -43,14 +43,9 @@ def flows(team: Team) -> Iterator[FlowSpec]:
         yield replace(hashing.in_hash(ASSIGNED, 10, sent, group), cookie=counts)
         received = {Register.TARGET.field: int(address.ofport), Register.VM_PORT.field: 0}
         actions, goto = to_vm_port(vm_ports[address.ofport], team)
-        yield FlowSpec(
-            Table.EGRESS,
-            40,
-            match(**vlan, **received, eth_dst=address.mac),
-            actions,
-            goto,
-            cookie=cookie(Kind.TO_ADDRESS, address.slot),
-        )
+        to_address = match(**vlan, **received, eth_dst=address.mac)
+        counts = cookie(Kind.TO_ADDRESS, address.slot)
+        yield FlowSpec(Table.EGRESS, 40, to_address, actions, goto, cookie=counts)
         if not team.hears_everywhere:
             # Also if what came back of its own frames has been learned from an uplink.
             unknown: dict[str, MatchValue] = {Register.VM_PORT.field: 0}

@@ -126,7 +126,7 @@ class Kind(IntEnum):
     TO_ADDRESS = 7  # counts what uplinks bring for it
     INBOUND = 8  # counts what one uplink brings for a VM port; from bit 16 on that uplink's ofport
     PROBE = 9  # gives the service what probes of an uplink's path bring
-    OUTSIDE = 10  # made by the switch itself, too: which addresses uplinks have brought
+    OUTSIDE = 10  # made by the switch itself, too: which addresses uplinks bring, and what it drops
     AROUND_PROBES = (
         11  # gives the service what else path checks need: copies, forged frames, proofs
     )

@@ -1,7 +1,7 @@
 """Unicast: frames for one address go to its VM port, or out where no VM port has it.
 
-Tables: EGRESS, INBOUND; in DESTINATION and FROM_UPLINK, the flow for unicast. Groups: one for each
-VM port that may not use every uplink.
+Tables: EGRESS, INBOUND; in DESTINATION and FROM_UPLINK, the flow for unicast; in NO_UPLINK, the flows
+that close uplinks. Groups: one for each VM port that may not use every uplink.
 
 Invariant: unicast from an uplink reaches a VM port only while an uplink is live that the VM port
 may use. The switch checks this, so a move changes no flow and no group here.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from controller.dataplane.failover import first_live
-from controller.dataplane.learning import learn_outside
+from controller.dataplane.learning import learn_closed, learn_outside
 from controller.dataplane.output import out_by
 from controller.dataplane.presence import by_presence
 from controller.dataplane.specs import Action, FlowSpec, GroupSpec, Resubmit, ToGroup, match
@@ -33,7 +33,9 @@ def to_vm_port(port: VmPort, team: Team) -> tuple[tuple[Action, ...], Table | No
     """How a frame from an uplink goes to a VM port: actions, and the table to go on in.
 
     While no uplink is live that the VM port may use, its VM cannot announce where it is. Switches
-    upstream would flood frames for it to all other uplinks without end, so these are dropped.
+    upstream would flood frames for it to all other uplinks without end, so these are dropped. An
+    uplink that returns brings these frames, too, until the VM is announced. So the switch learns to
+    drop those of the others for a while longer.
     """
     if port.is_confined(team.uplinks):
         return (ToGroup(unicast_group_id(port.ofport)),), None
@@ -50,22 +52,16 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     yield FlowSpec(Table.FROM_UPLINK, 10, match(eth_dst=UNICAST), locate, Table.EGRESS)
     for port in team.vm_ports:
         yield from _to_known(port, team)
-        yield from _count_inbound(port, team)
+        yield from _by_uplink(port, team)
     yield from _to_unknown(team)
 
 
 def _to_known(port: VmPort, team: Team) -> Iterator[FlowSpec]:
     target = {Register.TARGET.field: port.ofport}
     yield FlowSpec(Table.EGRESS, 20, match(**target), by_presence(port))
-    actions, goto = to_vm_port(port, team)
-    yield FlowSpec(
-        Table.EGRESS,
-        30,
-        match(**target, **{Register.VM_PORT.field: 0}),
-        actions,
-        goto,
-        cookie=cookie(Kind.TO_VM, port.ofport),
-    )
+    from_uplink = match(**target, **{Register.VM_PORT.field: 0})
+    counts = cookie(Kind.TO_VM, port.ofport)
+    yield FlowSpec(Table.EGRESS, 30, from_uplink, *to_vm_port(port, team), cookie=counts)
 
 
 def _to_unknown(team: Team) -> Iterator[FlowSpec]:
@@ -86,20 +82,26 @@ def _to_unknown(team: Team) -> Iterator[FlowSpec]:
         )
 
 
-def _count_inbound(port: VmPort, team: Team) -> Iterator[FlowSpec]:
+def _by_uplink(port: VmPort, team: Team) -> Iterator[FlowSpec]:
     """Count what each uplink brings for a VM port, which shows whether inbound follows a move.
 
-    There is a flow for each uplink, so that a move changes none. A LAG is one link upstream.
+    There is a flow for each uplink, so that a move changes none. A LAG is one link upstream. The
+    uplinks that the VM port may not use have another flow, which closes them.
     """
     for uplink in () if team.hears_everywhere else team.uplinks:
         ends = {Register.TARGET.field: int(port.ofport), Register.UPLINK.field: int(uplink)}
         counts = inbound_cookie(port.ofport, uplink)
         yield FlowSpec(Table.INBOUND, 10, match(**ends), cookie=counts)
+        if uplink not in port.order:
+            close = learn_closed(port.ofport, uplink)
+            yield FlowSpec(Table.NO_UPLINK, 10, match(**ends), (close,))
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:
     for port in team.vm_ports:
         if port.is_confined(team.uplinks):
-            usable = (uplink for uplink in team.uplinks if uplink in port.order)
-            out = out_by(port.ofport)
-            yield first_live(unicast_group_id(port.ofport), ((u, out) for u in usable))
+            out, close = out_by(port.ofport), (Resubmit(Table.NO_UPLINK),)
+            ways = [(u, out) for u in team.uplinks if u in port.order]
+            if not team.hears_everywhere:
+                ways += [(u, close) for u in team.uplinks if u not in port.order]
+            yield first_live(unicast_group_id(port.ofport), ways)

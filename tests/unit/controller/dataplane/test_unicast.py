@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from controller.dataplane import tables
 from controller.dataplane.pipeline import build
-from controller.dataplane.specs import Resubmit, match
+from controller.dataplane.specs import Learn, LearnMatch, Resubmit, match
 from controller.dataplane.tables import UNICAST, VLAN_PRESENT, Register, Table, openflow_port
 from controller.dataplane.team import Team
 from tests.unit.controller.dataplane.teams import teams
@@ -50,3 +50,37 @@ def test_a_vm_port_gets_unicast_while_an_uplink_lives_that_it_may_use(
             copies = through_table(installed, Table.EGRESS, came, alive)
             expected = [openflow_port(port.ofport)] * bool(alive & set(port.order))
             assert [copy.port for copy in copies] == expected
+
+
+@given(teams())
+def test_an_uplink_that_a_vm_port_may_not_use_is_closed_while_it_is_cut_off(
+    team: Team,
+) -> None:
+    """The switch learns that, not on a LAG. It forgets it when the VM port may use it."""
+    installed = build(team)
+    closing = {
+        (f.match, action)
+        for f in installed.flows.values()
+        if f.table == Table.NO_UPLINK
+        for action in f.actions
+        if isinstance(action, Learn)
+    }
+    expected = {
+        (port.ofport, uplink)
+        for port in team.vm_ports
+        for uplink in team.uplinks
+        if uplink not in port.order and not team.hears_everywhere
+    }
+    to_from = Register.TARGET.field, Register.UPLINK.field
+    assert {tuple(dict(ends)[r] for r in to_from) for ends, _ in closing} == expected
+    for _, learn in closing:
+        assert learn.table == Table.PORT_OUT and learn.delete_learned
+        assert learn.specs == tuple(LearnMatch(r, r, 16) for r in to_from)
+    cookies = {learn.cookie for _, learn in closing}
+    assert len(cookies) == len(expected), "each goes with its own flow only"
+    for port in team.vm_ports:
+        others = [u for u in team.uplinks if (port.ofport, u) in expected]
+        if others:
+            group = installed.groups[tables.unicast_group_id(port.ofport)]
+            ways = [b.watch_port for b in group.buckets if Resubmit(Table.NO_UPLINK) in b.actions]
+            assert ways == others

@@ -9,7 +9,7 @@ from controller.dataplane import frames
 from controller.dataplane.frames import rarp
 from tests.unit.controller.engine.ramp import ramp
 from tests.unit.fake_switch import done, re_tagged, world
-from tests.unit.rows import host, ours, port
+from tests.unit.rows import host, ours, port, with_interface
 
 
 def test_each_move_is_announced_at_0_1_and_3_seconds() -> None:
@@ -72,6 +72,21 @@ def test_when_uplinks_carry_again_after_none_did_every_vm_is_announced() -> None
     here.log.clear()
     here.set_link(1, up=True).run_for(10)
     assert {ofport for _, ofport in here.frames()} == {10, 11}
+
+
+def test_an_uplink_that_is_unused_does_not_count_among_those_that_carry() -> None:
+    """Frames for a VM are flooded by it, too, until the VM is announced by the one that returns."""
+    here = world(with_interface(host(), "eth2", role="unused")).start()
+    here.switches["br0"].learned = ((10, "52:54:00:00:00:01", 0),)
+    here.set_link(1, up=False).run_for(10)
+    here.log.clear()
+    here.set_link(1, up=True).run_for(10)
+    begin_s = here.frames()[0][0]
+    assert [(at_s - begin_s, ofport) for at_s, ofport in here.frames()] == [
+        (0, 10),
+        (1, 10),
+        (3, 10),
+    ]
 
 
 def test_a_static_lag_needs_no_announcements() -> None:
