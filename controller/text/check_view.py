@@ -13,7 +13,7 @@ JsonObject = Mapping[str, Any]
 # A note asks for nothing; the others make the exit status 1.
 ERROR, WARNING, NOTE = "error", "warning", "note"
 _STYLES = {ERROR: Style.BAD, WARNING: Style.WARN, NOTE: Style.PLAIN}
-NONE_ATTACHED = "no bridge is attached; whether one is fit to attach says: ovs-lbt check BRIDGE"
+NONE_ATTACHED = "no bridge is attached; to test one: ovs-lbt check BRIDGE"
 
 
 def lines(answer: JsonObject) -> Iterator[Line]:
