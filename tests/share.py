@@ -7,8 +7,7 @@ part beside that of other sessions. A measurement gives its own session and thos
 
 from __future__ import annotations
 
-import contextlib
-from pathlib import Path
+from topologies.network import processes
 
 # As much as nine sessions of niceness 0 together.
 OF_MEASUREMENTS = -10
@@ -16,5 +15,4 @@ OF_MEASUREMENTS = -10
 
 def give(pid: int, niceness: int = OF_MEASUREMENTS) -> None:
     """Give the session of a process a niceness, where the system has one for sessions."""
-    with contextlib.suppress(OSError):
-        Path(f"/proc/{pid}/autogroup").write_text(str(niceness))
+    processes.set_session_niceness(pid, niceness)

@@ -30,6 +30,8 @@ HISTORY = "ovs-lbt-history.jsonl"
 PATH_FAULT = "path-fault"
 # VM ports that come and go are in no history.
 OBSERVE_ANEW_S = 2.0
+# A scrape is up to 1 s old, and the history may have a move before the metrics do.
+OBSERVE_AGAIN_S = 1.25
 MANUAL = "manual"
 # It knows the size of every flow, which no team can know: neither a peer nor one of ours.
 ORACLE = "oracle"
@@ -215,18 +217,17 @@ class OvsBond(Contender):
 
 @dataclass(slots=True)
 class Look:
-    """When to look at a service again: whose history has grown, and a moment later; or at times."""
+    """When to scrape a service: for a while after its history has grown, and otherwise at intervals."""
 
     _seen_bytes: int = -1
-    _again: bool = False
+    _grown_s: float = -math.inf
     _looked_s: float = -math.inf
 
     def is_due(self, written_bytes: int, now_s: float) -> bool:
-        """Whether to look now. `written_bytes`: how long the history is."""
-        grown, again = written_bytes != self._seen_bytes, self._again
-        # The history may tell of a move before the metrics do.
-        self._seen_bytes, self._again = written_bytes, grown
-        due = grown or again or now_s - self._looked_s >= OBSERVE_ANEW_S
+        """Whether to scrape now. `written_bytes`: the length of the history."""
+        if written_bytes != self._seen_bytes:
+            self._seen_bytes, self._grown_s = written_bytes, now_s
+        due = now_s - self._grown_s <= OBSERVE_AGAIN_S or now_s - self._looked_s >= OBSERVE_ANEW_S
         if due:
             self._looked_s = now_s
         return due

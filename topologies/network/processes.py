@@ -67,6 +67,16 @@ def set_realtime_priority(pid: int, priority: int) -> bool:
     return True
 
 
+def set_session_niceness(pid: int, niceness: int) -> None:
+    """Set the niceness of a process's session relative to other sessions, where permitted.
+
+    Linux divides the CPU among sessions first (`sched_autogroup`). The niceness of a process counts
+    only within its session.
+    """
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text(str(niceness))
+
+
 def cpu_s(pid: int) -> float:
     """The CPU time of all threads of a process, user and system."""
     # The name in parentheses may contain spaces and parentheses.

@@ -257,16 +257,16 @@ def test_shifts_are_counted_per_bond() -> None:
     assert contenders.shifts("", "lbt-server-team") == 0
 
 
-def test_a_service_is_looked_at_when_its_history_has_grown_and_a_moment_later() -> None:
+def test_a_service_is_scraped_until_metrics_have_the_move_that_its_history_has() -> None:
     look = contenders.Look()
-    samples = [(0, 0.0), (0, 0.25), (0, 0.5), (80, 0.75), (80, 1.0), (80, 1.25)]
-    assert [look.is_due(*one) for one in samples] == [True, True, False, True, True, False]
+    due = [n for n in range(24) if look.is_due(80 if n >= 9 else 0, n * 0.25)]
+    assert due == [*range(6), *range(9, 15), 22]
 
 
-def test_a_service_whose_history_does_not_grow_is_looked_at_now_and_then() -> None:
+def test_a_service_whose_history_does_not_grow_is_scraped_at_intervals() -> None:
     look = contenders.Look()
     due = [n for n in range(40) if look.is_due(0, n * 0.25)]
-    assert due == [0, 1, 9, 17, 25, 33]
+    assert due == [*range(6), 13, 21, 29, 37]
 
 
 @pytest.mark.parametrize(("name", "moved"), [("balance-slb", True), ("active-backup", False)])
