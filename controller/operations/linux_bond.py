@@ -329,7 +329,9 @@ def _settings(mode: str, data: Mapping[str, Any]) -> Iterator[str]:
 def _lost(data: Mapping[str, Any]) -> Iterator[str]:
     """What the bond does now, and Open vSwitch's does not."""
     if data.get("arp_interval"):
-        yield "ARP monitoring (arp_interval): links count as up by carrier; BFD can watch them"
+        yield "ARP monitoring (arp_interval): links count as up by carrier; path-check-targets watches beyond"
+    if data["mode"] == "balance-alb":
+        yield "receive balancing (balance-alb): each address receives by one uplink"
     if data.get("xmit_hash_policy") not in (None, "layer2") and data["mode"] != "active-backup":
         yield f"xmit_hash_policy {data['xmit_hash_policy']}: the policy of the bridge decides"
 

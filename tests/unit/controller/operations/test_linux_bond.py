@@ -107,9 +107,11 @@ def test_lacp_is_negotiated_at_the_same_rate() -> None:
     assert "lacp_rate fast" in " ".join(bond.options)
 
 
-@pytest.mark.parametrize("mode", ["balance-tlb", "balance-alb"])
-def test_modes_without_a_lag_are_balance_slb(mode: str) -> None:
-    assert "bond_mode=balance-slb" in read(links(ACTIVE_BACKUP | {"mode": mode})).settings
+@pytest.mark.parametrize(("mode", "lost"), [("balance-tlb", 0), ("balance-alb", 1)])
+def test_modes_without_a_lag_are_balance_slb(mode: str, lost: int) -> None:
+    bond = read(links(ACTIVE_BACKUP | {"mode": mode}))
+    assert "bond_mode=balance-slb" in bond.settings
+    assert [text.split(" (")[0] for text in bond.lost] == ["receive balancing"] * lost
 
 
 def test_options_are_those_that_ip_takes_for_the_mode() -> None:
@@ -129,7 +131,7 @@ def test_options_are_those_that_ip_takes_for_the_mode() -> None:
     watched = ACTIVE_BACKUP | {"miimon": 0, "arp_interval": 100, "arp_ip_target": ["192.0.2.1"]}
     bond = read(links(watched))
     assert "arp_interval 100 arp_ip_target 192.0.2.1" in " ".join(bond.options)
-    assert bond.lost[0].startswith("ARP monitoring")
+    assert bond.lost[0].startswith("ARP monitoring") and "path-check-targets" in bond.lost[0]
 
 
 @pytest.mark.parametrize(
