@@ -1,4 +1,4 @@
-# As root, on a release of README's table:
+# As root, on a release of docs/releases.md:
 #
 #   make demo         the VMware LBT benchmark on a real switch (ARGS=--faithful for 75 %/30 s)
 #   make bench        every benchmark layout, every policy and every peer, as often as for docs/benchmarks.md:
