@@ -1,6 +1,6 @@
 """The `ovs-lbt` command. Answers go to stdout, diagnostics to stderr.
 
-Exit status: 0 done, 1 refused or failed, 2 wrong usage.
+Exit status: 0 done, 1 refused or failed, 2 wrong usage; 141, as a shell says it, if nobody reads stdout.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ HIDDEN = "__complete"
 
 def main(given: Sequence[str] | None = None) -> int:
     """Run one command; its exit status."""
+    with terminal.until_unread():
+        return _main(given)
+
+
+def _main(given: Sequence[str] | None) -> int:
     asked = list(sys.argv[1:] if given is None else given)
     if asked[:1] == ["bench"]:
         from topologies import bench

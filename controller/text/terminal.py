@@ -5,9 +5,12 @@ from __future__ import annotations
 import codecs
 import logging
 import os
+import select
 import shutil
+import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from io import TextIOWrapper
 from typing import TextIO
@@ -25,6 +28,8 @@ _CODES = {
     Style.CHOSEN: "7",
 }
 LOCALES_WITHOUT_UNICODE = ("C", "POSIX")
+# The exit status of what SIGPIPE ends, as a shell says it.
+UNREAD = 128 + signal.SIGPIPE
 
 
 def look() -> Look:
@@ -71,6 +76,25 @@ def guard(whole: bool = False) -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
         stream.write = partial(_write, stream, all_of_it)  # type: ignore[method-assign]
+
+
+@contextmanager
+def until_unread() -> Iterator[None]:
+    """End the process with status 141 if the reader of standard output, such as `head`, has gone."""
+    try:
+        try:
+            yield
+        finally:
+            if sys.stdout:
+                sys.stdout.flush()
+    except BrokenPipeError:
+        poll = select.poll()
+        poll.register(sys.stdout, 0)
+        if not poll.poll(0):
+            raise  # it was another one, such as a connection of the service
+        # What is still buffered must not fail once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(UNREAD)
 
 
 def _write(stream: TextIO, whole: bool, text: str) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ import controller
 from controller.api import history
 from controller.completion import command
 from controller.completion.candidates import Candidate
+from controller.text import terminal
 from controller.text.wording import lines_of, one_line, printable, quoted
 
 HOSTILE = (
@@ -165,3 +168,22 @@ def _in_commands() -> Iterator[str]:
 def test_names_in_proposed_commands_are_quoted() -> None:
     found = {one for one in _in_commands() if not QUOTED.search(one)}
     assert found == OTHERS
+
+
+@pytest.mark.parametrize("words", [["--help"], ["completion", "bash"], ["show", "--help"]])
+def test_a_reader_that_has_gone_is_no_error(words: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-c", "from controller import cli; exit(cli.main())", *words],
+        env={"PYTHONPATH": ":".join(sys.path)},
+        stdout=writer,
+        stderr=subprocess.PIPE,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+def test_another_broken_pipe_is_an_error() -> None:
+    with pytest.raises(BrokenPipeError), terminal.until_unread():
+        raise BrokenPipeError
