@@ -140,7 +140,7 @@ def _say(*lines: str) -> None:
     """Report to the log: systemd's, or the file that stands for it."""
     for line in lines:
         at = datetime.datetime.now().strftime("%Y-%m-%d %H:%M:%S")
-        print(f"{at} ovs-lbt reversal: {line}", file=sys.stderr, flush=True)
+        print(f"{at} ovs-lbt rollback: {line}", file=sys.stderr, flush=True)
 
 
 def confirm(bridge: str) -> str:
@@ -153,7 +153,7 @@ def confirm(bridge: str) -> str:
     if change is None:
         raise Unknown(nothing_waits(bridge))
     if change.begun or change.left_s(time.time()) <= 0:
-        found = f"{change.what} was not confirmed in time, and is being reverted"
+        found = f"{change.what} was not confirmed in time, and is being rolled back"
         raise Unknown(f"bridge {bridge}: {found} -> {change.what} once more")
     _vsctl("remove", "bridge", bridge, "external_ids", UNCONFIRMED)
     entry = Entry(Happened.CONFIRMED, 0.0, bridge, f"{change.what} confirmed")

@@ -67,7 +67,7 @@ def arm(bridge: str, wait_s: float, service: str) -> Armed:
     try:
         return Armed(pid=_detached(_command(bridge, wait_s, service)))
     except (OSError, ValueError) as error:
-        raise NotArmed(f"the reversal cannot be armed: {error} -> a process of its own") from error
+        raise NotArmed(f"the rollback cannot be armed: {error} -> a process of its own") from error
 
 
 def systemd_run(unit: str, bridge: str, wait_s: float, service: str) -> list[str]:
@@ -78,7 +78,7 @@ def systemd_run(unit: str, bridge: str, wait_s: float, service: str) -> list[str
         "--quiet",
         "--collect",
         f"--unit={unit}",
-        f"--description=Reversal of an unconfirmed change of bridge {bridge}",
+        f"--description=Rollback of an unconfirmed change of bridge {bridge}",
         f"--on-active={wait_s:g}s",
         "--timer-property=AccuracySec=100ms",
         "--property=Restart=on-failure",

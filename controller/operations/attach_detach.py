@@ -56,7 +56,7 @@ ATTACH_TIMEOUT_S = 10.0
 TIMEOUT_PER_PORT_S, LARGE_PORTS = 0.03, 300
 # A switch that has not answered within this time counts as unreachable.
 DETACH_TIMEOUT_S = 5.0
-NO_REVERSAL_YET = "a switch that answers; the change that was not confirmed is reverted then"
+NO_REVERSAL_YET = "a switch that answers; the change that was not confirmed is rolled back then"
 # What attach writes unless the key is set. A bridge without the key keeps `multipath`, as releases
 # before 0.2 left it: a change of the hash moves most connections to another uplink once.
 HASH, HASH_AT_ATTACH = "connection-hash", "auto"
@@ -715,7 +715,7 @@ def _looping(row: BridgeRow, bridge: Bridge) -> list[str]:
 def waiting(name: str, change: Unconfirmed, epoch_now_s: float) -> str:
     """What happens unless a change is confirmed, for the operator who has just made it."""
     left_s = change.left_s(epoch_now_s)
-    return f"{name}: {change.what} is reverted in {left_s:.0f} s, unless: ovs-lbt confirm {quoted(name)}"
+    return f"{name}: {change.what} is rolled back in {left_s:.0f} s, unless: ovs-lbt confirm {quoted(name)}"
 
 
 def refuse_waiting(row: BridgeRow, epoch_now_s: float) -> None:

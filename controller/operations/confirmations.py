@@ -136,7 +136,7 @@ class Confirmations:
         if late or name in self.reverting:
             what = there.change.what
             raise Refused(
-                f"bridge {name}: {what} was not confirmed in time, and is being reverted"
+                f"bridge {name}: {what} was not confirmed in time, and is being rolled back"
                 f" -> {what} once more"
             )
         self._writing[request_id] = _Writing(name, there.change, confirms=True)
@@ -264,7 +264,9 @@ class Confirmations:
         name, what = reversal.bridge, reversal.change.what
         there = self._waiting.get(name)
         if reply.refused:
-            text = f"bridge {name}: {what} was not confirmed, and is not reverted yet: {reply.text}"
+            text = (
+                f"bridge {name}: {what} was not confirmed, and is not rolled back yet: {reply.text}"
+            )
             told: Commands = [Reply(asked, text, refused=True) for asked in reversal.asked]
             if there is not None:
                 if there.failed != reply.text:
@@ -276,7 +278,7 @@ class Confirmations:
             what = there.change.what
             del self._waiting[name]
         asked_for = "as asked for" if reversal.early else "not confirmed in time"
-        text = f"{what} reverted, {asked_for}"
+        text = f"{what} rolled back, {asked_for}"
         # What attach told the first time needs no repetition.
         text += f"; {reply.text}" if reply.text and what is What.ATTACH else ""
         return [

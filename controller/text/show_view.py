@@ -96,7 +96,7 @@ def waiting(
     for change in answer.get("unconfirmed", ()):
         name, what, left_s = change["bridge"], change["change"], change["left_s"]
         at = "" if clock is None else f", at {clock(change['until'])}"
-        when = f"is reverted in {left_s:.0f} s{at}" if left_s else "is being reverted"
+        when = f"is rolled back in {left_s:.0f} s{at}" if left_s else "is being rolled back"
         texts.append(f"{name}: {what} {when}, unless: ovs-lbt confirm {quoted(name)}")
     return [*_wrapped(texts, look, Style.WARN), ()] if texts else []
 

@@ -139,7 +139,7 @@ def change_and_kill_both(
         with while_changed():
             terminal = Terminal(own, *words, f"--rollback-after {wait_s}", within=within)
             said = terminal.ended()
-        assert f"{words[0].split()[0]} is reverted in " in said and "ended 0" in said, said
+        assert f"{words[0].split()[0]} is rolled back in " in said and "ended 0" in said, said
         changed = state(bed)
         own.kill()
         terminal.kill()
@@ -210,7 +210,7 @@ def test_an_attach_is_undone_and_nothing_is_lost(any_bed: Bed, own: Service) -> 
         history = reverted(own, bed)
         assert time.time() >= change.until_s
         comes_to(bed, before)
-        assert re.search(r"reverted: attach reverted, not confirmed in time\n", history), history
+        assert re.search(r"reverted: attach rolled back, not confirmed in time\n", history), history
         if bed.spec.on_bond:
             more()
             few_lost(lost_of(losses()), 0, FLOW_PPS, f"attach of {bed} reverted, both killed")
@@ -467,7 +467,7 @@ def test_who_confirms_too_late_is_told(bond: Bed, own: Service, dead: bool) -> N
         own.kill()
     reverted(own, bed)
     told = refused(own, "confirm", bed.bridge)
-    assert says(told, f"bridge {bed.bridge}: too late: attach reverted", " -> "), told
+    assert says(told, f"bridge {bed.bridge}: too late: attach rolled back", " -> "), told
 
 
 def test_nothing_to_confirm_is_said_with_and_without_the_service(bond: Bed, own: Service) -> None:
@@ -485,7 +485,7 @@ def test_it_can_be_reverted_at_once(bond: Bed, own: Service, dead: bool) -> None
     own.do("attach", bond.bridge, "--rollback-after", "600")
     if dead:
         own.kill()
-    assert own.do("rollback", bond.bridge) == f"{bond.bridge}: attach reverted, as asked for\n"
+    assert own.do("rollback", bond.bridge) == f"{bond.bridge}: attach rolled back, as asked for\n"
     assert state(bond) == before
 
 

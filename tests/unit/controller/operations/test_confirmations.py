@@ -61,7 +61,7 @@ def test_an_attach_that_nobody_confirms_is_reverted(row: BridgeRow) -> None:
     assert here.rows["br0"] == row, "its keys and its fail mode are as before"
     assert here.switches["br0"].installed == EMPTY
     assert here.engine.fleet.bridges == {} and waits(here) == []
-    assert happened(here) == [(Happened.REVERTED, "attach reverted, not confirmed in time")]
+    assert happened(here) == [(Happened.REVERTED, "attach rolled back, not confirmed in time")]
     here.log.clear()
     here.run_for(1000)
     assert here.log == []
@@ -115,7 +115,7 @@ def test_a_detach_that_nobody_confirms_is_reverted(purge: bool) -> None:
     assert here.rows["br0"] == before
     assert here.bindings() == bindings
     assert (here.switches["br0"].flows, here.switches["br0"].groups) == (flows, groups)
-    assert happened(here) == [(Happened.REVERTED, "detach reverted, not confirmed in time")]
+    assert happened(here) == [(Happened.REVERTED, "detach rolled back, not confirmed in time")]
 
 
 def test_a_value_that_was_invalid_before_does_not_stop_a_reversal() -> None:
@@ -193,7 +193,7 @@ def test_settings_that_nobody_confirms_are_reverted() -> None:
     assert here.rows["br0"].external_ids.items() >= ours(policy="explicit", window_s="9").items()
     here.run_for(WAIT_S + GRACE_S)
     assert here.rows["br0"].external_ids == before.external_ids
-    assert happened(here) == [(Happened.REVERTED, "set reverted, not confirmed in time")]
+    assert happened(here) == [(Happened.REVERTED, "set rolled back, not confirmed in time")]
 
 
 def test_a_rule_of_an_interface_that_is_gone_is_not_restored() -> None:
@@ -268,7 +268,7 @@ def test_it_can_be_reverted_at_once() -> None:
     here = world(row).start()
     done(here.ask("attach", "br0", "--rollback-after", "60"))
     here.ask("revert", "br0")
-    assert done(here.replies[here.asked]) == "br0: attach reverted, as asked for"
+    assert done(here.replies[here.asked]) == "br0: attach rolled back, as asked for"
     assert here.rows["br0"] == row
     assert "nothing waits" in refusal(here.ask("confirm", "br0"))
 
@@ -278,7 +278,7 @@ def test_a_late_confirmation_is_refused_while_it_is_reverted() -> None:
     done(here.ask("attach", "br0", "--rollback-after", "60"))
     here.run_until(60 + GRACE_S / 2)
     assert says(
-        refusal(here.ask("confirm", "br0")), "bridge br0: attach", "being reverted -> attach"
+        refusal(here.ask("confirm", "br0")), "bridge br0: attach", "being rolled back -> attach"
     )
 
 
@@ -332,7 +332,7 @@ def test_it_is_tried_until_the_database_takes_it() -> None:
         here.run_until(60 + second)
     assert attached(here) and not here.applied(), "nothing changes without the database"
     (warning,) = reports(here, "warning")
-    assert says(warning, "bridge br0: attach", "not reverted yet", "ovsdb-server is unreachable")
+    assert says(warning, "bridge br0: attach", "not rolled back yet", "ovsdb-server is unreachable")
     here.refuse_writes = None
     here.run_until(71)
     assert here.rows["br0"] == row
@@ -357,7 +357,7 @@ def test_a_detach_that_cannot_be_reverted_yet_is_tried_again_and_can_be_confirme
     switch = here.switches.pop("br0")
     here.run_until(80)
     assert not attached(here) and waits(here)
-    assert any("is not reverted yet" in text for text in reports(here, "warning"))
+    assert any("is not rolled back yet" in text for text in reports(here, "warning"))
     here.switches["br0"] = switch
     while here.engine.operator.in_hand:
         here.run_for(1)
@@ -422,7 +422,7 @@ def test_two_links_are_given_back_to_the_uplink_that_had_one_before() -> None:
     assert (by.uplink, by.others) == ("eth2", ("eth1",))
     assert here.engine.fleet.bridges == {} and here.switches["br0"].installed == EMPTY
     ((what, why),) = happened(here)
-    assert what is Happened.REVERTED and says(why, "attach reverted", "eth2 alone")
+    assert what is Happened.REVERTED and says(why, "attach rolled back", "eth2 alone")
 
 
 def test_a_bridge_that_cannot_forward_by_one_uplink_stays_attached_and_is_tried_again() -> None:
