@@ -234,7 +234,7 @@ def placements(name: str, of: Callable[[dict[str, Any]], list[float]]) -> Callab
 CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
     (README, "In twenty generated jumps, `adaptive` lost", lost_in_jumps),
     (README, "50 VM ports, the service uses", cost_of_one_bridge),
-    (README, "after a switch failure:", silent_after_a_failure_ms),
+    (README, "after a switch failure was", silent_after_a_failure_ms),
     (
         OVERLAY,
         "VMs from one endpoint was",
