@@ -142,12 +142,6 @@ def lost_by_ours(file: str, size: int, *contenders: str) -> list[list[float]]:
     return [runs for who in contenders for one in services for runs in lost(file, size, one, who)]
 
 
-def lost_with_many_connections(size: int) -> list[float]:
-    file, ours = "connections/many", ("dynamic", "adaptive, split", "dynamic/lacp")
-    runs = [*lost(file, size, "alive", "balance-tcp"), *lost_by_ours(file, size, *ours)]
-    return [*map(statistics.median, runs)]
-
-
 def lost_in_benchmarks() -> list[float]:
     file, size, lag = "connections", 10_000, "dynamic/lacp"
     runs = lost(file, size, "alive", "balance-tcp", "balance-slb", "active-backup")
@@ -268,8 +262,6 @@ CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
         "10000 VM ports on 8 uplinks take",
         placements("speed", lambda of: [of["median_ms"]["10000"], of["growth"]]),
     ),
-    (FAILOVER, "In the failover with 30000", lambda: lost_with_many_connections(30_000)),
-    (FAILOVER, "; with 100000,", lambda: lost_with_many_connections(100_000)),
     (
         FAILOVER,
         "and `dynamic` with `dp_hash` take",
