@@ -89,14 +89,14 @@ KEYS = (
         "leader",
         kinds.written(),
         None,
-        "The leading service, as `NAME@HOST`, if another one is on standby.",
+        "The leading service as `NAME@HOST`, while another service is on standby.",
     ),
     _host(
         "key-loss-grace-s",
         kinds.seconds(0, DAY_S),
         "30",
-        "How long the service continues with the last keys of a bridge whose `policy` vanishes from the"
-        " database. `detach` does not wait.",
+        "The time for which the service continues to use the last keys of a bridge whose"
+        " `policy` disappears from the database. The time does not apply to `detach`.",
     ),
     _bridge(
         "policy",
@@ -108,134 +108,134 @@ KEYS = (
         "uplinks",
         kinds.interface_names(),
         None,
-        "The uplinks, in failover order. On a bond they are all of its members. An interface that"
-        " looks like a VM's is not an uplink, unless it has `role=active`.",
+        "The uplinks, in failover order. On a bond, the uplinks are all members of the bond. An interface"
+        " that appears to belong to a VM is not used as an uplink, unless the interface has `role=active`.",
         otherwise="the members of the bridge's bond",
     ),
     _bridge(
         "teaming",
         kinds.word(*Teaming),
         None,
-        "How the uplinks look to the upstream switch: as separate links, as one static link"
-        " aggregation, or as one that LACP negotiates.",
+        "The configuration of the upstream switch for the uplinks: separate links"
+        " (`switch-independent`), a static LAG (`static`), or a LAG with LACP (`lacp`).",
         otherwise="`lacp` on a bond that negotiates LACP, else `switch-independent`",
     ),
     _bridge(
         "mode",
         kinds.word("enforce", "observe"),
         "enforce",
-        "With `observe`, the service decides and reports, but moves nothing.",
+        "With `observe`, the service makes and reports decisions, but does not move VM ports.",
     ),
     _bridge(
         "threshold",
         kinds.percent(10, 100),
         "75",
-        "The share of an uplink's capacity above which load moves VM ports.",
+        "The utilization of an uplink above which VM ports are moved because of load.",
     ),
     _bridge(
         "window-s",
         kinds.seconds(1, DAY_S),
         "30",
-        "The time over which loads are averaged, and the least time between two moves.",
+        "The time over which loads are averaged, and the minimum time between two moves because of load.",
     ),
     _bridge(
         "poll-interval-ms",
         kinds.milliseconds(100, 60000),
         None,
         "The time between two readings of the switch's counters.",
-        otherwise="1000; 100 where `adaptive` is in use",
+        otherwise="1000; 100 if `adaptive` is in use",
     ),
     _bridge(
         "failback-delay-s",
         kinds.seconds_or_never(0, DAY_S),
         "45",
-        "How long an uplink carries nothing after its link has returned. With `never`, it carries"
-        " nothing until another uplink fails.",
+        "The time for which an uplink carries no traffic after its link has come up again. With"
+        " `never`, the uplink carries no traffic until another uplink fails.",
     ),
     _bridge(
         "path-check",
         kinds.word("off", "on"),
         "off",
-        "With `on`, the uplinks probe each other, so that a fault that keeps their links up is found.",
+        "With `on`, the uplinks send probes to each other, to detect faults that do not take a link down.",
     ),
     _bridge(
         "path-check-targets",
         kinds.hosts(),
         None,
-        "The hosts that each uplink queries, to find out which of two uplinks is at fault.",
+        "The hosts to which each uplink sends queries, to determine which of two uplinks is at fault.",
     ),
     _bridge(
         "connection-hash",
         kinds.word("multipath", "dp_hash", "auto"),
         None,
-        "How the switch hashes connections, under a policy that spreads them. With `multipath`, each"
-        " connection takes an entry of the switch's flow cache. With `dp_hash`, 256 entries serve all"
-        " connections of a VM port. `auto` is `dp_hash`, unless `hw-offload` is true and a card may forward."
-        " `attach` writes `auto`.",
-        "`multipath`; `auto` while a tunnel endpoint of the userspace datapath is spread",
+        "The hash that the switch uses for policies that spread connections. With `multipath`,"
+        " each connection uses an entry of the switch's flow cache. With `dp_hash`, all"
+        " connections of a VM port share 256 entries. `auto` selects `dp_hash`, unless"
+        " `hw-offload` is true and a network card may forward the traffic. `attach` sets `auto`.",
+        "`multipath`; `auto` while the traffic of a tunnel endpoint of the userspace datapath is spread",
     ),
     _bridge(
         "patch-unit",
         kinds.word("port", "source-mac"),
         "port",
-        "The `unit` of patch ports that have none of their own. It outlives a patch port that OVN"
-        " removes and creates again.",
+        "The `unit` of patch ports whose own `unit` is not set. This key remains when OVN"
+        " removes a patch port and creates it again.",
     ),
     _bridge(
         "no-flood-before",
         kinds.written(kinds.port_names),
         None,
-        "The VM ports that had the flag `no-flood` before attach. Detach does not clear it.",
+        "The VM ports that had the flag `no-flood` before `attach`. `detach` does not clear this flag.",
     ),
     _bridge(
         "before",
         kinds.note(),
         None,
-        "What attach changed and detach restores.",
+        "The settings that `attach` changed and `detach` restores.",
     ),
     _bridge(
         "team",
         kinds.written(Known.parse, unlimited=True),
         None,
-        "The last valid team, which stays in force while the configuration is invalid: the bond, the"
-        " uplinks, and what is neither they nor a VM port, as `BOND/UPLINKS/OTHERS`.",
+        "The last valid team: the bond, the uplinks, and other ports that are not VM ports, as"
+        " `BOND/UPLINKS/OTHERS`. This team stays in force while the configuration is invalid.",
     ),
     _bridge(
         "unconfirmed",
         # What it saved of many records. The part that reads it parses it.
         kinds.written(unlimited=True),
         None,
-        "The change that is rolled back unless it is confirmed, until when, and the settings from before"
-        " it, as JSON. Also on a bridge that was detached with `--rollback-after`.",
+        "The change that is rolled back unless it is confirmed, the time of the rollback, and the previous"
+        " settings, as JSON. After `detach --rollback-after`, the detached bridge also has this key.",
     ),
     _port(
         "protected",
         kinds.written(),
         None,
-        "The service has set the column `protected`, so that NORMAL never forwards between plain uplinks."
-        " Detach clears both.",
+        "The service has set the column `protected`, so that NORMAL never forwards frames"
+        " between plain uplinks. `detach` clears the key and the column.",
     ),
     _uplink(
         "capacity-mbps",
         kinds.mbps(),
         None,
         "The capacity of the link.",
-        otherwise="the `max-rate` of its QoS, else the speed that OpenFlow reports, else that in the"
+        otherwise="the `max-rate` of its QoS, else the speed that OpenFlow reports, else the speed in the"
         " database",
     ),
     _uplink(
         "qdisc",
         kinds.word("keep", "replace"),
         "keep",
-        "Whether the service replaces a qdisc that another program has set on the uplink, where it"
-        " needs queues.",
+        "With `replace`, the service replaces another program's qdisc on an uplink that needs"
+        " queues.",
     ),
     _uplink(
         "role",
         kinds.role(),
         Role.ACTIVE.value,
-        "An `active` uplink always carries traffic, a `standby` one while no active one does, a"
-        " `drained` one while no other has a link, and an `unused` one never.",
+        "An `active` uplink always carries traffic. A `standby` uplink carries traffic only while no active uplink does. A"
+        " `drained` uplink carries traffic only while no other uplink has a link. An `unused` uplink never carries traffic.",
     ),
     _uplink(
         "role-before",
@@ -247,28 +247,28 @@ KEYS = (
         "pin",
         kinds.uplink(),
         None,
-        "The uplink that the VM port uses. The VM port uses another one only while this one is"
-        " down or out of service.",
+        "The uplink that the VM port uses. The VM port uses another uplink only while this"
+        " uplink is down or out of service.",
     ),
     _vm_port(
         "allow",
         kinds.uplinks(),
         None,
-        "The only uplinks that the VM port may use. It has no uplink while none of them carries"
-        " traffic.",
+        "The only uplinks that the VM port may use. While none of these uplinks carries"
+        " traffic, the VM port has no uplink.",
         otherwise="every uplink",
     ),
     _vm_port(
         "prefer",
         kinds.uplinks(),
         None,
-        "The uplinks that the VM port should use, the best first, and those that it should not.",
+        "The uplinks that the VM port should use, the best uplink first, and the uplinks that the VM port should avoid.",
     ),
     _vm_port(
         "affinity",
         kinds.set_name(),
         None,
-        "The set of VM ports that should all use one uplink.",
+        "The set of VM ports that should all use the same uplink.",
     ),
     _vm_port(
         "anti-affinity",
@@ -286,23 +286,23 @@ KEYS = (
         "policy",
         kinds.name_in(PRESETS),
         None,
-        "The teaming policy for this VM port.",
-        otherwise="the bridge's",
+        "The teaming policy of this VM port.",
+        otherwise="the bridge's policy",
     ),
     _vm_port(
         "shares",
         kinds.integer(1, 100),
         None,
-        "The weight of the VM port among those on a full uplink, for sent traffic.",
+        "The weight of the VM port for sent traffic, relative to other VM ports on a full uplink.",
         otherwise="50",
     ),
     _vm_port(
         "reserve-mbps",
         kinds.mbps(),
         None,
-        "The rate that is reserved for the VM port on its uplink, for sent traffic. At most 95 % of"
-        " an uplink's capacity can be reserved. A reservation comes before `affinity`,"
-        " `anti-affinity` and `prefer`.",
+        "The rate that is reserved on the uplink for traffic that the VM port sends. At most 95"
+        " % of an uplink's capacity can be reserved. A reservation takes precedence over"
+        " `affinity`, `anti-affinity` and `prefer`.",
     ),
     _vm_port(
         "limit-mbps",
@@ -314,29 +314,29 @@ KEYS = (
         "unit",
         kinds.word("port", "source-mac"),
         None,
-        "What gets an uplink of its own: the whole VM port, or each address behind it.",
-        otherwise="`port`; for a patch port the bridge's `patch-unit`",
+        "The unit to which a policy assigns an uplink: the whole VM port, or each address behind the VM port.",
+        otherwise="`port`; for a patch port, the bridge's `patch-unit`",
     ),
     _vm_port(
         "forged-transmits",
         kinds.word("accept", "reject"),
         None,
-        "Whether the service accepts frames that the VM sends from addresses other than its"
-        " `attached-mac`.",
+        "With `accept`, the VM can send frames from addresses other than its `attached-mac`."
+        " With `reject`, the switch drops these frames.",
         otherwise="`reject` if the VM has an `attached-mac` and `unit` is `port`, else `accept`",
     ),
     _vm_port(
         "binding",
         kinds.written(),
         None,
-        "The uplink in use.",
+        "The uplink that the VM port uses.",
     ),
     _vm_port(
         "moved",
         kinds.written(kinds.moves),
         None,
-        "Under `adaptive`, the moves that count against the VM port's budget. Of each: the time"
-        " since the epoch, and how many by load in a row it was (0: not by load).",
+        "The moves that count against the VM port's budget under `adaptive`. For each move, the key contains the time"
+        " since the epoch, and the number of consecutive moves because of load (0 for moves with other reasons).",
     ),
 )
 

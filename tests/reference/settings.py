@@ -35,13 +35,13 @@ MORE = {
 }
 HEAD = "| key | value | default | meaning |\n|---|---|---|---|"
 TITLES = {
-    Record.BRIDGE: "Of a bridge:",
-    Record.UPLINK: "Of an uplink's interface:",
-    Record.VM_PORT: "Of a VM port's interface.\n"
-    "Where the VM has an identity\n"
+    Record.BRIDGE: "Keys of a bridge:",
+    Record.UPLINK: "Keys of an uplink's interface:",
+    Record.VM_PORT: "Keys of a VM port's interface.\n"
+    "If the VM has an identity\n"
     '.RB ( vm\\-id ", " vm\\-uuid " or " iface\\-id ),\n'
     ".B set\n"
-    "keeps them on the bridge, where they outlive the port:",
+    "writes these keys to the bridge, where they remain when the port is removed:",
 }
 
 
