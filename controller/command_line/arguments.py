@@ -60,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
         dest="service",
         metavar="NAME",
         type=_service,
-        help=f"the service to ask, if several run on one Open vSwitch (default: {client.NAME})",
+        help=f"the service to connect to, if several run on one Open vSwitch instance (default: {client.NAME})",
     )
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for add in (
@@ -81,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
         _add_completion,
     ):
         add(commands)
-    commands.add_parser("replay", help="show what policies would do with recorded traffic")
+    commands.add_parser("replay", help="show how policies would place recorded traffic")
     commands.add_parser("bench", help="run a benchmark layout")
     _add_examples(commands)
     return made
@@ -145,12 +145,12 @@ def _add_run(commands: Any) -> None:
     run.add_argument(
         "--ovsdb",
         metavar="unix:PATH|tcp:HOST:PORT|ssl:HOST:PORT",
-        help="Open vSwitch's database (default: db.sock in Open vSwitch's run directory)",
+        help="the address of Open vSwitch's database (default: db.sock in Open vSwitch's run directory)",
     )
     run.add_argument(
         "--listen",
         metavar="ADDR:PORT",
-        help="accept connections from bridges here; with the TLS files, over TLS (default: do not)",
+        help="accept connections from bridges at this address; over TLS, if TLS files are given (default: none)",
     )
     for name, text in (
         ("private-key", "the private key of this service"),
@@ -162,12 +162,12 @@ def _add_run(commands: Any) -> None:
     run.add_argument(
         "--metrics",
         metavar="ADDR:PORT",
-        help=f"serve metrics here, or none (default: {DEFAULT_METRICS})",
+        help=f"serve metrics at this address, or none (default: {DEFAULT_METRICS})",
     )
     run.add_argument(
         "--history",
         metavar="FILE",
-        help="the file that records decisions, or none "
+        help="the file in which decisions are recorded, or none "
         "(default: ovs-lbt-history.jsonl in Open vSwitch's log directory)",
     )
     run.add_argument(
@@ -176,14 +176,14 @@ def _add_run(commands: Any) -> None:
         metavar="NAME",
         type=_service,
         default=argparse.SUPPRESS,
-        help="the name of this service; two services on one Open vSwitch need different names: one "
-        "leads, the other is on standby (default: ovs-lbt)",
+        help="the name of this service; two services on one Open vSwitch instance need different names: "
+        "one leads, and the other is on standby (default: ovs-lbt)",
     )
-    run.add_argument("--verbose", action="store_true", help="log debug messages, too")
+    run.add_argument("--verbose", action="store_true", help="also log debug messages")
 
 
 def _add_attach(commands: Any) -> None:
-    attach = commands.add_parser("attach", help="start to manage a bridge")
+    attach = commands.add_parser("attach", help="start managing a bridge")
     attach.epilog_of = _keys_of_attach
     attach.add_argument("bridge", metavar="BRIDGE")
     attach.add_argument(
@@ -191,32 +191,32 @@ def _add_attach(commands: Any) -> None:
         metavar="IF",
         action="append",
         default=[],
-        help="an uplink, in failover order; give it twice or more (default: the bond's members)",
+        help="an uplink; repeat the option in failover order (default: the members of the bridge's bond)",
     )
     attach.add_argument("--policy", metavar="P", help="the teaming policy (default: load-based)")
     attach.add_argument("--teaming", metavar="T", help="switch-independent, static or lacp")
-    attach.add_argument("--observe", action="store_true", help="decide and report, move nothing")
+    attach.add_argument("--observe", action="store_true", help="report decisions, and move nothing")
     attach.add_argument(
         "--from-bond",
         metavar="BOND",
-        help="first make this bond of Linux one of the bridge, with its members, addresses, routes and VLANs",
+        help="first migrate this Linux bond to the bridge, with its members, addresses, routes and VLANs",
     )
     _add_yes(attach, "--from-bond")
     _add_confirm(attach)
 
 
 def _add_detach(commands: Any) -> None:
-    detach = commands.add_parser("detach", help="stop managing a bridge, and leave it as it was")
+    detach = commands.add_parser("detach", help="stop managing a bridge, and restore it")
     detach.add_argument("bridge", metavar="BRIDGE")
     detach.add_argument(
         "--purge",
         action="store_true",
-        help="remove all settings of ovs-lbt, too; also works after a detach",
+        help="also remove all settings of ovs-lbt; also works on a detached bridge",
     )
     detach.add_argument(
         "--to-bond",
         metavar="BOND",
-        help="then make this bond one of Linux again, as before attach --from-bond",
+        help="then restore the Linux bond that attach --from-bond migrated",
     )
     _add_yes(detach, "--to-bond")
     _add_confirm(detach)
@@ -238,10 +238,10 @@ def _add_confirm_and_revert(commands: Any) -> None:
 def _add_check(commands: Any) -> None:
     check = commands.add_parser(
         "check",
-        help="check whether bridges are healthy, or one is fit to attach",
-        description="Check whether attached bridges are healthy, and used upstream as they are meant; of a bridge\n"
-        "that is not attached, whether an attach would succeed. Changes nothing.\n"
-        "Exit status: 0 all is well, 1 something was found, 2 it could not be checked.",
+        help="check whether bridges are healthy, or whether a bridge can be attached",
+        description="Check whether attached bridges are healthy, and whether the upstream network uses them as configured.\n"
+        "If a bridge is not attached, check whether an attach would succeed. No bridge is changed.\n"
+        "Exit status: 0 no findings, 1 findings, 2 a bridge could not be checked.",
     )
     check.add_argument("bridge", metavar="BRIDGE", nargs="?")
     check.add_argument(
@@ -249,7 +249,7 @@ def _add_check(commands: Any) -> None:
         metavar="IF",
         action="append",
         default=[],
-        help="an uplink for the attach, in failover order (default: the bond's members)",
+        help="an uplink for the attach, in failover order (default: the members of the bridge's bond)",
     )
     check.add_argument("--policy", metavar="P", help="the policy for the attach")
     check.add_argument("--teaming", metavar="T", help="the teaming for the attach")
@@ -272,7 +272,7 @@ def _add_top(commands: Any) -> None:
         epilog=manual.text(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("bridges", metavar="BRIDGE", nargs="*", help="show only these (default: all)")
+    top.add_argument("bridges", metavar="BRIDGE", nargs="*", help="the bridges (default: all)")
     top.add_argument(
         "--interval",
         metavar="S",
@@ -291,7 +291,7 @@ def _add_top(commands: Any) -> None:
         "--filter",
         metavar="TEXT",
         default="",
-        help="show only VM ports with this text in port, VM, uplink or reason",
+        help="show only VM ports with this text in the port, VM, uplink or reason",
     )
     top.add_argument(
         "--once", action="store_true", help="print one screen as plain text, for scripts and pipes"
@@ -310,9 +310,9 @@ def _add_set(commands: Any) -> None:
 def _add_moves(commands: Any) -> None:
     for name, text, *arguments in (
         ("move", "bind a VM port to an uplink now", "port", "uplink"),
-        ("pin", "bind a VM port to an uplink and keep it there", "port", "uplink"),
-        ("unpin", "let the policy move a VM port again", "port"),
-        ("drain", "move all VM ports off an uplink, and wait until it is idle", "uplink"),
+        ("pin", "bind a VM port to an uplink permanently", "port", "uplink"),
+        ("unpin", "allow the policy to move a VM port again", "port"),
+        ("drain", "move all VM ports off an uplink, and wait until the uplink is idle", "uplink"),
         ("undrain", "use a drained uplink again", "uplink"),
     ):
         command = commands.add_parser(name, help=text)
@@ -321,13 +321,13 @@ def _add_moves(commands: Any) -> None:
 
 
 def _add_plan_and_apply(commands: Any) -> None:
-    plan = commands.add_parser("plan", help="show what the policies would move now")
+    plan = commands.add_parser("plan", help="show the moves that the policies would make now")
     what = plan.add_mutually_exclusive_group()
     what.add_argument("bridge", metavar="BRIDGE", nargs="?")
     what.add_argument(
         "--endpoints",
         action="store_true",
-        help="measure the VMs of this host for 10 s (two updates of statistics), and show which tunnel endpoint each should use",
+        help="measure the VMs of this host for 10 s (two updates of statistics), and show which tunnel endpoint each VM should use",
     )
     plan.add_argument("--json", action="store_true", help="print JSON")
     apply = commands.add_parser("apply", help="make the moves of the last plan")
@@ -346,7 +346,7 @@ def _add_history(commands: Any) -> None:
     )
     history.add_argument("bridge", metavar="BRIDGE", nargs="?")
     history.add_argument(
-        "--port", dest="only_port", metavar="PORT", help="show only this VM port or VM"
+        "--port", dest="only_port", metavar="PORT", help="only entries of this VM port or VM"
     )
     history.add_argument(
         "--last", metavar="N", type=_last, help="show the last N entries (default: 20)"
@@ -356,7 +356,7 @@ def _add_history(commands: Any) -> None:
 
 def _add_rescue(commands: Any) -> None:
     rescue = commands.add_parser(
-        "rescue", help="without the service: let a bridge of plain uplinks forward by one of them"
+        "rescue", help="without the service: restore forwarding on a bridge with plain uplinks"
     )
     which = rescue.add_mutually_exclusive_group(required=True)
     which.add_argument("bridge", metavar="BRIDGE", nargs="?")
@@ -368,24 +368,24 @@ def _add_rescue(commands: Any) -> None:
 def _add_support_bundle(commands: Any) -> None:
     bundle = commands.add_parser(
         "support-bundle",
-        help="collect in one file what is needed to find a fault",
-        description="Collect in one file what is needed to find a fault: settings, status, history, flows, groups,\n"
-        "counters, versions and logs, without secrets. This also works without the service.",
+        help="write a file with the data for troubleshooting",
+        description="Write a file with the data for troubleshooting: settings, status, history, flows, groups,\n"
+        "counters, versions and logs, without secrets. This command also works without the service.",
     )
     bundle.add_argument(
-        "bridges", metavar="BRIDGE", nargs="*", help="whose flows (default: attached bridges)"
+        "bridges", metavar="BRIDGE", nargs="*", help="include these bridges (default: attached)"
     )
     bundle.add_argument(
         "--out",
         metavar="FILE",
         type=Path,
-        help="the file, or its directory (default: ovs-lbt-support-HOST-TIME.tar.gz here)",
+        help="the file, or a directory (default: ovs-lbt-support-HOST-TIME.tar.gz in this directory)",
     )
 
 
 def _add_completion(commands: Any) -> None:
     completion = commands.add_parser(
-        "completion", help="print the script by which a shell completes commands"
+        "completion", help="print a shell script that completes commands"
     )
     completion.add_argument("shell", choices=["bash", "zsh", "fish"], metavar="bash|zsh|fish")
 
@@ -404,7 +404,7 @@ def _add_yes(command: argparse.ArgumentParser, option: str) -> None:
     command.add_argument(
         "--yes",
         action="store_true",
-        help=f"with {option}: do it, and do not only say what it means",
+        help=f"with {option}: perform the migration, instead of only printing it",
     )
 
 
@@ -414,7 +414,7 @@ def _add_confirm(command: argparse.ArgumentParser) -> None:
         "--confirm",
         metavar="S",
         type=_seconds_to_confirm,
-        help="roll back after S seconds (5 to 86400) unless `ovs-lbt confirm BRIDGE` is run",
+        help="roll back after S seconds (5 to 86400), unless `ovs-lbt confirm BRIDGE` is run",
     )
 
 
