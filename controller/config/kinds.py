@@ -116,9 +116,7 @@ def hosts() -> Kind:
             raise ValueError(text)
         return found
 
-    expected = (
-        f"1 to {MOST_HOSTS} IP addresses of hosts, comma-separated; ADDRESS%VLAN for one in a VLAN"
-    )
+    expected = f"1 to {MOST_HOSTS} IP addresses of hosts, comma-separated; ADDRESS%VLAN for a host in a VLAN"
     return Kind(parse, expected)
 
 
@@ -164,7 +162,7 @@ class Choice:
     named: tuple[str, ...]
     ruled_out: tuple[str, ...]
 
-    EXPECTED: ClassVar[str] = "names of uplinks, comma-separated; !NAME rules an uplink out"
+    EXPECTED: ClassVar[str] = "names of uplinks, comma-separated; !NAME excludes an uplink"
 
     @classmethod
     def of(cls, text: str) -> Choice:

@@ -69,7 +69,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "support-bundle": (
         ("ovs-lbt support-bundle", "write a file to this directory"),
-        ("ovs-lbt support-bundle --out /var/tmp br0", "with the flows of one bridge"),
+        ("ovs-lbt support-bundle --out /var/tmp br0", "include flows of one bridge"),
     ),
     "completion": (
         (". <(ovs-lbt completion bash)", "complete commands in this shell"),
@@ -79,7 +79,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "replay": (
-        ("ovs-lbt replay trace.csv.gz --policy load-based --policy adaptive", "from a file"),
+        ("ovs-lbt replay trace.csv.gz --policy load-based --policy adaptive", "replay a file"),
         (
             "ovs-lbt replay --prometheus http://127.0.0.1:9090 --bridge br0 --policy adaptive",
             "replay recorded metrics",

@@ -20,7 +20,7 @@ VM_PORTS = "one of br0, vnet0, vnet1, vnet2"
 UPLINKS = "one of eth0, eth1"
 ALL_UPLINKS = "one of eth0, eth1, eth2, eth3, eth4"
 BRIDGES = "one of br0, br1, br2, br3, br4"
-CHOICE = "names of uplinks, comma-separated; !NAME rules an uplink out"
+CHOICE = "names of uplinks, comma-separated; !NAME excludes an uplink"
 SET_NAME = "the name of a set, without commas or spaces, 64 characters at most"
 ROLE = "an uplink; if it is one: ovs-vsctl set interface {} external_ids:ovs-lbt-role=active"
 
