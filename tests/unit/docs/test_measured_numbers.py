@@ -222,7 +222,7 @@ CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
     ),
     (OVERLAY, "connections without gain:", split_in_vain),
     ("docs/no-network.md", "reached the host again", rescued_after_s),
-    (DATAPATHS, "a failover then took", failover_by_multipath),
+    (DATAPATHS, "a failover took", failover_by_multipath),
     ("docs/guide/install.md", "Each further bridge with 50 ports costs", cost_of_bridges),
     (
         "docs/guide/replay.md",
