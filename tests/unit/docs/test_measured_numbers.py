@@ -249,7 +249,7 @@ CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
             *(0.8, *new_connections("each", DP_HASH, MULTIPATH)),
         ],
     ),
-    (SCALE, "the later service took", cost_of_protection),
+    (SCALE, "the later version used", cost_of_protection),
     (SCALE, "A poll of one bridge costs the service", poll_of_one_bridge_ms),
     (BENCHMARKS, "by `dp_hash`,", flows_by_dp_hash),
     (BENCHMARKS, "with 10000 connections `balance-tcp`", lost_in_benchmarks),
