@@ -102,12 +102,6 @@ def split_in_vain() -> list[float]:
     return [statistics.median(ours), moves, *span(ours), n, *span(bond)]
 
 
-def rescued_after_s() -> list[float]:
-    runs = raw("overlay/rescue.json")["runs"]
-    assert [len(of) for of in grouped(runs, "way").values()] == [5, 5]
-    return span(run["reached_after_s"] for run in runs)
-
-
 def sizes(file: str) -> dict[tuple[str, int], dict[str, Any]]:
     """What was measured, by contender and number of connections."""
     rows = raw(f"{file}.json")["rows"]
@@ -221,7 +215,6 @@ CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
         lambda: over_the_bond(ONE_WAY + ONE, ONE_WAY + ONE, "adaptive", "dynamic"),
     ),
     (OVERLAY, "connections without gain:", split_in_vain),
-    ("docs/no-network.md", "reached the host again", rescued_after_s),
     (DATAPATHS, "a failover took", failover_by_multipath),
     ("docs/guide/install.md", "Each further bridge with 50 ports costs", cost_of_bridges),
     (
