@@ -377,7 +377,7 @@ def table(runs: Sequence[Mapping[str, Any]]) -> str:
     """Medians and ranges of the runs that count, as a table in Markdown."""
     runs = [one for one in runs if counts(one)]
     lines = [
-        "| fault, contender | n | found after, s | moved after, s | frames lost | of these after the finding"
+        "| fault, contender | n | detected after, s | moved after, s | frames lost | of these after detection"
         " | nothing lost after, s |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]

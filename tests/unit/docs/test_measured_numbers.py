@@ -236,7 +236,7 @@ CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
     ),
     (
         FAILOVER,
-        "and `dynamic` with `dp_hash` take",
+        "and `dynamic` with `dp_hash` handle",
         lambda: [
             *new_connections("as it is", "load-based", DP_HASH, MULTIPATH),
             *(0.8, *new_connections("each", DP_HASH, MULTIPATH)),

@@ -166,7 +166,7 @@ def test_loads_that_jump_below_ovn() -> None:
 def test_faults_that_keep_the_links_up() -> None:
     every = raw("paths/faults.json")["runs"]
     runs = [run for run in every if run["lost_before"] <= 0.05 * run["sent_per_s"]]
-    table = rows(PATH_CHECKS, "| fault, contender | n | found after, s |")
+    table = rows(PATH_CHECKS, "| fault, contender | n | detected after, s |")
     assert {first.replace("`", "") for first in table} == {
         f"{run['fault']}, {run['contender']}" for run in runs
     }

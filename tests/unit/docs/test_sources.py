@@ -36,7 +36,7 @@ UNMEASURED: dict[str, set[str]] = {
     "reliability/limits.md": {"| event | limit | test in `tests/switch` |"},
     "reliability/forwarding.md": {
         "| situation | Open vSwitch alone | ovs-lbt | test |",
-        "| what a VM sends | `balance-slb`, NORMAL / ovs-lbt | LACP | `active-backup` | plain uplinks | heard more than once |",
+        "| what a VM sends | `balance-slb`, NORMAL / ovs-lbt | LACP | `active-backup` | plain uplinks | received more than once |",
     },
     "reliability/hostile-input.md": {"| client | what happens | test |"},
     "reliability/others.md": {
