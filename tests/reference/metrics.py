@@ -40,4 +40,4 @@ def markdown() -> str:
         more = f" [More]({MORE[name]})" if name in MORE else ""
         rows.append(f"| `{full}` | {family.type} | {', '.join(sample.labels)} | {text}{more} |")
     reasons = ", ".join(reason.value for reason in Reason)
-    return "\n".join([HEAD, *rows, "", f"Reasons of moves: {reasons}."])
+    return "\n".join([HEAD, *rows, "", f"Reasons for moves: {reasons}."])
