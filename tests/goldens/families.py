@@ -1,0 +1,197 @@
+"""All goldens: the name of each, and what makes its lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from tests.goldens import edges, scenarios
+from tests.goldens.rendering import told
+from tests.goldens.steps import Played
+
+Made = Callable[[], Iterable[str]]
+# Of so many configurations, the flows and groups are in one golden.
+IN_ONE = 25
+# Those that have flows, groups, frames and queues of all kinds.
+VARIED = (
+    "splits",
+    "endpoints",
+    "path-checks-vlans",
+    "addresses-behind",
+    "vlans",
+    "connection-hash",
+)
+SHAPED = ("reservations", "queues")
+TYPED = (
+    *("", "sh", "un", "nothing ", "--v", "-", "show ", "show br0 ", "show br0 --j", "top br0 "),
+    *(
+        "attach ",
+        "attach free --uplink ",
+        "attach free --policy ",
+        "attach free --teaming s",
+        "attach free --",
+    ),
+    *(
+        "detach ",
+        "detach br1 --",
+        "move ",
+        "move vnet0 ",
+        "pin vnet1 ",
+        "unpin ",
+        "drain ",
+        "explain ",
+    ),
+    *(
+        "history --port v",
+        "plan --endpoints ",
+        "rescue --a",
+        "rescue ",
+        "top --sort ",
+        "top --",
+        "run --",
+    ),
+    *("-t x show b", "completion ", "set ", "set bridge ", "set interface ", "set bridge br0 "),
+    *(
+        "set bridge br0 mode=",
+        "set bridge br0 policy=",
+        "set bridge br0 uplinks=eth0,e",
+        "set bridge br0 path-check=",
+    ),
+    *(
+        "set interface eth0 ",
+        "set interface vnet0 ",
+        "set interface vnet0 pin=",
+        "set interface eth0 role=",
+    ),
+    *(
+        "set interface vnet0 prefer=!eth0,!",
+        "set interface vnet0 exclude=",
+        "replay --",
+        "replay --policy ",
+    ),
+    *(
+        "bench ",
+        "bench shift --policy a",
+        "check ",
+        "check br0 --",
+        "confirm ",
+        "support-bundle ",
+        "apply ",
+    ),
+)
+WRONG = (
+    *(
+        "--version",
+        "nothing",
+        "show a b",
+        "move vnet0",
+        "set bridge br0",
+        "set port br0 a=b",
+        "attach",
+    ),
+    *(
+        "set bridge br0 threshold",
+        "set bridge br0 threshold=5 threshold=6",
+        "history --last x",
+        "top --interval 0",
+    ),
+    *(
+        "detach br0 --rollback-after 1",
+        "attach br0 --from-bond b --rollback-after 60",
+        "rescue",
+        "check --uplink a",
+    ),
+    *(
+        "completion bash",
+        "completion zsh",
+        "completion fish",
+        "-t a/b show",
+        "show",
+        "run --metrics x",
+        "check",
+    ),
+    *("run --listen x", "run --ovsdb x", "plan --endpoints", "rescue br0", "history", "replay x"),
+    *(
+        "replay",
+        "bench nothing",
+        "confirm br0",
+        "apply --json",
+        "top --once",
+        "plan br0 --endpoints",
+    ),
+)
+RECORDED = {
+    "load-based": ("load-based", 36, {}),
+    "load-based-quick": ("load-based", 16, {"window-s": "10", "threshold": "60"}),
+    "adaptive": ("adaptive", 16, {}),
+    "adaptive-of-three": ("adaptive", 10, {"threshold": "60"}),
+    "dynamic": ("dynamic", 16, {}),
+    "slb": ("slb", 10, {}),
+    "set": ("set", 8, {}),
+    "originating-port": ("originating-port", 20, {}),
+}
+
+
+def families() -> dict[str, Made]:
+    found: dict[str, Made] = {}
+    for name, text in {**scenarios.SCENARIOS, **scenarios.lives()}.items():
+        found[f"engine-{name}"] = partial(_played, text)
+    drawn = [*scenarios.configurations().items()]
+    for first in range(0, len(drawn), IN_ONE):
+        found[f"pipelines-{first:03}"] = partial(_pipelines, drawn[first : first + IN_ONE])
+    varied = [scenarios.SCENARIOS[name] for name in VARIED]
+    found["switch-messages"] = lambda: (one for text in varied for one in edges.messages(text))
+    found["switch-session"] = lambda: edges.heard(varied[1:5:2])
+    found["inbox"] = edges.in_turn
+    found["database"] = edges.records
+    found["election"] = edges.election
+    found["rescue"] = edges.rescued
+    found["completion"] = lambda: edges.completed(TYPED)
+    found["upstream"] = edges.upstream
+    found["endpoint-plan"] = edges.planned_endpoints
+    found["support-bundle"] = edges.bundled
+    found["linux-bonds"] = edges.moved_bonds
+    found["reversal"] = edges.reverted
+    found["queues"] = lambda: edges.queued([scenarios.SCENARIOS[name] for name in SHAPED])
+    found["host"] = edges.of_the_host
+    found["sockets"] = edges.sockets
+    found["help"] = _help
+    for name, (policy, samples, settings) in RECORDED.items():
+        found[f"recorded-{name}"] = partial(edges.replayed, policy, samples, **settings)
+    return found
+
+
+def _played(text: str) -> Iterable[str]:
+    return Played(text).lines()
+
+
+def _pipelines(drawn: list[tuple[str, str]]) -> Iterator[str]:
+    """What is installed once a bridge of each configuration is in service."""
+    for number, team in drawn:
+        played = Played(team)
+        played.here.quiet = True
+        played.lines()
+        yield f"== {number} {team}"
+        switch = played.switch
+        # Those that a bridge of observe mode, or of an invalid configuration, has nothing of.
+        yield from sorted(told(group) for group in switch.groups.values())
+        yield from sorted(told(flow) for flow in switch.flows.values())
+        yield f"errors {told(played.here.errors())}"
+
+
+def _help() -> Iterator[str]:
+    everything = list(edges.helped(["--help"]))[: -len(list(edges.helped([])))]
+    yield from everything
+    names = edges.commands_of(everything)
+    assert len(names) > 15, names
+    yield from edges.helped([*(f"{name} --help" for name in names), *WRONG])
+
+
+def text_of(make: Made) -> str:
+    """The lines of a golden; the error if the code cannot make them any more."""
+    lines: list[str] = []
+    try:
+        lines.extend(make())
+    except Exception as error:
+        lines.append(f"!! {type(error).__name__}: {error}")
+    return "".join(f"{line}\n" for line in lines)
