@@ -6,6 +6,7 @@ Knows names of `controller`, as `adapter` does.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
 import itertools
 import json
@@ -49,6 +50,7 @@ from controller.api.events import (
 )
 from controller.config.rows import Ovn
 from controller.dataplane import htb
+from controller.dataplane.tables import Kind, cookie
 from controller.host import (
     addresses,
     arming,
@@ -166,6 +168,18 @@ def heard(texts: Sequence[str]) -> Iterator[str]:
         yield "once more, not dialled"
         wire.hear([*session.handshake(), *session.answers()], dialled=False)
         yield from wire.lines
+        wire.lines.clear()
+        yield "counters that the switch does not have, then a frame of path checks that came by no port"
+        wire.hear([*session.handshake(), *_odd(), session.answers()[0]])
+        yield from wire.lines
+
+
+def _odd() -> Iterator[bytes]:
+    uncounted = struct.pack("!I4x12QII", 1, *[2**64 - 1] * 12, 100, 0)
+    yield from session.multipart(Asked.PORTS, 4, [uncounted])
+    head = struct.pack("!IHBBQHH4x2x", 1, 60, 0, 0, cookie(Kind.PROBE, 0), 1, 4)
+    yield session.message(10, 0, head + bytes(60))
+    yield session.message(12, 0, struct.pack("!B7x", 2) + session.port(1, "eth1", 1))
 
 
 def in_turn() -> Iterator[str]:
@@ -327,6 +341,18 @@ def _written() -> Iterator[str]:
     )
     for applied in (False, True):
         said.append(f"error {made._commit(settings, applied)}")
+
+    class Refusing(Library):
+        @contextlib.contextmanager
+        def transaction(self, **_: Any) -> Iterator[Any]:
+            yield SimpleNamespace(add=lambda _: None)
+            raise ValueError("constraint violation")
+
+    made._api = Refusing()
+    for idl.contends, idl.leads, idl.has_lock in itertools.product((False, True), repeat=3):
+        said.append(f"{idl.contends} {idl.leads} {idl.has_lock} error {made._commit(settings)}")
+    made._api = Library()
+    idl.contends = idl.leads = idl.has_lock = False
     made._keep(settings)
     made._keep(settings[:1])
     made._write_kept()
@@ -697,6 +723,7 @@ def of_the_host() -> Iterator[str]:
             (directory / name / "phys_port_name").write_text(f"{name}\n")
             yield f"{name} {devices.role(name, directory)}"
         yield f"{devices.role('none', directory)} {devices.role('../x', directory)} {devices.offloads('lo', None)}"
+        yield from _ethtool()
         kept = directory / "faults"
         ledger, said = faults.Ledger(), list[Any]()
         ledger.open(kept, said.append, lambda: said.append("end"))
@@ -731,6 +758,30 @@ def of_the_host() -> Iterator[str]:
         for host in ("127.0.0.1", "::1", "192.0.2.1", "localhost", "x")
     )
     yield from _supervised()
+
+
+def _ethtool() -> Iterator[str]:
+    """What the kernel is asked about a device, as a kernel that knows three features answers."""
+    said: list[str] = []
+
+    def ioctl(_socket: object, request: int, named: bytes) -> None:
+        name, address = struct.unpack_from("16sP", named)
+        asked = ctypes.string_at(address, 24)
+        said.append(f"{request:#x} {name.decode()} {asked[:4].hex()}")
+        number = int.from_bytes(asked[:4], "little")
+        if number == 0x37:
+            ctypes.memmove(address + 16, struct.pack("=I", 3), 4)
+        elif number == 0x1B:
+            names = (b"tx-checksum", b"hw-tc-offload", b"x")
+            ctypes.memmove(address + 12, b"".join(one.ljust(32, b"\0") for one in names), 96)
+        else:
+            ctypes.memmove(address + 8, struct.pack("=IIII", 2, 0, 0, 0), 16)
+
+    with mock.patch("fcntl.ioctl", ioctl):
+        devices._feature.cache_clear()
+        said.append(f"{devices.offloads('eth1', 'mlx5_core')} {devices.offloads('b', 'bonding')}")
+    devices._feature.cache_clear()
+    yield from said
 
 
 def _supervised() -> Iterator[str]:
