@@ -46,6 +46,7 @@ from controller.api.events import (
     PortState,
     Record,
     Reply,
+    Sample,
     SendFrame,
     SwitchConnected,
     Write,
@@ -186,7 +187,18 @@ def _with(ids: Mapping[str, str], key: str, text: str) -> dict[str, str]:
 
 
 class Forwarding(FakeSwitch):
-    """Its buckets may lead on to other groups."""
+    """Its buckets may lead on to other groups, and its flows may be counted late, as on a card."""
+
+    late_s = 0.0
+    _seen_s = 0.0
+    _seen: Mapping[int, float] = {}  # noqa: RUF012 - replaced, and never changed
+
+    def _unit_sample(self, ofport: int) -> Sample:
+        now_s = self.now_s - self._seen_s
+        if now_s >= self.late_s:
+            self._seen_s, self._seen = self.now_s, dict(self.sent_bytes)
+        kept, sent = super()._unit_sample(ofport), self._seen.get(ofport, 0.0)
+        return kept._replace(tx_bytes=int(sent)) if self.late_s else kept
 
     def _leaves_by(self, group_id: int) -> int | None:
         for bucket in self.groups[group_id].buckets if group_id in self.groups else ():

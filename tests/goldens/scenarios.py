@@ -106,6 +106,8 @@ SCENARIOS = {
         | look""",
     "adaptive-waves": """bond policy=adaptive vms=6 window-s=5 threshold=60 | wave vnet0 8e8 2
         | wave vnet1 6e8 3 | wave vnet2 5e8 1.5 | run 16 | look | restart | run 6 | look""",
+    "counted-late": """bond policy=adaptive :hw_offload=True | late 4 | load vnet0 4e8 | load vnet1 3e8
+        | run 13 | load vnet2 9e8 | run 9 | look | set policy=load-based window-s=5 | run 30 | look""",
     "adaptive-budget": """plain policy=adaptive poll-interval-ms=200 vms=6 vnet5.exclude=true
         | wave vnet0 9e8 7 | wave vnet1 8e8 5 | wave vnet2 7e8 11 | run 60 | look""",
     "unrelieved": """bond policy=load-based window-s=5 | load vnet0 9.8e8 | load vnet1 9.8e8 | run 20 | look

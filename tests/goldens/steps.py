@@ -64,6 +64,9 @@ class Played:
             n * 37 % 256: share / sum(shares) for n, share in enumerate(shares)
         }
 
+    def do_late(self, seconds: str) -> None:
+        self.switch.late_s = float(seconds)
+
     def do_behind(self, name: str, mac: str, vlan: str, bps: str) -> None:
         place, level = (self.number(name), mac, int(vlan)), float(bps)
         self.switch.behind_bps[place] = lambda _: level
