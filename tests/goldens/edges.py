@@ -774,7 +774,7 @@ def _ethtool() -> Iterator[str]:
         elif number == 0x1B:
             names = (b"tx-checksum", b"hw-tc-offload", b"x")
             ctypes.memmove(address + 12, b"".join(one.ljust(32, b"\0") for one in names), 96)
-        else:
+        elif number == 0x3A:
             ctypes.memmove(address + 8, struct.pack("=IIII", 2, 0, 0, 0), 16)
 
     with mock.patch("fcntl.ioctl", ioctl):

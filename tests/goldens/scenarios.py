@@ -92,6 +92,12 @@ SCENARIOS = {
     "addresses-adaptive": """plain policy=adaptive patch-unit=source-mac vnet1@kind='patch' vnet1@peer='p'
         | behind vnet1 52:54:00:00:01:01 0 4e8 | behind vnet1 52:54:00:00:01:02 0 5e8
         | behind vnet1 52:54:00:00:01:03 0 3e8 | run 6 | look | down eth1 | run 3""",
+    "guests": """bond policy=load-based vnet1@kind='patch' vnet1@peer='vnet0-br-int' patch-unit=source-mac
+        | other br-int plain unattached uplinks=0 vms=3 vnet0-br-int@kind='patch' vnet0-br-int@peer='vnet1'
+        vnet1-br-int!iface-id=web vnet1-br-int!attached-mac=52:54:00:00:01:01
+        vnet2-br-int!vm-id=db vnet2-br-int!attached-mac=52:54:00:00:01:02
+        | behind vnet1 52:54:00:00:01:01 0 4e8 | behind vnet1 52:54:00:00:01:02 0 3e8 | run 8
+        | cli pin vnet1/52:54:00:00:01:01 eth2 | cli explain web | run 5 | look""",
     "attached-macs": """plain policy=load-based vnet0!attached-mac=52:54:00:00:00:0a
         vnet1!attached-mac=52:54:00:00:00:0b vnet1.forged-transmits=accept vnet2!attached-mac=nonsense
         | run 3 | learn vnet1 52:54:00:00:00:55 0 | run 3 | look
