@@ -6,12 +6,8 @@ If a commit moves or renames one of them, it changes this file, and no golden.
 from __future__ import annotations
 
 import ast
-import contextlib
 import io
-import json
 import os
-import socket
-import struct
 import sys
 import tempfile
 import time
@@ -49,23 +45,19 @@ from controller.api.events import (
     Sample,
     SendFrame,
     SwitchConnected,
-    Write,
 )
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, MirrorRow, Ovn, PortRow, Tunnel
 from controller.dataplane import htb
-from controller.dataplane.specs import Changes, Output, Pipeline, SetField
+from controller.dataplane.specs import Changes, Output, SetField
 from controller.dataplane.tables import OFPP_CONTROLLER
 from controller.engine import Engine
 from controller.host import client, journal
 from controller.metrics.exporter import Exporter
-from controller.replay.host import Host, Options, Refused
-from controller.replay.switch import Mix, Switch
-from controller.replay.trace import HostTrace
 from controller.text.drawing import plain
 from controller.top import feed, keys, view
 from controller.top.state import State, with_picture
 from policies.presets import PRESETS
-from tests.goldens.rendering import brief, digest, indented, told
+from tests.goldens.rendering import brief, indented, told
 from tests.unit.fake_switch import FakeSwitch, World
 
 __all__ = ["PRESETS", "Here", "in_words", "row_of", "wire_bytes"]
@@ -191,7 +183,7 @@ class Forwarding(FakeSwitch):
 
     late_s = 0.0
     _seen_s = 0.0
-    _seen: Mapping[int, float] = {}  # noqa: RUF012 - replaced, and never changed
+    _seen: Mapping[int, float] = {}
 
     def _unit_sample(self, ofport: int) -> Sample:
         now_s = self.now_s - self._seen_s

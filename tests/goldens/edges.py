@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import io
 import itertools
 import json
 import os
@@ -22,7 +21,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,8 +33,6 @@ import ovs.dirs
 
 from controller import endpoint_plan, from_linux_bond, inbox, rescue, reversal, service
 from controller.api.events import (
-    AnnounceEndpoints,
-    Apply,
     BundleDone,
     DatabaseRead,
     PortChanged,
@@ -64,7 +61,6 @@ from controller.host import (
     vswitchd,
 )
 from controller.host.sockets import is_loopback
-from controller.metrics import scrapes
 from controller.openflow.commands import ENCODERS
 from controller.openflow.framework import serialized
 from controller.openflow.xids import Asked
@@ -73,7 +69,7 @@ from controller.ovsdb.leadership import Watch
 from controller.replay.host import Host, Options
 from controller.replay.switch import Switch
 from controller.replay.trace import read as read_trace
-from tests.goldens.adapter import Here, row_of, run_command
+from tests.goldens.adapter import row_of, run_command
 from tests.goldens.rendering import digest, indented, told
 from tests.goldens.steps import Played
 from tests.unit.controller.operations.test_linux_bond import ACTIVE_BACKUP, LACP
@@ -525,7 +521,7 @@ def upstream() -> Iterator[str]:
         sent, back, first, second = counts
         dumped = "".join(
             flow.format(table, count, 10, match)
-            for table in range(0, 26)
+            for table in range(26)
             for count, match in (
                 (sent, multicast), (back, f"reg4=0x1,reg5=0x1,reg6=0x1,{multicast}"),
                 (first, "reg1=0x1,reg2=0"), (second, "reg1=0x2,reg2=0"), (second, "reg1=0x2,reg2=0x1007"),

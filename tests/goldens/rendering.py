@@ -23,7 +23,7 @@ def told(value: Any) -> str:
         return repr(value)
     if kind is float:
         return f"{value:.9g}"
-    if kind is tuple and not hasattr(value, "_fields") or kind is list:
+    if (kind is tuple and not hasattr(value, "_fields")) or kind is list:
         return f"[{', '.join(map(told, value))}]"
     if is_dataclass(kind):
         held = ((name, getattr(value, name), one) for name, one in _fields(kind))

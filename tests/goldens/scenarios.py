@@ -27,7 +27,7 @@ SCENARIOS = {
     # ---- kinds of teams
     "plain": f"plain policy=load-based window-s=5 uplinks=3 | {LIFE}",
     "static": f"static policy=load-based window-s=5 | {LIFE}",
-    "lacp": f"""lacp policy=load-based | run 5 | set eth1@lacp_current=False | silent eth1 | run 5
+    "lacp": """lacp policy=load-based | run 5 | set eth1@lacp_current=False | silent eth1 | run 5
         | look | set eth1@lacp_current=True | up eth1 | run 60 | look""",
     "lacp-fallback": """lacp-fallback policy=address-hash | run 5
         | set eth1@lacp_current=False eth2@lacp_current=False | run 5 | look
@@ -146,7 +146,7 @@ SCENARIOS = {
         | cut 2 3 | run 4 | cut | run 20 | look | cli explain vnet1""",
     "path-checks-of-two": f"""bond policy=load-based {PATHS} | run 3 | cut 1 | run 5 | look | targets no
         | run 5 | cut | targets yes | run 15 | look""",
-    "path-checks-vlans": f"""plain policy=load-based uplinks=3 path-check=on eth1@mtu=9000 eth2@mtu=9000
+    "path-checks-vlans": """plain policy=load-based uplinks=3 path-check=on eth1@mtu=9000 eth2@mtu=9000
         eth3@mtu=9000 vnet0:tag=7 vnet1:tag=8 | run 5 | cut 3 | run 6 | look | cut | down eth1 | run 3
         | set path-check=off | run 3 | look""",
     # ---- switches, answers and errors
