@@ -3,6 +3,7 @@
 If a commit moves or renames one of them, it changes this file, and no golden.
 """
 
+# ruff: noqa: PT008, B023
 from __future__ import annotations
 
 import ast
@@ -60,7 +61,7 @@ from policies.presets import PRESETS
 from tests.goldens.rendering import brief, indented, told
 from tests.unit.fake_switch import FakeSwitch, World
 
-__all__ = ["PRESETS", "Here", "in_words", "row_of", "wire_bytes"]
+__all__ = ["PRESETS", "Here", "in_words", "row_of"]
 
 EPOCH_S = 1_800_000_000.0
 MOST_EVENTS = 30_000

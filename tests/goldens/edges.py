@@ -3,6 +3,7 @@
 Knows names of `controller`, as `adapter` does.
 """
 
+# ruff: noqa: PT008, B023
 from __future__ import annotations
 
 import contextlib
