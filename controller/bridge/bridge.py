@@ -6,7 +6,7 @@ All of it is state and pure functions of state: no I/O, no clock. Methods that t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from controller.api import events
@@ -341,13 +341,15 @@ class Bridge(ReconciledBridge):
 
     # ---- path checks -------------------------------------------------------------------------
 
+    def _hear_again(self, now_s: float) -> Commands:
+        """Have the switch take frames again after a flood."""
+        self.paths.foreign.take_again(now_s)
+        return self.reconcile(now_s)
+
     def _probe(self, now_s: float) -> Commands:
-        """Have the switch take frames again after a flood, and send the round of probes that is due."""
+        """Send a round of probes."""
         paths, config = self.paths, self.config
-        commands = self.reconcile(now_s) if paths.foreign.take_again(now_s) else []
-        if now_s < paths.due_s:
-            return commands
-        commands += self._tell_hindrances(now_s)
+        commands = self._tell_hindrances(now_s)
         linked = {uplink.name for uplink in config.uplinks if self.links.has_link(uplink)}
         paths.follow(path_plan.paths(config, linked, self.addresses.by_port))
         probes = paths.begin(now_s)
@@ -566,45 +568,85 @@ class Bridge(ReconciledBridge):
 
     # ---- time --------------------------------------------------------------------------------
 
+    def _timers(self) -> Iterator[tuple[float, Callable[[float], Commands]]]:
+        """When each thing is due, in seconds of engine time, and what does it, in this order.
+
+        A row is made in its turn, because what was done before may have changed it.
+        """
+        if self.observing:
+            yield self.gathering.deadline_s(), self._end_gathering
+        yield self.decision_log.deadline_s(), self._log_outcome
+        yield self.links.delay_ends_s, self._end_delays
+        yield self._returns_s, self.reconcile
+        yield self.paths.deadline_s(self.config.failback_delay_s), self.reconcile
+        if self.connected:
+            yield self.shaping.deadline_s(), self._shape
+        yield self.links.asks_s, self._ask_for_frame
+        if not self.connected:
+            return
+        if self.phase.is_attached:
+            yield self.polling.due_s, self._poll
+        if self.checks_paths:
+            yield self.paths.foreign.deadline_s(), self._hear_again
+            yield self.paths.due_s, self._probe
+        yield self.installation.resumes_s, self._end_pause
+        yield self.installation.audit_due_s, self._audit
+        yield self.learning_packets.deadline_s(self._wants_addresses), self._read_learned
+        yield self.off_home.deadline_s(), self._announce_off_home
+        yield self.inbound_check.deadline_s(), self._check_inbound
+
+    def deadline_s(self) -> float:
+        """When `tick` next has something to do; infinity when nothing is waiting."""
+        return min(due_s for due_s, _ in self._timers())
+
     def tick(self, now_s: float) -> Commands:
         """Do what is due."""
         commands: Commands = []
-        if self.observing and self.gathering.is_over(now_s):
-            self.gathering.end()
-            self._turn(Turn.GATHERED)
-            commands += self._introduce_to_normal()
-            commands += self.reconcile(now_s)
-        if now_s >= self.decision_log.deadline_s():
-            commands += self.decision_log.outcome(self.team_view, now_s)
-        ended = self.links.end_delays(self.config.uplinks, now_s) or now_s >= self._returns_s
-        if ended or now_s >= self.paths.deadline_s(self.config.failback_delay_s):
-            commands += self.reconcile(now_s)
-        if now_s >= self.shaping.deadline_s():
-            commands += self._shape(now_s)
-        if self.links.asks(now_s) and self._announces:
-            # Of one network, a broadcast by another uplink reaches this one as well.
-            commands += self._announce_once(self._carried_by(set(sorted(self.bound)[:1])))
-        if not self.connected:
-            return commands
-        name = self.config.name
-        if now_s >= self.polling.due_s and self.phase.is_attached:
-            commands += self._poll(now_s)
-        if self.checks_paths and now_s >= min(self.paths.due_s, self.paths.foreign.deadline_s()):
-            commands += self._probe(now_s)
-        if self.installation.resume(now_s):
-            commands += self.reconcile(now_s)
-        if self.installation.audit(now_s):
-            commands.append(events.ReadInstalled(name))
-        if self.learning_packets.read(now_s, self._wants_addresses):
-            commands.append(events.ReadLearned(name))
-        if now_s >= self.off_home.deadline_s():
-            announced = self.off_home.take(self.config, now_s)
-            commands += announced if self._announces else []
-        if ofports := self.inbound_check.due(now_s):
-            commands.append(events.ReadInbound(name, ofports))
+        for due_s, act in self._timers():
+            if now_s >= due_s:
+                commands += act(now_s)
         return commands
+
+    def _end_gathering(self, now_s: float) -> Commands:
+        self.gathering.end()
+        self._turn(Turn.GATHERED)
+        return [*self._introduce_to_normal(), *self.reconcile(now_s)]
+
+    def _log_outcome(self, now_s: float) -> Commands:
+        return [*self.decision_log.outcome(self.team_view, now_s)]
+
+    def _end_delays(self, now_s: float) -> Commands:
+        self.links.end_delays(self.config.uplinks, now_s)
+        return self.reconcile(now_s)
+
+    def _ask_for_frame(self, now_s: float) -> Commands:
+        """Have a frame sent that reaches an uplink which has to receive one before it returns."""
+        self.links.asked(now_s)
+        if not self._announces:
+            return []
+        # Of one network, a broadcast by another uplink reaches this one as well.
+        return self._announce_once(self._carried_by(set(sorted(self.bound)[:1])))
 
     def _poll(self, now_s: float) -> Commands:
         behind, interval_s = bool(self.address_units.by_name), self.config.poll_interval_s
         poll = self.polling.poll(self.config.name, interval_s, self.hashed, behind, now_s)
         return [poll] if poll else []
+
+    def _end_pause(self, now_s: float) -> Commands:
+        self.installation.end_pause()
+        return self.reconcile(now_s)
+
+    def _audit(self, now_s: float) -> Commands:
+        self.installation.audit_later(now_s)
+        return [events.ReadInstalled(self.config.name)]
+
+    def _read_learned(self, now_s: float) -> Commands:
+        reads = self.learning_packets.read(now_s)
+        return [events.ReadLearned(self.config.name)] if reads else []
+
+    def _announce_off_home(self, now_s: float) -> Commands:
+        announced = self.off_home.take(self.config, now_s)
+        return [*announced] if self._announces else []
+
+    def _check_inbound(self, now_s: float) -> Commands:
+        return [events.ReadInbound(self.config.name, self.inbound_check.due(now_s))]

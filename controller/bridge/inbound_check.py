@@ -116,9 +116,7 @@ class InboundCheck:
         return self._due_s if self._watched else float("inf")
 
     def due(self, now_s: float) -> tuple[int, ...]:
-        """The ofports whose counters to read now."""
-        if not self._watched or now_s < self._due_s:
-            return ()
+        """The ofports whose counters to read, now that this is due."""
         self._due_s = now_s + READ_INTERVAL_S
         return tuple(sorted(self._watched))
 

@@ -72,7 +72,7 @@ class Installation:
     # Until when no bundle is sent, in seconds of engine time; zero: no pause.
     _pause_until_s: float = 0.0
     # When to read what is installed next, in seconds of engine time.
-    _audit_due_s: float = 0.0
+    audit_due_s: float = 0.0
     # Until when the switch may flush all flows, in seconds of engine time.
     _flushes_until_s: float = 0.0
     # Whether the last poll has counted flows of ours.
@@ -95,7 +95,7 @@ class Installation:
         """Take a reading of the switch. While a bundle is under way, ignore it and return False."""
         if now_s < self._flushes_until_s:
             # Not before this one is answered: a switch with many bridges has much to read.
-            self._audit_due_s = now_s + FLUSH_AUDIT_INTERVAL_S
+            self.audit_due_s = now_s + FLUSH_AUDIT_INTERVAL_S
         if self._bundle is not None:
             return False
         parts = read.flows, read.groups
@@ -122,22 +122,15 @@ class Installation:
 
     def audit_later(self, now_s: float) -> None:
         """Count the audit interval from now, because what is installed is being read."""
-        self._audit_due_s = now_s + AUDIT_INTERVAL_S
+        self.audit_due_s = now_s + AUDIT_INTERVAL_S
 
     def audit_at(self, at_s: float) -> None:
         """Read what is installed at this time."""
-        self._audit_due_s = at_s
+        self.audit_due_s = at_s
 
     def audit_by(self, at_s: float) -> None:
         """Read what is installed at this time or earlier."""
-        self._audit_due_s = min(self._audit_due_s, at_s)
-
-    def audit(self, now_s: float) -> bool:
-        """Whether to read what is installed now. If so, the next time is an interval later."""
-        if now_s < self._audit_due_s:
-            return False
-        self.audit_later(now_s)
-        return True
+        self.audit_due_s = min(self.audit_due_s, at_s)
 
     def poll_counted(self, some: bool, now_s: float) -> None:
         """A poll has counted flows of ours, or none. If all are gone, somebody has deleted them."""
@@ -148,7 +141,7 @@ class Installation:
     def expect_flush(self, now_s: float) -> None:
         """Open vSwitch will flush all flows, as soon as it has read the database."""
         self._flushes_until_s = now_s + FLUSHED_WITHIN_S
-        self._audit_due_s = now_s
+        self.audit_due_s = now_s
 
     # ---- what is desired ---------------------------------------------------------------
 
@@ -257,27 +250,19 @@ class Installation:
         """Send nothing until the switch has failed over by itself."""
         self._pause_until_s = now_s + REVALIDATED_AFTER_S
 
-    def resume(self, now_s: float) -> bool:
-        """Whether a pause has ended since the last call."""
-        over = now_s >= self._pause_until_s > 0.0
-        if over:
-            self._pause_until_s = 0.0
-        return over
+    def end_pause(self) -> None:
+        self._pause_until_s = 0.0
 
     @property
     def resumes_s(self) -> float:
         """When the pause ends; infinity if there is none."""
         return self._pause_until_s if self._pause_until_s > 0.0 else float("inf")
 
-    def deadline_s(self) -> float:
-        """When the pause ends or what is installed has to be read, whichever is first."""
-        return min(self.resumes_s, self._audit_due_s)
-
     def fail(self, read_s: float) -> list[Reply]:
         """An error of ours: read what is installed at `read_s`. Returns the requests that wait."""
         self.forget()
         waiting, self._waiting = self._waiting, []
-        self._audit_due_s = read_s
+        self.audit_due_s = read_s
         return waiting
 
     def forget(self) -> None:

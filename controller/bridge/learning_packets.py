@@ -90,24 +90,18 @@ class LearningPackets:
         """The bundle is done, or the reading was answered before the bundle."""
         self._reads_ahead = False
 
-    def read(self, now_s: float, wanted: bool) -> bool:
-        """Whether to read learned addresses now.
-
-        `wanted`: units or queues need the addresses as well. A reading ahead serves both.
-        """
-        due = self._take_due(now_s)
-        if not due and not (wanted and now_s >= self._read_again_s):
-            return False
+    def read(self, now_s: float) -> bool:
+        """Whether to read learned addresses, now that this is due: not if a reading ahead serves."""
+        self._take_due(now_s)
         self._read_again_s = now_s + LEARNED_INTERVAL_S
         return not self._reads_ahead
 
-    def _take_due(self, now_s: float) -> bool:
+    def _take_due(self, now_s: float) -> None:
         due = [entry for entry in self._due if entry[0] <= now_s]
         if due:
             self._due = [entry for entry in self._due if entry[0] > now_s]
             self._asked = self._asked.union(*(announced for _, announced in due))
             self._read_again_s = now_s + LEARNED_INTERVAL_S
-        return bool(due)
 
     def due_s(self) -> float:
         """When the next announcement is due; infinity if none is planned."""

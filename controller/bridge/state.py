@@ -471,24 +471,7 @@ class BridgeState:
         """What policies would move now."""
         return planning.propose(self.team_view, self.bases(now_s), self.bindings.homes, now_s)
 
-    # ---- when there is something to do -------------------------------------------------------
-
-    def deadline_s(self) -> float:
-        """When `tick` next has something to do; infinity when nothing is waiting."""
-        times = [self.links.deadline_s(), self._returns_s, self.decision_log.deadline_s()]
-        times.append(self.paths.deadline_s(self.config.failback_delay_s))
-        if self.observing:
-            times.append(self.gathering.deadline_s())
-        if self.connected:
-            times += [self.installation.deadline_s(), self.shaping.deadline_s()]
-            times.append(self.learning_packets.deadline_s(self._wants_addresses))
-            times.append(self.off_home.deadline_s())
-            times.append(self.inbound_check.deadline_s())
-            if self.phase.is_attached:
-                times.append(self.polling.due_s)
-            if self.checks_paths:
-                times += [self.paths.due_s, self.paths.foreign.deadline_s()]
-        return min(times)
+    # ---- what waits for the switch, or to be announced ---------------------------------------
 
     @property
     def resumes_s(self) -> float:

@@ -65,13 +65,12 @@ class ForeignFrames:
         self.dropped[kind] = self._flooded_until_s[uplink] = self._began_s + 1.5 * interval_s
         return True
 
-    def take_again(self, now_s: float) -> bool:
-        """Take the kinds again whose time is over. Returns whether there are some."""
+    def take_again(self, now_s: float) -> None:
+        """Take the kinds again whose time is over."""
         over = [kind for kind, until_s in self.dropped.items() if now_s >= until_s]
         for kind in over:
             del self.dropped[kind]
             self._heard[kind] = MOST_HEARD - MOST_IN_A_TRY
-        return bool(over)
 
     def hides(self, uplink: str, at_s: float) -> bool:
         """Whether a flood may have hidden a probe to an uplink that was sent at this time."""

@@ -168,15 +168,13 @@ class Links:
         unproven = self._unproven.get(uplink)
         return unproven is not None and unproven.others_receive is not False
 
-    def asks(self, now_s: float) -> bool:
-        """Whether to have a frame sent now that reaches all uplinks of one network."""
-        if now_s < self._asking_s:
-            return False
+    def asked(self, now_s: float) -> None:
+        """A frame was sent that reaches all uplinks of one network."""
         self._ask_s = now_s + ASK_EVERY_S
-        return True
 
     @property
-    def _asking_s(self) -> float:
+    def asks_s(self) -> float:
+        """When to have such a frame sent; infinity if no uplink waits for one."""
         waits = any(
             self.waits_for_frame(name) and self._usable_from_s.get(name, NEVER_S) <= self._ask_s
             for name in self._unproven
@@ -239,8 +237,8 @@ class Links:
             elif uplink.name in self._usable_from_s:
                 self._return(uplink.name, now_s)
 
-    def end_delays(self, uplinks: Sequence[UplinkConfig], now_s: float) -> bool:
-        """Whether a delay has ended since the last call.
+    def end_delays(self, uplinks: Sequence[UplinkConfig], now_s: float) -> None:
+        """End the delays that are over.
 
         The end of one delay ends those of all waiting uplinks that are in use, so that no unit leaves
         them.
@@ -260,12 +258,12 @@ class Links:
         known = [name for name, at_s in self._lacp_known_s.items() if at_s <= now_s]
         for name in known:
             del self._lacp_known_s[name]
-        return bool(due or known)
 
-    def deadline_s(self) -> float:
+    @property
+    def delay_ends_s(self) -> float:
         """When the next delay ends; infinity if none runs."""
         ends = (s for name, s in self._usable_from_s.items() if not self.waits_for_frame(name))
-        return min(*ends, *self._lacp_known_s.values(), self._asking_s, NEVER_S)
+        return min((*ends, *self._lacp_known_s.values()), default=NEVER_S)
 
     def has_link(self, uplink: UplinkConfig) -> bool:
         """Whether the switch reports the link as up."""

@@ -45,11 +45,12 @@ def test_an_uplink_waits_for_a_frame_while_others_receive_some(probed: bool) -> 
     receive(links, 10, 10 if probed else 11, probed)
     assert usable(links, 7.0) == {"eth2"}
     assert "received" in links.why_unused(FIRST, 7.0) and links.why_waiting(FIRST)
-    assert links.deadline_s() == 7.0 and links.asks(7.0)
-    assert links.deadline_s() == 7.0 + ASK_EVERY_S and not links.asks(7.5)
+    assert links.asks_s == 7.0
+    links.asked(7.0)
+    assert links.asks_s == 7.0 + ASK_EVERY_S
     receive(links, 11, 12, probed)
-    assert links.deadline_s() == 7.0 and usable(links, 8.0) == {"eth1", "eth2"}
-    assert not links.why_waiting(FIRST) and links.deadline_s() == NEVER_S
+    assert links.delay_ends_s == 7.0 and usable(links, 8.0) == {"eth1", "eth2"}
+    assert not links.why_waiting(FIRST) and links.delay_ends_s == NEVER_S
 
 
 def test_it_does_not_wait_where_nobody_receives_anything() -> None:
