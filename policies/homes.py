@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from policies import failover, placement, reservations, rules
+from policies import failover, placement, rules
 from policies.model import Role, Unit, Uplink
-from policies.placement import Candidate
 from policies.planners import static
 from policies.presets import PRESETS
+from policies.seating import Candidate
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ def homes(
     placed: dict[tuple[str, bool], list[Unit]] = {}
     rooms_bps = _rooms_bps(uplinks)
     reserving = _reserving(units, uplinks)
-    contended = reservations.contended(reserving.values(), rooms_bps)
+    contended = placement.contended(reserving.values(), rooms_bps)
     bound_together = []
     everywhere = {uplink.name for uplink in uplinks}
     for unit in units:
@@ -66,7 +66,7 @@ def homes(
             found |= {unit.name: str(unit.uplink) for unit in linked}
         else:
             wishes = [_candidate(u, _wishes(u, uplinks)) for u in linked]
-            found |= reservations.place(wishes, rooms_bps)
+            found |= placement.place(wishes, rooms_bps)
     return Homes(found, frozenset(asked_for))
 
 
@@ -84,12 +84,12 @@ def targets(
     at_home = [replace(unit, uplink=homes[unit.name]) for unit in together]
     wishes = [_candidate(unit, _serving(unit, uplinks)) for unit in at_home]
     rooms_bps = _rooms_bps(uplinks)
-    contended = reservations.contended(wishes, rooms_bps)
+    contended = placement.contended(wishes, rooms_bps)
     found: dict[str, str] = {}
     for group in placement.components(sorted(wishes, key=lambda c: c.name), contended):
         alone = len(group) == 1 and not group[0].in_set and contended.isdisjoint(group[0].able)
         if not alone and any(c.able and homes[c.name] not in c.able for c in group):
-            found |= reservations.place(group, rooms_bps)
+            found |= placement.place(group, rooms_bps)
     return found
 
 

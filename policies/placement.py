@@ -1,60 +1,65 @@
-"""The best placement of units that are linked by sets, as a minimum-cost flow.
+"""The best placement of units by rules and reservations.
 
-The quality of a placement is a vector, compared from the left: members away from their affinity
-set, pairs of an anti-affinity set on one uplink, ranks of preferences, units moved, and the rank of
-each unit's uplink in the policy's own order.
+The quality of a placement is a vector, compared from the left: the rate that uplinks reserve beyond
+their room, members away from their affinity set, pairs of an anti-affinity set on one uplink, ranks
+of preferences, units moved, and the rank of each unit's uplink in the policy's own order. Hard
+rules and pins are not part of it: they determine which uplinks a unit may use at all.
 
-An affinity set is one node. Members of an anti-affinity set flow to uplinks, and the k-th member on
-an uplink costs k - 1 pairs, so a set larger than the team is spread as evenly as possible. This is
-exact if each node is one member of one anti-affinity set. A node with more memberships (an affinity
-set with members in several such sets) is tried on each uplink. The flow without it is the bound
-that cuts such trials short. After `FLOWS_MAX` flows, the best placement so far is the answer; if
-there is none yet, the remaining nodes are placed one by one where they cost least. The result
-depends only on the arguments.
+Units are placed together if a set links them, or if uplinks that they may use could be asked for
+more than their room (`contended`). First rules alone place them. A unit or affinity set that is one
+member of one anti-affinity set is part of a flow: the k-th member on an uplink costs k - 1 pairs,
+and members move in chains while that lowers the cost, which ends with the least. Branch and bound
+places all others; the flows are part of its bound. If that exceeds the room by no more than is
+unavoidable, it is the answer. Otherwise, if there are more than `FEW_WAYS` ways to place all units,
+that placement and some others are improved move by move. Then branch and bound searches all
+placements that could be better, unless more than `WHOLE_UNITS` units have a choice.
+
+Both searches end after some steps. They complete if there are at most `FEW_WAYS` ways, as with 6
+units on 4 uplinks, and usually with many more. The result depends only on the arguments.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
-# A tenth of a second with hundreds of units, as far as measured.
-FLOWS_MAX = 100
-# The ways to divide affinity sets whose members cannot be together.
-DIVISIONS_MAX = 64
+from policies.seating import Block, Bounding, Candidate, Problem, State, exactly
+
+# Placements examined, in whole or in part. This takes two tenths of a second, as far as measured.
+STEPS_MAX = 12_000
+# At most this many of them improve one placement, before another start is tried.
+ATTEMPT_STEPS = 1500
+ATTEMPTS = 4
+# By rules alone; a step also computes flows.
+RULES_STEPS = 600
+# With more blocks than this, it places the others first, because each takes a level of recursion.
+HARD_MAX = 300
+# Up to this many ways to place all units, the search begins at once: 6 units on 4 uplinks.
+FEW_WAYS = 4**6
+# With more units than this, there is no search over all units.
+WHOLE_UNITS = 40
+# The number of partners of about the right size that an exchange tries.
+NEIGHBOURS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A unit and the uplinks that it may use, in its policy's order: the best first.
+def place(
+    candidates: Iterable[Candidate], rooms_bps: Mapping[str, float] | None = None
+) -> dict[str, str]:
+    """The best uplink of every unit. Units that may use none have none.
 
-    `ranks`: the rank of each uplink in its preferences. `current`: its place or home.
-    `reserve_bps`: the rate reserved for it; this module does not check whether it fits
-    (`policies.reservations` does).
+    `rooms_bps`: the rate that each uplink can reserve; without it, reservations do not count.
     """
-
-    name: str
-    able: tuple[str, ...]
-    ranks: tuple[int, ...]
-    current: str | None = None
-    affinity: str | None = None
-    anti_affinity: str | None = None
-    reserve_bps: float = 0.0
-
-    @property
-    def in_set(self) -> bool:
-        return self.affinity is not None or self.anti_affinity is not None
-
-
-def place(candidates: Iterable[Candidate]) -> dict[str, str]:
-    """The best uplink of every unit. Units that may use none have none."""
-    found: dict[str, str] = {}
     able = sorted((c for c in candidates if c.able), key=lambda c: c.name)
-    for linked in components(able):
-        found |= _place(tuple(linked))
+    found: dict[str, str] = {}
+    for linked in components(able, contended(able, rooms_bps) if rooms_bps else ()):
+        if rooms_bps and any(c.reserve_bps for c in linked):
+            rooms = {name: exactly(rooms_bps[name]) for c in linked for name in c.able}
+            found |= _with_rooms(tuple(linked), tuple(sorted(rooms.items())))
+        else:
+            found |= _by_rules(tuple(linked))
     return found
 
 
@@ -73,257 +78,276 @@ def components(
             leads[i] = i = leads[leads[i]]
         return i
 
-    for i, candidate in enumerate(candidates):
-        for key in _links(candidate, contended):
-            a, b = lead(first.setdefault(key, i)), lead(i)
-            leads[max(a, b)] = min(a, b)
+    for i, c in enumerate(candidates):
+        links = [("affinity", c.affinity), ("anti-affinity", c.anti_affinity)]
+        links += [("room", name) for name in c.able if c.reserve_bps and name in contended]
+        for kind, name in links:
+            if name is not None:
+                a, b = lead(first.setdefault((kind, name), i)), lead(i)
+                leads[max(a, b)] = min(a, b)
     groups: dict[int, list[Candidate]] = {}
     for i, candidate in enumerate(candidates):
         groups.setdefault(lead(i), []).append(candidate)
     return list(groups.values())
 
 
-def _links(candidate: Candidate, contended: Container[str]) -> Iterator[tuple[str, str]]:
-    """The names of the sets and of the contended uplinks that link a unit to others."""
-    if candidate.affinity is not None:
-        yield "affinity", candidate.affinity
-    if candidate.anti_affinity is not None:
-        yield "anti-affinity", candidate.anti_affinity
-    if candidate.reserve_bps:
-        for uplink in candidate.able:
-            if uplink in contended:
-                yield "room", uplink
-
-
-# ---- one component ---------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Node:
-    """Units that move together, and their cost on each uplink. `sets`: their memberships."""
-
-    names: tuple[str, ...]
-    costs: Mapping[str, int]
-    sets: Mapping[str, int]
-
-    @property
-    def least(self) -> int:
-        return min(self.costs.values())
-
-    def cheapest(self) -> str:
-        return min(self.costs, key=lambda uplink: self.costs[uplink])
-
-
-@dataclass(frozen=True, slots=True)
-class _Scale:
-    """The vector's parts below affinity, combined into one whole number."""
-
-    units: int
-    uplinks: int
-    ranks: int
-
-    @property
-    def moved(self) -> int:
-        return self.units * self.uplinks + 1
-
-    @property
-    def rank(self) -> int:
-        return self.moved * (self.units + 1)
-
-    @property
-    def pair(self) -> int:
-        return self.rank * (self.units * self.ranks + 1)
+def contended(candidates: Iterable[Candidate], rooms_bps: Mapping[str, float]) -> frozenset[str]:
+    """The uplinks that would exceed their room if all units that may use them did."""
+    asked = Counter[str]()
+    for candidate in candidates:
+        if candidate.reserve_bps:
+            for uplink in candidate.able:
+                asked[uplink] += exactly(candidate.reserve_bps)
+    return frozenset(name for name in asked if asked[name] > exactly(rooms_bps[name]))
 
 
 @functools.lru_cache(maxsize=4096)
-def _place(candidates: tuple[Candidate, ...]) -> Mapping[str, str]:
-    scale = _Scale(
-        len(candidates),
-        max(len(c.able) for c in candidates),
-        max(rank for c in candidates for rank in c.ranks),
-    )
-    search = _Search(scale)
-    for nodes in itertools.islice(_divisions(candidates, scale), DIVISIONS_MAX):
-        search.examine(nodes)
-    return search.best
+def _by_rules(candidates: tuple[Candidate, ...]) -> Mapping[str, str]:
+    if len(candidates) > 1:
+        return _Search(Problem(candidates)).by_rules()
+    (c,) = candidates
+    costs = [(rank, c.current not in (None, c.able[i]), i) for i, rank in enumerate(c.ranks)]
+    return {c.name: c.able[min(costs)[-1]]}
 
 
-def _divisions(candidates: Sequence[Candidate], scale: _Scale) -> Iterator[list[_Node]]:
-    """The nodes, for each way to divide affinity sets whose members cannot all be together."""
-    alone = [_node([c], scale, c.able) for c in candidates if c.affinity is None]
-    ways = []
-    for members in _sets(candidates, "affinity").values():
-        able = Counter(uplink for c in members for uplink in c.able)
-        most = max(able.values())
-        mains = [uplink for uplink in able if able[uplink] == most]
-        if most == len(members):
-            ways.append([[_node(members, scale, mains)]])
-        else:
-            ways.append([_divided(members, main, scale) for main in mains])
-    for way in itertools.product(*ways):
-        yield [*alone, *itertools.chain.from_iterable(way)]
+# Each component keeps all of its units.
+@functools.lru_cache(maxsize=64)
+def _with_rooms(
+    candidates: tuple[Candidate, ...], rooms: tuple[tuple[str, int], ...]
+) -> Mapping[str, str]:
+    """Use the placement by rules alone if no placement exceeds room by less; otherwise search."""
+    problem = Problem(candidates, dict(rooms))
+    by_rules = place(candidates)
+    at, empty = problem.numbers(by_rules), State(problem)
+    least = empty.over + Bounding(problem, problem.choosing).more(0, empty.promised)
+    if State(problem, at).over <= least:
+        return by_rules
+    # Nothing should move without a benefit.
+    return _Search(problem).with_rooms([at, problem.staying(at)])
 
 
-def _divided(members: Sequence[Candidate], main: str, scale: _Scale) -> list[_Node]:
-    core = [c for c in members if main in c.able]
-    rest = [_node([c], scale, c.able) for c in members if main not in c.able]
-    return [_node(core, scale, [main]), *rest]
+# Units that move at once, and their targets.
+_Way = tuple[tuple[int, int], ...]
 
 
-def _node(members: Sequence[Candidate], scale: _Scale, uplinks: Iterable[str]) -> _Node:
-    def at(uplink: str) -> int:
-        total = 0
-        for c in members:
-            i = c.able.index(uplink)
-            moved = c.current not in (None, uplink)
-            total += c.ranks[i] * scale.rank + moved * scale.moved + i
-        return total
-
-    return _Node(
-        names=tuple(c.name for c in members),
-        costs={uplink: at(uplink) for uplink in uplinks},
-        sets=Counter(c.anti_affinity for c in members if c.anti_affinity is not None),
-    )
-
-
-@dataclass(slots=True)
 class _Search:
-    """The best placement so far, over several divisions into nodes."""
+    """The best placement so far, and the number of placements examined."""
 
-    scale: _Scale
-    best: dict[str, str] = field(default_factory=dict)
-    _least: int | None = None
-    _flows_made: int = 0
-    _nodes: list[_Node] = field(default_factory=list)
-    _tried: list[_Node] = field(default_factory=list)
-    _flowing: dict[str, list[_Node]] = field(default_factory=dict)
-    _flows: dict[tuple[str, tuple[tuple[str, int], ...]], tuple[int, dict[str, str]]] = field(
-        default_factory=dict
-    )
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._best: list[int] = []
+        self._least = math.inf
+        self._steps = 0
 
-    def examine(self, nodes: list[_Node]) -> None:
-        """Find the best placement of these nodes, if it is better than the best so far."""
-        self._nodes, self._flows, self._flowing = nodes, {}, {}
-        self._tried = [node for node in nodes if sum(node.sets.values()) > 1]
-        # Nodes that are in most sets have the most influence.
-        self._tried.sort(key=lambda node: (-sum(node.sets.values()), node.names))
-        for node in nodes:
-            if sum(node.sets.values()) == 1:
-                (name,) = node.sets
-                self._flowing.setdefault(name, []).append(node)
-        self._try([])
+    def by_rules(self) -> Mapping[str, str]:
+        """Place the easy blocks by flows, and search all ways to place the others."""
+        p = self.problem
+        state = State(p, partly=True)
+        for number, blocks in enumerate(p.easy):
+            for block in blocks:
+                self._put_best(state, block)
+            self._settle(state, number)
+        for block in p.hard[HARD_MAX:]:
+            self._put_best(state, block)
+        ended = self._through(state, p.hard[:HARD_MAX], RULES_STEPS, settle=True)
+        if not ended or len(p.hard) > HARD_MAX:
+            self._improve(self._best)
+        # Of units that are alike, the first by name get the first uplinks.
+        alike: dict[object, list[int]] = {}
+        for number, block in ((n, block) for n, blocks in enumerate(p.easy) for block in blocks):
+            if len(block) == 1:
+                key = number, *sorted(p.costs[block[0]].items())
+                alike.setdefault(key, []).append(block[0])
+        for units in alike.values():
+            for unit, uplink in zip(units, sorted(self._best[i] for i in units), strict=True):
+                self._best[unit] = uplink
+        return p.names(self._best)
 
-    def _try(self, placed: list[str]) -> None:
-        """Continue from a placement of the first nodes, the best alternatives first."""
-        if len(placed) == len(self._tried):
-            self._keep(placed)
+    def with_rooms(self, offered: Sequence[Sequence[int]]) -> Mapping[str, str]:
+        """Improve the offered placements and others if there are many ways; then search all ways."""
+        p = self.problem
+        for at in offered:
+            self._keep(State(p, at))
+        if math.prod(len(p.able[i]) for i in p.choosing) > FEW_WAYS:
+            for at in itertools.chain(offered, self._starts()):
+                self._improve(at)
+                if self._steps >= ATTEMPTS * ATTEMPT_STEPS:
+                    break
+        if len(p.choosing) <= WHOLE_UNITS:
+            self._through(State(p), [(i,) for i in p.choosing], STEPS_MAX - self._steps)
+        return p.names(self._best)
+
+    def _keep(self, state: State) -> None:
+        if state.bound < self._least:
+            self._best, self._least = state.at.copy(), state.bound
+
+    def _starts(self) -> Iterator[list[int]]:
+        """New placements, unit by unit: the largest first, or the fewest choices first."""
+        p = self.problem
+        by_choice = sorted(p.choosing, key=lambda i: (len(p.able[i]), -p.reserves[i], i))
+        for units, emptiest in itertools.product((p.choosing, by_choice), (False, True)):
+            state = State(p)
+            for unit in units:
+                self._put_best(state, (unit,), emptiest)
+            yield state.at
+
+    def _put_best(self, state: State, block: Block, emptiest: bool = False) -> None:
+        """Place a block where it fits best: least excess, most room if `emptiest`, then least cost."""
+        ways = []
+        for uplink in self.problem.ways(block):
+            free = self.problem.rooms[uplink] - state.promised[uplink]
+            state.put(block, uplink)
+            ways.append((state.over, -free if emptiest else 0, state.bound, uplink))
+            state.take(block)
+        self._steps += len(ways)
+        state.put(block, min(ways, key=lambda way: way[:-1])[-1])
+
+    # ---- step by step ----
+
+    def _improve(self, at: Sequence[int]) -> None:
+        """Make the best move of each block, if one lowers the cost, until none does."""
+        p, state, until = self.problem, State(self.problem, at), self._steps + ATTEMPT_STEPS
+        blocks = [(i,) for i in p.choosing] + [s for s in p.affine if len(s) > 1]
+        before = math.inf
+        while state.bound < before and self._steps < until:
+            before = state.bound
+            for block in blocks:
+                best: tuple[int, _Way] = state.bound, ()
+                for way in itertools.chain(
+                    self._moves(state, block), self._exchanges(state, block)
+                ):
+                    if self._steps >= until:
+                        break
+                    self._steps += 1
+                    back = state.move(way)
+                    best = min(best, (state.bound, way))
+                    state.move(back)
+                state.move(best[1])
+            for number in range(len(p.apart)):
+                self._settle(state, number)
+        self._keep(state)
+
+    def _moves(self, state: State, block: Block) -> Iterator[_Way]:
+        """Moves of a unit, or of an affinity set as far as it may move together."""
+        p = self.problem
+        for uplink in range(len(p.uplinks)):
+            units = [i for i in block if uplink in p.costs[i] and state.at[i] != uplink]
+            if len(units) > 1 or (units and len(block) == 1):
+                yield tuple((i, uplink) for i in units)
+
+    def _exchanges(self, state: State, block: Block) -> Iterator[_Way]:
+        """Exchanges of a misplaced unit with units of other uplinks that are of about the right size.
+
+        That is smaller by the excess of the source, smaller by the free room of the target, or equal.
+        """
+        p, unit = self.problem, block[0]
+        source, size = state.at[unit], p.reserves[unit]
+        over = max(0, state.promised[source] - p.rooms[source])
+        if len(block) > 1 or not size or not (over or p.costs[unit][source]):
             return
-        ways = [
-            (self._bound([*placed, uplink]), i, uplink)
-            for i, uplink in enumerate(self._tried[len(placed)].costs)
+        for uplink in p.able[unit]:
+            there = [i for i in p.choosing if state.at[i] == uplink and source in p.costs[i]]
+            if uplink != source:
+                free = p.rooms[uplink] - state.promised[uplink]
+                for right in sorted({size - over, size - free, size}):
+                    there.sort(key=lambda i: (abs(p.reserves[i] - right), i))
+                    for other in there[:NEIGHBOURS]:
+                        yield (unit, uplink), (other, source)
+
+    def _settle(self, state: State, number: int) -> list[tuple[int, int]]:
+        """Move the easy blocks of an anti-affinity set where they cost least. Returns the moves back.
+
+        They move in chains, each to the place of the next, while that lowers the cost.
+        """
+        p, off, way, back = self.problem, len(self.problem.uplinks), [(0, 0)], []
+        while p.easy[number] and way:
+            there = Counter(state.at[i] for i in p.apart[number])
+            # The cheapest move from each uplink to each other one; a chain begins and ends at `off`.
+            edges: dict[tuple[int, int], tuple[int, _Way]] = {}
+            for u in range(off):
+                edges[u, off] = p.pair * there[u], ()
+                edges[off, u] = -p.pair * (there[u] - 1), ()
+            for block in p.easy[number]:
+                source = state.at[block[0]]
+                if any(state.at[i] != source for i in block):
+                    continue
+                for uplink in p.ways(block):
+                    cost = sum(p.costs[i][uplink] - p.costs[i][source] for i in block)
+                    edge = edges.get((source, uplink))
+                    if uplink != source and (edge is None or cost < edge[0]):
+                        edges[source, uplink] = cost, tuple((i, uplink) for i in block)
+            way = _cycle(edges, off + 1)
+            back += state.move(way)
+            self._steps += 1
+        return back[::-1]
+
+    # ---- all there are ----
+
+    def _through(
+        self, state: State, blocks: Sequence[Block], most: int, settle: bool = False
+    ) -> bool:
+        """Search all placements of these blocks, each on its best uplink first, by branch and bound.
+
+        All other units stay, but easy ones if `settle`. Returns whether the search completed.
+        """
+        p, until, ended = self.problem, self._steps + most, True
+        bounding = Bounding(p, [i for block in blocks for i in block])
+        uplinks = [p.ways(block) for block in blocks]
+        # What the blocks from each on cost beyond the least of their units.
+        costs = [
+            min(sum(p.costs[i][u] for i in block) for u in ways)
+            for block, ways in zip(blocks, uplinks, strict=True)
         ]
-        for bound, _, uplink in sorted(ways):
-            if self._least is not None and (bound >= self._least or self._spent):
+        more = [*itertools.accumulate(reversed(costs), initial=0)][::-1]
+
+        def put(block: Block, uplink: int) -> list[tuple[int, int]]:
+            state.put(block, uplink)
+            sets = {p.set_of[i] for i in block if i in p.set_of} if settle else ()
+            return [move for number in sorted(sets) for move in self._settle(state, number)]
+
+        def go_on(k: int) -> None:
+            nonlocal ended
+            if k == len(blocks):
+                self._keep(state)
                 return
-            self._try([*placed, uplink])
+            block, ways = blocks[k], []
+            for uplink in uplinks[k]:
+                back = put(block, uplink)
+                bound = state.bound + more[k + 1] + p.over * bounding.more(k + 1, state.promised)
+                state.move(back)
+                state.take(block)
+                if bound < self._least:
+                    ways.append((bound, uplink))
+            self._steps += 1
+            for bound, uplink in sorted(ways, key=lambda way: way[0]):
+                if bound >= self._least:
+                    return
+                if self._steps >= until and self._best:
+                    ended = False
+                    return
+                back = put(block, uplink)
+                go_on(k + 1)
+                state.move(back)
+                state.take(block)
 
-    @property
-    def _spent(self) -> bool:
-        return self._flows_made >= FLOWS_MAX
-
-    def _bound(self, placed: list[str], exact: bool = False) -> int:
-        """A lower bound of the cost of all placements that begin like this."""
-        used = self._used(placed)
-        fixed = sum(
-            node.costs[uplink] for node, uplink in zip(self._tried, placed, strict=False)
-        ) + self.scale.pair * sum(n * (n - 1) // 2 for n in used.values())
-        others = [n for n in self._nodes if not n.sets] + self._tried[len(placed) :]
-        flows = sum(self._flow_cost(name, used, exact) for name in self._flowing)
-        return fixed + flows + sum(node.least for node in others)
-
-    def _keep(self, placed: list[str]) -> None:
-        total = self._bound(placed, exact=True)
-        if self._least is not None and total >= self._least:
-            return
-        self._least, used = total, self._used(placed)
-        found: dict[str, str] = {}
-        for node, uplink in zip(self._tried, placed, strict=True):
-            found |= dict.fromkeys(node.names, uplink)
-        for node in self._nodes:
-            if not node.sets:
-                found |= dict.fromkeys(node.names, node.cheapest())
-        for name in self._flowing:
-            found |= self._flow(name, used)[1]
-        self.best = found
-
-    def _used(self, placed: list[str]) -> Counter[tuple[str, str]]:
-        """The number of members of each set on each uplink, for placed nodes."""
-        used: Counter[tuple[str, str]] = Counter()
-        for node, uplink in zip(self._tried, placed, strict=False):
-            for name, members in node.sets.items():
-                used[name, uplink] += members
-        return used
-
-    def _flow_cost(self, name: str, used: Counter[tuple[str, str]], exact: bool) -> int:
-        """The cost of a set's flow; after too many flows, a lower bound of it."""
-        if exact or not self._spent:
-            return self._flow(name, used)[0]
-        return sum(node.least for node in self._flowing[name])
-
-    def _flow(self, name: str, used: Counter[tuple[str, str]]) -> tuple[int, dict[str, str]]:
-        """The best placement of a set's nodes beside its placed ones."""
-        there = {uplink: n for (of, uplink), n in used.items() if of == name}
-        key = name, tuple(sorted(there.items()))
-        if key not in self._flows:
-            self._flows_made += 1
-            self._flows[key] = _flow(self._flowing[name], there, self.scale.pair)
-        return self._flows[key]
+        go_on(0)
+        return ended
 
 
-def _flow(
-    nodes: Sequence[_Node], there: Mapping[str, int], pair: int
-) -> tuple[int, dict[str, str]]:
-    """The least cost of nodes that are each one member of a set. `there`: other members.
-
-    If the cheapest uplinks of all of them differ enough to make no pair, no flow needs to be
-    computed.
-    """
-    cheapest = [node.cheapest() for node in nodes]
-    if all(n + there.get(uplink, 0) == 1 for uplink, n in Counter(cheapest).items()):
-        best = zip(nodes, cheapest, strict=True)
-        return sum(node.least for node in nodes), {
-            name: uplink for node, uplink in best for name in node.names
-        }
-    # The import costs 7 MB and 60 ms, which a service without such rules need not spend.
-    import networkx as nx
-
-    alike: dict[tuple[tuple[str, int], ...], list[_Node]] = {}
-    for node in nodes:
-        alike.setdefault(tuple(sorted(node.costs.items())), []).append(node)
-    graph = nx.MultiDiGraph()
-    graph.add_node("", demand=len(nodes))
-    able: Counter[str] = Counter()
-    for number, (costs, members) in enumerate(alike.items()):
-        graph.add_node(number, demand=-len(members))
-        for uplink, weight in costs:
-            graph.add_edge(number, uplink, capacity=len(members), weight=weight)
-            able[uplink] += len(members)
-    for uplink, most in sorted(able.items()):
-        for beside in range(there.get(uplink, 0), there.get(uplink, 0) + most):
-            graph.add_edge(uplink, "", capacity=1, weight=beside * pair)
-    total, flows = nx.network_simplex(graph)
-    found: dict[str, str] = {}
-    for number, members in enumerate(alike.values()):
-        left = iter(members)
-        for uplink, by_edge in sorted(flows[number].items()):
-            for node in itertools.islice(left, sum(by_edge.values())):
-                found |= dict.fromkeys(node.names, uplink)
-    return int(total), found
-
-
-def _sets(candidates: Iterable[Candidate], of: str) -> dict[str, list[Candidate]]:
-    sets: dict[str, list[Candidate]] = {}
-    for candidate in candidates:
-        if (name := getattr(candidate, of)) is not None:
-            sets.setdefault(name, []).append(candidate)
-    return sets
+def _cycle(edges: Mapping[tuple[int, int], tuple[int, _Way]], count: int) -> list[tuple[int, int]]:
+    """The moves of a cycle of edges that lowers the cost; none if there is none (Bellman-Ford)."""
+    far, via, last = [0] * count, [0] * count, -1
+    for _ in range(count):
+        last = -1
+        for (u, v), (cost, _way) in edges.items():
+            if far[u] + cost < far[v]:
+                far[v], via[v], last = far[u] + cost, u, v
+        if last < 0:
+            return []
+    for _ in range(count):
+        last = via[last]
+    way, v = list(edges[via[last], last][1]), via[last]
+    while v != last:
+        way += edges[via[v], v][1]
+        v = via[v]
+    return way

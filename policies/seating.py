@@ -1,11 +1,10 @@
-"""Units and uplinks by number, and a placement whose cost is updated as units come and go."""
+"""A problem of placement by numbers, and a placement whose cost is updated as units come and go."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-
-from policies.placement import Candidate
+from dataclasses import dataclass
 
 # Sums of reservations must be exact, so they are counted in thousandths of a bit per second.
 PER_BPS = 1000
@@ -17,86 +16,114 @@ def exactly(bps: float) -> int:
     return round(bps * PER_BPS)
 
 
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A unit and the uplinks that it may use, in its policy's order: the best first.
+
+    `ranks`: the rank of each uplink in its preferences. `current`: its place or home.
+    `reserve_bps`: the rate reserved for it.
+    """
+
+    name: str
+    able: tuple[str, ...]
+    ranks: tuple[int, ...]
+    current: str | None = None
+    affinity: str | None = None
+    anti_affinity: str | None = None
+    reserve_bps: float = 0.0
+
+    @property
+    def in_set(self) -> bool:
+        return self.affinity is not None or self.anti_affinity is not None
+
+
+# Units that move together: one, or an affinity set.
+Block = tuple[int, ...]
+
+
 class Problem:
     """A problem: units and uplinks by number, in the order of their names, with their costs.
 
     A cost is one whole number, in which each component of the vector outweighs all that follow.
+    `costs`: of each unit on each uplink that it may use, beyond its least, in its policy's order.
+    `affine`, `apart`: the members of sets. `easy`: by anti-affinity set, the blocks that flows
+    place: those that are one member of one such set and reserve nothing. `hard`: the other blocks.
     """
 
-    def __init__(self, candidates: Sequence[Candidate], rooms: Sequence[tuple[str, int]]) -> None:
+    def __init__(
+        self, candidates: Sequence[Candidate], rooms: Mapping[str, int] | None = None
+    ) -> None:
+        """Without `rooms`, reservations do not count."""
         self.candidates = candidates
-        self.uplinks = [name for name, _ in rooms]
-        self.rooms = [room for _, room in rooms]
-        of = {name: number for number, name in enumerate(self.uplinks)}
-        self.count = len(candidates)
-        self.reserves = [exactly(c.reserve_bps) for c in candidates]
-        self.able = [sorted(of[name] for name in c.able) for c in candidates]
-        units, longest = self.count, max(len(c.able) for c in candidates)
-        ranks = max(rank for c in candidates for rank in c.ranks)
+        self.uplinks = sorted({name for c in candidates for name in c.able})
+        self.rooms = [rooms[name] if rooms else 0 for name in self.uplinks]
+        self.reserves = [exactly(c.reserve_bps) if rooms else 0 for c in candidates]
+        self._numbers = {name: number for number, name in enumerate(self.uplinks)}
+        self.able = [sorted(self._numbers[name] for name in c.able) for c in candidates]
+        units, longest = len(candidates), max(len(c.able) for c in candidates)
         moved = units * longest + 1
         rank = moved * (units + 1)
-        self.pair = rank * (units * ranks + 1)
+        self.pair = rank * (units * max(max(c.ranks) for c in candidates) + 1)
         self.away = self.pair * (units * (units - 1) // 2 + 1)
         self.over = self.away * (units + 1)
-        self.costs: list[dict[int, int]] = [
-            {
-                of[name]: c.ranks[i] * rank + (c.current not in (None, name)) * moved + i
+        self.costs: list[dict[int, int]] = []
+        for c in candidates:
+            costs = {
+                self._numbers[name]: c.ranks[i] * rank + (c.current not in (None, name)) * moved + i
                 for i, name in enumerate(c.able)
             }
-            for c in candidates
-        ]
-        self.least = [min(costs.values()) for costs in self.costs]
-        self.affine = self._sets([c.affinity for c in candidates])
-        self.apart = self._sets([c.anti_affinity for c in candidates])
-
-    def _sets(self, names: Sequence[str | None]) -> list[int | None]:
-        """The number of each unit's set; None for a unit without a set."""
-        numbers: dict[str, int] = {}
-        return [None if n is None else numbers.setdefault(n, len(numbers)) for n in names]
-
-    def members(self, sets: Sequence[int | None]) -> list[list[int]]:
-        found: list[list[int]] = [[] for _ in {s for s in sets if s is not None}]
-        for unit, number in enumerate(sets):
-            if number is not None:
-                found[number].append(unit)
-        return found
-
-    def choosing(self) -> list[int]:
-        """The units that may use several uplinks, as `in_order`."""
-        units = [unit for unit in range(self.count) if len(self.able[unit]) > 1]
-        return self.in_order(units)
-
-    def in_order(self, units: Iterable[int]) -> list[int]:
-        """The most decisive units first: the largest reservations, then the fewest choices.
-
-        Otherwise equal members of a set are next to each other.
-        """
-        return sorted(
-            units,
-            key=lambda i: (
-                -self.reserves[i],
-                len(self.able[i]),
-                -1 if self.affine[i] is None else self.affine[i],
-                -1 if self.apart[i] is None else self.apart[i],
-                i,
-            ),
+            least = min(costs.values())
+            self.costs.append({uplink: cost - least for uplink, cost in costs.items()})
+        self.affine = _members(c.affinity for c in candidates)
+        self.apart = _members(c.anti_affinity for c in candidates)
+        self.set_of = {i: number for number, members in enumerate(self.apart) for i in members}
+        affine_of = {i: number for number, members in enumerate(self.affine) for i in members}
+        # The units that have a choice, the most decisive first: the largest reservations, then the
+        # fewest choices. Otherwise equal members of a set are next to each other.
+        sets = [(affine_of.get(i, -1), self.set_of.get(i, -1)) for i in range(units)]
+        self.choosing = sorted(
+            (i for i in range(units) if len(self.able[i]) > 1),
+            key=lambda i: (-self.reserves[i], len(self.able[i]), sets[i], i),
         )
+        whole = {i: members for members in self.affine if self.ways(members) for i in members}
+        alone = [(i,) for i in range(units) if i not in whole]
+        self.easy: list[list[Block]] = [[] for _ in self.apart]
+        self.hard: list[Block] = []
+        for block in [*alone, *dict.fromkeys(whole.values())]:
+            of = [self.set_of[i] for i in block if i in self.set_of]
+            divided = block[0] in affine_of and block[0] not in whole
+            if len(of) == 1 and not divided and not any(self.reserves[i] for i in block):
+                self.easy[of[0]].append(block)
+            else:
+                self.hard.append(block)
+        # Blocks in most sets have the most influence.
+        self.hard.sort(key=lambda block: (-sum(i in self.set_of for i in block), block))
 
-    def bounding(self, units: Sequence[int]) -> Bounding:
-        return Bounding(self, units)
+    def ways(self, block: Block) -> list[int]:
+        """The uplinks that all units of a block may use; of several units in the first one's order."""
+        if len(block) == 1:
+            return self.able[block[0]]
+        return [u for u in self.costs[block[0]] if all(u in self.costs[i] for i in block)]
 
     def numbers(self, found: Mapping[str, str]) -> list[int]:
-        of = {name: number for number, name in enumerate(self.uplinks)}
-        return [of[found[candidate.name]] for candidate in self.candidates]
-
-    def staying(self, at: Sequence[int]) -> list[int]:
-        """The placement `at`, but units that may use their current uplink stay there."""
-        of = {name: number for number, name in enumerate(self.uplinks)}
-        here = [of.get(c.current or "", -1) for c in self.candidates]
-        return [h if h in a else o for h, a, o in zip(here, self.able, at, strict=True)]
+        return [self._numbers[found[c.name]] for c in self.candidates]
 
     def names(self, at: Sequence[int]) -> dict[str, str]:
         return {c.name: self.uplinks[u] for c, u in zip(self.candidates, at, strict=True)}
+
+    def staying(self, at: Sequence[int]) -> list[int]:
+        """The placement `at`, but units that may use their current uplink stay there."""
+        here = [self._numbers.get(c.current or "", -1) for c in self.candidates]
+        return [h if h in a else o for h, a, o in zip(here, self.able, at, strict=True)]
+
+
+def _members(names: Iterable[str | None]) -> list[tuple[int, ...]]:
+    """The units of each set."""
+    found: dict[str, list[int]] = {}
+    for unit, name in enumerate(names):
+        if name is not None:
+            found.setdefault(name, []).append(unit)
+    return [tuple(members) for members in found.values()]
 
 
 class Bounding:
@@ -108,25 +135,19 @@ class Bounding:
 
     def __init__(self, problem: Problem, units: Sequence[int]) -> None:
         self._rooms = problem.rooms
-        every = range(len(problem.uplinks))
-        reserving = [unit for unit in units if problem.reserves[unit]]
-        useful = sorted({u for unit in reserving for u in problem.able[unit]})
-        subsets: Iterable[tuple[int, ...]] = [tuple(useful)]
-        if len(every) <= SUBSETS_OF:
-            subsets = [s for n in every for s in itertools.combinations(useful, n + 1)]
+        useful = sorted({u for i in units if problem.reserves[i] for u in problem.able[i]})
+        sizes = range(1 if len(problem.uplinks) <= SUBSETS_OF else len(useful), len(useful) + 1)
+        # Of each subset: what units from each on reserve that are confined to it.
         self._demands: list[tuple[tuple[int, ...], list[int]]] = []
-        for subset in subsets:
-            left, demand = [0] * (len(units) + 1), 0
-            for k in range(len(units) - 1, -1, -1):
-                if all(u in subset for u in problem.able[units[k]]):
-                    demand += problem.reserves[units[k]]
-                left[k] = demand
-            if demand:
+        for subset in (s for n in sizes for s in itertools.combinations(useful, n)):
+            asked = [problem.reserves[i] * (set(problem.able[i]) <= {*subset}) for i in units]
+            left = [*itertools.accumulate(reversed(asked), initial=0)][::-1]
+            if left[0]:
                 self._demands.append((subset, left))
 
-    def more(self, k: int, state: State) -> int:
+    def more(self, k: int, promised: Sequence[int]) -> int:
         """The bound after the first `k` units have their places."""
-        most, rooms, promised = 0, self._rooms, state.promised
+        most, rooms = 0, self._rooms
         for subset, left in self._demands:
             short = left[k]
             if short > most:
@@ -134,8 +155,7 @@ class Bounding:
                     free = rooms[u] - promised[u]
                     if free > 0:
                         short -= free
-                if short > most:
-                    most = short
+                most = max(most, short)
         return most
 
 
@@ -146,76 +166,68 @@ class State:
     assumed where they cost least.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, at: Sequence[int] = (), *, partly: bool = False) -> None:
+        """With units `at` these uplinks, or else those without a choice.
+
+        `partly`: with none, and the bound leaves out the pairs of members without a place.
+        """
         self.problem = problem
         count = len(problem.uplinks)
-        self.at = [-1] * problem.count
+        self.at = [-1] * len(problem.able)
         self.promised = [0] * count
         self.over = 0
-        self.linear = sum(problem.least)
-        self._together = [
-            _Together(members, problem.able, count) for members in problem.members(problem.affine)
-        ]
-        self._apart = [
-            _Apart(members, problem.able, count) for members in problem.members(problem.apart)
-        ]
-        self.away = sum(s.away for s in self._together)
-        self.pairs = sum(s.pairs for s in self._apart)
+        self._together: dict[int, _Together] = {}
+        self._apart: dict[int, _Apart] = {}
+        self.bound = 0
+        for members in problem.affine:
+            together = _Together(members, problem.able, count)
+            self.bound += problem.away * together.away
+            self._together |= dict.fromkeys(members, together)
+        for members in problem.apart:
+            apart = _Apart(members, problem.able, count, 0 if partly else len(members))
+            self.bound += problem.pair * apart.pairs
+            self._apart |= dict.fromkeys(members, apart)
+        for unit, able in enumerate(problem.able):
+            if at or (len(able) == 1 and not partly):
+                self.put((unit,), at[unit] if at else able[0])
 
-    @property
-    def bound(self) -> int:
+    def put(self, block: Block, uplink: int) -> None:
+        for unit in block:
+            self.at[unit] = uplink
+            self._count(unit, uplink, 1)
+
+    def take(self, block: Block) -> None:
+        """Remove units from their uplinks."""
+        for unit in block:
+            self._count(unit, self.at[unit], -1)
+            self.at[unit] = -1
+
+    def move(self, way: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Move units to uplinks. Returns the moves back."""
+        back = []
+        for unit, uplink in way:
+            back.append((unit, self.at[unit]))
+            self._count(unit, self.at[unit], -1)
+            self.at[unit] = uplink
+            self._count(unit, uplink, 1)
+        return back
+
+    def _count(self, unit: int, uplink: int, more: int) -> None:
+        """Count a unit that comes (1) or goes (-1)."""
         p = self.problem
-        return p.over * self.over + p.away * self.away + p.pair * self.pairs + self.linear
-
-    def put(self, unit: int, uplink: int) -> None:
-        p = self.problem
-        self.at[unit] = uplink
-        self.linear += p.costs[unit][uplink] - p.least[unit]
-        if more := p.reserves[unit]:
+        bound = self.bound + more * p.costs[unit][uplink]
+        if reserve := p.reserves[unit]:
             before = self.promised[uplink] - p.rooms[uplink]
-            self.promised[uplink] += more
-            self.over += max(0, before + more) - max(0, before)
-        if (number := p.affine[unit]) is not None:
-            self.away += self._together[number].put(p.able[unit], uplink, 1)
-        if (number := p.apart[unit]) is not None:
-            self.pairs += self._apart[number].put(uplink, 1)
-
-    def take(self, unit: int) -> int:
-        """Remove a unit from its uplink. Returns that uplink."""
-        p, uplink = self.problem, self.at[unit]
-        self.at[unit] = -1
-        self.linear -= p.costs[unit][uplink] - p.least[unit]
-        if less := p.reserves[unit]:
-            before = self.promised[uplink] - p.rooms[uplink]
-            self.promised[uplink] -= less
-            self.over += max(0, before - less) - max(0, before)
-        if (number := p.affine[unit]) is not None:
-            self.away += self._together[number].put(p.able[unit], uplink, -1)
-        if (number := p.apart[unit]) is not None:
-            self.pairs += self._apart[number].put(uplink, -1)
-        return uplink
-
-    def move(self, unit: int, uplink: int) -> None:
-        self.take(unit)
-        self.put(unit, uplink)
-
-    def put_all(self, at: Sequence[int]) -> None:
-        for unit, uplink in enumerate(at):
-            if self.at[unit] != uplink:
-                if self.at[unit] >= 0:
-                    self.take(unit)
-                self.put(unit, uplink)
-
-    def put_fixed(self) -> None:
-        """Place units that have no choice."""
-        for unit, able in enumerate(self.problem.able):
-            if len(able) == 1:
-                self.put(unit, able[0])
-
-    def full(self) -> list[int]:
-        """The uplinks with reservations beyond their room, the worst first."""
-        over = [more - room for more, room in zip(self.promised, self.problem.rooms, strict=True)]
-        return sorted((u for u, more in enumerate(over) if more > 0), key=lambda u: (-over[u], u))
+            after = before + more * reserve
+            self.promised[uplink] += more * reserve
+            over = (after if after > 0 else 0) - (before if before > 0 else 0)
+            self.over += over
+            bound += p.over * over
+        if together := self._together.get(unit):
+            bound += p.away * together.put(p.able[unit], uplink, more)
+        if apart := self._apart.get(unit):
+            bound += p.pair * apart.put(uplink, more)
+        self.bound = bound
 
 
 class _Together:
@@ -242,9 +254,11 @@ class _Together:
 class _Apart:
     """An anti-affinity set: a lower bound of the pairs that share an uplink."""
 
-    def __init__(self, members: Sequence[int], able: Sequence[Sequence[int]], count: int) -> None:
+    def __init__(
+        self, members: Sequence[int], able: Sequence[Sequence[int]], count: int, left: int
+    ) -> None:
         self._there = [0] * count
-        self._left = len(members)
+        self._left = left
         self._useful = sorted({uplink for unit in members for uplink in able[unit]})
         self.pairs = self._least()
 
@@ -258,14 +272,9 @@ class _Apart:
         """The bound with the remaining members spread as evenly as possible."""
         there = [self._there[uplink] for uplink in self._useful]
         pairs = sum(n * (n - 1) // 2 for n in there)
-        if not self._left:
-            return pairs
-        if self._left == 1:
-            return pairs + min(there)
         level, left = min(there), self._left
-        while left:
-            here = sum(n <= level for n in there)
-            some = min(left, here)
+        while left > 0:
+            some = min(left, sum(n <= level for n in there))
             pairs += some * level
             left -= some
             level += 1

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from policies.placement import Candidate
-from policies.seating import exactly
+from policies.seating import Candidate, exactly
 
 Cost = tuple[int, int, int, int, int]
 # With what uplinks promise beyond their room before all else, in thousandths of bit/s.

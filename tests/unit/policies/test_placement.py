@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from policies import homes, placement, rules
 from policies.model import OfPort, Role, Rules, Unit, Uplink
-from policies.placement import Candidate
+from policies.seating import Candidate
 from tests.unit.policies.placement_costs import cost
 from tests.unit.policies.units import changed
 
@@ -249,7 +249,7 @@ def test_of_an_affinity_set_that_cannot_be_together_most_are() -> None:
     assert found["a"] == "eth0" and found["c"] in (found["a"], found["b"])
 
 
-def test_hundreds_in_sets_take_no_more_flows_than_are_allowed_and_all_are_placed() -> None:
+def test_hundreds_in_sets_are_all_placed_with_few_pairs() -> None:
     many = [
         Candidate(
             f"vm{i}",
@@ -265,6 +265,14 @@ def test_hundreds_in_sets_take_no_more_flows_than_are_allowed_and_all_are_placed
     assert found.keys() == {c.name for c in many}
     assert cost(many, found)[0] == 0, "affinity sets are together"
     assert cost(many, found)[1] <= 1.1 * _fewest_pairs(many)
+
+
+def test_an_affinity_set_of_thousands_that_cannot_be_together_is_placed() -> None:
+    many = [
+        named(f"vm{i:04}", "01" if i % 2 else "2", affinity="X", anti_affinity=f"A{i % 7}")
+        for i in range(1500)
+    ]
+    assert placement.place(many).keys() == {c.name for c in many}
 
 
 def _fewest_pairs(many: Sequence[Candidate]) -> int:
