@@ -3,7 +3,7 @@
 If a commit moves or renames one of them, it changes this file, and no golden.
 """
 
-# ruff: noqa: PT008, B023
+# ruff: noqa: PT008
 from __future__ import annotations
 
 import ast
@@ -501,7 +501,7 @@ def run_command(words: Sequence[str]) -> Iterator[str]:
             status: object = cli.main(list(words))
         except SystemExit as ended:
             status = ended.code
-        texts = [one.buffer.getvalue().decode(errors="replace") for one in (out, err)]  # type: ignore[attr-defined]
+        texts = [one.buffer.getvalue().decode(errors="replace") for one in (out, err)]
     time.tzset()
     yield from indented(texts[0])
     yield from indented(texts[1], "    ! ")

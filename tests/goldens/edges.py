@@ -11,6 +11,7 @@ import ctypes
 import itertools
 import json
 import os
+import platform
 import random
 import shlex
 import socket
@@ -34,6 +35,7 @@ import ovs.dirs
 
 from controller import endpoint_plan, from_linux_bond, inbox, rescue, reversal, service
 from controller.api.events import (
+    AddressesRead,
     BundleDone,
     DatabaseRead,
     PortChanged,
@@ -124,7 +126,7 @@ class Wire(rig.Rig):
                 self.lines.append(f"> {told(event)}")
             put(event)
 
-        self._events.put = noted  # type: ignore[method-assign]
+        self._events.put = noted  # type: ignore[method-assign,assignment]
 
 
 def heard(texts: Sequence[str]) -> Iterator[str]:
@@ -184,7 +186,7 @@ def in_turn() -> Iterator[str]:
     box, chance = inbox.Inbox(), random.Random("inbox")
     made: tuple[Callable[[str, int], Any], ...] = (
         lambda bridge, n: PortStatsRead(bridge, ()),
-        lambda bridge, n: UnitCountersRead(bridge, (), tuple(((n, k), None) for k in range(n))),  # type: ignore[arg-type,misc]
+        lambda bridge, n: UnitCountersRead(bridge, (), tuple(((n, k), None) for k in range(n))),  # type: ignore[misc]
         lambda bridge, n: BundleDone(bridge, n),
         lambda bridge, n: PortChanged(bridge, PortState(n, "eth1", True, 0.0)),
         lambda bridge, n: Request(n, ("show",)),
@@ -324,7 +326,7 @@ def _written() -> Iterator[str]:
         def __getattr__(self, name: str) -> Callable[..., str]:
             return lambda *words, **options: f"  {name} {told(words)} {told(options)}"
 
-    made = object.__new__(database.Database)
+    made: Any = object.__new__(database.Database)
     connected = SimpleNamespace(is_connected=lambda: True)
     idl: Any = SimpleNamespace(_session=connected, contends=False, leads=False, has_lock=False)
     made._idl, made._api, made._remote, made._kept = idl, Library(), "unix:x", {}
@@ -450,7 +452,8 @@ def rescued() -> Iterator[str]:
         row_of(("plain", "policy=dynamic"), "br3"),
     )
     read = DatabaseRead(rows, ovn=Ovn(("192.0.2.1",)))
-    up, flows = {"get interface": ["down\n", "down\n", "up\n"]}, "cookie=0x6c627400, actions=drop\n"
+    up: dict[str, Any] = {"get interface": ["down\n", "down\n", "up\n"]}
+    flows = "cookie=0x6c627400, actions=drop\n"
     for number, answers in enumerate(
         ({**up}, {"get interface": "down\n"}, {**up, "dump-flows": flows}, {})
     ):
@@ -463,7 +466,7 @@ def rescued() -> Iterator[str]:
             mock.patch.object(
                 addresses,
                 "read_addresses",
-                lambda: addresses.AddressesRead({"vnet0": ("192.0.2.1", "fd00::1")}),
+                lambda: AddressesRead({"vnet0": ("192.0.2.1", "fd00::1")}),
             ),
         ):
             yield from _typed(programs, directory, "rescue br0", "rescue br1", "rescue br9")
@@ -577,17 +580,14 @@ def planned_endpoints() -> Iterator[str]:
         Ovn(("192.0.2.1", "192.0.2.2")),
         Ovn(("192.0.2.1", "192.0.2.2"), bridge="br-x"),
     ):
-        programs = Programs(
-            **{"list Interface": [listed(1), listed(4)], "get Open_vSwitch": '"7000"\n'}
-        )
+        answers: dict[str, Any] = {"list Interface": [listed(1), listed(4)]}
+        programs = Programs(**answers, **{"get Open_vSwitch": '"7000"\n'})
         read = DatabaseRead(tuple(rows), ovn=ovn)
         devices_of = {"vnet0": ("192.0.2.1",), "vnet1": ("192.0.2.2",)}
         with (
             _host(programs) as directory,
             mock.patch.object(endpoint_plan, "read", lambda _, read=read: read),
-            mock.patch.object(
-                addresses, "read_addresses", lambda: addresses.AddressesRead(devices_of)
-            ),
+            mock.patch.object(addresses, "read_addresses", lambda: AddressesRead(devices_of)),
         ):
             yield from _typed(programs, directory, "plan --endpoints", "plan --endpoints --json")
 
@@ -604,6 +604,8 @@ def bundled() -> Iterator[str]:
     programs = Programs(
         **{"find Bridge": "br0 br1\n", "list ": json.dumps(row), "journalctl": log, "ps -eo": log}
     )
+    # Python runs `uname -p` once in a process, and keeps the answer.
+    platform.processor()
     with _host(programs) as directory:
         (directory / "ovs-vswitchd.log").write_text(log)
         yield f"$ ovs-lbt support-bundle --out {directory.name[:0]}FILE"
@@ -628,13 +630,14 @@ def moved_bonds() -> Iterator[str]:
             host = Pretended(data=dict(data), fails=failing)
             programs = Programs()
             quick = ("GATEWAY_PATIENCE_S", "LINK_PATIENCE_S", "LACP_PATIENCE_S", "CHECK_INTERVAL_S")
+            no_waits: dict[str, Any] = dict.fromkeys(quick, 0.0)
             with (
                 _host(programs) as directory,
                 mock.patch.object(from_linux_bond, "_run", host.run),
                 mock.patch("shutil.which", lambda tool: tool),
                 mock.patch.object(client, "running", lambda: True),
                 mock.patch.object(client, "ask", lambda method, words, *_: f"{method} {words}\n"),
-                mock.patch.multiple(from_linux_bond, **dict.fromkeys(quick, 0.0)),
+                mock.patch.multiple(from_linux_bond, **no_waits),
             ):
                 yield f"fails: {failing}"
                 for line in (
@@ -661,9 +664,14 @@ def reverted() -> Iterator[str]:
         keys = [["ovs-lbt-policy", "slb"], *([["ovs-lbt-unconfirmed", text]] if text else [])]
         row = {"headings": ["external_ids"], "data": [[["map", keys]]]}
         programs = Programs(**{"list bridge": json.dumps(row), "ovs-vsctl": ""})
+
+        def once(_: str, programs: Programs = programs) -> int:
+            programs.lines.append("once")
+            return 0
+
         with (
             _host(programs) as directory,
-            mock.patch.object(reversal, "once", lambda bridge: programs.lines.append("once") or 0),
+            mock.patch.object(reversal, "once", once),
             mock.patch("time.time", lambda: 1_800_000_000.0),
         ):
             yield from _typed(programs, directory, "confirm br0", "rollback br0", "show", "history")
@@ -731,13 +739,13 @@ def of_the_host() -> Iterator[str]:
                 ("engine", True, False),
             ):
                 yield ledger.report(part, ValueError("x\ny"), "line br0", ends, again)
-        again = faults.Ledger()
-        again.open(kept, said.append, lambda: None)
+        second = faults.Ledger()
+        second.open(kept, said.append, lambda: None)
         yield from (told(one) for one in said)
-        yield f"{told(ledger.counts())} {told(again.counts())}"
+        yield f"{told(ledger.counts())} {told(second.counts())}"
         yield kept.read_text()
         kept.write_text('{"lines": [1, "x", 3], "engine": [2, 5.0, "text"], "odd": 4}')
-        again.open(kept, lambda fault: said.append(told(fault)), lambda: None)
+        second.open(kept, lambda fault: said.append(told(fault)), lambda: None)
         yield said[-1]
     yield from map(str, vswitchd.parse_forwarding(
         " port  VLAN  MAC                Age\n    1    0  52:54:00:00:00:01   12\nLOCAL 7  02:00:00:00:00:02 3\nodd line\n"))  # fmt: skip
@@ -809,7 +817,10 @@ def _supervised() -> Iterator[str]:
 def sockets() -> Iterator[str]:
     """Requests over the control socket, and scrapes over HTTP."""
     with tempfile.TemporaryDirectory(prefix="goldens") as directory:
-        with mock.patch.object(ovs.dirs, "RUNDIR", directory):
+        with (
+            mock.patch.object(ovs.dirs, "RUNDIR", directory),
+            mock.patch.object(ovs.util, "PROGRAM_NAME", "ovs-lbt"),
+        ):
             seen: list[str] = []
             server: Any = None
 
@@ -819,8 +830,7 @@ def sockets() -> Iterator[str]:
                     Reply(request.request_id, f"{request.words[0]}\a é", request.words[-1] == "no")
                 )
 
-            with mock.patch.object(ovs.util, "PROGRAM_NAME", "ovs-lbt"):
-                server = control.Server(submit, "1.2.3")
+            server = control.Server(submit, "1.2.3")
             Path(directory, "ovs-lbt.pid").write_text(f"{os.getpid()}\n")
             over = threading.Event()
 
@@ -893,9 +903,9 @@ def replayed(policy: str, samples: int, **settings: str) -> Iterator[str]:
     commit = Switch.commit
 
     def noted(switch: Switch, changes: Any, now_s: float) -> None:
-        before = dict(switch.routes), dict(switch.bucket_uplinks)
+        before: Any = dict(switch.routes), dict(switch.bucket_uplinks)
         commit(switch, changes, now_s)
-        after = dict(switch.routes), dict(switch.bucket_uplinks)
+        after: Any = dict(switch.routes), dict(switch.bucket_uplinks)
         for was, is_now in zip(before, after, strict=True):
             moved = {key: at for key, at in is_now.items() if was.get(key) != at}
             lines.extend(

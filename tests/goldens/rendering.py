@@ -41,8 +41,9 @@ def told(value: Any) -> str:
         case Set():
             return f"{{{', '.join(sorted(map(told, value)))}}}"
         case tuple():
-            defaults = value._field_defaults
-            named = zip(value._fields, value, strict=True)
+            of: Any = value
+            defaults = of._field_defaults
+            named = zip(of._fields, of, strict=True)
             return _made(kind, ((n, v) for n, v in named if n not in defaults or defaults[n] != v))
     return repr(value)
 
@@ -50,7 +51,8 @@ def told(value: Any) -> str:
 def brief(value: Any) -> str:
     """The same of an event. Of records, flows and groups that it holds, only how many."""
     shown = {}
-    for name, one in _fields(type(value)):
+    kind: Any = type(value)
+    for name, one in _fields(kind):
         has = getattr(value, name)
         if _is_default(one, has):
             continue

@@ -7,6 +7,7 @@ import pytest
 from tests.goldens import store
 from tests.goldens.families import families, text_of
 
+pytestmark = pytest.mark.slow
 FAMILIES = families()
 
 
