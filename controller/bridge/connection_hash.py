@@ -10,17 +10,16 @@ that gives it its method and leaves its buckets as they are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum, auto
+from dataclasses import dataclass, field
 
 from controller.api.events import AddSelectGroup, SelectGroupAdded
+from controller.bridge.request import Request
 from controller.config.values import BridgeConfig
 from controller.dataplane.hashing import SELECT_GROUP
-from controller.dataplane.specs import Pipeline
+from controller.dataplane.specs import GroupSpec, Pipeline
 from controller.text.wording import hashed_by
 from policies.presets import PRESETS
 
-RETRY_AFTER_S = 30.0
 MULTIPATH, DP_HASH, AUTO = "multipath", "dp_hash", "auto"
 OFFLOADED = "hw-offload is true, and network cards do not match dp_hash"
 # How long VMs sent nothing by an uplink that failed with 10,000 connections cached by multipath: on the userspace
@@ -43,33 +42,27 @@ class HashInUse:
         return hashed_by(self.name, self.why, self.cost)
 
 
-class _Group(Enum):
-    """What we have done about the group since the switch connected."""
-
-    NOT_ADDED = auto()
-    REQUESTED = auto()
-    ADDED = auto()
-
-
 @dataclass(slots=True)
 class ConnectionHash:
     """The hash of connections of one bridge."""
 
-    # Why the switch refused the group last; None: it did not.
-    error: str | None = None
-    # The number of the last request.
-    _number: int = 0
-    _group: _Group = _Group.NOT_ADDED
-    _not_before_s: float = 0.0
+    # For the group, which the switch has since it has confirmed that.
+    request: Request[GroupSpec] = field(default_factory=Request)
+
+    @property
+    def error(self) -> str | None:
+        """Why the switch refused the group last; None: it did not."""
+        return self.request.error
 
     @property
     def changing(self) -> bool:
         """Whether a request is outstanding."""
-        return self._group is _Group.REQUESTED
+        return self.request.asked is not None
 
     def forget(self) -> None:
         """The connection ended, and with it any request under way. Another switch may answer."""
-        self._group, self.error, self._not_before_s = _Group.NOT_ADDED, None, 0.0
+        self.request.forget_switch()
+        self.request.forget_refusal()
 
     def by_dp_hash(self, config: BridgeConfig, installed: Pipeline | None) -> bool:
         """Whether our flows use the group."""
@@ -80,26 +73,18 @@ class ConnectionHash:
     ) -> list[AddSelectGroup]:
         """The request, if any, after which the switch has the group that the bridge wants."""
         if not _wanted(config):
-            # When it is wanted again, the switch may have been told to accept it.
-            self.error = None
+            self.request.forget_refusal()
             return []
-        if self._group is _Group.ADDED and not _has_group(installed):
-            self._group = _Group.NOT_ADDED
-        if self._group is not _Group.NOT_ADDED:
-            return []
-        if self.error is not None and now_s < self._not_before_s:
-            return []
-        self._group = _Group.REQUESTED
-        self._number += 1
-        return [AddSelectGroup(config.name, self._number)]
+        if not _has_group(installed):
+            self.request.confirmed = None
+        number = self.request.number_for(SELECT_GROUP, now_s)
+        return [] if number is None else [AddSelectGroup(config.name, number)]
 
     def answer(self, event: SelectGroupAdded, now_s: float) -> bool:
         """Take the switch's answer; False if it is not the answer to the last request."""
-        if self._group is not _Group.REQUESTED or event.number != self._number:
+        if not self.request.is_under_way(event.number):
             return False
-        self._group = _Group.ADDED if event.error is None else _Group.NOT_ADDED
-        self.error = event.error
-        self._not_before_s = now_s + RETRY_AFTER_S
+        self.request.finish(event.error, now_s)
         return True
 
     def in_use(self, config: BridgeConfig, installed: Pipeline | None) -> HashInUse | None:

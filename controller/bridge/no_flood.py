@@ -8,13 +8,12 @@ the flags are set, then another bundle starts it again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from controller.api.events import PortFlagsSet, SetPortFlags
+from controller.bridge.request import Request
 from controller.config.values import BridgeConfig
 from controller.dataplane import readback, specs
-
-RETRY_AFTER_S = 30.0
 
 
 @dataclass(slots=True)
@@ -23,30 +22,26 @@ class Flooding:
 
     # The ofports that have the flag; None: not known.
     ports: frozenset[int] | None = None
-    # Why the switch refused the last change; None: it did not.
-    error: str | None = None
     # The ofports on which another program had set the flag when the switch was last asked.
     others: frozenset[int] = frozenset()
-    # The number of the last request.
-    _number: int = 0
-    # The flags that the request under way asks for; None: no request is under way.
-    _asked: frozenset[int] | None = None
-    # The flags that the switch last confirmed; None: ask again.
-    _answered: frozenset[int] | None = None
+    request: Request[frozenset[int]] = field(default_factory=Request)
     # The flags set by a confirmed request that `take_up` has not taken up yet.
     _set: frozenset[int] | None = None
-    # The flags that the switch refused last, which are not asked for again before this time.
-    _refused: frozenset[int] | None = None
-    _not_before_s: float = 0.0
+
+    @property
+    def error(self) -> str | None:
+        """Why the switch refused the last change; None: it did not."""
+        return self.request.error
 
     @property
     def changing(self) -> bool:
         """Whether a request, or the step that follows its answer, is outstanding."""
-        return self._asked is not None or self._set is not None
+        return self.request.asked is not None or self._set is not None
 
     def forget(self) -> None:
         """The connection ended, and with it any request under way."""
-        self.ports = self._asked = self._answered = self._set = self._refused = None
+        self.request.forget_switch()
+        self.ports = self._set = None
 
     def assume(self, installed: specs.Pipeline, needed: bool) -> None:
         """Derive the flags from what is installed.
@@ -56,22 +51,22 @@ class Flooding:
         rescued = readback.cut_off(installed)
         flagged = readback.no_flood(installed) if needed else frozenset[int]()
         self.ports = rescued or flagged
-        self._answered = None if rescued or needed else flagged
+        self.request.confirmed = None if rescued or needed else flagged
 
     def give_up(self) -> None:
         """The switch refuses to clear the flags: go on as if it had."""
-        self.ports = self._answered = frozenset()
+        self.ports = self.request.confirmed = frozenset()
 
     def gone(self, ofport: int) -> None:
         """A port is gone. The next port with its ofport has no flag."""
         if self.ports is not None:
             self.ports -= {ofport}
-        self._answered = None
+        self.request.confirmed = None
 
     def came(self, ofport: int) -> None:
         """A port came. It may have been missing when the flags were set."""
         if self.ports is None or ofport not in self.ports:
-            self._answered = None
+            self.request.confirmed = None
 
     def inspect(self, bridge: str, now_s: float) -> list[SetPortFlags]:
         """Ask which ports have the flag, and change none."""
@@ -98,17 +93,15 @@ class Flooding:
         self, bridge: str, wanted: frozenset[int], others: frozenset[int], now_s: float
     ) -> list[SetPortFlags]:
         """The request after which `wanted` have the flag and `others` do not, if one is needed."""
-        waits = wanted == self._refused and now_s < self._not_before_s
-        if self.changing or wanted == self._answered or waits:
+        number = None if self.changing else self.request.number_for(wanted, now_s)
+        if number is None:
             return []
-        self._asked = wanted
-        self._number += 1
         flood = (others | (self.ports or frozenset())) - wanted
-        return [SetPortFlags(bridge, self._number, wanted, flood)]
+        return [SetPortFlags(bridge, number, wanted, flood)]
 
     def expects(self, event: PortFlagsSet) -> bool:
         """Whether this answers the last request."""
-        return self._asked is not None and event.number == self._number
+        return self.request.is_under_way(event.number)
 
     def answer(self, event: PortFlagsSet, now_s: float) -> frozenset[int]:
         """Take the switch's answer, and return the ports that have newly got the flag.
@@ -116,13 +109,11 @@ class Flooding:
         `ports` changes only when `take_up` is called, so that the caller can read learned addresses
         before.
         """
-        asked, self._asked = self._asked, None
-        self.error = event.error
+        self.request.finish(event.error, now_s)
         if event.error is not None:
-            self._refused, self._not_before_s = asked, now_s + RETRY_AFTER_S
             return frozenset()
         self.others = event.before - (self.ports or frozenset())
-        self._answered, self._set = asked, event.no_flood
+        self._set = event.no_flood
         return event.no_flood - (self.ports or frozenset())
 
     def take_up(self) -> None:

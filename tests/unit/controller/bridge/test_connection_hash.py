@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from controller.api.events import AddSelectGroup, Apply, Report
-from controller.bridge.connection_hash import OFFLOADED, RETRY_AFTER_S
+from controller.bridge.connection_hash import OFFLOADED
+from controller.bridge.request import RETRY_AFTER_S
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import EMPTY, Multipath, ToGroup
 from tests.said import says
