@@ -253,10 +253,8 @@ class Engine:
                 return bridge.take_learned(event, now_s)
             case events.ForwardingRead():
                 return bridge.take_forwarding(event, now_s)
-            case events.PortFlagsSet():
-                return bridge.take_port_flags(event, now_s)
-            case events.SelectGroupAdded():
-                return bridge.take_select_group(event, now_s)
+            case events.PortFlagsSet() | events.SelectGroupAdded():
+                return bridge.heard(event, now_s)
             case events.Shaped():
                 return bridge.take_shaped(event, now_s)
             case events.BundleDone():

@@ -12,14 +12,15 @@ from dataclasses import dataclass, replace
 from controller.api import events
 from controller.api.history import Moved
 from controller.bridge import addresses, probing
+from controller.bridge.connection_hash import ConnectionHash
 from controller.bridge.installation import Bundle
 from controller.bridge.learning_packets import Announced, learned_from_normal
+from controller.bridge.no_flood import NoFlood
 from controller.bridge.phase import Phase, Turn
 from controller.bridge.reconcile import ReconciledBridge
 from controller.bridge.state import Commands
 from controller.config.values import BridgeConfig, UplinkConfig
 from controller.dataplane import frames, path_probes, specs
-from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.path_probes import NO_UPLINK, Probe
 from controller.dataplane.tables import OFPP_CONTROLLER
 from controller.decisions.decision_log import move_lines
@@ -28,7 +29,7 @@ from controller.load.filling import MOST_UNITS, READ_EVERY_S
 from controller.load.headers import with_headers
 from controller.load.polling import ADDRESSES_SOON_S
 from controller.teaming import buckets, path_plan, splits
-from controller.teaming.links import PORT_NAME_CHARACTERS
+from controller.teaming.links import PORT_NAME_CHARACTERS, Links
 from controller.teaming.paths import FULL_RATIO, INTERVAL_S
 from policies.model import Move, Reason
 
@@ -40,6 +41,12 @@ REVALIDATED_S = 1.0
 @dataclass(slots=True)
 class Bridge(ReconciledBridge):
     """One bridge: an event in, commands out."""
+
+    def __post_init__(self) -> None:
+        self.links = Links(self.config.failback_delay_s)
+        self.no_flood = NoFlood(self)
+        self.connection_hash = ConnectionHash(self)
+        self.features = (self.no_flood, self.connection_hash)
 
     # ---- requests of operators ---------------------------------------------------------------
 
@@ -173,8 +180,8 @@ class Bridge(ReconciledBridge):
         self.installation.forget()
         self.inbound_check.forget()
         self.paths.interrupt()
-        self.flooding.forget()
-        self.connection_hash.forget()
+        for feature in self.features:
+            feature.forget_switch()
         self.loads.forget_rates()
         self.flooded.forget()
         self.scheduler.forget_loads()
@@ -202,7 +209,7 @@ class Bridge(ReconciledBridge):
         commands: Commands = []
         if inspects and self.config.on_bond:
             # Before anything is changed, see which ports have the flag already.
-            commands += self.flooding.inspect(self.config.name, now_s)
+            commands += self.no_flood.inspect(now_s)
         unknown = self.config.on_bond or not self.addresses.by_port
         if self.phase is not Phase.LEAVING and unknown and not self.addresses.awaits_normal:
             # NORMAL knows the addresses of silent VMs and of new ones; we do not.
@@ -212,8 +219,7 @@ class Bridge(ReconciledBridge):
     def _restore(self, first_reading: bool, now_s: float) -> None:
         """Go on from what is installed, as an earlier service left it."""
         found = self.installed or specs.EMPTY
-        needed = self.config.on_bond and (self._serves or found != specs.EMPTY)
-        self.flooding.assume(found, needed)
+        self.no_flood.restore(found)
         self.installation.found_homes |= buckets.installed(found, self.uplinks())
         self.address_units.restore(found, self.config)
         if first_reading:
@@ -231,36 +237,10 @@ class Bridge(ReconciledBridge):
         self.addresses.known |= read.error is None
         return self.reconcile(now_s)
 
-    def take_port_flags(self, event: events.PortFlagsSet, now_s: float) -> Commands:
-        """The switch has changed the flag `no-flood` of ports, or has refused to."""
-        if not self.flooding.expects(event):
-            return []
-        reported = self.flooding.error
-        if self.flooding.answer(event, now_s):
-            return [events.ReadLearned(self.config.name)]
-        commands: Commands = []
-        if event.error not in (None, reported):
-            text = f"{self.config.name}: the flag no-flood of VM ports: {event.error}"
-            commands.append(events.Report("warning", text))
-        if event.error is not None and not self._serves:
-            # It is better to leave a flag behind than not to give the bridge back.
-            self.flooding.give_up()
-        self.flooding.take_up()
-        return [*commands, *self.reconcile(now_s)]
-
-    def take_select_group(self, event: events.SelectGroupAdded, now_s: float) -> Commands:
-        """The switch has the group that selects by the datapath's hash, or has refused it."""
-        reported = self.connection_hash.error
-        if not self.connection_hash.answer(event, now_s):
-            return []
-        if event.error is None:
-            self.installation.add_group(SELECT_GROUP)
-            return self.reconcile(now_s)
-        commands: Commands = []
-        if event.error != reported:
-            text = f"{self.config.name}: connections are hashed by multipath: {event.error}"
-            commands.append(events.Report("warning", text))
-        return [*commands, *self.reconcile(now_s)]
+    def heard(self, event: events.Event, now_s: float) -> Commands:
+        """Handle an event that a feature hears."""
+        (feature,) = (one for one in self.features if isinstance(event, one.hears))
+        return feature.heard(event, now_s)
 
     def finish_bundle(self, done: events.BundleDone, now_s: float) -> Commands:
         """The switch has made the changes of a bundle, or has refused all of them."""
@@ -301,7 +281,7 @@ class Bridge(ReconciledBridge):
     def change_port(self, port: events.PortState, now_s: float) -> Commands:
         """A port has come, or its link has changed."""
         if port.ofport not in self.links.ports:
-            self.flooding.came(port.ofport)
+            self.no_flood.came(port.ofport)
             self.shaping.read_anew()
         was_cut_off, before = not self._any_up, self.links.ports.get(port.ofport)
         self.links.see(port, self.config.uplinks, now_s)
@@ -335,7 +315,7 @@ class Bridge(ReconciledBridge):
     def remove_port(self, ofport: int, now_s: float) -> Commands:
         """A port is gone."""
         self.links.remove(ofport, self.config.uplinks, now_s)
-        self.flooding.gone(ofport)
+        self.no_flood.gone(ofport)
         self.loads.remove(ofport)
         return self.reconcile(now_s)
 
@@ -532,7 +512,7 @@ class Bridge(ReconciledBridge):
             # This reading shows the addresses before the bundle.
             self.learning_packets.end_reading_ahead()
         from_normal = learned_from_normal(read, self.config)
-        if not self.flooding.changing:
+        if not self.no_flood.changing:
             from_normal -= set(read.addresses)
         apart = self.address_units.located(self.config)
         packets = self.learning_packets.take(read, self.config, from_normal, now_s, apart)
@@ -542,8 +522,8 @@ class Bridge(ReconciledBridge):
             self.learning_packets.introduce([] if self.config.on_a_lag else packets)
         else:
             commands += packets
-        if self.flooding.changing:
-            self.flooding.take_up()
+        if self.no_flood.changing:
+            self.no_flood.take_up()
             commands += self.reconcile(now_s)
         return [*commands, *self._shape(now_s)]
 

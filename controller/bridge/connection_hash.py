@@ -10,15 +10,20 @@ that gives it its method and leaves its buckets as they are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from controller.api.events import AddSelectGroup, SelectGroupAdded
+from controller.api.events import AddSelectGroup, Command, Event, Report, SelectGroupAdded
+from controller.bridge.feature import Feature
 from controller.bridge.request import Request
 from controller.config.values import BridgeConfig
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import GroupSpec, Pipeline
 from controller.text.wording import hashed_by
 from policies.presets import PRESETS
+
+if TYPE_CHECKING:
+    from controller.bridge.bridge import Bridge
 
 MULTIPATH, DP_HASH, AUTO = "multipath", "dp_hash", "auto"
 OFFLOADED = "hw-offload is true, and network cards do not match dp_hash"
@@ -42,12 +47,15 @@ class HashInUse:
         return hashed_by(self.name, self.why, self.cost)
 
 
-@dataclass(slots=True)
-class ConnectionHash:
+class ConnectionHash(Feature):
     """The hash of connections of one bridge."""
 
-    # For the group, which the switch has since it has confirmed that.
-    request: Request[GroupSpec] = field(default_factory=Request)
+    hears = (SelectGroupAdded,)
+
+    def __init__(self, bridge: Bridge) -> None:
+        super().__init__(bridge)
+        # For the group, which the switch has since it has confirmed that.
+        self.request = Request[GroupSpec]()
 
     @property
     def error(self) -> str | None:
@@ -59,36 +67,54 @@ class ConnectionHash:
         """Whether a request is outstanding."""
         return self.request.asked is not None
 
-    def forget(self) -> None:
+    def forget_switch(self) -> None:
         """The connection ended, and with it any request under way. Another switch may answer."""
         self.request.forget_switch()
         self.request.forget_refusal()
 
-    def by_dp_hash(self, config: BridgeConfig, installed: Pipeline | None) -> bool:
+    @property
+    def by_dp_hash(self) -> bool:
         """Whether our flows use the group."""
-        return _wanted(config) and self.error is None and _has_group(installed)
+        return self._by_dp_hash(self.bridge.config)
 
-    def follow(
-        self, config: BridgeConfig, installed: Pipeline | None, now_s: float
-    ) -> list[AddSelectGroup]:
-        """The request, if any, after which the switch has the group that the bridge wants."""
-        if not _wanted(config):
+    def _by_dp_hash(self, config: BridgeConfig) -> bool:
+        return _wanted(config) and self.error is None and _has_group(self.bridge.installed)
+
+    def want(self, now_s: float) -> list[Command]:
+        """Ask for the group that selects by the datapath's hash.
+
+        A group in our range without flows of ours would count as another program's.
+        """
+        bridge = self.bridge
+        if not bridge.serves or not bridge.installed_anything:
+            return []
+        if not _wanted(bridge.config):
             self.request.forget_refusal()
             return []
-        if not _has_group(installed):
+        if not _has_group(bridge.installed):
             self.request.confirmed = None
         number = self.request.number_for(SELECT_GROUP, now_s)
-        return [] if number is None else [AddSelectGroup(config.name, number)]
+        return [] if number is None else [AddSelectGroup(bridge.config.name, number)]
 
-    def answer(self, event: SelectGroupAdded, now_s: float) -> bool:
-        """Take the switch's answer; False if it is not the answer to the last request."""
+    def heard(self, event: Event, now_s: float) -> list[Command]:
+        """The switch has the group, or has refused it."""
+        assert isinstance(event, SelectGroupAdded)
         if not self.request.is_under_way(event.number):
-            return False
+            return []
+        bridge, reported = self.bridge, self.error
         self.request.finish(event.error, now_s)
-        return True
+        commands: list[Command] = []
+        if event.error is None:
+            bridge.installation.add_group(SELECT_GROUP)
+        elif event.error != reported:
+            text = f"{bridge.config.name}: connections are hashed by multipath: {event.error}"
+            commands.append(Report("warning", text))
+        return [*commands, *bridge.reconcile(now_s)]
 
-    def in_use(self, config: BridgeConfig, installed: Pipeline | None) -> HashInUse | None:
+    @property
+    def in_use(self) -> HashInUse | None:
         """The hash in use; None if no policy of the bridge spreads connections."""
+        config = self.bridge.config.asked
         if not _spreads_connections(config):
             return None
         wanted = f"connection-hash is {config.connection_hash}"
@@ -100,7 +126,7 @@ class ConnectionHash:
             return HashInUse(MULTIPATH, wanted, _cost(config))
         if not _wanted(config):
             return HashInUse(MULTIPATH, OFFLOADED, _cost(config))
-        if self.by_dp_hash(config, installed):
+        if self._by_dp_hash(config):
             return HashInUse(DP_HASH, wanted)
         if self.error is not None:
             return HashInUse(MULTIPATH, self.error, _cost(config))

@@ -8,25 +8,31 @@ the flags are set, then another bundle starts it again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from controller.api.events import PortFlagsSet, SetPortFlags
+from controller.api.events import Command, Event, PortFlagsSet, ReadLearned, Report, SetPortFlags
+from controller.bridge.feature import Feature
 from controller.bridge.request import Request
-from controller.config.values import BridgeConfig
 from controller.dataplane import readback, specs
 
+if TYPE_CHECKING:
+    from controller.bridge.bridge import Bridge
 
-@dataclass(slots=True)
-class Flooding:
+
+class NoFlood(Feature):
     """The flags of one bridge."""
 
-    # The ofports that have the flag; None: not known.
-    ports: frozenset[int] | None = None
-    # The ofports on which another program had set the flag when the switch was last asked.
-    others: frozenset[int] = frozenset()
-    request: Request[frozenset[int]] = field(default_factory=Request)
-    # The flags set by a confirmed request that `take_up` has not taken up yet.
-    _set: frozenset[int] | None = None
+    hears = (PortFlagsSet,)
+
+    def __init__(self, bridge: Bridge) -> None:
+        super().__init__(bridge)
+        # The ofports that have the flag; None: not known.
+        self.ports: frozenset[int] | None = None
+        # The ofports on which another program had set the flag when the switch was last asked.
+        self.others = frozenset[int]()
+        self.request = Request[frozenset[int]]()
+        # The flags set by a confirmed request that `take_up` has not taken up yet.
+        self._set: frozenset[int] | None = None
 
     @property
     def error(self) -> str | None:
@@ -38,24 +44,21 @@ class Flooding:
         """Whether a request, or the step that follows its answer, is outstanding."""
         return self.request.asked is not None or self._set is not None
 
-    def forget(self) -> None:
+    def forget_switch(self) -> None:
         """The connection ended, and with it any request under way."""
         self.request.forget_switch()
         self.ports = self._set = None
 
-    def assume(self, installed: specs.Pipeline, needed: bool) -> None:
+    def restore(self, installed: specs.Pipeline) -> None:
         """Derive the flags from what is installed.
 
-        If the flags are `needed`, or a rescue has set some, the switch is asked to make sure.
+        If flags are needed, or a rescue has set some, the switch is asked to make sure.
         """
+        needed = self.bridge.config.on_bond and (self.bridge.serves or installed != specs.EMPTY)
         rescued = readback.cut_off(installed)
         flagged = readback.no_flood(installed) if needed else frozenset[int]()
         self.ports = rescued or flagged
         self.request.confirmed = None if rescued or needed else flagged
-
-    def give_up(self) -> None:
-        """The switch refuses to clear the flags: go on as if it had."""
-        self.ports = self.request.confirmed = frozenset()
 
     def gone(self, ofport: int) -> None:
         """A port is gone. The next port with its ofport has no flag."""
@@ -68,61 +71,72 @@ class Flooding:
         if self.ports is None or ofport not in self.ports:
             self.request.confirmed = None
 
-    def inspect(self, bridge: str, now_s: float) -> list[SetPortFlags]:
+    def inspect(self, now_s: float) -> list[Command]:
         """Ask which ports have the flag, and change none."""
-        return self._ask(bridge, frozenset(), frozenset(), now_s)
+        return self._ask(frozenset(), frozenset(), now_s)
 
-    def follow(self, config: BridgeConfig, serves: bool, now_s: float) -> list[SetPortFlags]:
-        """The request, if any, that gives VM ports the flag while our pipeline `serves` them."""
+    def want(self, now_s: float) -> list[Command]:
+        """Give VM ports the flag while our pipeline serves them on a bond."""
+        config = self.bridge.config
         vm_ports = frozenset(int(port.ofport) for port in config.vm_ports)
-        over_normal = serves and config.on_bond
-        if not over_normal and self.given_back(config):
+        over_normal = self.bridge.serves and config.on_bond
+        if not over_normal and self.given_back:
             return []
-        wanted = vm_ports if over_normal else _before(config)
-        return self._ask(config.name, wanted, vm_ports - wanted, now_s)
+        wanted = vm_ports if over_normal else self._before
+        return self._ask(wanted, vm_ports - wanted, now_s)
 
-    def given_back(self, config: BridgeConfig) -> bool:
+    @property
+    def given_back(self) -> bool:
         """Whether no port has a flag that we set."""
-        return self.ports is not None and self.ports <= _before(config)
+        return self.ports is not None and self.ports <= self._before
 
-    def others_in(self, config: BridgeConfig) -> tuple[str, ...]:
+    @property
+    def _before(self) -> frozenset[int]:
+        """The VM ports that had the flag before attach, and keep it when the bridge is given back."""
+        config = self.bridge.config
+        before = config.no_flood_before
+        return frozenset(int(port.ofport) for port in config.vm_ports if port.name in before)
+
+    @property
+    def by_others(self) -> tuple[str, ...]:
         """The VM ports on which another program had set the flag when the switch was last asked."""
-        return tuple(sorted(p.name for p in config.vm_ports if p.ofport in self.others))
+        ports = self.bridge.config.vm_ports
+        return tuple(sorted(port.name for port in ports if port.ofport in self.others))
 
-    def _ask(
-        self, bridge: str, wanted: frozenset[int], others: frozenset[int], now_s: float
-    ) -> list[SetPortFlags]:
+    def _ask(self, wanted: frozenset[int], others: frozenset[int], now_s: float) -> list[Command]:
         """The request after which `wanted` have the flag and `others` do not, if one is needed."""
         number = None if self.changing else self.request.number_for(wanted, now_s)
         if number is None:
             return []
         flood = (others | (self.ports or frozenset())) - wanted
-        return [SetPortFlags(bridge, number, wanted, flood)]
+        return [SetPortFlags(self.bridge.config.name, number, wanted, flood)]
 
-    def expects(self, event: PortFlagsSet) -> bool:
-        """Whether this answers the last request."""
-        return self.request.is_under_way(event.number)
+    def heard(self, event: Event, now_s: float) -> list[Command]:
+        """The switch has changed the flag of ports, or has refused to.
 
-    def answer(self, event: PortFlagsSet, now_s: float) -> frozenset[int]:
-        """Take the switch's answer, and return the ports that have newly got the flag.
-
-        `ports` changes only when `take_up` is called, so that the caller can read learned addresses
-        before.
+        If ports have newly got it, learned addresses are read before `take_up` changes `ports`.
         """
+        assert isinstance(event, PortFlagsSet)
+        if not self.request.is_under_way(event.number):
+            return []
+        bridge, reported = self.bridge, self.error
         self.request.finish(event.error, now_s)
-        if event.error is not None:
-            return frozenset()
-        self.others = event.before - (self.ports or frozenset())
-        self._set = event.no_flood
-        return event.no_flood - (self.ports or frozenset())
+        commands: list[Command] = []
+        if event.error is None:
+            before = self.ports or frozenset()
+            self.others, self._set = event.before - before, event.no_flood
+            if event.no_flood - before:
+                return [ReadLearned(bridge.config.name)]
+        elif event.error != reported:
+            text = f"{bridge.config.name}: the flag no-flood of VM ports: {event.error}"
+            commands.append(Report("warning", text))
+        if event.error is not None and not bridge.serves:
+            # It is better to leave a flag behind than not to give the bridge back.
+            self.ports = self.request.confirmed = frozenset()
+        self.take_up()
+        return [*commands, *bridge.reconcile(now_s)]
 
     def take_up(self) -> None:
         """Take up the flags that the switch has confirmed."""
         if self._set is not None:
             self.ports, self._set = self._set, None
-
-
-def _before(config: BridgeConfig) -> frozenset[int]:
-    """The VM ports that had the flag before attach, and keep it when the bridge is given back."""
-    before = config.no_flood_before
-    return frozenset(int(port.ofport) for port in config.vm_ports if port.name in before)

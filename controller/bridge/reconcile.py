@@ -78,7 +78,7 @@ class ReconciledBridge(BridgeState):
 
     def _learn_from_normal(self) -> Commands:
         """Read what NORMAL has learned before our pipeline takes its place on a bond."""
-        takes_over = self._serves and self.config.on_bond and not self.installed_anything
+        takes_over = self.serves and self.config.on_bond and not self.installed_anything
         return self._read_forwarding() if takes_over and self.settled else []
 
     def _read_forwarding(self) -> Commands:
@@ -306,9 +306,8 @@ class ReconciledBridge(BridgeState):
         bundle = self.installation.next_bundle(step)
         if bundle is None:
             self._follow_endpoints(team, now_s)
-            flags = self.flooding.follow(self.config, self._serves, now_s)
-            rest = [*flags, *self._follow_hash(now_s)]
-            return [*self._remember_bindings(), *rest], False
+            wanted = [command for one in self.features for command in one.want(now_s)]
+            return [*self._remember_bindings(), *wanted], False
         if not bundle.changes:
             done = BundleDone(self.config.name, bundle.bundle_id)
             self.installation.finish(done, now_s)
@@ -322,15 +321,6 @@ class ReconciledBridge(BridgeState):
         ahead = [ReadLearned(self.config.name)] if self.learning_packets.read_ahead(moved) else []
         return [Report("debug", text), apply, *ahead], False
 
-    def _follow_hash(self, now_s: float) -> Commands:
-        """Ask for the group that selects by the datapath's hash, once our flows are installed.
-
-        A group in our range without flows of ours would count as another program's.
-        """
-        if not self._serves or not self.installed_anything:
-            return []
-        return [*self.connection_hash.follow(self.config, self.installed, now_s)]
-
     def _shape(self, now_s: float) -> Commands:
         """Have uplinks queue as VM ports' shares say; in observe mode, remove our queues.
 
@@ -339,7 +329,7 @@ class ReconciledBridge(BridgeState):
         """
         if self.phase is Phase.INSPECTING:
             return []
-        serves = self._serves and not self.observing
+        serves = self.serves and not self.observing
         if not serves or not self.config.queued:
             return [*self.shaping.ask(self.config, {}, now_s)]
         if not (self.connected and self.addresses.known):
@@ -381,7 +371,7 @@ class ReconciledBridge(BridgeState):
         Those frames would come back to us, and our VMs would seem to have moved away.
         """
         uplinks = tuple(uplink.ofport for uplink in self.config.uplinks)
-        taken_over = uplinks == self.taken_over_with or not self._serves
+        taken_over = uplinks == self.taken_over_with or not self.serves
         if (
             not self.config.on_bond
             or taken_over

@@ -16,13 +16,14 @@ from controller.api.status import PathHindrance
 from controller.bridge import desired, inspection, kept_rules, learning_packets
 from controller.bridge.addresses import Addresses
 from controller.bridge.applied_bindings import AppliedBindings
-from controller.bridge.connection_hash import ConnectionHash, HashInUse
+from controller.bridge.connection_hash import ConnectionHash
+from controller.bridge.feature import Feature
 from controller.bridge.gathering import Gathering
 from controller.bridge.inbound_check import InboundCheck
 from controller.bridge.installation import Installation
 from controller.bridge.learning_packets import Announced, LearningPackets
 from controller.bridge.move_counts import Counts
-from controller.bridge.no_flood import Flooding
+from controller.bridge.no_flood import NoFlood
 from controller.bridge.off_home import OffHomeAddresses
 from controller.bridge.phase import Phase
 from controller.config.values import BridgeConfig, VmPortConfig
@@ -82,6 +83,8 @@ class BridgeState:
     probe_key: bytes = field(default=b"", repr=False)
     # What other hosts do to path checks.
     hindrances: tuple[PathHindrance, ...] = ()
+    # In the order in which they act.
+    features: tuple[Feature, ...] = field(init=False, compare=False)
     # ---- what is decided
     # When to read counters.
     polling: Polling = field(default_factory=Polling)
@@ -97,11 +100,11 @@ class BridgeState:
     # Our flows and groups, and the bundle under way.
     installation: Installation = field(default_factory=Installation)
     # The port flag `no-flood` on VM ports.
-    flooding: Flooding = field(default_factory=Flooding)
+    no_flood: NoFlood = field(init=False, compare=False)
     # The uplinks with which NORMAL was last made to forget where VMs are; empty: with none.
     taken_over_with: tuple[OfPort, ...] = ()
     # The hash of connections.
-    connection_hash: ConnectionHash = field(default_factory=ConnectionHash)
+    connection_hash: ConnectionHash = field(init=False, compare=False)
     # The queues of uplinks' devices.
     shaping: Shaping = field(default_factory=Shaping)
     # ---- what upstream switches and people are told
@@ -115,9 +118,6 @@ class BridgeState:
     decision_log: DecisionLog = field(default_factory=DecisionLog)
     # Moves by reason, for metrics.
     counts: Counts = field(default_factory=Counts)
-
-    def __post_init__(self) -> None:
-        self.links = Links(self.config.failback_delay_s)
 
     # ---- what is known of the switch ---------------------------------------------------------
 
@@ -143,7 +143,7 @@ class BridgeState:
     @property
     def overruling(self) -> list[str]:
         """The flows of other programs that frames meet before ours, in words."""
-        if self.read is None or not self._serves:
+        if self.read is None or not self.serves:
             return []
         return inspection.flows_before_ours(self.read, self.config.on_bond)
 
@@ -159,7 +159,7 @@ class BridgeState:
     @property
     def settled(self) -> bool:
         """Whether the installed pipeline is known, and no change of flows or flags is under way."""
-        changing = self.flooding.changing or self.connection_hash.changing
+        changing = self.no_flood.changing or self.connection_hash.changing
         return self.connected and self.installation.settled and not changing
 
     @property
@@ -178,17 +178,12 @@ class BridgeState:
         return self.learning_packets.idle and self.off_home.idle and self.has_all
 
     @property
-    def hash_in_use(self) -> HashInUse | None:
-        """The hash of connections in use; None if no policy of the bridge spreads connections."""
-        return self.connection_hash.in_use(self.config.asked, self.installed)
-
-    @property
     def awaited(self) -> str:
         """What keeps the bridge from being settled, as the end of a message: found -> expected."""
         if self.connected and self.addresses.awaits_normal:
             return ", because fdb/show was not answered -> an ovs-vswitchd that answers"
-        if self.connected and self.flooding.error is not None:
-            return f", because of the flag no-flood of VM ports: {self.flooding.error}"
+        if self.connected and self.no_flood.error is not None:
+            return f", because of the flag no-flood of VM ports: {self.no_flood.error}"
         return " -> a switch that answers"
 
     @property
@@ -231,14 +226,14 @@ class BridgeState:
         return self.config.observes_bond and not self.gathering.is_under_way
 
     @property
-    def _serves(self) -> bool:
+    def serves(self) -> bool:
         """Whether the bridge forwards by our pipeline, rather than by NORMAL over its bond."""
         return self.phase is not Phase.LEAVING and not self.on_normal and bool(self.config.uplinks)
 
     @property
     def _announces(self) -> bool:
         """Whether learning packets are sent."""
-        return self.phase.is_attached and self._serves
+        return self.phase.is_attached and self.serves
 
     @property
     def _wants_addresses(self) -> bool:
@@ -393,12 +388,12 @@ class BridgeState:
         """
         if not self.config.uplinks:
             return None
-        if not self._serves and (
-            not self.installed_anything or self.interrupted or self.flooding.given_back(self.config)
+        if not self.serves and (
+            not self.installed_anything or self.interrupted or self.no_flood.given_back
         ):
             return None
         uplinks, order = self._links, self.reused.of("order")
-        no_flood = self.flooding.ports if self._serves else None
+        no_flood = self.no_flood.ports if self.serves else None
         return desired.team(
             self.config,
             self._applied_split,
@@ -407,7 +402,7 @@ class BridgeState:
             of.homes,
             no_flood or frozenset(),
             self.address_units.by_name.values(),
-            dp_hash=self.connection_hash.by_dp_hash(self.config, self.installed),
+            dp_hash=self.connection_hash.by_dp_hash,
             uplinks=uplinks,
             probe_macs=probe_macs(self.config) if self.checks_paths else {},
             unheard=frozenset(self.paths.foreign.dropped),

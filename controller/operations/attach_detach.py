@@ -379,7 +379,7 @@ class AttachDetach:
             known = bridge.addresses.by_port
             lines += [f"warning: {text}" for text in advice.dropped(bridge.config, row, known)]
         lines += [f"note: {text}" for text in bridge.config.offload.told]
-        if (hashed := bridge.hash_in_use) is not None and hashed.cost is not None:
+        if (hashed := bridge.connection_hash.in_use) is not None and hashed.cost is not None:
             lines.append(f"note: {hashed}")
         lines += [f"note: {text}" for _, text in advice.advice(bridge.config, self.fleet)]
         # Changes of the database meanwhile were not followed.
@@ -416,7 +416,7 @@ class AttachDetach:
             del self.attaching[name]
             fit = check.fit(self.fleet, bridge, now_s)
             return [*self.fleet.drop(name), attach.trial(fit)]
-        if flagged := bridge.flooding.others_in(bridge.config):
+        if flagged := bridge.no_flood.by_others:
             key = PREFIX + "no-flood-before"
             attach.settings += (Setting("Bridge", name, key, ",".join(flagged)),)
             attach.undo += (Setting("Bridge", name, key, None),)

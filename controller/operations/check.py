@@ -140,7 +140,7 @@ def _of_state(fleet: Fleet, bridge: Bridge) -> Iterator[Finding]:
 
 
 def _of_config(fleet: Fleet, bridge: Bridge) -> Iterator[Finding]:
-    if (hashed := bridge.hash_in_use) is not None and hashed.cost is not None:
+    if (hashed := bridge.connection_hash.in_use) is not None and hashed.cost is not None:
         yield Finding(NOTE, "connection-hash", str(hashed))
     for vm_port in (port for port in bridge.config.vm_ports if port.per_address):
         known = len(bridge.addresses.by_port.get(vm_port.name, ()))

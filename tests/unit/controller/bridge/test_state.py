@@ -6,6 +6,7 @@ import copy
 
 import pytest
 
+from controller.bridge.bridge import Bridge
 from controller.config.rows import BridgeRow
 from tests.unit.fake_switch import world
 from tests.unit.rows import backed_up, host
@@ -44,3 +45,10 @@ def test_a_question_changes_nothing(row: BridgeRow) -> None:
     bridge.uplinks()
     bridge.units()
     assert bridge == before
+    assert own(bridge) == own(before)
+
+
+def own(bridge: Bridge) -> list[dict[str, object]]:
+    """The state of each feature."""
+    kept = (vars(feature).items() for feature in bridge.features)
+    return [{name: value for name, value in items if name != "bridge"} for items in kept]

@@ -1,0 +1,38 @@
+"""A feature of a bridge: a part with a state of its own, and the moments at which it acts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+from controller.api.events import Command, Event
+
+if TYPE_CHECKING:
+    from controller.bridge.bridge import Bridge
+
+Timer = tuple[float, Callable[[float], list[Command]]]
+
+
+class Feature:
+    """What a feature does when; nothing unless it says so. `Bridge` calls its features in their order."""
+
+    # The events that `heard` handles.
+    hears: ClassVar[tuple[type[Event], ...]] = ()
+
+    def __init__(self, bridge: Bridge) -> None:
+        self.bridge = bridge
+
+    def forget_switch(self) -> None:
+        """The connection ended, and with it what the switch has said."""
+
+    def want(self, now_s: float) -> list[Command]:
+        """Ask the switch for what the feature lacks, now that the desired flows are installed."""
+        return []
+
+    def heard(self, event: Event, now_s: float) -> list[Command]:
+        """Handle an event of `hears`."""
+        raise NotImplementedError
+
+    def timers(self) -> Iterator[Timer]:
+        """When each thing is due, and what does it."""
+        return iter(())
