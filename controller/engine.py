@@ -253,10 +253,8 @@ class Engine:
                 return bridge.take_learned(event, now_s)
             case events.ForwardingRead():
                 return bridge.take_forwarding(event, now_s)
-            case events.PortFlagsSet() | events.SelectGroupAdded():
+            case events.PortFlagsSet() | events.SelectGroupAdded() | events.Shaped():
                 return bridge.heard(event, now_s)
-            case events.Shaped():
-                return bridge.take_shaped(event, now_s)
             case events.BundleDone():
                 return bridge.finish_bundle(event, now_s)
             case _:

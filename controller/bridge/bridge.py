@@ -12,10 +12,8 @@ from dataclasses import dataclass, replace
 from controller.api import events
 from controller.api.history import Moved
 from controller.bridge import addresses, probing
-from controller.bridge.connection_hash import ConnectionHash
 from controller.bridge.installation import Bundle
 from controller.bridge.learning_packets import Announced, learned_from_normal
-from controller.bridge.no_flood import NoFlood
 from controller.bridge.phase import Phase, Turn
 from controller.bridge.reconcile import ReconciledBridge
 from controller.bridge.state import Commands
@@ -25,6 +23,9 @@ from controller.dataplane.path_probes import NO_UPLINK, Probe
 from controller.dataplane.tables import OFPP_CONTROLLER
 from controller.decisions.decision_log import move_lines
 from controller.decisions.evidence import Evidence
+from controller.features.connection_hash import ConnectionHash
+from controller.features.no_flood import NoFlood
+from controller.features.shaping import Shaping
 from controller.load.filling import MOST_UNITS, READ_EVERY_S
 from controller.load.headers import with_headers
 from controller.load.polling import ADDRESSES_SOON_S
@@ -46,7 +47,8 @@ class Bridge(ReconciledBridge):
         self.links = Links(self.config.failback_delay_s)
         self.no_flood = NoFlood(self)
         self.connection_hash = ConnectionHash(self)
-        self.features = (self.no_flood, self.connection_hash)
+        self.shaping = Shaping(self)
+        self.features = (self.no_flood, self.connection_hash, self.shaping)
 
     # ---- requests of operators ---------------------------------------------------------------
 
@@ -269,12 +271,6 @@ class Bridge(ReconciledBridge):
         waiting = [*bundle.waiting, *waiters]
         replies = [events.Reply(reply.request_id, refusal, refused=True) for reply in waiting]
         return [events.Report("error", f"{self.config.name}: {refusal}"), *records, *replies]
-
-    def take_shaped(self, event: events.Shaped, now_s: float) -> Commands:
-        """The devices of uplinks have set their queues, or have refused to."""
-        name, reports = self.config.name, self.shaping.take(event, now_s)
-        warnings = [events.Report("warning", f"{name}: {text}") for text in reports]
-        return [*warnings, *self._shape(now_s)]
 
     # ---- links -------------------------------------------------------------------------------
 
@@ -525,7 +521,7 @@ class Bridge(ReconciledBridge):
         if self.no_flood.changing:
             self.no_flood.take_up()
             commands += self.reconcile(now_s)
-        return [*commands, *self._shape(now_s)]
+        return [*commands, *self.shaping.shape(now_s)]
 
     def _follow_addresses(self, read: events.LearnedRead, now_s: float) -> Commands:
         """Addresses that are units of their own have come or gone, or speak again."""
@@ -559,8 +555,7 @@ class Bridge(ReconciledBridge):
         yield self.links.delay_ends_s, self._end_delays
         yield self._returns_s, self.reconcile
         yield self.paths.deadline_s(self.config.failback_delay_s), self.reconcile
-        if self.connected:
-            yield self.shaping.deadline_s(), self._shape
+        yield from self.shaping.timers()
         yield self.links.asks_s, self._ask_for_frame
         if not self.connected:
             return

@@ -8,12 +8,9 @@ from types import MappingProxyType
 from controller.config.values import BridgeConfig, VmPortConfig
 from controller.dataplane.tables import ASSIGNED
 from controller.dataplane.team import Team, VmPort
-from controller.load.team_view import TeamView
 from controller.teaming import buckets
 from controller.teaming.address_units import AddressUnit, of_team
-from controller.teaming.bindings import Bound
 from controller.teaming.own_addresses import probe_group, question_macs
-from controller.teaming.shaping import ShapedTeam
 from policies import failover
 from policies.model import OfPort, Unit, Uplink
 
@@ -88,19 +85,6 @@ def lanes(uplinks: Sequence[Uplink]) -> dict[OfPort, tuple[OfPort, ...]]:
         )
         for own in uplinks
     }
-
-
-def shaped_team(
-    team_view: TeamView, bound: Mapping[str, Bound], macs: Mapping[str, Sequence[str]]
-) -> ShapedTeam:
-    """The team that queues are built from. `bound`: where VM ports are. `macs`: their addresses."""
-    capacities_bps = {u.name: team_view.known_capacity_bps(u) for u in team_view.config.uplinks}
-    return ShapedTeam(
-        team_view.config,
-        {name: bps for name, bps in capacities_bps.items() if bps},
-        {name: at.uplink for name, at in bound.items()},
-        macs,
-    )
 
 
 def _hashed(port: VmPortConfig, split: frozenset[str]) -> int | None:

@@ -21,6 +21,10 @@ class Phase(Enum):
     LEAVING = auto()
 
     @property
+    def changes_nothing(self) -> bool:
+        return self is Phase.INSPECTING
+
+    @property
     def is_attached(self) -> bool:
         """Whether the service decides about the bridge, rather than a request that changes it."""
         return self in (Phase.SERVING, Phase.GATHERING, Phase.ON_NORMAL)

@@ -183,7 +183,7 @@ class ReconciledBridge(BridgeState):
         so the list then runs again. Announcements are planned here; `tick` sends them.
         """
         commands: Commands = []
-        if self.phase is Phase.INSPECTING:
+        if self.phase.changes_nothing:
             return commands
         again = True
         while again:
@@ -197,7 +197,7 @@ class ReconciledBridge(BridgeState):
                 commands += self._judge_rules(now_s)
             sent, again = self._install(now_s)
             commands += sent
-        return [*commands, *self._shape(now_s)]
+        return [*commands, *self.shaping.shape(now_s)]
 
     def _follow_lacp(self, now_s: float) -> Commands:
         """Fall back to one uplink while LACP is not negotiated, and return when it is."""
@@ -320,21 +320,6 @@ class ReconciledBridge(BridgeState):
         moved = learning_packets.seen_upstream(self.config, bundle.moves) if self._announces else ()
         ahead = [ReadLearned(self.config.name)] if self.learning_packets.read_ahead(moved) else []
         return [Report("debug", text), apply, *ahead], False
-
-    def _shape(self, now_s: float) -> Commands:
-        """Have uplinks queue as VM ports' shares say; in observe mode, remove our queues.
-
-        Queues wait until learned addresses are known. Otherwise a service that starts would take
-        away the classes that VM ports have.
-        """
-        if self.phase is Phase.INSPECTING:
-            return []
-        serves = self.serves and not self.observing
-        if not serves or not self.config.queued:
-            return [*self.shaping.ask(self.config, {}, now_s)]
-        if not (self.connected and self.addresses.known):
-            return []
-        return [*self.shaping.ask(self.config, self.shaped_team.shapers(), now_s)]
 
     # ---- the result of a bundle --------------------------------------------------------------
 

@@ -16,14 +16,11 @@ from controller.api.status import PathHindrance
 from controller.bridge import desired, inspection, kept_rules, learning_packets
 from controller.bridge.addresses import Addresses
 from controller.bridge.applied_bindings import AppliedBindings
-from controller.bridge.connection_hash import ConnectionHash
-from controller.bridge.feature import Feature
 from controller.bridge.gathering import Gathering
 from controller.bridge.inbound_check import InboundCheck
 from controller.bridge.installation import Installation
 from controller.bridge.learning_packets import Announced, LearningPackets
 from controller.bridge.move_counts import Counts
-from controller.bridge.no_flood import NoFlood
 from controller.bridge.off_home import OffHomeAddresses
 from controller.bridge.phase import Phase
 from controller.config.values import BridgeConfig, VmPortConfig
@@ -33,6 +30,10 @@ from controller.decisions import planning
 from controller.decisions.decision_log import DecisionLog
 from controller.decisions.planning import Basis, Proposal
 from controller.decisions.scheduler import Scheduler
+from controller.features.connection_hash import ConnectionHash
+from controller.features.feature import Feature
+from controller.features.no_flood import NoFlood
+from controller.features.shaping import Shaping
 from controller.load.flooded import Flooded
 from controller.load.loads import Loads
 from controller.load.polling import Polling
@@ -46,7 +47,6 @@ from controller.teaming.kept_off import NOTHING, KeptOff
 from controller.teaming.links import Links
 from controller.teaming.own_addresses import probe_macs
 from controller.teaming.paths import PathChecks
-from controller.teaming.shaping import ShapedTeam, Shaping
 from policies.model import IDLE, OfPort, Role, Unit, Uplink
 
 Commands = list[Command]
@@ -106,7 +106,7 @@ class BridgeState:
     # The hash of connections.
     connection_hash: ConnectionHash = field(init=False, compare=False)
     # The queues of uplinks' devices.
-    shaping: Shaping = field(default_factory=Shaping)
+    shaping: Shaping = field(init=False, compare=False)
     # ---- what upstream switches and people are told
     # Learning packets to send.
     learning_packets: LearningPackets = field(default_factory=LearningPackets)
@@ -366,11 +366,6 @@ class BridgeState:
         return learning_packets.everything(self.config, self.address_units)
 
     # ---- what the switch should have ---------------------------------------------------------
-
-    @property
-    def shaped_team(self) -> ShapedTeam:
-        """The team that the queues of uplinks are built from."""
-        return desired.shaped_team(self.team_view, self.bound, self.addresses.macs())
 
     def desired(self) -> specs.Pipeline:
         """The pipeline for the bindings that the switch follows; empty if it should have none."""

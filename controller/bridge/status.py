@@ -53,7 +53,7 @@ def status(
             for port in config.asked.vm_ports
         ),
         config_errors=tuple(str(error) for error in config.errors),
-        not_done=(*config.not_done, *bridge.shaped_team.not_done(), *bridge.shaping.not_done()),
+        not_done=(*config.not_done, *bridge.shaping.team.not_done(), *bridge.shaping.not_done()),
         moves_planned=_by_reason(bridge.counts.planned),
         moves_applied=_by_reason(bridge.counts.applied),
         moves_refused=_by_reason(bridge.counts.refused),

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from controller.bridge.connection_hash import SILENT_IN_KERNEL, SILENT_IN_USERSPACE
+from controller.features.connection_hash import SILENT_IN_KERNEL, SILENT_IN_USERSPACE
 from tests import documents
 from tests.unit.docs.figures import NUMBER, assert_says, grouped, raw
 

@@ -9,8 +9,8 @@ import pytest
 
 from controller.command_line import arguments
 from controller.config.keys import BRIDGE_KEYS, KEYS, VM_KEYS, Key
+from controller.features.shaping import DEFAULT_SHARES
 from controller.metrics.exporter import HELP
-from controller.teaming.shaping import DEFAULT_SHARES
 from controller.text.examples import EXAMPLES
 from policies.presets import DEFAULT_PRESET, PRESETS
 from tests import documents

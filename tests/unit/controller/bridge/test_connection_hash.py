@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from controller.api.events import AddSelectGroup, Apply, Report
-from controller.bridge.connection_hash import OFFLOADED
-from controller.bridge.request import RETRY_AFTER_S
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import EMPTY, Multipath, ToGroup
+from controller.features.connection_hash import OFFLOADED
+from controller.features.request import RETRY_AFTER_S
 from tests.said import says
 from tests.unit.fake_switch import World, world
 from tests.unit.rows import bond, bridge, interface, ours, port

@@ -20,7 +20,6 @@ QUESTIONS = (
     "known",
     "rules",
     "settled",
-    "shaped_team",
     "split",
     "announces_at_s",
 )
@@ -44,6 +43,7 @@ def test_a_question_changes_nothing(row: BridgeRow) -> None:
     bridge.cooldowns(here.now_s)
     bridge.uplinks()
     bridge.units()
+    bridge.shaping.team.not_done()
     assert bridge == before
     assert own(bridge) == own(before)
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from controller.api.events import Command, Event, PortFlagsSet, ReadLearned, Report, SetPortFlags
-from controller.bridge.feature import Feature
-from controller.bridge.request import Request
 from controller.dataplane import readback, specs
+from controller.features.feature import Feature
+from controller.features.request import Request
 
 if TYPE_CHECKING:
     from controller.bridge.bridge import Bridge

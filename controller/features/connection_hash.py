@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from controller.api.events import AddSelectGroup, Command, Event, Report, SelectGroupAdded
-from controller.bridge.feature import Feature
-from controller.bridge.request import Request
 from controller.config.values import BridgeConfig
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import GroupSpec, Pipeline
+from controller.features.feature import Feature
+from controller.features.request import Request
 from controller.text.wording import hashed_by
 from policies.presets import PRESETS
 

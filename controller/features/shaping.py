@@ -7,15 +7,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from controller.api.events import Device, Shape, Shaped
+from controller.api.events import Command, Device, Event, Report, Shape, Shaped
 from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
 from controller.dataplane import htb
 from controller.dataplane.htb import Leaf, Shaper
+from controller.features.feature import Feature, Timer
 from policies.classifiers import Classifier
 from policies.model import can_promise, room_bps
 from policies.presets import PRESETS
+
+if TYPE_CHECKING:
+    from controller.bridge.bridge import Bridge
 
 DEFAULT_SHARES = 50
 # How often to read devices, to count drops and to repair what another program removed.
@@ -127,38 +132,70 @@ def _uses_several(port: VmPortConfig) -> bool:
     return port.per_address or (spread and not port.unsplittable)
 
 
-@dataclass(slots=True)
-class Shaping:
+class Shaping(Feature):
     """The devices of one bridge's uplinks: what was asked of them, and their answers."""
 
-    # The last answer of each device, by name.
-    devices: Mapping[str, Device] = field(default_factory=dict)
-    # What was last asked of each device (None: no queues of ours); None: nothing was asked yet.
-    _asked: Mapping[str, Shaper | None] | None = None
-    # The devices whose foreign qdisc may be replaced.
-    _replaces: frozenset[str] = frozenset()
-    # Whether an answer is outstanding.
-    _under_way: bool = False
-    # When to read devices next, in seconds of engine time.
-    _due_s: float = 0.0
+    hears = (Shaped,)
 
-    def ask(self, config: BridgeConfig, wanted: Mapping[str, Shaper], now_s: float) -> list[Shape]:
+    def __init__(self, bridge: Bridge) -> None:
+        super().__init__(bridge)
+        # The last answer of each device, by name.
+        self.devices: Mapping[str, Device] = {}
+        # What was last asked of each device (None: no queues of ours); None: nothing was asked yet.
+        self._asked: Mapping[str, Shaper | None] | None = None
+        # The devices whose foreign qdisc may be replaced.
+        self._replaces = frozenset[str]()
+        # Whether an answer is outstanding.
+        self._under_way = False
+        # When to read devices next, in seconds of engine time.
+        self._due_s = 0.0
+
+    @property
+    def team(self) -> ShapedTeam:
+        """The figures of the team now."""
+        bridge, team_view = self.bridge, self.bridge.team_view
+        capacities_bps = {u.name: team_view.known_capacity_bps(u) for u in bridge.config.uplinks}
+        return ShapedTeam(
+            bridge.config,
+            {name: bps for name, bps in capacities_bps.items() if bps},
+            {name: at.uplink for name, at in bridge.bound.items()},
+            bridge.addresses.macs(),
+        )
+
+    def shape(self, now_s: float) -> list[Command]:
+        """Have uplinks queue as VM ports' shares say; in observe mode, remove our queues.
+
+        Queues wait until learned addresses are known. Otherwise a service that starts would take
+        away the classes that VM ports have.
+        """
+        bridge = self.bridge
+        if bridge.phase.changes_nothing:
+            return []
+        if not bridge.serves or bridge.observing or not bridge.config.queued:
+            return self._ask({}, now_s)
+        if not (bridge.connected and bridge.addresses.known):
+            return []
+        return self._ask(self.team.shapers(), now_s)
+
+    def _ask(self, wanted: Mapping[str, Shaper], now_s: float) -> list[Command]:
         """Ask devices to queue as `wanted`, if that has changed or it is time to read them again.
 
         The first time, this also removes what an earlier service left on an uplink.
         """
+        config = self.bridge.config
         ours = (name for name, device in self.devices.items() if device.found.is_ours)
         names = sorted({*(uplink.name for uplink in config.uplinks), *ours})
         goals = {name: wanted.get(name) for name in names}
         replaces = frozenset(u.name for u in config.uplinks if u.replaces_qdisc)
         new = (goals, replaces) != (self._asked, self._replaces)
-        if self._under_way or not (new or now_s >= self.deadline_s()):
+        if self._under_way or not (new or now_s >= self._deadline_s):
             return []
         self._asked, self._replaces, self._under_way = goals, replaces, True
         return [Shape(config.name, tuple(goals.items()), replaces)]
 
-    def take(self, event: Shaped, now_s: float) -> list[str]:
-        """Take the answer of devices, and return what to report: each text only when it is new."""
+    def heard(self, event: Event, now_s: float) -> list[Command]:
+        """The devices of uplinks have set their queues, or have refused to. Report what is new."""
+        assert isinstance(event, Shaped)
         before = set(self.not_done())
         self._under_way, self._due_s = False, now_s + AUDIT_INTERVAL_S
         self.devices = {device.name: device for device in event.devices}
@@ -168,13 +205,20 @@ class Shaping:
             if device.replaced
         ]
         new = [text for text in self.not_done() if text not in before]
-        return [*replaced, *(f"not done: {text}" for text in new)]
+        texts = [*replaced, *(f"not done: {text}" for text in new)]
+        warnings = [Report("warning", f"{self.bridge.config.name}: {text}") for text in texts]
+        return [*warnings, *self.shape(now_s)]
 
     def read_anew(self) -> None:
         """Read devices soon: ovs-vswitchd removes the queues of an uplink when it adds it."""
         self._due_s = 0.0
 
-    def deadline_s(self) -> float:
+    def timers(self) -> Iterator[Timer]:
+        if self.bridge.connected:
+            yield self._deadline_s, self.shape
+
+    @property
+    def _deadline_s(self) -> float:
         """When to read devices again; infinity if none should have queues, or an answer is due."""
         wanted = any(self._asked.values()) if self._asked else False
         return self._due_s if wanted and not self._under_way else float("inf")
