@@ -245,15 +245,18 @@ class Engine:
                 return bridge.take_stats_again(now_s)
             case events.UnitCountersRead():
                 return bridge.take_unit_counters(event, now_s)
-            case events.FrameHeard():
-                return bridge.take_frame(event, now_s)
             case events.InboundRead():
                 return bridge.take_inbound(event, now_s)
             case events.LearnedRead():
                 return bridge.take_learned(event, now_s)
             case events.ForwardingRead():
                 return bridge.take_forwarding(event, now_s)
-            case events.PortFlagsSet() | events.SelectGroupAdded() | events.Shaped():
+            case (
+                events.FrameHeard()
+                | events.PortFlagsSet()
+                | events.SelectGroupAdded()
+                | events.Shaped()
+            ):
                 return bridge.heard(event, now_s)
             case events.BundleDone():
                 return bridge.finish_bundle(event, now_s)

@@ -11,27 +11,25 @@ from dataclasses import dataclass, replace
 
 from controller.api import events
 from controller.api.history import Moved
-from controller.bridge import addresses, probing
+from controller.bridge import addresses
 from controller.bridge.installation import Bundle
 from controller.bridge.learning_packets import Announced, learned_from_normal
 from controller.bridge.phase import Phase, Turn
 from controller.bridge.reconcile import ReconciledBridge
 from controller.bridge.state import Commands
-from controller.config.values import BridgeConfig, UplinkConfig
-from controller.dataplane import frames, path_probes, specs
-from controller.dataplane.path_probes import NO_UPLINK, Probe
-from controller.dataplane.tables import OFPP_CONTROLLER
+from controller.config.values import BridgeConfig
+from controller.dataplane import frames, specs
 from controller.decisions.decision_log import move_lines
 from controller.decisions.evidence import Evidence
 from controller.features.connection_hash import ConnectionHash
 from controller.features.no_flood import NoFlood
+from controller.features.path_checks import Probing
 from controller.features.shaping import Shaping
 from controller.load.filling import MOST_UNITS, READ_EVERY_S
 from controller.load.headers import with_headers
 from controller.load.polling import ADDRESSES_SOON_S
-from controller.teaming import buckets, path_plan, splits
+from controller.teaming import buckets, splits
 from controller.teaming.links import PORT_NAME_CHARACTERS, Links
-from controller.teaming.paths import FULL_RATIO, INTERVAL_S
 from policies.model import Move, Reason
 
 RETRY_INTERVAL_S = 1.0
@@ -48,7 +46,8 @@ class Bridge(ReconciledBridge):
         self.no_flood = NoFlood(self)
         self.connection_hash = ConnectionHash(self)
         self.shaping = Shaping(self)
-        self.features = (self.no_flood, self.connection_hash, self.shaping)
+        self.probing = Probing(self, self.probe_key)
+        self.features = (self.no_flood, self.connection_hash, self.shaping, self.probing)
 
     # ---- requests of operators ---------------------------------------------------------------
 
@@ -181,7 +180,6 @@ class Bridge(ReconciledBridge):
         self.off_home.forget()
         self.installation.forget()
         self.inbound_check.forget()
-        self.paths.interrupt()
         for feature in self.features:
             feature.forget_switch()
         self.loads.forget_rates()
@@ -314,72 +312,6 @@ class Bridge(ReconciledBridge):
         self.no_flood.gone(ofport)
         self.loads.remove(ofport)
         return self.reconcile(now_s)
-
-    # ---- path checks -------------------------------------------------------------------------
-
-    def _hear_again(self, now_s: float) -> Commands:
-        """Have the switch take frames again after a flood."""
-        self.paths.foreign.take_again(now_s)
-        return self.reconcile(now_s)
-
-    def _probe(self, now_s: float) -> Commands:
-        """Send a round of probes."""
-        paths, config = self.paths, self.config
-        commands = self._tell_hindrances(now_s)
-        linked = {uplink.name for uplink in config.uplinks if self.links.has_link(uplink)}
-        paths.follow(path_plan.paths(config, linked, self.addresses.by_port))
-        probes = paths.begin(now_s)
-        if probes.paths:
-            commands += probing.commands(config, probes, paths.asked_at, self.probe_key)
-        return commands
-
-    def _tell_hindrances(self, now_s: float) -> Commands:
-        """Follow what other hosts do to path checks. Report what is new, and what is over."""
-        before = {(one.kind, one.uplink): one.found for one in self.hindrances}
-        self.hindrances = tuple(probing.hindrances(self.config, self.paths, now_s))
-        now = {(one.kind, one.uplink): f"{one.found} -> {one.expected}" for one in self.hindrances}
-        new = [("warning", now[key]) for key in now if key not in before]
-        over = [("info", f"no longer: {before[key]}") for key in before if key not in now]
-        return [events.Report(level, f"{self.config.name}: {text}") for level, text in new + over]
-
-    def take_frame(self, event: events.FrameHeard, now_s: float) -> Commands:
-        """The switch has given us a frame that an uplink has received, or the proof of a round."""
-        paths, config = self.paths, self.config
-        if not self.checks_paths:
-            return []
-        if event.uplink == OFPP_CONTROLLER:
-            return self._prove_round(event, now_s)
-        uplink = next((u for u in config.uplinks if int(u.ofport) == event.uplink), None)
-        if uplink is None:
-            return []
-        kind = uplink.ofport, probing.is_own(config, uplink, event.frame)
-        if kind in paths.foreign.dropped or self._hear(uplink, event.frame, now_s):
-            return []
-        if not paths.foreign.is_flooded(kind, uplink.name, INTERVAL_S, now_s):
-            return []
-        return [*self._tell_hindrances(now_s), *self.reconcile(now_s)]
-
-    def _hear(self, uplink: UplinkConfig, frame: bytes, now_s: float) -> bool:
-        """Take what a frame says that an uplink has received. False: it does not belong to a round."""
-        paths, config = self.paths, self.config
-        found = path_probes.parse(frame, int(uplink.ofport), self.probe_key)
-        if isinstance(found, Probe):
-            path, copy = probing.path_of(config, found, uplink, frame), found.receiver == NO_UPLINK
-            return path is not None and paths.arrived(path, found.round, copy=copy)
-        if (owner := probing.owner(config, frame)) is not None:
-            paths.foreign.see(owner, uplink.name, now_s)
-        elif found is not None and (vlan := uplink.vlans.vlan_of(found.tag)) is not None:
-            return paths.answered(uplink.name, found.address, vlan, found.mac)
-        return False
-
-    def _prove_round(self, event: events.FrameHeard, now_s: float) -> Commands:
-        """The switch has given back the proof of a round."""
-        found = path_probes.parse(event.frame, NO_UPLINK, self.probe_key)
-        if not isinstance(found, Probe):
-            return []
-        carried = self.team_view.uplinks()
-        full = {uplink.name for uplink in carried if uplink.utilization_ratio >= FULL_RATIO}
-        return self.reconcile(now_s) if self.paths.prove(found.round, full, now_s) else []
 
     # ---- counters and decisions --------------------------------------------------------------
 
@@ -561,9 +493,7 @@ class Bridge(ReconciledBridge):
             return
         if self.phase.is_attached:
             yield self.polling.due_s, self._poll
-        if self.checks_paths:
-            yield self.paths.foreign.deadline_s(), self._hear_again
-            yield self.paths.due_s, self._probe
+        yield from self.probing.timers()
         yield self.installation.resumes_s, self._end_pause
         yield self.installation.audit_due_s, self._audit
         yield self.learning_packets.deadline_s(self._wants_addresses), self._read_learned

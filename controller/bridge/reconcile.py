@@ -213,13 +213,8 @@ class ReconciledBridge(BridgeState):
     def _follow_paths(self, now_s: float) -> Commands:
         """Leave uplinks that probes do not reach or that are blocked, and take them back later."""
         config, paths = self.config, self.paths
-        before, changed = dict(paths.since_s), False
-        if not self.checks_paths and paths.checks_something:
-            paths.end()
-            self.hindrances = ()
-        if self.checks_paths or paths.checks_something:
-            linked = [u.name for u in config.uplinks if self.links.has_link(u)]
-            changed = paths.find(linked, config.failback_delay_s, now_s)
+        before = dict(paths.since_s)
+        changed = self.probing.find(now_s)
         unreachable = paths.unreachable() | {u.name for u in config.uplinks if u.blocked}
         if unreachable != self.links.unreachable:
             self.links.follow_paths(unreachable, config.uplinks, now_s)

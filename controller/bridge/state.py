@@ -12,7 +12,6 @@ from controller.api.events import (
     InstalledRead,
     Prepare,
 )
-from controller.api.status import PathHindrance
 from controller.bridge import desired, inspection, kept_rules, learning_packets
 from controller.bridge.addresses import Addresses
 from controller.bridge.applied_bindings import AppliedBindings
@@ -33,6 +32,7 @@ from controller.decisions.scheduler import Scheduler
 from controller.features.connection_hash import ConnectionHash
 from controller.features.feature import Feature
 from controller.features.no_flood import NoFlood
+from controller.features.path_checks import Probing
 from controller.features.shaping import Shaping
 from controller.load.flooded import Flooded
 from controller.load.loads import Loads
@@ -81,8 +81,7 @@ class BridgeState:
     paths: PathChecks = field(default_factory=PathChecks)
     # Signs probes, so that nobody else can make one.
     probe_key: bytes = field(default=b"", repr=False)
-    # What other hosts do to path checks.
-    hindrances: tuple[PathHindrance, ...] = ()
+    probing: Probing = field(init=False, compare=False)
     # In the order in which they act.
     features: tuple[Feature, ...] = field(init=False, compare=False)
     # ---- what is decided

@@ -131,7 +131,7 @@ def _uplink(
         silent=bridge.links.silent(config),
         decided=bridge.decision_log.decided.get(uplink.name),
         path_faults=tuple(_path_faults(bridge, uplink.name, epoch_s)),
-        path_hindered=tuple(one for one in bridge.hindrances if one.uplink == uplink.name),
+        path_hindered=tuple(one for one in bridge.probing.hindrances if one.uplink == uplink.name),
         waits=bridge.links.why_waiting(config),
     )
 

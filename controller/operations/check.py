@@ -171,7 +171,7 @@ def _of_config(fleet: Fleet, bridge: Bridge) -> Iterator[Finding]:
 
 def _of_paths(bridge: Bridge) -> Iterator[Finding]:
     """What is lost between uplinks although their links are up, and what hinders path checks."""
-    for one in bridge.hindrances:
+    for one in bridge.probing.hindrances:
         yield Finding(WARNING, "path-hindered", f"{one.found} -> {one.expected}")
     for fault in sorted(bridge.paths.since_s):
         over = "; it is over, and its failback delay runs" if bridge.paths.is_over(fault) else ""

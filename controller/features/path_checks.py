@@ -1,0 +1,202 @@
+"""Path checks: when rounds of probes are sent, what comes back of them, and what hinders them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from controller.api.events import Command, DeliverFrame, Event, FrameHeard, Report, SendFrame
+from controller.api.status import PathHindrance
+from controller.config.values import BridgeConfig, UplinkConfig
+from controller.dataplane import path_probes
+from controller.dataplane.path_probes import NO_UPLINK, Probe
+from controller.dataplane.tables import OFPP_CONTROLLER
+from controller.features.feature import Feature, Timer
+from controller.teaming import path_plan
+from controller.teaming.foreign_frames import MOST_HEARD
+from controller.teaming.own_addresses import probe_group, probe_macs, question_macs
+from controller.teaming.path_plan import Path
+from controller.teaming.paths import FULL_RATIO, INTERVAL_S, PathChecks, Round
+
+if TYPE_CHECKING:
+    from controller.bridge.bridge import Bridge
+
+# The source of proofs, which take no network.
+SELF = "02:6c:62:74:00:01"
+
+
+class Probing(Feature):
+    """The rounds of probes between the uplinks of one bridge. What they show is in `bridge.paths`."""
+
+    hears = (FrameHeard,)
+
+    def __init__(self, bridge: Bridge, key: bytes) -> None:
+        super().__init__(bridge)
+        # What other hosts do to path checks.
+        self.hindrances: tuple[PathHindrance, ...] = ()
+        # Signs probes, so that nobody else can make one.
+        self._key = key
+
+    def forget_switch(self) -> None:
+        self.bridge.paths.interrupt()
+
+    def timers(self) -> Iterator[Timer]:
+        bridge = self.bridge
+        if bridge.connected and bridge.checks_paths:
+            yield bridge.paths.foreign.deadline_s(), self._hear_again
+            yield bridge.paths.due_s, self._probe
+
+    def find(self, now_s: float) -> bool:
+        """Whether the faults that probes have shown have changed."""
+        bridge, paths = self.bridge, self.bridge.paths
+        if not bridge.checks_paths and paths.checks_something:
+            paths.end()
+            self.hindrances = ()
+        if not bridge.checks_paths and not paths.checks_something:
+            return False
+        linked = [u.name for u in bridge.config.uplinks if bridge.links.has_link(u)]
+        return paths.find(linked, bridge.config.failback_delay_s, now_s)
+
+    def _hear_again(self, now_s: float) -> list[Command]:
+        """Have the switch take frames again after a flood."""
+        self.bridge.paths.foreign.take_again(now_s)
+        return self.bridge.reconcile(now_s)
+
+    def _probe(self, now_s: float) -> list[Command]:
+        """Send a round of probes."""
+        bridge, paths, config = self.bridge, self.bridge.paths, self.bridge.config
+        told = self._tell_hindrances(now_s)
+        linked = {uplink.name for uplink in config.uplinks if bridge.links.has_link(uplink)}
+        paths.follow(path_plan.paths(config, linked, bridge.addresses.by_port))
+        probes = paths.begin(now_s)
+        sent = commands(config, probes, paths.asked_at, self._key) if probes.paths else ()
+        return [*told, *sent]
+
+    def _tell_hindrances(self, now_s: float) -> list[Command]:
+        """Follow what other hosts do to path checks. Report what is new, and what is over."""
+        config = self.bridge.config
+        before = {(one.kind, one.uplink): one.found for one in self.hindrances}
+        self.hindrances = tuple(hindrances(config, self.bridge.paths, now_s))
+        now = {(one.kind, one.uplink): f"{one.found} -> {one.expected}" for one in self.hindrances}
+        new = [("warning", now[key]) for key in now if key not in before]
+        over = [("info", f"no longer: {before[key]}") for key in before if key not in now]
+        return [Report(level, f"{config.name}: {text}") for level, text in new + over]
+
+    def heard(self, event: Event, now_s: float) -> list[Command]:
+        """The switch has given us a frame that an uplink has received, or the proof of a round."""
+        assert isinstance(event, FrameHeard)
+        bridge, paths, config = self.bridge, self.bridge.paths, self.bridge.config
+        if not bridge.checks_paths:
+            return []
+        if event.uplink == OFPP_CONTROLLER:
+            return self._prove_round(event, now_s)
+        uplink = next((u for u in config.uplinks if int(u.ofport) == event.uplink), None)
+        if uplink is None:
+            return []
+        kind = uplink.ofport, is_own(config, uplink, event.frame)
+        if kind in paths.foreign.dropped or self._hear(uplink, event.frame, now_s):
+            return []
+        if not paths.foreign.is_flooded(kind, uplink.name, INTERVAL_S, now_s):
+            return []
+        return [*self._tell_hindrances(now_s), *bridge.reconcile(now_s)]
+
+    def _hear(self, uplink: UplinkConfig, frame: bytes, now_s: float) -> bool:
+        """Take what a frame says that an uplink has received. False: it does not belong to a round."""
+        paths, config = self.bridge.paths, self.bridge.config
+        found = path_probes.parse(frame, int(uplink.ofport), self._key)
+        if isinstance(found, Probe):
+            path, copy = path_of(config, found, uplink, frame), found.receiver == NO_UPLINK
+            return path is not None and paths.arrived(path, found.round, copy=copy)
+        if (of := owner(config, frame)) is not None:
+            paths.foreign.see(of, uplink.name, now_s)
+        elif found is not None and (vlan := uplink.vlans.vlan_of(found.tag)) is not None:
+            return paths.answered(uplink.name, found.address, vlan, found.mac)
+        return False
+
+    def _prove_round(self, event: FrameHeard, now_s: float) -> list[Command]:
+        """The switch has given back the proof of a round."""
+        bridge = self.bridge
+        found = path_probes.parse(event.frame, NO_UPLINK, self._key)
+        if not isinstance(found, Probe):
+            return []
+        carried = bridge.team_view.uplinks()
+        full = {uplink.name for uplink in carried if uplink.utilization_ratio >= FULL_RATIO}
+        return bridge.reconcile(now_s) if bridge.paths.prove(found.round, full, now_s) else []
+
+
+def hindrances(config: BridgeConfig, paths: PathChecks, now_s: float) -> Iterator[PathHindrance]:
+    """What other hosts do to path checks now."""
+    macs = probe_macs(config)
+    for uplink in config.uplinks:
+        about = f"uplink {uplink.name}:"
+        # A flood that goes on shows again each time the switch takes such frames.
+        if paths.foreign.hides(uplink.name, now_s - INTERVAL_S):
+            found = (
+                f"{about} path checks are hindered by more than {MOST_HEARD} frames in {INTERVAL_S:g} s to or"
+                " from the addresses of probes; probes that it does not receive do not count"
+            )
+            yield PathHindrance("flooded", uplink.name, found, "no host that sends such frames")
+        seen_on = paths.foreign.seen_on(uplink.name, now_s)
+        if seen_on:
+            seen_on = tuple(filter(None, seen_on))
+            seen = f"seen on {', '.join(seen_on)}" if seen_on else "not seen on an uplink"
+            found = (
+                f"{about} somebody else sends from {macs[uplink.ofport]}, the address of its probes; {seen};"
+                " nothing moves because of that"
+            )
+            yield PathHindrance("address", uplink.name, found, "no other host with it", seen_on)
+
+
+def commands(
+    config: BridgeConfig, probes: Round, asked_at: Callable[[Path], str | None], key: bytes
+) -> Iterator[Command]:
+    """The frames of a round. The last one proves the round: the switch gives it straight back.
+
+    `asked_at`: the address of the host that a question goes to, if it is known.
+    """
+    macs, asking = probe_macs(config), question_macs(config)
+    by_name = {uplink.name: uplink for uplink in config.uplinks}
+    for path in probes.paths:
+        sender = by_name[path.sender]
+        tag = sender.vlans.tag_out(path.vlan)
+        if path.to_host:
+            source, to = asking[sender.ofport], asked_at(path)
+            frame = path_probes.question_frame(source, path.receiver, tag, path.mtu, to)
+        else:
+            source, receiver = macs[sender.ofport], by_name[path.receiver]
+            ends = int(sender.ofport), int(receiver.ofport)
+            probe = Probe(*ends, path.vlan, path.mtu, probes.number)
+            frame = path_probes.probe_frame(probe, source, macs[receiver.ofport], tag, key)
+        yield DeliverFrame(config.name, int(sender.ofport), frame)
+    for path in probes.copied:
+        sender, group = by_name[path.sender], probe_group(config)
+        copy = Probe(int(sender.ofport), NO_UPLINK, path.vlan, path.mtu, probes.number)
+        tag = sender.vlans.tag_out(path.vlan)
+        frame = path_probes.probe_frame(copy, asking[sender.ofport], group, tag, key)
+        yield DeliverFrame(config.name, int(sender.ofport), frame)
+    proof = Probe(NO_UPLINK, NO_UPLINK, 0, 0, probes.number)
+    frame = path_probes.probe_frame(proof, SELF, SELF, 0, key)
+    yield SendFrame(config.name, OFPP_CONTROLLER, frame)
+
+
+def is_own(config: BridgeConfig, uplink: UplinkConfig, frame: bytes) -> bool:
+    """Whether a frame goes to an address of an uplink."""
+    macs = (of(config)[uplink.ofport] for of in (probe_macs, question_macs))
+    return frame[:6].hex(":") in macs
+
+
+def owner(config: BridgeConfig, frame: bytes) -> str | None:
+    """The uplink from the address of whose probes a frame comes; None: of none."""
+    source, macs = frame[6:12].hex(":"), probe_macs(config)
+    return next((u.name for u in config.uplinks if macs[u.ofport] == source), None)
+
+
+def path_of(
+    config: BridgeConfig, probe: Probe, receiver: UplinkConfig, frame: bytes
+) -> Path | None:
+    """The path that a probe has taken; None if its sender is gone, or it came in another VLAN."""
+    sender = next((u.name for u in config.uplinks if int(u.ofport) == probe.sender), None)
+    vlan = receiver.vlans.vlan_of(path_probes.tag_of(frame))
+    if sender is None or vlan != probe.vlan:
+        return None
+    return Path(probe.mtu, probe.vlan, sender, receiver.name)
