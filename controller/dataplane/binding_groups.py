@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from controller.dataplane import hashing
-from controller.dataplane.failover import ALWAYS, first_live
 from controller.dataplane.normal import by_any_uplink
-from controller.dataplane.output import leave_by
+from controller.dataplane.output import ALWAYS, first_live, leave_by
 from controller.dataplane.specs import Action, FlowSpec, GroupSpec, ToGroup, match
 from controller.dataplane.tables import Kind, Register, Table, binding_group_id, cookie
 from controller.dataplane.team import Team, VmPort

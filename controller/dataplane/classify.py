@@ -13,7 +13,6 @@ import functools
 from collections.abc import Iterator
 
 from controller.config.vlans import TRUNK, PortVlans, VlanSet, blocks
-from controller.dataplane.matching import masked
 from controller.dataplane.specs import CopyBits, FlowSpec, PopVlan, PushVlan, SetField, match
 from controller.dataplane.tables import (
     ETH_FLOW_CONTROL,
@@ -28,6 +27,7 @@ from controller.dataplane.tables import (
     VLAN_PRESENT,
     Register,
     Table,
+    masked,
     openflow_port,
 )
 from controller.dataplane.team import KEPT, Team

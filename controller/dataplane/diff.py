@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from controller.dataplane.flooding import held, is_held, opens
-from controller.dataplane.readback import no_flood
+from controller.dataplane.flooding import held, is_held, no_flood, opens
 from controller.dataplane.specs import EMPTY, Changes, Pipeline
 
 

@@ -25,8 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controller.dataplane.failover import first_live
-from controller.dataplane.output import leave_by
+from controller.dataplane.output import first_live, leave_by
 from controller.dataplane.specs import (
     Action,
     CopyBits,

@@ -16,9 +16,7 @@ from dataclasses import dataclass
 
 from controller.config.vlans import VlanSet, classes
 from controller.dataplane import normal
-from controller.dataplane.failover import first_live
-from controller.dataplane.matching import SAME_VLAN, register_values
-from controller.dataplane.output import out_by
+from controller.dataplane.output import TO_NORMAL, first_live, out_by
 from controller.dataplane.specs import (
     Action,
     Bucket,
@@ -28,6 +26,7 @@ from controller.dataplane.specs import (
     LearnMatch,
     Match,
     MatchValue,
+    Pipeline,
     Resubmit,
     SetField,
     ToGroup,
@@ -52,13 +51,17 @@ from controller.dataplane.tables import (
     MULTICAST,
     PORTS_PER_LOCAL_GROUP_MAX,
     REPORT,
+    SAME_VLAN,
     UNICAST,
     Kind,
     Register,
     Table,
     cookie,
+    cookie_kind,
+    cookie_ofport,
     delivery_group_id,
     local_group_id,
+    register_values,
     unicast_group_id,
 )
 from controller.dataplane.team import KEPT, Team, VmPort
@@ -284,3 +287,25 @@ def _vlan_classes(team: Team) -> Iterator[_VlanClass]:
     for vlans in largest_first:
         ports = tuple(port for port in team.vm_ports if vlans <= port.vlans.carried)
         yield _VlanClass(vlans, ports, is_rest=vlans is largest_first[0])
+
+
+def no_flood(installed: Pipeline) -> frozenset[int] | None:
+    """The ports that have the flag `no-flood` where this is installed; None: not known.
+
+    The switch loses flows and flags together, so that flows tell which flags are set.
+    """
+    flows = installed.flows.values()
+    flooded = [f for f in flows if (Register.NORMAL.field, 1) not in f.match]
+    if not any(f.table == Table.DELIVERY and TO_NORMAL in f.actions for f in flooded):
+        return None
+    return frozenset(
+        cookie_ofport(f.cookie)
+        for f in flows
+        if f.table == Table.UPLINK_OUT and cookie_kind(f.cookie) is Kind.FROM_VM
+    )
+
+
+def cut_off(installed: Pipeline) -> frozenset[int]:
+    """The uplinks that a rescue keeps NORMAL from flooding to, by the same flag."""
+    rescue = [f for f in installed.flows.values() if cookie_kind(f.cookie) is Kind.RESCUE]
+    return frozenset(v for f in rescue for k, v in f.match if k == "in_port" and isinstance(v, int))

@@ -22,9 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address
 
 from controller.config.vlans import TRUNK
-from controller.dataplane.failover import first_live
-from controller.dataplane.matching import register_values
-from controller.dataplane.output import leave_by
+from controller.dataplane.output import first_live, leave_by
 from controller.dataplane.specs import (
     Action,
     Bucket,
@@ -54,6 +52,7 @@ from controller.dataplane.tables import (
     Table,
     bucket_cookie,
     bucket_group_id,
+    register_values,
 )
 from controller.dataplane.team import Hash, Team
 from policies.classifiers import BUCKETS, Classifier

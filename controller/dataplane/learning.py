@@ -15,7 +15,6 @@ import functools
 from collections.abc import Iterator
 
 from controller.config.vlans import EVERY_VLAN
-from controller.dataplane.matching import SAME_VLAN, register_values
 from controller.dataplane.specs import (
     Action,
     FlowSpec,
@@ -36,11 +35,13 @@ from controller.dataplane.tables import (
     LOCK_TIMEOUT_S,
     MULTICAST,
     OUTSIDE_MAX,
+    SAME_VLAN,
     Kind,
     Register,
     Table,
     cookie,
     learned_cookie,
+    register_values,
 )
 from controller.dataplane.team import KEPT, Team, VmPort
 from policies.model import OfPort

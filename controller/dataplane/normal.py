@@ -16,8 +16,7 @@ import zlib
 from collections.abc import Iterator
 
 from controller.config.vlans import TRUNK
-from controller.dataplane.failover import first_live
-from controller.dataplane.output import TO_NORMAL
+from controller.dataplane.output import TO_NORMAL, first_live
 from controller.dataplane.presence import by_presence
 from controller.dataplane.specs import (
     Action,

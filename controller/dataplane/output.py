@@ -1,20 +1,24 @@
-"""Output: frames leave by a port, with the tag that the port wants.
+"""Output: frames leave by a port, with the tag that the port wants; or by the first live uplink.
 
 Tables: PORT_OUT.
 
 Invariant: a frame leaves by a port only in a VLAN that the port carries, with at most one tag.
 Only an uplink that carries every VLAN needs no flow here.
+
+The first live uplink is chosen by a fast failover group. Each of its buckets watches one uplink, so
+the switch changes over by itself when a link goes down, and needs no controller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from controller.config.vlans import TRUNK, PortVlans, VlanSet
-from controller.dataplane.matching import register_values
 from controller.dataplane.specs import (
     Action,
+    Bucket,
     FlowSpec,
+    GroupSpec,
     MatchValue,
     Output,
     PopVlan,
@@ -23,17 +27,21 @@ from controller.dataplane.specs import (
     match,
 )
 from controller.dataplane.tables import (
+    ALWAYS_GROUP_ID,
     ETH_TAGS,
     OFPP_NORMAL,
     VLAN_PRESENT,
     Register,
     Table,
     openflow_port,
+    register_values,
 )
 from controller.dataplane.team import Team
 from policies.model import OfPort
 
 TO_NORMAL = Output(OFPP_NORMAL)
+# Is always live: the switch takes no bucket that watches nothing.
+ALWAYS = GroupSpec(ALWAYS_GROUP_ID, "all", (Bucket(()),))
 
 
 def out_by(ofport: OfPort) -> tuple[Action, ...]:
@@ -45,6 +53,21 @@ def leave_by(uplink: OfPort, team: Team) -> tuple[Action, ...]:
     """Actions that send a frame out by an uplink: `out_by`, or less where that is enough."""
     carries_everything = team.uplink_vlans.get(uplink, TRUNK) == TRUNK
     return (Output(openflow_port(uplink)),) if carries_everything else out_by(uplink)
+
+
+def first_live(
+    group_id: int,
+    ways: Iterable[tuple[OfPort, tuple[Action, ...]]],
+    otherwise: tuple[Action, ...] = (),
+) -> GroupSpec:
+    """A group that carries out the actions of the first live uplink.
+
+    `otherwise`: what it does if none is live, which needs the group `ALWAYS`. Without it, it drops.
+    """
+    buckets = [Bucket(actions, watch_port=openflow_port(uplink)) for uplink, actions in ways]
+    if otherwise:
+        buckets.append(Bucket(otherwise, watch_group=ALWAYS_GROUP_ID))
+    return GroupSpec(group_id, "ff", tuple(buckets))
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from controller.dataplane.failover import first_live
+from controller.dataplane.output import first_live
 from controller.dataplane.reflection import judged
 from controller.dataplane.specs import (
     Action,

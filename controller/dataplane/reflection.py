@@ -14,7 +14,6 @@ import functools
 from collections.abc import Iterable, Iterator
 
 from controller.dataplane.learning import learn_outside
-from controller.dataplane.matching import SAME_VLAN
 from controller.dataplane.specs import (
     Action,
     FlowSpec,
@@ -31,6 +30,7 @@ from controller.dataplane.tables import (
     ELSEWHERE,
     LEARNED_TIMEOUT_S,
     MULTICAST,
+    SAME_VLAN,
     Kind,
     Register,
     Table,

@@ -6,11 +6,11 @@ nothing else on the bridge is ours.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 
-from controller.config.vlans import PortVlans
-from controller.dataplane.specs import COOKIE_PREFIX
+from controller.config.vlans import PortVlans, VlanSet, blocks
+from controller.dataplane.specs import COOKIE_PREFIX, LearnMatch, MatchValue
 from policies.model import OFPORT_LOCAL, OfPort
 
 OFPP_LOCAL = 0xFFFFFFFE
@@ -184,6 +184,8 @@ BROADCAST = "ff:ff:ff:ff:ff:ff"
 VLAN_PRESENT = 0x1000
 VLAN_ID_BITS = 12
 VLAN_ID_MASK = (1 << VLAN_ID_BITS) - 1
+# A learned flow matches frames of the same VLAN as the frame that taught it.
+SAME_VLAN = LearnMatch(Register.VLAN.field, Register.VLAN.field, VLAN_ID_BITS)
 ETH_ARP, ETH_RARP, ETH_IPV4, ETH_IPV6 = 0x0806, 0x8035, 0x0800, 0x86DD
 ETH_TAGS = (0x8100, 0x88A8)
 # Pause frames, which may also go to the address of one host.
@@ -306,3 +308,14 @@ def cookie_kind(value: int) -> Kind | None:
 def openflow_port(ofport: int) -> int:
     """An ofport as OpenFlow 1.3 writes it: LOCAL has 32 bits there, and 16 in registers."""
     return OFPP_LOCAL if ofport == OFPORT_LOCAL else ofport
+
+
+def register_values(vlans: VlanSet) -> Iterator[MatchValue | None]:
+    """Values of register VLAN that together match these VLANs; None: match any VLAN."""
+    for value, mask in blocks(vlans):
+        yield masked(value, ~VLAN_ID_MASK & 0xFFFFFFFF | mask, 0xFFFFFFFF) if mask else None
+
+
+def masked(value: int, mask: int, all_ones: int) -> MatchValue:
+    """A value with its mask, in the form in which the switch reports it: without a full mask."""
+    return value if mask == all_ones else (value, mask)

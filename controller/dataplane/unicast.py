@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controller.dataplane.failover import first_live
 from controller.dataplane.learning import learn_closed, learn_outside
-from controller.dataplane.output import out_by
+from controller.dataplane.output import first_live, out_by
 from controller.dataplane.presence import by_presence
 from controller.dataplane.specs import Action, FlowSpec, GroupSpec, Resubmit, ToGroup, match
 from controller.dataplane.tables import (

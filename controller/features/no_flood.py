@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from controller.api.events import Command, Event, PortFlagsSet, ReadLearned, Report, SetPortFlags
-from controller.dataplane import readback, specs
+from controller.dataplane import flooding, specs
 from controller.features.feature import Feature
 from controller.features.request import Request
 
@@ -55,8 +55,8 @@ class NoFlood(Feature):
         If flags are needed, or a rescue has set some, the switch is asked to make sure.
         """
         needed = self.bridge.config.on_bond and (self.bridge.serves or installed != specs.EMPTY)
-        rescued = readback.cut_off(installed)
-        flagged = readback.no_flood(installed) if needed else frozenset[int]()
+        rescued = flooding.cut_off(installed)
+        flagged = flooding.no_flood(installed) if needed else frozenset[int]()
         self.ports = rescued or flagged
         self.request.confirmed = None if rescued or needed else flagged
 

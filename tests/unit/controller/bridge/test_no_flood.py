@@ -11,7 +11,7 @@ from controller.api.events import (
     SendFrame,
     SetPortFlags,
 )
-from controller.dataplane import readback
+from controller.dataplane import flooding
 from controller.dataplane.flooding import held, is_held
 from controller.dataplane.specs import EMPTY, GroupSpec
 from controller.dataplane.tables import delivery_group_id
@@ -34,7 +34,7 @@ def attached() -> World:
 
 def flooded(here: World) -> bool:
     """Whether NORMAL is given what uplinks flood."""
-    return readback.no_flood(here.switches["br0"].installed) is not None
+    return flooding.no_flood(here.switches["br0"].installed) is not None
 
 
 def flags_and_bundles(here: World) -> list[Command]:

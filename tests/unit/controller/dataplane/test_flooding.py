@@ -8,13 +8,13 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.dataplane import tables
+from controller.dataplane import flooding, tables
 from controller.dataplane.pipeline import build
 from controller.dataplane.specs import Pipeline
 from controller.dataplane.tables import VLAN_PRESENT, Register, openflow_port
 from controller.dataplane.team import Team, VmPort
 from policies.model import OfPort
-from tests.unit.controller.dataplane.teams import teams
+from tests.unit.controller.dataplane.teams import teams, vm_numbers
 from tests.unit.forwarding import frame, through_group
 
 
@@ -62,3 +62,13 @@ def delivered_by(
     copies = through_group(installed, group_id, came, alive)
     assert {copy.port for copy in copies} <= {openflow_port(port.ofport)} and len(copies) <= 1
     return bool(copies)
+
+
+@given(teams())
+def test_normal_gets_what_floods_only_while_it_floods_to_no_vm_port(team: Team) -> None:
+    installed = build(team)
+    floods = flooding.no_flood(installed)
+    if team.over_normal and team.uplinks and team.no_flood.issuperset(vm_numbers(team)):
+        assert floods == frozenset(vm_numbers(team))
+    else:
+        assert floods is None

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from controller.config.vlans import PortVlans
 from controller.dataplane import tables
-from controller.dataplane.matching import SAME_VLAN
 from controller.dataplane.pipeline import build
 from controller.dataplane.specs import Learn, SetField
-from controller.dataplane.tables import BROADCAST, Table
+from controller.dataplane.tables import BROADCAST, SAME_VLAN, Table
 from controller.dataplane.team import Team
 from policies.model import OfPort
 from tests.unit.controller.dataplane.teams import VLANS, WAYS, own_mac, teams

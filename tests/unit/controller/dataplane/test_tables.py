@@ -1,4 +1,4 @@
-"""Matches on register VLAN."""
+"""Matches on register VLAN, which the tables define."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.config.vlans import VlanSet
-from controller.dataplane.matching import masked, register_values
+from controller.dataplane.tables import masked, register_values
 
 
 @given(st.frozensets(st.integers(0, 4095), max_size=20))
