@@ -5,7 +5,7 @@
 Peers may still send to an off-home address of an endpoint, which nobody takes once a bridge has been given
 back. What tells them has to be repeated (`bridge.off_home`), and the service may end before: the
 command that detaches a bridge without a service does, and the package may be removed. So the service starts
-this as a process of its own (`host.announcing`). `rescue` does the same in its own process.
+this as a process of its own. `rescue` does the same in its own process.
 
 This module uses Open vSwitch's own tools and not the framework, because the framework may be what
 keeps the service from starting.
@@ -13,6 +13,7 @@ keeps the service from starting.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import subprocess
 import sys
@@ -24,10 +25,35 @@ from controller.bridge.off_home import OWN_AFTER_S
 from controller.config.marks import Marks
 from controller.config.reader import read_bridge
 from controller.dataplane import frames
-from controller.host import addresses
+from controller.host import addresses, arming, faults
 from controller.host.one_uplink import Refused, run
 from controller.ovsdb.database import Database, DatabaseAway
 from controller.text import terminal
+
+LOG_NAME = "ovs-lbt-announce.log"
+# systemd-run that is refused ends at once, and the announcements of a service take longer.
+REFUSED_WITHIN_S = 5.0
+
+
+def start(bridge: str, remote: str) -> None:
+    """Announce the tunnel endpoints of a bridge, which is given back, in a process that outlives this one.
+
+    Under systemd it is a scope of its own: what ends with the service, or with a login, has to go on.
+    """
+    command = [sys.executable, "-P", "-m", "controller.announce_endpoints", bridge, remote]
+    unit = f"--unit=ovs-lbt-announce-{time.time_ns() // 1_000_000}"
+    scope = ["systemd-run", "--scope", "--quiet", "--collect", unit, "--"]
+    first = [*scope, *command] if arming.BOOTED.is_dir() else command
+    started_s = time.monotonic()
+    with contextlib.suppress(OSError):
+        process = arming.started(first, LOG_NAME)
+
+        def wait() -> None:
+            failed = process.wait() != 0
+            if failed and first is not command and time.monotonic() < started_s + REFUSED_WITHIN_S:
+                arming.started(command, LOG_NAME).wait()
+
+        faults.once("announcements", f"announcements of {bridge}", wait, lambda _found: None)
 
 
 def announce(remote: str, bridges: Collection[str]) -> None:

@@ -22,12 +22,12 @@ from typing import Any, Protocol
 
 import ovs.dirs
 
+from controller import announce_endpoints
 from controller.api import events, history
 from controller.api.status import BridgeStatus
 from controller.engine import Engine
 from controller.host import (
     addresses,
-    announcing,
     client,
     control,
     faults,
@@ -319,7 +319,7 @@ class Service:
                 )
             case events.AnnounceEndpoints(bridge=bridge):
                 if self._beside_the_switch:
-                    announcing.start(bridge, self._ovsdb)
+                    announce_endpoints.start(bridge, self._ovsdb)
             case events.Write():
                 self._database.write(command)
             case events.Answer():

@@ -25,7 +25,7 @@ from controller.bridge.failure import Failure
 from controller.bridge.lost_keys import LostKeys
 from controller.bridge.phase import Phase, Turn, after
 from controller.bridge.state import Commands
-from controller.config import fail_mode
+from controller.config import controllers
 from controller.config.endpoints import Endpoint
 from controller.config.guests import vm_name
 from controller.config.marks import Marks
@@ -208,14 +208,14 @@ class Fleet:
         self, bridge: Bridge | None, row: BridgeRow, earlier: BridgeRow, now_s: float
     ) -> Commands:
         config = read_bridge(row, bridge.config if bridge else None)
-        commands = _secured(row) if fail_mode.was_loosened(row, config.on_bond) else []
+        commands = _secured(row) if controllers.was_loosened(row, config.on_bond) else []
         if settings := tuple(isolation(row, config)):
             commands.append(Write(settings))
         if bridge is None:
             commands += self.manage(config)
         else:
             commands += bridge.configure(config, now_s)
-            if fail_mode.may_flush(earlier, row):
+            if controllers.may_flush(earlier, row):
                 bridge.installation.expect_flush(now_s)
         self._followed[row.name] = row
         return commands
@@ -348,6 +348,6 @@ def _secured(row: BridgeRow) -> Commands:
     found = f"Bridge {row.name} fail_mode: {row.fail_mode or 'standalone'} since attach"
     why = "because plain uplinks form a loop without our flows; detach restores it"
     return [
-        Report("warning", f"{found} -> {fail_mode.SECURE}, which is set again, {why}"),
-        Write((Setting("Bridge", row.name, "fail_mode", fail_mode.SECURE, column="fail_mode"),)),
+        Report("warning", f"{found} -> {controllers.SECURE}, which is set again, {why}"),
+        Write((Setting("Bridge", row.name, "fail_mode", controllers.SECURE, column="fail_mode"),)),
     ]

@@ -9,13 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from controller.config import (
-    fail_mode,
+    controllers,
     guests,
     kinds,
     membership,
     normal,
     offload,
-    openflow_version,
 )
 from controller.config.guests import identities, own_identities, rules_identity, vm_name
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, VM_RULE_KEYS, WORDS, Key
@@ -132,8 +131,7 @@ class _Reader:
                 *normal.not_done(
                     self.row, {u.name for u in uplinks}, teaming != Teaming.SWITCH_INDEPENDENT
                 ),
-                *openflow_version.not_done(self.row),
-                *fail_mode.not_done(self.row, 0 if bond else len(bridge["uplinks"] or ())),
+                *controllers.not_done(self.row, 0 if bond else len(bridge["uplinks"] or ())),
                 *_unspread(vm_ports, bridge["connection-hash"]),
                 *_waits(self.row),
                 *_unchecked(bridge, teaming, bond is not None),

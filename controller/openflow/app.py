@@ -19,7 +19,7 @@ from controller.api.events import (
     SwitchGone,
 )
 from controller.dataplane.tables import Kind, cookie_kind
-from controller.openflow import bundles, commands, errors, framework, ports, replies, roles, xids
+from controller.openflow import bundles, commands, framework, ports, replies, roles, xids
 from controller.openflow.framework import (
     DEAD_DISPATCHER,
     MAIN_DISPATCHER,
@@ -199,7 +199,7 @@ class TeamingApp(PromptApp):
         if roles.is_stale(event.msg):
             framework.hang_up(connection)
         else:
-            connection.refuse(f"{errors.error_text(event.msg)} -> the master role")
+            connection.refuse(f"{xids.error_text(event.msg)} -> the master role")
 
     @set_ev_cls(ofp_event.EventOFPStateChange, DEAD_DISPATCHER)
     @guarded
@@ -254,7 +254,7 @@ class TeamingApp(PromptApp):
         if roles.is_deposed(event.msg):
             event.msg.datapath.refuse(DEPOSED)
             return
-        bridge, text = event.msg.datapath.bridge, errors.error_text(event.msg)
+        bridge, text = event.msg.datapath.bridge, xids.error_text(event.msg)
         event.msg.datapath.warnings.log(f"{bridge}: the switch reports an error: {text}", LOG)
         if (number := xids.bundle_number(event.msg)) is not None:
             self.submit(BundleDone(bridge, number, text))

@@ -20,15 +20,15 @@ from controller.api.events import (
 )
 from controller.dataplane.tables import COOKIE_KIND_MASK, Kind, Table, cookie, openflow_port
 from controller.openflow.bundles import apply_changes
-from controller.openflow.encode import flow_mod
-from controller.openflow.framework import ofproto as ofp
-from controller.openflow.framework import parser
-from controller.openflow.nicira import (
+from controller.openflow.encode import (
     CONTROLLER_ID,
     NX_VENDOR,
     NXT_SET_CONTROLLER_ID,
     SET_CONTROLLER_ID,
+    flow_mod,
 )
+from controller.openflow.framework import ofproto as ofp
+from controller.openflow.framework import parser
 from controller.openflow.xids import Asked, with_xid
 
 ALL_BITS = 0xFFFFFFFFFFFFFFFF

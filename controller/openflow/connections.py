@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from controller.config import openflow_version
+from controller.config import controllers
 from controller.config.rows import PREFIX, BridgeRow
 from controller.host import faults
 from controller.host.sockets import (
@@ -262,7 +262,7 @@ class Dialers:
         if record is not None and record.restores_flows:
             found = f"{bridge}: Open vSwitch waits until its scripts have restored flows"
             raise Unreachable(f"{found} -> no Open_vSwitch other_config:flow-restore-wait")
-        if record is not None and (unspoken := openflow_version.refusal(record)):
+        if record is not None and (unspoken := controllers.refusal(record)):
             raise Unreachable(unspoken)
         return self._reach.dial(bridge, record.controllers if record else ())
 

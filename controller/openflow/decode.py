@@ -29,7 +29,7 @@ from controller.dataplane.specs import (
     ToGroup,
 )
 from controller.dataplane.tables import GROUP_IDS, Kind, Register, Table, cookie_kind
-from controller.openflow import framing, nicira
+from controller.openflow import encode, framing
 from controller.openflow.encode import GROUP_TYPES
 from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
@@ -44,7 +44,7 @@ LEARNING_TABLES = (
     Table.MEMBERSHIP,
     Table.PORT_OUT,
 )
-HASH_FIELD_NAMES = {number: name for name, number in nicira.HASH_FIELDS.items()}
+HASH_FIELD_NAMES = {number: name for name, number in encode.HASH_FIELDS.items()}
 GROUP_KINDS = {
     ofp.OFPGT_SELECT: "select",
     **{number: kind for kind, number in GROUP_TYPES.items()},
@@ -233,7 +233,7 @@ def _decode_learn(action: Any, limit: int = 0, success: str | None = None) -> Le
         cookie=action.cookie,
         hard_timeout_s=action.hard_timeout,
         specs=tuple(_decode_learn_specs(action.specs)),
-        delete_learned=bool(action.flags & nicira.NX_LEARN_F_DELETE_LEARNED),
+        delete_learned=bool(action.flags & encode.NX_LEARN_F_DELETE_LEARNED),
         priority=action.priority,
         limit=limit,
         success=success,
@@ -246,14 +246,14 @@ def _decode_unknown(action: Any) -> Learn:
     Raises:
         Unknown: it is another action.
     """
-    if action._subtype != nicira.NXAST_LEARN2:
+    if action._subtype != encode.NXAST_LEARN2:
         raise Unknown(repr(action))
-    fixed, rest = action.data[: nicira.LEARN_FIXED_BYTES], action.data[nicira.LEARN_FIXED_BYTES :]
-    limit, _ = nicira.LEARN2_LIMIT.unpack_from(rest)
-    rest = rest[nicira.LEARN2_LIMIT.size :]
+    fixed, rest = action.data[: encode.LEARN_FIXED_BYTES], action.data[encode.LEARN_FIXED_BYTES :]
+    limit, _ = encode.LEARN2_LIMIT.unpack_from(rest)
+    rest = rest[encode.LEARN2_LIMIT.size :]
     success = None
     learn = parser.NXActionLearn.parser(fixed)
-    if learn.flags & nicira.NX_LEARN_F_WRITE_RESULT:
+    if learn.flags & encode.NX_LEARN_F_WRITE_RESULT:
         number, length = ofp.oxm_parse_header(rest, 0)
         success = ofp.oxm_to_user_header(number).removesuffix("_nxm")
         rest = rest[length:]
@@ -285,7 +285,7 @@ def _decode_load(action: Any) -> LoadBits:
 def _decode_multipath(action: Any) -> Multipath:
     how = (action.algorithm, action.arg, action.ofs_nbits)
     if (
-        how != (nicira.NX_MP_ALG_MODULO_N, 0, nicira.WHOLE_REGISTER)
+        how != (encode.NX_MP_ALG_MODULO_N, 0, encode.WHOLE_REGISTER)
         or action.fields not in HASH_FIELD_NAMES
     ):
         raise Unknown(repr(action))
@@ -295,7 +295,7 @@ def _decode_multipath(action: Any) -> Multipath:
 
 
 def _decode_controller(action: Any) -> ToController:
-    if (action.max_len, action.controller_id) != (nicira.WHOLE_FRAME, nicira.CONTROLLER_ID):
+    if (action.max_len, action.controller_id) != (encode.WHOLE_FRAME, encode.CONTROLLER_ID):
         raise Unknown(repr(action))
     return ToController()
 

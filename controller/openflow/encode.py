@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 from controller.dataplane.specs import (
@@ -23,13 +24,35 @@ from controller.dataplane.specs import (
     ToController,
     ToGroup,
 )
-from controller.openflow import nicira
 from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
 
 ETH_VLAN = 0x8100
 # OpenFlow 1.3 cannot say how a group of kind `select` selects: see select_group.py.
 GROUP_TYPES = {"ff": ofp.OFPGT_FF, "all": ofp.OFPGT_ALL}
+
+# Numbers of Open vSwitch's extensions, as in its nicira-ext.h.
+# The switch deletes the learned flows together with the flow that has the learn action.
+NX_LEARN_F_DELETE_LEARNED = 2
+# The action sets a bit to 1 if the learned flow exists afterwards.
+NX_LEARN_F_WRITE_RESULT = 4
+# NXAST_LEARN2 is a learn action with a limit and the bit for the result. Both follow the fixed part
+# of its body (nx_action_learn2). The framework has no class for it.
+NXAST_LEARN2 = 45
+LEARN_FIXED_BYTES = 22
+LEARN2_LIMIT = struct.Struct("!IH2x")
+# nx_hash_fields and nx_mp_algorithm. The framework does not name all of them.
+HASH_FIELDS = {"eth_src": 0, "symmetric_l3l4+udp": 3}
+NX_MP_ALG_MODULO_N = 0
+WHOLE_REGISTER = 31  # ofs_nbits: bits 0 to 31
+IN_PORT_TABLE = 0xFFF8  # NXAST_RESUBMIT_TABLE: keep the ingress port
+# The id by which the switch knows this service: the action that gives it frames names it, so no other
+# controller gets them. Other controllers have the id 0 unless they ask for another one.
+CONTROLLER_ID = 0x6C62
+WHOLE_FRAME = 0xFFFF
+NX_VENDOR = 0x00002320
+NXT_SET_CONTROLLER_ID = 20
+SET_CONTROLLER_ID = struct.Struct("!6xH")
 
 
 def flow_mod(datapath: Any, command: int, flow: FlowSpec, cookie_mask: int = 0) -> Any:
@@ -82,9 +105,7 @@ def encode_action(action: Action) -> Any:
         case Output(port=port):
             return parser.OFPActionOutput(port)
         case ToController():
-            return parser.NXActionController(
-                nicira.WHOLE_FRAME, nicira.CONTROLLER_ID, ofp.OFPR_ACTION
-            )
+            return parser.NXActionController(WHOLE_FRAME, CONTROLLER_ID, ofp.OFPR_ACTION)
         case ToGroup(group_id=group_id):
             return parser.OFPActionGroup(group_id)
         case SetField(field=field, value=value):
@@ -103,24 +124,24 @@ def encode_action(action: Action) -> Any:
         case PopVlan():
             return parser.OFPActionPopVlan()
         case Resubmit(table=table):
-            return parser.NXActionResubmitTable(in_port=nicira.IN_PORT_TABLE, table_id=int(table))
+            return parser.NXActionResubmitTable(in_port=IN_PORT_TABLE, table_id=int(table))
         case Learn():
             return _encode_learn(action)
         case Multipath(fields=fields, buckets=buckets, target=target, basis=basis):
             return parser.NXActionMultipath(
-                fields=nicira.HASH_FIELDS[fields],
+                fields=HASH_FIELDS[fields],
                 basis=basis,
-                algorithm=nicira.NX_MP_ALG_MODULO_N,
+                algorithm=NX_MP_ALG_MODULO_N,
                 max_link=buckets - 1,
                 arg=0,
-                ofs_nbits=nicira.WHOLE_REGISTER,
+                ofs_nbits=WHOLE_REGISTER,
                 dst=target,
             )
 
 
 def _encode_learn(action: Learn) -> Any:
-    flags = nicira.NX_LEARN_F_DELETE_LEARNED if action.delete_learned else 0
-    flags |= nicira.NX_LEARN_F_WRITE_RESULT if action.success else 0
+    flags = NX_LEARN_F_DELETE_LEARNED if action.delete_learned else 0
+    flags |= NX_LEARN_F_WRITE_RESULT if action.success else 0
     learn = parser.NXActionLearn(
         table_id=int(action.table),
         specs=[_encode_learn_spec(spec) for spec in action.specs],
@@ -132,12 +153,12 @@ def _encode_learn(action: Learn) -> Any:
     if not action.limit and action.success is None:
         return learn
     body = learn.serialize_body()
-    limit = bytearray(nicira.LEARN2_LIMIT.pack(action.limit, 0))
+    limit = bytearray(LEARN2_LIMIT.pack(action.limit, 0))
     if action.success is not None:
         number = ofp.oxm_from_user_header(action.success)
         ofp.oxm_serialize_header(number, limit, len(limit))
-    data = body[: nicira.LEARN_FIXED_BYTES] + limit + body[nicira.LEARN_FIXED_BYTES :]
-    return parser.NXActionUnknown(nicira.NXAST_LEARN2, data)
+    data = body[:LEARN_FIXED_BYTES] + limit + body[LEARN_FIXED_BYTES:]
+    return parser.NXActionUnknown(NXAST_LEARN2, data)
 
 
 def _encode_learn_spec(spec: LearnMatch | LearnLoad) -> Any:

@@ -1,9 +1,14 @@
-"""Transaction ids. A reply has the id of its request, and an error that of the failed message."""
+"""What replies and errors belong to: transaction ids; and errors in words.
+
+A reply has the id of its request, and an error that of the failed message.
+"""
 
 from __future__ import annotations
 
 from enum import IntEnum
 from typing import Any
+
+from controller.openflow.framework import ofproto as ofp
 
 
 class Asked(IntEnum):
@@ -38,3 +43,11 @@ def bundle_number(message: Any) -> int | None:
     if message.xid & ~BUNDLE_NUMBER_MASK != BUNDLE_XID:
         return None
     return int(message.xid & BUNDLE_NUMBER_MASK)
+
+
+def error_text(message: Any) -> str:
+    """Return an OpenFlow error in words. Open vSwitch reports bundle errors as experimenter's."""
+    if message.type == ofp.OFPET_EXPERIMENTER:
+        return f"experimenter {message.experimenter:#x}, error {message.exp_type}"
+    kind = ofp.ofp_error_type_to_str(message.type)
+    return f"{kind}, {ofp.ofp_error_code_to_str(message.type, message.code)}"

@@ -34,8 +34,8 @@ from controller.bridge.gathering import GATHERED_AFTER_S
 from controller.bridge.lost_keys import of_service
 from controller.bridge.phase import Phase
 from controller.bridge.state import Commands
-from controller.config import normal, openflow_version
-from controller.config.fail_mode import SECURE
+from controller.config import controllers, normal
+from controller.config.controllers import SECURE
 from controller.config.keys import BRIDGE_KEYS
 from controller.config.membership import bond_of, bonds_of
 from controller.config.reader import read_bridge
@@ -186,7 +186,7 @@ class AttachDetach:
         self._refuse_in_hand(name)
         for why in (
             releases.refusal(self.fleet.ovs_version),
-            openflow_version.refusal(row),
+            controllers.refusal(row),
             advice.refusal(row, self.fleet.ovn),
         ):
             if why is not None:

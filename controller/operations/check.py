@@ -12,8 +12,8 @@ from typing import Any
 from controller.bridge import inspection
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
-from controller.config import openflow_version
-from controller.config.fail_mode import SECURE
+from controller.config import controllers
+from controller.config.controllers import SECURE
 from controller.config.rows import BridgeRow
 from controller.config.values import UplinkConfig
 from controller.load.flooded import LOOPS_PPS
@@ -114,8 +114,8 @@ def _of_state(fleet: Fleet, bridge: Bridge) -> Iterator[Finding]:
     if not bridge.connected:
         expected = "a running ovs-vswitchd that answers"
         row = fleet.rows.get(bridge.config.name)
-        if row is not None and not openflow_version.is_allowed(row):
-            expected = f"{openflow_version.SPOKEN} among the protocols of the bridge"
+        if row is not None and not controllers.is_allowed(row):
+            expected = f"{controllers.SPOKEN} among the protocols of the bridge"
         text = f"not connected -> {expected}"
         yield Finding(ERROR, "not-connected", text, runbook="OvsLbtBridgeDisconnected")
     if bridge.config.fallen_back:

@@ -8,7 +8,7 @@ from typing import Any
 from controller.dataplane import diff
 from controller.dataplane.specs import EMPTY, Changes, FlowSpec, GroupSpec
 from controller.dataplane.tables import Table
-from controller.openflow import bundles, errors, xids
+from controller.openflow import bundles, xids
 from controller.openflow.framework import ofproto, parser, serialized
 from controller.openflow.xids import Asked
 from tests.unit.controller.openflow.switch_bytes import (
@@ -85,5 +85,5 @@ def test_an_error_says_which_bundle_it_is_about_and_what_is_wrong() -> None:
     assert xids.bundle_number(error(xids.BUNDLE_XID | 77)) == 77
     assert xids.bundle_number(error(0x1234)) is None
     assert xids.bundle_number(error(Asked.FLOWS)) is None
-    text = errors.error_text(error(1))
+    text = xids.error_text(error(1))
     assert "GROUP_MOD_FAILED" in text and "OUT_OF_GROUPS" in text

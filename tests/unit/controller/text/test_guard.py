@@ -144,7 +144,7 @@ OTHERS = {
     "feed.py: ' '.join(words)",
     "advice.py: BY_ADDRESS",
     "normal.py: vlans",
-    "openflow_version.py: SPOKEN",
+    "controllers.py: SPOKEN",
     "show_view.py: fault['found']",
     "show_view.py: fault['part']",
     "support_bundle.py: shareable.REMOVED",

@@ -1,4 +1,4 @@
-"""What Open vSwitch flushes is read again at once, and plain uplinks stay in fail mode `secure`."""
+"""What bridges say of their controllers: fail mode, what a change of it flushes, versions of OpenFlow."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import pytest
 
 from controller.api.events import ReadInstalled, Write
 from controller.bridge.installation import AUDIT_INTERVAL_S, FLUSHED_WITHIN_S
+from controller.config import controllers
 from controller.config.rows import PREFIX, BridgeRow, MirrorRow
 from tests.said import says
 from tests.unit.fake_switch import World, done, reports, world
-from tests.unit.rows import bridge, host, ours, plain_uplinks, port
+from tests.unit.rows import bridge, host, ours, plain_uplinks, port, without_us
 
 CONTROLLER = ("tcp:192.0.2.1:6653",)
 
@@ -167,3 +168,40 @@ def test_a_bridge_that_is_not_attached_keeps_its_fail_mode() -> None:
     here.write(replace(row, fail_mode="standalone"))
     assert here.rows["br0"] == replace(row, fail_mode="standalone")
     assert isinstance(here.rows["br0"], BridgeRow)
+
+
+@pytest.mark.parametrize(
+    "allowed", [(), ("OpenFlow13",), ("OpenFlow10", "OpenFlow13", "OpenFlow15")]
+)
+def test_nothing_is_said_of_a_bridge_that_allows_ours_or_all(allowed: tuple[str, ...]) -> None:
+    row = BridgeRow("br0", protocols=allowed)
+    assert controllers.is_allowed(row)
+    assert controllers.refusal(row) is None
+    assert not list(controllers.not_done(row, 0))
+
+
+def test_attach_is_refused_with_the_command_that_allows_it_and_nothing_changes() -> None:
+    row = replace(without_us(host()), protocols=("OpenFlow10", "OpenFlow14"))
+    here = world(row).start()
+    reply = here.ask("attach", "br0", "policy=load-based")
+    assert reply and reply.refused
+    command = "ovs-vsctl add bridge br0 protocols OpenFlow13"
+    assert says(reply.text, "bridge br0: protocols OpenFlow10, OpenFlow14 -> ", command)
+    assert here.rows["br0"] == row
+    assert not here.dialled
+
+
+def test_an_attached_bridge_tells_it_and_keeps_what_it_has() -> None:
+    here = world(host()).start()
+    here.write(replace(here.rows["br0"], protocols=("OpenFlow10",)))
+    here.disconnect()
+    (shown,) = json.loads(done(here.ask("show", "br0", "--json")))["bridges"]
+    (told,) = shown["not_done"]
+    assert says(told, "Bridge br0 protocols: OpenFlow10", "OpenFlow13")
+    findings = json.loads(done(here.ask("check", "br0", "--json")))["findings"]
+    (away,) = (one for one in findings if one["check"] == "not-connected")
+    assert says(away["text"], "not connected -> OpenFlow13")
+    here.write(replace(here.rows["br0"], protocols=()))
+    here.connect()
+    (shown,) = json.loads(done(here.ask("show", "br0", "--json")))["bridges"]
+    assert shown["connected"] and shown["not_done"] == []
