@@ -16,6 +16,7 @@ from controller.api.events import PortFlagsSet, SetPortFlags
 from controller.host import faults
 from controller.host.sockets import BridgeSocket, Unreachable
 from controller.openflow.side_connection import TIMEOUT_S, Refused, SideConnection, Stream
+from controller.text.wording import because, one_line
 
 LOG = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ def start(
                 there, before = set_flags(wire, command.no_flood, command.flood)
                 answer = replace(answer, no_flood=there, before=before)
         except (OSError, Refused, Unreachable, ValueError) as failure:
-            answer = replace(answer, error=str(failure) or type(failure).__name__)
+            answer = replace(answer, error=one_line(because(failure)) or type(failure).__name__)
         submit(answer)
 
     def failed(found: str) -> None:

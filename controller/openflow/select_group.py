@@ -19,6 +19,7 @@ from controller.host import faults
 from controller.host.sockets import BridgeSocket, Unreachable
 from controller.openflow.encode import encode_action
 from controller.openflow.side_connection import TIMEOUT_S, Refused, SideConnection, Stream
+from controller.text.wording import because, one_line
 
 # OpenFlow 1.5.1, sections 7.1 to 7.3. OFPGC_ADD_OR_MOD is Open vSwitch's, since release 2.6.
 VERSION = 0x06
@@ -52,7 +53,7 @@ def start(
             with closing(dial()) as wire:
                 add(wire)
         except (OSError, Refused, Unreachable, ValueError) as failure:
-            error = str(failure) or type(failure).__name__
+            error = one_line(because(failure)) or type(failure).__name__
         submit(SelectGroupAdded(command.bridge, command.number, error))
 
     def failed(found: str) -> None:
