@@ -26,7 +26,8 @@ from controller.config.marks import Marks
 from controller.config.reader import read_bridge
 from controller.dataplane import frames
 from controller.host import addresses, arming, faults
-from controller.host.one_uplink import Refused, run
+from controller.host.faults import Refused
+from controller.host.one_uplink import run
 from controller.ovsdb.database import Database, DatabaseAway
 from controller.text import terminal
 

@@ -41,7 +41,7 @@ from controller.host.qdisc import Qdiscs
 from controller.host.sockets import BridgeSocket, Reach, TlsFiles, Unreachable
 from controller.inbox import Inbox, StatusWanted
 from controller.metrics.exporter import Exporter
-from controller.openflow import bundles, commands, framework, port_flags, select_group
+from controller.openflow import bundles, commands, framework, side_connection
 from controller.openflow.connections import Dialers
 from controller.ovsdb.database import Database
 from controller.text.wording import one_line
@@ -295,12 +295,9 @@ class Service:
                 self._dialers.close(bridge)
             case events.Prepare(apply=apply):
                 self._prepare(apply)
-            case events.SetPortFlags(bridge=bridge):
+            case events.SetPortFlags(bridge=bridge) | events.AddSelectGroup(bridge=bridge):
                 dial = functools.partial(self._dial_beside, bridge)
-                port_flags.start(dial, command, self._events.put)
-            case events.AddSelectGroup(bridge=bridge):
-                dial = functools.partial(self._dial_beside, bridge)
-                select_group.start(dial, command, self._events.put)
+                side_connection.start(dial, command, self._events.put)
             case events.Shape():
                 self._qdiscs.start(command)
             case events.ReadForwarding(bridge=bridge):
@@ -348,7 +345,7 @@ class Service:
             Unreachable: the connection failed, or another service leads.
         """
         if not self._confirmed():
-            raise Unreachable(f"{bridge}: another service leads -> ask that service")
+            raise Unreachable(f"{bridge}: {faults.ANOTHER_LEADS}")
         return self._dialers.dial(bridge)
 
     def _send(self, command: Any) -> None:

@@ -28,7 +28,7 @@ def rescue(options: argparse.Namespace) -> int:
     import ovs.vlog
 
     from controller import rescue as rescuing
-    from controller.host.one_uplink import Refused
+    from controller.host.faults import Refused
     from controller.ovsdb.database import DatabaseAway
 
     ovs.vlog.Vlog.set_level("any", "any", "off")

@@ -82,7 +82,7 @@ _IP = (
 BY_HOME = (SetField(Register.TARGET.field, 0), Resubmit(Table.OFF_HOME))
 _TO_BUCKET = Resubmit(Table.BUCKET)
 # The group that picks a bucket by the datapath's hash of the connection (dp_hash). It is added over
-# OpenFlow 1.5 (openflow/select_group.py), never changed, and removed like any other group.
+# OpenFlow 1.5 (openflow/side_connection.py), never changed, and removed like any other group.
 SELECT_GROUP = GroupSpec(
     SELECT_GROUP_ID,
     "select",

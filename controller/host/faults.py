@@ -21,11 +21,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from controller.api.events import Faulted
-from controller.text.wording import OUR_LOG, one_line
+from controller.text.wording import OUR_LOG, because, one_line
 
 LOG = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
 
 # The parts of the service that can fail, as metrics name them.
 PARTS = (
@@ -47,6 +50,14 @@ OURS = (
     NameError,
     TypeError,
 )
+
+
+NOT_HERE = "the switch is on another host -> a service on that host"
+ANOTHER_LEADS = "another service leads -> ask that service"
+
+
+class Refused(Exception):
+    """A command cannot be carried out. The text: what was found -> what is expected."""
 
 
 class Ledger:
@@ -183,6 +194,25 @@ def once(
             failed(report(part, error, name))
 
     return _start(name, guard)
+
+
+def answered(
+    part: str,
+    name: str,
+    carry_out: Callable[[], Answer],
+    failed: Callable[[str], Answer],
+    submit: Callable[[Answer], None],
+) -> None:
+    """Carry out a command on a thread, and submit the answer: if it fails, what `failed` returns."""
+
+    def run() -> None:
+        try:
+            answer = carry_out()
+        except (OSError, Refused, ValueError) as error:
+            answer = failed(one_line(because(error)) or type(error).__name__)
+        submit(answer)
+
+    once(part, name, run, lambda found: submit(failed(found)))
 
 
 def _start(name: str, run: Callable[[], None]) -> threading.Thread:

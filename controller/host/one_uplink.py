@@ -7,6 +7,7 @@ Only Open vSwitch's own tools are used, because the framework may be what does n
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -15,17 +16,12 @@ from controller.api.events import ForwardByOne, ForwardingByOne
 from controller.dataplane.specs import COOKIE_PREFIX
 from controller.dataplane.tables import COOKIE_KIND_MASK, COOKIE_PREFIX_MASK, Kind, cookie
 from controller.host import faults
-from controller.text.wording import because, one_line
+from controller.host.faults import ANOTHER_LEADS, NOT_HERE, Refused
 
 COMMAND_TIMEOUT_S = 10
 RESCUE_COOKIE = cookie(Kind.RESCUE, 0)
 # Drop frames of other uplinks before any other flow; forward VM ports after all other flows.
 CUT_PRIORITY, NORMAL_PRIORITY = 65535, 1
-NOT_HERE = "the switch is on another host -> a service on that host"
-
-
-class Refused(Exception):
-    """A tool failed. The text: what was found -> what is expected."""
 
 
 def start(
@@ -39,24 +35,16 @@ def start(
     `confirmed` is called just before the change: it returns False if another service leads.
     """
 
-    def carry_out() -> None:
-        error = None
-        try:
-            if not beside_the_switch:
-                raise Refused(NOT_HERE)
-            if not confirmed():
-                raise Refused("another service leads -> ask that service")
-            forward(command.bridge, command.uplink, command.others)
-        except (Refused, OSError) as why:
-            error = one_line(because(why))
-        submit(ForwardingByOne(command.bridge, error))
+    def carry_out() -> ForwardingByOne:
+        if not beside_the_switch:
+            raise Refused(NOT_HERE)
+        if not confirmed():
+            raise Refused(ANOTHER_LEADS)
+        forward(command.bridge, command.uplink, command.others)
+        return ForwardingByOne(command.bridge)
 
-    faults.once(
-        "openflow",
-        f"one uplink of {command.bridge}",
-        carry_out,
-        lambda found: submit(ForwardingByOne(command.bridge, found)),
-    )
+    failed = functools.partial(ForwardingByOne, command.bridge)
+    faults.answered("openflow", f"one uplink of {command.bridge}", carry_out, failed, submit)
 
 
 def forward(bridge: str, uplink: str, others: tuple[str, ...]) -> None:

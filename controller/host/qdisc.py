@@ -11,6 +11,7 @@ import socket
 import struct
 import subprocess
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from controller.api.events import Device, Shape, Shaped
 from controller.dataplane import htb
 from controller.dataplane.htb import Found, Host, Shaper
 from controller.host import faults
+from controller.host.faults import ANOTHER_LEADS, NOT_HERE, Refused
 
 TIMEOUT_S = 10.0
 SEND_BUFFER = Path("/proc/sys/net/core/wmem_default")
@@ -26,11 +28,6 @@ SIOCGIFMTU = 0x8921
 CLASS = re.compile(
     rf"^class htb {htb.HANDLE:x}:(?P<minor>[0-9a-f]+) .*\n.*\(dropped (?P<drops>\d+)", re.MULTILINE
 )
-NOT_HERE = "the switch is on another host -> a service on that host"
-
-
-class Refused(Exception):
-    """`tc` or the kernel refused; the text says why."""
 
 
 class Qdiscs:
@@ -53,12 +50,8 @@ class Qdiscs:
 
     def start(self, command: Shape) -> None:
         """Carry out a command on a thread, and submit the result."""
-        faults.once(
-            "shaping",
-            f"shape {command.bridge}",
-            lambda: self._submit(self.carry_out(command)),
-            lambda found: self._submit(_failed(command, found)),
-        )
+        carry_out, failed = partial(self.carry_out, command), partial(_failed, command)
+        faults.answered("shaping", f"shape {command.bridge}", carry_out, failed, self._submit)
 
     def carry_out(self, command: Shape) -> Shaped:
         devices = (
@@ -79,7 +72,7 @@ class Qdiscs:
             host = _host(name)
             lines = htb.commands(name, found, wanted, host, self._known.get(name))
             if lines and not self._confirmed():
-                raise Refused("another service leads -> ask that service")
+                raise Refused(ANOTHER_LEADS)
             if lines:
                 self._known.pop(name, None)
                 _tc("-batch", "-", stdin="\n".join(lines) + "\n")

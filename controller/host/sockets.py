@@ -12,6 +12,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from controller.host.faults import Refused
 from controller.text.wording import in_words
 
 CONNECT_TIMEOUT_S = 5.0
@@ -41,7 +42,7 @@ def refuse_plain(what: str, host: str, instead: str) -> None:
         raise ValueError(f"{what} without TLS -> {instead}, or a loopback address")
 
 
-class Unreachable(Exception):
+class Unreachable(Refused):
     """A bridge cannot be dialled. The text: what was found -> what is expected."""
 
 

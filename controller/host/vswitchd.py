@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Iterator
 
@@ -17,11 +18,12 @@ LOG = logging.getLogger(__name__)
 
 def read_forwarding(bridge: str, submit: Callable[[ForwardingRead], None]) -> None:
     """Read the addresses that NORMAL has learned on a bridge, on a thread, and submit them."""
-    faults.once(
+    faults.answered(
         "forwarding",
         f"forwarding {bridge}",
-        lambda: submit(_forwarding(bridge)),
-        lambda found: submit(ForwardingRead(bridge, (), found)),
+        functools.partial(_forwarding, bridge),
+        functools.partial(ForwardingRead, bridge, ()),
+        submit,
     )
 
 

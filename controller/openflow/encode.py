@@ -28,7 +28,7 @@ from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
 
 ETH_VLAN = 0x8100
-# OpenFlow 1.3 cannot say how a group of kind `select` selects: see select_group.py.
+# OpenFlow 1.3 cannot say how a group of kind `select` selects: see side_connection.py.
 GROUP_TYPES = {"ff": ofp.OFPGT_FF, "all": ofp.OFPGT_ALL}
 
 # Numbers of Open vSwitch's extensions, as in its nicira-ext.h.

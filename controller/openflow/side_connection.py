@@ -1,11 +1,27 @@
-"""A connection in another version of OpenFlow, for one request that OpenFlow 1.3 cannot express."""
+"""Requests that OpenFlow 1.3 cannot express, each over a connection in another version made for it.
+
+Only OpenFlow 1.0 can set and show the port flag `no-flood`: NORMAL does not flood to ports that have it.
+
+Only group mods of OpenFlow 1.5 can name a selection method. Without a name, Open vSwitch uses a hash
+of its own, which ignores the ports of UDP. The bridge's OpenFlow 1.3 connection sees the group as
+one of type SELECT, and can remove it.
+"""
 
 from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from typing import Any, Protocol
+
+from controller.api.events import AddSelectGroup, PortFlagsSet, SelectGroupAdded, SetPortFlags
+from controller.dataplane.hashing import SELECT_GROUP
+from controller.dataplane.specs import Bucket, GroupSpec
+from controller.host import faults
+from controller.host.faults import Refused
+from controller.host.sockets import BridgeSocket
+from controller.openflow.encode import encode_action
 
 TIMEOUT_S = 5.0
 # A switch that sends other messages instead, or a byte at a time, may not keep the thread for longer.
@@ -18,9 +34,28 @@ HEADER = struct.Struct("!BBHI")
 # a switch takes it that every earlier one will do as well.
 HELLO_FAILED, BAD_VERSION = b"\0\0", b"\0\1\0\0"
 
+# OpenFlow 1.0.0, sections 5.1 to 5.3.
+OPENFLOW_10 = 0x01
+FEATURES_REQUEST, FEATURES_REPLY, PORT_MOD, BARRIER_REQUEST_10, BARRIER_REPLY_10 = 5, 6, 15, 18, 19
+NO_FLOOD = 1 << 4
+FEATURES_BYTES = 24  # what precedes the ports in a features reply
+PORT = struct.Struct("!H6s16sIIIIII")
+PORT_CHANGE = struct.Struct("!H6sIII4x")
 
-class Refused(Exception):
-    """The switch does not do what it was asked. The text says `found -> expected`."""
+# OpenFlow 1.5.1, sections 7.1 to 7.3. OFPGC_ADD_OR_MOD is Open vSwitch's, since release 2.6.
+OPENFLOW_15 = 0x06
+GROUP_MOD, BARRIER_REQUEST_15, BARRIER_REPLY_15 = 15, 20, 21
+ADD_OR_MODIFY, SELECT = 0x8000, 1
+ALL_BUCKETS = 0xFFFFFFFF
+GROUP = struct.Struct("!HBxIH2xI")
+BUCKET = struct.Struct("!HHI")
+WEIGHT = struct.Struct("!HHH2x")
+# The property ntr_group_prop_selection_method of Open vSwitch's netronome-ext.h.
+METHOD = struct.Struct("!HHII4x16sQ")
+EXPERIMENTER, NETRONOME, SELECTION_METHOD = 0xFFFF, 0x0000154D, 1
+# The parameter has the algorithm in its upper half and the basis in its lower one. Algorithm 0 (L4)
+# is in every datapath.
+L4 = 0
 
 
 class Stream(Protocol):
@@ -93,3 +128,102 @@ class SideConnection:
                 raise TimeoutError("no reply in time")
             data += part
         return data
+
+
+def start(
+    dial: Callable[[], BridgeSocket],
+    command: SetPortFlags | AddSelectGroup,
+    submit: Callable[[PortFlagsSet | SelectGroupAdded], None],
+) -> None:
+    """Carry out a command on a new thread, over a connection that `dial` makes.
+
+    `submit` gets the answer, also when the exchange fails.
+    """
+    bridge, number = command.bridge, command.number
+
+    def carry_out() -> PortFlagsSet | SelectGroupAdded:
+        with closing(dial()) as wire:
+            if isinstance(command, AddSelectGroup):
+                add_select_group(wire)
+                return SelectGroupAdded(bridge, number)
+            no_flood, before = set_port_flags(wire, command.no_flood, command.flood)
+            return PortFlagsSet(bridge, number, no_flood, before=before)
+
+    def failed(error: str) -> PortFlagsSet | SelectGroupAdded:
+        if isinstance(command, AddSelectGroup):
+            return SelectGroupAdded(bridge, number, error)
+        return PortFlagsSet(bridge, number, frozenset(), error)
+
+    what = "select group" if isinstance(command, AddSelectGroup) else "port flags"
+    faults.answered(what.replace(" ", "-"), f"{what} {bridge}", carry_out, failed, submit)
+
+
+def set_port_flags(
+    sock: Stream, no_flood: frozenset[int], flood: frozenset[int]
+) -> tuple[frozenset[int], frozenset[int]]:
+    """Set the flag of the ports in `no_flood`, and clear it for those in `flood`.
+
+    Ports that have the wanted setting are not modified. Returns the ports of `no_flood` that the
+    bridge has, and all ports that had the flag before.
+
+    Raises:
+        Refused: the switch does not support OpenFlow 1.0, or refuses a change.
+        OSError: the connection failed, or a read or write took longer than `TIMEOUT_S`.
+    """
+    wire = SideConnection(sock, OPENFLOW_10, "OpenFlow10", "a switch that sets no-flood", TIMEOUT_S)
+    ports = list(_ports(wire.ask(FEATURES_REQUEST, FEATURES_REPLY)))
+    changes = [
+        wire.message(PORT_MOD, PORT_CHANGE.pack(number, address, wanted, NO_FLOOD, 0))
+        for number, address, config in ports
+        if number in no_flood | flood
+        for wanted in [NO_FLOOD if number in no_flood else 0]
+        if config & NO_FLOOD != wanted
+    ]
+    if changes:
+        wire.send(changes)
+        wire.ask(BARRIER_REQUEST_10, BARRIER_REPLY_10)
+    before = frozenset(number for number, _, config in ports if config & NO_FLOOD)
+    return no_flood & {number for number, _, _ in ports}, before
+
+
+def _ports(features: bytes) -> Iterator[tuple[int, bytes, int]]:
+    """Yield the number, the hardware address and the configuration bits of each port."""
+    whole = len(features) - (len(features) - FEATURES_BYTES) % PORT.size
+    for offset in range(FEATURES_BYTES, whole, PORT.size):
+        number, address, _, config, *_ = PORT.unpack_from(features, offset)
+        yield number, address, config
+
+
+def add_select_group(sock: Stream) -> None:
+    """Add the group, or give the group with its number its buckets and its selection method.
+
+    Raises:
+        Refused: the switch does not support OpenFlow 1.5, or refuses the group.
+        OSError: the connection failed, or a read or write took longer than `TIMEOUT_S`.
+    """
+    wire = SideConnection(
+        sock, OPENFLOW_15, "OpenFlow15", "a switch that has the selection method dp_hash", TIMEOUT_S
+    )
+    wire.send([wire.message(GROUP_MOD, group_mod(SELECT_GROUP))])
+    wire.ask(BARRIER_REQUEST_15, BARRIER_REPLY_15)
+
+
+def group_mod(group: GroupSpec) -> bytes:
+    """The body of the group mod that adds a group, or changes it, to select by the datapath's hash."""
+    buckets = b"".join(_bucket(number, bucket) for number, bucket in enumerate(group.buckets))
+    head = GROUP.pack(ADD_OR_MODIFY, SELECT, group.group_id, len(buckets), ALL_BUCKETS)
+    by_dp_hash = METHOD.pack(
+        EXPERIMENTER, METHOD.size, NETRONOME, SELECTION_METHOD, b"dp_hash", L4 << 32
+    )
+    return head + buckets + by_dp_hash
+
+
+def _bucket(number: int, bucket: Bucket) -> bytes:
+    actions = bytearray()
+    for action in bucket.actions:
+        # These actions are encoded as in OpenFlow 1.3.
+        message: Any = encode_action(action)
+        message.serialize(actions, len(actions))
+    weight = WEIGHT.pack(0, WEIGHT.size, 1)
+    length = BUCKET.size + len(actions) + len(weight)
+    return BUCKET.pack(length, len(actions), number) + actions + weight

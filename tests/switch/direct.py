@@ -23,7 +23,7 @@ from controller.api.events import (
 )
 from controller.dataplane import diff
 from controller.dataplane.specs import EMPTY, Pipeline
-from controller.openflow import bundles, commands, replies, select_group, xids
+from controller.openflow import bundles, commands, replies, side_connection, xids
 from controller.openflow.framework import ofproto, parser, serialized, unread
 from controller.openflow.framing import statistics
 from tests.switch.bed import Bed
@@ -91,7 +91,7 @@ class Direct:
         """Give the bridge the group that picks a bucket by the datapath's hash."""
         with socket.socket(socket.AF_UNIX) as beside:
             beside.connect(self._management)
-            select_group.add(beside)
+            side_connection.add_select_group(beside)
 
     def remove(self) -> None:
         self.install(EMPTY)

@@ -25,7 +25,7 @@ from controller.engine import Engine  # noqa: E402
 from controller.host import journal, qdisc, vswitchd  # noqa: E402
 from controller.host.control import Server  # noqa: E402
 from controller.metrics import exporter  # noqa: E402
-from controller.openflow import bundles, commands, connections, port_flags, ports  # noqa: E402
+from controller.openflow import bundles, commands, connections, ports, side_connection  # noqa: E402
 from controller.ovsdb import database  # noqa: E402
 
 
@@ -136,7 +136,7 @@ def _encoder() -> None:
 
 
 def _port_flags() -> None:
-    port_flags.set_flags = fails
+    side_connection.set_port_flags = fails
 
 
 def _forwarding() -> None:

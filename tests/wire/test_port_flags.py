@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from controller.api.events import PortFlagsSet, SetPortFlags
+from controller.api.events import PortFlagsSet, SelectGroupAdded, SetPortFlags
+from controller.host.faults import Refused
 from controller.host.sockets import Reach
-from controller.openflow import port_flags, side_connection
+from controller.openflow import side_connection
 
 DOWN, NO_FLOOD = 1, 16
 
@@ -61,49 +62,55 @@ class Switch:
 def test_only_what_differs_is_changed_and_only_this_flag() -> None:
     switch = Switch({1: DOWN, 2: NO_FLOOD, 3: NO_FLOOD | DOWN, 4: NO_FLOOD, 0xFFFE: 0})
     wanted, back = frozenset({1, 2, 0xFFFE}), frozenset({3})
-    assert port_flags.set_flags(switch.ours, wanted, back) == (wanted, frozenset({2, 3, 4}))
+    assert side_connection.set_port_flags(switch.ours, wanted, back) == (
+        wanted,
+        frozenset({2, 3, 4}),
+    )
     assert switch.ports == {1: DOWN | NO_FLOOD, 2: NO_FLOOD, 3: DOWN, 4: NO_FLOOD, 0xFFFE: NO_FLOOD}
     assert switch.changes == 3
 
 
 def test_a_port_that_is_not_there_has_no_flag() -> None:
-    assert port_flags.set_flags(Switch({1: 0}).ours, frozenset({1, 2}), frozenset({3}))[0] == {1}
+    assert side_connection.set_port_flags(Switch({1: 0}).ours, frozenset({1, 2}), frozenset({3}))[
+        0
+    ] == {1}
 
 
 def test_a_refusal_is_one_line() -> None:
-    with pytest.raises(
-        side_connection.Refused, match="OpenFlow error 00070000 -> a switch that sets no-flood"
-    ):
-        port_flags.set_flags(Switch({1: 0}, refuses=True).ours, frozenset({1}), frozenset())
+    with pytest.raises(Refused, match="OpenFlow error 00070000 -> a switch that sets no-flood"):
+        side_connection.set_port_flags(
+            Switch({1: 0}, refuses=True).ours, frozenset({1}), frozenset()
+        )
 
 
 def test_a_switch_that_hangs_up() -> None:
     ours, theirs = socket.socketpair()
     theirs.close()
-    with pytest.raises(side_connection.Refused, match="-> OpenFlow10 among the bridge's protocols"):
-        port_flags.set_flags(ours, frozenset({1}), frozenset())
+    with pytest.raises(Refused, match="-> OpenFlow10 among the bridge's protocols"):
+        side_connection.set_port_flags(ours, frozenset({1}), frozenset())
 
 
 def test_a_switch_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(port_flags, "TIMEOUT_S", 0.05)
+    monkeypatch.setattr(side_connection, "TIMEOUT_S", 0.05)
     ours, _theirs = socket.socketpair()
     with pytest.raises(TimeoutError):
-        port_flags.set_flags(ours, frozenset({1}), frozenset())
+        side_connection.set_port_flags(ours, frozenset({1}), frozenset())
 
 
 def test_a_switch_that_is_away_is_an_event_with_an_error(tmp_path: Path) -> None:
     answered = threading.Event()
-    answers: list[PortFlagsSet] = []
+    answers: list[PortFlagsSet | SelectGroupAdded] = []
 
-    def submit(event: PortFlagsSet) -> None:
+    def submit(event: PortFlagsSet | SelectGroupAdded) -> None:
         answers.append(event)
         answered.set()
 
     command = SetPortFlags("br0", 7, frozenset({1}), frozenset())
     reach = Reach("unix:db.sock", tmp_path)
-    port_flags.start(lambda: reach.dial("br0", ()), command, submit)
+    side_connection.start(lambda: reach.dial("br0", ()), command, submit)
     assert answered.wait(5)
     (answer,) = answers
+    assert isinstance(answer, PortFlagsSet)
     assert (answer.bridge, answer.number, answer.no_flood) == ("br0", 7, frozenset())
     assert answer.error is not None
 

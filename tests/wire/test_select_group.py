@@ -11,8 +11,9 @@ import pytest
 from controller.api.events import AddSelectGroup, SelectGroupAdded
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import Bucket, GroupSpec, Resubmit, SetField
+from controller.host.faults import Refused
 from controller.host.sockets import Unreachable
-from controller.openflow import select_group, side_connection
+from controller.openflow import side_connection
 from policies.classifiers import BUCKETS
 
 WAIT_S = 5.0
@@ -51,7 +52,7 @@ class Switch:
 def test_a_group_is_what_open_vswitch_documents() -> None:
     """ofp15_group_mod, ofp15_bucket with a weight, and ntr_group_prop_selection_method."""
     actions = (SetField("reg12", 7), Resubmit(11))
-    body = select_group.group_mod(GroupSpec(0x6CF30000, "select", (Bucket(actions),)))
+    body = side_connection.group_mod(GroupSpec(0x6CF30000, "select", (Bucket(actions),)))
     # set_field of NXM_NX_REG12, and NXAST_RESUBMIT_TABLE that keeps the ingress port
     acts = bytes.fromhex("0019 0010 00011804 00000007 00000000")
     acts += bytes.fromhex("ffff 0010 00002320 000e fff8 0b 000000")
@@ -63,13 +64,13 @@ def test_a_group_is_what_open_vswitch_documents() -> None:
 
 def test_the_group_has_all_buckets_and_fits_a_message() -> None:
     switch = Switch()
-    select_group.add(switch.ours)
+    side_connection.add_select_group(switch.ours)
     (body,) = switch.groups
     assert len(body) + 8 < 1 << 16
     assert [b.actions[0] for b in SELECT_GROUP.buckets] == [
         SetField("reg12", bucket) for bucket in range(BUCKETS)
     ]
-    assert body == select_group.group_mod(SELECT_GROUP)
+    assert body == side_connection.group_mod(SELECT_GROUP)
 
 
 @pytest.mark.parametrize(
@@ -81,8 +82,8 @@ def test_the_group_has_all_buckets_and_fits_a_message() -> None:
     ],
 )
 def test_a_switch_that_refuses(error: bytes, expected: str) -> None:
-    with pytest.raises(side_connection.Refused, match=expected):
-        select_group.add(Switch(error).ours)
+    with pytest.raises(Refused, match=expected):
+        side_connection.add_select_group(Switch(error).ours)
 
 
 def test_whoever_waits_is_answered() -> None:
@@ -104,6 +105,6 @@ def test_whoever_waits_is_answered() -> None:
             answers.append(event)
             done.set()
 
-        select_group.start(dial, AddSelectGroup("br0", 7), submit)  # type: ignore[arg-type]
+        side_connection.start(dial, AddSelectGroup("br0", 7), submit)  # type: ignore[arg-type]
         assert done.wait(WAIT_S)
         assert answers == [SelectGroupAdded("br0", 7, error)]

@@ -33,7 +33,7 @@ from controller.api.history import Names
 from controller.host import client, control, faults, journal, qdisc, vswitchd
 from controller.host.faults import Ledger
 from controller.metrics import scrapes
-from controller.openflow import framework, port_flags, select_group
+from controller.openflow import framework, side_connection
 from controller.openflow.connections import Dialer
 from controller.ovsdb import database
 from controller.ovsdb.replica import Replica
@@ -213,20 +213,20 @@ def test_who_waits_for_what_normal_has_learned_is_answered(
 
 
 def test_who_waits_for_port_flags_is_answered(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(port_flags, "set_flags", broken)
+    monkeypatch.setattr(side_connection, "set_port_flags", broken)
     wire = SimpleNamespace(close=lambda: None)
     command = SetPortFlags("br0", 7, frozenset({1}), frozenset())
-    read = answered(lambda submit: port_flags.start(lambda: wire, command, submit))  # type: ignore[arg-type, return-value]
+    read = answered(lambda submit: side_connection.start(lambda: wire, command, submit))  # type: ignore[arg-type, return-value]
     assert read == PortFlagsSet("br0", 7, frozenset(), error=f"port flags br0: {ANSWER}")
 
 
 def test_who_waits_for_the_select_group_is_answered(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(select_group, "add", broken)
+    monkeypatch.setattr(side_connection, "add_select_group", broken)
     wire = SimpleNamespace(close=lambda: None)
     command = AddSelectGroup("br0", 7)
-    read = answered(lambda submit: select_group.start(lambda: wire, command, submit))  # type: ignore[arg-type, return-value]
+    read = answered(lambda submit: side_connection.start(lambda: wire, command, submit))  # type: ignore[arg-type, return-value]
     assert read == SelectGroupAdded("br0", 7, f"select group br0: {ANSWER}")
     assert told.counts() == [("select-group", 1)]
 
