@@ -227,20 +227,19 @@ class TeamingApp(PromptApp):
             uplink = ports.ofport_of(message.match["in_port"])
             self.submit(FrameHeard(message.datapath.bridge, uplink, bytes(message.data)))
 
-    @set_ev_cls(ofp_event.EventOFPPortStatsReply, MAIN_DISPATCHER)
+    @set_ev_cls(
+        [
+            ofp_event.EventOFPPortStatsReply,
+            ofp_event.EventOFPFlowStatsReply,
+            ofp_event.EventOFPGroupDescStatsReply,
+        ],
+        MAIN_DISPATCHER,
+    )
     @closes_on_failure
-    def port_stats(self, event: Any) -> None:
-        self._answered(event.msg)
-
-    @set_ev_cls(ofp_event.EventOFPFlowStatsReply, MAIN_DISPATCHER)
-    @closes_on_failure
-    def flow_stats(self, event: Any) -> None:
-        self._answered(event.msg)
-
-    @set_ev_cls(ofp_event.EventOFPGroupDescStatsReply, MAIN_DISPATCHER)
-    @closes_on_failure
-    def group_descriptions(self, event: Any) -> None:
-        self._answered(event.msg)
+    def statistics(self, event: Any) -> None:
+        bridge = event.msg.datapath.bridge
+        if (answer := self._replies[bridge].event(bridge, event.msg)) is not None:
+            self.submit(answer)
 
     @set_ev_cls(ofp_event.EventONFBundleCtrlMsg, MAIN_DISPATCHER)
     @closes_on_failure
@@ -264,8 +263,3 @@ class TeamingApp(PromptApp):
     def role_status(self, event: Any) -> None:
         if roles.is_deposed(event.msg):
             event.msg.datapath.refuse(DEPOSED)
-
-    def _answered(self, message: Any) -> None:
-        replies = self._replies[message.datapath.bridge]
-        if (answer := replies.event(message.datapath.bridge, message)) is not None:
-            self.submit(answer)

@@ -426,13 +426,6 @@ def unread(connection: Any, xid: int, message: bytes) -> Any:
 framework_controller.ofproto_parser.msg = _parsed
 
 
-class _NoListener:
-    """Replaces the framework's listener, which would open TCP ports that nobody asked for."""
-
-    def __call__(self) -> None:
-        return
-
-
 def _safe(handler: Callable[[Any], None]) -> Callable[[Any], None]:
     """Return a handler that closes its connection when it fails. Later events are still handled.
 
@@ -481,20 +474,19 @@ class PromptApp(App):  # type: ignore[misc, valid-type]
             super()._send_event(event, state)
 
 
-def start(app_module: str, **contexts: Any) -> Callable[[], None]:
-    """Start the framework and one app, and return a function that ends both.
+def start(app_module: str, **contexts: Any) -> None:
+    """Start the framework and one app.
 
     The app's constructor gets `contexts` as keyword arguments.
     """
-    ofp_handler.OpenFlowController = _NoListener
+    # The framework's listener would open TCP ports that nobody asked for.
+    ofp_handler.OpenFlowController = lambda: lambda: None
     cfg.CONF(project="ovs-lbt", args=[])
     apps: Any = app_manager.AppManager.get_instance()
     apps.load_apps([ofp_handler.__name__, app_module])
     apps.create_contexts()
     apps.instantiate_apps(**contexts)
     faults.lasting("echoes", "echoes", _ECHOES.run)
-    end: Callable[[], None] = apps.close
-    return end
 
 
 def serialized(messages: Iterable[Any]) -> bytes:
