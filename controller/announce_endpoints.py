@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import subprocess
 import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -26,8 +25,7 @@ from controller.config.marks import Marks
 from controller.config.reader import read_bridge
 from controller.dataplane import frames
 from controller.host import addresses, arming, faults
-from controller.host.faults import Refused
-from controller.host.one_uplink import run
+from controller.host.programs import Refused, run
 from controller.ovsdb.database import Database, DatabaseAway
 from controller.text import terminal
 
@@ -80,7 +78,7 @@ def _repeat(announced: Sequence[tuple[str, str]]) -> None:
         for bridge, packet_out in announced:
             try:
                 run("ovs-ofctl", "-O", "OpenFlow13", "packet-out", bridge, packet_out)
-            except (Refused, OSError, subprocess.SubprocessError) as error:
+            except Refused as error:
                 # The switch may be restarting.
                 failures[bridge] = str(error)
     if failures:

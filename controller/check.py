@@ -6,7 +6,6 @@ Exit status: 0 all is well, 1 something asks for attention, 2 it could not be ch
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ import ovs.dirs
 from controller.dataplane.specs import COOKIE_PREFIX
 from controller.dataplane.tables import COOKIE_PREFIX_MASK
 from controller.host import client
+from controller.host.programs import Refused, run
 from controller.operations import upstream
 from controller.operations.check import Finding, as_json
 from controller.operations.upstream import Port
@@ -24,12 +24,7 @@ from controller.text import check_view, terminal
 from controller.text.check_view import NOTE
 
 WELL, FOUND, UNKNOWN = 0, 1, 2
-COMMAND_TIMEOUT_S = 10
 COLUMNS = "name,mtu,link_speed,statistics"
-
-
-class _Failed(Exception):
-    """A tool of Open vSwitch failed. The text: why."""
 
 
 def main(words: Sequence[str], json_wanted: bool) -> int:
@@ -58,9 +53,9 @@ def _upstream(team: Mapping[str, Any]) -> list[Finding]:
         return []
     ours = f"cookie={COOKIE_PREFIX:#x}/{COOKIE_PREFIX_MASK:#x}"
     try:
-        dumped = _run("ovs-ofctl", "-O", "OpenFlow13", "dump-flows", name, ours)
+        dumped = run("ovs-ofctl", "-O", "OpenFlow13", "dump-flows", name, ours)
         ports = _ports([uplink["name"] for uplink in team["uplinks"]])
-    except _Failed as why:
+    except Refused as why:
         return [Finding(NOTE, "upstream", f"counters of the network: not read: {why}", name)]
     return list(upstream.findings(team, ports, upstream.parse(dumped)))
 
@@ -68,7 +63,7 @@ def _upstream(team: Mapping[str, Any]) -> list[Finding]:
 def _ports(uplinks: Sequence[str]) -> dict[str, Port]:
     """The uplinks as the database has them."""
     listed = json.loads(
-        _run("ovs-vsctl", "--format=json", f"--columns={COLUMNS}", "list", "Interface", *uplinks)
+        run("ovs-vsctl", "--format=json", f"--columns={COLUMNS}", "list", "Interface", *uplinks)
     )
     return {row[0]: _port(*row[1:]) for row in listed["data"]}
 
@@ -80,14 +75,3 @@ def _port(mtu: object, speed_bps: object, statistics: Sequence[Any]) -> Port:
         speed_bps if isinstance(speed_bps, int) else None,
         counted if isinstance(counted, int) else None,
     )
-
-
-def _run(*command: str) -> str:
-    timed = (command[0], f"--timeout={COMMAND_TIMEOUT_S}", *command[1:])
-    try:
-        done = subprocess.run(timed, capture_output=True, text=True)
-    except OSError as error:
-        raise _Failed(f"{command[0]}: {error.strerror}") from error
-    if done.returncode:
-        raise _Failed((done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1])
-    return done.stdout

@@ -7,17 +7,16 @@ reads Open vSwitch's database itself, twice, and writes nothing.
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from typing import Any
 
 from controller.announce_endpoints import read
 from controller.config.marks import Marks
 from controller.host import addresses
+from controller.host.programs import run
 from controller.operations import endpoint_view
 from controller.operations.endpoint_view import Counters, NoChoice
 
-COMMAND_TIMEOUT_S = 10
 # How often ovs-vswitchd writes statistics to the database, unless asked otherwise. Readings that are
 # a multiple of it apart see as many updates, whenever they begin.
 UPDATE_INTERVAL_S = 5.0
@@ -29,7 +28,8 @@ def plan(remote: str, as_json: bool) -> str:
     """The answer for the Open vSwitch of this host. Takes as long as it measures.
 
     Raises:
-        NoChoice: there is nothing to choose, or the database cannot be read.
+        NoChoice: there is nothing to choose.
+        Refused: the database cannot be read.
         DatabaseAway: the database does not answer.
     """
     if not remote.startswith("unix:"):
@@ -46,7 +46,7 @@ def plan(remote: str, as_json: bool) -> str:
 
 def _update_interval_s(remote: str) -> float:
     key = "other_config:stats-update-interval"
-    asked = _run("ovs-vsctl", f"--db={remote}", "--if-exists", "get", "Open_vSwitch", ".", key)
+    asked = _vsctl(remote, "--if-exists", "get", "Open_vSwitch", ".", key)
     digits = asked.strip().strip('"')
     is_number = digits.isascii() and digits.isdigit()
     return max(UPDATE_INTERVAL_S, int(digits) / MS_PER_S if is_number else 0.0)
@@ -54,14 +54,7 @@ def _update_interval_s(remote: str) -> float:
 
 def _counters(remote: str) -> Counters:
     listed = json.loads(
-        _run(
-            "ovs-vsctl",
-            f"--db={remote}",
-            "--format=json",
-            "--columns=name,statistics",
-            "list",
-            "Interface",
-        )
+        _vsctl(remote, "--format=json", "--columns=name,statistics", "list", "Interface")
     )
     return {name: _bytes(dict(statistics)) for name, (_, statistics) in listed["data"]}
 
@@ -70,15 +63,5 @@ def _bytes(statistics: dict[str, Any]) -> tuple[int, int]:
     return int(statistics.get("rx_bytes", 0)), int(statistics.get("tx_bytes", 0))
 
 
-def _run(*command: str) -> str:
-    """Run a tool of Open vSwitch and return its output.
-
-    Raises:
-        NoChoice: the tool failed.
-    """
-    timed = (command[0], f"--timeout={COMMAND_TIMEOUT_S}", *command[1:])
-    done = subprocess.run(timed, capture_output=True, text=True)
-    if done.returncode:
-        why = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-        raise NoChoice(f"{' '.join(command)}: {why} -> a running ovsdb-server")
-    return done.stdout
+def _vsctl(remote: str, *words: str) -> str:
+    return run("ovs-vsctl", f"--db={remote}", *words, expected="a running ovsdb-server")

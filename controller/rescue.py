@@ -24,8 +24,8 @@ from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow
 from controller.config.values import BridgeConfig, UplinkConfig
 from controller.host import client
-from controller.host.faults import Refused
-from controller.host.one_uplink import forward, has_pipeline, run
+from controller.host.one_uplink import forward, has_pipeline
+from controller.host.programs import Refused, run
 from controller.text.wording import one_of
 from policies.model import Role
 

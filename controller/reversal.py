@@ -25,6 +25,7 @@ import ovs.dirs
 from controller.api import history
 from controller.api.history import Entry, Happened
 from controller.host import client, journal
+from controller.host.programs import Refused, run
 from controller.operations import unconfirmed
 from controller.operations.unconfirmed import GRACE_S, UNCONFIRMED, Unconfirmed
 from controller.text import terminal
@@ -66,21 +67,11 @@ def waits(bridge: str) -> Unconfirmed | None:
 
 
 def _vsctl(*words: str) -> str:
-    command = [
-        "ovs-vsctl",
-        f"--timeout={VSCTL_TIMEOUT_S}",
-        f"--db={database()}",
-        "--no-wait",
-        *words,
-    ]
+    command = ["ovs-vsctl", f"--db={database()}", "--no-wait", *words]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=2 * VSCTL_TIMEOUT_S)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise Unknown(f"ovs-vsctl: {error} -> a running ovsdb-server") from error
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["no answer"]
-        raise Unknown(f"{lines[-1]} -> a running ovsdb-server")
-    return done.stdout
+        return run(*command, expected="a running ovsdb-server", timeout_s=VSCTL_TIMEOUT_S)
+    except Refused as error:
+        raise Unknown(str(error)) from error
 
 
 def after(bridge: str, wait_s: float) -> int:

@@ -12,7 +12,6 @@ import io
 import os
 import platform
 import re
-import subprocess
 import sys
 import tarfile
 import time
@@ -26,6 +25,7 @@ from controller.config import shareable
 from controller.config.rows import PREFIX
 from controller.host import client
 from controller.host.journal import default_path
+from controller.host.programs import Refused, run
 from controller.text.wording import because
 
 COMMAND_TIMEOUT_S = 20
@@ -45,10 +45,6 @@ TABLES = ("Open_vSwitch", "Bridge", "Port", "Interface", "Controller", "Manager"
 MODE = 0o600
 
 Source = Callable[[], str]
-
-
-class _Missing(Exception):
-    """A part cannot be had. The text: why."""
 
 
 def main(bridges: Sequence[str], service: str, out: Path | None) -> int:
@@ -77,7 +73,7 @@ def _collected(sources: Iterator[tuple[str, Source]]) -> tuple[dict[str, str], d
     for name, source in sources:
         try:
             parts[name] = shareable.without_logins(source())
-        except (_Missing, client.Refusal, client.Unanswered) as why:
+        except (Refused, client.Refusal, client.Unanswered) as why:
             missing[name] = shareable.without_logins(str(why))
         except (OSError, ValueError) as error:
             missing[name] = because(error)
@@ -133,36 +129,36 @@ def _sources(bridges: Sequence[str], service: str) -> Iterator[tuple[str, Source
         yield f"log/{daemon}", partial(_log, log)
     # Without arguments: other programs are given passwords there.
     process = ("ps", "-eo", "pid,ni,etime,time,rss,comm", "--sort=-time")
-    yield "processes", lambda: shareable.lines(_ran(*process), re.compile(".* ovs"))
+    yield "processes", lambda: shareable.lines(run(*process), re.compile(".* ovs"))
     yield "links.json", partial(_json, "ip", "-json", "-s", "-d", "link")
-    yield "queues", lambda: _ran("tc", "-s", "qdisc")
+    yield "queues", lambda: run("tc", "-s", "qdisc")
     for table in TABLES:
-        listed = ("ovs-vsctl", _timeout(), "--format=json", "list", table)
+        listed = ("ovs-vsctl", "--format=json", "list", table)
         yield f"database/{table}.json", partial(_json, *listed)
     for name in bridges or _bridges():
         yield from _of_bridge(name)
     for command in SWITCH_COMMANDS:
-        asked = ("ovs-appctl", _timeout(), "-t", "ovs-vswitchd", command)
-        yield f"switch/{command.replace('/', '-')}", partial(_ran, *asked)
+        asked = ("ovs-appctl", "-t", "ovs-vswitchd", command)
+        yield f"switch/{command.replace('/', '-')}", partial(run, *asked)
 
 
 def _of_bridge(name: str) -> Iterator[tuple[str, Source]]:
     # A name from the database is neither an option nor a path.
     part = f"bridge/{name.strip('.').replace('/', '_')}"
     for command in ("dump-flows", "dump-groups", "dump-group-stats", "dump-ports", "show"):
-        asked = ("ovs-ofctl", _timeout(), "-O", "OpenFlow13", command, "--", name)
-        yield f"{part}/{command}", partial(_ran, *asked)
-    learned = ("ovs-appctl", _timeout(), "-t", "ovs-vswitchd", "fdb/show", name)
-    yield f"{part}/fdb-show", partial(_ran, *learned)
+        asked = ("ovs-ofctl", "-O", "OpenFlow13", command, "--", name)
+        yield f"{part}/{command}", partial(run, *asked)
+    learned = ("ovs-appctl", "-t", "ovs-vswitchd", "fdb/show", name)
+    yield f"{part}/fdb-show", partial(run, *learned)
 
 
 def _bridges() -> list[str]:
     """The attached bridges; all that have a socket if the database does not say."""
     attached = f'external_ids:{PREFIX}policy!=""'
-    listed = ("ovs-vsctl", _timeout(), "--bare", "--columns=name", "find", "Bridge", attached)
+    listed = ("ovs-vsctl", "--bare", "--columns=name", "find", "Bridge", attached)
     try:
-        return _ran(*listed).split()
-    except (_Missing, OSError):
+        return run(*listed).split()
+    except Refused:
         return sorted(path.stem for path in Path(ovs.dirs.RUNDIR).glob("*.mgmt"))
 
 
@@ -173,8 +169,8 @@ def _versions() -> str:
         lines += OS_RELEASE.read_text().splitlines()
     for tool in ("ovs-vsctl", "ovs-vswitchd"):
         try:
-            lines.append(_ran(tool, "--version").splitlines()[0])
-        except (_Missing, OSError) as why:
+            lines.append(run(tool, "--version").splitlines()[0])
+        except Refused as why:
             lines.append(f"{tool}: {why}")
     return "\n".join([*lines, ""])
 
@@ -188,7 +184,7 @@ def _version(library: str) -> str | None:
 
 def _asked(command: str, *words: str) -> str:
     if (obstacle := client.obstacle()) is not None:
-        raise _Missing(obstacle)
+        raise Refused(obstacle)
     return client.ask(f"lbt/{command}", words)
 
 
@@ -202,16 +198,14 @@ def _history(service: str) -> str:
 
 def _journal(service: str) -> str:
     """The log of the unit. A service that was started by hand logs to its terminal."""
-    found = _ran("journalctl", "--no-pager", "-o", "short-iso", "-n", str(LOG_LINES), "-u", service)
+    found = run("journalctl", "--no-pager", "-o", "short-iso", "-n", str(LOG_LINES), "-u", service)
     if "-- No entries --" in found or not found.strip():
-        raise _Missing(
-            f"the journal has nothing of {service} -> a service that systemd has started"
-        )
+        raise Refused(f"the journal has nothing of {service} -> a service that systemd has started")
     return shareable.lines(found, shareable.OF_SERVICE)
 
 
 def _json(*command: str) -> str:
-    return shareable.as_json(_ran(*command))
+    return shareable.as_json(run(*command))
 
 
 def _log(path: Path) -> str:
@@ -226,27 +220,3 @@ def _tail(path: Path, lines: int = LOG_LINES) -> str:
         read = file.read().decode(errors="replace").splitlines(keepends=True)
     # The first line may have been cut.
     return "".join(read[1 if start else 0 :][-lines:])
-
-
-def _timeout() -> str:
-    return f"--timeout={COMMAND_TIMEOUT_S // 2}"
-
-
-def _ran(*command: str) -> str:
-    """What a command prints.
-
-    Raises:
-        _Missing: it failed, or is not installed.
-    """
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=COMMAND_TIMEOUT_S
-        )
-    except FileNotFoundError as error:
-        raise _Missing(f"{command[0]}: not installed") from error
-    except subprocess.TimeoutExpired as late:
-        raise _Missing(f"{' '.join(command)}: no answer within {COMMAND_TIMEOUT_S} s") from late
-    if done.returncode:
-        why = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-        raise _Missing(f"{' '.join(command)}: {why}")
-    return done.stdout

@@ -75,11 +75,11 @@ def _bridge_of(options: argparse.Namespace) -> str | None:
     """The bridge that `set` concerns; None if the interface is on none."""
     if options.table == "bridge":
         return str(options.name)
-    from controller.host import faults, one_uplink
+    from controller.host import programs
 
     try:
-        found = one_uplink.run("ovs-vsctl", "iface-to-br", options.name.partition("/")[0])
-    except (faults.Refused, OSError):
+        found = programs.run("ovs-vsctl", "iface-to-br", options.name.partition("/")[0])
+    except programs.Refused:
         return None
     return found.strip()
 

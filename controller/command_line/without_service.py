@@ -28,7 +28,7 @@ def rescue(options: argparse.Namespace) -> int:
     import ovs.vlog
 
     from controller import rescue as rescuing
-    from controller.host.faults import Refused
+    from controller.host.programs import Refused
     from controller.ovsdb.database import DatabaseAway
 
     ovs.vlog.Vlog.set_level("any", "any", "off")
@@ -47,6 +47,7 @@ def plan_endpoints(options: argparse.Namespace) -> int:
     import ovs.vlog
 
     from controller.endpoint_plan import plan
+    from controller.host.programs import Refused
     from controller.operations.endpoint_view import NoChoice
     from controller.ovsdb.database import DatabaseAway
 
@@ -55,7 +56,7 @@ def plan_endpoints(options: argparse.Namespace) -> int:
         return answers.failed(obstacle)
     try:
         print(plan(environment.database(), options.json))
-    except (NoChoice, DatabaseAway, ValueError) as error:
+    except (NoChoice, Refused, DatabaseAway, ValueError) as error:
         return answers.failed(environment.blamed_database(str(error)))
     return 0
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from controller.api.events import Faulted
+from controller.host.programs import Refused
 from controller.text.wording import OUR_LOG, because, one_line
 
 LOG = logging.getLogger(__name__)
@@ -54,10 +55,6 @@ OURS = (
 
 NOT_HERE = "the switch is on another host -> a service on that host"
 ANOTHER_LEADS = "another service leads -> ask that service"
-
-
-class Refused(Exception):
-    """A command cannot be carried out. The text: what was found -> what is expected."""
 
 
 class Ledger:

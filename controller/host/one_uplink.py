@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
-import subprocess
 from collections.abc import Callable, Iterator
 
 from controller.api.events import ForwardByOne, ForwardingByOne
 from controller.dataplane.specs import COOKIE_PREFIX
 from controller.dataplane.tables import COOKIE_KIND_MASK, COOKIE_PREFIX_MASK, Kind, cookie
 from controller.host import faults
-from controller.host.faults import ANOTHER_LEADS, NOT_HERE, Refused
+from controller.host.faults import ANOTHER_LEADS, NOT_HERE
+from controller.host.programs import Refused, run
 
-COMMAND_TIMEOUT_S = 10
 RESCUE_COOKIE = cookie(Kind.RESCUE, 0)
 # Drop frames of other uplinks before any other flow; forward VM ports after all other flows.
 CUT_PRIORITY, NORMAL_PRIORITY = 65535, 1
@@ -102,17 +100,3 @@ def _openflow10(bridge: str) -> Iterator[None]:
 
 def _ofctl(command: str, *arguments: str, version: str = "OpenFlow13", stdin: str = "") -> str:
     return run("ovs-ofctl", "-O", version, command, *arguments, stdin=stdin)
-
-
-def run(*command: str, stdin: str = "") -> str:
-    """Run a tool of Open vSwitch and return its output.
-
-    Raises:
-        Refused: the tool failed.
-    """
-    timed = (command[0], f"--timeout={COMMAND_TIMEOUT_S}", *command[1:])
-    done = subprocess.run(timed, input=stdin, capture_output=True, text=True)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [os.strerror(done.returncode)]
-        raise Refused(f"{' '.join(command)}: {lines[-1]} -> a switch that accepts this command")
-    return done.stdout

@@ -9,7 +9,6 @@ import os
 import re
 import socket
 import struct
-import subprocess
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,9 +18,9 @@ from controller.api.events import Device, Shape, Shaped
 from controller.dataplane import htb
 from controller.dataplane.htb import Found, Host, Shaper
 from controller.host import faults
-from controller.host.faults import ANOTHER_LEADS, NOT_HERE, Refused
+from controller.host.faults import ANOTHER_LEADS, NOT_HERE
+from controller.host.programs import Refused, run
 
-TIMEOUT_S = 10.0
 SEND_BUFFER = Path("/proc/sys/net/core/wmem_default")
 DEFAULT_QDISC = Path("/proc/sys/net/core/default_qdisc")
 SIOCGIFMTU = 0x8921
@@ -68,14 +67,14 @@ class Qdiscs:
             if wanted is not None and found.is_foreign:
                 if not replaces:
                     return Device(name, found)
-                replaced = _tc("-j", "qdisc", "show", "dev", name).strip()
+                replaced = run("tc", "-j", "qdisc", "show", "dev", name).strip()
             host = _host(name)
             lines = htb.commands(name, found, wanted, host, self._known.get(name))
             if lines and not self._confirmed():
                 raise Refused(ANOTHER_LEADS)
             if lines:
                 self._known.pop(name, None)
-                _tc("-batch", "-", stdin="\n".join(lines) + "\n")
+                run("tc", "-batch", "-", stdin="\n".join(lines) + "\n")
                 found = read(name)
                 if wanted is not None and not htb.is_complete(found, wanted, host):
                     raise Refused(
@@ -99,16 +98,16 @@ def read(device: str) -> Found:
     Raises:
         Refused: there is no such device, or `tc` is missing.
     """
-    qdiscs = json.loads(_tc("-j", "qdisc", "show", "dev", device) or "[]")
+    qdiscs = json.loads(run("tc", "-j", "qdisc", "show", "dev", device) or "[]")
     root = next((qdisc for qdisc in qdiscs if qdisc.get("root")), None)
     if root is None:
         return Found()
     found = Found(root["kind"], _handle(root["handle"]))
     if not found.is_ours:
         return found
-    counted = _tc("-s", "class", "show", "dev", device)
+    counted = run("tc", "-s", "class", "show", "dev", device)
     drops = {int(m["minor"], 16): int(m["drops"]) for m in CLASS.finditer(counted)}
-    filters = json.loads(_tc("-j", "filter", "show", *_parent(device)) or "[]")
+    filters = json.loads(run("tc", "-j", "filter", "show", *_parent(device)) or "[]")
     queued = (str(q.get("parent", "")) for q in qdiscs if q["handle"] != "0:")
     return Found(
         found.kind,
@@ -173,23 +172,3 @@ def _has_fq_codel() -> bool:
         return any("sch_fq_codel" in path.read_text() for path in lists if path.exists())
     except OSError:
         return False
-
-
-def _tc(*words: str, stdin: str | None = None) -> str:
-    """Run `tc` and return its output.
-
-    Raises:
-        Refused: `tc` is missing, fails or does not answer.
-    """
-    try:
-        done = subprocess.run(
-            ["tc", *words], input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S
-        )
-    except FileNotFoundError:
-        raise Refused("tc is not installed -> the package iproute2") from None
-    except subprocess.TimeoutExpired:
-        raise Refused(f"tc does not answer -> an answer within {TIMEOUT_S:g} s") from None
-    if done.returncode:
-        errors = "; ".join(line for line in done.stderr.splitlines() if line.strip())
-        raise Refused(f"tc {' '.join(words[:4])}: {errors}")
-    return done.stdout

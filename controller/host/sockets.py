@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from controller.host.faults import Refused
+from controller.host.programs import Refused
 from controller.text.wording import in_words
 
 CONNECT_TIMEOUT_S = 5.0

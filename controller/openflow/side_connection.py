@@ -19,7 +19,7 @@ from controller.api.events import AddSelectGroup, PortFlagsSet, SelectGroupAdded
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import Bucket, GroupSpec
 from controller.host import faults
-from controller.host.faults import Refused
+from controller.host.programs import Refused
 from controller.host.sockets import BridgeSocket
 from controller.openflow.encode import encode_action
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from controller.api.events import PortFlagsSet, SelectGroupAdded, SetPortFlags
-from controller.host.faults import Refused
+from controller.host.programs import Refused
 from controller.host.sockets import Reach
 from controller.openflow import side_connection
 

@@ -11,7 +11,7 @@ import pytest
 from controller.api.events import AddSelectGroup, SelectGroupAdded
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import Bucket, GroupSpec, Resubmit, SetField
-from controller.host.faults import Refused
+from controller.host.programs import Refused
 from controller.host.sockets import Unreachable
 from controller.openflow import side_connection
 from policies.classifiers import BUCKETS

@@ -11,7 +11,7 @@ from controller.api.events import AddressesRead, DatabaseRead
 from controller.bridge.off_home import OWN_AFTER_S
 from controller.dataplane.frames import garp
 from controller.host import addresses
-from controller.host.faults import Refused
+from controller.host.programs import Refused
 from tests.unit.controller.engine.test_endpoints import OWN_MAC, integration, with_address
 from tests.unit.rows import host, without_us
 

@@ -15,7 +15,7 @@ def test_a_bridge_is_no_path_and_no_option(name: str, monkeypatch: pytest.Monkey
         ran.append(command)
         return ""
 
-    monkeypatch.setattr(support_bundle, "_ran", run)
+    monkeypatch.setattr(support_bundle, "run", run)
     for part, source in support_bundle._of_bridge(name):
         source()
         assert part.count("/") == 2 and ".." not in part.split("/")

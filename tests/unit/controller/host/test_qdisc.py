@@ -25,7 +25,7 @@ def test_only_who_leads_changes_how_a_device_queues(
         run.append(words)
         return ""
 
-    monkeypatch.setattr(qdisc, "_tc", tc)
+    monkeypatch.setattr(qdisc, "run", tc)
     monkeypatch.setattr(qdisc, "read", lambda _device: Found())
     monkeypatch.setattr(qdisc, "_host", lambda _device: Host())
     monkeypatch.setattr(htb, "is_complete", lambda *_: True)

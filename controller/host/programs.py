@@ -1,0 +1,50 @@
+"""Runs programs of this host, and reports one way why they failed."""
+
+from __future__ import annotations
+
+import subprocess
+
+from controller.text.wording import in_words
+
+TIMEOUT_S = 10.0
+# They know themselves how long they may wait.
+TOOLS = ("ovs-appctl", "ovs-ofctl", "ovs-vsctl")
+
+
+class Refused(Exception):
+    """A command cannot be carried out. The text: what was found -> what is expected."""
+
+
+def run(
+    *command: str,
+    expected: str = "a command that succeeds",
+    stdin: str | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> str:
+    """Run a program and return what it prints. `expected`: what an error says that is expected.
+
+    Raises:
+        Refused: the program is not installed, fails, or does not end.
+    """
+    program, *words = command
+    timed = [f"--timeout={timeout_s:g}"] if program in TOOLS else []
+    try:
+        done = subprocess.run(
+            [program, *timed, *words],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=2 * timeout_s,
+        )
+        if not done.returncode:
+            return done.stdout
+        lines = (line.strip() for line in done.stderr.splitlines())
+        why = "; ".join(filter(None, lines)) or f"exit status {done.returncode}"
+    except FileNotFoundError:
+        why = "not installed"
+    except OSError as error:
+        why = in_words(error)
+    except subprocess.TimeoutExpired:
+        why = f"no answer within {2 * timeout_s:g} s"
+    raise Refused(f"{' '.join(command)}: {why} -> {expected}")
