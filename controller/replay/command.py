@@ -10,11 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from controller.config.keys import BRIDGE_KEYS
-from controller.replay import plugins
 from controller.replay.figures import Figures
 from controller.replay.host import Options, Refused
 from controller.replay.prometheus import duration_s, fetch
-from controller.replay.run import replay
+from controller.replay.run import installed_policies, load_policy, replay
 from controller.replay.switch import Mix
 from controller.replay.trace import BadTrace, HostTrace, read
 from controller.text import examples
@@ -50,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
         if options.out is not None:
             from topologies.reports import replayed
         for policy in policies:
-            plugins.load(policy)
+            load_policy(policy)
         hosts = _hosts(options)
         found = replay(hosts, policies, how, _progress(), options.processes)
         if options.out is not None:
@@ -94,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="P",
         action="append",
         required=True,
-        choices=[*PRESETS, *plugins.names()],
+        choices=[*PRESETS, *installed_policies()],
         help="a teaming policy, also of an installed package; give the option again to compare more",
     )
     parser.add_argument(

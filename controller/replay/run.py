@@ -1,4 +1,8 @@
-"""Replays all hosts of a trace under all policies, in several processes."""
+"""Replays all hosts of a trace under all policies, in several processes.
+
+A policy may be of another package, which offers a `Preset` in the entry-point group
+`ovs_lbt.policies`. The service loads none of these.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,15 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from contextlib import contextmanager
+from importlib.metadata import entry_points
 from typing import Any
 
 from controller.replay.figures import Figures, summed
-from controller.replay.host import Host, Options
+from controller.replay.host import Host, Options, Refused
 from controller.replay.trace import HostTrace
+from policies.presets import PRESETS, Preset
+
+GROUP = "ovs_lbt.policies"
 
 PROGRESS_INTERVAL_S = 0.2
 # Nobody knows beforehand how long a host takes. With two processes for each core, those that are left
@@ -23,6 +31,32 @@ MADE_BETWEEN_SEARCHES = 20_000
 
 # In a worker: the number of samples that all workers have replayed.
 _passed: Any = None
+
+
+def installed_policies() -> list[str]:
+    """The names of installed policies. None is loaded, and none replaces a policy of ovs-lbt."""
+    return sorted({entry.name for entry in entry_points(group=GROUP)} - PRESETS.keys())
+
+
+def load_policy(name: str) -> None:
+    """Add an installed policy to the presets of this process.
+
+    Raises:
+        Refused: it cannot be loaded, or replay cannot run it.
+    """
+    if name in PRESETS:
+        return
+    entry, *_ = entry_points(group=GROUP, name=name)
+    try:
+        preset = entry.load()
+    except Exception as error:
+        raise Refused(f"policy {name}: {entry.value} cannot be loaded: {error!r}") from error
+    if not isinstance(preset, Preset):
+        raise Refused(f"policy {name}: {entry.value} must be a policies.presets.Preset")
+    if preset.spreads_by.hashed:
+        # Register HASHED has a number for each hashed policy, and these are fixed.
+        raise Refused(f"policy {name}: only policies that place whole VM ports can be added")
+    PRESETS[name] = preset
 
 
 def replay(

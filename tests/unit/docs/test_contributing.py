@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.replay.plugins import GROUP
+from controller.replay.run import GROUP
 from tests import documents
 
 NAME = "emptiest"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from controller.config.keys import BRIDGE_KEYS
-from controller.replay import command, plugins
+from controller.replay import command, run
 from controller.replay.host import Refused
 from policies.classifiers import Classifier
 from policies.presets import PRESETS, Preset
@@ -31,13 +31,9 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     values = {"late": "LATE", "hashed": "HASHED", "no-preset": "NO_PRESET", "load-based": "LATE"}
     module = sys.modules[__name__]
     monkeypatch.setitem(sys.modules, "plugged_in", module)
-    found = [
-        EntryPoint(name, f"plugged_in:{value}", plugins.GROUP) for name, value in values.items()
-    ]
-    found.append(EntryPoint("missing", "no_such_package:PRESET", plugins.GROUP))
-    monkeypatch.setattr(
-        plugins, "entry_points", lambda **wanted: EntryPoints(found).select(**wanted)
-    )
+    found = [EntryPoint(name, f"plugged_in:{value}", run.GROUP) for name, value in values.items()]
+    found.append(EntryPoint("missing", "no_such_package:PRESET", run.GROUP))
+    monkeypatch.setattr(run, "entry_points", lambda **wanted: EntryPoints(found).select(**wanted))
     before = dict(PRESETS)
     yield
     for name in PRESETS.keys() - before.keys():
@@ -45,7 +41,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_a_policy_that_is_installed_is_offered_and_not_loaded() -> None:
-    assert plugins.names() == ["hashed", "late", "missing", "no-preset"]
+    assert run.installed_policies() == ["hashed", "late", "missing", "no-preset"]
     assert "late" not in PRESETS
     with pytest.raises(ValueError, match="late"):
         BRIDGE_KEYS["policy"].parse("late")
@@ -64,7 +60,7 @@ def test_replay_runs_it_beside_ours(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_a_policy_of_ours_is_not_replaced() -> None:
     ours = PRESETS["load-based"]
-    plugins.load("load-based")
+    run.load_policy("load-based")
     assert PRESETS["load-based"] is ours
 
 
@@ -80,7 +76,7 @@ def test_what_replay_cannot_run_is_refused(
     name: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(Refused, match=said):
-        plugins.load(name)
+        run.load_policy(name)
     assert name not in PRESETS
     trace = tmp_path / "trace.csv"
     trace.write_text(TRACE)
@@ -89,7 +85,7 @@ def test_what_replay_cannot_run_is_refused(
 
 
 def test_the_service_does_not_import_it() -> None:
-    script = "import sys, controller.service; print('controller.replay.plugins' in sys.modules)"
+    script = "import sys, controller.service; print('controller.replay.run' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
