@@ -1,12 +1,18 @@
-"""The status of bridges for `show`, metrics and dashboards."""
+"""The status of bridges for `show`, metrics and dashboards, and the metrics made of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from controller.config.endpoints import Endpoint
 from policies.model import Load
+
+BITS_PER_BYTE = 8
+Shown = TypeVar("Shown")
+# A number, None if it is not known, or one for each value of the label (or of several: a tuple).
+Value = float | None | Mapping[Any, float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,3 +178,169 @@ class BridgeStatus:
     def rules_broken(self) -> tuple[tuple[PortStatus, str, str], ...]:
         """The broken rules: VM port, rule, and what was found -> what is expected."""
         return tuple((p, rule, how) for p in self.ports for rule, how in p.rules.items() if how)
+
+
+# ---- metrics ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StatusMetric(Generic[Shown]):
+    """A metric of an uplink, a VM port or a bridge. `labels`: those besides its name."""
+
+    read: Callable[[Shown], Value]
+    labels: tuple[str, ...]
+    is_counter: bool
+
+    def samples(self, record: Shown) -> Iterable[tuple[tuple[str, ...], float | None]]:
+        """The values of `labels`, and the number that belongs to them."""
+        value = self.read(record)
+        if not isinstance(value, Mapping):
+            return (((), value),)
+        return (((at,) if isinstance(at, str) else at, number) for at, number in value.items())
+
+
+def _gauge(read: Callable[[Shown], Value], *labels: str) -> StatusMetric[Shown]:
+    return StatusMetric(read, labels, is_counter=False)
+
+
+def _counter(read: Callable[[Shown], Value], *labels: str) -> StatusMetric[Shown]:
+    return StatusMetric(read, labels, is_counter=True)
+
+
+def _of_capacity(load: Load | None, uplink: UplinkStatus) -> dict[str, float | None]:
+    """A load as a share of an uplink's capacity, by direction."""
+    if load is None:
+        return {}
+    of = uplink.capacity_bps
+    return {"transmit": load.tx_bps / of, "receive": load.rx_bps / of}
+
+
+def _fault_labels(fault: PathFaultStatus) -> tuple[str, ...]:
+    where = ("" if part is None else str(part) for part in (fault.vlan, fault.mtu))
+    return (fault.kind, *where, "true" if fault.decided else "false")
+
+
+def _endpoint_labels(found: Endpoint) -> tuple[str, ...]:
+    return tuple(map(",".join, (found.addresses, found.kinds, found.bridges)))
+
+
+def _bytes_per_second(rate_bps: float | None) -> float | None:
+    return None if rate_bps is None else rate_bps / BITS_PER_BYTE
+
+
+# Of each uplink, of each VM port, and of each bridge.
+UPLINK_METRICS: Mapping[str, StatusMetric[UplinkStatus]] = {
+    "uplink_info": _gauge(lambda u: {u.role: 1}, "role"),
+    "uplink_transmit_bytes": _counter(lambda u: u.tx_bytes),
+    "uplink_receive_bytes": _counter(lambda u: u.rx_bytes),
+    "uplink_drops": _counter(lambda u: u.drops),
+    "uplink_capacity_bytes_per_second": _gauge(lambda u: _bytes_per_second(u.capacity_bps)),
+    "uplink_up": _gauge(lambda u: u.up),
+    "uplink_link_changes": _counter(lambda u: u.link_changes),
+    "uplink_utilization_ratio": _gauge(lambda u: _of_capacity(u.load, u), "direction"),
+    "uplink_unrelieved": _gauge(lambda u: u.unrelieved),
+    "uplink_units": _gauge(lambda u: u.units),
+    "uplink_silent": _gauge(lambda u: bool(u.silent)),
+    "uplink_decided_utilization_ratio": _gauge(lambda u: _of_capacity(u.decided, u), "direction"),
+    "uplink_path_fault": _gauge(
+        lambda u: {_fault_labels(f): 1 for f in u.path_faults}, "kind", "vlan", "mtu", "decided"
+    ),
+}
+PORT_METRICS: Mapping[str, StatusMetric[PortStatus]] = {
+    "port_transmit_bytes": _counter(lambda p: p.tx_bytes),
+    "port_receive_bytes": _counter(lambda p: p.rx_bytes),
+    "port_drops": _counter(lambda p: p.drops),
+    "port_binding": _gauge(lambda p: {p.uplink: 1} if p.uplink else {}, "uplink"),
+    "port_bound_timestamp_seconds": _gauge(
+        lambda p: {(p.uplink, p.reason or ""): p.bound_at} if p.uplink else {}, "uplink", "reason"
+    ),
+    "port_units": _gauge(lambda p: None if p.units is None else sum(p.units.values())),
+    "port_info": _gauge(lambda p: {p.vm: 1}, "vm"),
+    "rule_broken": _gauge(lambda p: {rule: bool(how) for rule, how in p.rules.items()}, "rule"),
+    "port_shares": _gauge(lambda p: p.shares),
+    "port_reserved_bytes_per_second": _gauge(lambda p: _bytes_per_second(p.reserve_bps)),
+    "port_limit_bytes_per_second": _gauge(lambda p: _bytes_per_second(p.limit_bps)),
+    "port_shaped_drops": _counter(lambda p: p.shaped_drops),
+    "endpoint_info": _gauge(
+        lambda p: {_endpoint_labels(p.endpoint): 1} if p.endpoint else {}, "address", "kind", "of"
+    ),
+    "endpoint_transmit_bytes_per_second": _gauge(
+        lambda p: _bytes_per_second(p.load.tx_bps) if p.endpoint else None
+    ),
+    "endpoint_receive_bytes_per_second": _gauge(
+        lambda p: _bytes_per_second(p.load.rx_bps) if p.endpoint else None
+    ),
+}
+BRIDGE_METRICS: Mapping[str, StatusMetric[BridgeStatus]] = {
+    "bridge_info": _gauge(
+        lambda b: {(b.policy, b.teaming, b.mode): 1}, "policy", "teaming", "mode"
+    ),
+    "bridge_connected": _gauge(lambda b: b.connected),
+    "bridge_threshold_ratio": _gauge(lambda b: b.threshold_ratio),
+    "bridge_imbalance_ratio": _gauge(lambda b: b.imbalance_ratio),
+    "bridge_optimality_ratio": _gauge(lambda b: b.optimality_ratio),
+    "config_errors": _gauge(lambda b: len(b.config_errors)),
+    "last_decision_timestamp_seconds": _gauge(lambda b: b.last_decision_at),
+    "failovers": _counter(lambda b: b.failovers),
+    "moves_planned": _counter(lambda b: b.moves_planned, "reason"),
+    "moves_applied": _counter(lambda b: b.moves_applied, "reason"),
+    "moves_refused": _counter(lambda b: b.moves_refused, "reason"),
+    "move_budget_exhausted": _gauge(lambda b: b.budgets_spent),
+    "inbound_reannounced": _counter(lambda b: b.reannounced),
+    "inbound_not_followed": _counter(lambda b: b.not_followed),
+    "path_rounds": _counter(lambda b: b.path_rounds, "result"),
+    "path_frames": _counter(lambda b: b.path_frames, "result"),
+    "bridge_flooded_packets_per_second": _gauge(lambda b: b.flooded_pps),
+    "bridge_repeated_packets_per_second": _gauge(lambda b: b.repeated_pps),
+    "bridge_overruling_flows": _gauge(lambda b: b.overruling),
+}
+# The help text of each metric above. docs/metrics.md has them in this order.
+METRIC_HELP = {
+    "uplink_transmit_bytes": "Bytes that the uplink sent to the network.",
+    "uplink_receive_bytes": "Bytes that the uplink received from the network.",
+    "uplink_drops": "Frames that the switch dropped at the uplink in either direction.",
+    "uplink_capacity_bytes_per_second": "Capacity of the uplink in each direction.",
+    "uplink_up": "1 while the uplink's link is up and the partner answers LACP, BFD and CFM, if they are used. 0 otherwise, and before the switch has reported the link.",
+    "uplink_silent": "1 while the uplink's link is up, but the partner does not answer LACP, BFD or CFM.",
+    "uplink_path_fault": "1 while path checks lose frames on the uplink although its link is up. The label kind is unreachable, vlan or mtu. The label vlan is 0 for untagged frames, and empty for all frames. The label mtu is empty except for kind mtu. The label decided is false if another uplink may be at fault instead. The metric is absent while no frames are lost, and while path checks are off.",
+    "uplink_link_changes": "Number of times that the uplink's link went up or down, or that the partner started or stopped answering.",
+    "uplink_utilization_ratio": "Utilization of the uplink over the last poll interval. The label direction is transmit or receive.",
+    "uplink_decided_utilization_ratio": "Utilization of the uplink on which the last moves because of load were based. The history shows whether this is a mean or a peak. The value is above 1 if VM ports offered more load than the capacity. The metric is absent before the first such move.",
+    "uplink_unrelieved": "1 while the uplink's mean load over the policy's window is above the threshold and no possible move would relieve the uplink.",
+    "uplink_units": "Number of addresses on the uplink, if each address behind a VM port is a separate unit.",
+    "uplink_info": "The role of the uplink: active, standby, unused or drained.",
+    "port_transmit_bytes": "Bytes that the VM port sent.",
+    "port_receive_bytes": "Bytes that the VM port received.",
+    "port_drops": "Frames that the switch dropped at the VM port in either direction.",
+    "port_shares": "The weight of the VM port on a full uplink, relative to other VM ports. The metric is absent if no weight is set.",
+    "port_reserved_bytes_per_second": "The rate that is reserved for the VM port on its uplink. The metric is absent if no rate is reserved.",
+    "port_limit_bytes_per_second": "The highest rate at which the VM port may send on an uplink. The metric is absent if no limit is set.",
+    "port_shaped_drops": "Frames from the VM port that were dropped because the VM port's queue at an uplink was full. The metric is absent while uplinks have no queues for VM ports.",
+    "port_binding": "1 for the uplink that the VM port uses.",
+    "port_bound_timestamp_seconds": "Time when the VM port was bound to its current uplink, in seconds since the epoch. The label reason is the reason of the last move, the policy that first placed the VM port, or restored.",
+    "rule_broken": "1 while the rule is broken. The metric has one sample for each rule of the VM port: allow, pin, reserve-mbps, affinity, anti-affinity or prefer.",
+    "port_units": "Number of addresses behind the VM port, if each address is a separate unit (unit=source-mac).",
+    "port_info": "The VM behind the port.",
+    "endpoint_info": "1 if the port is a tunnel endpoint. The label address lists the source addresses of the tunnels, kind lists the tunnel types, and of lists the bridges that have the tunnels. Commas separate the values.",
+    "endpoint_transmit_bytes_per_second": "Traffic from a tunnel endpoint to uplinks over the last poll interval, according to flow counters. On the userspace datapath, the byte counters of the port do not include tunnel traffic.",
+    "endpoint_receive_bytes_per_second": "Traffic from uplinks to a tunnel endpoint over the last poll interval, according to flow counters.",
+    "bridge_connected": "1 while the switch is connected.",
+    "bridge_info": "Policy, teaming and mode of the bridge.",
+    "bridge_threshold_ratio": "The share of capacity above which load moves VM ports.",
+    "bridge_imbalance_ratio": "Difference between the highest and the lowest utilization of the uplinks that are up.",
+    "bridge_optimality_ratio": "Utilization of the most utilized uplink, divided by the lowest value that any placement could achieve. The best value is 1. Without load, the value is 1.",
+    "move_budget_exhausted": "Number of VM ports and other units that are not moved because of load, because their policy limits moves and they have moved four times in the last 180 s.",
+    "inbound_reannounced": "Number of times that a VM port was announced again because inbound traffic still arrived on the old uplink after a move.",
+    "inbound_not_followed": "Number of moves after which inbound traffic still arrived on the old uplink when the VM port had been announced again three times.",
+    "path_rounds": "Number of rounds of path checks. The label result is judged, or void if the switch did not return the service's own probe. The metric is absent while path checks are off.",
+    "path_frames": "Number of probes, and of queries to hosts, in rounds with the result judged. The label result is arrived, lost, full (lost on a full uplink), hindered (lost during a flood) or astray (only a copy arrived). Only frames with the result lost indicate a fault. The metric is absent while path checks are off.",
+    "bridge_flooded_packets_per_second": "Rate of frames that reach every VM port of a VLAN, because of broadcasts or a loop. The value is the lowest rate in three polls. It is 0 while the VM ports of the VLAN receive at different rates.",
+    "bridge_repeated_packets_per_second": "Rate at which all members of a LAG deliver the same broadcasts, to within 1 % of at least 100 frames. A value above 0 means that the members are separate ports on the upstream switch, and that every VM receives each broadcast once from every member. Without a LAG, the value is 0. The counters are read every 10 s.",
+    "bridge_overruling_flows": "Number of other programs' flows that take precedence over the flows of ovs-lbt. The flows are read every 10 s. The command attach refuses a bridge with such flows.",
+    "config_errors": "Number of values in the database that are invalid and not in force.",
+    "last_decision_timestamp_seconds": "Time of the last decision of the policies, in seconds since the epoch.",
+    "failovers": "Number of VM ports and buckets that were moved because their uplink failed.",
+    "moves_planned": "Number of moves that were requested by a policy or an operator, or because of a failure.",
+    "moves_applied": "Number of moves that the switch has made.",
+    "moves_refused": "Number of moves that the switch refused, and of operators' moves that the service refused.",
+}

@@ -11,8 +11,8 @@ from typing import Any
 
 from controller.operations.diagnosis import Account, Obstacle
 from controller.operations.plan_view import WIDTH, covers, percent, threshold, unknown
-from controller.operations.show import part_of
 from controller.teaming import bindings
+from controller.text.show_view import part
 from controller.text.wording import endpoint_of, lines_of, printable, quoted
 from policies.damping import MOST_MOVES, PERIOD_S
 from policies.model import Reason, Role, Uplink
@@ -272,8 +272,8 @@ def _rules(account: Account) -> list[str]:
         rules.append(f"prefers {', then '.join(port.rules.prefer)}")
     if port.rules.avoid:
         rules.append(f"should not use {', '.join(sorted(port.rules.avoid))}")
-    if part := part_of(port):
-        rules.append(part)
+    if share := part(port.shares, port.rules.reserve_bps, port.limit_bps):
+        rules.append(share)
     rules += [
         f"kept off {uplink} while another uplink carries traffic: path checks lose frames there ({lost})"
         for uplink, lost in account.kept_off.items()

@@ -11,7 +11,6 @@ from typing import Any
 from controller.api import history
 from controller.api.history import Moved
 from controller.decisions.planning import Basis, Opinion, Proposal, Waiting
-from controller.operations.show import bar
 from controller.text.show_view import NONE_ATTACHED
 from controller.text.wording import lines_of, printable, quoted
 from policies.model import Uplink
@@ -120,10 +119,16 @@ def _utilizations(proposal: Proposal) -> list[str]:
             lines.append(f"  {now.name:<{width}}  carries nothing now")
             continue
         for name, direction in ((now.name, "sends"), ("", "receives")):
-            before = bar(_ratio(now, direction), CELLS)
-            after = f"  ->  {bar(_ratio(then, direction), CELLS)}" if proposal.moves else ""
+            before = _bar(_ratio(now, direction))
+            after = f"  ->  {_bar(_ratio(then, direction))}" if proposal.moves else ""
             lines.append(f"  {name:<{width}}  {direction:<8}  {before}{after}")
     return lines
+
+
+def _bar(ratio: float) -> str:
+    """A share as a bar and a percentage."""
+    full = min(CELLS, round(ratio * CELLS))
+    return f"[{'#' * full:<{CELLS}}] {ratio:4.0%}"
 
 
 def _ratio(uplink: Uplink, direction: str) -> float:

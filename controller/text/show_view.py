@@ -36,7 +36,7 @@ OBSERVING_UPLINKS = "observe mode: load moves nothing; in parentheses: where a V
 FAILED = "its flows stay, and ovs-lbt tries again"
 FALLEN_BACK = "LACP is not negotiated: until it is, one uplink serves all VM ports"
 
-
+PARTS = ("shares", "reserve_bps", "limit_bps")
 INDENT = "  "
 # The width of tables with bars if the terminal's is not known.
 USUAL_WIDTH = 80
@@ -186,7 +186,7 @@ def _shared(bridge: JsonObject) -> list[str]:
     buckets = [f"{policy}: {_counts(of, 'buckets')}" for policy, of in bridge["buckets"].items()]
     if (hashed := bridge.get("connection_hash")) is not None:
         buckets.append(hashed_by(hashed["used"], hashed["why"], hashed.get("cost")))
-    parts = [f"{p['name']}: {t}" for p in bridge["ports"] if (t := part(p))]
+    parts = [f"{p['name']}: {t}" for p in bridge["ports"] if (t := part(*map(p.get, PARTS)))]
     return [*spread, *buckets, *parts, *endpoints(bridge)]
 
 
@@ -206,13 +206,13 @@ def _counts(counts: Mapping[str, int], what: str) -> str:
     return f"{sum(counts.values())} {what}, {shares}"
 
 
-def part(port: JsonObject) -> str:
+def part(shares: int | None, reserve_bps: float | None, limit_bps: float | None) -> str:
     """A VM port's part of an uplink in words; empty if none is set."""
-    texts = [f"shares {port['shares']}"] if "shares" in port else []
-    if "reserve_bps" in port:
-        texts.append(f"{port['reserve_bps'] / 1e6:g} Mbit/s reserved")
-    if "limit_bps" in port:
-        texts.append(f"at most {port['limit_bps'] / 1e6:g} Mbit/s")
+    texts = [f"shares {shares}"] if shares else []
+    if reserve_bps:
+        texts.append(f"{reserve_bps / 1e6:g} Mbit/s reserved")
+    if limit_bps:
+        texts.append(f"at most {limit_bps / 1e6:g} Mbit/s")
     return ", ".join(texts)
 
 

@@ -152,7 +152,7 @@ def _history() -> None:
 
 
 def _metrics() -> None:
-    exporter._port_families = sometimes(exporter._port_families, first(1))
+    exporter._families = sometimes(exporter._families, first(1))
 
 
 def _library() -> None:
