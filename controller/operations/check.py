@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from controller.api.status import BridgeStatus
 from controller.bridge import inspection
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
@@ -104,9 +105,10 @@ def _of_host(fleet: Fleet, now_s: float) -> Iterator[Finding]:
 
 
 def _of_bridge(fleet: Fleet, bridge: Bridge, now_s: float) -> Iterator[Finding]:
-    found = [*_of_state(fleet, bridge), *_of_config(fleet, bridge)]
+    status = next(iter(fleet.status(bridge.config.name)), None)
+    found = [*_of_state(fleet, bridge), *_of_config(bridge, status)]
     if bridge.connected:
-        found += [*_of_links(bridge, now_s), *_of_paths(bridge), *_of_moves(fleet, bridge, now_s)]
+        found += [*_of_links(bridge, now_s), *_of_paths(bridge), *_of_moves(bridge, status, now_s)]
     yield from (replace(finding, bridge=bridge.config.name) for finding in found)
 
 
@@ -139,7 +141,7 @@ def _of_state(fleet: Fleet, bridge: Bridge) -> Iterator[Finding]:
         yield Finding(NOTE, "observing", "mode observe: load moves nothing")
 
 
-def _of_config(fleet: Fleet, bridge: Bridge) -> Iterator[Finding]:
+def _of_config(bridge: Bridge, status: BridgeStatus | None) -> Iterator[Finding]:
     if (hashed := bridge.connection_hash.in_use) is not None and hashed.cost is not None:
         yield Finding(NOTE, "connection-hash", str(hashed))
     for vm_port in (port for port in bridge.config.vm_ports if port.per_address):
@@ -149,24 +151,23 @@ def _of_config(fleet: Fleet, bridge: Bridge) -> Iterator[Finding]:
                 f"{vm_port.name}: {known} addresses, of which {PER_PORT_MAX} are placed one by one"
             )
             yield Finding(NOTE, "addresses", f"{text}; the others leave by its uplink")
-    shown = fleet.status(bridge.config.name)
-    if not shown:
+    if status is None or status.failure:
         text = "its status: ovs-lbt itself failed"
+        if status is not None:
+            text = f"ovs-lbt itself failed: {status.failure}; {FAILED}"
         yield Finding(ERROR, "fault", f"{text} -> {OUR_LOG}", runbook="OvsLbtFault")
-    for status in shown:
-        if status.failure:
-            text = f"ovs-lbt itself failed: {status.failure}; {FAILED} -> {OUR_LOG}"
-            yield Finding(ERROR, "fault", text, runbook="OvsLbtFault")
-        for error in status.config_errors:
-            yield Finding(ERROR, "bad-value", error, runbook="OvsLbtConfigurationError")
-        for text in status.not_done:
-            yield Finding(WARNING, "not-done", text)
-        for port, rule, how in status.rules_broken:
-            severity = ERROR if port.uplink is None else WARNING
-            text = f"rule broken: {port.name} {rule}: {how}"
-            yield Finding(severity, "rule-broken", text, runbook="OvsLbtRuleBroken")
-        for text in status.offload:
-            yield Finding(NOTE, "offload", text)
+    if status is None:
+        return
+    for error in status.config_errors:
+        yield Finding(ERROR, "bad-value", error, runbook="OvsLbtConfigurationError")
+    for text in status.not_done:
+        yield Finding(WARNING, "not-done", text)
+    for port, rule, how in status.rules_broken:
+        severity = ERROR if port.uplink is None else WARNING
+        text = f"rule broken: {port.name} {rule}: {how}"
+        yield Finding(severity, "rule-broken", text, runbook="OvsLbtRuleBroken")
+    for text in status.offload:
+        yield Finding(NOTE, "offload", text)
 
 
 def _of_paths(bridge: Bridge) -> Iterator[Finding]:
@@ -211,18 +212,15 @@ def _down(bridge: Bridge, uplink: UplinkConfig) -> Finding:
     return Finding(WARNING, "uplink-down", text, runbook="OvsLbtUplinkDown")
 
 
-def _of_moves(fleet: Fleet, bridge: Bridge, now_s: float) -> Iterator[Finding]:
-    for status in fleet.status(bridge.config.name):
-        for uplink in status.uplinks:
-            if uplink.unrelieved:
-                text = (
-                    f"uplink {uplink.name}: above the threshold, and no move helps"
-                    " -> more capacity, or less load"
-                )
-                yield Finding(WARNING, "unrelieved", text, runbook="OvsLbtUplinkSaturated")
-        if count := status.budgets_spent:
-            text = f"move budget: spent by {count} units -> loads that do not jump"
-            yield Finding(WARNING, "budget-spent", text, runbook="OvsLbtMoveBudgetExhausted")
+def _of_moves(bridge: Bridge, status: BridgeStatus | None, now_s: float) -> Iterator[Finding]:
+    for uplink in status.uplinks if status else ():
+        if uplink.unrelieved:
+            text = f"uplink {uplink.name}: above the threshold, and no move helps"
+            text += " -> more capacity, or less load"
+            yield Finding(WARNING, "unrelieved", text, runbook="OvsLbtUplinkSaturated")
+    if status and (count := status.budgets_spent):
+        text = f"move budget: spent by {count} units -> loads that do not jump"
+        yield Finding(WARNING, "budget-spent", text, runbook="OvsLbtMoveBudgetExhausted")
     gave_up_s = bridge.inbound_check.not_followed_s
     if gave_up_s is not None and now_s - gave_up_s <= NOT_FOLLOWED_FOR_S:
         text = (
