@@ -15,6 +15,8 @@ from controller.config.endpoints import Endpoint, local_address
 from controller.config.guests import vm_name
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, InterfaceRow, Ovn
+from controller.operations.plan_view import RATES
+from controller.text.drawing import Column, Look, table_text
 from controller.text.wording import lines_of, quoted
 from policies import endpoints as policy
 from policies.endpoints import Vm
@@ -22,6 +24,9 @@ from policies.model import Load
 
 ENCAP_IP = "encap-ip"
 BITS_PER_BYTE = 8
+PLANNED = (Column("planned TX", right=True), Column("planned RX", right=True))
+ENDPOINTS = (Column("ENDPOINT"), Column("PORT"), *RATES, *PLANNED)
+CHANGES = (Column("PORT"), Column("USED-BY"), Column("FROM"), Column("TO"), *RATES)
 OVERLAY_HOSTS = "docs/overlay.md"
 NOT_OVN = (
     "These tunnels are not OVN's: the flows of {} choose a tunnel for each VM. Whoever writes them"
@@ -213,7 +218,6 @@ def as_text(found: Answer) -> str:
         what = f"all {len(host.vifs)} VMs may stay at their tunnel endpoints"
     lines = [f"{names}: {what}; measured for {found.measured_s:.0f} s", ""]
     planned = _planned(found)
-    head = ("ENDPOINT", "PORT", "MbTX/s", "MbRX/s", "planned TX", "planned RX")
     rows = [
         (
             place.address,
@@ -223,7 +227,7 @@ def as_text(found: Answer) -> str:
         )
         for place in host.places
     ]
-    lines += _table([head, *rows], left=2)
+    lines += table_text(ENDPOINTS, rows, Look())
     if count:
         changes = [
             (
@@ -235,8 +239,7 @@ def as_text(found: Answer) -> str:
             )
             for vif in found.changes
         ]
-        head = ("PORT", "USED-BY", "FROM", "TO", "MbTX/s", "MbRX/s")
-        lines += ["", *_table([head, *changes], left=4), ""]
+        lines += ["", *table_text(CHANGES, changes, Look()), ""]
         lines += [f"  {command}" for command in commands(found)] or [f"  {NOT_OVN.format(names)}"]
         owner = "OVN's operator" if host.is_ovn else f"the program that writes the flows of {names}"
         lines += ["", f"  {OWNER.format(owner)}"]
@@ -308,15 +311,3 @@ def _mbps(load: Load | None, received_only: bool = False) -> tuple[str, str]:
 def _value(address: str) -> str:
     """An address as ovs-vsctl takes it: colons need quotes."""
     return f'"{address}"' if ":" in address else address
-
-
-def _table(rows: Sequence[Sequence[str]], left: int) -> list[str]:
-    """Rows in columns, of which the first `left` are aligned to the left."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "".join(
-            f"  {cell:<{width}}" if at < left else f"  {cell:>{width}}"
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]

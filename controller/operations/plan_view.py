@@ -11,6 +11,7 @@ from typing import Any
 from controller.api import history
 from controller.api.history import Moved
 from controller.decisions.planning import Basis, Opinion, Proposal, Waiting
+from controller.text.drawing import Column, Look, table_text
 from controller.text.show_view import NONE_ATTACHED
 from controller.text.wording import lines_of, printable, quoted
 from policies.model import Uplink
@@ -21,8 +22,9 @@ WIDTH = 80
 CELLS = 15
 # How many VM ports on an uplink without relief are listed.
 NAMED = 3
-# The fewest characters of a VM's name that are shown.
-SHORTEST_VM = 8
+RATES = (Column("MbTX/s", right=True), Column("MbRX/s", right=True))
+WAY = (Column("USED-BY", least=8, optional=True), Column("FROM"), Column("TO"), *RATES)
+MOVES = (Column("PORT"), *WAY, Column("WHY"))
 
 
 def as_json(proposals: Iterable[Proposal]) -> str:
@@ -80,33 +82,18 @@ def _moves(proposal: Proposal) -> str:
 
 def _table(proposal: Proposal) -> list[str]:
     """A line for each VM port, or for buckets with the same way. VM names are cut if needed."""
-    rows = [("PORT", "USED-BY", "FROM", "TO", "MbTX/s", "MbRX/s", "WHY")]
+    rows = []
     for moved in proposal.lines:
         load = proposal.load_of(moved)
         what = f"{moved.unit}, {moved.buckets} buckets" if moved.buckets else moved.unit
         rates = f"{load.tx_bps / 1e6:.2f}", f"{load.rx_bps / 1e6:.2f}"
         rows.append((what, _vm(moved) or "-", *moved.ends, *rates, moved.reason))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    gaps = 2 * len(widths)
-    widths[1] = max(SHORTEST_VM, min(widths[1], WIDTH - gaps - sum(widths) + widths[1]))
-    named = any(map(_vm, proposal.lines))
-    return [
-        "".join(
-            f"  {cell:>{width}}" if column in (4, 5) else f"  {_cut(cell, width):<{width}}"
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-            if column != 1 or named
-        ).rstrip()
-        for row in rows
-    ]
+    return table_text(MOVES, rows, Look(WIDTH))
 
 
 def _vm(moved: Moved) -> str | None:
     """The VM behind a port; None if it has no name of its own."""
     return None if moved.vm == moved.unit else moved.vm
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 1]}~"
 
 
 def _utilizations(proposal: Proposal) -> list[str]:

@@ -118,13 +118,15 @@ def restyled(drawn: Line, style: Style) -> Line:
 class Column:
     """A column: its head, and the width to which it may be cut if space is short.
 
-    The column with the lowest `gives` is cut first.
+    The column with the lowest `gives` is cut first. `optional`: a table omits it if all its cells
+    are "-".
     """
 
     head: str
     least: int | None = None
     right: bool = False
     gives: int = 0
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,25 @@ def row(columns: Sequence[Column], spans: Line, given: Sequence[int], look: Look
         else:
             drawn.append(span._replace(text=text))
     return tuple(span for span in drawn if span.text)
+
+
+def table(columns: Sequence[Column], rows: Sequence[Line], look: Look, indent: int) -> list[Line]:
+    """A head and the rows, without the indent."""
+    shown = [
+        at
+        for at, column in enumerate(columns)
+        if not column.optional or any(one[at].text != "-" for one in rows)
+    ]
+    columns, rows = [columns[at] for at in shown], [tuple(one[at] for at in shown) for one in rows]
+    given = widths(columns, rows, look, indent)
+    heads = tuple(Span(column.head, Style.HEAD) for column in columns)
+    return [row(columns, one, given, look) for one in (heads, *rows)]
+
+
+def table_text(columns: Sequence[Column], rows: Iterable[Sequence[str]], look: Look) -> list[str]:
+    """A head and the rows as text, indented by a gap."""
+    spans = [tuple(map(Span, cells)) for cells in rows]
+    return [(GAP + plain(one)).rstrip() for one in table(columns, spans, look, len(GAP))]
 
 
 # ---- figures ---------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from controller.text.drawing import (
     mbps,
     row,
     severity,
+    table,
     width_of,
     widths,
 )
@@ -58,7 +59,7 @@ UPLINKS = (
 )
 PORTS = (
     Column("PORT", least=8, gives=3),
-    Column("USED-BY", least=8, gives=2),
+    Column("USED-BY", least=8, gives=2, optional=True),
     Column("UPLINK", least=8, gives=4),
     Column("MbTX/s", right=True),
     Column("MbRX/s", right=True),
@@ -302,14 +303,8 @@ def _with_bars(
 
 def _port_rows(bridge: JsonObject, look: Look) -> list[Line]:
     ports = sorted(bridge["ports"], key=lambda port: natural(port["name"]))
-    named = any(used_by(port) != "-" for port in ports)
     rows = [port_cells(port, why(port, bridge["policy"])) for port in ports]
-    shown = [at for at in range(len(PORTS)) if at != 1 or named]
-    columns = [PORTS[at] for at in shown]
-    rows = [tuple(one[at] for at in shown) for one in rows]
-    given = widths(columns, rows, look, len(INDENT))
-    heads = tuple(Span(column.head, Style.HEAD) for column in columns)
-    return [row(columns, one, given, look) for one in (heads, *rows)]
+    return table(PORTS, rows, look, len(INDENT))
 
 
 def port_cells(port: JsonObject, why: str) -> Line:
