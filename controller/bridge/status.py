@@ -20,6 +20,8 @@ from policies.rules import Rule
 
 # Over how long the loads of the optimality ratio are averaged.
 LATELY_S = 2.0
+# The counters of a port of which the switch has reported none.
+UNCOUNTED = PortCounters(0, 0.0, *[UNSUPPORTED] * 4)
 NO_ENDPOINTS: Mapping[str, Endpoint] = {}
 
 
@@ -115,15 +117,15 @@ def _uplink(
     units: Mapping[str, dict[str, int]],
     epoch_s: float,
 ) -> UplinkStatus:
-    counters = bridge.loads.counters.get(uplink.ofport)
+    counters = bridge.loads.counters.get(uplink.ofport, UNCOUNTED)
     return UplinkStatus(
         name=uplink.name,
         up=uplink.ofport in bridge.links.ports and bridge.links.up(config),
         role=uplink.role.value,
         capacity_bps=uplink.capacity_bps,
         load=uplink.load,
-        tx_bytes=_counted(counters.tx_bytes if counters else None),
-        rx_bytes=_counted(counters.rx_bytes if counters else None),
+        tx_bytes=_counted(counters.tx_bytes),
+        rx_bytes=_counted(counters.rx_bytes),
         drops=_drops(counters),
         unrelieved=uplink.name in bridge.decision_log.unrelieved,
         link_changes=bridge.links.changes[uplink.name],
@@ -161,7 +163,7 @@ def _port(
 ) -> PortStatus:
     bound = bindings.get(port.name)
     planned = bridge.bindings.bound.get(port.name) if bridge.observing else None
-    counters = bridge.loads.counters.get(port.ofport)
+    counters = bridge.loads.counters.get(port.ofport, UNCOUNTED)
     return PortStatus(
         name=port.name,
         vm=port.vm,
@@ -170,8 +172,8 @@ def _port(
         load=team_view.port_load(port),
         reason=_reason(bridge, port, bound),
         bound_at=epoch_s + bound.since_s if bound else None,
-        tx_bytes=_counted(counters.rx_bytes if counters else None),
-        rx_bytes=_counted(counters.tx_bytes if counters else None),
+        tx_bytes=_counted(counters.rx_bytes),
+        rx_bytes=_counted(counters.tx_bytes),
         drops=_drops(counters),
         planned_uplink=planned.uplink if planned else None,
         rules={rule.value: how for rule, how in rules.get(port.name, {}).items()},
@@ -181,11 +183,11 @@ def _port(
         shaped_drops=bridge.shaping.drops(port),
         units=_units(bridge, port) if port.per_address else None,
         split=port.name in bridge.scheduler.splits.since_s,
-        tx_packets=_counted(counters.rx_packets if counters else None),
-        rx_packets=_counted(counters.tx_packets if counters else None),
-        tx_dropped_packets=_counted(counters.rx_dropped if counters else None),
+        tx_packets=_counted(counters.rx_packets),
+        rx_packets=_counted(counters.tx_packets),
+        tx_dropped_packets=_counted(counters.rx_dropped),
         endpoint=endpoints.get(port.name),
-        rx_dropped_packets=_counted(counters.tx_dropped if counters else None),
+        rx_dropped_packets=_counted(counters.tx_dropped),
     )
 
 
@@ -216,13 +218,11 @@ def _by_reason(counter: Counter[str]) -> dict[str, int]:
     return {reason.value: counter[reason.value] for reason in Reason}
 
 
-def _counted(counter: float | None) -> int | None:
-    return None if counter is None or counter == UNSUPPORTED else int(counter)
+def _counted(counter: float) -> int | None:
+    return None if counter == UNSUPPORTED else int(counter)
 
 
-def _drops(counters: PortCounters | None) -> int | None:
-    if counters is None:
-        return None
-    drops = [_counted(counters.tx_dropped), _counted(counters.rx_dropped)]
-    known = [drop for drop in drops if drop is not None]
+def _drops(counters: PortCounters) -> int | None:
+    drops = [counters.tx_dropped, counters.rx_dropped]
+    known = [drop for drop in drops if drop != UNSUPPORTED]
     return sum(known) if known else None

@@ -237,14 +237,7 @@ def _addresses(account: Account) -> str:
 
 def _behind(account: Account) -> list[dict[str, Any]]:
     return [
-        {
-            "mac": one.mac,
-            "vm": one.vm,
-            "vlan": one.vlan,
-            "uplink": one.uplink,
-            "tx_bps": one.load.tx_bps,
-            "rx_bps": one.load.rx_bps,
-        }
+        {"mac": one.mac, "vm": one.vm, "vlan": one.vlan, "uplink": one.uplink, **asdict(one.load)}
         for one in account.behind
     ]
 
