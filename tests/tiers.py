@@ -54,9 +54,12 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "split_again_is_judged",
         "split_and_merged",
     ),
+    # `make fuzz` has these as its corpus.
+    "unit/fuzz/test_fuzz.py": ("do_no_harm[switch events", "do_no_harm[database"),
     "unit/policies/test_reservations_oracle.py": tuple(
         f"rules_and_reservations[{shard}]" for shard in range(4, 16)
     ),
+    "unit/test_goldens.py": tuple(f"engine-life-{number:02}" for number in range(4, 12)),
     "mininet/test_benches.py": ("",),
     "mininet/test_connections.py": ("",),
     "mininet/test_examples.py": ("",),
