@@ -251,14 +251,7 @@ class Engine:
                 return bridge.take_learned(event, now_s)
             case events.ForwardingRead():
                 return bridge.take_forwarding(event, now_s)
-            case (
-                events.FrameHeard()
-                | events.PortFlagsSet()
-                | events.SelectGroupAdded()
-                | events.Shaped()
-            ):
-                return bridge.heard(event, now_s)
             case events.BundleDone():
                 return bridge.finish_bundle(event, now_s)
             case _:
-                raise TypeError(f"no handler for {event!r}")
+                return bridge.heard(event, now_s)

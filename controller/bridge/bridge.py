@@ -238,9 +238,11 @@ class Bridge(ReconciledBridge):
         return self.reconcile(now_s)
 
     def heard(self, event: events.Event, now_s: float) -> Commands:
-        """Handle an event that a feature hears."""
-        (feature,) = (one for one in self.features if isinstance(event, one.hears))
-        return feature.heard(event, now_s)
+        """Handle an event that one of the features hears."""
+        for feature in self.features:
+            if isinstance(event, feature.hears):
+                return feature.heard(event, now_s)
+        raise TypeError(f"no handler for {event!r}")
 
     def finish_bundle(self, done: events.BundleDone, now_s: float) -> Commands:
         """The switch has made the changes of a bundle, or has refused all of them."""

@@ -101,12 +101,11 @@ class ConnectionHash(Feature):
         assert isinstance(event, SelectGroupAdded)
         if not self.request.is_under_way(event.number):
             return []
-        bridge, reported = self.bridge, self.error
-        self.request.finish(event.error, now_s)
-        commands: list[Command] = []
+        bridge, commands = self.bridge, list[Command]()
+        is_new_error = self.request.finish(event.error, now_s)
         if event.error is None:
             bridge.installation.add_group(SELECT_GROUP)
-        elif event.error != reported:
+        elif is_new_error:
             text = f"{bridge.config.name}: connections are hashed by multipath: {event.error}"
             commands.append(Report("warning", text))
         return [*commands, *bridge.reconcile(now_s)]

@@ -119,15 +119,14 @@ class NoFlood(Feature):
         assert isinstance(event, PortFlagsSet)
         if not self.request.is_under_way(event.number):
             return []
-        bridge, reported = self.bridge, self.error
-        self.request.finish(event.error, now_s)
-        commands: list[Command] = []
+        bridge, commands = self.bridge, list[Command]()
+        is_new_error = self.request.finish(event.error, now_s)
         if event.error is None:
             before = self.ports or frozenset()
             self.others, self._set = event.before - before, event.no_flood
             if event.no_flood - before:
                 return [ReadLearned(bridge.config.name)]
-        elif event.error != reported:
+        elif is_new_error:
             text = f"{bridge.config.name}: the flag no-flood of VM ports: {event.error}"
             commands.append(Report("warning", text))
         if event.error is not None and not bridge.serves:

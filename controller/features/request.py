@@ -39,13 +39,15 @@ class Request(Generic[Wanted]):
         """Whether the request of this number is the one under way."""
         return self.asked is not None and number == self._number
 
-    def finish(self, error: str | None, now_s: float) -> None:
-        """The switch has answered the request under way."""
+    def finish(self, error: str | None, now_s: float) -> bool:
+        """The switch has answered the request under way. Returns whether that is an error, and a new one."""
+        is_new = error not in (None, self.error)
         if error is None:
             self.confirmed = self.asked
         else:
             self._refused, self._not_before_s = self.asked, now_s + RETRY_AFTER_S
         self.asked, self.error = None, error
+        return is_new
 
     def forget_switch(self) -> None:
         """The connection ended, and with it any request under way."""
