@@ -25,7 +25,7 @@ from controller.config.marks import Marks
 from controller.config.reader import read_bridge
 from controller.dataplane import frames
 from controller.host import addresses, arming, faults
-from controller.host.programs import Refused, run
+from controller.host.programs import Refused, on_switch
 from controller.ovsdb.database import Database, DatabaseAway
 from controller.text import terminal
 
@@ -77,7 +77,7 @@ def _repeat(announced: Sequence[tuple[str, str]]) -> None:
         failures.clear()
         for bridge, packet_out in announced:
             try:
-                run("ovs-ofctl", "-O", "OpenFlow13", "packet-out", bridge, packet_out)
+                on_switch("ovs-ofctl", "-O", "OpenFlow13", "packet-out", bridge, packet_out)
             except Refused as error:
                 # The switch may be restarting.
                 failures[bridge] = str(error)

@@ -25,7 +25,7 @@ from controller.config.rows import BridgeRow
 from controller.config.values import BridgeConfig, UplinkConfig
 from controller.host import client
 from controller.host.one_uplink import forward, has_pipeline
-from controller.host.programs import Refused, run
+from controller.host.programs import Refused, on_switch
 from controller.text.wording import one_of
 from policies.model import Role
 
@@ -111,7 +111,10 @@ def _choose(config: BridgeConfig) -> tuple[UplinkConfig, bool]:
     deadline_s = time.monotonic() + PATIENCE_S
     while True:
         for uplink in candidates:
-            if run("ovs-vsctl", "get", "interface", uplink.name, "link_state").strip() == "up":
+            if (
+                on_switch("ovs-vsctl", "get", "interface", uplink.name, "link_state").strip()
+                == "up"
+            ):
                 return uplink, True
         if time.monotonic() > deadline_s:
             return candidates[0], False

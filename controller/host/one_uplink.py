@@ -15,7 +15,7 @@ from controller.dataplane.specs import COOKIE_PREFIX
 from controller.dataplane.tables import COOKIE_KIND_MASK, COOKIE_PREFIX_MASK, Kind, cookie
 from controller.host import faults
 from controller.host.faults import ANOTHER_LEADS, NOT_HERE
-from controller.host.programs import Refused, run
+from controller.host.programs import Refused, on_switch
 
 RESCUE_COOKIE = cookie(Kind.RESCUE, 0)
 # Drop frames of other uplinks before any other flow; forward VM ports after all other flows.
@@ -57,7 +57,7 @@ def forward(bridge: str, uplink: str, others: tuple[str, ...]) -> None:
             # NORMAL floods to all other ports.
             _ofctl("mod-port", bridge, name, "no-flood", version="OpenFlow10")
     _ofctl("add-flows", "--bundle", bridge, "-", stdin="\n".join(flows(others)))
-    run("ovs-appctl", "-t", "ovs-vswitchd", "fdb/flush", bridge)
+    on_switch("ovs-appctl", "-t", "ovs-vswitchd", "fdb/flush", bridge)
 
 
 def flows(cut_off: tuple[str, ...]) -> list[str]:
@@ -87,16 +87,16 @@ def has_pipeline(bridge: str) -> bool:
 @contextlib.contextmanager
 def _openflow10(bridge: str) -> Iterator[None]:
     """Enable OpenFlow 1.0 on a bridge temporarily: later versions do not have `no-flood`."""
-    allowed = run("ovs-vsctl", "get", "bridge", bridge, "protocols").strip()
+    allowed = on_switch("ovs-vsctl", "get", "bridge", bridge, "protocols").strip()
     if allowed == "[]" or "OpenFlow10" in allowed:
         yield
         return
-    run("ovs-vsctl", "add", "bridge", bridge, "protocols", "OpenFlow10")
+    on_switch("ovs-vsctl", "add", "bridge", bridge, "protocols", "OpenFlow10")
     try:
         yield
     finally:
-        run("ovs-vsctl", "remove", "bridge", bridge, "protocols", "OpenFlow10")
+        on_switch("ovs-vsctl", "remove", "bridge", bridge, "protocols", "OpenFlow10")
 
 
 def _ofctl(command: str, *arguments: str, version: str = "OpenFlow13", stdin: str = "") -> str:
-    return run("ovs-ofctl", "-O", version, command, *arguments, stdin=stdin)
+    return on_switch("ovs-ofctl", "-O", version, command, *arguments, stdin=stdin)

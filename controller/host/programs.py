@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+from functools import partial
 
 from controller.text.wording import in_words
 
 TIMEOUT_S = 10.0
 # They know themselves how long they may wait.
 TOOLS = ("ovs-appctl", "ovs-ofctl", "ovs-vsctl")
+PACKAGES = {"tc": "the package iproute2"}
 
 
 class Refused(Exception):
@@ -17,11 +19,13 @@ class Refused(Exception):
 
 def run(
     *command: str,
-    expected: str = "a command that succeeds",
+    expected: str = "",
     stdin: str | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> str:
-    """Run a program and return what it prints. `expected`: what an error says that is expected.
+    """Run a program and return what it prints. It may take twice `timeout_s`.
+
+    `expected`: what an error says that is expected; nothing if that is empty.
 
     Raises:
         Refused: the program is not installed, fails, or does not end.
@@ -42,9 +46,13 @@ def run(
         lines = (line.strip() for line in done.stderr.splitlines())
         why = "; ".join(filter(None, lines)) or f"exit status {done.returncode}"
     except FileNotFoundError:
-        why = "not installed"
+        why, expected = "not installed", PACKAGES.get(program, expected)
     except OSError as error:
         why = in_words(error)
     except subprocess.TimeoutExpired:
         why = f"no answer within {2 * timeout_s:g} s"
-    raise Refused(f"{' '.join(command)}: {why} -> {expected}")
+    raise Refused(f"{' '.join(command)}: {why}{f' -> {expected}' if expected else ''}")
+
+
+# Run a tool that changes the switch, or reads it for a change.
+on_switch = partial(run, expected="a switch that accepts this command")

@@ -24,6 +24,8 @@ from controller.host.programs import Refused, run
 SEND_BUFFER = Path("/proc/sys/net/core/wmem_default")
 DEFAULT_QDISC = Path("/proc/sys/net/core/default_qdisc")
 SIOCGIFMTU = 0x8921
+# `tc` may take twice as long.
+TC_TIMEOUT_S = 5.0
 CLASS = re.compile(
     rf"^class htb {htb.HANDLE:x}:(?P<minor>[0-9a-f]+) .*\n.*\(dropped (?P<drops>\d+)", re.MULTILINE
 )
@@ -67,14 +69,14 @@ class Qdiscs:
             if wanted is not None and found.is_foreign:
                 if not replaces:
                     return Device(name, found)
-                replaced = run("tc", "-j", "qdisc", "show", "dev", name).strip()
+                replaced = _tc("-j", "qdisc", "show", "dev", name).strip()
             host = _host(name)
             lines = htb.commands(name, found, wanted, host, self._known.get(name))
             if lines and not self._confirmed():
                 raise Refused(ANOTHER_LEADS)
             if lines:
                 self._known.pop(name, None)
-                run("tc", "-batch", "-", stdin="\n".join(lines) + "\n")
+                _tc("-batch", "-", stdin="\n".join(lines) + "\n")
                 found = read(name)
                 if wanted is not None and not htb.is_complete(found, wanted, host):
                     raise Refused(
@@ -98,16 +100,16 @@ def read(device: str) -> Found:
     Raises:
         Refused: there is no such device, or `tc` is missing.
     """
-    qdiscs = json.loads(run("tc", "-j", "qdisc", "show", "dev", device) or "[]")
+    qdiscs = json.loads(_tc("-j", "qdisc", "show", "dev", device) or "[]")
     root = next((qdisc for qdisc in qdiscs if qdisc.get("root")), None)
     if root is None:
         return Found()
     found = Found(root["kind"], _handle(root["handle"]))
     if not found.is_ours:
         return found
-    counted = run("tc", "-s", "class", "show", "dev", device)
+    counted = _tc("-s", "class", "show", "dev", device)
     drops = {int(m["minor"], 16): int(m["drops"]) for m in CLASS.finditer(counted)}
-    filters = json.loads(run("tc", "-j", "filter", "show", *_parent(device)) or "[]")
+    filters = json.loads(_tc("-j", "filter", "show", *_parent(device)) or "[]")
     queued = (str(q.get("parent", "")) for q in qdiscs if q["handle"] != "0:")
     return Found(
         found.kind,
@@ -172,3 +174,7 @@ def _has_fq_codel() -> bool:
         return any("sch_fq_codel" in path.read_text() for path in lists if path.exists())
     except OSError:
         return False
+
+
+def _tc(*words: str, stdin: str | None = None) -> str:
+    return run("tc", *words, stdin=stdin, timeout_s=TC_TIMEOUT_S)

@@ -46,7 +46,7 @@ def announced(monkeypatch: pytest.MonkeyPatch, clock: Clock, bridge: str = "br0"
     devices = AddressesRead({"vnet0": ("192.0.2.1",)})
     monkeypatch.setattr(addresses, "read_addresses", lambda: devices)
     monkeypatch.setattr(announce_endpoints, "time", clock)
-    monkeypatch.setattr(announce_endpoints, "run", clock.run)
+    monkeypatch.setattr(announce_endpoints, "on_switch", clock.run)
     announce_endpoints.announce("unix:db.sock", {bridge})
     return clock
 
