@@ -74,7 +74,9 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     if not team.leaves_to_normal:
         return
     yield from _learn_from_unknown(team)
-    yield FlowSpec(Table.NO_UPLINK, 0, (), (TO_NORMAL,) if team.floods_to_normal else ())
+    # What an uplink brings for a VM port that has none of its uplinks is not for NORMAL.
+    from_vm = match(**{Register.UPLINK.field: 0})
+    yield FlowSpec(Table.NO_UPLINK, 0, from_vm, (TO_NORMAL,) if team.floods_to_normal else ())
     # The flows in EGRESS for known VM ports, and for no VM port at all, have a higher priority.
     yield FlowSpec(Table.EGRESS, 3, match(**{Register.UPLINK.field: 0}), goto=Table.UPLINK_OUT)
     for uplink in team.uplinks:

@@ -12,11 +12,12 @@ from controller.config.vlans import PortVlans
 from controller.dataplane import tables
 from controller.dataplane.pipeline import build
 from controller.dataplane.specs import Learn
-from controller.dataplane.tables import Table
+from controller.dataplane.tables import Register, Table
 from controller.dataplane.team import Team
 from policies.model import OfPort
 from tests.unit.controller.dataplane.teams import WAYS, teams, vm_numbers
 from tests.unit.controller.dataplane.walking import from_port
+from tests.unit.forwarding import frame, through_group
 
 
 @given(teams())
@@ -43,6 +44,24 @@ def test_normal_gets_flooded_unicast_from_one_live_uplink(team: Team, data: st.D
         if uplink in alive and live is not None and live.actions:
             taken_from.append(uplink)
     assert taken_from == [next(u for u in team.uplinks if u in alive)]
+
+
+@given(teams())
+def test_normal_gets_nothing_for_a_vm_port_that_has_none_of_its_uplinks(team: Team) -> None:
+    """NORMAL would deliver it by the uplinks that the VM port may not use."""
+    numbers = frozenset(vm_numbers(team))
+    team = replace(
+        team, hears_everywhere=False, over_normal=True, strangers=False, no_flood=numbers
+    )
+    installed = build(team)
+    for port in team.vm_ports:
+        if not port.is_confined(team.uplinks):
+            continue
+        alive = set(team.uplinks) - set(port.order)
+        for uplink in team.uplinks:
+            ends = {Register.UPLINK.field: uplink, Register.TARGET.field: port.ofport}
+            group_id = tables.unicast_group_id(port.ofport)
+            assert not through_group(installed, group_id, frame(**ends), alive)
 
 
 @given(teams())
