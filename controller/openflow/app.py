@@ -186,6 +186,9 @@ class TeamingApp(PromptApp):
             if not connection.is_active:
                 return
             self._generations[bridge] = connection.claimed
+            if bridge in self.connections:
+                # The one that this replaces has ended, and is told to have only after this.
+                self.submit(SwitchGone(bridge))
             self.connections[bridge] = connection
             self._replies[bridge] = replies.Replies(functools.partial(self.room, bridge))
             self.submit(SwitchConnected(bridge, ports.port_states(connection)))
