@@ -54,6 +54,7 @@ def test_a_run_with_adaptive_splits_and_merges_often() -> None:
             assert kinds.count("hot") >= 5, f"seed {seed}: {kinds.count('hot')}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [FIRST, FIRST_ON_A_LAG, WATCHED, ADAPTIVE, WITH_A_STANDBY])
 def test_each_event_is_possible_behind_those_before(first: State) -> None:
     for seed in range(5):

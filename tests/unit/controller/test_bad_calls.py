@@ -214,11 +214,13 @@ def none_wrong(calls: Mapping[str, str], status: int) -> None:
     assert not found, f"{len(found)} wrong:\n" + "\n".join(found)
 
 
+@pytest.mark.slow
 def test_a_call_that_is_refused_changes_nothing(host: Host) -> None:
     with host.untouched():
         none_wrong(bad_calls.REFUSED, REFUSED)
 
 
+@pytest.mark.slow
 def test_wrong_usage_does_not_reach_the_service(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,6 +258,7 @@ def test_an_open_vswitch_that_is_not_started_is_told(
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.slow
 def test_a_bad_value_in_the_database_is_told_and_leaves_in_force_what_was(host: Host) -> None:
     world, found = host.world, list[str]()
     for record, key, value, where, expected in bad_calls.WRITES:

@@ -89,6 +89,7 @@ OTHERS = {
     "bench": bench._parser,
     "bench connections": connections._parser,
 }
+PARSER = arguments.parser()
 PLACEHOLDERS = {"KEY=VALUE"}
 
 BLOCKS = documents.blocks()
@@ -119,7 +120,7 @@ def test_a_command_of_ours_is_one_that_there_is(
     if words[0] in {*parsers(), "revert"} and len(words) == 1:
         return  # a sentence that names the command
     own = " ".join(words[:2]) if words[:2] == ["bench", "connections"] else words[0]
-    parser = OTHERS[own]() if own in OTHERS else arguments.parser()
+    parser = OTHERS[own]() if own in OTHERS else PARSER
     try:
         options = parser.parse_args(words[len(own.split()) if own in OTHERS else 0 :])
     except SystemExit as ended:

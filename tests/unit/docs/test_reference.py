@@ -22,6 +22,7 @@ MOST_WORDS = 300
 MARKDOWN = [page for page in PAGES if page.path.suffix == ".md"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [page.path for page in PAGES], ids=lambda path: path.name)
 def test_a_page_is_as_the_code_generates_it(path: Path) -> None:
     assert generated()[path] == path.read_text(), f"run {COMMAND}"
@@ -38,6 +39,7 @@ def test_pages_with_more_belong_to_keys_and_metrics_that_exist() -> None:
     assert metrics.MORE.keys() <= HELP.keys()
 
 
+@pytest.mark.slow
 def test_every_option_of_a_command_is_in_its_section_with_a_meaning() -> None:
     sections = re.split(r"^## ", commands.markdown(MAN_PAGE.read_text()), flags=re.MULTILINE)
     texts = {section.partition("\n")[0].split(", ")[0]: section for section in sections}

@@ -22,6 +22,7 @@ def test_nothing_from_outside_does_harm(name: str) -> None:
     checked(target, 10, max(1, cases * target.weight // 100))()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
 def test_cases_that_reached_new_code_do_no_harm(name: str) -> None:
     """Those that searches have found; `make fuzz ARGS=--keep` stores them."""

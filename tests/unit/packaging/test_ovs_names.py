@@ -150,6 +150,7 @@ def homes(name: str) -> str:
     return ", ".join(sorted(one for one in modules() if name in defined_in(one))) or "nowhere"
 
 
+@pytest.mark.slow
 def test_every_name_comes_from_the_module_that_defines_it() -> None:
     assert [fault for path in SOURCES for fault in faults(path)] == []
 

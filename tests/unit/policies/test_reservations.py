@@ -282,6 +282,7 @@ def fitting(
     return found, rooms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("units", "uplinks", "slack"), [(16, 4, 0.0), (40, 6, 5.0), (150, 8, 40.0), (400, 4, 20.0)]
 )

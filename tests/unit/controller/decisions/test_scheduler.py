@@ -209,6 +209,7 @@ def test_peaks_that_fall_are_not_judged_while_nothing_could_be_better(judged: li
     }, "they have fallen"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skips", [False, True])
 def test_an_uplink_that_stays_nearly_full_does_not_wait_until_peaks_are_forgotten(
     skips: bool,

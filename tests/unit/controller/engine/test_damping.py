@@ -154,6 +154,7 @@ def utilizations(here: World) -> list[float]:
     return [uplink.load.tx_bps / 1e10 for uplink in here.engine.fleet.status()[0].uplinks]
 
 
+@pytest.mark.slow
 def test_constant_load_is_settled_within_seconds_and_stays() -> None:
     here = crowded(*map(steady, (3e9, 2.5e9, 1e9, 2e9))).run_until(3)
     assert moves(here)["rebalance"] in (1, 2)

@@ -145,6 +145,7 @@ def test_a_stolen_address_is_reported_if_its_thief_is_not_seen(network: Network)
     assert network.faults() == {"eth3"}, "it is found all the same"
 
 
+@pytest.mark.slow
 def test_a_flood_stops_what_floods_and_is_tried_again_each_round(network: Network) -> None:
     def flood() -> None:
         for _ in range(100):

@@ -79,6 +79,7 @@ def test_a_patch_port_is_as_one_that_is_counted_at_once(
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beat_s", [0.0, 0.5, 1.0])
 def test_addresses_are_not_taken_for_their_port(beat_s: float) -> None:
     here = settled("adaptive", "source-mac", False, beat_s)
@@ -87,6 +88,7 @@ def test_addresses_are_not_taken_for_their_port(beat_s: float) -> None:
     assert len(moved_at_s) == moves(here)["rebalance"] == 1, "the address alone, and once"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("beat_s", "at_most_s"), [(0.0, 2.0), (0.5, 1.5), (1.0, 2.5)])
 def test_a_jump_behind_a_port_is_soon_relieved(beat_s: float, at_most_s: float) -> None:
     here = settled("adaptive", "source-mac", True, beat_s)

@@ -78,6 +78,7 @@ def from_s(begin_s: float, mbps: float) -> Rate:
     return lambda now_s: mbps if now_s >= begin_s else 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window_s", [2, 5])
 @pytest.mark.parametrize("late_s", [0.0, 1.2, 3.0, 8.0])
 @pytest.mark.parametrize("phase_s", [0.0, 0.33, 0.6])

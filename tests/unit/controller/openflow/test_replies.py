@@ -262,6 +262,7 @@ def test_a_port_with_countless_addresses_takes_no_room_from_others(
     assert of_ports(dict.fromkeys(range(1, 100), 3)).total() == 60
 
 
+@pytest.mark.slow
 def test_addresses_with_uplinks_of_their_own_have_room() -> None:
     """Each of 256 addresses behind a VM port has three flows, and a group of all uplinks."""
     count = 4

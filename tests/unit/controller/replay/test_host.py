@@ -105,6 +105,7 @@ def random_trace(
     return trace(*loads, sample_s=sample_s)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "samples", "sample_s", "moves"),
     [
@@ -217,6 +218,7 @@ def test_a_replay_is_the_same_each_time_and_in_as_many_processes_as_there_are() 
     assert told == sorted(told) and told[-1] == 1.0
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     loads=st.lists(

@@ -64,6 +64,7 @@ def test_an_uplink_that_fails_concerns_its_own_buckets_and_gets_them_back(policy
     assert homes(here, policy) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", HASHED)
 @pytest.mark.parametrize("restarts", [False, True])
 def test_no_share_changes_with_the_speed_of_a_link_that_is_down(
@@ -85,6 +86,7 @@ def test_no_share_changes_with_the_speed_of_a_link_that_is_down(
     assert homes(here, policy) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", HASHED)
 @pytest.mark.parametrize("is_down", [False, True])
 def test_a_restart_moves_nothing(policy: str, is_down: bool) -> None:

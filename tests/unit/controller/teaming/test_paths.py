@@ -85,6 +85,7 @@ def test_a_broken_path_is_mended_when_probes_have_arrived_for_a_while() -> None:
     assert here.found() == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "lost_ratio", [*(pytest.param(ratio, marks=pytest.mark.slow) for ratio in (0.05, 0.2)), 0.5]
 )

@@ -59,6 +59,7 @@ def homes(here: World) -> dict[int, int | None]:
     return {bucket: switch.uplink_of_bucket(NUMBER, bucket) for bucket in range(256)}
 
 
+@pytest.mark.slow
 def test_a_hot_port_is_split_and_constant_load_stays() -> None:
     here = hot(14.0, 1.0).run_until(6)
     assert split(here) == {10} and moves(here)["split"] == 1

@@ -165,6 +165,7 @@ def _in_commands() -> Iterator[str]:
                     before += "NAME"
 
 
+@pytest.mark.slow
 def test_names_in_proposed_commands_are_quoted() -> None:
     found = {one for one in _in_commands() if not QUOTED.search(one)}
     assert found == OTHERS

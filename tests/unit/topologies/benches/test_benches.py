@@ -157,6 +157,7 @@ def test_published_figures_are_of_contenders_and_measured_figures(name: str) -> 
             assert set(published) <= set(medians[contender]), f"{result.scenario.name}, {contender}"
 
 
+@pytest.mark.slow
 @every_bench
 def test_any_part_of_a_bench_can_be_left_out(name: str) -> None:
     """`--scenario`, `--policy` and `--against` can leave out any part of a bench."""
@@ -171,6 +172,7 @@ def test_any_part_of_a_bench_can_be_left_out(name: str) -> None:
                 assert not compared or both
 
 
+@pytest.mark.slow
 @every_bench
 def test_measured_part_is_within_the_load_and_quick_loads_are_short(
     name: str, tmp_path: Path

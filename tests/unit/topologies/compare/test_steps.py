@@ -96,7 +96,7 @@ def test_long_step_reports_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (["sleep", "60"], SHORT_S, "x: sleep 60 took 0.02 s -> less; check: y"),
         (["false"], None, "x: Command '['false']' returned non-zero exit status 1.; check: y"),
-        (["no-such-program"], None, "No such file or directory: 'no-such-program'; check: y"),
+        (["/no/such"], None, "No such file or directory: '/no/such'; check: y"),
     ],
 )
 def test_failed_program_fails_the_step(

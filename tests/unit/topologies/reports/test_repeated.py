@@ -89,6 +89,7 @@ def test_other_machine_is_told() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("here", "before"), [(1, 5), pytest.param(3, 3, marks=pytest.mark.slow), (5, 5)]
 )
