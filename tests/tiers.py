@@ -42,7 +42,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "would_lose[0.2-",
         "would_lose[0.05-16",
     ),
-    "unit/controller/load/test_counted_late.py": ("one-connection-1.0]", "some-1.0]"),
+    "unit/controller/load/test_counted_late.py": ("one-connection-", "some-1.0]"),
     "unit/controller/replay/test_host.py": (
         "changes_nothing[adaptive-8-40-5",
         "on_any_trace[slb",
@@ -54,6 +54,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "split_again_is_judged",
         "split_and_merged",
     ),
+    "unit/docs/test_contributing.py": ("its_test_passes_and_replay_runs_it",),
     # `make fuzz` has these as its corpus.
     "unit/fuzz/test_fuzz.py": ("do_no_harm[switch events", "do_no_harm[database"),
     "unit/policies/test_reservations_oracle.py": tuple(
