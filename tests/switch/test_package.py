@@ -134,6 +134,11 @@ def test_a_bridge_stays_attached_over_an_upgrade_and_is_given_back_at_removal(
     few_lost(lost, 0, FLOW_PPS)
 
 
+def set_by_others(bed: Bed) -> list[str]:
+    """What is in the database, without what the service notes there, of which 0.1.0 knows less."""
+    return [re.sub(r'ovs-lbt-(team|protected)="[^"]*"(, )?', "", one) for one in records(bed)]
+
+
 @judges_time
 def test_from_the_release_before_nothing_is_lost_and_nothing_moves(
     package: Path, machine: Machine, bond: Bed, plain: Bed, tmp_path: Path
@@ -167,7 +172,7 @@ def test_from_the_release_before_nothing_is_lost_and_nothing_moves(
     bindings, homes = in_use(), {bed: bed.homes() for bed in beds}
     for bed in beds:
         assert all(homes[bed][str(vm)] == [bed.uplinks[1].name] for vm in bed.vms), homes[bed]
-    settings = {bed: records(bed) for bed in beds}
+    settings = {bed: set_by_others(bed) for bed in beds}
 
     with talking(ways, FLOW_PPS) as lost:
         machine.install(package)
@@ -178,7 +183,7 @@ def test_from_the_release_before_nothing_is_lost_and_nothing_moves(
     assert in_use() == bindings
     for bed in beds:
         assert bed.homes() == homes[bed], "frames leave by the uplinks by which they left"
-        assert records(bed) == settings[bed], "no setting has changed"
+        assert set_by_others(bed) == settings[bed], "no setting has changed"
         assert machine.run("ovs-lbt", "check", bed.bridge).returncode == 0
     few_lost(lost, 0, FLOW_PPS)
 
