@@ -1,4 +1,4 @@
-"""The table of modules in architecture.md names every module of the rooms, and no other."""
+"""What architecture.md names exists: the folders of the code, and the files."""
 
 from __future__ import annotations
 
@@ -7,28 +7,32 @@ import re
 from tests import documents
 
 PAGE = documents.ROOT / "docs/architecture.md"
-ROOM = re.compile(r"^\| \*\*`(controller/[\w/]*)`\*\* \|", re.MULTILINE)
-FILE = re.compile(r"`((?:[\w.-]+/)+[\w.-]*)`")
-MODULE = re.compile(r"^\| `([\w/]+\.py)` \|", re.MULTILINE)
+FILE = re.compile(r"`([a-z.](?:[\w.-]*/)+[\w.-]*)`")
+WORD = re.compile(r"^\| (.+?) \|", re.MULTILINE)
+MOST_WORDS, MOST_TERMS = 5000, 40
 
 
-def test_every_module_of_a_room_is_in_the_table_and_no_other() -> None:
-    parts = ROOM.split(PAGE.read_text().partition("## Modules")[2].partition("## Recipes")[0])
-    for room, rows in zip(parts[1::2], parts[2::2], strict=True):
-        there = {path.name for path in (documents.ROOT / room).glob("*.py")} - {"__init__.py"}
-        named = MODULE.findall(rows)
-        assert sorted(named) == sorted(there), room
+def section(title: str) -> str:
+    return PAGE.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-def test_every_room_is_in_the_table() -> None:
-    rooms = {path.parent.name for path in (documents.ROOT / "controller").glob("*/__init__.py")}
-    named = {room.removeprefix("controller/").strip("/") for room in ROOM.findall(PAGE.read_text())}
-    assert named - {""} == rooms
+def test_every_folder_of_the_controller_is_in_the_picture_and_no_other() -> None:
+    there = {path.parent.name for path in (documents.ROOT / "controller").glob("*/__init__.py")}
+    block = section("Folders").partition(" controller/")[2].partition(" topologies/")[0]
+    assert {*re.findall(r"(\w+)/", block)} == there
 
 
-def test_every_file_of_a_recipe_exists() -> None:
-    recipes = PAGE.read_text().partition("\n## Recipes\n")[2].partition("\n## Configuration\n")[0]
-    paths = FILE.findall(recipes)
-    assert len(paths) > 30
-    missing = {p for p in paths if not any(documents.ROOT.glob(p.replace("NAME", "*")))}
+def test_every_file_that_is_named_exists() -> None:
+    paths = FILE.findall(PAGE.read_text())
+    assert len(paths) > 60
+    missing = {p for p in paths if not any(documents.ROOT.glob(re.sub("[A-Z]{4,}", "*", p)))}
     assert missing == set()
+
+
+def test_it_is_short_enough_to_be_read() -> None:
+    assert len(PAGE.read_text().split()) <= MOST_WORDS
+
+
+def test_the_glossary_has_few_terms_each_once() -> None:
+    terms = WORD.findall(section("Glossary"))[2:]
+    assert len({*terms}) == len(terms) <= MOST_TERMS
