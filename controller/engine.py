@@ -63,28 +63,33 @@ class Engine:
         return self.fleet.leads
 
     def handle(self, event: events.Event, now_s: float) -> tuple[events.Command, ...]:
-        """Handle one event and return the commands. `now_s` never decreases."""
+        """Handle one event and return the commands. `now_s` never decreases.
+
+        First the event itself: for most events, its bridge handles it. Then the requests that take
+        several events go on. Then timers, of bridges that may have changed: what has moved just now is
+        announced at once, and everything else waits for a `Tick`, which is due at `deadline_s`.
+        """
         concerned = self._concerned(event, now_s) | self.operator.concerned
         commands = [*self._handle(event, now_s), *self.operator.proceed(now_s)]
         commands += self.fleet.end_failures(now_s)
-        bridges = self.fleet.bridges
-        concerned |= self.operator.concerned
-        if bridges.keys() != self._due_s.keys():
-            concerned |= bridges.keys() ^ self._due_s.keys()
+        concerned |= self.operator.concerned | (self.fleet.bridges.keys() ^ self._due_s.keys())
         for bridge in self._in_order(concerned):
-            # What has moved just now is announced at once.
             if max(bridge.announces_at_s, self.fleet.held_until_s(bridge.config.name)) <= now_s:
                 commands += self._tick(bridge, now_s)
-        for name in concerned:
+        self._schedule(concerned)
+        return tuple(commands)
+
+    def _schedule(self, names: set[str]) -> None:
+        """Note when these bridges have something to do next."""
+        for name in names:
             self._resumes_s.pop(name, None)
-            if name not in bridges:
+            if (bridge := self.fleet.bridges.get(name)) is None:
                 self._due_s.pop(name, None)
                 continue
             held_s = self.fleet.held_until_s(name)
-            self._due_s[name] = max(bridges[name].deadline_s(), held_s)
-            if (resumes_s := bridges[name].resumes_s) < math.inf:
+            self._due_s[name] = max(bridge.deadline_s(), held_s)
+            if (resumes_s := bridge.resumes_s) < math.inf:
                 self._resumes_s[name] = max(resumes_s, held_s)
-        return tuple(commands)
 
     def _tick(self, bridge: Bridge, now_s: float) -> Commands:
         return self.fleet.alone(bridge.config.name, lambda: bridge.tick(now_s), now_s)
