@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from controller.api.commands import BY_NAME
+from controller.api.requests import words
 from controller.command_line import (
     answers,
     arguments,
@@ -17,7 +19,6 @@ from controller.command_line import (
     views,
     without_service,
 )
-from controller.command_line.words import words
 from controller.host import client
 from controller.text import terminal
 
@@ -54,7 +55,8 @@ def _main(given: Sequence[str] | None) -> int:
     if (bad := next((word for word in asked if not arguments.is_text(word)), None)) is not None:
         parser.error(f"{bad!a} -> text in UTF-8")
     options = parser.parse_args(asked)
-    options.service = arguments.service_asked(parser, options.service)
+    named = options.name if options.command == "run" else None
+    options.service = arguments.service_asked(parser, named or options.service)
     client.call(options.service)
     if options.command == "run":
         return run.run(options)
@@ -64,12 +66,13 @@ def _main(given: Sequence[str] | None) -> int:
         return answers.failed(
             f"--rollback-after with {option} -> one of them: a bond that has moved is not undone by a timer"
         )
+    asked = words(BY_NAME[options.command], vars(options))
     if options.command == "attach" and options.from_bond is not None:
-        return bonds.from_bond(options)
+        return bonds.from_bond(options, asked)
     if options.command == "detach" and options.to_bond is not None:
         return bonds.to_bond(options)
     if options.command == "check":
-        return without_service.check(parser, options)
+        return without_service.check(parser, options, asked)
     if options.command == "support-bundle":
         from controller import support_bundle
 
@@ -77,9 +80,9 @@ def _main(given: Sequence[str] | None) -> int:
     if options.command == "set":
         arguments.check_keys(parser, options.table, options.settings)
     if getattr(options, "rollback_after", None) is not None:
-        return confirming.until_confirmed(options)
+        return confirming.until_confirmed(options, asked)
     if options.command == "detach":
-        return without_service.detach(words(options))
+        return without_service.detach(asked)
     if options.command == "confirm":
         return confirming.confirm(options.bridge)
     if options.command in ("rollback", "revert"):
@@ -92,7 +95,7 @@ def _main(given: Sequence[str] | None) -> int:
         print(completion.script(options.shell), end="")
         return 0
     if options.command == "history":
-        return views.history(options.service, words(options))
+        return views.history(options.service, asked)
     if options.command == "show" and not options.json:
         return views.show(options.bridge)
     if options.command == "top":
@@ -101,7 +104,7 @@ def _main(given: Sequence[str] | None) -> int:
         return top.main(options)
     if options.command == "plan" and options.endpoints:
         return without_service.plan_endpoints(options)
-    return answers.ask(options.command, words(options))
+    return answers.ask(options.command, asked)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import functools
 import math
 
 from controller.api import events
+from controller.api.commands import READING
 from controller.bridge import failure
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
@@ -24,9 +25,6 @@ from controller.operations.attach_detach import AttachDetach
 from controller.operations.confirmations import Confirmations
 from controller.operations.operator import Operator
 from controller.text.wording import OUR_LOG, one_line
-
-# The requests that change nothing.
-READING = frozenset({"check", "explain", "plan", "show"})
 
 
 class Engine:

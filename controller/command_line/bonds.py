@@ -7,7 +7,6 @@ import contextlib
 import sys
 
 from controller.command_line import answers
-from controller.command_line.words import attach_words, words
 from controller.host import client
 from controller.text.wording import quoted
 
@@ -19,7 +18,7 @@ def moves_a_bond(options: argparse.Namespace) -> str | None:
     return "--to-bond" if getattr(options, "to_bond", None) is not None else None
 
 
-def from_bond(options: argparse.Namespace) -> int:
+def from_bond(options: argparse.Namespace, words: list[str]) -> int:
     """Make a bond of Linux one of the bridge, and attach it."""
     from controller import from_linux_bond as moving
     from controller.config.keys import BRIDGE_KEYS
@@ -29,7 +28,7 @@ def from_bond(options: argparse.Namespace) -> int:
         return answers.failed(
             "--uplink with --from-bond -> one of them: the bond's members are uplinks"
         )
-    for word in attach_words(options)[1:]:
+    for word in words[1:]:
         key, _, value = word.partition("=")
         try:
             BRIDGE_KEYS[key].parse(value)
@@ -46,7 +45,7 @@ def from_bond(options: argparse.Namespace) -> int:
     except linux_bond.CannotMove as why:
         return answers.failed(str(why))
     _say(bond_plan.configuration(host))
-    if status := answers.ask("attach", words(options)):
+    if status := answers.ask("attach", words):
         bridge, bond = quoted(options.bridge), quoted(options.from_bond)
         back = f"ovs-lbt detach {bridge} --to-bond {bond} --yes"
         return answers.failed(

@@ -6,11 +6,10 @@ import argparse
 
 from controller.command_line import answers
 from controller.command_line.without_service import detach
-from controller.command_line.words import words
 from controller.host import client
 
 
-def until_confirmed(options: argparse.Namespace) -> int:
+def until_confirmed(options: argparse.Namespace, words: list[str]) -> int:
     """Make a change that is reverted unless it is confirmed. The reversal is armed first.
 
     So nothing that happens to this command or the service, from the first moment on, prevents it.
@@ -19,20 +18,19 @@ def until_confirmed(options: argparse.Namespace) -> int:
 
     if (obstacle := client.obstacle()) is not None:
         return answers.failed(obstacle)
-    asked = words(options)
     if options.command != "detach" and not client.running():
-        return answers.ask(options.command, asked)
+        return answers.ask(options.command, words)
     bridge = options.bridge if options.command != "set" else _bridge_of(options)
     if bridge is None:
-        return answers.ask(options.command, asked)
+        return answers.ask(options.command, words)
     try:
         armed = arming.arm(bridge, float(options.rollback_after), options.service)
     except arming.NotArmed as error:
         return answers.failed(str(error))
     if options.command == "detach" and not client.running():
-        return detach(asked)
+        return detach(words)
     try:
-        answers.tell(client.ask(f"lbt/{options.command}", asked))
+        answers.tell(client.ask(f"lbt/{options.command}", words))
     except client.Refusal as why:
         armed.disarm()
         return answers.failed(str(why))

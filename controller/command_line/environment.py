@@ -7,18 +7,14 @@ import logging
 import os
 import re
 
+from controller.api.commands import BY_NAME
 from controller.text import terminal
 
 # The environment variables that stand for options of `run` that are not given.
 RUN_VARIABLES = {
-    "--ovsdb": "OVS_LBT_OVSDB",
-    "--listen": "OVS_LBT_LISTEN",
-    "--private-key": "OVS_LBT_PRIVATE_KEY",
-    "--certificate": "OVS_LBT_CERTIFICATE",
-    "--ca-cert": "OVS_LBT_CA_CERT",
-    "--metrics": "OVS_LBT_METRICS",
-    "--metrics-ca-cert": "OVS_LBT_METRICS_CA_CERT",
-    "--history": "OVS_LBT_HISTORY",
+    option.name: f"OVS_LBT_{option.dest.upper()}"
+    for option in BY_NAME["run"].arguments
+    if option.metavar and option.name != "--name"
 }
 
 

@@ -8,8 +8,8 @@ import logging
 import re
 from pathlib import Path
 
+from controller.api.commands import DEFAULT_METRICS
 from controller.command_line import answers, environment
-from controller.command_line.arguments import DEFAULT_METRICS
 from controller.host import client
 from controller.text.wording import because
 

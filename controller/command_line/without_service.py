@@ -8,19 +8,18 @@ import logging
 import shlex
 
 from controller.command_line import answers, environment
-from controller.command_line.words import attach_words
 from controller.host import client
 from controller.text.wording import because, quoted
 
 
-def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+def check(parser: argparse.ArgumentParser, options: argparse.Namespace, words: list[str]) -> int:
     """Check bridges, or whether one is fit to attach."""
     from controller import check as checking
 
-    settings = attach_words(options)
-    if options.bridge is None and len(settings) > 1:
+    settings = [word for word in words if word != "--json"]
+    if options.bridge is None and settings:
         parser.error("settings for an attach -> a BRIDGE that is not attached")
-    return checking.main(settings if options.bridge is not None else [], options.json)
+    return checking.main(settings, options.json)
 
 
 def rescue(options: argparse.Namespace) -> int:

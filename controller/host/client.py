@@ -8,15 +8,14 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
+from controller.api.commands import SERVICE, SLOW
 from controller.text.wording import OUR_LOG, quoted
 
 # Longer than the service itself waits before it reports that a switch or the database is silent.
 ANSWER_TIMEOUT_S = 20.0
-# These commands take longer on a bridge with thousands of VM ports.
-SLOW = frozenset({"attach", "detach", "check", "revert", "rollback"})
 SLOW_TIMEOUT_S = 130.0
 CHUNK_BYTES = 1 << 16
-NAME = "ovs-lbt"
+NAME = SERVICE
 # What errors expect if Open vSwitch is not running.
 STARTED = "a running Open vSwitch: systemctl start openvswitch-switch"
 
@@ -57,19 +56,10 @@ def another() -> str | None:
     import ovs.dirs
 
     for path in sorted(Path(ovs.dirs.RUNDIR).glob(f"{NAME}*.pid")):
-        if path.stem != _name and _reaches(path):
+        if path.stem != _name and (wire := _connected(ANSWER_TIMEOUT_S, path)) is not None:
+            wire.close()
             return path.stem
     return None
-
-
-def _reaches(path: Path) -> bool:
-    """Whether the service with this pidfile accepts connections."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as wire:
-        try:
-            wire.connect(str(path.with_name(f"{path.stem}.{int(path.read_text())}.ctl")))
-        except (OSError, ValueError):
-            return False
-    return True
 
 
 def obstacle() -> str | None:
@@ -135,14 +125,14 @@ def _nobody() -> str:
     return f"{found} -> {STARTED}, then: {start}"
 
 
-def _connected(timeout_s: float) -> socket.socket | None:
-    """A connection to the service; None if there is none."""
-    path = pidfile()
+def _connected(timeout_s: float, path: Path | None = None) -> socket.socket | None:
+    """A connection to the service with this pidfile, or to the chosen one; None if there is none."""
+    path = path or pidfile()
     wire = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         wire.settimeout(timeout_s)
         pid = int(path.read_text())
-        wire.connect(str(path.with_name(f"{_name}.{pid}.ctl")))
+        wire.connect(str(path.with_name(f"{path.stem}.{pid}.ctl")))
     except (OSError, ValueError):
         wire.close()
         return None

@@ -23,8 +23,9 @@ import ovs.unixctl
 import ovs.unixctl.server
 import ovs.util
 
+from controller.api.commands import REQUESTS, SLOW
 from controller.api.events import Reply, Request
-from controller.host.client import SLOW
+from controller.api.requests import form
 from controller.text.wording import printable
 
 PREFIX = "lbt/"
@@ -36,27 +37,6 @@ EXPIRY_CHECK_MS = 1000
 CALLER_MAX_S, CALLERS_MAX = 10.0, 64
 # The database and the switch have time limits of their own, so the cause is not known here.
 UNANSWERED = "check with ovs-lbt show whether the switch is connected, and see the log of ovs-lbt"
-
-# For each command: its usage line, and the least and the most words that it takes.
-COMMANDS = {
-    "show": ("[BRIDGE] [--json]", 0, 2),
-    "attach": ("BRIDGE [KEY=VALUE]... [--rollback-after S]", 1, 34),
-    "detach": ("BRIDGE [--purge] [--rollback-after S]", 1, 4),
-    "confirm": ("BRIDGE", 1, 1),
-    "revert": ("BRIDGE", 1, 1),
-    "rollback": ("BRIDGE", 1, 1),
-    "check": ("[BRIDGE [KEY=VALUE]...] [--json]", 0, 33),
-    "set": ("bridge|interface NAME KEY=VALUE... [--rollback-after S]", 3, 66),
-    "move": ("PORT UPLINK", 2, 2),
-    "pin": ("PORT UPLINK", 2, 2),
-    "unpin": ("PORT", 1, 1),
-    "drain": ("UPLINK", 1, 1),
-    "undrain": ("UPLINK", 1, 1),
-    "plan": ("[BRIDGE] [--json]", 0, 2),
-    "apply": ("[BRIDGE]", 0, 1),
-    "explain": ("PORT [--json]", 1, 2),
-    "history": ("[BRIDGE] [--port PORT] [--last N] [--json]", 0, 6),
-}
 
 
 def claim_pidfile(name: str) -> None:
@@ -108,8 +88,8 @@ class Server:
         self._wakened, self._waken = socket.socketpair()
         self._wakened.setblocking(False)
         self._waken.setblocking(False)
-        for name, (usage, least, most) in COMMANDS.items():
-            ovs.unixctl.command_register(PREFIX + name, usage, least, most, self._take, name)
+        for name, row in REQUESTS.items():
+            ovs.unixctl.command_register(PREFIX + name, *form(row), self._take, name)
         # OVS daemons in C have the command list-commands, those in Python have help.
         ovs.unixctl.command_register("list-commands", "", 0, 0, _list_commands, None)
 

@@ -5,11 +5,13 @@ Every refusal is one line that says what was found and what is expected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from controller.api.commands import REQUESTS
 from controller.api.events import ForwardingByOne, Reply, Request, Setting, Write, Written
 from controller.api.history import Moved
+from controller.api.requests import Asked, parse
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
 from controller.bridge.state import Commands
@@ -74,7 +76,7 @@ class Operator:
         """Carry out a request, completely or as far as possible now."""
         command, *words = request.words
         try:
-            return _COMMANDS[command](self, request.request_id, words, now_s)
+            return _COMMANDS[command](self, request.request_id, _asked(command, words), now_s)
         except Refused as refusal:
             text = one_line(str(refusal))
             noted = _note_refusal(self, request.words, text, now_s)
@@ -134,49 +136,51 @@ class Operator:
 # ---- commands --------------------------------------------------------------------------
 
 
-def _show(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
-    as_json, names = request_words.options(words, most=1)
+def _asked(command: str, words: list[str]) -> Asked:
+    try:
+        return parse(command, REQUESTS[command], words)
+    except ValueError as error:
+        raise Refused(str(error)) from None
+
+
+def _show(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
+    names = asked.names
     if names:
         named.attached_bridge(operator.fleet, names[0])
     statuses = operator.fleet.status(*names)
     fleet = operator.fleet
     rows = {name: row for name, row in fleet.rows.items() if not names or name in names}
     waiting = unconfirmed.as_json(rows, fleet.epoch_s + now_s)
-    text = show.answer(statuses, as_json, fleet.recent_faults(now_s), waiting)
+    text = show.answer(statuses, asked.as_json, fleet.recent_faults(now_s), waiting)
     return [Reply(request_id, text)]
 
 
-def _attach(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
+def _attach(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
     """`BRIDGE KEY=VALUE… [--rollback-after S]`."""
-    confirm_s, words = request_words.confirm(words)
-    if not words:
-        raise Refused("attach: no bridge -> BRIDGE [KEY=VALUE]... [--rollback-after S]")
-    name, *assignments = words
-    row = named.row(operator.fleet, name)
-    values = request_words.assignments(assignments, settable(BRIDGE_KEYS))
+    row = named.row(operator.fleet, asked.names[0])
+    values = request_words.assignments(asked.settings, settable(BRIDGE_KEYS))
     values.setdefault("policy", str(BRIDGE_KEYS["policy"].default))
-    return operator.attach_detach.attach(request_id, row, values, now_s, confirm_s)
+    return operator.attach_detach.attach(request_id, row, values, now_s, asked.confirm_s)
 
 
-def _check(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
+def _check(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
     """`[BRIDGE [KEY=VALUE]…]`; the keys as for an attach. The answer is JSON, or its lines."""
-    as_json, names = request_words.options(words, most=len(words))
     fleet = operator.fleet
 
     def reply(found: check_view.JsonObject) -> Reply:
-        return Reply(request_id, check_view.shown(found, as_json))
+        return Reply(request_id, check_view.shown(found, asked.as_json))
 
-    if not names:
+    if not asked.names:
         return [reply(check.answer(fleet, fleet.serving, now_s))]
-    name, *assignments = names
+    (name,) = asked.names
     row = named.row(operator.fleet, name)
     if row.attached:
-        if assignments:
+        if asked.settings:
             raise Refused(f"bridge {name}: attached -> no settings to try")
         return [reply(check.answer(fleet, [named.serving_bridge(operator.fleet, name)], now_s))]
     if name in operator.in_hand:
         raise Refused(f"bridge {name}: another request is changing it -> try again later")
-    values = request_words.assignments(assignments, settable(BRIDGE_KEYS))
+    values = request_words.assignments(asked.settings, settable(BRIDGE_KEYS))
     values.setdefault("policy", str(BRIDGE_KEYS["policy"].default))
     try:
         return operator.attach_detach.attach(request_id, row, values, now_s, trial=reply)
@@ -184,48 +188,40 @@ def _check(operator: Operator, request_id: int, words: list[str], now_s: float) 
         return [reply(check.unfit(name, one_line(str(why))))]
 
 
-def _detach(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
-    confirm_s, words = request_words.confirm(words)
-    purge, names = request_words.options(words, most=1, option="--purge")
-    if not names:
-        raise Refused("detach: no bridge -> BRIDGE [--purge] [--rollback-after S]")
-    if purge and confirm_s is None and not named.row(operator.fleet, names[0]).attached:
-        return operator.attach_detach.purge(request_id, operator.fleet.rows[names[0]])
-    bridge = named.attached_bridge(operator.fleet, names[0])
+def _detach(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
+    (name,), purge, confirm_s = asked.names, "--purge" in asked.options, asked.confirm_s
+    if purge and confirm_s is None and not named.row(operator.fleet, name).attached:
+        return operator.attach_detach.purge(request_id, operator.fleet.rows[name])
+    bridge = named.attached_bridge(operator.fleet, name)
     return operator.attach_detach.detach(request_id, bridge, now_s, purge, confirm_s)
 
 
-def _confirm_change(
-    operator: Operator, request_id: int, words: list[str], now_s: float
-) -> Commands:
-    (name,) = words
+def _confirm_change(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
+    (name,) = asked.names
     return operator.confirmations.confirm(request_id, named.row(operator.fleet, name), now_s)
 
 
-def _revert(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
-    (name,) = words
+def _revert(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
+    (name,) = asked.names
     return operator.confirmations.revert(request_id, named.row(operator.fleet, name), now_s)
 
 
-def _set(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
+def _set(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
     """`bridge|interface NAME KEY=VALUE… [--rollback-after S]`, as `ovs-vsctl set`, but checked first.
 
     `KEY=` removes a rule of a VM port.
     """
-    confirm_s, words = request_words.confirm(words)
-    if len(words) < 3:
-        raise Refused("set: no settings -> bridge|interface NAME KEY=VALUE... [--rollback-after S]")
-    bridge, record, settings = _settings(operator, words)
+    bridge, record, settings = _settings(operator, asked)
     row = operator.fleet.rows[bridge]
-    if confirm_s is None:
-        done = answers.changed(words[1], row, record, settings)
+    if asked.confirm_s is None:
+        done = answers.changed(asked.names[1], row, record, settings)
         return operator.write(request_id, settings, done)
-    return operator.confirmations.set(request_id, row, tuple(settings), confirm_s, now_s)
+    return operator.confirmations.set(request_id, row, tuple(settings), asked.confirm_s, now_s)
 
 
-def _settings(operator: Operator, words: list[str]) -> tuple[str, Record, list[Setting]]:
+def _settings(operator: Operator, asked: Asked) -> tuple[str, Record, list[Setting]]:
     """The settings that `set` writes, what they concern, and its bridge."""
-    table, name, *assignments = words
+    (table, name), assignments = asked.names, asked.settings
     if table not in ("bridge", "interface"):
         raise Refused(f"table: {table} -> bridge or interface")
     if table == "bridge":
@@ -270,7 +266,7 @@ def _elsewhere(operator: Operator, name: str) -> Bridge | None:
     return vm_rules.home(operator.fleet, name)
 
 
-def _rules_elsewhere(bridge: Bridge, name: str, assignments: list[str]) -> list[Setting]:
+def _rules_elsewhere(bridge: Bridge, name: str, assignments: Sequence[str]) -> list[Setting]:
     """The settings of rules for a VM that is not known here; `KEY=` removes one."""
     found = request_words.rules(assignments, vm_rules.keys_at(bridge))
     if (pin := found.get("pin")) is not None:
@@ -304,9 +300,9 @@ def _with(row: BridgeRow, settings: list[Setting]) -> BridgeRow:
     )
 
 
-def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
-    bridge, port = named.vm_port(operator.fleet, words[0])
-    name, target = port.name, words[1]
+def _move(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
+    bridge, port = named.vm_port(operator.fleet, asked.names[0])
+    name, target = port.name, asked.names[1]
     uplink = named.carrier(bridge, port, target)
     _enforcing(bridge)
     if port.rules.pin not in (None, target):
@@ -334,10 +330,10 @@ def _against_shoulds(bridge: Bridge, port: VmPortConfig, target: str) -> list[st
     return [f"{port.name} {rule}: {how}" for rule, how in states.items() if how]
 
 
-def _pin(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
-    name, target = words
+def _pin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
+    name, target = asked.names
     if _elsewhere(operator, name) is not None:
-        return _set(operator, request_id, ["interface", name, f"pin={target}"], now_s)
+        return _set(operator, request_id, Asked(("interface", name), (f"pin={target}",)), now_s)
     bridge, port = named.vm_port(operator.fleet, name)
     _refuse_unnamed(bridge, port)
     _pinnable(bridge, port, target)
@@ -360,10 +356,10 @@ def _active(bridge: Bridge, uplink: UplinkConfig) -> None:
         )
 
 
-def _unpin(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
-    (name,) = words
+def _unpin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
+    (name,) = asked.names
     if _elsewhere(operator, name) is not None:
-        return _set(operator, request_id, ["interface", name, "pin="], now_s)
+        return _set(operator, request_id, Asked(("interface", name), ("pin=",)), now_s)
     bridge, port = named.vm_port(operator.fleet, name)
     _refuse_unnamed(bridge, port)
     row = operator.fleet.rows[bridge.config.name]
@@ -380,9 +376,9 @@ def _refuse_unnamed(bridge: Bridge, port: VmPortConfig) -> None:
         raise Refused(f"address {port.name}: of no known VM -> {expected}")
 
 
-def _drain(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
+def _drain(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
     """Take an uplink out of service. Answers when it is idle."""
-    bridge, uplink = named.member(operator.fleet, words[0])
+    bridge, uplink = named.member(operator.fleet, asked.names[0])
     _enforcing(bridge)
     name = bridge.config.name
     if not bridge.connected:
@@ -402,35 +398,31 @@ def _drain(operator: Operator, request_id: int, words: list[str], now_s: float) 
     return [Write(drained(uplink), request_id)]
 
 
-def _undrain(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
-    _, uplink = named.member(operator.fleet, words[0])
+def _undrain(operator: Operator, request_id: int, asked: Asked, _now_s: float) -> Commands:
+    _, uplink = named.member(operator.fleet, asked.names[0])
     if uplink.role is not Role.DRAINED:
         raise Refused(f"uplink {uplink.name}: {uplink.role.value} -> a drained uplink")
     return operator.write(request_id, undrained(uplink), answers.undrained(uplink))
 
 
-def _plan(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
-    as_json, names = request_words.options(words, most=1)
+def _plan(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
     bridges = [
-        named.serving_bridge(operator.fleet, name) for name in names
+        named.serving_bridge(operator.fleet, name) for name in asked.names
     ] or operator.fleet.serving
-    return [Reply(request_id, operator.plans.make(bridges, as_json, now_s))]
+    return [Reply(request_id, operator.plans.make(bridges, asked.as_json, now_s))]
 
 
-def _apply(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
-    name = words[0] if words else operator.plans.only(operator.fleet.serving)
+def _apply(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
+    name = asked.names[0] if asked.names else operator.plans.only(operator.fleet.serving)
     return operator.plans.apply(named.serving_bridge(operator.fleet, name), request_id, now_s)
 
 
-def _explain(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
-    as_json, names = request_words.options(words, most=1)
-    if not names:
-        raise Refused("explain: no port -> PORT [--json]")
-    (name,) = names
+def _explain(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
+    (name,) = asked.names
     bridge, port = named.port_or_vm(operator.fleet, name)
     endpoint, epoch_s = operator.fleet.endpoints.get(port.name), operator.fleet.epoch_s
     account = diagnosis.account(bridge, port, now_s, endpoint)
-    form = explain.as_json if as_json else explain.as_text
+    form = explain.as_json if asked.as_json else explain.as_text
     return [Reply(request_id, form(account, epoch_s, now_s))]
 
 
@@ -457,7 +449,7 @@ def _note_refusal(operator: Operator, words: tuple[str, ...], why: str, now_s: f
     return bridge.refuse([_MOVING[command]], why, now_s, moves)
 
 
-_COMMANDS: dict[str, Callable[[Operator, int, list[str], float], Commands]] = {
+_COMMANDS: dict[str, Callable[[Operator, int, Asked, float], Commands]] = {
     "show": _show,
     "attach": _attach,
     "check": _check,

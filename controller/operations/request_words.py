@@ -1,41 +1,15 @@
-"""The words of requests: options, and settings of the form KEY=VALUE."""
+"""The settings of requests, of the form KEY=VALUE."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from controller.config.keys import Key
-from controller.operations import unconfirmed
 from controller.operations.attach_detach import Refused
 from controller.text.wording import one_of, shortened
 
-# The second name is older.
-CONFIRM = ("--rollback-after", "--confirm")
 
-
-def options(words: list[str], most: int, option: str = "--json") -> tuple[bool, list[str]]:
-    """Whether the option is given, and all other words."""
-    names = [word for word in words if word != option]
-    if len(names) > most:
-        raise Refused(f"{' '.join(names)} -> one name [{option}]")
-    return option in words, names
-
-
-def confirm(words: list[str]) -> tuple[float | None, list[str]]:
-    """How long a change waits to be confirmed, if it does; and all other words."""
-    option = next((word for word in words if word in CONFIRM), None)
-    if option is None:
-        return None, words
-    at = words.index(option)
-    text, rest = "".join(words[at + 1 : at + 2]), [*words[:at], *words[at + 2 :]]
-    try:
-        return unconfirmed.seconds(text), rest
-    except ValueError:
-        found = shortened(text) or "nothing"
-        raise Refused(f"{option}: {found} -> {unconfirmed.EXPECTED}") from None
-
-
-def assignments(words: list[str], keys: Mapping[str, Key]) -> dict[str, str]:
+def assignments(words: Sequence[str], keys: Mapping[str, Key]) -> dict[str, str]:
     """Parse and check words of the form KEY=VALUE."""
     refuse_repeated(words)
     values: dict[str, str] = {}
@@ -53,7 +27,7 @@ def assignments(words: list[str], keys: Mapping[str, Key]) -> dict[str, str]:
     return values
 
 
-def rules(words: list[str], keys: Mapping[str, Key]) -> dict[str, str | None]:
+def rules(words: Sequence[str], keys: Mapping[str, Key]) -> dict[str, str | None]:
     """Parse and check rules of the form KEY=VALUE; `KEY=` removes one: None."""
     refuse_repeated(words)
     ended = [word[:-1] for word in words if word.endswith("=") and word[:-1] in keys]
@@ -61,7 +35,7 @@ def rules(words: list[str], keys: Mapping[str, Key]) -> dict[str, str | None]:
     return {**values, **dict.fromkeys(ended)}
 
 
-def refuse_repeated(words: list[str]) -> None:
+def refuse_repeated(words: Sequence[str]) -> None:
     """Refuse a key that is given twice: only one value could apply."""
     named = [word.partition("=")[0] for word in words]
     if repeated := sorted({key for key in named if named.count(key) > 1}):

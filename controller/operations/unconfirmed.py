@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from controller.api.commands import MOST_CONFIRM_S
 from controller.api.events import Setting
 from controller.config.keys import BRIDGE_KEYS
-from controller.config.kinds import DAY_S, LAST_S, number
+from controller.config.kinds import LAST_S
 from controller.config.rows import PREFIX, BridgeRow
 
 UNCONFIRMED = PREFIX + "unconfirmed"
-LEAST_S, MOST_S = 5.0, DAY_S
-EXPECTED = f"seconds from {LEAST_S:g} to {MOST_S:g}"
 # A change is reverted this much after the time to confirm it has passed. So a confirmation that
 # was given in time is in the database before anybody looks whether there is one.
 GRACE_S = 1.0
@@ -95,7 +94,7 @@ def parse(text: str) -> Unconfirmed:
         what, begun = What(found["what"]), bool(found.get("begun", False))
     except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(text) from error
-    if not (0 <= until_s <= LAST_S and 0 < seconds <= MOST_S):
+    if not (0 <= until_s <= LAST_S and 0 < seconds <= MOST_CONFIRM_S):
         raise ValueError(text)
     return Unconfirmed(what, until_s, seconds, back, linked, begun)
 
@@ -118,18 +117,6 @@ def of(row: BridgeRow) -> Unconfirmed | None:
     """
     text = row.external_ids.get(UNCONFIRMED)
     return None if text is None else parse(text)
-
-
-def seconds(text: str) -> float:
-    """Parse how long a change may wait.
-
-    Raises:
-        ValueError: the text is not such a time.
-    """
-    asked_s = number(text)
-    if not LEAST_S <= asked_s <= MOST_S:
-        raise ValueError(text)
-    return asked_s
 
 
 # ---- what was there before, and how to restore it ---------------------------------------

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from controller.api.commands import BY_NAME
 from controller.config.keys import BRIDGE_KEYS
 from controller.replay.figures import Figures
 from controller.replay.host import Options, Refused
@@ -16,7 +17,6 @@ from controller.replay.prometheus import duration_s, fetch
 from controller.replay.run import installed_policies, load_policy, replay
 from controller.replay.switch import Mix
 from controller.replay.trace import BadTrace, HostTrace, read
-from controller.text import examples
 from controller.text.terminal import Drawn
 from controller.text.wording import because
 from policies.model import MAX_UPLINKS
@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ovs-lbt replay",
         description="Show what policies would have done with recorded traffic.",
-        epilog=examples.text("replay"),
+        epilog=BY_NAME["replay"].examples_text(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(

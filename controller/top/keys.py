@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from controller.top import manual
+from controller.text import top_manual as manual
 from controller.top.state import (
     Choosing,
     Confirming,

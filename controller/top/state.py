@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from controller.api.history import Happened, ends
+from controller.text import top_manual as manual
 from controller.text.show_view import natural, used_by, why
-from controller.top import manual
 
 JsonObject = Mapping[str, Any]
 # A VM port: the names of its bridge and of the port.

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from controller.text import top_manual as manual
 from controller.text.drawing import (
     GAP,
     Column,
@@ -31,7 +32,7 @@ from controller.text.show_view import (
     states,
     uplink_rows,
 )
-from controller.top import keys, manual
+from controller.top import keys
 from controller.top.state import (
     Choosing,
     Confirming,

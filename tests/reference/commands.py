@@ -6,8 +6,8 @@ import argparse
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from controller.api.commands import BY_NAME
 from controller.command_line import arguments
-from controller.text.examples import EXAMPLES
 
 WIDTH = 90
 INDENT = "    "
@@ -107,7 +107,7 @@ def _command(name: str, description: Sequence[str]) -> str:
         f"```text\n{usage(parser)}\n```",
         _body(description, "option"),
     ]
-    if examples := EXAMPLES.get(name):
+    if examples := BY_NAME[name].example_pairs():
         rows = [(f"`{typed}`", effect) for typed, effect in examples]
         parts.append(_table("example", "effect", rows))
     return "\n\n".join(parts)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from controller.command_line.arguments import DEFAULT_METRICS
+from controller.api.commands import DEFAULT_METRICS
 from tests.unit.dashboards.dashboards import ALL, DIRECTORY
 
 PROVISIONING = DIRECTORY / "provisioning"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from controller.api.commands import BY_NAME, COMMANDS
 from controller.command_line import arguments
 from controller.config.keys import BRIDGE_KEYS, KEYS, VM_KEYS, Key
 from controller.features.shaping import DEFAULT_SHARES
 from controller.metrics.exporter import HELP
-from controller.text.examples import EXAMPLES
 from policies.presets import DEFAULT_PRESET, PRESETS
 from tests import documents
 from tests.reference import commands, metrics, settings
@@ -63,9 +63,9 @@ def test_a_default_that_is_made_elsewhere_is_told_as_it_is(key: Key, words: list
     assert all(word in key.otherwise.replace(";", "").split() for word in words)
 
 
-@pytest.mark.parametrize("command", EXAMPLES)
+@pytest.mark.parametrize("command", [row.name for row in COMMANDS if row.examples])
 def test_an_example_is_a_command_that_exists(command: str) -> None:
-    for typed, _ in EXAMPLES[command]:
+    for typed, _ in BY_NAME[command].example_pairs():
         words = re.findall(r"ovs-lbt ([^)>]+)", typed)[0].split()
         other = arguments.other_parsers().get(words[0])
         parser = other() if other else arguments.parser()

@@ -24,6 +24,8 @@ import ovs.stream
 import ovs.unixctl.server
 from hypothesis import strategies as st
 
+from controller.api import requests
+from controller.api.commands import REQUESTS as OF_SERVICE
 from controller.api.events import (
     BundleDone,
     DeliverFrame,
@@ -47,7 +49,6 @@ from controller.api.events import (
 )
 from controller.api.history import Names
 from controller.command_line import arguments, run, views
-from controller.command_line.words import words as command_words
 from controller.completion import candidates, names
 from controller.completion import command as completion
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS
@@ -470,7 +471,7 @@ WORDS = (
         st.sampled_from([*BRIDGE_KEYS, *UPLINK_KEYS, *VM_KEYS, ""]), TEXTS | st.just("adaptive")
     ).map("=".join)
 )
-KNOWN = st.sampled_from(sorted(set(control.COMMANDS) - {"history"}))
+KNOWN = st.sampled_from(sorted(set(OF_SERVICE) - {"history"}))
 SET = st.tuples(
     st.just("set"),
     st.sampled_from(["bridge", "interface"]),
@@ -486,7 +487,7 @@ def _commands(case: list[list[str]]) -> None:
     """Every request is answered, and nothing that is refused changes anything."""
     here = world(host(poll_interval_ms="10000")).start().run_for(3)
     for command, *words in case:
-        _, least, most = control.COMMANDS[command]
+        _, least, most = requests.form(OF_SERVICE[command])
         if not least <= len(words) <= most:
             continue
         row, bound = (
@@ -512,7 +513,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=6,
 )
-METHODS = st.sampled_from([control.PREFIX + name for name in control.COMMANDS])
+METHODS = st.sampled_from([control.PREFIX + name for name in OF_SERVICE])
 REQUESTS = st.fixed_dictionaries(
     {
         "id": st.just(0) | st.just(1) | JSON,
@@ -550,7 +551,8 @@ class _Served(control.Server):
         self._wakened.setblocking(False)
         self._waken.setblocking(False)
         self.taken: list[Request] = []
-        for name, (usage, least, most) in control.COMMANDS.items():
+        for name, row in OF_SERVICE.items():
+            usage, least, most = requests.form(row)
             # The first one to register a command keeps it.
             ovs.unixctl.commands.pop(control.PREFIX + name, None)
             ovs.unixctl.command_register(
@@ -655,8 +657,11 @@ def _used(given: list[str]) -> int:
     options.service = arguments.service_asked(PARSER, options.service)
     if options.command == "set":
         arguments.check_keys(PARSER, options.table, options.settings)
-    if options.command in control.COMMANDS.keys() - {"check"}:
-        assert all(isinstance(word, str) for word in command_words(options))
+    if options.command in OF_SERVICE:
+        assert all(
+            isinstance(word, str)
+            for word in requests.words(OF_SERVICE[options.command], vars(options))
+        )
     for text in (options.metrics, options.listen) if options.command == "run" else ():
         with contextlib.suppress(ValueError):
             run.address("--listen", text or "none", "ADDR:PORT")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from controller.command_line.arguments import DEFAULT_METRICS
+from controller.api.commands import DEFAULT_METRICS
 from controller.command_line.environment import RUN_VARIABLES
 
 CHECKOUT = Path(__file__).parents[3]

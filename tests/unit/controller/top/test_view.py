@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.text import top_manual as manual
 from controller.text.drawing import Look, Style, plain, width_of
-from controller.top import manual, view
+from controller.top import view
 from controller.top.state import (
     Choosing,
     Confirming,

@@ -1,0 +1,448 @@
+"""The table of commands: the help, the usage, the requests and the completion of `ovs-lbt` derive from it.
+
+To add a command, add a row here. If the service carries it out, add a function to the commands in
+`operations.operator`; if it is a program of its own, add one to `cli`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from controller.api import history
+from controller.api.requests import Argument, Command
+from controller.config import manual
+from controller.config.kinds import DAY_S, number
+from controller.text import top_manual
+from controller.text.wording import shortened
+
+# The service, if no other name is given.
+SERVICE = "ovs-lbt"
+SERVICE_NAME = f"{SERVICE}, or {SERVICE} followed by up to 20 letters, digits, dots, dashes or underscores, such as {SERVICE}-b"
+DEFAULT_METRICS = "127.0.0.1:9476"
+# For how long a change can wait to be confirmed.
+LEAST_CONFIRM_S, MOST_CONFIRM_S = 5.0, DAY_S
+CONFIRM_EXPECTED = f"seconds from {LEAST_CONFIRM_S:g} to {MOST_CONFIRM_S:g}"
+
+
+def seconds_to_confirm(text: str) -> str:
+    """Check how long a change waits to be confirmed.
+
+    Raises:
+        ValueError: the text is not a number of seconds in range.
+    """
+    try:
+        if LEAST_CONFIRM_S <= number(text) <= MOST_CONFIRM_S:
+            return text
+    except ValueError:
+        pass
+    raise ValueError(f"{shortened(text) or 'nothing'} -> {CONFIRM_EXPECTED}")
+
+
+def service_name(text: str) -> str:
+    """Check the name of a service.
+
+    Raises:
+        ValueError: the text cannot be the name of a service.
+    """
+    if re.fullmatch(rf"{SERVICE}[A-Za-z0-9._-]{{0,20}}", text):
+        return text
+    raise ValueError(f"{text} -> {SERVICE_NAME}")
+
+
+def _interval_s(text: str) -> float:
+    try:
+        interval_s = number(text)
+    except ValueError:
+        interval_s = 0.0
+    if not top_manual.LEAST_INTERVAL_S <= interval_s <= top_manual.MOST_INTERVAL_S:
+        raise ValueError(f"{text} -> seconds from 0.5 to 60")
+    return interval_s
+
+
+def _last(text: str) -> str:
+    history.count(text)
+    return text
+
+
+def _yes(option: str) -> Argument:
+    text = f"with {option}: perform the migration, instead of only printing it"
+    return Argument("--yes", help=text, local=True)
+
+
+BRIDGE = Argument("bridge", "BRIDGE")
+ANY_BRIDGE = Argument("bridge", "BRIDGE", nargs="?")
+PORT, UPLINK = Argument("port", "PORT"), Argument("uplink", "UPLINK")
+JSON = Argument("--json", help="print JSON")
+ROLLBACK_AFTER = Argument(
+    "--rollback-after",
+    "S",
+    "roll back after S seconds (5 to 86400), unless `ovs-lbt confirm BRIDGE` is run",
+    older="--confirm",
+    parse=seconds_to_confirm,
+)
+
+COMMANDS = (
+    Command(
+        "run",
+        "run the service",
+        (
+            Argument(
+                "--ovsdb",
+                "unix:PATH|tcp:HOST:PORT|ssl:HOST:PORT",
+                "the address of Open vSwitch's database (default: db.sock in Open vSwitch's run directory)",
+            ),
+            Argument(
+                "--listen",
+                "ADDR:PORT",
+                "accept connections from bridges at this address; over TLS, if TLS files are given (default: none)",
+            ),
+            Argument("--private-key", "FILE", "TLS: the private key of this service"),
+            Argument("--certificate", "FILE", "TLS: the certificate of this service"),
+            Argument(
+                "--ca-cert",
+                "FILE",
+                "TLS: the CA that signed the certificates of the switch and the database",
+            ),
+            Argument(
+                "--metrics-ca-cert",
+                "FILE",
+                "TLS: the CA that signed the certificates of clients that may read metrics",
+            ),
+            Argument(
+                "--metrics",
+                "ADDR:PORT",
+                f"serve metrics at this address, or none (default: {DEFAULT_METRICS})",
+            ),
+            Argument(
+                "--history",
+                "FILE",
+                "the file in which decisions are recorded, or none "
+                "(default: ovs-lbt-history.jsonl in Open vSwitch's log directory)",
+            ),
+            Argument(
+                "--name",
+                "NAME",
+                "the name of this service; two services on one Open vSwitch instance need different names: "
+                "one leads, and the other is on standby (default: ovs-lbt)",
+                parse=service_name,
+            ),
+            Argument("--verbose", help="also log debug messages"),
+        ),
+        (
+            "ovs-lbt run  # use the Open vSwitch of this host",
+            "ovs-lbt run --metrics 0.0.0.0:9476 --metrics-ca-cert ca.pem  # serve metrics over TLS",
+            "ovs-lbt run --name ovs-lbt-b --metrics 127.0.0.1:9477  # add a standby service",
+        ),
+        requested=False,
+    ),
+    Command(
+        "attach",
+        "start managing a bridge",
+        (
+            BRIDGE,
+            Argument(
+                "--uplink",
+                "IF",
+                "an uplink; repeat the option in failover order (default: the members of the bridge's bond)",
+                repeated=True,
+                setting="uplinks",
+            ),
+            Argument("--policy", "P", "the teaming policy (default: load-based)", setting="policy"),
+            Argument("--teaming", "T", "switch-independent, static or lacp", setting="teaming"),
+            Argument(
+                "--observe",
+                help="report decisions, and move nothing",
+                setting="mode",
+                setting_value="observe",
+            ),
+            Argument(
+                "--from-bond",
+                "BOND",
+                "first migrate this Linux bond to the bridge, with its members, addresses, routes and VLANs",
+                local=True,
+            ),
+            _yes("--from-bond"),
+            ROLLBACK_AFTER,
+        ),
+        (
+            "ovs-lbt attach br0  # attach a bridge with a bond",
+            "ovs-lbt attach br0 --observe  # report decisions, and move nothing",
+            "ovs-lbt attach br0 --rollback-after 60  # roll back in a minute, unless: ovs-lbt confirm br0",
+            "ovs-lbt attach br0 --uplink eth0 --uplink eth1 --policy adaptive  # use these uplinks",
+        ),
+        details=manual.of_attach,
+        slow=True,
+        most_settings=31,
+    ),
+    Command(
+        "detach",
+        "stop managing a bridge, and restore it",
+        (
+            BRIDGE,
+            Argument(
+                "--purge",
+                help="also remove all settings of ovs-lbt; also works on a detached bridge",
+            ),
+            Argument(
+                "--to-bond",
+                "BOND",
+                "then restore the Linux bond that attach --from-bond migrated",
+                local=True,
+            ),
+            _yes("--to-bond"),
+            ROLLBACK_AFTER,
+        ),
+        (
+            "ovs-lbt detach br0  # keep settings of uplinks and VM ports",
+            "ovs-lbt detach br0 --purge  # remove all settings of ovs-lbt",
+        ),
+        slow=True,
+    ),
+    Command(
+        "confirm",
+        "keep a change that was made with --rollback-after",
+        (BRIDGE,),
+        ("ovs-lbt confirm br0  # keep a change made with --rollback-after",),
+    ),
+    Command(
+        "rollback",
+        "undo a change that was made with --rollback-after and is not confirmed",
+        (BRIDGE,),
+        ("ovs-lbt rollback br0  # undo this change now",),
+        aliases=("revert",),
+        slow=True,
+    ),
+    Command(
+        "check",
+        "check whether bridges are healthy, or whether a bridge can be attached",
+        (
+            ANY_BRIDGE,
+            Argument(
+                "--uplink",
+                "IF",
+                "an uplink for the attach, in failover order (default: the members of the bridge's bond)",
+                repeated=True,
+                setting="uplinks",
+            ),
+            Argument("--policy", "P", "the policy for the attach", setting="policy"),
+            Argument("--teaming", "T", "the teaming for the attach", setting="teaming"),
+            JSON,
+        ),
+        (
+            "ovs-lbt check  # check all attached bridges",
+            "ovs-lbt check br0  # check one bridge, attached or not",
+            "ovs-lbt check br0 --uplink eth0 --uplink eth1  # check an attach with these uplinks",
+            "ovs-lbt check --json  # print JSON for a program",
+        ),
+        "Check whether attached bridges are healthy, and whether the upstream network uses them as configured.\n"
+        "If a bridge is not attached, check whether an attach would succeed. No bridge is changed.\n"
+        "Exit status: 0 no findings, 1 findings, 2 a bridge could not be checked.",
+        slow=True,
+        reads=True,
+        most_settings=31,
+    ),
+    Command(
+        "show",
+        "show uplinks, VM ports, and the uplink of each VM port",
+        (ANY_BRIDGE, JSON),
+        (
+            "ovs-lbt show  # show all attached bridges",
+            "ovs-lbt show br0 --json  # print one bridge as JSON",
+        ),
+        reads=True,
+    ),
+    Command(
+        "top",
+        "watch uplinks, VM ports and decisions",
+        (
+            Argument("bridges", "BRIDGE", "the bridges (default: all)", nargs="*"),
+            Argument(
+                "--interval",
+                "S",
+                "seconds between two updates, 0.5 to 60 (default: %(default)g)",
+                parse=_interval_s,
+                default=top_manual.INTERVAL_S,
+            ),
+            Argument(
+                "--sort",
+                "COLUMN",
+                f"sort by one of {', '.join(top_manual.SORTS)} (default: %(default)s)",
+                choices=tuple(top_manual.SORTS),
+                default=top_manual.SORT,
+            ),
+            Argument(
+                "--filter",
+                "TEXT",
+                "show only VM ports with this text in the port, VM, uplink or reason",
+                default="",
+            ),
+            Argument("--once", help="print one screen as plain text, for scripts and pipes"),
+        ),
+        (
+            "ovs-lbt top br0  # show one bridge",
+            "ovs-lbt top --sort drops --filter web  # show only VM ports with this text",
+            "ovs-lbt top --once  # print one screen as text",
+        ),
+        top_manual.SUMMARY,
+        details=top_manual.text,
+        requested=False,
+    ),
+    Command(
+        "set",
+        "check settings and change them",
+        (
+            Argument("table", "bridge|interface", choices=("bridge", "interface")),
+            Argument("name", "NAME"),
+            Argument("settings", "KEY=VALUE", nargs="+"),
+            ROLLBACK_AFTER,
+        ),
+        (
+            "ovs-lbt set bridge br0 threshold=60 window-s=10  # change settings of a bridge",
+            "ovs-lbt set interface eth1 role=standby  # change the role of an uplink",
+            "ovs-lbt set interface vnet0 prefer=eth1 shares=80  # set rules of a VM port",
+            "ovs-lbt set interface vnet0 prefer=  # remove the rule",
+        ),
+        details=manual.text,
+        most_settings=62,
+    ),
+    Command(
+        "move",
+        "bind a VM port to an uplink now",
+        (PORT, UPLINK),
+        ("ovs-lbt move vnet0 eth1  # use eth1 until the policy moves vnet0",),
+    ),
+    Command(
+        "pin",
+        "bind a VM port to an uplink permanently",
+        (PORT, UPLINK),
+        ("ovs-lbt pin vnet0 eth1  # use eth1 while eth1 is in service",),
+    ),
+    Command(
+        "unpin",
+        "allow the policy to move a VM port again",
+        (PORT,),
+        ("ovs-lbt unpin vnet0  # allow the policy to move vnet0",),
+    ),
+    Command(
+        "drain",
+        "move all VM ports off an uplink, and wait until the uplink is idle",
+        (UPLINK,),
+        ("ovs-lbt drain eth1  # return when eth1 is idle",),
+    ),
+    Command(
+        "undrain",
+        "use a drained uplink again",
+        (UPLINK,),
+        ("ovs-lbt undrain eth1  # restore eth1's previous role",),
+    ),
+    Command(
+        "plan",
+        "show the moves that the policies would make now",
+        (
+            ANY_BRIDGE,
+            Argument(
+                "--endpoints",
+                help="measure the VMs of this host for 10 s (two updates of statistics), and show which tunnel endpoint each VM should use",
+                local=True,
+            ),
+            JSON,
+        ),
+        (
+            "ovs-lbt plan br0  # show planned moves with their reasons",
+            "ovs-lbt plan --endpoints  # plan tunnel endpoints of VMs",
+        ),
+        reads=True,
+        exclusive=True,
+    ),
+    Command(
+        "apply",
+        "make the moves of the last plan",
+        (ANY_BRIDGE,),
+        ("ovs-lbt apply br0  # make the moves that plan has shown",),
+    ),
+    Command(
+        "explain",
+        "explain why a VM port is on its uplink",
+        (Argument("port", "PORT", "the interface or the VM"), JSON),
+        (
+            "ovs-lbt explain vnet0  # name the VM port by its interface",
+            "ovs-lbt explain web-1 --json  # name the VM port by its VM",
+        ),
+        reads=True,
+    ),
+    Command(
+        "history",
+        "show past decisions, with their reasons and results",
+        (
+            ANY_BRIDGE,
+            Argument("--port", "PORT", "only entries of this VM port or VM"),
+            Argument("--last", "N", "show the last N entries (default: 20)", parse=_last),
+            Argument("--json", help="print each entry as a line of JSON"),
+        ),
+        (
+            "ovs-lbt history br0 --last 5  # show the last 5 entries of a bridge",
+            "ovs-lbt history --port vnet0 --json  # print entries of a VM port as JSON",
+        ),
+        reads=True,
+    ),
+    Command(
+        "rescue",
+        "without the service: restore forwarding on a bridge with plain uplinks",
+        (ANY_BRIDGE, Argument("--all", help="rescue every attached bridge that needs it")),
+        (
+            "ovs-lbt rescue br0  # rescue one bridge",
+            "ovs-lbt rescue --all  # rescue every bridge that needs it",
+        ),
+        requested=False,
+        exclusive=True,
+        one_required=True,
+    ),
+    Command(
+        "support-bundle",
+        "write a file with the data for troubleshooting",
+        (
+            Argument("bridges", "BRIDGE", "include these bridges (default: attached)", nargs="*"),
+            Argument(
+                "--out",
+                "FILE",
+                "the file, or a directory (default: ovs-lbt-support-HOST-TIME.tar.gz in this directory)",
+                parse=Path,
+            ),
+        ),
+        (
+            "ovs-lbt support-bundle  # write a file to this directory",
+            "ovs-lbt support-bundle --out /var/tmp br0  # include flows of one bridge",
+        ),
+        "Write a file with the data for troubleshooting: settings, status, history, flows, groups,\n"
+        "counters, versions and logs, without secrets. This command also works without the service.",
+        requested=False,
+    ),
+    Command(
+        "completion",
+        "print a shell script that completes commands",
+        (Argument("shell", "bash|zsh|fish", choices=("bash", "zsh", "fish")),),
+        (
+            ". <(ovs-lbt completion bash)  # complete commands in this shell",
+            "ovs-lbt completion zsh >/usr/local/share/zsh/site-functions/_ovs-lbt  # install for zsh, as the package does",
+        ),
+        requested=False,
+    ),
+    # These two have parsers of their own.
+    Command(
+        "replay",
+        "show how policies would place recorded traffic",
+        examples=(
+            "ovs-lbt replay trace.csv.gz --policy load-based --policy adaptive  # replay a file",
+            "ovs-lbt replay --prometheus http://127.0.0.1:9090 --bridge br0 --policy adaptive  # replay recorded metrics",
+        ),
+        requested=False,
+    ),
+    Command("bench", "run a benchmark layout", requested=False),
+)
+# By name; a command with another name is there under both.
+BY_NAME = {name: row for row in COMMANDS for name in (row.name, *row.aliases)}
+# By name: the commands that the service takes.
+REQUESTS = {name: row for name, row in BY_NAME.items() if row.requested}
+SLOW = frozenset(name for name, row in REQUESTS.items() if row.slow)
+READING = frozenset(name for name, row in REQUESTS.items() if row.reads)

@@ -1,0 +1,196 @@
+"""The form of commands and of requests: what a row of the table of commands has, and what follows from it.
+
+A request is the name of a command and words, as `ovs-appctl` sends them: names, settings as
+KEY=VALUE, and options. `words` makes them of the options of the command line, `parse` reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller.config.keys import BRIDGE_KEYS
+
+EXAMPLE_WIDTH = 44
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of a command: an option if its name begins with a dash, else a positional."""
+
+    name: str
+    # What stands for the value, in the help. An option without it takes no value.
+    metavar: str = ""
+    help: str | None = None
+    # How many values: one, or as many as argparse says with ?, * and +.
+    nargs: str | None = None
+    # An older name that still works.
+    older: str | None = None
+    # An option that can be given several times.
+    repeated: bool = False
+    # Checks a value. Raises ValueError with what was found, and what is expected.
+    parse: Callable[[str], Any] | None = None
+    choices: tuple[str, ...] = ()
+    default: Any = None
+    # A request carries this option as a setting: with its value, or with this one.
+    setting: str | None = None
+    setting_value: str | None = None
+    # Concerns the command line only: no request carries it.
+    local: bool = False
+
+    @property
+    def is_option(self) -> bool:
+        return self.name.startswith("-")
+
+    @property
+    def dest(self) -> str:
+        """Its name among the options that argparse returns."""
+        return self.name.lstrip("-").replace("-", "_")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A row of the table."""
+
+    name: str
+    help: str
+    arguments: tuple[Argument, ...] = ()
+    # What is typed, and what it does as a comment of the shell.
+    examples: tuple[str, ...] = ()
+    # Replaces the help at the top of `--help`.
+    description: str = ""
+    # Text between the arguments and the examples of `--help`.
+    details: Callable[[], str] | None = None
+    # Other names of the command.
+    aliases: tuple[str, ...] = ()
+    # The service carries it out. The others need no service.
+    requested: bool = True
+    # Takes longer on a bridge with thousands of VM ports.
+    slow: bool = False
+    # Changes no bridge.
+    reads: bool = False
+    # How many settings a request can have.
+    most_settings: int = 0
+    # The first two arguments exclude each other.
+    exclusive: bool = False
+    # One of the two must be given.
+    one_required: bool = False
+
+    @property
+    def carried(self) -> list[Argument]:
+        """The arguments that a request carries."""
+        return [argument for argument in self.arguments if not argument.local]
+
+    @property
+    def positionals(self) -> list[Argument]:
+        return [argument for argument in self.arguments if not argument.is_option]
+
+    @property
+    def options(self) -> list[Argument]:
+        """The options that a request carries as options."""
+        return [a for a in self.carried if a.is_option and a.setting is None]
+
+    def example_pairs(self) -> list[list[str]]:
+        """What is typed, and what it does."""
+        return [example.split("  # ") for example in self.examples]
+
+    def examples_text(self) -> str:
+        """The examples, under a title; empty if there are none."""
+        lines = []
+        for typed, does in self.example_pairs():
+            first = f"  {typed}"
+            together = f"{first:<{EXAMPLE_WIDTH}}  {does}"
+            fits = len(first) <= EXAMPLE_WIDTH
+            lines += [together] if fits else [first, f"{'':<{EXAMPLE_WIDTH}}  {does}"]
+        title = "example" if len(self.examples) == 1 else "examples"
+        return "\n".join([f"{title}:", *lines]) if lines else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The words of a request, by what they are."""
+
+    names: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    # By option: its value, empty if it takes none.
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def as_json(self) -> bool:
+        return "--json" in self.options
+
+    @property
+    def confirm_s(self) -> float | None:
+        """How long the change waits to be confirmed, if it does."""
+        text = self.options.get("--rollback-after")
+        return None if text is None else float(text)
+
+
+def form(row: Command) -> tuple[str, int, int]:
+    """The usage of a request, and the least and the most words that it has."""
+    alone, least, most = list[str](), 0, 0
+    for argument in row.positionals:
+        optional = argument.nargs == "?"
+        many = "..." if argument.nargs == "+" else ""
+        alone.append(f"[{argument.metavar}]" if optional else argument.metavar + many)
+        least += not optional
+        most += not many
+    if any(argument.setting for argument in row.arguments):
+        settings = "[KEY=VALUE]..."
+        # Settings without a bridge say nothing.
+        alone[-1:] = [f"[{alone[-1][1:-1]} {settings}]"] if least == 0 else [alone[-1], settings]
+    for option in row.options:
+        alone.append(f"[{option.name} {option.metavar}]" if option.metavar else f"[{option.name}]")
+        most += 2 if option.metavar else 1
+    return " ".join(alone), least, most + row.most_settings
+
+
+def words(row: Command, given: Mapping[str, Any]) -> list[str]:
+    """The words of a request, from what argparse made of the command line."""
+    # An empty name is kept: the service then reports it.
+    present = [(a, value) for a in row.carried if (value := given[a.dest]) not in (None, False, [])]
+    names, settings, options = list[str](), dict[str, str](), list[str]()
+    for argument, value in present:
+        if argument.setting:
+            one = argument.setting_value or value
+            settings[argument.setting] = ",".join(one) if argument.repeated else one
+        elif argument.is_option:
+            options += [argument.name] if value is True else [argument.name, value]
+        else:
+            names += value if argument.nargs == "+" else [value]
+    return [*names, *(f"{key}={settings[key]}" for key in BRIDGE_KEYS if key in settings), *options]
+
+
+def parse(name: str, row: Command, given: Sequence[str]) -> Asked:
+    """Read the words of a request.
+
+    Raises:
+        ValueError: the words are not a request: what was found -> what is expected.
+    """
+    rest, options = list(given), dict[str, str]()
+    for option in row.options:
+        typed = next((word for word in rest if word in (option.name, option.older)), None)
+        if typed is None:
+            continue
+        if not option.metavar:
+            options[option.name] = ""
+            rest = [word for word in rest if word != typed]
+            continue
+        at = rest.index(typed)
+        options[option.name] = "".join(rest[at + 1 : at + 2])
+        del rest[at : at + 2]
+        try:
+            if option.parse is not None:
+                option.parse(options[option.name])
+        except ValueError as error:
+            raise ValueError(f"{typed}: {error}") from None
+    usage, least, _ = form(row)
+    if len(rest) < least:
+        what = [a.name for a in row.positionals if a.nargs != "?"][-1]
+        raise ValueError(f"{name}: no {what} -> {usage}")
+    alone = sum(argument.nargs != "+" for argument in row.positionals)
+    if len(rest) > alone and not row.most_settings:
+        flag = next((option.name for option in row.options if not option.metavar), "")
+        raise ValueError(f"{' '.join(rest)} -> one name [{flag}]")
+    return Asked(tuple(rest[:alone]), tuple(rest[alone:]), options)
