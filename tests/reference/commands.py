@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from controller.api.commands import BY_NAME
-from controller.command_line import arguments
+from controller.cli import arguments
 
 WIDTH = 90
 INDENT = "    "

@@ -23,7 +23,7 @@ import pytest
 
 from controller import cli
 from controller.api.events import PortState, Reply, Request
-from controller.command_line import environment
+from controller.cli import environment
 from controller.config.rows import PREFIX, BridgeRow, PortRow
 from controller.host import client
 from controller.host.journal import Journal

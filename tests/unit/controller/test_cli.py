@@ -10,8 +10,8 @@ import ovs.dirs
 import pytest
 
 from controller import cli
-from controller.command_line import answers, arguments, run
-from controller.completion import command as scripts
+from controller.cli import answers, arguments, run
+from controller.cli import completion as scripts
 from controller.config import manual
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, settable
 from controller.host import arming, client

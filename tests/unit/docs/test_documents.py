@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from controller.command_line import arguments
+from controller.cli import arguments
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS
 from controller.replay import command as replay
 from policies.presets import PRESETS

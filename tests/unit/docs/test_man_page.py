@@ -10,8 +10,8 @@ import subprocess
 
 import pytest
 
-from controller.command_line import arguments
-from controller.command_line.environment import RUN_VARIABLES
+from controller.cli import arguments
+from controller.cli.environment import RUN_VARIABLES
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, settable
 from policies.presets import PRESETS
 from tests import documents

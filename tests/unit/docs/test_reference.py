@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from controller.api.commands import BY_NAME, COMMANDS
-from controller.command_line import arguments
+from controller.cli import arguments
 from controller.config.keys import BRIDGE_KEYS, KEYS, VM_KEYS, Key
 from controller.features.shaping import DEFAULT_SHARES
 from controller.metrics.exporter import HELP

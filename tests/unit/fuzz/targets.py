@@ -48,9 +48,8 @@ from controller.api.events import (
     UnitCountersRead,
 )
 from controller.api.history import Names
-from controller.command_line import arguments, run, views
-from controller.completion import candidates, names
-from controller.completion import command as completion
+from controller.cli import answers, arguments, completion, names, run
+from controller.cli import completion as candidates
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
@@ -908,7 +907,7 @@ def _history(case: tuple[list[bytes], list[str]]) -> None:
             mock.patch("sys.stdout", io.TextIOWrapper(io.BytesIO(), "utf-8")),
             mock.patch("sys.stderr", io.StringIO()),
         ):
-            assert views.history("ovs-lbt", words) in (0, 1)
+            assert answers.history("ovs-lbt", words) in (0, 1)
 
 
 TARGETS = {

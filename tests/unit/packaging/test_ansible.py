@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from controller.command_line import arguments
+from controller.cli import arguments
 from controller.config.keys import BRIDGE_KEYS
 from controller.host.sockets import is_loopback
 

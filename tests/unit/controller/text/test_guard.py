@@ -16,8 +16,8 @@ import pytest
 
 import controller
 from controller.api import history
-from controller.completion import command
-from controller.completion.candidates import Candidate
+from controller.cli import completion as command
+from controller.cli.completion import Candidate
 from controller.text import terminal
 from controller.text.wording import lines_of, one_line, printable, quoted
 
@@ -44,7 +44,7 @@ SHELL = (
 )
 PROGRAM = """
 import logging, sys
-from controller.command_line import answers, environment
+from controller.cli import answers, environment
 from controller.text import terminal
 terminal.guard(whole=len(sys.argv) > 1)
 environment.log(logging.INFO)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from controller.command_line import answers
-from controller.command_line.without_service import detach
+from controller.cli import answers
+from controller.cli.without_service import detach
 from controller.host import client
 
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from controller.completion import names
-from controller.completion.names import Team
+from controller.cli import names
+from controller.cli.names import Team
 
 
 def uuids(*ids: str) -> list[Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from controller.command_line.arguments import other_parsers
-from controller.command_line.arguments import parser as command_parser
-from controller.completion.candidates import FILES, Candidate, complete
-from controller.completion.names import Names, Team
+from controller.cli.arguments import other_parsers
+from controller.cli.arguments import parser as command_parser
+from controller.cli.completion import FILES, Candidate, complete
+from controller.cli.names import Names, Team
 from policies.presets import PRESETS
 
 HOST = Names(

@@ -7,7 +7,7 @@ import importlib
 import logging
 import shlex
 
-from controller.command_line import answers, environment
+from controller.cli import answers, environment
 from controller.host import client
 from controller.text.wording import because, quoted
 

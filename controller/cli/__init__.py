@@ -10,13 +10,12 @@ from collections.abc import Sequence
 
 from controller.api.commands import BY_NAME
 from controller.api.requests import words
-from controller.command_line import (
+from controller.cli import (
     answers,
     arguments,
     bonds,
     confirming,
     run,
-    views,
     without_service,
 )
 from controller.host import client
@@ -45,7 +44,7 @@ def _main(given: Sequence[str] | None) -> int:
 
         return command.main(asked[1:])
     if asked[:1] == [HIDDEN]:
-        from controller.completion import command as completion
+        from controller.cli import completion
 
         # Errors are nobody's business while somebody types.
         others = arguments.other_parsers()
@@ -90,14 +89,14 @@ def _main(given: Sequence[str] | None) -> int:
     if options.command == "rescue":
         return without_service.rescue(options)
     if options.command == "completion":
-        from controller.completion import command as completion
+        from controller.cli import completion
 
         print(completion.script(options.shell), end="")
         return 0
     if options.command == "history":
-        return views.history(options.service, asked)
+        return answers.history(options.service, asked)
     if options.command == "show" and not options.json:
-        return views.show(options.bridge)
+        return answers.show(options.bridge)
     if options.command == "top":
         from controller.top import command as top
 
@@ -105,7 +104,3 @@ def _main(given: Sequence[str] | None) -> int:
     if options.command == "plan" and options.endpoints:
         return without_service.plan_endpoints(options)
     return answers.ask(options.command, asked)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,14 +7,24 @@ same, and a new command, option or key needs nothing here.
 from __future__ import annotations
 
 import argparse
+import functools
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from controller.completion.names import Names
+from controller.cli import names as host_names
+from controller.cli.names import Names
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Key, settable
 from controller.config.manual import POLICIES
 from policies.model import Teaming
 
+SCRIPTS_FOLDER = Path(__file__).parents[1] / "completion"
+SCRIPTS = {"bash": "ovs-lbt.bash", "zsh": "_ovs-lbt", "fish": "ovs-lbt.fish"}
+# So much of what a word stands for fits beside it.
+MOST_ABOUT = 60
+# Bash takes a word as it is into the command line, where a name such as $(x) would run.
+SAFE = re.compile(r"[\w@%+=:,./!-]+")
 # Instead of words: the shell completes the names of files.
 FILES = ":files"
 # Arguments of ours whose value is a file or a directory, as their help calls it.
@@ -44,6 +54,28 @@ class _Typed:
     positionals: list[str]
     options: dict[str, list[str]]
     option: argparse.Action | None = None
+
+
+def script(shell: str) -> str:
+    """The completion script of a shell."""
+    return (SCRIPTS_FOLDER / SCRIPTS[shell]).read_text()
+
+
+def answer(parser: argparse.ArgumentParser, others: Others, words: Sequence[str]) -> str:
+    """The candidates for the last word, one on a line: the word, a tab, and what it stands for.
+
+    A word after which no space must follow ends with a further tab. Names that a shell would not take
+    as a word are not offered.
+    """
+    lines = []
+    for found in complete(parser, others, words, functools.cache(host_names.read)):
+        if not SAFE.fullmatch(found.word):
+            continue
+        about = " ".join(found.about.split())
+        if len(about) > MOST_ABOUT:
+            about = f"{about[: MOST_ABOUT - 1].rsplit(' ', 1)[0]}…"
+        lines.append(f"{found.word}\t{about}" + ("\t" if found.unfinished else ""))
+    return "\n".join(lines)
 
 
 def complete(

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from controller.api.commands import DEFAULT_METRICS
-from controller.command_line import answers, environment
+from controller.cli import answers, environment
 from controller.host import client
 from controller.text.wording import because
 

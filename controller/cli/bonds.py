@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import sys
 
-from controller.command_line import answers
+from controller.cli import answers
 from controller.host import client
 from controller.text.wording import quoted
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.completion import command
+from controller.cli import completion as command
 
 # Says what it was asked, and offers what the test wrote down.
 STAND_IN = """#!/bin/sh

@@ -1,1 +1,0 @@
-"""Completion: what a shell offers for the word that is being typed."""
