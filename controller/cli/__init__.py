@@ -59,17 +59,17 @@ def _main(given: Sequence[str] | None) -> int:
     client.call(options.service)
     if options.command == "run":
         return run.run(options)
-    if getattr(options, "rollback_after", None) is not None and (
-        option := bonds.moves_a_bond(options)
-    ):
+    moves = next(
+        (o for o in ("from_bond", "to_bond") if getattr(options, o, None) is not None), None
+    )
+    waits = getattr(options, "rollback_after", None) is not None
+    if moves and waits:
         return answers.failed(
-            f"--rollback-after with {option} -> one of them: a bond that has moved is not undone by a timer"
+            f"--rollback-after with --{moves.replace('_', '-')} -> one of them: a bond that has moved is not undone by a timer"
         )
     asked = words(BY_NAME[options.command], vars(options))
-    if options.command == "attach" and options.from_bond is not None:
-        return bonds.from_bond(options, asked)
-    if options.command == "detach" and options.to_bond is not None:
-        return bonds.to_bond(options)
+    if moves:
+        return bonds.from_bond(options, asked) if moves == "from_bond" else bonds.to_bond(options)
     if options.command == "check":
         return without_service.check(parser, options, asked)
     if options.command == "support-bundle":
@@ -78,7 +78,7 @@ def _main(given: Sequence[str] | None) -> int:
         return support_bundle.main(options.bridges, options.service, options.out)
     if options.command == "set":
         arguments.check_keys(parser, options.table, options.settings)
-    if getattr(options, "rollback_after", None) is not None:
+    if waits:
         return confirming.until_confirmed(options, asked)
     if options.command == "detach":
         return without_service.detach(asked)
@@ -87,7 +87,7 @@ def _main(given: Sequence[str] | None) -> int:
     if options.command in ("rollback", "revert"):
         return confirming.revert(options.bridge)
     if options.command == "rescue":
-        return without_service.rescue(options)
+        return without_service.rescue(options.bridge)
     if options.command == "completion":
         from controller.cli import completion
 
@@ -102,5 +102,5 @@ def _main(given: Sequence[str] | None) -> int:
 
         return top.main(options)
     if options.command == "plan" and options.endpoints:
-        return without_service.plan_endpoints(options)
+        return without_service.plan_endpoints(options.json)
     return answers.ask(options.command, asked)

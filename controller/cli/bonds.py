@@ -11,13 +11,6 @@ from controller.host import client
 from controller.text.wording import quoted
 
 
-def moves_a_bond(options: argparse.Namespace) -> str | None:
-    """The option by which a command moves a bond between Linux and Open vSwitch, if it is there."""
-    if getattr(options, "from_bond", None) is not None:
-        return "--from-bond"
-    return "--to-bond" if getattr(options, "to_bond", None) is not None else None
-
-
 def from_bond(options: argparse.Namespace, words: list[str]) -> int:
     """Make a bond of Linux one of the bridge, and attach it."""
     from controller import from_linux_bond as moving

@@ -6,6 +6,7 @@ import argparse
 import importlib
 import logging
 import shlex
+from collections.abc import Callable, Iterable
 
 from controller.cli import answers, environment
 from controller.host import client
@@ -22,30 +23,24 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace, words: l
     return checking.main(settings, options.json)
 
 
-def rescue(options: argparse.Namespace) -> int:
+def rescue(bridge: str | None) -> int:
     """Let bridges of plain uplinks forward by one of them."""
-    import ovs.vlog
-
     from controller import rescue as rescuing
-    from controller.host.programs import Refused
-    from controller.ovsdb.database import DatabaseAway
 
-    ovs.vlog.Vlog.set_level("any", "any", "off")
-    if (obstacle := client.obstacle()) is not None:
-        return answers.failed(obstacle)
-    try:
-        for line in rescuing.rescue(environment.database(), options.bridge):
-            print(line, flush=True)
-    except (Refused, DatabaseAway, ValueError) as error:
-        return answers.failed(environment.blamed_database(str(error)))
-    return 0
+    return _print(lambda: rescuing.rescue(environment.database(), bridge))
 
 
-def plan_endpoints(options: argparse.Namespace) -> int:
+def plan_endpoints(as_json: bool) -> int:
     """Show which tunnel endpoint each VM should use."""
+    from controller.endpoint_plan import plan
+
+    return _print(lambda: [plan(environment.database(), as_json)])
+
+
+def _print(found: Callable[[], Iterable[str]]) -> int:
+    """Print what is found in the database, or done with it."""
     import ovs.vlog
 
-    from controller.endpoint_plan import plan
     from controller.host.programs import Refused
     from controller.operations.endpoint_view import NoChoice
     from controller.ovsdb.database import DatabaseAway
@@ -54,8 +49,9 @@ def plan_endpoints(options: argparse.Namespace) -> int:
     if (obstacle := client.obstacle()) is not None:
         return answers.failed(obstacle)
     try:
-        print(plan(environment.database(), options.json))
-    except (NoChoice, Refused, DatabaseAway, ValueError) as error:
+        for line in found():
+            print(line, flush=True)
+    except (Refused, NoChoice, DatabaseAway, ValueError) as error:
         return answers.failed(environment.blamed_database(str(error)))
     return 0
 
