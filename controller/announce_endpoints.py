@@ -3,7 +3,7 @@
     python -m controller.announce_endpoints BRIDGE DATABASE
 
 Peers may still send to an off-home address of an endpoint, which nobody takes once a bridge has been given
-back. What tells them has to be repeated (`bridge.off_home`), and the service may end before: the
+back. What tells them has to be repeated (`features.off_home`), and the service may end before: the
 command that detaches a bridge without a service does, and the package may be removed. So the service starts
 this as a process of its own. `rescue` does the same in its own process.
 
@@ -20,10 +20,10 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 
 from controller.api.events import DatabaseRead, Event
-from controller.bridge.off_home import OWN_AFTER_S
 from controller.config.marks import Marks
 from controller.config.reader import read_bridge
 from controller.dataplane import frames
+from controller.features.off_home import OWN_AFTER_S
 from controller.host import addresses, arming, faults
 from controller.host.programs import Refused, on_switch
 from controller.ovsdb.database import Database, DatabaseAway

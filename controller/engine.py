@@ -248,8 +248,6 @@ class Engine:
                 return bridge.take_stats_again(now_s)
             case events.UnitCountersRead():
                 return bridge.take_unit_counters(event, now_s)
-            case events.InboundRead():
-                return bridge.take_inbound(event, now_s)
             case events.LearnedRead():
                 return bridge.take_learned(event, now_s)
             case events.ForwardingRead():

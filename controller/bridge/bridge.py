@@ -13,7 +13,6 @@ from controller.api import events
 from controller.api.history import Moved
 from controller.bridge import addresses
 from controller.bridge.installation import Bundle
-from controller.bridge.learning_packets import Announced, learned_from_normal
 from controller.bridge.phase import Phase, Turn
 from controller.bridge.reconcile import ReconciledBridge
 from controller.bridge.state import Commands
@@ -21,8 +20,11 @@ from controller.config.values import BridgeConfig
 from controller.dataplane import frames, specs
 from controller.decisions.decision_log import move_lines
 from controller.decisions.evidence import Evidence
+from controller.features.announcer import Announcer, learned_from_normal
 from controller.features.connection_hash import ConnectionHash
+from controller.features.inbound_check import InboundCheck
 from controller.features.no_flood import NoFlood
+from controller.features.off_home import OffHomeAddresses
 from controller.features.path_checks import Probing
 from controller.features.shaping import Shaping
 from controller.load.filling import MOST_UNITS, READ_EVERY_S
@@ -47,7 +49,18 @@ class Bridge(ReconciledBridge):
         self.connection_hash = ConnectionHash(self)
         self.shaping = Shaping(self)
         self.probing = Probing(self, self.probe_key)
-        self.features = (self.no_flood, self.connection_hash, self.shaping, self.probing)
+        self.announcer = Announcer(self)
+        self.off_home = OffHomeAddresses(self)
+        self.inbound_check = InboundCheck(self)
+        self.features = (
+            self.announcer,
+            self.off_home,
+            self.inbound_check,
+            self.no_flood,
+            self.connection_hash,
+            self.shaping,
+            self.probing,
+        )
 
     # ---- requests of operators ---------------------------------------------------------------
 
@@ -83,7 +96,7 @@ class Bridge(ReconciledBridge):
         if not self.config.on_bond:
             return
         ports = {port.name: port for port in self.config.vm_ports}
-        self.learning_packets.introduce(
+        self.announcer.introduce(
             events.SendFrame(
                 self.config.name,
                 int(ports[name].ofport),
@@ -176,10 +189,7 @@ class Bridge(ReconciledBridge):
         return []
 
     def _forget_switch(self) -> None:
-        self.learning_packets.disconnect()
-        self.off_home.forget()
         self.installation.forget()
-        self.inbound_check.forget()
         for feature in self.features:
             feature.forget_switch()
         self.loads.forget_rates()
@@ -250,7 +260,7 @@ class Bridge(ReconciledBridge):
         if bundle is None:
             return []
         if done.error is not None:
-            self.learning_packets.end_reading_ahead()
+            self.announcer.end_reading_ahead()
             return self._bundle_refused(bundle, done.error, now_s)
         commands = self._carried_out(bundle, now_s)
         return [*commands, *self.reconcile(now_s)]
@@ -279,7 +289,7 @@ class Bridge(ReconciledBridge):
         if port.ofport not in self.links.ports:
             self.no_flood.came(port.ofport)
             self.shaping.read_anew()
-        was_cut_off, before = not self._any_up, self.links.ports.get(port.ofport)
+        was_cut_off, before = not self.any_up, self.links.ports.get(port.ofport)
         self.links.see(port, self.config.uplinks, now_s)
         # The switch reports a new port first as present, and a moment later as live.
         failed = not port.up and before is not None and before.up
@@ -289,10 +299,10 @@ class Bridge(ReconciledBridge):
             return []
         commands = self.reconcile(now_s)
         if failed:
-            commands += self._announce_failover()
-        if was_cut_off and self._any_up:
+            commands += self.announcer.announce_failover()
+        if was_cut_off and self.any_up:
             # The upstream switches may have forgotten all VMs meanwhile, and NORMAL has learned them.
-            self._announce(self._everything, now_s)
+            self.announcer.announce(self.announcer.everything, now_s)
             self.taken_over_with = ()
             self.installation.audit_by(now_s + REVALIDATED_S)
         return commands
@@ -440,16 +450,15 @@ class Bridge(ReconciledBridge):
             commands += self._follow_addresses(read, now_s)
         elif not self.installation.settled:
             # This reading shows the addresses before the bundle.
-            self.learning_packets.end_reading_ahead()
+            self.announcer.end_reading_ahead()
         from_normal = learned_from_normal(read, self.config)
         if not self.no_flood.changing:
             from_normal -= set(read.addresses)
-        apart = self.address_units.located(self.config)
-        packets = self.learning_packets.take(read, self.config, from_normal, now_s, apart)
+        packets = self.announcer.packets(read, from_normal, now_s)
         if self.on_normal and self.installed_anything:
             # On a LAG, no learning packet has to go upstream, and NORMAL would flood those for
             # addresses that it has not learned yet.
-            self.learning_packets.introduce([] if self.config.on_a_lag else packets)
+            self.announcer.introduce([] if self.config.on_a_lag else packets)
         else:
             commands += packets
         if self.no_flood.changing:
@@ -468,13 +477,6 @@ class Bridge(ReconciledBridge):
         self.loads.forget_address_units(changed)
         self._keep_units()
         return self.reconcile(now_s)
-
-    def take_inbound(self, read: events.InboundRead, now_s: float) -> Commands:
-        """Announce the VM ports again whose inbound traffic does not follow them."""
-        commands, again = self.inbound_check.judge(read, self.config, self.bound, now_s)
-        if again:
-            commands += self._announce_once(frozenset[Announced](again))
-        return commands
 
     # ---- time --------------------------------------------------------------------------------
 
@@ -498,9 +500,8 @@ class Bridge(ReconciledBridge):
         yield from self.probing.timers()
         yield self.installation.resumes_s, self._end_pause
         yield self.installation.audit_due_s, self._audit
-        yield self.learning_packets.deadline_s(self._wants_addresses), self._read_learned
-        yield self.off_home.deadline_s(), self._announce_off_home
-        yield self.inbound_check.deadline_s(), self._check_inbound
+        for announcing in (self.announcer, self.off_home, self.inbound_check):
+            yield from announcing.timers()
 
     def deadline_s(self) -> float:
         """When `tick` next has something to do; infinity when nothing is waiting."""
@@ -529,10 +530,10 @@ class Bridge(ReconciledBridge):
     def _ask_for_frame(self, now_s: float) -> Commands:
         """Have a frame sent that reaches an uplink which has to receive one before it returns."""
         self.links.asked(now_s)
-        if not self._announces:
+        if not self.announces:
             return []
         # Of one network, a broadcast by another uplink reaches this one as well.
-        return self._announce_once(self._carried_by(set(sorted(self.bound)[:1])))
+        return self.announcer.announce_once(self.announcer.carried_by(set(sorted(self.bound)[:1])))
 
     def _poll(self, now_s: float) -> Commands:
         behind, interval_s = bool(self.address_units.by_name), self.config.poll_interval_s
@@ -546,14 +547,3 @@ class Bridge(ReconciledBridge):
     def _audit(self, now_s: float) -> Commands:
         self.installation.audit_later(now_s)
         return [events.ReadInstalled(self.config.name)]
-
-    def _read_learned(self, now_s: float) -> Commands:
-        reads = self.learning_packets.read(now_s)
-        return [events.ReadLearned(self.config.name)] if reads else []
-
-    def _announce_off_home(self, now_s: float) -> Commands:
-        announced = self.off_home.take(self.config, now_s)
-        return [*announced] if self._announces else []
-
-    def _check_inbound(self, now_s: float) -> Commands:
-        return [events.ReadInbound(self.config.name, self.inbound_check.due(now_s))]

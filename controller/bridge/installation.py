@@ -162,6 +162,11 @@ class Installation:
         same = installed.groups == built.groups
         return installed if same else Pipeline(installed.flows, built.groups)
 
+    @property
+    def team(self) -> Team | None:
+        """The last team of which the pipeline was desired; None: there was none."""
+        return self._built[0] if self._built is not None else None
+
     def desire(self, team: Team) -> Pipeline:
         """The pipeline that a team needs; remembered for the next call."""
         self._built = team, self.pipeline_of(team)

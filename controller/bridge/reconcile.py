@@ -13,23 +13,20 @@ from controller.api.events import (
     BundleDone,
     ForgetForwarding,
     ReadForwarding,
-    ReadLearned,
     Report,
     Setting,
     Write,
 )
 from controller.api.history import Entry, Happened
-from controller.bridge import addresses, gathering, kept_rules, learning_packets
+from controller.bridge import addresses, gathering, kept_rules
 from controller.bridge.installation import Bundle
-from controller.bridge.learning_packets import Announced
 from controller.bridge.phase import Phase, Turn, after
 from controller.bridge.state import BridgeState, Commands
 from controller.config.rows import PREFIX
 from controller.config.values import BridgeConfig
 from controller.dataplane import specs
-from controller.dataplane.team import Team
 from controller.decisions.decision_log import move_lines
-from controller.teaming import bindings, buckets, splits
+from controller.teaming import bindings, splits
 from controller.teaming.bindings import Bindings
 from policies.model import Move
 from policies.presets import PRESETS
@@ -73,7 +70,7 @@ class ReconciledBridge(BridgeState):
 
     def _introduce_to_normal(self) -> Commands:
         """Read learned addresses before our flows go, to tell NORMAL and the upstream switches."""
-        read = self._announce_once(self._everything)
+        read = self.announcer.announce_once(self.announcer.everything)
         return read if self.connected else []
 
     def _learn_from_normal(self) -> Commands:
@@ -115,8 +112,8 @@ class ReconciledBridge(BridgeState):
             self.scheduler.begin_windows(now_s)
             commands += self._leave_to_normal(now_s)
             commands += self._learn_from_normal()
-        if config.fallen_back and not old.fallen_back and self._any_up:
-            self._announce(self._everything, now_s)
+        if config.fallen_back and not old.fallen_back and self.any_up:
+            self.announcer.announce(self.announcer.everything, now_s)
         return commands
 
     def _fall_back(self) -> Commands:
@@ -129,7 +126,7 @@ class ReconciledBridge(BridgeState):
     def _end_fallback(self) -> Commands:
         """Members are one link again: drop the announcements planned for single members."""
         self.bindings.take_up()
-        self.learning_packets.forget()
+        self.announcer.forget()
         return [Report("info", f"{self.config.name}: LACP is negotiated again")]
 
     def _place_anew(self, old: BridgeConfig) -> None:
@@ -189,7 +186,7 @@ class ReconciledBridge(BridgeState):
         while again:
             if self.phase.is_attached:
                 commands += self._follow_lacp(now_s)
-                self._announce_waiting(now_s)
+                self.announcer.announce_waiting(now_s)
                 commands += self._follow_paths(now_s)
                 commands += self._record_links(now_s)
                 self._choose_applied(now_s)
@@ -204,11 +201,6 @@ class ReconciledBridge(BridgeState):
         config = self.config.in_force(self.links.lacp_known(self.config.uplinks))
         changed = config.fallen_back is not self.config.fallen_back
         return self._take_config(config, now_s) if changed else []
-
-    def _announce_waiting(self, now_s: float) -> None:
-        """Announce what waited until the service knew whether LACP is negotiated."""
-        if not self._lacp_in_doubt:
-            self._announce(self.learning_packets.take_waiting(), now_s)
 
     def _follow_paths(self, now_s: float) -> Commands:
         """Leave uplinks that probes do not reach or that are blocked, and take them back later."""
@@ -300,7 +292,6 @@ class ReconciledBridge(BridgeState):
         step = self.installation.step(pipeline, self._seeds, self._live_ports)
         bundle = self.installation.next_bundle(step)
         if bundle is None:
-            self._follow_endpoints(team, now_s)
             wanted = [command for one in self.features for command in one.want(now_s)]
             return [*self._remember_bindings(), *wanted], False
         if not bundle.changes:
@@ -312,9 +303,7 @@ class ReconciledBridge(BridgeState):
         text = f"{self.config.name}: {len(bundle.changes)} changes to flows and groups"
         apply = Apply(self.config.name, bundle.bundle_id, bundle.changes)
         # When the bundle is done, this reading gives the addresses to announce.
-        moved = learning_packets.seen_upstream(self.config, bundle.moves) if self._announces else ()
-        ahead = [ReadLearned(self.config.name)] if self.learning_packets.read_ahead(moved) else []
-        return [Report("debug", text), apply, *ahead], False
+        return [Report("debug", text), apply, *self.announcer.read_ahead(bundle.moves)], False
 
     # ---- the result of a bundle --------------------------------------------------------------
 
@@ -331,17 +320,17 @@ class ReconciledBridge(BridgeState):
         commands += self.decision_log.moved(self.team_view, bundle.moves, now_s)
         if not self.installed_anything:
             self.taken_over_with = ()
-            commands += self.learning_packets.take_introductions()
-            commands += self.off_home.part(self.config) if bundle.changes else []
+            commands += self.announcer.take_introductions()
+            commands += self.off_home.part() if bundle.changes else []
             if self.on_normal:
                 # On NORMAL, no flows count them.
                 self.address_units.forget()
                 self._keep_units()
         moves = [move for move in bundle.moves if not move.is_resplit]
-        if self._announces:
-            self.inbound_check.watch_moves(moves, self.config, self.split, now_s)
-        self._announce_moves(learning_packets.seen_upstream(self.config, moves), now_s)
-        self.learning_packets.end_reading_ahead()
+        if self.announces:
+            self.inbound_check.watch_moves(moves, now_s)
+        self.announcer.announce_moves(moves, now_s)
+        self.announcer.end_reading_ahead()
         return [*commands, *self._remember_bindings({move.unit for move in moves})]
 
     def _take_over_from_normal(self) -> Commands:
@@ -385,62 +374,6 @@ class ReconciledBridge(BridgeState):
         if self.config.uplinks and team != self.config.team_in_database:
             settings += (Setting("Bridge", name, PREFIX + "team", team),)
         return [Write(settings)] if settings else []
-
-    # ---- announcements -----------------------------------------------------------------------
-
-    def _announce(self, announced: frozenset[Announced], now_s: float) -> None:
-        """Plan learning packets for VM ports or their addresses; `tick` sends them."""
-        if not announced or not self._announces:
-            return
-        if self._lacp_in_doubt:
-            self.learning_packets.wait(announced)
-        else:
-            self.learning_packets.plan(announced, now_s)
-
-    def _follow_endpoints(self, team: Team | None, now_s: float) -> None:
-        """Plan announcements of the off-home addresses of endpoints that have changed uplinks."""
-        if not self._announces or not self.installed_anything:
-            return
-        if not self.config.endpoints and self.off_home.knows_none:
-            return
-        split = self._applied_split
-        spread = {p.ofport for p in self.config.endpoints if buckets.hashed_by(p, split)}
-        endpoints, lanes = (team.endpoints, team.lanes) if team else ((), {})
-        homes = {port.ofport: port.order[0] for port in team.vm_ports if port.order} if team else {}
-        self.off_home.follow(self.config, endpoints, homes, lanes, frozenset(spread), now_s)
-
-    def _announce_moves(self, moved: set[str], now_s: float) -> None:
-        """Announce what has moved: VM ports, and addresses that leave by uplinks of their own."""
-        announced = self._carried_by(moved)
-        otherwise = self.address_units.take_unannounced(
-            self.installed or specs.EMPTY, self.config, self._is_at_home
-        )
-        if not self.config.on_a_lag:
-            announced |= otherwise
-        self._announce(announced, now_s)
-
-    def _announce_failover(self) -> Commands:
-        """Announce at once what leaves by another uplink since a link has failed.
-
-        The switch has failed over by itself, and the moves are sent and announced only when its flow
-        cache has followed. Until then, nobody would reach a VM that sends nothing. If a move leads
-        elsewhere, its own announcement says so.
-        """
-        moved = learning_packets.seen_upstream(self.config, self.installation.expected)
-        if not (moved and self._any_up and self._announces) or self._lacp_in_doubt:
-            return []
-        return self._announce_once(self._carried_by(moved))
-
-    def _announce_once(self, announced: frozenset[Announced]) -> Commands:
-        """Plan one announcement, with the addresses that the switch has learned by now."""
-        self.learning_packets.plan_once(announced)
-        return [ReadLearned(self.config.name)]
-
-    def _carried_by(self, units: set[str]) -> frozenset[Announced]:
-        """The VM ports and addresses whose frames these units carry."""
-        ofports = learning_packets.ports_of(self.config, self.split, self.units(), units)
-        located = self.address_units.located(self.config, units)
-        return frozenset[Announced](ofports | located)
 
 
 def _path_reported(entry: Entry) -> Report:

@@ -12,15 +12,12 @@ from controller.api.events import (
     InstalledRead,
     Prepare,
 )
-from controller.bridge import desired, inspection, kept_rules, learning_packets
+from controller.bridge import desired, inspection, kept_rules
 from controller.bridge.addresses import Addresses
 from controller.bridge.applied_bindings import AppliedBindings
 from controller.bridge.gathering import Gathering
-from controller.bridge.inbound_check import InboundCheck
 from controller.bridge.installation import Installation
-from controller.bridge.learning_packets import Announced, LearningPackets
 from controller.bridge.move_counts import Counts
-from controller.bridge.off_home import OffHomeAddresses
 from controller.bridge.phase import Phase
 from controller.config.values import BridgeConfig, VmPortConfig
 from controller.dataplane import specs
@@ -29,9 +26,12 @@ from controller.decisions import planning
 from controller.decisions.decision_log import DecisionLog
 from controller.decisions.planning import Basis, Proposal
 from controller.decisions.scheduler import Scheduler
+from controller.features.announcer import Announcer
 from controller.features.connection_hash import ConnectionHash
 from controller.features.feature import Feature
+from controller.features.inbound_check import InboundCheck
 from controller.features.no_flood import NoFlood
+from controller.features.off_home import OffHomeAddresses
 from controller.features.path_checks import Probing
 from controller.features.shaping import Shaping
 from controller.load.flooded import Flooded
@@ -108,11 +108,11 @@ class BridgeState:
     shaping: Shaping = field(init=False, compare=False)
     # ---- what upstream switches and people are told
     # Learning packets to send.
-    learning_packets: LearningPackets = field(default_factory=LearningPackets)
+    announcer: Announcer = field(init=False, compare=False)
     # Announcements of endpoints' off-home addresses.
-    off_home: OffHomeAddresses = field(default_factory=OffHomeAddresses)
+    off_home: OffHomeAddresses = field(init=False, compare=False)
     # The inbound check of VM ports that have moved.
-    inbound_check: InboundCheck = field(default_factory=InboundCheck)
+    inbound_check: InboundCheck = field(init=False, compare=False)
     # The log of decisions.
     decision_log: DecisionLog = field(default_factory=DecisionLog)
     # Moves by reason, for metrics.
@@ -174,7 +174,7 @@ class BridgeState:
     @property
     def at_rest(self) -> bool:
         """Whether the switch has the desired pipeline, and nothing is left to announce."""
-        return self.learning_packets.idle and self.off_home.idle and self.has_all
+        return self.announcer.idle and self.off_home.idle and self.has_all
 
     @property
     def awaited(self) -> str:
@@ -186,11 +186,11 @@ class BridgeState:
         return " -> a switch that answers"
 
     @property
-    def _any_up(self) -> bool:
+    def any_up(self) -> bool:
         return any(self.links.up(u) for u in self.config.uplinks if u.role is not Role.UNUSED)
 
     @property
-    def _lacp_in_doubt(self) -> bool:
+    def lacp_in_doubt(self) -> bool:
         """Whether it is not certain that LACP has failed.
 
         The bridge has fallen back, but a member is up whose LACP was current in the last reading of
@@ -230,19 +230,19 @@ class BridgeState:
         return self.phase is not Phase.LEAVING and not self.on_normal and bool(self.config.uplinks)
 
     @property
-    def _announces(self) -> bool:
+    def announces(self) -> bool:
         """Whether learning packets are sent."""
         return self.phase.is_attached and self.serves
 
     @property
-    def _wants_addresses(self) -> bool:
+    def wants_addresses(self) -> bool:
         """Whether units or queues need the learned addresses to be read."""
         if self.config.per_address and self.phase.is_attached and self.installed_anything:
             return True
         if self.checks_paths and any(port.vlans.takes_tagged for port in self.config.vm_ports):
             return True
         asking = self.config.queued
-        if not asking or not self._announces or not self.settled:
+        if not asking or not self.announces or not self.settled:
             return False
         known = self.addresses.by_port
         missing = any(port.name not in known and not port.attached_macs for port in asking)
@@ -310,7 +310,7 @@ class BridgeState:
         return self._spread(self.scheduler.splits.names)
 
     @property
-    def _applied_split(self) -> frozenset[str]:
+    def applied_split(self) -> frozenset[str]:
         """The VM ports whose frames the switch spreads."""
         return self._spread(self.applied.split)
 
@@ -329,11 +329,11 @@ class BridgeState:
     @property
     def checks_paths(self) -> bool:
         """Whether the uplinks probe each other now."""
-        return self.config.checks_paths and self._announces and not self.config.fallen_back
+        return self.config.checks_paths and self.announces and not self.config.fallen_back
 
     @property
     def _applied_units(self) -> tuple[Unit, ...]:
-        return replace(self.team_view, split=self._applied_split).units()
+        return replace(self.team_view, split=self.applied_split).units()
 
     @property
     def hashed(self) -> bool:
@@ -354,15 +354,11 @@ class BridgeState:
         """When the next VM ports return to a better uplink."""
         return min(self.bindings.deadline_s(), self.applied.deadline_s())
 
-    def _is_at_home(self, unit: AddressUnit) -> bool:
+    def is_at_home(self, unit: AddressUnit) -> bool:
         """Whether an address leaves by its VM port's home."""
         bound = self.applied_bindings.bound
         uplinks = {bound[name].uplink for name in (unit.name, unit.port) if name in bound}
         return len(uplinks) < 2
-
-    @property
-    def _everything(self) -> frozenset[Announced]:
-        return learning_packets.everything(self.config, self.address_units)
 
     # ---- what the switch should have ---------------------------------------------------------
 
@@ -390,7 +386,7 @@ class BridgeState:
         no_flood = self.no_flood.ports if self.serves else None
         return desired.team(
             self.config,
-            self._applied_split,
+            self.applied_split,
             self._applied_units,
             lambda unit: order(unit.name, ordered, (of.whereabouts(unit), unit, uplinks)),
             of.homes,
@@ -472,8 +468,7 @@ class BridgeState:
         """When the next announcement or inbound check is due; infinity if none is."""
         if not self.connected:
             return float("inf")
-        planned_s = min(self.learning_packets.due_s(), self.off_home.due_s())
-        return min(planned_s, self.inbound_check.deadline_s())
+        return min(one.next_s() for one in (self.announcer, self.off_home, self.inbound_check))
 
 
 def _same(uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:

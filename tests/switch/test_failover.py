@@ -11,7 +11,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 
-from controller.bridge.learning_packets import AFTER_S
+from controller.features.announcer import AFTER_S
 from tests.switch import frames
 from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Upstream, learning_at_once
 from tests.switch.judging import OUTAGE_S, at_most, judges_time, repetitions

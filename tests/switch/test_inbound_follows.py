@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.bridge.inbound_check import ANSWERED_AFTER_S
+from controller.features.inbound_check import ANSWERED_AFTER_S
 from tests.switch import frames
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Uplink
 from tests.switch.judging import at_most, few_lost, judges_time, soon

@@ -8,8 +8,8 @@ import pytest
 
 from controller import announce_endpoints
 from controller.api.events import AddressesRead, DatabaseRead
-from controller.bridge.off_home import OWN_AFTER_S
 from controller.dataplane.frames import garp
+from controller.features.off_home import OWN_AFTER_S
 from controller.host import addresses
 from controller.host.programs import Refused
 from tests.unit.controller.engine.test_endpoints import OWN_MAC, integration, with_address

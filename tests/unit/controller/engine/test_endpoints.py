@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from controller.api.events import AddressesRead, AnnounceEndpoints, DatabaseRead, SendFrame
-from controller.bridge.off_home import INTERVAL_S
 from controller.config.rows import BridgeRow, InterfaceRow, Ovn, Tunnel
 from controller.dataplane.frames import advertisement, garp, rarp
+from controller.features.off_home import INTERVAL_S
 from controller.load.loads import Loads
 from controller.teaming import buckets
 from controller.teaming.buckets import hashed_by

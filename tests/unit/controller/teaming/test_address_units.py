@@ -12,9 +12,9 @@ import pytest
 from controller.api.events import Apply, ReadLearned, Record, SendFrame
 from controller.api.history import Entry, Happened, Moved, Query, as_line, read
 from controller.api.status import PortStatus
-from controller.bridge.learning_packets import LEARNED_INTERVAL_S
 from controller.config.rows import BridgeRow, InterfaceRow, PortRow
 from controller.decisions.decision_log import move_lines
+from controller.features.announcer import LEARNED_INTERVAL_S
 from controller.teaming import address_units
 from controller.teaming.address_units import PER_PORT_MAX
 from policies.model import Move, Reason

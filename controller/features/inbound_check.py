@@ -8,15 +8,19 @@ this, and the VM port is announced again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from controller.api.events import Command, InboundRead, Observe, Report
-from controller.config.values import BridgeConfig
-from controller.teaming.bindings import Bound
+from controller.api.events import Command, Event, InboundRead, Observe, ReadInbound, Report
+from controller.features.feature import Feature, Timer
 from controller.teaming.buckets import hashed_by
 from policies.model import Move
 from policies.presets import PRESETS
+
+if TYPE_CHECKING:
+    from controller.bridge.bridge import Bridge
 
 # The switch updates flow counters twice a second.
 READ_INTERVAL_S = 0.5
@@ -64,29 +68,30 @@ class _Watched:
     came_s: float | None = None
 
 
-@dataclass(slots=True)
-class InboundCheck:
+class InboundCheck(Feature):
     """The inbound checks of one bridge."""
 
-    # How often VM ports were announced again because inbound did not follow.
-    reannounced: int = 0
-    # How many moves inbound did not follow in the end, and when the last of them was given up.
-    not_followed: int = 0
-    not_followed_s: float | None = None
-    # The VM ports that have moved lately, by ofport.
-    _watched: dict[int, _Watched] = field(default_factory=dict)
-    # When to read counters next, in seconds of engine time.
-    _due_s: float = 0.0
+    hears = (InboundRead,)
 
-    def watch_moves(
-        self, moves: Iterable[Move], config: BridgeConfig, split: Collection[str], now_s: float
-    ) -> None:
+    def __init__(self, bridge: Bridge) -> None:
+        super().__init__(bridge)
+        # How often VM ports were announced again because inbound did not follow.
+        self.reannounced = 0
+        # How many moves inbound did not follow in the end, and when the last of them was given up.
+        self.not_followed = 0
+        self.not_followed_s: float | None = None
+        # The VM ports that have moved lately, by ofport.
+        self._watched: dict[int, _Watched] = {}
+        # When to read counters next, in seconds of engine time.
+        self._due_s = 0.0
+
+    def watch_moves(self, moves: Iterable[Move], now_s: float) -> None:
         """Watch the VM ports among these moves, which the switch has made.
 
-        `split`: the VM ports that are split. If addresses behind a port use uplinks of their own,
-        so does their inbound traffic; and on a LAG the upstream switch chooses the member. Neither
-        is watched.
+        If addresses behind a port use uplinks of their own, so does their inbound traffic; and on a LAG
+        the upstream switch chooses the member. Neither is watched.
         """
+        config = self.bridge.config
         if config.on_a_lag:
             return
         ports = {port.name: port for port in config.vm_ports}
@@ -95,7 +100,7 @@ class InboundCheck:
             port = ports.get(move.unit)
             if port is None or port.per_address or not move.source or move.source == move.target:
                 continue
-            by = hashed_by(port, split)
+            by = hashed_by(port, self.bridge.split)
             if move.target in uplinks and not (by and PRESETS[by].classifier.by_address):
                 self.watch(port.name, int(port.ofport), uplinks[move.target], now_s)
 
@@ -108,38 +113,40 @@ class InboundCheck:
         """Forget all others."""
         self._watched = {number: w for number, w in self._watched.items() if number in ofports}
 
-    def forget(self) -> None:
+    def forget_switch(self) -> None:
         self._watched.clear()
 
-    def deadline_s(self) -> float:
+    def next_s(self) -> float:
         """When to read counters next; infinity if nothing is watched."""
-        return self._due_s if self._watched else float("inf")
+        return self._due_s if self._watched else math.inf
+
+    def timers(self) -> Iterator[Timer]:
+        yield self.next_s(), lambda now_s: [ReadInbound(self.bridge.config.name, self.due(now_s))]
 
     def due(self, now_s: float) -> tuple[int, ...]:
         """The ofports whose counters to read, now that this is due."""
         self._due_s = now_s + READ_INTERVAL_S
         return tuple(sorted(self._watched))
 
-    def judge(
-        self, read: InboundRead, config: BridgeConfig, bound: Mapping[str, Bound], now_s: float
-    ) -> tuple[list[Command], frozenset[int]]:
-        """What to report about a reading, and the ofports of VM ports to announce again."""
-        seen = self.take(read.counted, now_s)
+    def heard(self, event: Event, now_s: float) -> list[Command]:
+        """Report what a reading shows, and announce the VM ports again whose inbound does not follow."""
+        assert isinstance(event, InboundRead)
+        bridge, seen = self.bridge, self.take(event.counted, now_s)
         self.reannounced += len(seen.again)
         self.not_followed += len(seen.astray)
         if seen.astray:
             self.not_followed_s = now_s
         commands: list[Command] = [
-            Observe(config.name, "inbound_follow", s) for _, s in seen.followed
+            Observe(bridge.config.name, "inbound_follow", s) for _, s in seen.followed
         ]
-        uplinks = {int(uplink.ofport): uplink.name for uplink in config.uplinks}
+        uplinks = {int(uplink.ofport): uplink.name for uplink in bridge.config.uplinks}
         for port, others in seen.astray:
-            home = bound[port].uplink if port in bound else "-"
+            home = bridge.bound[port].uplink if port in bridge.bound else "-"
             found = ", ".join(uplinks.get(number, str(number)) for number in others)
             still = f"still arrives by {found} after repeated learning packets"
             text = f"inbound traffic of {port}: {still} -> by {home}"
-            commands.append(Report("warning", f"{config.name}: {text}"))
-        return commands, seen.again
+            commands.append(Report("warning", f"{bridge.config.name}: {text}"))
+        return commands + (bridge.announcer.announce_once(seen.again) if seen.again else [])
 
     def take(self, counted: Iterable[tuple[int, int, int]], now_s: float) -> Seen:
         """Judge what came since the last reading, as (ofport, the uplink's ofport, bytes)."""

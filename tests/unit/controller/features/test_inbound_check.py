@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.bridge.inbound_check import (
+from controller.features.inbound_check import (
     ANSWERED_AFTER_S,
     MOST_AGAIN,
     READ_INTERVAL_S,
@@ -16,12 +16,14 @@ from controller.bridge.inbound_check import (
     InboundCheck,
     Seen,
 )
+from tests.unit.fake_switch import world
+from tests.unit.rows import host
 
 VM, OLD, NEW = 10, 1, 2
 
 
 def watched() -> InboundCheck:
-    checks = InboundCheck()
+    checks = world(host()).start().engine.fleet.bridges["br0"].inbound_check
     checks.watch("vnet0", VM, NEW, 0.0)
     return checks
 
@@ -73,7 +75,7 @@ def test_nothing_is_said_of_a_vm_port_that_receives_nothing() -> None:
     checks = watched()
     seen = dict(readings(checks, *[{}] * 30))
     assert set(seen.values()) == {Seen()}
-    assert checks.deadline_s() == float("inf"), f"still read after {SILENT_S:g} s of silence"
+    assert checks.next_s() == float("inf"), f"still read after {SILENT_S:g} s of silence"
 
 
 def test_counters_that_start_anew_tell_nothing() -> None:
@@ -104,7 +106,7 @@ def test_ports_that_are_gone_are_not_read() -> None:
     checks.watch("vnet1", VM + 1, NEW, 0.0)
     checks.keep({VM + 1})
     assert checks.due(0.0) == (VM + 1,)
-    checks.forget()
+    checks.forget_switch()
     assert checks.due(9.0) == ()
 
 

@@ -17,15 +17,20 @@ lost on it, and a tunnel's frame that was under way may come between them. The l
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from controller.api.events import AnnounceEndpoints, SendFrame
-from controller.bridge.learning_packets import AFTER_S
-from controller.config.values import BridgeConfig, VmPortConfig
+from controller.api.events import AnnounceEndpoints, Command, SendFrame
+from controller.config.values import VmPortConfig
 from controller.dataplane import frames
-from controller.dataplane.team import Endpoint
+from controller.features.announcer import AFTER_S
+from controller.features.feature import Feature, Timer
+from controller.features.schedule import Schedule
+from controller.teaming.buckets import hashed_by
 from policies.model import OfPort
+
+if TYPE_CHECKING:
+    from controller.bridge.bridge import Bridge
 
 # How often. Switches forget an address after 300 s (IEEE 802.1Q) unless set otherwise.
 INTERVAL_S = 60.0
@@ -37,59 +42,58 @@ OWN_AFTER_S = (*AFTER_S, AFTER_S[-1] + 12.0)
 _Named = tuple[OfPort, str | None]
 
 
-@dataclass(slots=True)
-class OffHomeAddresses:
+class OffHomeAddresses(Feature):
     """The off-home addresses of one bridge's endpoints, as far as switches upstream must know them."""
 
-    # By which uplink each address comes, for the endpoints that may have sent from it.
-    _served: dict[_Named, OfPort] = field(default_factory=dict)
-    # The endpoints as they were last: one that has no off-home addresses any more is still announced.
-    _ports: dict[OfPort, VmPortConfig] = field(default_factory=dict)
-    # The home of each of them.
-    _homes: dict[OfPort, OfPort] = field(default_factory=dict)
-    # The endpoints that the switch spreads.
-    _spread: frozenset[OfPort] = frozenset()
-    # When to announce each set next, in seconds of engine time.
-    _due: list[tuple[float, frozenset[_Named]]] = field(default_factory=list)
-    # The same, for peers that have learned nothing from the ones before. No request waits for them.
-    _late: list[tuple[float, frozenset[_Named]]] = field(default_factory=list)
-    # When to announce all of them next.
-    _all_s: float = math.inf
+    def __init__(self, bridge: Bridge) -> None:
+        super().__init__(bridge)
+        # By which uplink each address comes, for the endpoints that may have sent from it.
+        self._served: dict[_Named, OfPort] = {}
+        # The endpoints as they were last: one that has no off-home addresses any more is still announced.
+        self._ports: dict[OfPort, VmPortConfig] = {}
+        # The home of each of them.
+        self._homes: dict[OfPort, OfPort] = {}
+        # The endpoints that the switch spreads.
+        self._spread = frozenset[OfPort]()
+        # What to announce.
+        self._due = Schedule[_Named]()
+        # The same, for peers that have learned nothing from the ones before. No request waits for them.
+        self._late = Schedule[_Named]()
+        # When to announce all of them next, in seconds of engine time.
+        self._all_s = math.inf
 
     @property
     def idle(self) -> bool:
         """Whether no change is left to announce, except to peers that may have learned nothing so far."""
         return not self._due
 
-    @property
-    def knows_none(self) -> bool:
-        """Whether there was no endpoint so far, or it has ended."""
-        return not self._served and not self._spread
-
-    def forget(self) -> None:
+    def forget_switch(self) -> None:
         """Announce nothing of what is known now: the bridge is given back, or the switch is another one."""
-        self._served, self._homes, self._due, self._late, self._all_s = {}, {}, [], [], math.inf
+        self._served, self._homes, self._all_s = {}, {}, math.inf
+        self._due.clear()
+        self._late.clear()
 
-    def follow(
-        self,
-        config: BridgeConfig,
-        endpoints: Iterable[Endpoint],
-        homes: Mapping[OfPort, OfPort],
-        lanes: Mapping[OfPort, tuple[OfPort, ...]],
-        spread: frozenset[OfPort],
-        now_s: float,
-    ) -> None:
-        """The switch has a pipeline with these homes and lanes, and spreads these endpoints."""
-        self._know(config)
+    def want(self, now_s: float) -> list[Command]:
+        """The switch has a pipeline with other homes and lanes, or spreads other endpoints: plan."""
+        bridge, config = self.bridge, self.bridge.config
+        if not bridge.announces or not bridge.installed_anything:
+            return []
+        if not config.endpoints and not self._served and not self._spread:
+            return []
+        self._know()
+        team = bridge.installation.team
+        assert team is not None, "a bridge that announces has a pipeline"
+        spread = frozenset(p.ofport for p in config.endpoints if hashed_by(p, bridge.applied_split))
         may_spread = {port.ofport for port in config.endpoints if port.may_spread}
         known = {ofport for ofport, _ in self._served}
         served: dict[_Named, OfPort] = {
-            (endpoint.ofport, mac): lanes[lane][0]
-            for endpoint in endpoints
+            (endpoint.ofport, mac): team.lanes[lane][0]
+            for endpoint in team.endpoints
             if endpoint.ofport in may_spread | known
             for lane, mac in endpoint.off_home_macs
-            if lanes.get(lane)
+            if team.lanes.get(lane)
         }
+        homes = {port.ofport: port.order[0] for port in team.vm_ports if port.order}
         changed = {named for named, uplink in served.items() if self._served.get(named) != uplink}
         ended = {ofport for ofport, _ in self._served.keys() - served.keys()}
         its_homes = {ofport: homes[ofport] for ofport, _ in served if ofport in homes}
@@ -97,55 +101,55 @@ class OffHomeAddresses:
         own: set[_Named] = {(ofport, None) for ofport in ended | moved | (self._spread - spread)}
         self._served, self._homes, self._spread = served, its_homes, spread
         if changed | own:
-            self._due += [(now_s + after_s, frozenset(changed | own)) for after_s in AFTER_S]
+            self._due.plan(changed | own, now_s, AFTER_S)
         if own:
-            late_s = OWN_AFTER_S[len(AFTER_S) :]
-            self._late += [(now_s + after_s, frozenset(own)) for after_s in late_s]
+            self._late.plan(own, now_s, OWN_AFTER_S[len(AFTER_S) :])
         if not served:
             self._all_s = math.inf
         elif self._all_s == math.inf:
             self._all_s = now_s + INTERVAL_S
+        return []
 
-    def _know(self, config: BridgeConfig) -> None:
+    def _know(self) -> None:
         """Remember the endpoints, and forget those whose port is gone or another one."""
+        config = self.bridge.config
         there = {(port.ofport, port.name) for port in config.vm_ports}
         kept = {o: port for o, port in self._ports.items() if (o, port.name) in there}
         self._ports = kept | {port.ofport: port for port in config.endpoints}
 
-    def deadline_s(self) -> float:
-        """When to announce next."""
-        return min((self._all_s, *(at_s for at_s, _ in (*self._due, *self._late))))
-
-    def due_s(self) -> float:
+    def next_s(self) -> float:
         """When to announce a change next."""
-        return min((at_s for at_s, _ in self._due), default=math.inf)
+        return self._due.next_s()
 
-    def take(self, config: BridgeConfig, now_s: float) -> list[SendFrame]:
-        """The frames that are due."""
-        self._know(config)
-        due = {named for at_s, of in (*self._due, *self._late) if at_s <= now_s for named in of}
-        self._due = [entry for entry in self._due if entry[0] > now_s]
-        self._late = [entry for entry in self._late if entry[0] > now_s]
+    def timers(self) -> Iterator[Timer]:
+        yield min(self._all_s, self._due.next_s(), self._late.next_s()), self._announce
+
+    def _announce(self, now_s: float) -> list[Command]:
+        """Announce what is due."""
+        self._know()
+        due = self._due.take_due(now_s) | self._late.take_due(now_s)
         if now_s >= self._all_s:
             self._all_s = now_s + INTERVAL_S
             due |= self._served.keys()
-        return list(_frames(config.name, self._ports, due))
+        if not self.bridge.announces:
+            return []
+        return [*_frames(self.bridge.config.name, self._ports, due)]
 
-    def part(self, config: BridgeConfig) -> list[SendFrame | AnnounceEndpoints]:
+    def part(self) -> list[Command]:
         """Our flows are gone: tell peers the endpoints' own addresses, now and for a while.
 
         Also those of endpoints of which nothing is known here: a service that has died may have spread
         them. On plain uplinks, the bridge may forward nothing yet.
         """
-        self._know(config)
-        ended = {port.ofport for port in config.endpoints}
+        self._know()
+        name, ended = self.bridge.config.name, {p.ofport for p in self.bridge.config.endpoints}
         ended |= {ofport for ofport, _ in self._served} | self._spread
-        self.forget()
+        self.forget_switch()
         self._spread = frozenset()
         if not ended:
             return []
         own = ((ofport, None) for ofport in ended)
-        return [*_frames(config.name, self._ports, own), AnnounceEndpoints(config.name)]
+        return [*_frames(name, self._ports, own), AnnounceEndpoints(name)]
 
 
 def _frames(

@@ -1,0 +1,240 @@
+"""Learning packets and multicast queries: which VM ports need them and when, and the frames.
+
+Before each announcement, the service reads which addresses the switch has learned on those ports.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from controller.api.events import Command, DeliverFrame, LearnedRead, ReadLearned, SendFrame
+from controller.config.values import BridgeConfig
+from controller.dataplane import frames, specs
+from controller.features.feature import Feature, Timer
+from controller.features.schedule import Schedule
+from controller.teaming.address_units import Located
+from controller.teaming.buckets import hashed_by
+from policies.model import Move
+from policies.presets import PRESETS
+
+if TYPE_CHECKING:
+    from controller.bridge.bridge import Bridge
+
+# In seconds after the move. A megaflow that is not revalidated yet (up to about 1 s) may still send
+# frames by the old uplink after a learning packet, so the packet is repeated after that, and once
+# more for switches that lost it.
+AFTER_S = (0.0, 1.0, 3.0)
+# How often to read learned addresses while the queues of uplinks lack an address of a VM port, or
+# while addresses are units of their own. Until then the frames of a new VM leave by its port's home,
+# and the flows of a VM that left do no harm.
+LEARNED_INTERVAL_S = 2.0
+
+# What to announce: a VM port, by its ofport, or one of its addresses.
+Announced = int | Located
+
+
+class Announcer(Feature):
+    """The VM ports of one bridge, and single addresses of theirs, that have to be announced."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        super().__init__(bridge)
+        # What to announce.
+        self._due = Schedule[Announced]()
+        # Those that the reading of learned addresses under way was sent for.
+        self._asked = frozenset[Announced]()
+        # Those that wait until the service knows whether LACP is negotiated.
+        self._waiting = frozenset[Announced]()
+        # Frames to send as soon as NORMAL has taken over.
+        self._introductions: list[Command] = []
+        # Whether a reading was requested behind the bundle under way, to show the state after it.
+        self._reads_ahead = False
+        # When addresses may be read again for units or queues, in seconds of engine time.
+        self._read_again_s = 0.0
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is left to announce."""
+        return not self._due
+
+    @property
+    def everything(self) -> frozenset[Announced]:
+        """All VM ports, and the addresses that are announced by themselves."""
+        ofports = {port.ofport for port in self.bridge.config.vm_ports}
+        return frozenset[Announced](ofports | self.bridge.address_units.located(self.bridge.config))
+
+    def forget(self) -> None:
+        """Drop all planned announcements."""
+        self._due.clear()
+        self._asked = frozenset()
+
+    def forget_switch(self) -> None:
+        """The connection ended: no reading will be answered. Drop the frames for NORMAL."""
+        self._introductions, self._reads_ahead = [], False
+
+    # ---- what is announced -------------------------------------------------------------
+
+    def announce(self, announced: frozenset[Announced], now_s: float) -> None:
+        """Announce these now, and again after AFTER_S. A reading ahead serves the first time."""
+        if not announced or not self.bridge.announces:
+            return
+        if self.bridge.lacp_in_doubt:
+            self._waiting |= announced
+            return
+        self._due.plan(announced, now_s, AFTER_S)
+        if self._reads_ahead:
+            self._take_due(now_s)
+
+    def announce_once(self, announced: Iterable[Announced]) -> list[Command]:
+        """Announce these with the addresses that the switch has learned by now."""
+        self._asked |= frozenset(announced)
+        return [ReadLearned(self.bridge.config.name)]
+
+    def announce_waiting(self, now_s: float) -> None:
+        """Announce what waited until the service knew whether LACP is negotiated."""
+        if not self.bridge.lacp_in_doubt:
+            waiting, self._waiting = self._waiting, frozenset()
+            self.announce(waiting, now_s)
+
+    def announce_moves(self, moves: Iterable[Move], now_s: float) -> None:
+        """Announce what has moved: VM ports, and addresses that leave by uplinks of their own."""
+        bridge = self.bridge
+        announced = self.carried_by(self._seen_upstream(moves))
+        otherwise = bridge.address_units.take_unannounced(
+            bridge.installed or specs.EMPTY, bridge.config, bridge.is_at_home
+        )
+        if not bridge.config.on_a_lag:
+            announced |= otherwise
+        self.announce(announced, now_s)
+
+    def announce_failover(self) -> list[Command]:
+        """Announce at once what leaves by another uplink since a link has failed.
+
+        The switch has failed over by itself, and the moves are sent and announced only when its flow
+        cache has followed. Until then, nobody would reach a VM that sends nothing. If a move leads
+        elsewhere, its own announcement says so.
+        """
+        bridge, moved = self.bridge, self._seen_upstream(self.bridge.installation.expected)
+        if not (moved and bridge.any_up and bridge.announces) or bridge.lacp_in_doubt:
+            return []
+        return self.announce_once(self.carried_by(moved))
+
+    def carried_by(self, units: set[str]) -> frozenset[Announced]:
+        """The VM ports and addresses whose frames these units carry.
+
+        Only the switch knows which address is in which bucket. Traffic rewritten to our MAC needs no
+        announcement.
+        """
+        bridge, ports = self.bridge, self.bridge.config.vm_ports
+        hashes = {u.policy for u in bridge.units() if u.is_bucket and u.name in units}
+        by_address = {policy for policy in hashes if PRESETS[policy].classifier.by_address}
+        split = bridge.split
+        ofports = {
+            int(p.ofport) for p in ports if p.name in units or hashed_by(p, split) in by_address
+        }
+        return frozenset[Announced](ofports | bridge.address_units.located(bridge.config, units))
+
+    def _seen_upstream(self, moves: Iterable[Move]) -> set[str]:
+        """The units among those that move of which the upstream switches must be told.
+
+        To them a LAG is one link. But a VM may have started while no link was up to announce it.
+        """
+        on_a_lag = self.bridge.config.on_a_lag
+        return {m.unit for m in moves if not (m.is_resplit or (m.source and on_a_lag))}
+
+    # ---- readings of learned addresses -------------------------------------------------
+
+    def read_ahead(self, moves: Iterable[Move]) -> list[Command]:
+        """Read right behind the bundle that is sent now, if units have moved."""
+        self._reads_ahead = self.bridge.announces and bool(self._seen_upstream(moves))
+        return [ReadLearned(self.bridge.config.name)] if self._reads_ahead else []
+
+    def end_reading_ahead(self) -> None:
+        """The bundle is done, or the reading was answered before the bundle."""
+        self._reads_ahead = False
+
+    def next_s(self) -> float:
+        """When the next announcement is due; infinity if none is planned."""
+        return self._due.next_s()
+
+    def timers(self) -> Iterator[Timer]:
+        wanted_s = self._read_again_s if self.bridge.wants_addresses else math.inf
+        yield min(self._due.next_s(), wanted_s), self._read
+
+    def _read(self, now_s: float) -> list[Command]:
+        """Read learned addresses, now that this is due: not if a reading ahead serves."""
+        self._take_due(now_s)
+        self._read_again_s = now_s + LEARNED_INTERVAL_S
+        return [] if self._reads_ahead else [ReadLearned(self.bridge.config.name)]
+
+    def _take_due(self, now_s: float) -> None:
+        if due := self._due.take_due(now_s):
+            self._asked |= due
+            self._read_again_s = now_s + LEARNED_INTERVAL_S
+
+    # ---- frames ------------------------------------------------------------------------
+
+    def introduce(self, commands: Iterable[Command]) -> None:
+        """Send these as soon as NORMAL has taken over."""
+        self._introductions += commands
+
+    def take_introductions(self) -> list[Command]:
+        """NORMAL has taken over: return the frames that teach it where VMs are."""
+        introductions, self._introductions = self._introductions, []
+        return introductions
+
+    def packets(self, read: LearnedRead, from_normal: set[Located], now_s: float) -> list[Command]:
+        """The frames for the VM ports that are due.
+
+        `from_normal`: addresses whose frames NORMAL has carried until now. Their learning packets
+        teach our pipeline before it forgets what it has learned from an unknown port.
+        """
+        config = self.bridge.config
+        # These are announced by themselves, because they may leave by another uplink than their port.
+        apart = self.bridge.address_units.located(config)
+        if from_normal and not config.on_a_lag:
+            ofports = frozenset[Announced](ofport for ofport, _, _ in from_normal)
+            self._asked |= ofports
+            self._due.plan(ofports, now_s, AFTER_S[1:])
+        asked, self._asked = self._asked, frozenset()
+        ports = {int(port.ofport): port for port in config.vm_ports}
+        located = from_normal | {
+            (ofport, mac, vlan)
+            for ofport, mac, vlan in read.addresses
+            if ofport in ports and vlan in ports[ofport].vlans.carried
+        }
+        called_for = {
+            (o, mac, vlan)
+            for o, mac, vlan in located
+            if (o, mac, vlan) in asked or (o in asked and (o, mac, vlan) not in apart)
+        }
+        # On a LAG, only our own switch has to learn where those are.
+        quiet = from_normal - called_for if config.on_a_lag else set[Located]()
+        heard = {(o, vlan) for o, _, vlan in located if o in asked}
+        for port in config.vm_ports:
+            if port.ofport in asked and port.vlans.native is not None:
+                heard.add((port.ofport, port.vlans.native))
+        queried = {(ofport, ports[ofport].vlans.tag_out(vlan)) for ofport, vlan in heard}
+        commands: list[Command] = [
+            SendFrame(config.name, ofport, frames.rarp(mac, tag, to_itself=to_itself))
+            for ofport, mac, tag, to_itself in sorted(
+                (o, mac, ports[o].vlans.tag_in(vlan), (o, mac, vlan) in quiet)
+                for o, mac, vlan in called_for | from_normal
+            )
+        ]
+        return commands + [
+            DeliverFrame(config.name, ofport, query(vlan))
+            for ofport, vlan in sorted(queried)
+            for query in (frames.igmp_query, frames.mld_query)
+        ]
+
+
+def learned_from_normal(read: LearnedRead, config: BridgeConfig) -> set[Located]:
+    """The addresses of our VM ports that NORMAL has served until now, with their VLANs."""
+    ports = {int(port.ofport): port.vlans for port in config.vm_ports}
+    return {
+        (ofport, mac, vlan)
+        for ofport, mac, tag in read.from_normal
+        if ofport in ports and (vlan := ports[ofport].vlan_of(tag or 0)) is not None
+    }
