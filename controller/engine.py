@@ -242,14 +242,6 @@ class Engine:
                 return bridge.change_port(port, now_s)
             case events.PortRemoved(ofport=ofport):
                 return bridge.remove_port(ofport, now_s)
-            case events.PortStatsRead():
-                return bridge.take_port_stats(event, now_s)
-            case events.StatsRepeated():
-                return bridge.take_stats_again(now_s)
-            case events.UnitCountersRead():
-                return bridge.take_unit_counters(event, now_s)
-            case events.LearnedRead():
-                return bridge.take_learned(event, now_s)
             case events.ForwardingRead():
                 return bridge.take_forwarding(event, now_s)
             case events.BundleDone():

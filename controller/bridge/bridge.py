@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from controller.api import events
 from controller.api.history import Moved
-from controller.bridge import addresses
 from controller.bridge.installation import Bundle
 from controller.bridge.phase import Phase, Turn
 from controller.bridge.reconcile import ReconciledBridge
@@ -20,16 +19,15 @@ from controller.config.values import BridgeConfig
 from controller.dataplane import frames, specs
 from controller.decisions.decision_log import move_lines
 from controller.decisions.evidence import Evidence
-from controller.features.announcer import Announcer, learned_from_normal
+from controller.features.announcer import Announcer
 from controller.features.connection_hash import ConnectionHash
 from controller.features.inbound_check import InboundCheck
+from controller.features.learned_addresses import learns
 from controller.features.no_flood import NoFlood
 from controller.features.off_home import OffHomeAddresses
 from controller.features.path_checks import Probing
+from controller.features.polls import Polls
 from controller.features.shaping import Shaping
-from controller.load.filling import MOST_UNITS, READ_EVERY_S
-from controller.load.headers import with_headers
-from controller.load.polling import ADDRESSES_SOON_S
 from controller.teaming import buckets, splits
 from controller.teaming.links import PORT_NAME_CHARACTERS, Links
 from policies.model import Move, Reason
@@ -49,10 +47,12 @@ class Bridge(ReconciledBridge):
         self.connection_hash = ConnectionHash(self)
         self.shaping = Shaping(self)
         self.probing = Probing(self, self.probe_key)
+        self.polls = Polls(self)
         self.announcer = Announcer(self)
         self.off_home = OffHomeAddresses(self)
         self.inbound_check = InboundCheck(self)
         self.features = (
+            self.polls,
             self.announcer,
             self.off_home,
             self.inbound_check,
@@ -192,11 +192,7 @@ class Bridge(ReconciledBridge):
         self.installation.forget()
         for feature in self.features:
             feature.forget_switch()
-        self.loads.forget_rates()
-        self.flooded.forget()
-        self.scheduler.forget_loads()
         self.addresses.awaits_normal = False
-        self.polling.forget()
 
     def take_installed(self, read: events.InstalledRead, now_s: float) -> Commands:
         """Take a reading of the switch's flows and groups, ours and those of others."""
@@ -210,7 +206,7 @@ class Bridge(ReconciledBridge):
             return self.reconcile(now_s)
         if unknown_before:
             self._restore(first_reading, now_s)
-        if addresses.learns(self.installed or specs.EMPTY):
+        if learns(self.installed or specs.EMPTY):
             forgotten = self._take_over_from_normal()
             return [*forgotten, *self.reconcile(now_s), events.ReadLearned(self.config.name)]
         inspects = self.phase is Phase.INSPECTING
@@ -327,72 +323,6 @@ class Bridge(ReconciledBridge):
 
     # ---- counters and decisions --------------------------------------------------------------
 
-    def take_port_stats(self, read: events.PortStatsRead, now_s: float) -> Commands:
-        """Take the counters of ports. If the poll reads nothing else, decide."""
-        uplinks, team_view = {uplink.ofport for uplink in self.config.uplinks}, self.team_view
-        keep_s = team_view.keep_s
-        for port in read.ports:
-            self.loads.take_port(port, port.ofport in uplinks, keep_s)
-        self.flooded.take(read.ports, self.config.vm_ports)
-        self._note_received()
-        if team_view.just_updated and not self.polling.with_behind:
-            # The same update has counted the addresses behind it.
-            self.polling.read_all(now_s)
-        return [] if self.polling.with_units else self._polled_all(now_s)
-
-    def _note_received(self) -> None:
-        """Note whether uplinks receive anything. The upstream switch may choose to send by no member of a LAG."""
-        if self.config.on_a_lag:
-            self.links.forget_received()
-            return
-        counters = ((u.name, self.loads.counters.get(u.ofport)) for u in self.config.uplinks)
-        found = {name: port.rx_packets for name, port in counters if port is not None}
-        received = {name: count for name, count in found.items() if count != events.UNSUPPORTED}
-        self.links.receive(received, probed=self.checks_paths)
-
-    def take_unit_counters(self, read: events.UnitCountersRead, now_s: float) -> Commands:
-        """Take the counters of units, which end a poll, and decide."""
-        self.installation.poll_counted(bool(read.units), now_s)
-        if self.config.offload.by_tc:
-            read = with_headers(read)
-        behind = self.address_units.by_slot(self.config) if read.address_units else {}
-        self.loads.take_units(read, behind, self.team_view.keep_s)
-        if read.buckets:
-            self.scheduler.read_buckets(now_s)
-        if read.address_units:
-            self.scheduler.filling.read_addresses(now_s)
-        return self._polled_all(now_s)
-
-    def take_stats_again(self, now_s: float) -> Commands:
-        """A poll shows the loads that the last one has shown: decide about them again."""
-        self.loads.repeat()
-        return self._polled_all(now_s)
-
-    def _polled_all(self, now_s: float) -> Commands:
-        self.polling.forget()
-        self.loads.steady_s = self.scheduler.filling.late_steady_s(now_s)
-        self.loads.addresses_steady = self.scheduler.filling.addresses_steady
-        commands = self._decide(now_s)
-        if self.installation.settled and not self.scheduler.convergence.at_rest:
-            took_s = self.scheduler.converged(self.team_view, now_s)
-            if took_s is not None:
-                commands.append(events.Observe(self.config.name, "settling", took_s))
-        if self.scheduler.filling.reads_fast(now_s):
-            self.polling.hasten(now_s + READ_EVERY_S)
-        else:
-            unsure = self.loads.unsure(port.ofport for port in self.config.vm_ports)
-            self.polling.read_often(unsure, self.config.poll_interval_s, now_s)
-        if self._awaits_addresses:
-            self.polling.hasten_flows(now_s + ADDRESSES_SOON_S)
-        return commands
-
-    @property
-    def _awaits_addresses(self) -> bool:
-        """Whether a decision waits for the loads of addresses behind a port that is counted at once."""
-        if self.scheduler.late_known or len(self.address_units.by_name) > MOST_UNITS:
-            return False
-        return any(not self.loads.is_late(port.ofport) for port in self.config.per_address)
-
     def _decide(self, now_s: float) -> Commands:
         """Ask each policy, and do what it says."""
         self.scheduler.begin(now_s)
@@ -433,51 +363,6 @@ class Bridge(ReconciledBridge):
 
     # ---- what the switch has learned ---------------------------------------------------------
 
-    def take_learned(self, read: events.LearnedRead, now_s: float) -> Commands:
-        """Remember the addresses, and send the learning packets that are due.
-
-        They are for units that have moved, and for VM ports whose frames NORMAL has carried until
-        now.
-        """
-        commands: Commands = []
-        if self.installation.settled and self.phase.is_attached:
-            self.addresses.take(read.addresses, self.config.vm_ports)
-            self.addresses.known = True
-            up = {ofport: port.up for ofport, port in self.links.ports.items()}
-            flows = self.addresses.renewals(self.config.vm_ports, up, now_s)
-            if flows:
-                commands.append(events.Renew(self.config.name, flows))
-            commands += self._follow_addresses(read, now_s)
-        elif not self.installation.settled:
-            # This reading shows the addresses before the bundle.
-            self.announcer.end_reading_ahead()
-        from_normal = learned_from_normal(read, self.config)
-        if not self.no_flood.changing:
-            from_normal -= set(read.addresses)
-        packets = self.announcer.packets(read, from_normal, now_s)
-        if self.on_normal and self.installed_anything:
-            # On a LAG, no learning packet has to go upstream, and NORMAL would flood those for
-            # addresses that it has not learned yet.
-            self.announcer.introduce([] if self.config.on_a_lag else packets)
-        else:
-            commands += packets
-        if self.no_flood.changing:
-            self.no_flood.take_up()
-            commands += self.reconcile(now_s)
-        return [*commands, *self.shaping.shape(now_s)]
-
-    def _follow_addresses(self, read: events.LearnedRead, now_s: float) -> Commands:
-        """Addresses that are units of their own have come or gone, or speak again."""
-        if not addresses.learns(self.installed or specs.EMPTY):
-            return []
-        silent = set(self.address_units.silent_s)
-        changed = self.address_units.take(read, self.config, now_s)
-        if not changed and silent <= self.address_units.silent_s.keys():
-            return []
-        self.loads.forget_address_units(changed)
-        self._keep_units()
-        return self.reconcile(now_s)
-
     # ---- time --------------------------------------------------------------------------------
 
     def _timers(self) -> Iterator[tuple[float, Callable[[float], Commands]]]:
@@ -495,8 +380,7 @@ class Bridge(ReconciledBridge):
         yield self.links.asks_s, self._ask_for_frame
         if not self.connected:
             return
-        if self.phase.is_attached:
-            yield self.polling.due_s, self._poll
+        yield from self.polls.timers()
         yield from self.probing.timers()
         yield self.installation.resumes_s, self._end_pause
         yield self.installation.audit_due_s, self._audit
@@ -534,11 +418,6 @@ class Bridge(ReconciledBridge):
             return []
         # Of one network, a broadcast by another uplink reaches this one as well.
         return self.announcer.announce_once(self.announcer.carried_by(set(sorted(self.bound)[:1])))
-
-    def _poll(self, now_s: float) -> Commands:
-        behind, interval_s = bool(self.address_units.by_name), self.config.poll_interval_s
-        poll = self.polling.poll(self.config.name, interval_s, self.hashed, behind, now_s)
-        return [poll] if poll else []
 
     def _end_pause(self, now_s: float) -> Commands:
         self.installation.end_pause()

@@ -18,7 +18,7 @@ from controller.api.events import (
     Write,
 )
 from controller.api.history import Entry, Happened
-from controller.bridge import addresses, gathering, kept_rules
+from controller.bridge import gathering, kept_rules
 from controller.bridge.installation import Bundle
 from controller.bridge.phase import Phase, Turn, after
 from controller.bridge.state import BridgeState, Commands
@@ -26,6 +26,7 @@ from controller.config.rows import PREFIX
 from controller.config.values import BridgeConfig
 from controller.dataplane import specs
 from controller.decisions.decision_log import move_lines
+from controller.features.learned_addresses import learns
 from controller.teaming import bindings, splits
 from controller.teaming.bindings import Bindings
 from policies.model import Move
@@ -341,11 +342,7 @@ class ReconciledBridge(BridgeState):
         """
         uplinks = tuple(uplink.ofport for uplink in self.config.uplinks)
         taken_over = uplinks == self.taken_over_with or not self.serves
-        if (
-            not self.config.on_bond
-            or taken_over
-            or not addresses.learns(self.installed or specs.EMPTY)
-        ):
+        if not self.config.on_bond or taken_over or not learns(self.installed or specs.EMPTY):
             return []
         self.taken_over_with = uplinks
         return [ForgetForwarding(self.config.name)]

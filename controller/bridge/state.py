@@ -13,7 +13,6 @@ from controller.api.events import (
     Prepare,
 )
 from controller.bridge import desired, inspection, kept_rules
-from controller.bridge.addresses import Addresses
 from controller.bridge.applied_bindings import AppliedBindings
 from controller.bridge.gathering import Gathering
 from controller.bridge.installation import Installation
@@ -30,9 +29,11 @@ from controller.features.announcer import Announcer
 from controller.features.connection_hash import ConnectionHash
 from controller.features.feature import Feature
 from controller.features.inbound_check import InboundCheck
+from controller.features.learned_addresses import Addresses
 from controller.features.no_flood import NoFlood
 from controller.features.off_home import OffHomeAddresses
 from controller.features.path_checks import Probing
+from controller.features.polls import Polls
 from controller.features.shaping import Shaping
 from controller.load.flooded import Flooded
 from controller.load.loads import Loads
@@ -82,6 +83,7 @@ class BridgeState:
     # Signs probes, so that nobody else can make one.
     probe_key: bytes = field(default=b"", repr=False)
     probing: Probing = field(init=False, compare=False)
+    polls: Polls = field(init=False, compare=False)
     # In the order in which they act.
     features: tuple[Feature, ...] = field(init=False, compare=False)
     # ---- what is decided

@@ -9,10 +9,19 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from controller.api.events import Command, DeliverFrame, LearnedRead, ReadLearned, SendFrame
+from controller.api.events import (
+    Command,
+    DeliverFrame,
+    Event,
+    LearnedRead,
+    ReadLearned,
+    Renew,
+    SendFrame,
+)
 from controller.config.values import BridgeConfig
 from controller.dataplane import frames, specs
 from controller.features.feature import Feature, Timer
+from controller.features.learned_addresses import learns
 from controller.features.schedule import Schedule
 from controller.teaming.address_units import Located
 from controller.teaming.buckets import hashed_by
@@ -37,6 +46,8 @@ Announced = int | Located
 
 class Announcer(Feature):
     """The VM ports of one bridge, and single addresses of theirs, that have to be announced."""
+
+    hears = (LearnedRead,)
 
     def __init__(self, bridge: Bridge) -> None:
         super().__init__(bridge)
@@ -172,6 +183,53 @@ class Announcer(Feature):
         if due := self._due.take_due(now_s):
             self._asked |= due
             self._read_again_s = now_s + LEARNED_INTERVAL_S
+
+    def heard(self, event: Event, now_s: float) -> list[Command]:
+        """Remember the addresses, and send the learning packets that are due.
+
+        They are for units that have moved, and for VM ports whose frames NORMAL has carried until
+        now.
+        """
+        assert isinstance(event, LearnedRead)
+        read = event
+        commands: list[Command] = []
+        if self.bridge.installation.settled and self.bridge.phase.is_attached:
+            self.bridge.addresses.take(read.addresses, self.bridge.config.vm_ports)
+            self.bridge.addresses.known = True
+            up = {ofport: port.up for ofport, port in self.bridge.links.ports.items()}
+            flows = self.bridge.addresses.renewals(self.bridge.config.vm_ports, up, now_s)
+            if flows:
+                commands.append(Renew(self.bridge.config.name, flows))
+            commands += self._follow_addresses(read, now_s)
+        elif not self.bridge.installation.settled:
+            # This reading shows the addresses before the bundle.
+            self.end_reading_ahead()
+        from_normal = learned_from_normal(read, self.bridge.config)
+        if not self.bridge.no_flood.changing:
+            from_normal -= set(read.addresses)
+        packets = self.packets(read, from_normal, now_s)
+        if self.bridge.on_normal and self.bridge.installed_anything:
+            # On a LAG, no learning packet has to go upstream, and NORMAL would flood those for
+            # addresses that it has not learned yet.
+            self.introduce([] if self.bridge.config.on_a_lag else packets)
+        else:
+            commands += packets
+        if self.bridge.no_flood.changing:
+            self.bridge.no_flood.take_up()
+            commands += self.bridge.reconcile(now_s)
+        return [*commands, *self.bridge.shaping.shape(now_s)]
+
+    def _follow_addresses(self, read: LearnedRead, now_s: float) -> list[Command]:
+        """Addresses that are units of their own have come or gone, or speak again."""
+        if not learns(self.bridge.installed or specs.EMPTY):
+            return []
+        silent = set(self.bridge.address_units.silent_s)
+        changed = self.bridge.address_units.take(read, self.bridge.config, now_s)
+        if not changed and silent <= self.bridge.address_units.silent_s.keys():
+            return []
+        self.bridge.loads.forget_address_units(changed)
+        self.bridge._keep_units()
+        return self.bridge.reconcile(now_s)
 
     # ---- frames ------------------------------------------------------------------------
 

@@ -1,0 +1,120 @@
+"""Polls: the switch is asked for its counters, which lead to loads, and to decisions about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.api.events import (
+    UNSUPPORTED,
+    Command,
+    Event,
+    Observe,
+    PortStatsRead,
+    StatsRepeated,
+    UnitCountersRead,
+)
+from controller.features.feature import Feature, Timer
+from controller.load.filling import MOST_UNITS, READ_EVERY_S
+from controller.load.headers import with_headers
+from controller.load.polling import ADDRESSES_SOON_S
+
+
+class Polls(Feature):
+    """The polls of one bridge."""
+
+    hears = (PortStatsRead, UnitCountersRead, StatsRepeated)
+
+    def forget_switch(self) -> None:
+        self.bridge.loads.forget_rates()
+        self.bridge.flooded.forget()
+        self.bridge.scheduler.forget_loads()
+        self.bridge.polling.forget()
+
+    def timers(self) -> Iterator[Timer]:
+        if self.bridge.phase.is_attached:
+            yield self.bridge.polling.due_s, self._poll
+
+    def heard(self, event: Event, now_s: float) -> list[Command]:
+        match event:
+            case PortStatsRead():
+                return self._take_ports(event, now_s)
+            case UnitCountersRead():
+                return self._take_units(event, now_s)
+            case _:
+                # A poll shows the loads that the last one has shown: decide about them again.
+                self.bridge.loads.repeat()
+                return self._polled_all(now_s)
+
+    def _poll(self, now_s: float) -> list[Command]:
+        bridge, config = self.bridge, self.bridge.config
+        behind = bool(bridge.address_units.by_name)
+        poll = bridge.polling.poll(
+            config.name, config.poll_interval_s, bridge.hashed, behind, now_s
+        )
+        return [poll] if poll else []
+
+    def _take_ports(self, read: PortStatsRead, now_s: float) -> list[Command]:
+        """Take the counters of ports. If the poll reads nothing else, decide."""
+        uplinks = {uplink.ofport for uplink in self.bridge.config.uplinks}
+        team_view = self.bridge.team_view
+        keep_s = team_view.keep_s
+        for port in read.ports:
+            self.bridge.loads.take_port(port, port.ofport in uplinks, keep_s)
+        self.bridge.flooded.take(read.ports, self.bridge.config.vm_ports)
+        self._note_received()
+        if team_view.just_updated and not self.bridge.polling.with_behind:
+            # The same update has counted the addresses behind it.
+            self.bridge.polling.read_all(now_s)
+        return [] if self.bridge.polling.with_units else self._polled_all(now_s)
+
+    def _note_received(self) -> None:
+        """Note whether uplinks receive anything. The upstream switch may choose to send by no member of a LAG."""
+        if self.bridge.config.on_a_lag:
+            self.bridge.links.forget_received()
+            return
+        counters = (
+            (u.name, self.bridge.loads.counters.get(u.ofport)) for u in self.bridge.config.uplinks
+        )
+        found = {name: port.rx_packets for name, port in counters if port is not None}
+        received = {name: count for name, count in found.items() if count != UNSUPPORTED}
+        self.bridge.links.receive(received, probed=self.bridge.checks_paths)
+
+    def _take_units(self, read: UnitCountersRead, now_s: float) -> list[Command]:
+        """Take the counters of units, which end a poll, and decide."""
+        self.bridge.installation.poll_counted(bool(read.units), now_s)
+        if self.bridge.config.offload.by_tc:
+            read = with_headers(read)
+        behind = self.bridge.address_units.by_slot(self.bridge.config) if read.address_units else {}
+        self.bridge.loads.take_units(read, behind, self.bridge.team_view.keep_s)
+        if read.buckets:
+            self.bridge.scheduler.read_buckets(now_s)
+        if read.address_units:
+            self.bridge.scheduler.filling.read_addresses(now_s)
+        return self._polled_all(now_s)
+
+    def _polled_all(self, now_s: float) -> list[Command]:
+        self.bridge.polling.forget()
+        self.bridge.loads.steady_s = self.bridge.scheduler.filling.late_steady_s(now_s)
+        self.bridge.loads.addresses_steady = self.bridge.scheduler.filling.addresses_steady
+        commands = self.bridge._decide(now_s)
+        if self.bridge.installation.settled and not self.bridge.scheduler.convergence.at_rest:
+            took_s = self.bridge.scheduler.converged(self.bridge.team_view, now_s)
+            if took_s is not None:
+                commands.append(Observe(self.bridge.config.name, "settling", took_s))
+        if self.bridge.scheduler.filling.reads_fast(now_s):
+            self.bridge.polling.hasten(now_s + READ_EVERY_S)
+        else:
+            unsure = self.bridge.loads.unsure(port.ofport for port in self.bridge.config.vm_ports)
+            self.bridge.polling.read_often(unsure, self.bridge.config.poll_interval_s, now_s)
+        if self._awaits_addresses:
+            self.bridge.polling.hasten_flows(now_s + ADDRESSES_SOON_S)
+        return commands
+
+    @property
+    def _awaits_addresses(self) -> bool:
+        """Whether a decision waits for the loads of addresses behind a port that is counted at once."""
+        if self.bridge.scheduler.late_known or len(self.bridge.address_units.by_name) > MOST_UNITS:
+            return False
+        return any(
+            not self.bridge.loads.is_late(port.ofport) for port in self.bridge.config.per_address
+        )
