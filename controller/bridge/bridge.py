@@ -13,6 +13,7 @@ from controller.api import events
 from controller.api.history import Moved
 from controller.bridge.installation import Bundle
 from controller.bridge.phase import Phase, Turn
+from controller.bridge.placing import Placing
 from controller.bridge.reconcile import ReconciledBridge
 from controller.bridge.state import Commands
 from controller.config.values import BridgeConfig
@@ -47,6 +48,7 @@ class Bridge(ReconciledBridge):
         self.connection_hash = ConnectionHash(self)
         self.shaping = Shaping(self)
         self.probing = Probing(self, self.probe_key)
+        self.placing = Placing(self)
         self.polls = Polls(self)
         self.announcer = Announcer(self)
         self.off_home = OffHomeAddresses(self)
@@ -114,9 +116,9 @@ class Bridge(ReconciledBridge):
         cannot be announced.
         """
         silent = self.address_units.silent_s
-        units = [u for u in self.units() if unit in (u.name, u.behind)]
+        units = [u for u in self.placing.units() if unit in (u.name, u.behind)]
         carriers = {u.name: u.allowed for u in units if u.name not in silent}
-        bound = self.applied_bindings.bound
+        bound = self.placing.applied_bindings.bound
         moves = [
             Move(name, bound[name].uplink if name in bound else "", target, Reason.MANUAL)
             for name, allowed in carriers.items()
@@ -136,7 +138,7 @@ class Bridge(ReconciledBridge):
         `evidence`: the loads by which they were chosen, if any.
         """
         self.decision_log.evidence = evidence
-        self._carry_out(moves, now_s)
+        self.placing.carry_out(moves, now_s)
         self.installation.wait(reply)
         return self.reconcile(now_s)
 
@@ -144,8 +146,8 @@ class Bridge(ReconciledBridge):
         self, reasons: Iterable[Reason], why: str, now_s: float, moves: Iterable[Moved] = ()
     ) -> Commands:
         """Record moves that an operator asked for and that are not made."""
-        self.counts.refuse_request(reasons)
-        return [*self.decision_log.refused(self.team_view, moves, why, now_s)]
+        self.placing.counts.refuse_request(reasons)
+        return [*self.decision_log.refused(self.placing.team_view, moves, why, now_s)]
 
     def recover(self, read_s: float, poll_s: float, why: str) -> Commands:
         """An error of ours has interrupted the handling of an event: go on as after a reconnect.
@@ -226,12 +228,12 @@ class Bridge(ReconciledBridge):
         """Go on from what is installed, as an earlier service left it."""
         found = self.installed or specs.EMPTY
         self.no_flood.restore(found)
-        self.installation.found_homes |= buckets.installed(found, self.uplinks())
+        self.installation.found_homes |= buckets.installed(found, self.placing.uplinks())
         self.address_units.restore(found, self.config)
         if first_reading:
             for name in splits.installed(found, self.config):
                 self.scheduler.splits.split(name, now_s)
-            self.applied.split = self.scheduler.splits.names
+            self.placing.applied.split = self.scheduler.splits.names
 
     def take_forwarding(self, read: events.ForwardingRead, now_s: float) -> Commands:
         """Take the addresses that NORMAL has learned, before our pipeline replaces it."""
@@ -266,13 +268,15 @@ class Bridge(ReconciledBridge):
         self.installation.audit_at(now_s + RETRY_INTERVAL_S)
         later, waiters = self.installation.give_up()
         moves = [*bundle.moves, *later]
-        self.counts.refuse(moves)
-        self.applied_bindings.take_back([move for move in moves if not move.is_resplit], now_s)
+        self.placing.counts.refuse(moves)
+        self.placing.applied_bindings.take_back(
+            [move for move in moves if not move.is_resplit], now_s
+        )
         self.scheduler.splits.take_back(moves, now_s)
-        self._end_splits(self.config)
+        self.placing.end_splits(self.config)
         refusal = f"the switch refused the change: {error}"
         records = self.decision_log.refused(
-            self.team_view, move_lines(self.team_view, moves), refusal, now_s
+            self.placing.team_view, move_lines(self.placing.team_view, moves), refusal, now_s
         )
         waiting = [*bundle.waiting, *waiters]
         replies = [events.Reply(reply.request_id, refusal, refused=True) for reply in waiting]
@@ -326,40 +330,19 @@ class Bridge(ReconciledBridge):
     def _decide(self, now_s: float) -> Commands:
         """Ask each policy, and do what it says."""
         self.scheduler.begin(now_s)
-        team_view, relieved = self.team_view, set[str]()
+        team_view, relieved = self.placing.team_view, set[str]()
         for wanted in self.scheduler.wanted(team_view, now_s, self.polling.is_extra):
             if wanted.moves:
                 self.scheduler.convergence.start(now_s)
                 self.decision_log.evidence = wanted.evidence
-            self._carry_out(wanted.moves, now_s)
+            self.placing.carry_out(wanted.moves, now_s)
             relieved |= {move.source for move in wanted.moves}
-        team_view, commands = self.team_view if relieved else team_view, Commands()
+        team_view, commands = self.placing.team_view if relieved else team_view, Commands()
         if self.scheduler.knows(team_view, now_s):
             commands += self.decision_log.saturation(
                 team_view, team_view.longest_window_s, relieved, now_s
             )
         return [*commands, *self.reconcile(now_s)] if relieved else commands
-
-    def _carry_out(self, moves: Iterable[Move], now_s: float) -> None:
-        """Make the targets of moves homes, and split and merge VM ports. `reconcile` must follow."""
-        moves = list(moves)
-        for move in moves:
-            if not move.is_resplit:
-                self.bindings.place(move.unit, move.target, move.reason)
-        resplit = [move for move in moves if move.is_resplit]
-        if not resplit:
-            return
-        policies = {port.name: port.policy for port in self.config.vm_ports}
-        before, in_use = self.units(), self.team_view.in_use
-        for move in resplit:
-            policy = policies[move.unit]
-            if move.reason is Reason.SPLIT and policy not in in_use:
-                self.bindings.homes |= buckets.by_shares(policy, move.shares)
-        self.scheduler.splits.make(resplit, now_s)
-        self._count_anew(now_s)
-        named = {move.unit for move in resplit}
-        self.scheduler.peaks.drop(u.name for u in before if u.is_bucket or u.name in named)
-        self._keep_units()
 
     # ---- what the switch has learned ---------------------------------------------------------
 
@@ -374,7 +357,7 @@ class Bridge(ReconciledBridge):
             yield self.gathering.deadline_s(), self._end_gathering
         yield self.decision_log.deadline_s(), self._log_outcome
         yield self.links.delay_ends_s, self._end_delays
-        yield self._returns_s, self.reconcile
+        yield self.placing.returns_s, self.reconcile
         yield self.paths.deadline_s(self.config.failback_delay_s), self.reconcile
         yield from self.shaping.timers()
         yield self.links.asks_s, self._ask_for_frame
@@ -405,7 +388,7 @@ class Bridge(ReconciledBridge):
         return [*self._introduce_to_normal(), *self.reconcile(now_s)]
 
     def _log_outcome(self, now_s: float) -> Commands:
-        return [*self.decision_log.outcome(self.team_view, now_s)]
+        return [*self.decision_log.outcome(self.placing.team_view, now_s)]
 
     def _end_delays(self, now_s: float) -> Commands:
         self.links.end_delays(self.config.uplinks, now_s)
@@ -417,7 +400,9 @@ class Bridge(ReconciledBridge):
         if not self.announces:
             return []
         # Of one network, a broadcast by another uplink reaches this one as well.
-        return self.announcer.announce_once(self.announcer.carried_by(set(sorted(self.bound)[:1])))
+        return self.announcer.announce_once(
+            self.announcer.carried_by(set(sorted(self.placing.bound)[:1]))
+        )
 
     def _end_pause(self, now_s: float) -> Commands:
         self.installation.end_pause()

@@ -5,7 +5,7 @@ Each event ends in `reconcile`: a list of steps, none of which handles an event.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from controller.api.events import (
@@ -14,23 +14,17 @@ from controller.api.events import (
     ForgetForwarding,
     ReadForwarding,
     Report,
-    Setting,
-    Write,
 )
 from controller.api.history import Entry, Happened
-from controller.bridge import gathering, kept_rules
+from controller.bridge import gathering
 from controller.bridge.installation import Bundle
-from controller.bridge.phase import Phase, Turn, after
+from controller.bridge.phase import Turn, after
 from controller.bridge.state import BridgeState, Commands
-from controller.config.rows import PREFIX
 from controller.config.values import BridgeConfig
 from controller.dataplane import specs
 from controller.decisions.decision_log import move_lines
 from controller.features.learned_addresses import learns
-from controller.teaming import bindings, splits
-from controller.teaming.bindings import Bindings
 from policies.model import Move
-from policies.presets import PRESETS
 
 # How long after a VM port came to read its addresses, in case ovs-vswitchd restarts and forgets
 # them. By then its VM has usually sent something.
@@ -53,12 +47,12 @@ class ReconciledBridge(BridgeState):
         """
         if not self.connected or not self.installed_anything or self.interrupted:
             return False
-        member = gathering.member_to_use(self.config, self.applied_bindings.bound)
+        member = gathering.member_to_use(self.config, self.placing.applied_bindings.bound)
         if member is None:
             return False
         self._turn(Turn.GATHER)
         self.gathering.begin(now_s)
-        self.applied.gather(self.bindings, member)
+        self.placing.applied.gather(self.placing.bindings, member)
         self.decision_log.because = f"an operator asked for NORMAL, which takes over by {member}"
         return True
 
@@ -87,7 +81,7 @@ class ReconciledBridge(BridgeState):
 
     def _take_config(self, config: BridgeConfig, now_s: float) -> Commands:
         """Take a configuration in force, that is, after the fallback without LACP is considered."""
-        self._end_splits(config)
+        self.placing.end_splits(config)
         old, self.config = self.config, config
         other_mode = old.mode != config.mode
         self._turn(Turn.CHANGE_MODE if other_mode else Turn.CONFIGURE)
@@ -105,7 +99,7 @@ class ReconciledBridge(BridgeState):
         commands = _errors_reported(old, config)
         if config.fallen_back and not old.fallen_back:
             commands += self._fall_back()
-        self._place_anew(old)
+        self.placing.place_anew(old)
         if old.fallen_back and not config.fallen_back:
             commands += self._end_fallback()
         if other_mode:
@@ -120,53 +114,15 @@ class ReconciledBridge(BridgeState):
     def _fall_back(self) -> Commands:
         """LACP is not negotiated: to the upstream switch, each member is a port of its own."""
         asked = self.config.asked.vm_ports
-        self.bindings.set_aside({port.name: port.binding for port in asked if port.binding})
+        self.placing.bindings.set_aside({port.name: port.binding for port in asked if port.binding})
         found = f"{self.config.name}: LACP is not negotiated, so one uplink serves all VM ports"
         return [Report("warning", f"{found} -> LACP on the upstream switch")]
 
     def _end_fallback(self) -> Commands:
         """Members are one link again: drop the announcements planned for single members."""
-        self.bindings.take_up()
+        self.placing.bindings.take_up()
         self.announcer.forget()
         return [Report("info", f"{self.config.name}: LACP is negotiated again")]
-
-    def _place_anew(self, old: BridgeConfig) -> None:
-        """Forget units that are gone, and homes that a new policy or team places anew.
-
-        A policy that keeps bindings takes VM ports over where they are.
-        """
-        self._keep_units()
-        if other_team := bindings.places_anew(old.asked, self.config.asked):
-            self.installation.found_homes.clear()
-        before = {port.name: port.policy for port in old.asked.vm_ports}
-        for port in self.config.asked.vm_ports:
-            anew = other_team or before.get(port.name) != port.policy
-            if anew and not PRESETS[port.policy].keeps_bindings:
-                behind = [
-                    s.name for s in self.address_units.by_name.values() if s.port == port.name
-                ]
-                for name in (port.name, *behind):
-                    self.bindings.place_anew(name)
-                    self.address_units.found.pop(name, None)
-
-    def _keep_units(self) -> None:
-        """Forget units that are gone."""
-        names = {unit.name for unit in self.units()}
-        self.scheduler.keep(names)
-        self.reused.keep(names)
-        if not self.hashed:
-            self.loads.forget_buckets()
-        self.inbound_check.keep({int(port.ofport) for port in self.config.vm_ports})
-        self.bindings.keep(names)
-        self.applied.keep(unit.name for unit in self._applied_units)
-
-    def _end_splits(self, config: BridgeConfig) -> None:
-        """End the splits that a configuration does not allow, unless it has fallen back."""
-        if config.fallen_back or not self.scheduler.splits.since_s:
-            return
-        self.scheduler.splits.end_disallowed(config, self.bindings.bound)
-        if self.applied.apart is not None:
-            self.applied.split = splits.allowed(config, self.applied.split)
 
     def _count_anew(self, now_s: float) -> None:
         """Ignore what buckets have counted so far: other VM ports may have sent it."""
@@ -190,9 +146,9 @@ class ReconciledBridge(BridgeState):
                 self.announcer.announce_waiting(now_s)
                 commands += self._follow_paths(now_s)
                 commands += self._record_links(now_s)
-                self._choose_applied(now_s)
-                commands += self._bind(now_s)
-                commands += self._judge_rules(now_s)
+                self.placing.choose_applied(now_s)
+                commands += self.placing.bind(now_s)
+                commands += self.placing.judge_rules(now_s)
             sent, again = self._install(now_s)
             commands += sent
         return [*commands, *self.shaping.shape(now_s)]
@@ -223,78 +179,21 @@ class ReconciledBridge(BridgeState):
             record
             for uplink, up in self.links.take_changes()
             for record in self.decision_log.linked(
-                self.team_view, uplink, up, silent.get(uplink, ()), now_s
+                self.placing.team_view, uplink, up, silent.get(uplink, ()), now_s
             )
         ]
-
-    def _choose_applied(self, now_s: float) -> None:
-        """Choose the bindings that the switch follows: those that policies see, or others.
-
-        The bindings in use stay while plain uplinks are only observed, while units gather, and until
-        NORMAL has taken over from us.
-        """
-        observed = self.observing and not self.config.on_bond
-        leaving = self.on_normal and self.installed_anything and self.applied.apart is not None
-        if observed or self.gathering.is_under_way or leaving:
-            self.applied.hold(self.bindings)
-            return
-        if self.applied.apart is not None and not self.on_normal:
-            self._go_on_from(self.applied.apart, now_s)
-        self.applied.release()
-        self.applied.split = self.scheduler.splits.names
-
-    def _go_on_from(self, held: Bindings, now_s: float) -> None:
-        """Let policies see, from now on, the bindings that the switch has followed.
-
-        On plain uplinks, the homes that policies planned meanwhile are dropped.
-        """
-        virtual = not self.config.on_bond
-        homes = held.homes if virtual else self.bindings.homes
-        keeps = {u.name for u in self.units() if PRESETS[u.policy].keeps_bindings}
-        homes = {name: home for name, home in homes.items() if name in keeps}
-        self.bindings = Bindings(homes, dict(held.bound))
-        if virtual:
-            self.scheduler.splits.hold(self.applied.split, now_s)
-
-    def _bind(self, now_s: float) -> Commands:
-        """Bind units to the best uplinks that they may use. The moves go with the next bundle."""
-        units, uplinks = self.units(), self.uplinks()
-        moves = [
-            *self.scheduler.splits.take_unsent(),
-            *self.bindings.follow(units, uplinks, now_s),
-        ]
-        self.counts.plan(moves)
-        if moves:
-            policies = {unit.name: unit.policy for unit in units}
-            self.scheduler.note(moves, policies, now_s)
-        commands: Commands = []
-        if self.observing:
-            commands += self._logged(moves, ", not made")
-            commands += self.decision_log.planned(self.team_view, moves, now_s)
-        else:
-            self.installation.expect(moves)
-        if self.applied.apart is not None:
-            self.installation.expect(self.applied.follow(self._applied_units, uplinks, now_s))
-        return commands
-
-    def _judge_rules(self, now_s: float) -> Commands:
-        """Report rules that are newly broken, or kept again."""
-        if self.phase is Phase.GATHERING:
-            return []
-        bound = self.applied_bindings.bound
-        return kept_rules.changes(self.decision_log, self.team_view, bound, now_s)
 
     def _install(self, now_s: float) -> tuple[Commands, bool]:
         """Send what differs, as a bundle. Also returns whether it needed no change and is done."""
         if not self._may_install(now_s):
             return [], False
-        team, installed = self._team(self.applied_bindings), self.installation.installed
+        team, installed = self._team(self.placing.applied_bindings), self.installation.installed
         pipeline = specs.EMPTY if team is None else self.installation.desire(team)
         step = self.installation.step(pipeline, self._seeds, self._live_ports)
         bundle = self.installation.next_bundle(step)
         if bundle is None:
             wanted = [command for one in self.features for command in one.want(now_s)]
-            return [*self._remember_bindings(), *wanted], False
+            return [*self.placing.remembered(), *wanted], False
         if not bundle.changes:
             done = BundleDone(self.config.name, bundle.bundle_id)
             self.installation.finish(done, now_s)
@@ -314,11 +213,11 @@ class ReconciledBridge(BridgeState):
         if any(move.is_resplit for move in bundle.moves):
             self._count_anew(now_s)
         commands += self._take_over_from_normal()
-        self.counts.apply(bundle.moves)
+        self.placing.counts.apply(bundle.moves)
         if any(move.reason.by_load for move in bundle.moves):
             self.scheduler.convergence.confirm(now_s)
         commands += self._logged(bundle.moves)
-        commands += self.decision_log.moved(self.team_view, bundle.moves, now_s)
+        commands += self.decision_log.moved(self.placing.team_view, bundle.moves, now_s)
         if not self.installed_anything:
             self.taken_over_with = ()
             commands += self.announcer.take_introductions()
@@ -326,13 +225,13 @@ class ReconciledBridge(BridgeState):
             if self.on_normal:
                 # On NORMAL, no flows count them.
                 self.address_units.forget()
-                self._keep_units()
+                self.placing.keep_units()
         moves = [move for move in bundle.moves if not move.is_resplit]
         if self.announces:
             self.inbound_check.watch_moves(moves, now_s)
         self.announcer.announce_moves(moves, now_s)
         self.announcer.end_reading_ahead()
-        return [*commands, *self._remember_bindings({move.unit for move in moves})]
+        return [*commands, *self.placing.remembered({move.unit for move in moves})]
 
     def _take_over_from_normal(self) -> Commands:
         """Make NORMAL forget where VMs are, once our pipeline serves them with these uplinks.
@@ -351,26 +250,8 @@ class ReconciledBridge(BridgeState):
         """A log line for each VM port that moves, and for all buckets with one source and target."""
         return [
             Report("info", f"{self.config.name}: {move}{more}")
-            for move in move_lines(self.team_view, moves)
+            for move in move_lines(self.placing.team_view, moves)
         ]
-
-    def _remember_bindings(self, moved: Collection[str] = ()) -> Commands:
-        """Write bindings and the team to the database, so that a restart changes nothing.
-
-        Under a policy with a move budget, also write when VM ports have moved.
-        """
-        if not self.phase.is_attached or self.config.fallen_back:
-            return []
-        known = {
-            port.name: self.scheduler.damping.remembered(port.name)
-            for port in self.config.vm_ports
-            if port.name in moved and PRESETS[port.policy].at_once
-        }
-        settings = bindings.remembered(self.config, self.bound, known, self.epoch_s)
-        team, name = self.config.team.text, self.config.name
-        if self.config.uplinks and team != self.config.team_in_database:
-            settings += (Setting("Bridge", name, PREFIX + "team", team),)
-        return [Write(settings)] if settings else []
 
 
 def _path_reported(entry: Entry) -> Report:

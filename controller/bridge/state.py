@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from controller.api.events import (
     Apply,
@@ -12,12 +12,11 @@ from controller.api.events import (
     InstalledRead,
     Prepare,
 )
-from controller.bridge import desired, inspection, kept_rules
-from controller.bridge.applied_bindings import AppliedBindings
+from controller.bridge import desired, inspection
 from controller.bridge.gathering import Gathering
 from controller.bridge.installation import Installation
-from controller.bridge.move_counts import Counts
 from controller.bridge.phase import Phase
+from controller.bridge.placing import Placing
 from controller.config.values import BridgeConfig, VmPortConfig
 from controller.dataplane import specs
 from controller.dataplane.team import Team
@@ -39,16 +38,12 @@ from controller.load.flooded import Flooded
 from controller.load.loads import Loads
 from controller.load.polling import Polling
 from controller.load.repeated import Repeated
-from controller.load.reused import Reused
-from controller.load.team_view import TeamView
-from controller.teaming import buckets, kept_off, splits
 from controller.teaming.address_units import AddressUnit, AddressUnits
-from controller.teaming.bindings import Bindings, Bound, ordered
-from controller.teaming.kept_off import NOTHING, KeptOff
+from controller.teaming.bindings import Bindings, ordered
 from controller.teaming.links import Links
 from controller.teaming.own_addresses import probe_macs
 from controller.teaming.paths import PathChecks
-from policies.model import IDLE, OfPort, Role, Unit, Uplink
+from policies.model import IDLE, OfPort, Role, Uplink
 
 Commands = list[Command]
 
@@ -73,8 +68,6 @@ class BridgeState:
     loads: Loads = field(default_factory=Loads)
     flooded: Flooded = field(default_factory=Flooded)
     repeated: Repeated = field(default_factory=Repeated)
-    # The units that were made last.
-    reused: Reused = field(default_factory=Reused, compare=False, repr=False)
     # The addresses behind VM ports: all of them, and those that are units of their own.
     addresses: Addresses = field(default_factory=Addresses)
     address_units: AddressUnits = field(default_factory=AddressUnits)
@@ -91,10 +84,8 @@ class BridgeState:
     polling: Polling = field(default_factory=Polling)
     # When to ask which policy, and what they have decided lately.
     scheduler: Scheduler = field(default_factory=Scheduler)
-    # The bindings that policies see.
-    bindings: Bindings = field(default_factory=Bindings)
-    # The bindings that the switch follows, if they differ.
-    applied: AppliedBindings = field(default_factory=AppliedBindings)
+    # Where each unit is.
+    placing: Placing = field(init=False, compare=False)
     # Until when units gather on one member of the bond.
     gathering: Gathering = field(default_factory=Gathering)
     # ---- what the switch should have
@@ -117,8 +108,6 @@ class BridgeState:
     inbound_check: InboundCheck = field(init=False, compare=False)
     # The log of decisions.
     decision_log: DecisionLog = field(default_factory=DecisionLog)
-    # Moves by reason, for metrics.
-    counts: Counts = field(default_factory=Counts)
 
     # ---- what is known of the switch ---------------------------------------------------------
 
@@ -259,114 +248,19 @@ class BridgeState:
     # ---- bindings and loads ------------------------------------------------------------------
 
     @property
-    def applied_bindings(self) -> Bindings:
-        """The bindings that the switch follows; on NORMAL, the planned bindings."""
-        return self.applied.bindings(self.bindings)
-
-    @property
-    def bound(self) -> Mapping[str, Bound]:
-        """Where each VM port is, by name."""
-        bound = self.applied_bindings.bound
-        return {p.name: bound[p.name] for p in self.config.vm_ports if p.name in bound}
-
-    def addresses_on(self, uplink: str) -> int:
-        """How many addresses that are units of their own leave by an uplink."""
-        return len(self.address_units.by_name.keys() & self.applied_bindings.on(uplink))
-
-    @property
-    def team_view(self) -> TeamView:
-        """The team with the bindings that policies see.
-
-        Each call makes a new one, because it caches loads, and every event changes what they are
-        computed from. A caller that needs it more than once keeps it.
-        """
-        return TeamView(
-            config=self.config,
-            links=self.links,
-            loads=self.loads,
-            bound=self.bindings.bound,
-            found=self.installation.found_homes,
-            on_normal=self.on_normal,
-            address_units=self.address_units,
-            in_cooldown=self.scheduler.in_cooldown,
-            peaks=self.scheduler.peaks,
-            merge_due=self.scheduler.merge_due,
-            late_known=self.scheduler.late_known,
-            split=self.split,
-            load_changes=self.loads.changes,
-            reused=self.reused,
-            kept_off=self.kept_off,
-        )
-
-    def uplinks(self) -> tuple[Uplink, ...]:
-        """The team with its latest loads."""
-        return self.team_view.uplinks()
-
-    def units(self) -> tuple[Unit, ...]:
-        """VM ports, the known addresses behind them, and buckets."""
-        return self.team_view.units()
-
-    @property
-    def split(self) -> frozenset[str]:
-        """The VM ports that are split, as policies see it."""
-        return self._spread(self.scheduler.splits.names)
-
-    @property
-    def applied_split(self) -> frozenset[str]:
-        """The VM ports whose frames the switch spreads."""
-        return self._spread(self.applied.split)
-
-    def _spread(self, names: Collection[str]) -> frozenset[str]:
-        """Those of these VM ports that may be split: not while an uplink loses frames of theirs."""
-        return splits.allowed(self.config, names) - self.kept_off.by_unit.keys()
-
-    @property
-    def kept_off(self) -> KeptOff:
-        """The uplinks that lose frames of single VLANs, or long ones, for each unit that has such."""
-        if not self.paths.since_s:
-            return NOTHING
-        learned, units = self.addresses.by_port, self.address_units.by_name.values()
-        return kept_off.of_team(self.config, self.paths.since_s, learned, units)
-
-    @property
     def checks_paths(self) -> bool:
         """Whether the uplinks probe each other now."""
         return self.config.checks_paths and self.announces and not self.config.fallen_back
 
-    @property
-    def _applied_units(self) -> tuple[Unit, ...]:
-        return replace(self.team_view, split=self.applied_split).units()
-
-    @property
-    def hashed(self) -> bool:
-        """Whether a policy in use moves buckets because of load."""
-        return buckets.are_judged(self.config, self.split)
-
-    @property
-    def rules(self) -> kept_rules.States:
-        """What is wrong with each rule of each VM port, by name; an empty text: nothing."""
-        return kept_rules.states(self.team_view, self.applied_bindings.bound)
-
     def cooldowns(self, now_s: float) -> Mapping[str, tuple[float, bool]]:
         """The units in cooldown, by name: until when, and whether because of their move budget."""
-        return self.scheduler.cooldowns(self.team_view, now_s)
-
-    @property
-    def _returns_s(self) -> float:
-        """When the next VM ports return to a better uplink."""
-        return min(self.bindings.deadline_s(), self.applied.deadline_s())
-
-    def is_at_home(self, unit: AddressUnit) -> bool:
-        """Whether an address leaves by its VM port's home."""
-        bound = self.applied_bindings.bound
-        uplinks = {bound[name].uplink for name in (unit.name, unit.port) if name in bound}
-        return len(uplinks) < 2
+        return self.scheduler.cooldowns(self.placing.team_view, now_s)
 
     # ---- what the switch should have ---------------------------------------------------------
 
     def desired(self) -> specs.Pipeline:
         """The pipeline for the bindings that the switch follows; empty if it should have none."""
-        return self._desired(self.applied_bindings)
+        return self._desired(self.placing.applied_bindings)
 
     def _desired(self, of: Bindings) -> specs.Pipeline:
         team = self._team(of)
@@ -384,12 +278,12 @@ class BridgeState:
             not self.installed_anything or self.interrupted or self.no_flood.given_back
         ):
             return None
-        uplinks, order = self._links, self.reused.of("order")
+        uplinks, order = self._links, self.placing.reused.of("order")
         no_flood = self.no_flood.ports if self.serves else None
         return desired.team(
             self.config,
-            self.applied_split,
-            self._applied_units,
+            self.placing.applied_split,
+            self.placing.applied_units,
             lambda unit: order(unit.name, ordered, (of.whereabouts(unit), unit, uplinks)),
             of.homes,
             no_flood or frozenset(),
@@ -403,8 +297,8 @@ class BridgeState:
     @property
     def _links(self) -> tuple[Uplink, ...]:
         """The team without loads: while no link, role or speed changes, the same object."""
-        idle = tuple(uplink.carrying(IDLE, reserved_bps=0.0) for uplink in self.uplinks())
-        return self.reused.of("links")("", _same, (idle,))
+        idle = tuple(uplink.carrying(IDLE, reserved_bps=0.0) for uplink in self.placing.uplinks())
+        return self.placing.reused.of("links")("", _same, (idle,))
 
     def _seeds(
         self, added: Iterable[specs.FlowSpec], installed: specs.Pipeline
@@ -416,12 +310,12 @@ class BridgeState:
         """The bundle that `take_over` would apply at once, for the shell to send ahead."""
         if not self._may_install(now_s):
             return []
-        uplinks = self.uplinks()
+        uplinks = self.placing.uplinks()
         if self.observing and not self.config.on_bond:
-            ahead = self.applied.bindings(self.bindings.hold())
-            ahead = ahead.foreseen(self._applied_units, uplinks, now_s)
+            ahead = self.placing.applied.bindings(self.placing.bindings.hold())
+            ahead = ahead.foreseen(self.placing.applied_units, uplinks, now_s)
         else:
-            ahead = self.bindings.foreseen(self.units(), uplinks, now_s)
+            ahead = self.placing.bindings.foreseen(self.placing.units(), uplinks, now_s)
         step = self.installation.step(self._desired(ahead), self._seeds, self._live_ports)
         if not step.changes:
             return []
@@ -429,10 +323,6 @@ class BridgeState:
         return [Prepare(Apply(self.config.name, bundle_id, step.changes))]
 
     # ---- what operators ask -------------------------------------------------------------------
-
-    def order(self, unit: Unit) -> tuple[Uplink, ...]:
-        """The uplinks that a unit may use, the one in force first."""
-        return self.applied_bindings.order(unit, self.uplinks())
 
     @property
     def behind(self) -> Mapping[str, AddressUnit]:
@@ -448,15 +338,17 @@ class BridgeState:
     def basis(self, policy: str, now_s: float) -> Basis:
         """The loads that a policy can judge now."""
         moved_s = self.scheduler.last_moved_s(policy)
-        return planning.basis(self.team_view, policy, moved_s, now_s)
+        return planning.basis(self.placing.team_view, policy, moved_s, now_s)
 
     def bases(self, now_s: float) -> dict[str, Basis]:
         """The loads that each policy can judge now."""
-        return {policy: self.basis(policy, now_s) for policy in self.team_view.policies}
+        return {policy: self.basis(policy, now_s) for policy in self.placing.team_view.policies}
 
     def proposal(self, now_s: float) -> Proposal:
         """What policies would move now."""
-        return planning.propose(self.team_view, self.bases(now_s), self.bindings.homes, now_s)
+        return planning.propose(
+            self.placing.team_view, self.bases(now_s), self.placing.bindings.homes, now_s
+        )
 
     # ---- what waits for the switch, or to be announced ---------------------------------------
 

@@ -36,9 +36,9 @@ def status(
     units = {port.name: _units(bridge, port) for port in config.vm_ports if port.per_address}
     uplinks = tuple(
         _uplink(bridge, uplink, of_record, units, epoch_s)
-        for uplink, of_record in zip(bridge.uplinks(), config.uplinks, strict=True)
+        for uplink, of_record in zip(bridge.placing.uplinks(), config.uplinks, strict=True)
     )
-    rules, bound, team_view = bridge.rules, bridge.bound, bridge.team_view
+    rules, bound, team_view = bridge.placing.rules, bridge.placing.bound, bridge.placing.team_view
     utilizations = [uplink.utilization_ratio for uplink in uplinks if uplink.up]
     return BridgeStatus(
         name=config.name,
@@ -56,10 +56,10 @@ def status(
         ),
         config_errors=tuple(str(error) for error in config.errors),
         not_done=(*config.not_done, *bridge.shaping.team.not_done(), *bridge.shaping.not_done()),
-        moves_planned=_by_reason(bridge.counts.planned),
-        moves_applied=_by_reason(bridge.counts.applied),
-        moves_refused=_by_reason(bridge.counts.refused),
-        failovers=bridge.counts.applied[Reason.FAILOVER],
+        moves_planned=_by_reason(bridge.placing.counts.planned),
+        moves_applied=_by_reason(bridge.placing.counts.applied),
+        moves_refused=_by_reason(bridge.placing.counts.refused),
+        failovers=bridge.placing.counts.applied[Reason.FAILOVER],
         last_decision_at=None if decided_s is None else epoch_s + decided_s,
         buckets=_bucket_counts(bridge),
         on_normal=bridge.on_normal,
@@ -86,7 +86,7 @@ def _path_counts(bridge: Bridge, *results: str) -> dict[str, int]:
 
 def _optimality_ratio(bridge: Bridge) -> float:
     """The optimality ratio of the last seconds, because flow counters lag by half a second."""
-    team_view = bridge.team_view
+    team_view = bridge.placing.team_view
     window_s = team_view.covered(LATELY_S)
     units = [replace(unit, load=load) for unit, load in team_view.carried(window_s)]
     return optimum.optimality_ratio(team_view.uplinks(window_s), units)
@@ -94,12 +94,12 @@ def _optimality_ratio(bridge: Bridge) -> float:
 
 def _bucket_counts(bridge: Bridge) -> dict[str, dict[str, int]]:
     """The number of buckets of each hashed policy on each uplink."""
-    bound, found = bridge.applied_bindings.bound, Counter[tuple[str, str]]()
-    for unit in bridge.units():
+    bound, found = bridge.placing.applied_bindings.bound, Counter[tuple[str, str]]()
+    for unit in bridge.placing.units():
         if unit.is_bucket and unit.name in bound:
             found[unit.policy, bound[unit.name].uplink] += 1
     names = [uplink.name for uplink in bridge.config.uplinks]
-    return {p: {n: found[p, n] for n in names} for p in bridge.team_view.in_use}
+    return {p: {n: found[p, n] for n in names} for p in bridge.placing.team_view.in_use}
 
 
 def _budgets_spent(bridge: Bridge) -> int:
@@ -162,7 +162,7 @@ def _port(
     epoch_s: float,
 ) -> PortStatus:
     bound = bindings.get(port.name)
-    planned = bridge.bindings.bound.get(port.name) if bridge.observing else None
+    planned = bridge.placing.bindings.bound.get(port.name) if bridge.observing else None
     counters = bridge.loads.counters.get(port.ofport, UNCOUNTED)
     return PortStatus(
         name=port.name,
@@ -205,7 +205,7 @@ def _reason(bridge: Bridge, port: VmPortConfig, bound: Bound | None) -> str | No
 
 def _units(bridge: Bridge, port: VmPortConfig) -> dict[str, int]:
     """The number of addresses behind a VM port, each a unit of its own, on each uplink."""
-    bound = bridge.applied_bindings.bound
+    bound = bridge.placing.applied_bindings.bound
     counts = {uplink.name: 0 for uplink in bridge.config.uplinks}
     for unit in bridge.address_units.by_name.values():
         where = bound.get(unit.name) if unit.port == port.name else None

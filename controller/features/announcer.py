@@ -113,7 +113,7 @@ class Announcer(Feature):
         bridge = self.bridge
         announced = self.carried_by(self._seen_upstream(moves))
         otherwise = bridge.address_units.take_unannounced(
-            bridge.installed or specs.EMPTY, bridge.config, bridge.is_at_home
+            bridge.installed or specs.EMPTY, bridge.config, bridge.placing.is_at_home
         )
         if not bridge.config.on_a_lag:
             announced |= otherwise
@@ -138,9 +138,9 @@ class Announcer(Feature):
         announcement.
         """
         bridge, ports = self.bridge, self.bridge.config.vm_ports
-        hashes = {u.policy for u in bridge.units() if u.is_bucket and u.name in units}
+        hashes = {u.policy for u in bridge.placing.units() if u.is_bucket and u.name in units}
         by_address = {policy for policy in hashes if PRESETS[policy].classifier.by_address}
-        split = bridge.split
+        split = bridge.placing.split
         ofports = {
             int(p.ofport) for p in ports if p.name in units or hashed_by(p, split) in by_address
         }
@@ -228,7 +228,7 @@ class Announcer(Feature):
         if not changed and silent <= self.bridge.address_units.silent_s.keys():
             return []
         self.bridge.loads.forget_address_units(changed)
-        self.bridge._keep_units()
+        self.bridge.placing.keep_units()
         return self.bridge.reconcile(now_s)
 
     # ---- frames ------------------------------------------------------------------------

@@ -100,7 +100,7 @@ class InboundCheck(Feature):
             port = ports.get(move.unit)
             if port is None or port.per_address or not move.source or move.source == move.target:
                 continue
-            by = hashed_by(port, self.bridge.split)
+            by = hashed_by(port, self.bridge.placing.split)
             if move.target in uplinks and not (by and PRESETS[by].classifier.by_address):
                 self.watch(port.name, int(port.ofport), uplinks[move.target], now_s)
 
@@ -141,7 +141,7 @@ class InboundCheck(Feature):
         ]
         uplinks = {int(uplink.ofport): uplink.name for uplink in bridge.config.uplinks}
         for port, others in seen.astray:
-            home = bridge.bound[port].uplink if port in bridge.bound else "-"
+            home = bridge.placing.bound[port].uplink if port in bridge.placing.bound else "-"
             found = ", ".join(uplinks.get(number, str(number)) for number in others)
             still = f"still arrives by {found} after repeated learning packets"
             text = f"inbound traffic of {port}: {still} -> by {home}"

@@ -83,7 +83,9 @@ class OffHomeAddresses(Feature):
         self._know()
         team = bridge.installation.team
         assert team is not None, "a bridge that announces has a pipeline"
-        spread = frozenset(p.ofport for p in config.endpoints if hashed_by(p, bridge.applied_split))
+        spread = frozenset(
+            p.ofport for p in config.endpoints if hashed_by(p, bridge.placing.applied_split)
+        )
         may_spread = {port.ofport for port in config.endpoints if port.may_spread}
         known = {ofport for ofport, _ in self._served}
         served: dict[_Named, OfPort] = {

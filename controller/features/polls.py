@@ -49,14 +49,14 @@ class Polls(Feature):
         bridge, config = self.bridge, self.bridge.config
         behind = bool(bridge.address_units.by_name)
         poll = bridge.polling.poll(
-            config.name, config.poll_interval_s, bridge.hashed, behind, now_s
+            config.name, config.poll_interval_s, bridge.placing.hashed, behind, now_s
         )
         return [poll] if poll else []
 
     def _take_ports(self, read: PortStatsRead, now_s: float) -> list[Command]:
         """Take the counters of ports. If the poll reads nothing else, decide."""
         uplinks = {uplink.ofport for uplink in self.bridge.config.uplinks}
-        team_view = self.bridge.team_view
+        team_view = self.bridge.placing.team_view
         keep_s = team_view.keep_s
         for port in read.ports:
             self.bridge.loads.take_port(port, port.ofport in uplinks, keep_s)
@@ -85,7 +85,7 @@ class Polls(Feature):
         if self.bridge.config.offload.by_tc:
             read = with_headers(read)
         behind = self.bridge.address_units.by_slot(self.bridge.config) if read.address_units else {}
-        self.bridge.loads.take_units(read, behind, self.bridge.team_view.keep_s)
+        self.bridge.loads.take_units(read, behind, self.bridge.placing.team_view.keep_s)
         if read.buckets:
             self.bridge.scheduler.read_buckets(now_s)
         if read.address_units:
@@ -98,7 +98,7 @@ class Polls(Feature):
         self.bridge.loads.addresses_steady = self.bridge.scheduler.filling.addresses_steady
         commands = self.bridge._decide(now_s)
         if self.bridge.installation.settled and not self.bridge.scheduler.convergence.at_rest:
-            took_s = self.bridge.scheduler.converged(self.bridge.team_view, now_s)
+            took_s = self.bridge.scheduler.converged(self.bridge.placing.team_view, now_s)
             if took_s is not None:
                 commands.append(Observe(self.bridge.config.name, "settling", took_s))
         if self.bridge.scheduler.filling.reads_fast(now_s):

@@ -153,12 +153,12 @@ class Shaping(Feature):
     @property
     def team(self) -> ShapedTeam:
         """The figures of the team now."""
-        bridge, team_view = self.bridge, self.bridge.team_view
+        bridge, team_view = self.bridge, self.bridge.placing.team_view
         capacities_bps = {u.name: team_view.known_capacity_bps(u) for u in bridge.config.uplinks}
         return ShapedTeam(
             bridge.config,
             {name: bps for name, bps in capacities_bps.items() if bps},
-            {name: at.uplink for name, at in bridge.bound.items()},
+            {name: at.uplink for name, at in bridge.placing.bound.items()},
             bridge.addresses.macs(),
         )
 

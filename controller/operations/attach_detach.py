@@ -371,7 +371,7 @@ class AttachDetach:
         del self.attaching[name]
         uplinks = ", ".join(uplink.name for uplink in bridge.config.uplinks)
         policy = bridge.config.asked.policy
-        lines = [f"{name}: {policy} over {uplinks}, {len(bridge.bound)} VM ports"]
+        lines = [f"{name}: {policy} over {uplinks}, {len(bridge.placing.bound)} VM ports"]
         if unknown := releases.warning(self.fleet.ovs_version):
             lines.append(f"warning: {unknown}")
         lines += [f"warning: {text}" for text in bridge.config.not_done]

@@ -122,7 +122,7 @@ def account(
     bridge: Bridge, port: VmPortConfig, now_s: float, endpoint: Endpoint | None = None
 ) -> Account:
     """The diagnosis of a VM port, or of an address behind one. `port`: its configuration in force."""
-    team_view, config = bridge.team_view, bridge.config
+    team_view, config = bridge.placing.team_view, bridge.config
     basis = bridge.basis(port.policy, now_s)
     known_s = bridge.known_s(port)
     known = basis.known and known_s >= COVERAGE_RATIO * basis.covered_s
@@ -131,7 +131,7 @@ def account(
     unit = next(unit for unit in loaded if unit.name == port.name)
     carrying = {uplink.name: uplink for uplink in team_view.carrying(window_s)}
     uplinks = {uplink.name: uplink for uplink in team_view.uplinks(window_s)}
-    bound = bridge.applied_bindings.bound.get(port.name)
+    bound = bridge.placing.applied_bindings.bound.get(port.name)
     planned = team_view.bound.get(port.name)
     last, moved = _last_move(bridge, port.name, bound)
     cooldown_until_s, spent = bridge.cooldowns(now_s).get(port.name, (None, False))
@@ -142,7 +142,7 @@ def account(
     )
     against, verdict = _against(bridge, port, unit, basis, known_s, in_cooldown)
     asked = next((p for p in config.asked.vm_ports if p.name == port.name), port)
-    home = bridge.bindings.homes.get(port.name)
+    home = bridge.placing.bindings.homes.get(port.name)
     return Account(
         bridge=config.name,
         bridge_policy=config.asked.policy,
@@ -160,7 +160,7 @@ def account(
         known_s=known_s,
         uplinks=carrying if bridge.on_normal else uplinks,
         team_view=carrying,
-        order=bridge.order(unit),
+        order=bridge.placing.order(unit),
         links={u.name: bridge.links.why_unused(u, now_s) for u in config.uplinks},
         last=last,
         moved=moved,
@@ -168,7 +168,7 @@ def account(
         against=against,
         verdict=verdict,
         buckets=_buckets(bridge, port),
-        rules=bridge.rules.get(port.name, {}),
+        rules=bridge.placing.rules.get(port.name, {}),
         behind=_behind(bridge, loaded, port),
         cooldown_until_s=cooldown_until_s if against is in_cooldown else None,
         split_s=bridge.scheduler.splits.since_s.get(port.name),
@@ -195,7 +195,7 @@ def _split_why(bridge: Bridge, name: str) -> str:
 
 
 def _behind(bridge: Bridge, loaded: Iterable[Unit], port: VmPortConfig) -> tuple[Behind, ...]:
-    bound, known = bridge.applied_bindings.bound, bridge.behind
+    bound, known = bridge.placing.applied_bindings.bound, bridge.behind
     vms = {guest.mac: guest.vm for guest in port.guests}
     found = [
         Behind(one.mac, one.vlan, bound[u.name].uplink, u.load, vms.get(one.mac))
@@ -218,7 +218,7 @@ def _against(
 ) -> tuple[Obstacle | Standing, Verdict | None]:
     """What keeps a VM port on its uplink; the strongest cause comes first."""
     preset, name = PRESETS[port.policy], port.name
-    team_view = bridge.team_view
+    team_view = bridge.placing.team_view
     bound = team_view.bound.get(name)
     if not bridge.connected:
         return Obstacle.NOT_CONNECTED, None
@@ -226,7 +226,7 @@ def _against(
         return Obstacle.UNBOUND, None
     if bridge.config.fallen_back:
         return Obstacle.FALLEN_BACK, None
-    if bridge.bindings.homes.get(name, bound.uplink) != bound.uplink:
+    if bridge.placing.bindings.homes.get(name, bound.uplink) != bound.uplink:
         return Obstacle.AWAY, None
     if not unit.movable:
         return Obstacle.PINNED if unit.rules.pin else Obstacle.EXCLUDED, None
@@ -258,9 +258,9 @@ def _last_move(bridge: Bridge, name: str, bound: Bound | None) -> tuple[Entry | 
 def _buckets(bridge: Bridge, port: VmPortConfig) -> dict[str, int]:
     """The number of buckets, among those that a VM port sends by, on each uplink."""
     found: dict[str, int] = {}
-    bound = bridge.applied_bindings.bound
-    if hashed_by(port, bridge.split) is not None:
-        for unit in bridge.units():
+    bound = bridge.placing.applied_bindings.bound
+    if hashed_by(port, bridge.placing.split) is not None:
+        for unit in bridge.placing.units():
             if unit.is_bucket and unit.policy == port.policy and unit.name in bound:
                 uplink = bound[unit.name].uplink
                 found[uplink] = found.get(uplink, 0) + 1

@@ -44,7 +44,7 @@ class Drain:
             return []
         if not bridge.connected:
             return self._refuse(f"drained, but the switch is not connected{_expected(fault)}")
-        if remaining := bridge.bindings.on(self.uplink):
+        if remaining := bridge.placing.bindings.on(self.uplink):
             found = f"drained, but still used by {', '.join(remaining)}"
             return self._refuse(f"{found} -> VM ports that may use another uplink that is up")
         if not in_time and not bridge.settled:

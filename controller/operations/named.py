@@ -65,7 +65,7 @@ def vm_port(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig]:
         return found
     bridge, port = vm_rules.named(fleet.bridges, name) or interface(fleet, name)
     if port is None:
-        raise Refused(f"port: {name}, an uplink -> {one_of(sorted(bridge.bound))}")
+        raise Refused(f"port: {name}, an uplink -> {one_of(sorted(bridge.placing.bound))}")
     return bridge, port
 
 
@@ -122,7 +122,7 @@ def carrier(bridge: Bridge, port: VmPortConfig, name: str) -> UplinkConfig:
         raise Refused(
             f"uplink {name}: not allowed for {port.name} -> {one_of(sorted(port.allowed))}"
         )
-    if name in bridge.kept_off.of(port.name):
+    if name in bridge.placing.kept_off.of(port.name):
         raise Refused(f"uplink {name}: loses frames of {port.name} (path check) -> another uplink")
     return found
 
@@ -160,7 +160,7 @@ def address(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig] | None:
 
 
 def _as_port(bridge: Bridge, port: VmPortConfig, address: AddressUnit) -> VmPortConfig:
-    unit = next(unit for unit in bridge.units() if unit.name == address.name)
+    unit = next(unit for unit in bridge.placing.units() if unit.name == address.name)
     guest = port.guest(address.mac)
     return replace(
         port,

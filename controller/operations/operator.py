@@ -309,7 +309,7 @@ def _move(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Co
         raise Refused(f"port {name}: pinned to {port.rules.pin} -> a port that is not pinned")
     if not bridge.connected:
         raise Refused(f"bridge {bridge.config.name}: not connected -> a connected bridge")
-    serving = failover.in_service(bridge.uplinks())
+    serving = failover.in_service(bridge.placing.uplinks())
     if target not in [u.name for u in serving]:
         state = bridge.links.why_unused(uplink, now_s)
         raise Refused(f"uplink {target}: {state} -> {one_of(sorted(u.name for u in serving))}")
@@ -323,10 +323,10 @@ def _move(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Co
 
 def _against_shoulds(bridge: Bridge, port: VmPortConfig, target: str) -> list[str]:
     """The soft rules that a move breaks, as lines for the operator."""
-    at = {name: bound.uplink for name, bound in bridge.bound.items()} | {port.name: target}
-    ruled = [unit for unit in bridge.units() if unit.rules.ruled or unit.rules.reserve_bps]
+    at = {name: bound.uplink for name, bound in bridge.placing.bound.items()} | {port.name: target}
+    ruled = [unit for unit in bridge.placing.units() if unit.rules.ruled or unit.rules.reserve_bps]
     units = [replace(unit, uplink=at.get(unit.name)) for unit in ruled]
-    states = rules.found(units, bridge.uplinks()).get(port.name, {})
+    states = rules.found(units, bridge.placing.uplinks()).get(port.name, {})
     return [f"{port.name} {rule}: {how}" for rule, how in states.items() if how]
 
 
@@ -388,9 +388,9 @@ def _drain(operator: Operator, request_id: int, asked: Asked, now_s: float) -> C
     if not any(bridge.links.up(other) for other in _others(bridge, uplink.name)):
         expected = "another working uplink that can take its traffic"
         raise Refused(f"uplink {uplink.name}: the last working uplink -> {expected}")
-    ports = sum(bound.uplink == uplink.name for bound in bridge.bound.values())
+    ports = sum(bound.uplink == uplink.name for bound in bridge.placing.bound.values())
     drain = Drain(request_id, name, uplink.name, ports, now_s + DRAIN_TIMEOUT_S)
-    drain.addresses = bridge.addresses_on(uplink.name)
+    drain.addresses = bridge.placing.addresses_on(uplink.name)
     operator.draining.append(drain)
     if uplink.role is Role.DRAINED:
         drain.written = True
@@ -443,7 +443,7 @@ def _note_refusal(operator: Operator, words: tuple[str, ...], why: str, now_s: f
     moves = []
     if port is not None:
         name = port.name
-        bound = bridge.applied_bindings.bound.get(name)
+        bound = bridge.placing.applied_bindings.bound.get(name)
         source = bound.uplink if bound else None
         moves = [Moved(name, source, rest[0], _MOVING[command].value, port.vm)]
     return bridge.refuse([_MOVING[command]], why, now_s, moves)

@@ -60,7 +60,7 @@ class Plans:
             raise Refused(f"bridge {name}: not connected -> a connected bridge")
         if not proposal.moves:
             return [Reply(request_id, f"{name}: the plan has no moves, so there is nothing to do")]
-        team_view = bridge.team_view
+        team_view = bridge.placing.team_view
         if why := planning.changed(proposal, team_view, bridge.bases(now_s), now_s):
             refusal = f"{why} -> a new plan: ovs-lbt plan {quoted(name)}"
             reasons = [move.reason for move in proposal.moves]

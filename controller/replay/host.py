@@ -131,7 +131,7 @@ class Host:
                     self._suppose(now)
             else:
                 # The next sample lasts longer than the engine remembers loads of this one.
-                forgotten = seconds > skipping.remembered_s(self.bridge.team_view)
+                forgotten = seconds > skipping.remembered_s(self.bridge.placing.team_view)
                 calm = map(self._is_calm, (before, now, following))
                 self._passes_by = rested and forgotten and all(calm)
             before = now
@@ -211,7 +211,7 @@ class Host:
         if not self._passes_by:
             # Make the last poll, because means must end when loads change.
             polls -= 1
-        in_round = round(skipping.round_s(bridge.team_view) / interval_s)
+        in_round = round(skipping.round_s(bridge.placing.team_view) / interval_s)
         of_ports = skipping.polls_before(skipping.reading_s(bridge), polled_s, interval_s)
         # The next poll must read all counters, a whole number of rounds after the last such poll.
         since = round((polled_s - self._all_read_s) / interval_s)
@@ -233,7 +233,7 @@ class Host:
             return
         bridge, interval_s = self.bridge, self.bridge.config.poll_interval_s
         polled_s = round(skipping.polled_s(bridge), DIGITS)
-        if bridge.hashed:
+        if bridge.placing.hashed:
             # Each reading of buckets begins a round, so only the last one matters, and what follows.
             due_s = max(polled_s, bridge.polling.buckets_s)
             before = max(0, skipping.polls_before(due_s, polled_s, interval_s))
@@ -275,7 +275,7 @@ class Host:
         longer than the engine remembers the loads before.
         """
         bridge = self.bridge
-        if bridge.hashed or self._sample_s is None or not following.bps:
+        if bridge.placing.hashed or self._sample_s is None or not following.bps:
             return False
         if min(self.now_s - self._changed_s, seconds, next_s) <= skipping.REMEMBERED_S:
             return False
@@ -362,7 +362,7 @@ class Host:
 
     def _read(self, read: events.ReadStats) -> None:
         """Read counters, unless they would show again what they have shown last."""
-        if read.buckets or (read.units and not self.bridge.hashed):
+        if read.buckets or (read.units and not self.bridge.placing.hashed):
             self._all_read_s = self.now_s
         repeats = self._repeats() and (not read.buckets or self._buckets_repeat())
         self._readings.note(read.buckets, self.now_s)
@@ -383,7 +383,7 @@ class Host:
 
     def _buckets_repeat(self) -> bool:
         """The same of a reading of buckets, if no policy waits for readings."""
-        bridge, team_view = self.bridge, self.bridge.team_view
+        bridge, team_view = self.bridge, self.bridge.placing.team_view
         if any(bridge.scheduler.pauses(p, team_view, self.now_s) for p in team_view.rebalancing):
             return False
         return self._readings.show_buckets(self.switch.steady_s) and bridge.loads.buckets_repeat()

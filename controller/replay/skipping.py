@@ -64,16 +64,16 @@ def quiet_until_s(
     if at_once:
         if not readings.show_ports(steady_s) or bridge.polling.due_s < bridge.polling.poll_due_s:
             return now_s
-        change_s = scheduler.next_change_s(bridge.team_view)
+        change_s = scheduler.next_change_s(bridge.placing.team_view)
         if change_s <= now_s or not bridge.loads.ports_repeat():
             return now_s
-        if bridge.hashed and not (
+        if bridge.placing.hashed and not (
             readings.show_buckets(steady_s) and bridge.loads.buckets_repeat()
         ):
             # The next reading of buckets may show other loads, and polls before it do not.
             change_s = min(change_s, bridge.polling.buckets_s)
         return max(now_s, change_s)
-    team_view = bridge.team_view
+    team_view = bridge.placing.team_view
     if scheduler.awaits_confirmation:
         return now_s
     for policy in team_view.rebalancing:
@@ -90,7 +90,7 @@ def is_calm(bridge: Bridge, loads: Mapping[str, Load]) -> bool:
 
     That holds for every division of the loads among the units.
     """
-    team_view = bridge.team_view
+    team_view = bridge.placing.team_view
     uplinks = tuple(replace(uplink, load=loads[uplink.name]) for uplink in team_view.uplinks())
     return all(team_view.is_calm(policy, uplinks) for policy in team_view.rebalancing)
 
@@ -102,7 +102,7 @@ def polled_s(bridge: Bridge) -> float:
 
 def reading_s(bridge: Bridge) -> float:
     """From when on a poll reads more than the counters of ports."""
-    buckets_too = bridge.hashed or bool(bridge.address_units.by_name)
+    buckets_too = bridge.placing.hashed or bool(bridge.address_units.by_name)
     return bridge.polling.reading_s(bridge.config.poll_interval_s, buckets_too)
 
 

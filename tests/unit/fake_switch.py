@@ -507,7 +507,9 @@ class World:
         return [(at_s, c.ofport) for at_s, c in self.log if isinstance(c, SendFrame)]
 
     def bindings(self, bridge: str = "br0") -> dict[str, str]:
-        return {name: b.uplink for name, b in self.engine.fleet.bridges[bridge].bound.items()}
+        return {
+            name: b.uplink for name, b in self.engine.fleet.bridges[bridge].placing.bound.items()
+        }
 
     def stored_bindings(self, bridge: str = "br0") -> dict[str, str | None]:
         return {

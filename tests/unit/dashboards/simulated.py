@@ -124,7 +124,7 @@ class Target:
         for where, uplink in found.items():
             if self._was.get(where, uplink) != uplink:
                 name, moved = where
-                reason = self.here.engine.fleet.bridges[name].bound[moved].reason
+                reason = self.here.engine.fleet.bridges[name].placing.bound[moved].reason
                 self.recording.moves.append(Move(now_s, moved, str(reason), uplink))
         self._was = found
 

@@ -117,7 +117,7 @@ class Rig(Service):
         assert not self._connections
         bridges = self._engine.fleet.bridges
         assert bridges.keys() == {"br0", "br1"}
-        assert len(bridges["br1"].bound) == 4
+        assert len(bridges["br1"].placing.bound) == 4
         assert self.good.installed == bridges["br1"].desired()
         assert bridges["br0"].config.errors == ()
 

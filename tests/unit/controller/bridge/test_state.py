@@ -41,8 +41,8 @@ def test_a_question_changes_nothing(row: BridgeRow) -> None:
     bridge.deadline_s()
     bridge.proposal(here.now_s)
     bridge.cooldowns(here.now_s)
-    bridge.uplinks()
-    bridge.units()
+    bridge.placing.uplinks()
+    bridge.placing.units()
     bridge.shaping.team.not_done()
     assert bridge == before
     assert own(bridge) == own(before)

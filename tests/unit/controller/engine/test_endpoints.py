@@ -114,7 +114,7 @@ def spread(here: World, name: str = "vnet0") -> bool:
     """Whether the switch spreads what a port sends over buckets."""
     bridge = here.engine.fleet.bridges["br0"]
     (port,) = (p for p in bridge.config.vm_ports if p.name == name)
-    return hashed_by(port, bridge.split) is not None
+    return hashed_by(port, bridge.placing.split) is not None
 
 
 def not_done(here: World) -> list[str]:
@@ -198,7 +198,7 @@ def test_an_endpoint_without_off_home_addresses_is_whole_where_peers_may_answer_
     assert [text.split(",")[0] for text in not_done(here)] == whole * [
         f"{policy} does not spread vnet0"
     ]
-    assert here.engine.fleet.bridges["br0"].bound["vnet0"].uplink in ("eth1", "eth2")
+    assert here.engine.fleet.bridges["br0"].placing.bound["vnet0"].uplink in ("eth1", "eth2")
     here.say(AddressesRead({}))
     assert spread(here) and not_done(here) == []
 
@@ -266,7 +266,7 @@ def test_off_home_addresses_are_its_own_and_the_same_after_a_restart() -> None:
     here = overlay_team()
     macs = off_home(here)
     bridge = here.engine.fleet.bridges["br0"]
-    ours = buckets.off_home_macs(bridge.config, bridge.split)
+    ours = buckets.off_home_macs(bridge.config, bridge.placing.split)
     assert len({OWN_MAC, *macs.values(), *ours.values()}) == 1 + 2 * len(macs)
     assert all(int(mac[:2], 16) & 3 == 2 for mac in macs.values()), "local, and not multicast"
     assert off_home(here.restart_service().say(OF_THE_HOST)) == macs
@@ -310,7 +310,7 @@ def test_nobody_is_told_the_own_address_again_when_another_port_moves() -> None:
     here = overlay_team()
     own = SendFrame("br0", 10, garp(OWN_MAC, IPv4Address("192.0.2.1")))
     here.run_for(10.0)
-    home = here.engine.fleet.bridges["br0"].bound["vnet0"].uplink
+    home = here.engine.fleet.bridges["br0"].placing.bound["vnet0"].uplink
     here.set_link(2 if home == "eth1" else 1, up=False)
     here.run_for(25.0)
     assert own not in here.commands(SendFrame)
@@ -434,7 +434,7 @@ def test_the_load_of_an_endpoint_is_what_flows_count_where_its_port_counts_no_tu
     bridge = here.engine.fleet.bridges["br0"]
     (port,) = (p for p in bridge.config.vm_ports if p.name == "vnet0")
     expected_bps = pytest.approx(40e6 if in_userspace else 0.0, rel=0.1)
-    assert bridge.team_view.port_load(port).tx_bps == expected_bps
+    assert bridge.placing.team_view.port_load(port).tx_bps == expected_bps
     if PRESETS[policy].at_once:
-        (unit,) = (unit for unit in bridge.team_view.loaded(None) if unit.name == "vnet0")
+        (unit,) = (unit for unit in bridge.placing.team_view.loaded(None) if unit.name == "vnet0")
         assert unit.load.tx_bps == expected_bps

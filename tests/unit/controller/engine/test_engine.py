@@ -308,7 +308,7 @@ def test_an_uplink_that_came_up_while_it_was_not_in_the_team_is_used_when_it_is(
     here.write(with_ids(here.rows["br0"], uplinks="eth2,eth3"))
     here.set_link(1, up=True)
     here.write(with_ids(here.rows["br0"], uplinks="eth1,eth2,eth3")).run_for(120)
-    assert here.engine.fleet.bridges["br0"].uplinks()[0].usable
+    assert here.engine.fleet.bridges["br0"].placing.uplinks()[0].usable
     assert set(here.bindings().values()) == {"eth1"}
 
 
@@ -376,7 +376,7 @@ def test_set_checks_before_it_writes() -> None:
     done(here.ask("set", "bridge", "br0", "threshold=60", "window-s=10"))
     assert here.engine.fleet.bridges["br0"].config.threshold_ratio == 0.6
     done(here.ask("set", "interface", "eth1", "capacity-mbps=1000"))
-    assert here.engine.fleet.bridges["br0"].uplinks()[0].capacity_bps == 1e9
+    assert here.engine.fleet.bridges["br0"].placing.uplinks()[0].capacity_bps == 1e9
     done(here.ask("set", "interface", "vnet0", "exclude=true"))
     assert here.engine.fleet.bridges["br0"].config.vm_ports[0].excluded
 
@@ -680,7 +680,7 @@ def test_the_capacity_is_what_is_known_best() -> None:
 
     def capacity_bps(eth1: PortRow, speed_bps: float) -> float:
         here = world(bridge(eth1, port("eth2", 2), ids=ids), speed_bps=speed_bps).start()
-        return here.engine.fleet.bridges["br0"].uplinks()[0].capacity_bps
+        return here.engine.fleet.bridges["br0"].placing.uplinks()[0].capacity_bps
 
     assert capacity_bps(PortRow("eth1", (told,), qos_max_rate_bps=2e9), 40e9) == 500e6
     assert capacity_bps(PortRow("eth1", (slow,), qos_max_rate_bps=2e9), 40e9) == 2e9

@@ -278,7 +278,7 @@ def test_vm_ports_return_in_steps() -> None:
     here.run_for(10)
     returned: dict[float, int] = {}
     on_eth1 = 0
-    for bound in here.engine.fleet.bridges["br0"].bound.values():
+    for bound in here.engine.fleet.bridges["br0"].placing.bound.values():
         if bound.reason == "failback":
             returned[bound.since_s] = returned.get(bound.since_s, 0) + 1
             on_eth1 += bound.uplink == "eth1"

@@ -145,9 +145,9 @@ def test_whoever_waits_for_who_loses_the_lead_is_told() -> None:
 
 def test_a_lead_that_comes_back_is_as_after_a_start() -> None:
     here = led()
-    bound = {name: b.uplink for name, b in here.engine.fleet.bridges["br0"].bound.items()}
+    bound = {name: b.uplink for name, b in here.engine.fleet.bridges["br0"].placing.bound.items()}
     here.say(Leading(False)).run_for(5)
     here.log.clear()
     here.say(Leading(True)).run_for(5)
-    assert {n: b.uplink for n, b in here.engine.fleet.bridges["br0"].bound.items()} == bound
+    assert {n: b.uplink for n, b in here.engine.fleet.bridges["br0"].placing.bound.items()} == bound
     assert here.applied() == []

@@ -54,7 +54,7 @@ def figures(here: World) -> dict[str, float]:
     """What `show` tells of ports, and what policies judge of units."""
     (status,) = here.engine.fleet.status()
     shown = {port.name: port.load.tx_bps for port in status.ports}
-    team_view = here.engine.fleet.bridges["br0"].team_view
+    team_view = here.engine.fleet.bridges["br0"].placing.team_view
     over_s = team_view.window_s(status.policy)
     return shown | {f"{u.name} judged": u.load.tx_bps for u in team_view.loaded(over_s)}
 
@@ -128,7 +128,7 @@ def test_addresses_carry_no_more_than_their_port() -> None:
         # What they have sent for seconds is counted in one reading.
         switch.sent_by_address[address] += 10_000_000
     here.run_until(16.2)
-    team_view = here.engine.fleet.bridges["br0"].team_view
+    team_view = here.engine.fleet.bridges["br0"].placing.team_view
     behind_bps = [u.load.tx_bps for u in team_view.loaded() if u.behind == "vnet0"]
     assert sum(behind_bps) <= team_view.loads.port(10, None).tx_bps * 1.001
     assert max(behind_bps) <= 8e6

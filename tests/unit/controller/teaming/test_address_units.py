@@ -104,7 +104,7 @@ def test_a_reservation_is_the_ports_and_not_that_of_each_address() -> None:
     done(here.ask("set", "interface", "vnet0", "reserve-mbps=60"))
     here.run_for(3)
     assert ways(here) == [1, 2] * 4, "60 of 100 Mbit/s are promised, once"
-    promised = {u.name: u.reserved_bps for u in here.engine.fleet.bridges["br0"].uplinks()}
+    promised = {u.name: u.reserved_bps for u in here.engine.fleet.bridges["br0"].placing.uplinks()}
     assert promised == {"eth1": 60e6, "eth2": 0.0}
 
 
@@ -148,7 +148,7 @@ def test_an_address_that_announces_itself_outside_is_a_unit_no_more() -> None:
     switch.learned, switch.elsewhere = behind(MACS[1:]), ((MACS[0], 0),)
     here.run_for(LEARNED_INTERVAL_S + 0.5)
     assert (PATCH, MACS[0], 0) not in switch.slots()
-    assert len(here.engine.fleet.bridges["br0"].bindings.bound) == 3 + len(MACS) - 2
+    assert len(here.engine.fleet.bridges["br0"].placing.bindings.bound) == 3 + len(MACS) - 2
 
 
 @pytest.mark.slow
@@ -373,7 +373,10 @@ def test_what_the_home_carries_itself_is_not_counted_twice() -> None:
         (PATCH, "52:54:ff:00:00:01", 0): lambda _: 5e6,
     }
     here.run_for(10)
-    loads = {u.name: u.load.tx_bps for u in here.engine.fleet.bridges["br0"].team_view.loaded(5.0)}
+    loads = {
+        u.name: u.load.tx_bps
+        for u in here.engine.fleet.bridges["br0"].placing.team_view.loaded(5.0)
+    }
     assert loads["vnet0"] == pytest.approx(5e6, rel=0.02)
     assert loads[f"vnet0/{MACS[0]}"] == pytest.approx(20e6, rel=0.02)
 
@@ -465,7 +468,7 @@ def test_a_bundle_that_is_refused_leaves_them_where_they_were() -> None:
 
 def test_the_history_calls_them_by_port_and_address() -> None:
     here = nested()
-    team_view = here.engine.fleet.bridges["br0"].team_view
+    team_view = here.engine.fleet.bridges["br0"].placing.team_view
     made = [Move(f"vnet0/{MACS[0]}", "eth1", "eth2", Reason.THRESHOLD)]
     made += [Move(f"dynamic/{bucket}", "eth1", "eth2", Reason.REBALANCE) for bucket in range(3)]
     single, together = move_lines(team_view, made)

@@ -1,0 +1,284 @@
+"""Where each unit of a bridge is: the bindings that policies see, and those that the switch follows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from controller.api.events import Command, Setting, Write
+from controller.bridge import kept_rules
+from controller.bridge.applied_bindings import AppliedBindings
+from controller.bridge.move_counts import Counts
+from controller.bridge.phase import Phase
+from controller.config.rows import PREFIX
+from controller.config.values import BridgeConfig
+from controller.load.reused import Reused
+from controller.load.team_view import TeamView
+from controller.teaming import bindings, buckets, kept_off, splits
+from controller.teaming.address_units import AddressUnit
+from controller.teaming.bindings import Bindings, Bound
+from controller.teaming.kept_off import NOTHING, KeptOff
+from policies.model import Move, Reason, Unit, Uplink
+from policies.presets import PRESETS
+
+if TYPE_CHECKING:
+    from controller.bridge.bridge import Bridge
+
+
+class Placing:
+    """The bindings of one bridge, and how they follow its configuration, its links and its policies."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self.bridge = bridge
+        # The bindings that policies see.
+        self.bindings = Bindings()
+        # The bindings that the switch follows, if they differ.
+        self.applied = AppliedBindings()
+        # The units that were made last.
+        self.reused = Reused()
+        # Moves by reason, for metrics.
+        self.counts = Counts()
+
+    @property
+    def applied_bindings(self) -> Bindings:
+        """The bindings that the switch follows; on NORMAL, the planned bindings."""
+        return self.applied.bindings(self.bindings)
+
+    @property
+    def bound(self) -> Mapping[str, Bound]:
+        """Where each VM port is, by name."""
+        bound = self.applied_bindings.bound
+        return {p.name: bound[p.name] for p in self.bridge.config.vm_ports if p.name in bound}
+
+    def order(self, unit: Unit) -> tuple[Uplink, ...]:
+        """The uplinks that a unit may use, the one in force first."""
+        return self.applied_bindings.order(unit, self.uplinks())
+
+    def addresses_on(self, uplink: str) -> int:
+        """How many addresses that are units of their own leave by an uplink."""
+        return len(self.bridge.address_units.by_name.keys() & self.applied_bindings.on(uplink))
+
+    def is_at_home(self, unit: AddressUnit) -> bool:
+        """Whether an address leaves by its VM port's home."""
+        bound = self.applied_bindings.bound
+        uplinks = {bound[name].uplink for name in (unit.name, unit.port) if name in bound}
+        return len(uplinks) < 2
+
+    @property
+    def team_view(self) -> TeamView:
+        """The team with the bindings that policies see.
+
+        Each call makes a new one, because it caches loads, and every event changes what they are
+        computed from. A caller that needs it more than once keeps it.
+        """
+        return TeamView(
+            config=self.bridge.config,
+            links=self.bridge.links,
+            loads=self.bridge.loads,
+            bound=self.bindings.bound,
+            found=self.bridge.installation.found_homes,
+            on_normal=self.bridge.on_normal,
+            address_units=self.bridge.address_units,
+            in_cooldown=self.bridge.scheduler.in_cooldown,
+            peaks=self.bridge.scheduler.peaks,
+            merge_due=self.bridge.scheduler.merge_due,
+            late_known=self.bridge.scheduler.late_known,
+            split=self.split,
+            load_changes=self.bridge.loads.changes,
+            reused=self.reused,
+            kept_off=self.kept_off,
+        )
+
+    def uplinks(self) -> tuple[Uplink, ...]:
+        """The team with its latest loads."""
+        return self.team_view.uplinks()
+
+    def units(self) -> tuple[Unit, ...]:
+        """VM ports, the known addresses behind them, and buckets."""
+        return self.team_view.units()
+
+    @property
+    def split(self) -> frozenset[str]:
+        """The VM ports that are split, as policies see it."""
+        return self._spread(self.bridge.scheduler.splits.names)
+
+    @property
+    def applied_split(self) -> frozenset[str]:
+        """The VM ports whose frames the switch spreads."""
+        return self._spread(self.applied.split)
+
+    def _spread(self, names: Collection[str]) -> frozenset[str]:
+        """Those of these VM ports that may be split: not while an uplink loses frames of theirs."""
+        return splits.allowed(self.bridge.config, names) - self.kept_off.by_unit.keys()
+
+    @property
+    def kept_off(self) -> KeptOff:
+        """The uplinks that lose frames of single VLANs, or long ones, for each unit that has such."""
+        if not self.bridge.paths.since_s:
+            return NOTHING
+        learned, units = self.bridge.addresses.by_port, self.bridge.address_units.by_name.values()
+        return kept_off.of_team(self.bridge.config, self.bridge.paths.since_s, learned, units)
+
+    @property
+    def applied_units(self) -> tuple[Unit, ...]:
+        return replace(self.team_view, split=self.applied_split).units()
+
+    @property
+    def hashed(self) -> bool:
+        """Whether a policy in use moves buckets because of load."""
+        return buckets.are_judged(self.bridge.config, self.split)
+
+    @property
+    def rules(self) -> kept_rules.States:
+        """What is wrong with each rule of each VM port, by name; an empty text: nothing."""
+        return kept_rules.states(self.team_view, self.applied_bindings.bound)
+
+    # ---- another configuration ---------------------------------------------------------
+
+    def place_anew(self, old: BridgeConfig) -> None:
+        """Forget units that are gone, and homes that a new policy or team places anew.
+
+        A policy that keeps bindings takes VM ports over where they are.
+        """
+        self.keep_units()
+        if other_team := bindings.places_anew(old.asked, self.bridge.config.asked):
+            self.bridge.installation.found_homes.clear()
+        before = {port.name: port.policy for port in old.asked.vm_ports}
+        for port in self.bridge.config.asked.vm_ports:
+            anew = other_team or before.get(port.name) != port.policy
+            if anew and not PRESETS[port.policy].keeps_bindings:
+                behind = [
+                    s.name
+                    for s in self.bridge.address_units.by_name.values()
+                    if s.port == port.name
+                ]
+                for name in (port.name, *behind):
+                    self.bindings.place_anew(name)
+                    self.bridge.address_units.found.pop(name, None)
+
+    def keep_units(self) -> None:
+        """Forget units that are gone."""
+        names = {unit.name for unit in self.units()}
+        self.bridge.scheduler.keep(names)
+        self.reused.keep(names)
+        if not self.hashed:
+            self.bridge.loads.forget_buckets()
+        self.bridge.inbound_check.keep({int(port.ofport) for port in self.bridge.config.vm_ports})
+        self.bindings.keep(names)
+        self.applied.keep(unit.name for unit in self.applied_units)
+
+    def end_splits(self, config: BridgeConfig) -> None:
+        """End the splits that a configuration does not allow, unless it has fallen back."""
+        if config.fallen_back or not self.bridge.scheduler.splits.since_s:
+            return
+        self.bridge.scheduler.splits.end_disallowed(config, self.bindings.bound)
+        if self.applied.apart is not None:
+            self.applied.split = splits.allowed(config, self.applied.split)
+
+    # ---- moves -------------------------------------------------------------------------
+
+    def choose_applied(self, now_s: float) -> None:
+        """Choose the bindings that the switch follows: those that policies see, or others.
+
+        The bindings in use stay while plain uplinks are only observed, while units gather, and until
+        NORMAL has taken over from us.
+        """
+        observed = self.bridge.observing and not self.bridge.config.on_bond
+        leaving = (
+            self.bridge.on_normal
+            and self.bridge.installed_anything
+            and self.applied.apart is not None
+        )
+        if observed or self.bridge.gathering.is_under_way or leaving:
+            self.applied.hold(self.bindings)
+            return
+        if self.applied.apart is not None and not self.bridge.on_normal:
+            self._go_on_from(self.applied.apart, now_s)
+        self.applied.release()
+        self.applied.split = self.bridge.scheduler.splits.names
+
+    def _go_on_from(self, held: Bindings, now_s: float) -> None:
+        """Let policies see, from now on, the bindings that the switch has followed.
+
+        On plain uplinks, the homes that policies planned meanwhile are dropped.
+        """
+        virtual = not self.bridge.config.on_bond
+        homes = held.homes if virtual else self.bindings.homes
+        keeps = {u.name for u in self.units() if PRESETS[u.policy].keeps_bindings}
+        homes = {name: home for name, home in homes.items() if name in keeps}
+        self.bindings = Bindings(homes, dict(held.bound))
+        if virtual:
+            self.bridge.scheduler.splits.hold(self.applied.split, now_s)
+
+    def bind(self, now_s: float) -> list[Command]:
+        """Bind units to the best uplinks that they may use. The moves go with the next bundle."""
+        units, uplinks = self.units(), self.uplinks()
+        moves = [
+            *self.bridge.scheduler.splits.take_unsent(),
+            *self.bindings.follow(units, uplinks, now_s),
+        ]
+        self.counts.plan(moves)
+        if moves:
+            policies = {unit.name: unit.policy for unit in units}
+            self.bridge.scheduler.note(moves, policies, now_s)
+        commands: list[Command] = []
+        if self.bridge.observing:
+            commands += self.bridge._logged(moves, ", not made")
+            commands += self.bridge.decision_log.planned(self.team_view, moves, now_s)
+        else:
+            self.bridge.installation.expect(moves)
+        if self.applied.apart is not None:
+            self.bridge.installation.expect(self.applied.follow(self.applied_units, uplinks, now_s))
+        return commands
+
+    def carry_out(self, moves: Iterable[Move], now_s: float) -> None:
+        """Make the targets of moves homes, and split and merge VM ports. `reconcile` must follow."""
+        moves = list(moves)
+        for move in moves:
+            if not move.is_resplit:
+                self.bindings.place(move.unit, move.target, move.reason)
+        resplit = [move for move in moves if move.is_resplit]
+        if not resplit:
+            return
+        policies = {port.name: port.policy for port in self.bridge.config.vm_ports}
+        before, in_use = self.units(), self.team_view.in_use
+        for move in resplit:
+            policy = policies[move.unit]
+            if move.reason is Reason.SPLIT and policy not in in_use:
+                self.bindings.homes |= buckets.by_shares(policy, move.shares)
+        self.bridge.scheduler.splits.make(resplit, now_s)
+        self.bridge._count_anew(now_s)
+        named = {move.unit for move in resplit}
+        self.bridge.scheduler.peaks.drop(u.name for u in before if u.is_bucket or u.name in named)
+        self.keep_units()
+
+    def judge_rules(self, now_s: float) -> list[Command]:
+        """Report rules that are newly broken, or kept again."""
+        if self.bridge.phase is Phase.GATHERING:
+            return []
+        bound = self.applied_bindings.bound
+        return kept_rules.changes(self.bridge.decision_log, self.team_view, bound, now_s)
+
+    @property
+    def returns_s(self) -> float:
+        """When the next VM ports return to a better uplink."""
+        return min(self.bindings.deadline_s(), self.applied.deadline_s())
+
+    def remembered(self, moved: Collection[str] = ()) -> list[Command]:
+        """Write bindings and the team to the database, so that a restart changes nothing.
+
+        Under a policy with a move budget, also write when VM ports have moved.
+        """
+        if not self.bridge.phase.is_attached or self.bridge.config.fallen_back:
+            return []
+        known = {
+            port.name: self.bridge.scheduler.damping.remembered(port.name)
+            for port in self.bridge.config.vm_ports
+            if port.name in moved and PRESETS[port.policy].at_once
+        }
+        settings = bindings.remembered(self.bridge.config, self.bound, known, self.bridge.epoch_s)
+        team, name = self.bridge.config.team.text, self.bridge.config.name
+        if self.bridge.config.uplinks and team != self.bridge.config.team_in_database:
+            settings += (Setting("Bridge", name, PREFIX + "team", team),)
+        return [Write(settings)] if settings else []
