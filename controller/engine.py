@@ -242,8 +242,6 @@ class Engine:
                 return bridge.change_port(port, now_s)
             case events.PortRemoved(ofport=ofport):
                 return bridge.remove_port(ofport, now_s)
-            case events.ForwardingRead():
-                return bridge.take_forwarding(event, now_s)
             case events.BundleDone():
                 return bridge.finish_bundle(event, now_s)
             case _:

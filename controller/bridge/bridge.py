@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 
 from controller.api import events
 from controller.api.history import Moved
+from controller.bridge.handover import Handover
 from controller.bridge.installation import Bundle
 from controller.bridge.phase import Phase, Turn
 from controller.bridge.placing import Placing
 from controller.bridge.reconcile import ReconciledBridge
 from controller.bridge.state import Commands
 from controller.config.values import BridgeConfig
-from controller.dataplane import frames, specs
+from controller.dataplane import specs
 from controller.decisions.decision_log import move_lines
 from controller.decisions.evidence import Evidence
 from controller.features.announcer import Announcer
@@ -49,11 +50,13 @@ class Bridge(ReconciledBridge):
         self.shaping = Shaping(self)
         self.probing = Probing(self, self.probe_key)
         self.placing = Placing(self)
+        self.handover = Handover(self)
         self.polls = Polls(self)
         self.announcer = Announcer(self)
         self.off_home = OffHomeAddresses(self)
         self.inbound_check = InboundCheck(self)
         self.features = (
+            self.handover,
             self.polls,
             self.announcer,
             self.off_home,
@@ -68,7 +71,7 @@ class Bridge(ReconciledBridge):
 
     def inspect(self) -> Commands:
         """A request inspects the bridge; the service decides nothing about it from now on."""
-        self._turn(Turn.INSPECT)
+        self.turn(Turn.INSPECT)
         self.interrupted = False
         return self.read_anew()
 
@@ -79,35 +82,16 @@ class Bridge(ReconciledBridge):
 
     def take_over(self, config: BridgeConfig, now_s: float) -> Commands:
         """Manage the bridge from now on: it was inspected, or could not be given back."""
-        self._turn(Turn.TAKE_OVER)
+        self.turn(Turn.TAKE_OVER)
         self.interrupted = False
         return self.configure(config, now_s)
 
     def give_back(self, now_s: float) -> Commands:
         """Take everything of ours off the switch."""
-        self._turn(Turn.GIVE_BACK)
-        self.gathering.end()
+        self.turn(Turn.GIVE_BACK)
+        self.handover.end_gathering()
         read = self.read_anew() if self.installed is None else []
         return [*read, *self.reconcile(now_s)]
-
-    def introduce_to_normal(self) -> None:
-        """Teach NORMAL where VMs are, as soon as it has taken over a bond. Nobody else hears of it.
-
-        Whoever attaches the bridge again finds the addresses there, also those of silent VMs.
-        """
-        if not self.config.on_bond:
-            return
-        ports = {port.name: port for port in self.config.vm_ports}
-        self.announcer.introduce(
-            events.SendFrame(
-                self.config.name,
-                int(ports[name].ofport),
-                frames.rarp(mac, ports[name].vlans.tag_in(vlan), to_itself=True),
-            )
-            for name, known in sorted(self.addresses.by_port.items())
-            if name in ports
-            for mac, vlan in known
-        )
 
     def move(self, unit: str, target: str, reply: events.Reply, now_s: float) -> Commands:
         """Make `target` a VM port's home, and answer once the switch has followed.
@@ -209,7 +193,7 @@ class Bridge(ReconciledBridge):
         if unknown_before:
             self._restore(first_reading, now_s)
         if learns(self.installed or specs.EMPTY):
-            forgotten = self._take_over_from_normal()
+            forgotten = self.handover.take_over()
             return [*forgotten, *self.reconcile(now_s), events.ReadLearned(self.config.name)]
         inspects = self.phase is Phase.INSPECTING
         if inspects and not first_reading:
@@ -221,7 +205,7 @@ class Bridge(ReconciledBridge):
         unknown = self.config.on_bond or not self.addresses.by_port
         if self.phase is not Phase.LEAVING and unknown and not self.addresses.awaits_normal:
             # NORMAL knows the addresses of silent VMs and of new ones; we do not.
-            return [*commands, *self._read_forwarding()]
+            return [*commands, *self.handover.read_forwarding()]
         return [*commands, *self.reconcile(now_s)]
 
     def _restore(self, first_reading: bool, now_s: float) -> None:
@@ -234,16 +218,6 @@ class Bridge(ReconciledBridge):
             for name in splits.installed(found, self.config):
                 self.scheduler.splits.split(name, now_s)
             self.placing.applied.split = self.scheduler.splits.names
-
-    def take_forwarding(self, read: events.ForwardingRead, now_s: float) -> Commands:
-        """Take the addresses that NORMAL has learned, before our pipeline replaces it."""
-        if not self.addresses.awaits_normal:
-            return []
-        self.addresses.awaits_normal = False
-        follow = self.addresses.take if self.on_normal else self.addresses.add
-        follow(read.addresses, self.config.vm_ports)
-        self.addresses.known |= read.error is None
-        return self.reconcile(now_s)
 
     def heard(self, event: events.Event, now_s: float) -> Commands:
         """Handle an event that one of the features hears."""
@@ -303,7 +277,7 @@ class Bridge(ReconciledBridge):
         if was_cut_off and self.any_up:
             # The upstream switches may have forgotten all VMs meanwhile, and NORMAL has learned them.
             self.announcer.announce(self.announcer.everything, now_s)
-            self.taken_over_with = ()
+            self.handover.taken_over_with = ()
             self.installation.audit_by(now_s + REVALIDATED_S)
         return commands
 
@@ -353,8 +327,7 @@ class Bridge(ReconciledBridge):
 
         A row is made in its turn, because what was done before may have changed it.
         """
-        if self.observing:
-            yield self.gathering.deadline_s(), self._end_gathering
+        yield from self.handover.timers()
         yield self.decision_log.deadline_s(), self._log_outcome
         yield self.links.delay_ends_s, self._end_delays
         yield self.placing.returns_s, self.reconcile
@@ -381,11 +354,6 @@ class Bridge(ReconciledBridge):
             if now_s >= due_s:
                 commands += act(now_s)
         return commands
-
-    def _end_gathering(self, now_s: float) -> Commands:
-        self.gathering.end()
-        self._turn(Turn.GATHERED)
-        return [*self._introduce_to_normal(), *self.reconcile(now_s)]
 
     def _log_outcome(self, now_s: float) -> Commands:
         return [*self.decision_log.outcome(self.placing.team_view, now_s)]

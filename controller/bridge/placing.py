@@ -190,7 +190,7 @@ class Placing:
             and self.bridge.installed_anything
             and self.applied.apart is not None
         )
-        if observed or self.bridge.gathering.is_under_way or leaving:
+        if observed or self.bridge.handover.is_gathering or leaving:
             self.applied.hold(self.bindings)
             return
         if self.applied.apart is not None and not self.bridge.on_normal:

@@ -11,19 +11,15 @@ from dataclasses import dataclass
 from controller.api.events import (
     Apply,
     BundleDone,
-    ForgetForwarding,
-    ReadForwarding,
     Report,
 )
 from controller.api.history import Entry, Happened
-from controller.bridge import gathering
 from controller.bridge.installation import Bundle
 from controller.bridge.phase import Turn, after
 from controller.bridge.state import BridgeState, Commands
 from controller.config.values import BridgeConfig
 from controller.dataplane import specs
 from controller.decisions.decision_log import move_lines
-from controller.features.learned_addresses import learns
 from policies.model import Move
 
 # How long after a VM port came to read its addresses, in case ovs-vswitchd restarts and forgets
@@ -37,45 +33,8 @@ class ReconciledBridge(BridgeState):
 
     # ---- phases ------------------------------------------------------------------------------
 
-    def _turn(self, turn: Turn) -> None:
+    def turn(self, turn: Turn) -> None:
         self.phase = after(self.phase, turn, self.config.observes_bond)
-
-    def gather(self, now_s: float) -> bool:
-        """Begin to bind every unit to one member, if NORMAL needs that before it takes over.
-
-        Policies and pins wait meanwhile. Returns False if any member will do.
-        """
-        if not self.connected or not self.installed_anything or self.interrupted:
-            return False
-        member = gathering.member_to_use(self.config, self.placing.applied_bindings.bound)
-        if member is None:
-            return False
-        self._turn(Turn.GATHER)
-        self.gathering.begin(now_s)
-        self.placing.applied.gather(self.placing.bindings, member)
-        self.decision_log.because = f"an operator asked for NORMAL, which takes over by {member}"
-        return True
-
-    def _leave_to_normal(self, now_s: float) -> Commands:
-        """Leave the bond to NORMAL. Units gather first if the bond needs it."""
-        self.gathering.end()
-        if not self.on_normal or not self.connected or not self.installed_anything:
-            return []
-        return [] if self.gather(now_s) else self._introduce_to_normal()
-
-    def _introduce_to_normal(self) -> Commands:
-        """Read learned addresses before our flows go, to tell NORMAL and the upstream switches."""
-        read = self.announcer.announce_once(self.announcer.everything)
-        return read if self.connected else []
-
-    def _learn_from_normal(self) -> Commands:
-        """Read what NORMAL has learned before our pipeline takes its place on a bond."""
-        takes_over = self.serves and self.config.on_bond and not self.installed_anything
-        return self._read_forwarding() if takes_over and self.settled else []
-
-    def _read_forwarding(self) -> Commands:
-        self.addresses.awaits_normal = True
-        return [ReadForwarding(self.config.name)]
 
     # ---- the configuration in force ----------------------------------------------------------
 
@@ -84,7 +43,7 @@ class ReconciledBridge(BridgeState):
         self.placing.end_splits(config)
         old, self.config = self.config, config
         other_mode = old.mode != config.mode
-        self._turn(Turn.CHANGE_MODE if other_mode else Turn.CONFIGURE)
+        self.turn(Turn.CHANGE_MODE if other_mode else Turn.CONFIGURE)
         if old.failback_delay_s != config.failback_delay_s:
             self.links.follow_delay(config.failback_delay_s)
         self.links.follow_team(old.uplinks, config.uplinks, now_s)
@@ -105,8 +64,8 @@ class ReconciledBridge(BridgeState):
         if other_mode:
             # Earlier loads do not belong to the bindings that are judged from now on.
             self.scheduler.begin_windows(now_s)
-            commands += self._leave_to_normal(now_s)
-            commands += self._learn_from_normal()
+            commands += self.handover.leave(now_s)
+            commands += self.handover.read_before()
         if config.fallen_back and not old.fallen_back and self.any_up:
             self.announcer.announce(self.announcer.everything, now_s)
         return commands
@@ -212,14 +171,14 @@ class ReconciledBridge(BridgeState):
         commands: Commands = list(bundle.waiting)
         if any(move.is_resplit for move in bundle.moves):
             self._count_anew(now_s)
-        commands += self._take_over_from_normal()
+        commands += self.handover.take_over()
         self.placing.counts.apply(bundle.moves)
         if any(move.reason.by_load for move in bundle.moves):
             self.scheduler.convergence.confirm(now_s)
         commands += self._logged(bundle.moves)
         commands += self.decision_log.moved(self.placing.team_view, bundle.moves, now_s)
         if not self.installed_anything:
-            self.taken_over_with = ()
+            self.handover.taken_over_with = ()
             commands += self.announcer.take_introductions()
             commands += self.off_home.part() if bundle.changes else []
             if self.on_normal:
@@ -232,19 +191,6 @@ class ReconciledBridge(BridgeState):
         self.announcer.announce_moves(moves, now_s)
         self.announcer.end_reading_ahead()
         return [*commands, *self.placing.remembered({move.unit for move in moves})]
-
-    def _take_over_from_normal(self) -> Commands:
-        """Make NORMAL forget where VMs are, once our pipeline serves them with these uplinks.
-
-        When a member fails, the bond announces by another one every address that NORMAL has learned.
-        Those frames would come back to us, and our VMs would seem to have moved away.
-        """
-        uplinks = tuple(uplink.ofport for uplink in self.config.uplinks)
-        taken_over = uplinks == self.taken_over_with or not self.serves
-        if not self.config.on_bond or taken_over or not learns(self.installed or specs.EMPTY):
-            return []
-        self.taken_over_with = uplinks
-        return [ForgetForwarding(self.config.name)]
 
     def _logged(self, moves: Iterable[Move], more: str = "") -> Commands:
         """A log line for each VM port that moves, and for all buckets with one source and target."""

@@ -13,7 +13,7 @@ from controller.api.events import (
     Prepare,
 )
 from controller.bridge import desired, inspection
-from controller.bridge.gathering import Gathering
+from controller.bridge.handover import Handover
 from controller.bridge.installation import Installation
 from controller.bridge.phase import Phase
 from controller.bridge.placing import Placing
@@ -43,7 +43,7 @@ from controller.teaming.bindings import Bindings, ordered
 from controller.teaming.links import Links
 from controller.teaming.own_addresses import probe_macs
 from controller.teaming.paths import PathChecks
-from policies.model import IDLE, OfPort, Role, Uplink
+from policies.model import IDLE, Role, Uplink
 
 Commands = list[Command]
 
@@ -86,15 +86,12 @@ class BridgeState:
     scheduler: Scheduler = field(default_factory=Scheduler)
     # Where each unit is.
     placing: Placing = field(init=False, compare=False)
-    # Until when units gather on one member of the bond.
-    gathering: Gathering = field(default_factory=Gathering)
     # ---- what the switch should have
     # Our flows and groups, and the bundle under way.
     installation: Installation = field(default_factory=Installation)
     # The port flag `no-flood` on VM ports.
     no_flood: NoFlood = field(init=False, compare=False)
-    # The uplinks with which NORMAL was last made to forget where VMs are; empty: with none.
-    taken_over_with: tuple[OfPort, ...] = ()
+    handover: Handover = field(init=False, compare=False)
     # The hash of connections.
     connection_hash: ConnectionHash = field(init=False, compare=False)
     # The queues of uplinks' devices.
@@ -213,7 +210,7 @@ class BridgeState:
         """Whether NORMAL forwards on the observed bond, or will once our flows are removed."""
         if self.phase.is_attached:
             return self.phase is Phase.ON_NORMAL
-        return self.config.observes_bond and not self.gathering.is_under_way
+        return self.config.observes_bond and not self.handover.is_gathering
 
     @property
     def serves(self) -> bool:

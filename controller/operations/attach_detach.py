@@ -30,7 +30,7 @@ from controller.api.events import (
 from controller.bridge import inspection
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet, isolation
-from controller.bridge.gathering import GATHERED_AFTER_S
+from controller.bridge.handover import GATHERED_AFTER_S
 from controller.bridge.lost_keys import of_service
 from controller.bridge.phase import Phase
 from controller.bridge.state import Commands
@@ -153,7 +153,7 @@ class AttachDetach:
                 times.append(detach.deadline_s)
                 bridge = self.fleet.bridges.get(name)
                 if bridge is not None and not detach.removing:
-                    times.append(bridge.gathering.deadline_s())
+                    times.append(bridge.handover.gathered_s)
         return min(times, default=float("inf"))
 
     def attach(
@@ -470,14 +470,14 @@ class AttachDetach:
             del self.detaching[name]
             return [Reply(detach.request_id, "")]
         if not detach.removing:
-            looked = bridge.settled and not bridge.gathering.is_under_way
-            if looked and bridge.gather(now_s):
+            looked = bridge.settled and not bridge.handover.is_gathering
+            if looked and bridge.handover.gather(now_s):
                 detach.deadline_s += GATHERED_AFTER_S
                 return bridge.reconcile(now_s)
-            if looked or bridge.gathering.is_over(now_s):
+            if looked or now_s >= bridge.handover.gathered_s:
                 detach.removing = True
                 if detach.waits is not None:
-                    bridge.introduce_to_normal()
+                    bridge.handover.introduce()
                 given = self._give_back(bridge, now_s)
                 return [*given, *self._proceed_detach(name, detach, now_s)]
         gone = detach.removing and bridge.settled and not bridge.installed_anything

@@ -11,16 +11,13 @@ from controller.config.rows import BridgeRow
 from tests.unit.fake_switch import world
 from tests.unit.rows import backed_up, host
 
+OF_UNITS = ("bound", "rules", "split", "team_view")
 QUESTIONS = (
     "at_rest",
     "awaited",
-    "bound",
     "has_all",
-    "team_view",
     "known",
-    "rules",
     "settled",
-    "split",
     "announces_at_s",
 )
 
@@ -36,6 +33,8 @@ def test_a_question_changes_nothing(row: BridgeRow) -> None:
     before = copy.deepcopy(bridge)
     for question in QUESTIONS:
         getattr(bridge, question)
+    for question in OF_UNITS:
+        getattr(bridge.placing, question)
     bridge.desired()
     bridge.foreseen(here.now_s)
     bridge.deadline_s()
@@ -49,6 +48,8 @@ def test_a_question_changes_nothing(row: BridgeRow) -> None:
 
 
 def own(bridge: Bridge) -> list[dict[str, object]]:
-    """The state of each feature."""
-    kept = (vars(feature).items() for feature in bridge.features)
-    return [{name: value for name, value in items if name != "bridge"} for items in kept]
+    """The state of each part, without what only saves time."""
+    kept = (vars(part).items() for part in (*bridge.features, bridge.placing))
+    return [
+        {name: value for name, value in items if name not in ("bridge", "reused")} for items in kept
+    ]

@@ -12,7 +12,9 @@ import pytest
 from controller.api.events import Apply, CommandFailed, DatabaseRead, ReadInstalled, ReportFailure
 from controller.bridge.bridge import Bridge
 from controller.bridge.failure import LONGEST_PAUSE_S, OVER_AFTER_S
+from controller.bridge.handover import Handover
 from controller.dataplane.specs import EMPTY, Pipeline
+from controller.features.polls import Polls
 from controller.text.wording import OUR_LOG
 from tests.said import says
 from tests.unit.fake_switch import World, done, refusal, reports, world
@@ -47,15 +49,18 @@ def fails(*_: object) -> Any:
     raise KeyError("broken")
 
 
-def breaks(monkeypatch: pytest.MonkeyPatch, method: str) -> Callable[[], None]:
-    """Let a method fail for br0. Returns what ends that."""
-    made = getattr(Bridge, method)
+def breaks(
+    monkeypatch: pytest.MonkeyPatch, method: str, of: type[Any] = Bridge
+) -> Callable[[], None]:
+    """Let a method of a bridge, or of a part of one, fail for br0. Returns what ends that."""
+    made = getattr(of, method)
 
-    def breaking(bridge: Bridge, *arguments: object) -> object:
-        return fails() if bridge.config.name == "br0" else made(bridge, *arguments)
+    def breaking(part: Any, *arguments: object) -> object:
+        bridge = getattr(part, "bridge", part)
+        return fails() if bridge.config.name == "br0" else made(part, *arguments)
 
-    monkeypatch.setattr(Bridge, method, breaking)
-    return lambda: monkeypatch.setattr(Bridge, method, made)
+    monkeypatch.setattr(of, method, breaking)
+    return lambda: monkeypatch.setattr(of, method, made)
 
 
 def found_by_check(here: World) -> list[tuple[str, str]]:
@@ -101,12 +106,14 @@ def test_a_bridge_that_fails_again_and_again_is_tried_less_and_less_often() -> N
     assert of_bridge(here)["uplinks"][0]["up"]  # type: ignore[index]
 
 
-@pytest.mark.parametrize("method", ["take_port_stats", "_decide", "_polled_all"])
+@pytest.mark.parametrize(
+    ("of", "method"), [(Polls, "heard"), (Bridge, "_decide"), (Polls, "_polled_all")]
+)
 def test_a_decision_that_fails_leaves_failovers_alone(
-    monkeypatch: pytest.MonkeyPatch, method: str
+    monkeypatch: pytest.MonkeyPatch, of: type[Any], method: str
 ) -> None:
     here = two_bridges("load-based")
-    ends = breaks(monkeypatch, method)
+    ends = breaks(monkeypatch, method, of)
     here.run_for(30)
     assert of_bridge(here)["failure"] == BROKEN
     here.set_link(1, up=False).run_for(1)
@@ -187,9 +194,7 @@ def test_an_attach_that_cannot_be_carried_out_is_undone_at_once() -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True])
-@pytest.mark.parametrize(
-    "method", ["", "_restore", "desired.team", "gathering.member_to_use", "once"]
-)
+@pytest.mark.parametrize("method", ["", "_restore", "desired.team", "gather", "once"])
 def test_a_detach_needs_nothing_of_what_it_removes(
     monkeypatch: pytest.MonkeyPatch, method: str, plain: bool
 ) -> None:
@@ -204,6 +209,9 @@ def test_a_detach_needs_nothing_of_what_it_removes(
         monkeypatch.setattr(f"controller.bridge.{method}", fails)
     elif method == "_restore":
         breaks(monkeypatch, method)
+    elif method == "gather":
+        # It does nothing where something has failed before.
+        monkeypatch.setattr(Handover, method, lambda it, _: not it.bridge.interrupted and fails())
     else:
         here.cannot_encode = lambda apply: (
             not (method and here.failures) and not apply.changes.clear

@@ -1,0 +1,149 @@
+"""The handover between NORMAL and our pipeline on a bond: who has learned what, and who must learn it.
+
+Where VMs are is known to whoever has forwarded their frames. Silent VMs would be unreachable if the one
+did not tell the other.
+
+On an active-backup bond, NORMAL drops what the backup members receive, so frames under way to a VM by one
+of them would be lost. Before NORMAL takes over there, all units *gather*: they leave by the active member.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from controller.api.events import (
+    Command,
+    Event,
+    ForgetForwarding,
+    ForwardingRead,
+    ReadForwarding,
+    SendFrame,
+)
+from controller.bridge.phase import Turn
+from controller.dataplane import frames, specs
+from controller.features.feature import Feature, Timer
+from controller.features.learned_addresses import learns
+from policies.model import OfPort
+
+if TYPE_CHECKING:
+    from controller.bridge.bridge import Bridge
+
+# Frames for a VM keep coming by the member it was moved from until the upstream switch has
+# carried the learning packet into its flow cache: at once, or after the second one (1 s).
+GATHERED_AFTER_S = 1.2
+
+
+class Handover(Feature):
+    """The handover of one bridge."""
+
+    hears = (ForwardingRead,)
+
+    def __init__(self, bridge: Bridge) -> None:
+        super().__init__(bridge)
+        # The uplinks with which NORMAL was last made to forget where VMs are; empty: with none.
+        self.taken_over_with: tuple[OfPort, ...] = ()
+        # When frames no longer come by other members, in engine time; infinity: units do not gather.
+        self.gathered_s = math.inf
+
+    @property
+    def is_gathering(self) -> bool:
+        return self.gathered_s < math.inf
+
+    def gather(self, now_s: float) -> bool:
+        """Begin to bind every unit to one member, if NORMAL needs that before it takes over.
+
+        Policies and pins wait meanwhile. Returns False if any member will do.
+        """
+        bridge = self.bridge
+        if not bridge.connected or not bridge.installed_anything or bridge.interrupted:
+            return False
+        member = bridge.config.active_member
+        bound = bridge.placing.applied_bindings.bound.values()
+        if member is None or all(at.uplink == member for at in bound):
+            return False
+        bridge.turn(Turn.GATHER)
+        self.gathered_s = now_s + GATHERED_AFTER_S
+        bridge.placing.applied.gather(bridge.placing.bindings, member)
+        bridge.decision_log.because = f"an operator asked for NORMAL, which takes over by {member}"
+        return True
+
+    def end_gathering(self) -> None:
+        self.gathered_s = math.inf
+
+    def timers(self) -> Iterator[Timer]:
+        if self.bridge.observing:
+            yield self.gathered_s, self._gathered
+
+    def _gathered(self, now_s: float) -> list[Command]:
+        self.end_gathering()
+        self.bridge.turn(Turn.GATHERED)
+        return [*self.read_for_normal(), *self.bridge.reconcile(now_s)]
+
+    def leave(self, now_s: float) -> list[Command]:
+        """Leave the bond to NORMAL. Units gather first if the bond needs it."""
+        self.end_gathering()
+        bridge = self.bridge
+        if not bridge.on_normal or not bridge.connected or not bridge.installed_anything:
+            return []
+        return [] if self.gather(now_s) else self.read_for_normal()
+
+    def read_for_normal(self) -> list[Command]:
+        """Read learned addresses before our flows go, to tell NORMAL and the upstream switches."""
+        read = self.bridge.announcer.announce_once(self.bridge.announcer.everything)
+        return read if self.bridge.connected else []
+
+    def introduce(self) -> None:
+        """Teach NORMAL where VMs are, as soon as it has taken over a bond. Nobody else hears of it.
+
+        Whoever attaches the bridge again finds the addresses there, also those of silent VMs.
+        """
+        if not self.bridge.config.on_bond:
+            return
+        ports = {port.name: port for port in self.bridge.config.vm_ports}
+        self.bridge.announcer.introduce(
+            SendFrame(
+                self.bridge.config.name,
+                int(ports[name].ofport),
+                frames.rarp(mac, ports[name].vlans.tag_in(vlan), to_itself=True),
+            )
+            for name, known in sorted(self.bridge.addresses.by_port.items())
+            if name in ports
+            for mac, vlan in known
+        )
+
+    def read_before(self) -> list[Command]:
+        """Read what NORMAL has learned before our pipeline takes its place on a bond."""
+        bridge = self.bridge
+        takes_over = bridge.serves and bridge.config.on_bond and not bridge.installed_anything
+        return self.read_forwarding() if takes_over and bridge.settled else []
+
+    def read_forwarding(self) -> list[Command]:
+        self.bridge.addresses.awaits_normal = True
+        return [ReadForwarding(self.bridge.config.name)]
+
+    def heard(self, event: Event, now_s: float) -> list[Command]:
+        """Take the addresses that NORMAL has learned, before our pipeline replaces it."""
+        assert isinstance(event, ForwardingRead)
+        if not self.bridge.addresses.awaits_normal:
+            return []
+        self.bridge.addresses.awaits_normal = False
+        follow = self.bridge.addresses.take if self.bridge.on_normal else self.bridge.addresses.add
+        follow(event.addresses, self.bridge.config.vm_ports)
+        self.bridge.addresses.known |= event.error is None
+        return self.bridge.reconcile(now_s)
+
+    def take_over(self) -> list[Command]:
+        """Make NORMAL forget where VMs are, once our pipeline serves them with these uplinks.
+
+        When a member fails, the bond announces by another one every address that NORMAL has learned.
+        Those frames would come back to us, and our VMs would seem to have moved away.
+        """
+        bridge, config = self.bridge, self.bridge.config
+        uplinks = tuple(uplink.ofport for uplink in config.uplinks)
+        taken_over = uplinks == self.taken_over_with or not bridge.serves
+        if not config.on_bond or taken_over or not learns(bridge.installed or specs.EMPTY):
+            return []
+        self.taken_over_with = uplinks
+        return [ForgetForwarding(config.name)]
