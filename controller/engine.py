@@ -236,13 +236,9 @@ class Engine:
                 return bridge.connect(ports, now_s)
             case events.SwitchGone():
                 return bridge.disconnect()
-            case events.InstalledRead():
-                return bridge.take_installed(event, now_s)
             case events.PortChanged(port=port):
                 return bridge.change_port(port, now_s)
             case events.PortRemoved(ofport=ofport):
                 return bridge.remove_port(ofport, now_s)
-            case events.BundleDone():
-                return bridge.finish_bundle(event, now_s)
             case _:
                 return bridge.heard(event, now_s)

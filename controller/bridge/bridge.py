@@ -12,29 +12,24 @@ from dataclasses import dataclass, replace
 from controller.api import events
 from controller.api.history import Moved
 from controller.bridge.handover import Handover
-from controller.bridge.installation import Bundle
-from controller.bridge.phase import Phase, Turn
+from controller.bridge.installing import Installing
+from controller.bridge.phase import Turn
 from controller.bridge.placing import Placing
 from controller.bridge.reconcile import ReconciledBridge
 from controller.bridge.state import Commands
 from controller.config.values import BridgeConfig
-from controller.dataplane import specs
-from controller.decisions.decision_log import move_lines
 from controller.decisions.evidence import Evidence
 from controller.features.announcer import Announcer
 from controller.features.connection_hash import ConnectionHash
 from controller.features.inbound_check import InboundCheck
-from controller.features.learned_addresses import learns
 from controller.features.no_flood import NoFlood
 from controller.features.off_home import OffHomeAddresses
 from controller.features.path_checks import Probing
 from controller.features.polls import Polls
 from controller.features.shaping import Shaping
-from controller.teaming import buckets, splits
 from controller.teaming.links import PORT_NAME_CHARACTERS, Links
 from policies.model import Move, Reason
 
-RETRY_INTERVAL_S = 1.0
 # After this time, no cached flow gives NORMAL what VM ports send because there was no uplink.
 REVALIDATED_S = 1.0
 
@@ -50,12 +45,14 @@ class Bridge(ReconciledBridge):
         self.shaping = Shaping(self)
         self.probing = Probing(self, self.probe_key)
         self.placing = Placing(self)
+        self.installing = Installing(self)
         self.handover = Handover(self)
         self.polls = Polls(self)
         self.announcer = Announcer(self)
         self.off_home = OffHomeAddresses(self)
         self.inbound_check = InboundCheck(self)
         self.features = (
+            self.installing,
             self.handover,
             self.polls,
             self.announcer,
@@ -180,81 +177,12 @@ class Bridge(ReconciledBridge):
             feature.forget_switch()
         self.addresses.awaits_normal = False
 
-    def take_installed(self, read: events.InstalledRead, now_s: float) -> Commands:
-        """Take a reading of the switch's flows and groups, ours and those of others."""
-        unknown_before, first_reading = self.installed is None, self.read is None
-        if not self.installation.take(read, now_s):
-            return []
-        members = self.config.uplinks if self.config.on_a_lag else ()
-        up = [member.ofport for member in members if self.links.up(member)]
-        self.repeated.take({ofport: read.flooded.get(ofport, 0) for ofport in up}, now_s)
-        if self.interrupted:
-            return self.reconcile(now_s)
-        if unknown_before:
-            self._restore(first_reading, now_s)
-        if learns(self.installed or specs.EMPTY):
-            forgotten = self.handover.take_over()
-            return [*forgotten, *self.reconcile(now_s), events.ReadLearned(self.config.name)]
-        inspects = self.phase is Phase.INSPECTING
-        if inspects and not first_reading:
-            return []
-        commands: Commands = []
-        if inspects and self.config.on_bond:
-            # Before anything is changed, see which ports have the flag already.
-            commands += self.no_flood.inspect(now_s)
-        unknown = self.config.on_bond or not self.addresses.by_port
-        if self.phase is not Phase.LEAVING and unknown and not self.addresses.awaits_normal:
-            # NORMAL knows the addresses of silent VMs and of new ones; we do not.
-            return [*commands, *self.handover.read_forwarding()]
-        return [*commands, *self.reconcile(now_s)]
-
-    def _restore(self, first_reading: bool, now_s: float) -> None:
-        """Go on from what is installed, as an earlier service left it."""
-        found = self.installed or specs.EMPTY
-        self.no_flood.restore(found)
-        self.installation.found_homes |= buckets.installed(found, self.placing.uplinks())
-        self.address_units.restore(found, self.config)
-        if first_reading:
-            for name in splits.installed(found, self.config):
-                self.scheduler.splits.split(name, now_s)
-            self.placing.applied.split = self.scheduler.splits.names
-
     def heard(self, event: events.Event, now_s: float) -> Commands:
         """Handle an event that one of the features hears."""
         for feature in self.features:
             if isinstance(event, feature.hears):
                 return feature.heard(event, now_s)
         raise TypeError(f"no handler for {event!r}")
-
-    def finish_bundle(self, done: events.BundleDone, now_s: float) -> Commands:
-        """The switch has made the changes of a bundle, or has refused all of them."""
-        bundle = self.installation.finish(done, now_s)
-        if bundle is None:
-            return []
-        if done.error is not None:
-            self.announcer.end_reading_ahead()
-            return self._bundle_refused(bundle, done.error, now_s)
-        commands = self._carried_out(bundle, now_s)
-        return [*commands, *self.reconcile(now_s)]
-
-    def _bundle_refused(self, bundle: Bundle, error: str, now_s: float) -> Commands:
-        """The switch has refused a bundle: report that, and read what is installed."""
-        self.installation.audit_at(now_s + RETRY_INTERVAL_S)
-        later, waiters = self.installation.give_up()
-        moves = [*bundle.moves, *later]
-        self.placing.counts.refuse(moves)
-        self.placing.applied_bindings.take_back(
-            [move for move in moves if not move.is_resplit], now_s
-        )
-        self.scheduler.splits.take_back(moves, now_s)
-        self.placing.end_splits(self.config)
-        refusal = f"the switch refused the change: {error}"
-        records = self.decision_log.refused(
-            self.placing.team_view, move_lines(self.placing.team_view, moves), refusal, now_s
-        )
-        waiting = [*bundle.waiting, *waiters]
-        replies = [events.Reply(reply.request_id, refusal, refused=True) for reply in waiting]
-        return [events.Report("error", f"{self.config.name}: {refusal}"), *records, *replies]
 
     # ---- links -------------------------------------------------------------------------------
 
@@ -338,8 +266,7 @@ class Bridge(ReconciledBridge):
             return
         yield from self.polls.timers()
         yield from self.probing.timers()
-        yield self.installation.resumes_s, self._end_pause
-        yield self.installation.audit_due_s, self._audit
+        yield from self.installing.timers()
         for announcing in (self.announcer, self.off_home, self.inbound_check):
             yield from announcing.timers()
 
@@ -371,11 +298,3 @@ class Bridge(ReconciledBridge):
         return self.announcer.announce_once(
             self.announcer.carried_by(set(sorted(self.placing.bound)[:1]))
         )
-
-    def _end_pause(self, now_s: float) -> Commands:
-        self.installation.end_pause()
-        return self.reconcile(now_s)
-
-    def _audit(self, now_s: float) -> Commands:
-        self.installation.audit_later(now_s)
-        return [events.ReadInstalled(self.config.name)]

@@ -224,7 +224,7 @@ class Placing:
             self.bridge.scheduler.note(moves, policies, now_s)
         commands: list[Command] = []
         if self.bridge.observing:
-            commands += self.bridge._logged(moves, ", not made")
+            commands += self.bridge.installing.logged(moves, ", not made")
             commands += self.bridge.decision_log.planned(self.team_view, moves, now_s)
         else:
             self.bridge.installation.expect(moves)

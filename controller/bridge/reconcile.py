@@ -5,22 +5,15 @@ Each event ends in `reconcile`: a list of steps, none of which handles an event.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from controller.api.events import (
-    Apply,
-    BundleDone,
     Report,
 )
 from controller.api.history import Entry, Happened
-from controller.bridge.installation import Bundle
 from controller.bridge.phase import Turn, after
 from controller.bridge.state import BridgeState, Commands
 from controller.config.values import BridgeConfig
-from controller.dataplane import specs
-from controller.decisions.decision_log import move_lines
-from policies.model import Move
 
 # How long after a VM port came to read its addresses, in case ovs-vswitchd restarts and forgets
 # them. By then its VM has usually sent something.
@@ -108,7 +101,7 @@ class ReconciledBridge(BridgeState):
                 self.placing.choose_applied(now_s)
                 commands += self.placing.bind(now_s)
                 commands += self.placing.judge_rules(now_s)
-            sent, again = self._install(now_s)
+            sent, again = self.installing.install(now_s)
             commands += sent
         return [*commands, *self.shaping.shape(now_s)]
 
@@ -142,62 +135,7 @@ class ReconciledBridge(BridgeState):
             )
         ]
 
-    def _install(self, now_s: float) -> tuple[Commands, bool]:
-        """Send what differs, as a bundle. Also returns whether it needed no change and is done."""
-        if not self._may_install(now_s):
-            return [], False
-        team, installed = self._team(self.placing.applied_bindings), self.installation.installed
-        pipeline = specs.EMPTY if team is None else self.installation.desire(team)
-        step = self.installation.step(pipeline, self._seeds, self._live_ports)
-        bundle = self.installation.next_bundle(step)
-        if bundle is None:
-            wanted = [command for one in self.features for command in one.want(now_s)]
-            return [*self.placing.remembered(), *wanted], False
-        if not bundle.changes:
-            done = BundleDone(self.config.name, bundle.bundle_id)
-            self.installation.finish(done, now_s)
-            return self._carried_out(bundle, now_s), True
-        added = step.changes.add_flows
-        self.addresses.seeded(self.config.vm_ports, added, installed or specs.EMPTY)
-        text = f"{self.config.name}: {len(bundle.changes)} changes to flows and groups"
-        apply = Apply(self.config.name, bundle.bundle_id, bundle.changes)
-        # When the bundle is done, this reading gives the addresses to announce.
-        return [Report("debug", text), apply, *self.announcer.read_ahead(bundle.moves)], False
-
     # ---- the result of a bundle --------------------------------------------------------------
-
-    def _carried_out(self, bundle: Bundle, now_s: float) -> Commands:
-        """The switch has made the changes of a bundle: answer requests, and announce moves."""
-        commands: Commands = list(bundle.waiting)
-        if any(move.is_resplit for move in bundle.moves):
-            self._count_anew(now_s)
-        commands += self.handover.take_over()
-        self.placing.counts.apply(bundle.moves)
-        if any(move.reason.by_load for move in bundle.moves):
-            self.scheduler.convergence.confirm(now_s)
-        commands += self._logged(bundle.moves)
-        commands += self.decision_log.moved(self.placing.team_view, bundle.moves, now_s)
-        if not self.installed_anything:
-            self.handover.taken_over_with = ()
-            commands += self.announcer.take_introductions()
-            commands += self.off_home.part() if bundle.changes else []
-            if self.on_normal:
-                # On NORMAL, no flows count them.
-                self.address_units.forget()
-                self.placing.keep_units()
-        moves = [move for move in bundle.moves if not move.is_resplit]
-        if self.announces:
-            self.inbound_check.watch_moves(moves, now_s)
-        self.announcer.announce_moves(moves, now_s)
-        self.announcer.end_reading_ahead()
-        return [*commands, *self.placing.remembered({move.unit for move in moves})]
-
-    def _logged(self, moves: Iterable[Move], more: str = "") -> Commands:
-        """A log line for each VM port that moves, and for all buckets with one source and target."""
-        return [
-            Report("info", f"{self.config.name}: {move}{more}")
-            for move in move_lines(self.placing.team_view, moves)
-        ]
 
 
 def _path_reported(entry: Entry) -> Report:

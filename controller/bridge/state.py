@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from controller.api.events import (
-    Apply,
     Command,
     ForeignFlow,
     InstalledRead,
-    Prepare,
 )
-from controller.bridge import desired, inspection
+from controller.bridge import inspection
 from controller.bridge.handover import Handover
 from controller.bridge.installation import Installation
+from controller.bridge.installing import Installing
 from controller.bridge.phase import Phase
 from controller.bridge.placing import Placing
 from controller.config.values import BridgeConfig, VmPortConfig
 from controller.dataplane import specs
-from controller.dataplane.team import Team
 from controller.decisions import planning
 from controller.decisions.decision_log import DecisionLog
 from controller.decisions.planning import Basis, Proposal
@@ -39,11 +37,9 @@ from controller.load.loads import Loads
 from controller.load.polling import Polling
 from controller.load.repeated import Repeated
 from controller.teaming.address_units import AddressUnit, AddressUnits
-from controller.teaming.bindings import Bindings, ordered
 from controller.teaming.links import Links
-from controller.teaming.own_addresses import probe_macs
 from controller.teaming.paths import PathChecks
-from policies.model import IDLE, Role, Uplink
+from policies.model import Role
 
 Commands = list[Command]
 
@@ -92,6 +88,8 @@ class BridgeState:
     # The port flag `no-flood` on VM ports.
     no_flood: NoFlood = field(init=False, compare=False)
     handover: Handover = field(init=False, compare=False)
+    # How the switch follows.
+    installing: Installing = field(init=False, compare=False)
     # The hash of connections.
     connection_hash: ConnectionHash = field(init=False, compare=False)
     # The queues of uplinks' devices.
@@ -111,11 +109,6 @@ class BridgeState:
     @property
     def connected(self) -> bool:
         return self.links.connected
-
-    @property
-    def _live_ports(self) -> frozenset[int]:
-        """The numbers of the ports that carry traffic."""
-        return frozenset(number for number, port in self.links.ports.items() if port.up)
 
     @property
     def read(self) -> InstalledRead | None:
@@ -155,14 +148,9 @@ class BridgeState:
         return self.settled and not self.addresses.awaits_normal
 
     @property
-    def has_all(self) -> bool:
-        """Whether the switch has the desired pipeline."""
-        return self.settled and self.installed == self.desired()
-
-    @property
     def at_rest(self) -> bool:
         """Whether the switch has the desired pipeline, and nothing is left to announce."""
-        return self.announcer.idle and self.off_home.idle and self.has_all
+        return self.announcer.idle and self.off_home.idle and self.installing.has_all
 
     @property
     def awaited(self) -> str:
@@ -187,17 +175,6 @@ class BridgeState:
         config = self.config
         current = (u for u in config.uplinks if u.name in config.lacp_current)
         return config.fallen_back and any(map(self.links.up, current))
-
-    @property
-    def _renumbered(self) -> bool:
-        """Whether the switch has another port under an ofport that the database gives one of ours.
-
-        A restart of ovs-vswitchd may number ports anew, and the database follows only after the
-        connection. Flows for the old numbers could take an uplink for a VM port.
-        """
-        ours = {int(port.ofport): port.name for port in self.config.vm_ports}
-        ours |= {int(uplink.ofport): uplink.name for uplink in self.config.uplinks}
-        return self.links.names_another(ours)
 
     # ---- what is done with the bridge --------------------------------------------------------
 
@@ -236,12 +213,6 @@ class BridgeState:
         missing = any(port.name not in known and not port.attached_macs for port in asking)
         return missing or not self.addresses.known
 
-    def _may_install(self, now_s: float) -> bool:
-        """Whether the switch may be changed now."""
-        if not self.connected or not self.installation.ready(now_s) or self._renumbered:
-            return False
-        return not self.addresses.awaits_normal or self.phase is Phase.LEAVING
-
     # ---- bindings and loads ------------------------------------------------------------------
 
     @property
@@ -254,70 +225,6 @@ class BridgeState:
         return self.scheduler.cooldowns(self.placing.team_view, now_s)
 
     # ---- what the switch should have ---------------------------------------------------------
-
-    def desired(self) -> specs.Pipeline:
-        """The pipeline for the bindings that the switch follows; empty if it should have none."""
-        return self._desired(self.placing.applied_bindings)
-
-    def _desired(self, of: Bindings) -> specs.Pipeline:
-        team = self._team(of)
-        return specs.EMPTY if team is None else self.installation.pipeline_of(team)
-
-    def _team(self, of: Bindings) -> Team | None:
-        """The team that the pipeline is built from, given these bindings; None: no pipeline.
-
-        A bridge that is being given back, or left to NORMAL, keeps its pipeline until NORMAL floods
-        to all ports again.
-        """
-        if not self.config.uplinks:
-            return None
-        if not self.serves and (
-            not self.installed_anything or self.interrupted or self.no_flood.given_back
-        ):
-            return None
-        uplinks, order = self._links, self.placing.reused.of("order")
-        no_flood = self.no_flood.ports if self.serves else None
-        return desired.team(
-            self.config,
-            self.placing.applied_split,
-            self.placing.applied_units,
-            lambda unit: order(unit.name, ordered, (of.whereabouts(unit), unit, uplinks)),
-            of.homes,
-            no_flood or frozenset(),
-            self.address_units.by_name.values(),
-            dp_hash=self.connection_hash.by_dp_hash,
-            uplinks=uplinks,
-            probe_macs=probe_macs(self.config) if self.checks_paths else {},
-            unheard=frozenset(self.paths.foreign.dropped),
-        )
-
-    @property
-    def _links(self) -> tuple[Uplink, ...]:
-        """The team without loads: while no link, role or speed changes, the same object."""
-        idle = tuple(uplink.carrying(IDLE, reserved_bps=0.0) for uplink in self.placing.uplinks())
-        return self.placing.reused.of("links")("", _same, (idle,))
-
-    def _seeds(
-        self, added: Iterable[specs.FlowSpec], installed: specs.Pipeline
-    ) -> tuple[specs.FlowSpec, ...]:
-        """The learned flows to install together with the flows that learn."""
-        return self.addresses.seeds(self.config.vm_ports, added, installed)
-
-    def foreseen(self, now_s: float) -> Commands:
-        """The bundle that `take_over` would apply at once, for the shell to send ahead."""
-        if not self._may_install(now_s):
-            return []
-        uplinks = self.placing.uplinks()
-        if self.observing and not self.config.on_bond:
-            ahead = self.placing.applied.bindings(self.placing.bindings.hold())
-            ahead = ahead.foreseen(self.placing.applied_units, uplinks, now_s)
-        else:
-            ahead = self.placing.bindings.foreseen(self.placing.units(), uplinks, now_s)
-        step = self.installation.step(self._desired(ahead), self._seeds, self._live_ports)
-        if not step.changes:
-            return []
-        bundle_id = self.installation.next_bundle_id
-        return [Prepare(Apply(self.config.name, bundle_id, step.changes))]
 
     # ---- what operators ask -------------------------------------------------------------------
 
@@ -360,7 +267,3 @@ class BridgeState:
         if not self.connected:
             return float("inf")
         return min(one.next_s() for one in (self.announcer, self.off_home, self.inbound_check))
-
-
-def _same(uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:
-    return uplinks

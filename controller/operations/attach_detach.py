@@ -366,7 +366,7 @@ class AttachDetach:
             return commands
         if attach.fail_mode and not attach.applied:
             return []
-        if not bridge.has_all:
+        if not bridge.installing.has_all:
             return []
         del self.attaching[name]
         uplinks = ", ".join(uplink.name for uplink in bridge.config.uplinks)
@@ -427,7 +427,7 @@ class AttachDetach:
             attach.settings += (attach.waits.as_setting(name),)
         attach.writing = True
         # The new fail mode flushes everything, and from then on each millisecond costs frames.
-        ahead = bridge.foreseen(now_s) if attach.fail_mode else []
+        ahead = bridge.installing.foreseen(now_s) if attach.fail_mode else []
         return [*ahead, Write(attach.settings, attach.request_id)]
 
     def _attach_written(self, name: str, attach: Attach, event: Written, now_s: float) -> Commands:

@@ -15,7 +15,6 @@ OF_UNITS = ("bound", "rules", "split", "team_view")
 QUESTIONS = (
     "at_rest",
     "awaited",
-    "has_all",
     "known",
     "settled",
     "announces_at_s",
@@ -33,10 +32,11 @@ def test_a_question_changes_nothing(row: BridgeRow) -> None:
     before = copy.deepcopy(bridge)
     for question in QUESTIONS:
         getattr(bridge, question)
+    assert bridge.installing.has_all in (True, False)
     for question in OF_UNITS:
         getattr(bridge.placing, question)
-    bridge.desired()
-    bridge.foreseen(here.now_s)
+    bridge.installing.desired()
+    bridge.installing.foreseen(here.now_s)
     bridge.deadline_s()
     bridge.proposal(here.now_s)
     bridge.cooldowns(here.now_s)

@@ -66,7 +66,7 @@ def test_a_bridge_that_is_attached_at_the_start_gets_the_whole_pipeline_at_once(
     assert first[1].add_flows and first[1].add_groups
     assert not (first[1].modify_groups or first[1].delete_flows or first[1].delete_groups)
     assert len(after_flags[1]) == len(after_flags[1].add_flows)
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
     placed = {"vnet0": "eth1", "vnet1": "eth2", "vnet2": "eth1", "vnet3": "eth2"}
     assert here.bindings() == placed
     assert here.stored_bindings() == {"bond0": None, **placed}
@@ -117,7 +117,7 @@ def test_a_restart_of_the_switch_is_repaired_as_soon_as_it_is_connected() -> Non
     here.switches["br0"].flows.clear()
     here.switches["br0"].groups.clear()
     here.connect()
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
 
 
 def test_ports_numbered_anew_are_not_taken_for_what_had_the_number_before() -> None:
@@ -146,7 +146,7 @@ def test_ports_numbered_anew_are_not_taken_for_what_had_the_number_before() -> N
         for p in row.ports
     ]
     here.write(replace(row, ports=tuple(ports)))
-    assert switch.installed == here.engine.fleet.bridges["br0"].desired() != EMPTY
+    assert switch.installed == here.engine.fleet.bridges["br0"].installing.desired() != EMPTY
     assert set(here.bindings().values()) == {"eth2"}, "eth1 is the one without a link"
     here.set_link(10, up=True).run_for(46)
     assert here.bindings() == bindings
@@ -159,7 +159,7 @@ def test_a_switch_that_is_away_is_not_written_to() -> None:
     here.write(host(vms=VMS[:2])).run_for(100)
     assert here.commands(Apply) == here.commands(ReadStats) == []
     here.connect()
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
 
 
 # ---- a restart of ours -----------------------------------------------------------------
@@ -466,7 +466,7 @@ def test_a_bundle_the_switch_refuses_is_tried_again_from_what_it_has() -> None:
     ]
     here.run_for(1)
     assert len(here.commands(ReadInstalled)) == 2
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
 
 
 def test_a_move_the_switch_refuses_is_counted_and_said() -> None:
@@ -497,7 +497,7 @@ def test_a_switch_that_goes_during_a_bundle_is_asked_what_became_of_it() -> None
     assert here.bindings()["vnet0"] == "eth2"
     assert moves(here) == {"manual": 1}
     assert [ofport for _, ofport in here.frames()] == [10], "the network is told of the move"
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
 
 
 def test_changes_during_a_bundle_wait_for_it() -> None:
@@ -510,7 +510,7 @@ def test_changes_during_a_bundle_wait_for_it() -> None:
     here.switches["br0"].holds_answers = False
     here.run_for(A_MOMENT_S)
     assert set(here.bindings().values()) == {"eth2"}
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
     assert here.replies.keys() == {1, 2}
 
 
@@ -585,7 +585,7 @@ def test_nothing_of_a_vm_port_that_left_stays_behind() -> None:
     assert switch.uplink_of(10) is None
     belonging = [f for f in switch.flows.values() if f.cookie & 0xFFFFFFFF == 10]
     assert [f for f in belonging if cookie_kind(f.cookie) is not Kind.FIXED] == []
-    assert switch.installed == here.engine.fleet.bridges["br0"].desired()
+    assert switch.installed == here.engine.fleet.bridges["br0"].installing.desired()
 
 
 def test_a_port_number_used_again_does_not_inherit_the_traffic_of_another_vm() -> None:
@@ -603,7 +603,7 @@ def test_a_changed_access_vlan_is_followed() -> None:
     row = here.rows["br0"]
     ports = tuple(replace(p, tag=7) if p.name == "vnet0" else p for p in row.ports)
     here.write(replace(row, ports=ports))
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
     assert any(("reg2", 7) in key[2] for key in here.switches["br0"].flows)
 
 
@@ -647,7 +647,7 @@ def test_a_vm_port_whose_vlan_no_uplink_carries_has_no_uplink_until_one_does() -
     )
     re_tagged(here, "eth2", trunks=(10, 20)).run_for(1)
     assert here.bindings()["vnet0"] == "eth2"
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
 
 
 @pytest.mark.parametrize("command", [("move",), ("pin",), ("set", "interface")])

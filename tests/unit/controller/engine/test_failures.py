@@ -13,6 +13,7 @@ from controller.api.events import Apply, CommandFailed, DatabaseRead, ReadInstal
 from controller.bridge.bridge import Bridge
 from controller.bridge.failure import LONGEST_PAUSE_S, OVER_AFTER_S
 from controller.bridge.handover import Handover
+from controller.bridge.installing import Installing
 from controller.dataplane.specs import EMPTY, Pipeline
 from controller.features.polls import Polls
 from controller.text.wording import OUR_LOG
@@ -87,7 +88,7 @@ def test_a_bundle_that_cannot_be_encoded_concerns_its_bridge_only() -> None:
     here.cannot_encode = lambda _: False
     here.run_for(LONGEST_PAUSE_S)
     assert set(here.bindings().values()) == {"eth2"}
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
     assert installed(here) != before
     here.run_for(LONGEST_PAUSE_S + OVER_AFTER_S)
     assert "failure" not in of_bridge(here) and not found_by_check(here)
@@ -118,21 +119,28 @@ def test_a_decision_that_fails_leaves_failovers_alone(
     assert of_bridge(here)["failure"] == BROKEN
     here.set_link(1, up=False).run_for(1)
     assert set(here.bindings().values()) == {"eth2"}
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
     ends()
     here.run_for(LONGEST_PAUSE_S + 60)
     assert len(here.failures) < 10
 
 
 @pytest.mark.parametrize(
-    "method", ["tick", "change_port", "take_installed", "configure", "connect"]
+    ("of", "method"),
+    [
+        (Bridge, "tick"),
+        (Bridge, "change_port"),
+        (Installing, "heard"),
+        (Bridge, "configure"),
+        (Bridge, "connect"),
+    ],
 )
 def test_whatever_fails_of_one_bridge_the_others_go_on(
-    monkeypatch: pytest.MonkeyPatch, method: str
+    monkeypatch: pytest.MonkeyPatch, of: type[Any], method: str
 ) -> None:
     here = two_bridges()
     before = installed(here)
-    ends = breaks(monkeypatch, method)
+    ends = breaks(monkeypatch, method, of)
     here.disconnect().connect()
     for bridge in ("br0", "br1"):
         here.set_link(1, up=False, bridge=bridge)
@@ -208,7 +216,7 @@ def test_a_detach_needs_nothing_of_what_it_removes(
     if "." in method:
         monkeypatch.setattr(f"controller.bridge.{method}", fails)
     elif method == "_restore":
-        breaks(monkeypatch, method)
+        breaks(monkeypatch, method, Installing)
     elif method == "gather":
         # It does nothing where something has failed before.
         monkeypatch.setattr(Handover, method, lambda it, _: not it.bridge.interrupted and fails())

@@ -121,7 +121,7 @@ def test_a_failover_on_observed_plain_uplinks_is_followed() -> None:
     here.run_for(6)
     assert here.bindings() == before
     assert moves(here) == planned(here) == {"failover": 2, "failback": 2}
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
 
 
 @pytest.mark.parametrize("change", ["pin", "drained", "unused", "standby", "policy"])
@@ -210,7 +210,11 @@ def test_from_observe_to_enforce_a_bond_gets_the_bindings_that_were_planned() ->
     here.run_for(200)
     assert here.bindings() == virtual
     assert moves(here) == {}
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired() != EMPTY
+    assert (
+        here.switches["br0"].installed
+        == here.engine.fleet.bridges["br0"].installing.desired()
+        != EMPTY
+    )
 
 
 def test_a_window_begins_with_enforcing() -> None:
@@ -264,7 +268,9 @@ def test_an_uplink_that_failed_before_is_not_returned_to_with_or_without_a_resta
     for _ in range(2):
         assert set(here.bindings().values()) == {"eth2"}
         assert set(would_be(here).values()) == {"eth1"}
-        assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+        assert (
+            here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
+        )
         here.restart_service().run_for(100)
         assert here.commands(Apply) == []
 
@@ -275,7 +281,11 @@ def test_a_bridge_whose_switch_is_away_changes_its_mode_when_it_is_back() -> Non
     assert here.switches["br0"].installed == EMPTY
     here.disconnect()
     here.write(with_ids(here.rows["br0"], mode="enforce")).connect()
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired() != EMPTY
+    assert (
+        here.switches["br0"].installed
+        == here.engine.fleet.bridges["br0"].installing.desired()
+        != EMPTY
+    )
 
 
 def test_a_bond_member_left_out_does_not_confuse_it() -> None:
@@ -284,6 +294,10 @@ def test_a_bond_member_left_out_does_not_confuse_it() -> None:
     row = replace(row, ports=(*row.ports, port("eth3", 3)))
     here = world(row).start()
     here.write(with_ids(here.rows["br0"], uplinks="eth1,eth3")).run_for(1)
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired() == EMPTY
+    assert (
+        here.switches["br0"].installed
+        == here.engine.fleet.bridges["br0"].installing.desired()
+        == EMPTY
+    )
     (error,) = here.engine.fleet.status()[0].config_errors
     assert error.startswith("Bridge br0 ovs-lbt-uplinks: eth1,eth3 -> the members of bond0, all")

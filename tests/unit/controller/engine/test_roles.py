@@ -80,7 +80,7 @@ def test_an_unused_uplink_is_not_even_the_last_resort() -> None:
 def test_a_team_of_unused_uplinks_binds_nothing_and_recovers() -> None:
     here = team("unused", "unused")
     assert here.bindings() == {}
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
     set_role(here, "eth2", "active")
     assert used(here) == {"eth2"}
 
