@@ -236,9 +236,5 @@ class Engine:
                 return bridge.connect(ports, now_s)
             case events.SwitchGone():
                 return bridge.disconnect()
-            case events.PortChanged(port=port):
-                return bridge.change_port(port, now_s)
-            case events.PortRemoved(ofport=ofport):
-                return bridge.remove_port(ofport, now_s)
             case _:
                 return bridge.heard(event, now_s)

@@ -26,12 +26,10 @@ from controller.features.no_flood import NoFlood
 from controller.features.off_home import OffHomeAddresses
 from controller.features.path_checks import Probing
 from controller.features.polls import Polls
+from controller.features.port_changes import PortChanges
 from controller.features.shaping import Shaping
-from controller.teaming.links import PORT_NAME_CHARACTERS, Links
+from controller.teaming.links import Links
 from policies.model import Move, Reason
-
-# After this time, no cached flow gives NORMAL what VM ports send because there was no uplink.
-REVALIDATED_S = 1.0
 
 
 @dataclass(slots=True)
@@ -45,6 +43,7 @@ class Bridge(ReconciledBridge):
         self.shaping = Shaping(self)
         self.probing = Probing(self, self.probe_key)
         self.placing = Placing(self)
+        self.port_changes = PortChanges(self)
         self.installing = Installing(self)
         self.handover = Handover(self)
         self.polls = Polls(self)
@@ -52,6 +51,7 @@ class Bridge(ReconciledBridge):
         self.off_home = OffHomeAddresses(self)
         self.inbound_check = InboundCheck(self)
         self.features = (
+            self.port_changes,
             self.installing,
             self.handover,
             self.polls,
@@ -186,47 +186,6 @@ class Bridge(ReconciledBridge):
 
     # ---- links -------------------------------------------------------------------------------
 
-    def change_port(self, port: events.PortState, now_s: float) -> Commands:
-        """A port has come, or its link has changed."""
-        if port.ofport not in self.links.ports:
-            self.no_flood.came(port.ofport)
-            self.shaping.read_anew()
-        was_cut_off, before = not self.any_up, self.links.ports.get(port.ofport)
-        self.links.see(port, self.config.uplinks, now_s)
-        # The switch reports a new port first as present, and a moment later as live.
-        failed = not port.up and before is not None and before.up
-        if failed:
-            self.installation.pause(now_s)
-        if not self._concerns(port):
-            return []
-        commands = self.reconcile(now_s)
-        if failed:
-            commands += self.announcer.announce_failover()
-        if was_cut_off and self.any_up:
-            # The upstream switches may have forgotten all VMs meanwhile, and NORMAL has learned them.
-            self.announcer.announce(self.announcer.everything, now_s)
-            self.handover.taken_over_with = ()
-            self.installation.audit_by(now_s + REVALIDATED_S)
-        return commands
-
-    def _concerns(self, port: events.PortState) -> bool:
-        """Whether a port is one that the configuration names.
-
-        Of a new port, the switch tells before the database does. Until then nothing follows from it,
-        and with hundreds of buckets it takes a while to find that out.
-        """
-        uplinks, vm_ports = self.config.uplinks, self.config.vm_ports
-        known = {uplink.ofport for uplink in uplinks} | {vm_port.ofport for vm_port in vm_ports}
-        names = {uplink.name[:PORT_NAME_CHARACTERS] for uplink in uplinks}
-        return port.ofport in known or port.name in names
-
-    def remove_port(self, ofport: int, now_s: float) -> Commands:
-        """A port is gone."""
-        self.links.remove(ofport, self.config.uplinks, now_s)
-        self.no_flood.gone(ofport)
-        self.loads.remove(ofport)
-        return self.reconcile(now_s)
-
     # ---- counters and decisions --------------------------------------------------------------
 
     def _decide(self, now_s: float) -> Commands:
@@ -257,11 +216,10 @@ class Bridge(ReconciledBridge):
         """
         yield from self.handover.timers()
         yield self.decision_log.deadline_s(), self._log_outcome
-        yield self.links.delay_ends_s, self._end_delays
+        yield from self.port_changes.timers()
         yield self.placing.returns_s, self.reconcile
         yield self.paths.deadline_s(self.config.failback_delay_s), self.reconcile
         yield from self.shaping.timers()
-        yield self.links.asks_s, self._ask_for_frame
         if not self.connected:
             return
         yield from self.polls.timers()
@@ -284,17 +242,3 @@ class Bridge(ReconciledBridge):
 
     def _log_outcome(self, now_s: float) -> Commands:
         return [*self.decision_log.outcome(self.placing.team_view, now_s)]
-
-    def _end_delays(self, now_s: float) -> Commands:
-        self.links.end_delays(self.config.uplinks, now_s)
-        return self.reconcile(now_s)
-
-    def _ask_for_frame(self, now_s: float) -> Commands:
-        """Have a frame sent that reaches an uplink which has to receive one before it returns."""
-        self.links.asked(now_s)
-        if not self.announces:
-            return []
-        # Of one network, a broadcast by another uplink reaches this one as well.
-        return self.announcer.announce_once(
-            self.announcer.carried_by(set(sorted(self.placing.bound)[:1]))
-        )

@@ -97,7 +97,7 @@ class ReconciledBridge(BridgeState):
                 commands += self._follow_lacp(now_s)
                 self.announcer.announce_waiting(now_s)
                 commands += self._follow_paths(now_s)
-                commands += self._record_links(now_s)
+                commands += self.port_changes.record(now_s)
                 self.placing.choose_applied(now_s)
                 commands += self.placing.bind(now_s)
                 commands += self.placing.judge_rules(now_s)
@@ -123,17 +123,6 @@ class ReconciledBridge(BridgeState):
             return []
         records = [*self.decision_log.paths(config.name, before, paths.since_s, now_s)]
         return [*records, *(_path_reported(record.entry) for record in records)]
-
-    def _record_links(self, now_s: float) -> Commands:
-        """Record the uplinks whose links went up or down."""
-        silent = {uplink.name: self.links.silent(uplink) for uplink in self.config.uplinks}
-        return [
-            record
-            for uplink, up in self.links.take_changes()
-            for record in self.decision_log.linked(
-                self.placing.team_view, uplink, up, silent.get(uplink, ()), now_s
-            )
-        ]
 
     # ---- the result of a bundle --------------------------------------------------------------
 

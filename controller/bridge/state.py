@@ -31,6 +31,7 @@ from controller.features.no_flood import NoFlood
 from controller.features.off_home import OffHomeAddresses
 from controller.features.path_checks import Probing
 from controller.features.polls import Polls
+from controller.features.port_changes import PortChanges
 from controller.features.shaping import Shaping
 from controller.load.flooded import Flooded
 from controller.load.loads import Loads
@@ -88,6 +89,7 @@ class BridgeState:
     # The port flag `no-flood` on VM ports.
     no_flood: NoFlood = field(init=False, compare=False)
     handover: Handover = field(init=False, compare=False)
+    port_changes: PortChanges = field(init=False, compare=False)
     # How the switch follows.
     installing: Installing = field(init=False, compare=False)
     # The hash of connections.

@@ -16,6 +16,7 @@ from controller.bridge.handover import Handover
 from controller.bridge.installing import Installing
 from controller.dataplane.specs import EMPTY, Pipeline
 from controller.features.polls import Polls
+from controller.features.port_changes import PortChanges
 from controller.text.wording import OUR_LOG
 from tests.said import says
 from tests.unit.fake_switch import World, done, refusal, reports, world
@@ -129,7 +130,7 @@ def test_a_decision_that_fails_leaves_failovers_alone(
     ("of", "method"),
     [
         (Bridge, "tick"),
-        (Bridge, "change_port"),
+        (PortChanges, "heard"),
         (Installing, "heard"),
         (Bridge, "configure"),
         (Bridge, "connect"),

@@ -1,0 +1,96 @@
+"""Ports that come and go, and links that fail and return."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.api.events import Command, Event, PortChanged, PortRemoved, PortState
+from controller.features.feature import Feature, Timer
+from controller.teaming.links import PORT_NAME_CHARACTERS
+
+# After this time, no cached flow gives NORMAL what VM ports send because there was no uplink.
+REVALIDATED_S = 1.0
+
+
+class PortChanges(Feature):
+    """What changes of the ports of one bridge lead to."""
+
+    hears = (PortChanged, PortRemoved)
+
+    def heard(self, event: Event, now_s: float) -> list[Command]:
+        if isinstance(event, PortChanged):
+            return self._change_port(event.port, now_s)
+        assert isinstance(event, PortRemoved)
+        return self._remove_port(event.ofport, now_s)
+
+    def timers(self) -> Iterator[Timer]:
+        yield self.bridge.links.delay_ends_s, self._end_delays
+        yield self.bridge.links.asks_s, self._ask_for_frame
+
+    def _change_port(self, port: PortState, now_s: float) -> list[Command]:
+        """A port has come, or its link has changed."""
+        if port.ofport not in self.bridge.links.ports:
+            self.bridge.no_flood.came(port.ofport)
+            self.bridge.shaping.read_anew()
+        was_cut_off, before = not self.bridge.any_up, self.bridge.links.ports.get(port.ofport)
+        self.bridge.links.see(port, self.bridge.config.uplinks, now_s)
+        # The switch reports a new port first as present, and a moment later as live.
+        failed = not port.up and before is not None and before.up
+        if failed:
+            self.bridge.installation.pause(now_s)
+        if not self._concerns(port):
+            return []
+        commands = self.bridge.reconcile(now_s)
+        if failed:
+            commands += self.bridge.announcer.announce_failover()
+        if was_cut_off and self.bridge.any_up:
+            # The upstream switches may have forgotten all VMs meanwhile, and NORMAL has learned them.
+            self.bridge.announcer.announce(self.bridge.announcer.everything, now_s)
+            self.bridge.handover.taken_over_with = ()
+            self.bridge.installation.audit_by(now_s + REVALIDATED_S)
+        return commands
+
+    def _concerns(self, port: PortState) -> bool:
+        """Whether a port is one that the configuration names.
+
+        Of a new port, the switch tells before the database does. Until then nothing follows from it,
+        and with hundreds of buckets it takes a while to find that out.
+        """
+        uplinks, vm_ports = self.bridge.config.uplinks, self.bridge.config.vm_ports
+        known = {uplink.ofport for uplink in uplinks} | {vm_port.ofport for vm_port in vm_ports}
+        names = {uplink.name[:PORT_NAME_CHARACTERS] for uplink in uplinks}
+        return port.ofport in known or port.name in names
+
+    def _remove_port(self, ofport: int, now_s: float) -> list[Command]:
+        """A port is gone."""
+        self.bridge.links.remove(ofport, self.bridge.config.uplinks, now_s)
+        self.bridge.no_flood.gone(ofport)
+        self.bridge.loads.remove(ofport)
+        return self.bridge.reconcile(now_s)
+
+    def record(self, now_s: float) -> list[Command]:
+        """Record the uplinks whose links went up or down."""
+        silent = {
+            uplink.name: self.bridge.links.silent(uplink) for uplink in self.bridge.config.uplinks
+        }
+        return [
+            record
+            for uplink, up in self.bridge.links.take_changes()
+            for record in self.bridge.decision_log.linked(
+                self.bridge.placing.team_view, uplink, up, silent.get(uplink, ()), now_s
+            )
+        ]
+
+    def _end_delays(self, now_s: float) -> list[Command]:
+        self.bridge.links.end_delays(self.bridge.config.uplinks, now_s)
+        return self.bridge.reconcile(now_s)
+
+    def _ask_for_frame(self, now_s: float) -> list[Command]:
+        """Have a frame sent that reaches an uplink which has to receive one before it returns."""
+        self.bridge.links.asked(now_s)
+        if not self.bridge.announces:
+            return []
+        # Of one network, a broadcast by another uplink reaches this one as well.
+        return self.bridge.announcer.announce_once(
+            self.bridge.announcer.carried_by(set(sorted(self.bridge.placing.bound)[:1]))
+        )
