@@ -16,9 +16,8 @@ import math
 from controller.api import events
 from controller.api.commands import READING
 from controller.bridge import failure
-from controller.bridge.bridge import Bridge
+from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import Fleet
-from controller.bridge.state import Commands
 from controller.config.rows import PREFIX
 from controller.operations import show
 from controller.operations.attach_detach import AttachDetach

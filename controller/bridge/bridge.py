@@ -1,40 +1,119 @@
-"""One attached bridge: how it handles each event.
+"""One attached bridge: its state, the events that it handles, and the steps by which its switch follows.
 
 All of it is state and pure functions of state: no I/O, no clock. Methods that take an event, or
-`now_s`, return the commands to carry out. Each of them ends in `reconcile`.
+`now_s`, return the commands to carry out. Each of them ends in `reconcile`. What a bridge does is in its
+features, each with one subject; here they are put together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from controller.api import events
-from controller.api.history import Moved
+from controller.api.events import (
+    ForeignFlow,
+    InstalledRead,
+    Report,
+)
+from controller.api.history import Entry, Happened, Moved
+from controller.bridge import inspection
 from controller.bridge.handover import Handover
+from controller.bridge.installation import Installation
 from controller.bridge.installing import Installing
-from controller.bridge.phase import Turn
+from controller.bridge.phase import Phase, Turn, after
 from controller.bridge.placing import Placing
-from controller.bridge.reconcile import ReconciledBridge
-from controller.bridge.state import Commands
 from controller.config.values import BridgeConfig
+from controller.dataplane import specs
+from controller.decisions.decision_log import DecisionLog
 from controller.decisions.evidence import Evidence
+from controller.decisions.scheduler import Scheduler
 from controller.features.announcer import Announcer
 from controller.features.connection_hash import ConnectionHash
+from controller.features.feature import Feature
 from controller.features.inbound_check import InboundCheck
+from controller.features.learned_addresses import Addresses
 from controller.features.no_flood import NoFlood
 from controller.features.off_home import OffHomeAddresses
 from controller.features.path_checks import Probing
 from controller.features.polls import Polls
 from controller.features.port_changes import PortChanges
 from controller.features.shaping import Shaping
+from controller.load.flooded import Flooded
+from controller.load.loads import Loads
+from controller.load.polling import Polling
+from controller.load.repeated import Repeated
+from controller.teaming.address_units import AddressUnits
 from controller.teaming.links import Links
-from policies.model import Move, Reason
+from controller.teaming.paths import PathChecks
+from policies.model import Move, Reason, Role
+
+Commands = list[events.Command]
+# How long after a VM port came to read its addresses, in case ovs-vswitchd restarts and forgets
+# them. By then its VM has usually sent something.
+NEW_VM_AUDIT_S = 2.0
 
 
 @dataclass(slots=True)
-class Bridge(ReconciledBridge):
+class Bridge:
     """One bridge: an event in, commands out."""
+
+    # The configuration in force.
+    config: BridgeConfig
+    # The wall-clock time at which `now_s` was zero, in seconds.
+    epoch_s: float = 0.0
+    # What the service does with the bridge now.
+    phase: Phase = Phase.SERVING
+    # Whether an error of ours has interrupted a request that attaches or detaches the bridge. Then what
+    # is ours is removed without the steps that spare frames, because one of these may have failed.
+    interrupted: bool = False
+    # ---- what the switch has reported
+    # Ports, and which uplinks carry traffic.
+    links: Links = field(init=False)
+    # The measured loads of ports, units and buckets.
+    loads: Loads = field(default_factory=Loads)
+    flooded: Flooded = field(default_factory=Flooded)
+    repeated: Repeated = field(default_factory=Repeated)
+    # The addresses behind VM ports: all of them, and those that are units of their own.
+    addresses: Addresses = field(default_factory=Addresses)
+    address_units: AddressUnits = field(default_factory=AddressUnits)
+    # Which uplinks reach each other, as probes show.
+    paths: PathChecks = field(default_factory=PathChecks)
+    # Signs probes, so that nobody else can make one.
+    probe_key: bytes = field(default=b"", repr=False)
+    probing: Probing = field(init=False, compare=False)
+    polls: Polls = field(init=False, compare=False)
+    # In the order in which they act.
+    features: tuple[Feature, ...] = field(init=False, compare=False)
+    # ---- what is decided
+    # When to read counters.
+    polling: Polling = field(default_factory=Polling)
+    # When to ask which policy, and what they have decided lately.
+    scheduler: Scheduler = field(default_factory=Scheduler)
+    # Where each unit is.
+    placing: Placing = field(init=False, compare=False)
+    # ---- what the switch should have
+    # Our flows and groups, and the bundle under way.
+    installation: Installation = field(default_factory=Installation)
+    # The port flag `no-flood` on VM ports.
+    no_flood: NoFlood = field(init=False, compare=False)
+    handover: Handover = field(init=False, compare=False)
+    port_changes: PortChanges = field(init=False, compare=False)
+    # How the switch follows.
+    installing: Installing = field(init=False, compare=False)
+    # The hash of connections.
+    connection_hash: ConnectionHash = field(init=False, compare=False)
+    # The queues of uplinks' devices.
+    shaping: Shaping = field(init=False, compare=False)
+    # ---- what upstream switches and people are told
+    # Learning packets to send.
+    announcer: Announcer = field(init=False, compare=False)
+    # Announcements of endpoints' off-home addresses.
+    off_home: OffHomeAddresses = field(init=False, compare=False)
+    # The inbound check of VM ports that have moved.
+    inbound_check: InboundCheck = field(init=False, compare=False)
+    # The log of decisions.
+    decision_log: DecisionLog = field(default_factory=DecisionLog)
 
     def __post_init__(self) -> None:
         self.links = Links(self.config.failback_delay_s)
@@ -63,6 +142,140 @@ class Bridge(ReconciledBridge):
             self.shaping,
             self.probing,
         )
+
+    # ---- what is known of the switch ---------------------------------------------------------
+
+    @property
+    def connected(self) -> bool:
+        return self.links.connected
+
+    @property
+    def read(self) -> InstalledRead | None:
+        """The last reading of the switch's flows and groups; None: there was none."""
+        return self.installation.read
+
+    @property
+    def foreign(self) -> tuple[ForeignFlow, ...]:
+        """The flows of other programs in the last reading."""
+        return self.read.foreign if self.read is not None else ()
+
+    @property
+    def overruling(self) -> list[str]:
+        """The flows of other programs that frames meet before ours, in words."""
+        if self.read is None or not self.serves:
+            return []
+        return inspection.flows_before_ours(self.read, self.config.on_bond)
+
+    @property
+    def installed(self) -> specs.Pipeline | None:
+        """Our flows and groups on the switch; None: not known."""
+        return self.installation.installed
+
+    @property
+    def installed_anything(self) -> bool:
+        return self.installation.has_anything
+
+    @property
+    def settled(self) -> bool:
+        """Whether the installed pipeline is known, and no change of flows or flags is under way."""
+        changing = self.no_flood.changing or self.connection_hash.changing
+        return self.connected and self.installation.settled and not changing
+
+    @property
+    def known(self) -> bool:
+        """Whether everything that a change depends on has been read from the switch."""
+        return self.settled and not self.addresses.awaits_normal
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the switch has the desired pipeline, and nothing is left to announce."""
+        return self.announcer.idle and self.off_home.idle and self.installing.has_all
+
+    @property
+    def awaited(self) -> str:
+        """What keeps the bridge from being settled, as the end of a message: found -> expected."""
+        if self.connected and self.addresses.awaits_normal:
+            return ", because fdb/show was not answered -> an ovs-vswitchd that answers"
+        if self.connected and self.no_flood.error is not None:
+            return f", because of the flag no-flood of VM ports: {self.no_flood.error}"
+        return " -> a switch that answers"
+
+    @property
+    def any_up(self) -> bool:
+        return any(self.links.up(u) for u in self.config.uplinks if u.role is not Role.UNUSED)
+
+    @property
+    def lacp_in_doubt(self) -> bool:
+        """Whether it is not certain that LACP has failed.
+
+        The bridge has fallen back, but a member is up whose LACP was current in the last reading of
+        the database, which may be out of date.
+        """
+        config = self.config
+        current = (u for u in config.uplinks if u.name in config.lacp_current)
+        return config.fallen_back and any(map(self.links.up, current))
+
+    # ---- what is done with the bridge --------------------------------------------------------
+
+    @property
+    def observing(self) -> bool:
+        return self.config.mode == "observe"
+
+    @property
+    def on_normal(self) -> bool:
+        """Whether NORMAL forwards on the observed bond, or will once our flows are removed."""
+        if self.phase.is_attached:
+            return self.phase is Phase.ON_NORMAL
+        return self.config.observes_bond and not self.handover.is_gathering
+
+    @property
+    def serves(self) -> bool:
+        """Whether the bridge forwards by our pipeline, rather than by NORMAL over its bond."""
+        return self.phase is not Phase.LEAVING and not self.on_normal and bool(self.config.uplinks)
+
+    @property
+    def announces(self) -> bool:
+        """Whether learning packets are sent."""
+        return self.phase.is_attached and self.serves
+
+    @property
+    def wants_addresses(self) -> bool:
+        """Whether units or queues need the learned addresses to be read."""
+        if self.config.per_address and self.phase.is_attached and self.installed_anything:
+            return True
+        if self.checks_paths and any(port.vlans.takes_tagged for port in self.config.vm_ports):
+            return True
+        asking = self.config.queued
+        if not asking or not self.announces or not self.settled:
+            return False
+        known = self.addresses.by_port
+        missing = any(port.name not in known and not port.attached_macs for port in asking)
+        return missing or not self.addresses.known
+
+    # ---- bindings and loads ------------------------------------------------------------------
+
+    @property
+    def checks_paths(self) -> bool:
+        """Whether the uplinks probe each other now."""
+        return self.config.checks_paths and self.announces and not self.config.fallen_back
+
+    # ---- what the switch should have ---------------------------------------------------------
+
+    # ---- what operators ask -------------------------------------------------------------------
+
+    # ---- what waits for the switch, or to be announced ---------------------------------------
+
+    @property
+    def resumes_s(self) -> float:
+        """When changes that wait until the switch has failed over are sent; infinity if none wait."""
+        return self.installation.resumes_s if self.connected else float("inf")
+
+    @property
+    def announces_at_s(self) -> float:
+        """When the next announcement or inbound check is due; infinity if none is."""
+        if not self.connected:
+            return float("inf")
+        return min(one.next_s() for one in (self.announcer, self.off_home, self.inbound_check))
 
     # ---- requests of operators ---------------------------------------------------------------
 
@@ -188,24 +401,96 @@ class Bridge(ReconciledBridge):
 
     # ---- counters and decisions --------------------------------------------------------------
 
-    def _decide(self, now_s: float) -> Commands:
-        """Ask each policy, and do what it says."""
-        self.scheduler.begin(now_s)
-        team_view, relieved = self.placing.team_view, set[str]()
-        for wanted in self.scheduler.wanted(team_view, now_s, self.polling.is_extra):
-            if wanted.moves:
-                self.scheduler.convergence.start(now_s)
-                self.decision_log.evidence = wanted.evidence
-            self.placing.carry_out(wanted.moves, now_s)
-            relieved |= {move.source for move in wanted.moves}
-        team_view, commands = self.placing.team_view if relieved else team_view, Commands()
-        if self.scheduler.knows(team_view, now_s):
-            commands += self.decision_log.saturation(
-                team_view, team_view.longest_window_s, relieved, now_s
-            )
-        return [*commands, *self.reconcile(now_s)] if relieved else commands
-
     # ---- what the switch has learned ---------------------------------------------------------
+
+    # ---- phases ------------------------------------------------------------------------------
+
+    def turn(self, turn: Turn) -> None:
+        self.phase = after(self.phase, turn, self.config.observes_bond)
+
+    # ---- the configuration in force ----------------------------------------------------------
+
+    def _take_config(self, config: BridgeConfig, now_s: float) -> Commands:
+        """Take a configuration in force, that is, after the fallback without LACP is considered."""
+        self.placing.end_splits(config)
+        old, self.config = self.config, config
+        other_mode = old.mode != config.mode
+        self.turn(Turn.CHANGE_MODE if other_mode else Turn.CONFIGURE)
+        if old.failback_delay_s != config.failback_delay_s:
+            self.links.follow_delay(config.failback_delay_s)
+        self.links.follow_team(old.uplinks, config.uplinks, now_s)
+        self.addresses.keep(config.vm_ports)
+        self.address_units.keep(config)
+        if {port.name for port in config.vm_ports} - {port.name for port in old.vm_ports}:
+            self.installation.audit_by(now_s + NEW_VM_AUDIT_S)
+        if old.offload.by_tc != config.offload.by_tc:
+            # Flows are counted otherwise from now on.
+            self.loads.forget_rates()
+            self.scheduler.forget_loads()
+        commands = _errors_reported(old, config)
+        if config.fallen_back and not old.fallen_back:
+            commands += self._fall_back()
+        self.placing.place_anew(old)
+        if old.fallen_back and not config.fallen_back:
+            commands += self._end_fallback()
+        if other_mode:
+            # Earlier loads do not belong to the bindings that are judged from now on.
+            self.scheduler.begin_windows(now_s)
+            commands += self.handover.leave(now_s)
+            commands += self.handover.read_before()
+        if config.fallen_back and not old.fallen_back and self.any_up:
+            self.announcer.announce(self.announcer.everything, now_s)
+        return commands
+
+    def _fall_back(self) -> Commands:
+        """LACP is not negotiated: to the upstream switch, each member is a port of its own."""
+        asked = self.config.asked.vm_ports
+        self.placing.bindings.set_aside({port.name: port.binding for port in asked if port.binding})
+        found = f"{self.config.name}: LACP is not negotiated, so one uplink serves all VM ports"
+        return [events.Report("warning", f"{found} -> LACP on the upstream switch")]
+
+    def _end_fallback(self) -> Commands:
+        """Members are one link again: drop the announcements planned for single members."""
+        self.placing.bindings.take_up()
+        self.announcer.forget()
+        return [events.Report("info", f"{self.config.name}: LACP is negotiated again")]
+
+    def _count_anew(self, now_s: float) -> None:
+        """Ignore what buckets have counted so far: other VM ports may have sent it."""
+        self.polling.read_buckets_at(self.scheduler.count_anew(now_s))
+
+    # ---- the steps ---------------------------------------------------------------------------
+
+    def reconcile(self, now_s: float) -> Commands:
+        """Bring bindings in line with homes and links, and the switch in line with bindings.
+
+        A list of steps, none of which handles an event. A bundle without changes is done at once,
+        so the list then runs again. Announcements are planned here; `tick` sends them.
+        """
+        commands: Commands = []
+        if self.phase.changes_nothing:
+            return commands
+        again = True
+        while again:
+            if self.phase.is_attached:
+                commands += self._follow_lacp(now_s)
+                self.announcer.announce_waiting(now_s)
+                commands += self.probing.follow(now_s)
+                commands += self.port_changes.record(now_s)
+                self.placing.choose_applied(now_s)
+                commands += self.placing.bind(now_s)
+                commands += self.placing.judge_rules(now_s)
+            sent, again = self.installing.install(now_s)
+            commands += sent
+        return [*commands, *self.shaping.shape(now_s)]
+
+    def _follow_lacp(self, now_s: float) -> Commands:
+        """Fall back to one uplink while LACP is not negotiated, and return when it is."""
+        config = self.config.in_force(self.links.lacp_known(self.config.uplinks))
+        changed = config.fallen_back is not self.config.fallen_back
+        return self._take_config(config, now_s) if changed else []
+
+    # ---- the result of a bundle --------------------------------------------------------------
 
     # ---- time --------------------------------------------------------------------------------
 
@@ -242,3 +527,14 @@ class Bridge(ReconciledBridge):
 
     def _log_outcome(self, now_s: float) -> Commands:
         return [*self.decision_log.outcome(self.placing.team_view, now_s)]
+
+
+def _path_reported(entry: Entry) -> Report:
+    found = entry.happened is Happened.PATH_FAULT
+    return events.Report("warning" if found else "info", f"{entry.bridge}: path check: {entry.why}")
+
+
+def _errors_reported(old: BridgeConfig, new: BridgeConfig) -> Commands:
+    """A log line for each configuration error that is new."""
+    known = {*old.errors}
+    return [events.Report("warning", str(error)) for error in new.errors if error not in known]

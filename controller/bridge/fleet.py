@@ -20,11 +20,10 @@ from controller.api.events import (
 from controller.api.history import Names
 from controller.api.status import BridgeStatus
 from controller.bridge import failure, status
-from controller.bridge.bridge import Bridge
+from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.failure import Failure
 from controller.bridge.lost_keys import LostKeys
 from controller.bridge.phase import Phase, Turn, after
-from controller.bridge.state import Commands
 from controller.config import controllers
 from controller.config.endpoints import Endpoint
 from controller.config.guests import vm_name

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller.api.events import Report, Setting, Write
-from controller.bridge.state import Commands
+from controller.bridge.bridge import Commands
 from controller.config.keys import HOST_KEYS
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.settings import Settings

@@ -12,7 +12,9 @@ from controller.bridge.applied_bindings import AppliedBindings
 from controller.bridge.move_counts import Counts
 from controller.bridge.phase import Phase
 from controller.config.rows import PREFIX
-from controller.config.values import BridgeConfig
+from controller.config.values import BridgeConfig, VmPortConfig
+from controller.decisions import planning
+from controller.decisions.planning import Basis, Proposal
 from controller.load.reused import Reused
 from controller.load.team_view import TeamView
 from controller.teaming import bindings, buckets, kept_off, splits
@@ -282,3 +284,33 @@ class Placing:
         if self.bridge.config.uplinks and team != self.bridge.config.team_in_database:
             settings += (Setting("Bridge", name, PREFIX + "team", team),)
         return [Write(settings)] if settings else []
+
+    # ---- what operators ask --------------------------------------------------------------
+
+    def cooldowns(self, now_s: float) -> Mapping[str, tuple[float, bool]]:
+        """The units in cooldown, by name: until when, and whether because of their move budget."""
+        return self.bridge.scheduler.cooldowns(self.team_view, now_s)
+
+    def known_s(self, port: VmPortConfig) -> float:
+        """For how long the load of a VM port over uplinks has been known."""
+        if self.bridge.on_normal:
+            return self.bridge.loads.known_s(port.ofport, 0.0)
+        return self.bridge.loads.unit_known_s(port.ofport)
+
+    def basis(self, policy: str, now_s: float) -> Basis:
+        """The loads that a policy can judge now."""
+        moved_s = self.bridge.scheduler.last_moved_s(policy)
+        return planning.basis(self.team_view, policy, moved_s, now_s)
+
+    def bases(self, now_s: float) -> dict[str, Basis]:
+        """The loads that each policy can judge now."""
+        return {policy: self.basis(policy, now_s) for policy in self.team_view.policies}
+
+    def proposal(self, now_s: float) -> Proposal:
+        """What policies would move now."""
+        return planning.propose(
+            self.team_view,
+            self.bases(now_s),
+            self.bindings.homes,
+            now_s,
+        )

@@ -107,7 +107,7 @@ def _budgets_spent(bridge: Bridge) -> int:
     decided_s = bridge.scheduler.last_s
     if decided_s is None:
         return 0
-    return sum(spent for _, spent in bridge.cooldowns(decided_s).values())
+    return sum(spent for _, spent in bridge.placing.cooldowns(decided_s).values())
 
 
 def _uplink(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from controller.api.events import Command, DeliverFrame, Event, FrameHeard, Report, SendFrame
+from controller.api.history import Entry, Happened
 from controller.api.status import PathHindrance
 from controller.config.values import BridgeConfig, UplinkConfig
 from controller.dataplane import path_probes
@@ -45,6 +46,19 @@ class Probing(Feature):
         if bridge.connected and bridge.checks_paths:
             yield bridge.paths.foreign.deadline_s(), self._hear_again
             yield bridge.paths.due_s, self._probe
+
+    def follow(self, now_s: float) -> list[Command]:
+        """Leave uplinks that probes do not reach or that are blocked, and take them back later."""
+        config, paths = self.bridge.config, self.bridge.paths
+        before = dict(paths.since_s)
+        changed = self.find(now_s)
+        unreachable = paths.unreachable() | {u.name for u in config.uplinks if u.blocked}
+        if unreachable != self.bridge.links.unreachable:
+            self.bridge.links.follow_paths(unreachable, config.uplinks, now_s)
+        if not changed:
+            return []
+        records = [*self.bridge.decision_log.paths(config.name, before, paths.since_s, now_s)]
+        return [*records, *(_path_reported(record.entry) for record in records)]
 
     def find(self, now_s: float) -> bool:
         """Whether the faults that probes have shown have changed."""
@@ -200,3 +214,8 @@ def path_of(
     if sender is None or vlan != probe.vlan:
         return None
     return Path(probe.mtu, probe.vlan, sender, receiver.name)
+
+
+def _path_reported(entry: Entry) -> Report:
+    found = entry.happened is Happened.PATH_FAULT
+    return Report("warning" if found else "info", f"{entry.bridge}: path check: {entry.why}")

@@ -96,7 +96,7 @@ class Polls(Feature):
         self.bridge.polling.forget()
         self.bridge.loads.steady_s = self.bridge.scheduler.filling.late_steady_s(now_s)
         self.bridge.loads.addresses_steady = self.bridge.scheduler.filling.addresses_steady
-        commands = self.bridge._decide(now_s)
+        commands = self._decide(now_s)
         if self.bridge.installation.settled and not self.bridge.scheduler.convergence.at_rest:
             took_s = self.bridge.scheduler.converged(self.bridge.placing.team_view, now_s)
             if took_s is not None:
@@ -109,6 +109,26 @@ class Polls(Feature):
         if self._awaits_addresses:
             self.bridge.polling.hasten_flows(now_s + ADDRESSES_SOON_S)
         return commands
+
+    def _decide(self, now_s: float) -> list[Command]:
+        """Ask each policy, and do what it says."""
+        self.bridge.scheduler.begin(now_s)
+        team_view, relieved = self.bridge.placing.team_view, set[str]()
+        for wanted in self.bridge.scheduler.wanted(team_view, now_s, self.bridge.polling.is_extra):
+            if wanted.moves:
+                self.bridge.scheduler.convergence.start(now_s)
+                self.bridge.decision_log.evidence = wanted.evidence
+            self.bridge.placing.carry_out(wanted.moves, now_s)
+            relieved |= {move.source for move in wanted.moves}
+        team_view, commands = (
+            self.bridge.placing.team_view if relieved else team_view,
+            list[Command](),
+        )
+        if self.bridge.scheduler.knows(team_view, now_s):
+            commands += self.bridge.decision_log.saturation(
+                team_view, team_view.longest_window_s, relieved, now_s
+            )
+        return [*commands, *self.bridge.reconcile(now_s)] if relieved else commands
 
     @property
     def _awaits_addresses(self) -> bool:

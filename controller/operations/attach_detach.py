@@ -28,12 +28,11 @@ from controller.api.events import (
     Written,
 )
 from controller.bridge import inspection
-from controller.bridge.bridge import Bridge
+from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import Fleet, isolation
 from controller.bridge.handover import GATHERED_AFTER_S
 from controller.bridge.lost_keys import of_service
 from controller.bridge.phase import Phase
-from controller.bridge.state import Commands
 from controller.config import controllers, normal
 from controller.config.controllers import SECURE
 from controller.config.keys import BRIDGE_KEYS

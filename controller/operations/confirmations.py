@@ -13,8 +13,8 @@ from itertools import count
 
 from controller.api.events import Record, Reply, Report, Setting, Write, Written
 from controller.api.history import Entry, Happened
+from controller.bridge.bridge import Commands
 from controller.bridge.fleet import Fleet
-from controller.bridge.state import Commands
 from controller.config.rows import BridgeRow
 from controller.operations import unconfirmed
 from controller.operations.attach_detach import AttachDetach, Refused, refuse_waiting, waiting

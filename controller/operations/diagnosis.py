@@ -123,8 +123,8 @@ def account(
 ) -> Account:
     """The diagnosis of a VM port, or of an address behind one. `port`: its configuration in force."""
     team_view, config = bridge.placing.team_view, bridge.config
-    basis = bridge.basis(port.policy, now_s)
-    known_s = bridge.known_s(port)
+    basis = bridge.placing.basis(port.policy, now_s)
+    known_s = bridge.placing.known_s(port)
     known = basis.known and known_s >= COVERAGE_RATIO * basis.covered_s
     window_s = basis.covered_s if known else None
     loaded = team_view.loaded(window_s)
@@ -134,7 +134,7 @@ def account(
     bound = bridge.placing.applied_bindings.bound.get(port.name)
     planned = team_view.bound.get(port.name)
     last, moved = _last_move(bridge, port.name, bound)
-    cooldown_until_s, spent = bridge.cooldowns(now_s).get(port.name, (None, False))
+    cooldown_until_s, spent = bridge.placing.cooldowns(now_s).get(port.name, (None, False))
     in_cooldown = (
         (Obstacle.SPENT if spent else Obstacle.IN_COOLDOWN)
         if cooldown_until_s is not None
@@ -195,7 +195,7 @@ def _split_why(bridge: Bridge, name: str) -> str:
 
 
 def _behind(bridge: Bridge, loaded: Iterable[Unit], port: VmPortConfig) -> tuple[Behind, ...]:
-    bound, known = bridge.placing.applied_bindings.bound, bridge.behind
+    bound, known = bridge.placing.applied_bindings.bound, bridge.address_units.by_name
     vms = {guest.mac: guest.vm for guest in port.guests}
     found = [
         Behind(one.mac, one.vlan, bound[u.name].uplink, u.load, vms.get(one.mac))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from controller.api.events import Faulted, Reply, Setting
-from controller.bridge.bridge import Bridge
-from controller.bridge.state import Commands
+from controller.bridge.bridge import Bridge, Commands
 from controller.config.rows import PREFIX
 from controller.config.values import UplinkConfig
 from controller.text.wording import OUR_LOG

@@ -80,7 +80,7 @@ def port_or_vm(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig]:
     found = found or [
         (b, _as_port(b, port, address))
         for b, port in ports
-        for address in b.behind.values()
+        for address in b.address_units.by_name.values()
         if address.port == port.name
         and (guest := port.guest(address.mac)) is not None
         and guest.vm == name
@@ -136,7 +136,11 @@ def address(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig] | None:
     for bridge in fleet.bridges.values():
         if (vm := vm_rules.guest_named(bridge, name)) is not None:
             port, guest = vm
-            known = [a for a in bridge.behind.values() if (a.port, a.mac) == (port.name, guest.mac)]
+            known = [
+                a
+                for a in bridge.address_units.by_name.values()
+                if (a.port, a.mac) == (port.name, guest.mac)
+            ]
             if len(known) == 1:
                 return bridge, _as_port(bridge, port, known[0]).under(name.lower())
     of, slash, mac_and_vlan = name.lower().rpartition("/")
@@ -147,7 +151,11 @@ def address(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig] | None:
     for bridge, port in ports:
         if port.name.lower() != of:
             continue
-        there = [one for one in bridge.behind.values() if one.port == port.name and one.mac == mac]
+        there = [
+            one
+            for one in bridge.address_units.by_name.values()
+            if one.port == port.name and one.mac == mac
+        ]
         found = [one for one in there if not vlan or vlan == str(one.vlan)]
         if len(found) == 1:
             return bridge, _as_port(bridge, port, found[0])

@@ -12,9 +12,8 @@ from controller.api.commands import REQUESTS
 from controller.api.events import ForwardingByOne, Reply, Request, Setting, Write, Written
 from controller.api.history import Moved
 from controller.api.requests import Asked, parse
-from controller.bridge.bridge import Bridge
+from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import Fleet
-from controller.bridge.state import Commands
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Record, settable
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
@@ -371,7 +370,7 @@ def _unpin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> C
 
 def _refuse_unnamed(bridge: Bridge, port: VmPortConfig) -> None:
     """Refuse a rule for an address whose VM is not known: it is kept under the VM's name."""
-    if port.name in bridge.behind and port.vm_id is None:
+    if port.name in bridge.address_units.by_name and port.vm_id is None:
         expected = "an address that the interface of a VM on this host has as attached-mac"
         raise Refused(f"address {port.name}: of no known VM -> {expected}")
 

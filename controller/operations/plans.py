@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from controller.api.events import Reply
-from controller.bridge.bridge import Bridge
-from controller.bridge.state import Commands
+from controller.bridge.bridge import Bridge, Commands
 from controller.decisions import planning
 from controller.decisions.planning import Proposal
 from controller.operations import plan_view
@@ -27,7 +26,7 @@ class Plans:
         """Make new plans, remember them, and return the text to show."""
         proposals = []
         for bridge in bridges:
-            proposals.append(bridge.proposal(now_s))
+            proposals.append(bridge.placing.proposal(now_s))
             self._last[bridge.config.name] = bridge, proposals[-1]
         return plan_view.as_json(proposals) if as_json else plan_view.as_text(proposals)
 
@@ -61,7 +60,7 @@ class Plans:
         if not proposal.moves:
             return [Reply(request_id, f"{name}: the plan has no moves, so there is nothing to do")]
         team_view = bridge.placing.team_view
-        if why := planning.changed(proposal, team_view, bridge.bases(now_s), now_s):
+        if why := planning.changed(proposal, team_view, bridge.placing.bases(now_s), now_s):
             refusal = f"{why} -> a new plan: ovs-lbt plan {quoted(name)}"
             reasons = [move.reason for move in proposal.moves]
             noted = bridge.refuse(reasons, refusal, now_s, proposal.lines)

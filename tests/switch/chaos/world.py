@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 
-from controller.bridge.reconcile import NEW_VM_AUDIT_S
+from controller.bridge.bridge import NEW_VM_AUDIT_S
 from controller.dataplane.tables import LOCK_TIMEOUT_S
 from tests.switch import frames
 from tests.switch.bed import (

@@ -84,7 +84,7 @@ def checked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 def planned() -> Iterator[Any]:
     here = crowded()
-    found = here.engine.fleet.bridges["br0"].proposal(here.now_s)
+    found = here.engine.fleet.bridges["br0"].placing.proposal(here.now_s)
     (opinion,) = found.opinions
     bucket = Unit("dynamic/1", 0, policy="dynamic", uplink="eth1", load=Load(1.0), is_bucket=True)
     move = Move("dynamic/1", "eth1", "eth2", Reason.REBALANCE)

@@ -158,7 +158,9 @@ class Life(RuleBasedStateMachine):
         here.ask("set", "bridge", "br0", "mode=observe")
         here.run_for(5)
         self.check_moves()
-        assert here.bindings() == before or self.engine.on_normal or self.engine.counts.planned
+        assert (
+            here.bindings() == before or self.engine.on_normal or self.engine.placing.counts.planned
+        )
         here.ask("set", "bridge", "br0", "mode=enforce")
         here.run_for(1)
         self.replayed, self.at = len(here.log), dict(here.bindings())
@@ -183,7 +185,7 @@ class Life(RuleBasedStateMachine):
             assert not best or uplink in best, f"{name} is on {uplink}, {best} would do"
         self.check_moves()
         assert self.at == self.here.bindings(), "moves told and bindings differ"
-        counts = self.engine.counts
+        counts = self.engine.placing.counts
         made = sum(counts.applied.values()) + sum(counts.refused.values())
         assert self.engine.observing or made <= sum(counts.planned.values())
         assert self.here.replies.keys() == set(range(1, self.here.asked + 1))
