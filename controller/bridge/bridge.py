@@ -8,15 +8,14 @@ features, each with one subject; here they are put together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from controller.api import events
 from controller.api.events import (
     ForeignFlow,
     InstalledRead,
-    Report,
 )
-from controller.api.history import Entry, Happened, Moved
+from controller.api.history import Moved
 from controller.bridge import inspection
 from controller.bridge.handover import Handover
 from controller.bridge.installation import Installation
@@ -54,74 +53,53 @@ Commands = list[events.Command]
 NEW_VM_AUDIT_S = 2.0
 
 
-@dataclass(slots=True)
 class Bridge:
-    """One bridge: an event in, commands out."""
+    """One bridge: an event in, commands out.
 
-    # The configuration in force.
-    config: BridgeConfig
-    # The wall-clock time at which `now_s` was zero, in seconds.
-    epoch_s: float = 0.0
-    # What the service does with the bridge now.
-    phase: Phase = Phase.SERVING
-    # Whether an error of ours has interrupted a request that attaches or detaches the bridge. Then what
-    # is ours is removed without the steps that spare frames, because one of these may have failed.
-    interrupted: bool = False
-    # ---- what the switch has reported
-    # Ports, and which uplinks carry traffic.
-    links: Links = field(init=False)
-    # The measured loads of ports, units and buckets.
-    loads: Loads = field(default_factory=Loads)
-    flooded: Flooded = field(default_factory=Flooded)
-    repeated: Repeated = field(default_factory=Repeated)
-    # The addresses behind VM ports: all of them, and those that are units of their own.
-    addresses: Addresses = field(default_factory=Addresses)
-    address_units: AddressUnits = field(default_factory=AddressUnits)
-    # Which uplinks reach each other, as probes show.
-    paths: PathChecks = field(default_factory=PathChecks)
-    # Signs probes, so that nobody else can make one.
-    probe_key: bytes = field(default=b"", repr=False)
-    probing: Probing = field(init=False, compare=False)
-    polls: Polls = field(init=False, compare=False)
-    # In the order in which they act.
-    features: tuple[Feature, ...] = field(init=False, compare=False)
-    # ---- what is decided
-    # When to read counters.
-    polling: Polling = field(default_factory=Polling)
-    # When to ask which policy, and what they have decided lately.
-    scheduler: Scheduler = field(default_factory=Scheduler)
-    # Where each unit is.
-    placing: Placing = field(init=False, compare=False)
-    # ---- what the switch should have
-    # Our flows and groups, and the bundle under way.
-    installation: Installation = field(default_factory=Installation)
-    # The port flag `no-flood` on VM ports.
-    no_flood: NoFlood = field(init=False, compare=False)
-    handover: Handover = field(init=False, compare=False)
-    port_changes: PortChanges = field(init=False, compare=False)
-    # How the switch follows.
-    installing: Installing = field(init=False, compare=False)
-    # The hash of connections.
-    connection_hash: ConnectionHash = field(init=False, compare=False)
-    # The queues of uplinks' devices.
-    shaping: Shaping = field(init=False, compare=False)
-    # ---- what upstream switches and people are told
-    # Learning packets to send.
-    announcer: Announcer = field(init=False, compare=False)
-    # Announcements of endpoints' off-home addresses.
-    off_home: OffHomeAddresses = field(init=False, compare=False)
-    # The inbound check of VM ports that have moved.
-    inbound_check: InboundCheck = field(init=False, compare=False)
-    # The log of decisions.
-    decision_log: DecisionLog = field(default_factory=DecisionLog)
+    `epoch_s`: the wall-clock time at which `now_s` was zero. `probe_key`: signs the probes of path checks,
+    so that nobody else can make one.
+    """
 
-    def __post_init__(self) -> None:
-        self.links = Links(self.config.failback_delay_s)
-        self.no_flood = NoFlood(self)
-        self.connection_hash = ConnectionHash(self)
-        self.shaping = Shaping(self)
-        self.probing = Probing(self, self.probe_key)
+    def __init__(
+        self,
+        config: BridgeConfig,
+        epoch_s: float = 0.0,
+        phase: Phase = Phase.SERVING,
+        probe_key: bytes = b"",
+    ) -> None:
+        # The configuration in force.
+        self.config = config
+        self.epoch_s = epoch_s
+        # What the service does with the bridge now.
+        self.phase = phase
+        # Whether an error of ours has interrupted a request that attaches or detaches the bridge. Then
+        # what is ours is removed without the steps that spare frames, because one of these may have failed.
+        self.interrupted = False
+        # ---- what the switch has reported
+        # Ports, and which uplinks carry traffic.
+        self.links = Links(config.failback_delay_s)
+        # The measured loads of ports, units and buckets.
+        self.loads = Loads()
+        self.flooded = Flooded()
+        self.repeated = Repeated()
+        # The addresses behind VM ports: all of them, and those that are units of their own.
+        self.addresses = Addresses()
+        self.address_units = AddressUnits()
+        # Which uplinks reach each other, as probes show.
+        self.paths = PathChecks()
+        # ---- what is decided
+        # When to read counters.
+        self.polling = Polling()
+        # When to ask which policy, and what they have decided lately.
+        self.scheduler = Scheduler()
+        # Where each unit is.
         self.placing = Placing(self)
+        # The log of decisions.
+        self.decision_log = DecisionLog()
+        # ---- what the switch should have
+        # Our flows and groups, and the bundle under way.
+        self.installation = Installation()
+        # ---- features
         self.port_changes = PortChanges(self)
         self.installing = Installing(self)
         self.handover = Handover(self)
@@ -129,19 +107,12 @@ class Bridge:
         self.announcer = Announcer(self)
         self.off_home = OffHomeAddresses(self)
         self.inbound_check = InboundCheck(self)
-        self.features = (
-            self.port_changes,
-            self.installing,
-            self.handover,
-            self.polls,
-            self.announcer,
-            self.off_home,
-            self.inbound_check,
-            self.no_flood,
-            self.connection_hash,
-            self.shaping,
-            self.probing,
-        )
+        self.no_flood = NoFlood(self)
+        self.connection_hash = ConnectionHash(self)
+        self.shaping = Shaping(self)
+        self.probing = Probing(self, probe_key)
+        # In this order they act.
+        self.features = tuple(part for part in vars(self).values() if isinstance(part, Feature))
 
     # ---- what is known of the switch ---------------------------------------------------------
 
@@ -252,16 +223,10 @@ class Bridge:
         missing = any(port.name not in known and not port.attached_macs for port in asking)
         return missing or not self.addresses.known
 
-    # ---- bindings and loads ------------------------------------------------------------------
-
     @property
     def checks_paths(self) -> bool:
         """Whether the uplinks probe each other now."""
         return self.config.checks_paths and self.announces and not self.config.fallen_back
-
-    # ---- what the switch should have ---------------------------------------------------------
-
-    # ---- what operators ask -------------------------------------------------------------------
 
     # ---- what waits for the switch, or to be announced ---------------------------------------
 
@@ -375,7 +340,7 @@ class Bridge:
         self.links.connect(ports, self.config.uplinks, now_s)
         self.polling.begin(now_s)
         self.installation.audit_later(now_s)
-        self._count_anew(now_s)
+        self.polls.count_anew(now_s)
         return [events.ReadInstalled(self.config.name)]
 
     def disconnect(self) -> Commands:
@@ -396,12 +361,6 @@ class Bridge:
             if isinstance(event, feature.hears):
                 return feature.heard(event, now_s)
         raise TypeError(f"no handler for {event!r}")
-
-    # ---- links -------------------------------------------------------------------------------
-
-    # ---- counters and decisions --------------------------------------------------------------
-
-    # ---- what the switch has learned ---------------------------------------------------------
 
     # ---- phases ------------------------------------------------------------------------------
 
@@ -455,10 +414,6 @@ class Bridge:
         self.announcer.forget()
         return [events.Report("info", f"{self.config.name}: LACP is negotiated again")]
 
-    def _count_anew(self, now_s: float) -> None:
-        """Ignore what buckets have counted so far: other VM ports may have sent it."""
-        self.polling.read_buckets_at(self.scheduler.count_anew(now_s))
-
     # ---- the steps ---------------------------------------------------------------------------
 
     def reconcile(self, now_s: float) -> Commands:
@@ -489,8 +444,6 @@ class Bridge:
         config = self.config.in_force(self.links.lacp_known(self.config.uplinks))
         changed = config.fallen_back is not self.config.fallen_back
         return self._take_config(config, now_s) if changed else []
-
-    # ---- the result of a bundle --------------------------------------------------------------
 
     # ---- time --------------------------------------------------------------------------------
 
@@ -527,11 +480,6 @@ class Bridge:
 
     def _log_outcome(self, now_s: float) -> Commands:
         return [*self.decision_log.outcome(self.placing.team_view, now_s)]
-
-
-def _path_reported(entry: Entry) -> Report:
-    found = entry.happened is Happened.PATH_FAULT
-    return events.Report("warning" if found else "info", f"{entry.bridge}: path check: {entry.why}")
 
 
 def _errors_reported(old: BridgeConfig, new: BridgeConfig) -> Commands:

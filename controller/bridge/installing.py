@@ -189,7 +189,7 @@ class Installing(Feature):
         """The switch has made the changes of a bundle: answer requests, and announce moves."""
         commands: list[Command] = list(bundle.waiting)
         if any(move.is_resplit for move in bundle.moves):
-            self.bridge._count_anew(now_s)
+            self.bridge.polls.count_anew(now_s)
         commands += self.bridge.handover.take_over()
         self.bridge.placing.counts.apply(bundle.moves)
         if any(move.reason.by_load for move in bundle.moves):

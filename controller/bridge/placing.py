@@ -250,7 +250,7 @@ class Placing:
             if move.reason is Reason.SPLIT and policy not in in_use:
                 self.bindings.homes |= buckets.by_shares(policy, move.shares)
         self.bridge.scheduler.splits.make(resplit, now_s)
-        self.bridge._count_anew(now_s)
+        self.bridge.polls.count_anew(now_s)
         named = {move.unit for move in resplit}
         self.bridge.scheduler.peaks.drop(u.name for u in before if u.is_bucket or u.name in named)
         self.keep_units()
