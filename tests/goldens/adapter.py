@@ -47,6 +47,8 @@ from controller.api.events import (
     SendFrame,
     SwitchConnected,
 )
+from controller.cli.top import feed, keys, view
+from controller.cli.top.state import State, with_picture
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, MirrorRow, Ovn, PortRow, Tunnel
 from controller.dataplane import htb
 from controller.dataplane.specs import Changes, Output, SetField
@@ -55,8 +57,6 @@ from controller.engine import Engine
 from controller.host import client, journal
 from controller.metrics.exporter import Exporter
 from controller.text.drawing import plain
-from controller.top import feed, keys, view
-from controller.top.state import State, with_picture
 from policies.presets import PRESETS
 from tests.goldens.rendering import brief, indented, told
 from tests.unit.fake_switch import FakeSwitch, World

@@ -30,6 +30,7 @@ from controller.api.events import (
     Shaped,
 )
 from controller.api.history import Names
+from controller.cli.top import feed
 from controller.host import client, control, faults, journal, qdisc, vswitchd
 from controller.host.faults import Ledger
 from controller.metrics import scrapes
@@ -38,7 +39,6 @@ from controller.openflow.connections import Dialer
 from controller.ovsdb import database
 from controller.ovsdb.replica import Replica
 from controller.text.wording import OUR_LOG
-from controller.top import feed
 from tests.unit.fuzz.targets import _call, _Served
 
 WAIT_S = 5.0
@@ -148,7 +148,7 @@ def test_every_thread_of_the_service_is_made_in_one_place() -> None:
     """`top` is no part of it: it asks the service."""
     package = Path(controller.__file__).parent
     made = {path for path in package.rglob("*.py") if "threading.Thread(" in path.read_text()}
-    assert made == {Path(faults.__file__), package / "top/feed.py"}
+    assert made == {Path(faults.__file__), package / "cli/top/feed.py"}
 
 
 # ---- the ledger ------------------------------------------------------------------------

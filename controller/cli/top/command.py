@@ -8,10 +8,10 @@ import os
 import sys
 import time
 
+from controller.cli.top import feed, view
+from controller.cli.top.state import State, with_picture
 from controller.host import client
 from controller.text import terminal
-from controller.top import feed, view
-from controller.top.state import State, with_picture
 
 
 def main(options: argparse.Namespace) -> int:
@@ -34,7 +34,7 @@ def main(options: argparse.Namespace) -> int:
             return _once(with_picture(state, first))
     except (client.Refusal, client.Unanswered) as why:
         return _failed(str(why))
-    from controller.top import screen
+    from controller.cli.top import screen
 
     locale.setlocale(locale.LC_ALL, "")
     try:

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.text import top_manual as manual
-from controller.text.drawing import Look, Style, plain, width_of
-from controller.top import view
-from controller.top.state import (
+from controller.cli.top import view
+from controller.cli.top.state import (
     Choosing,
     Confirming,
     Explaining,
@@ -28,6 +26,8 @@ from controller.top.state import (
     happenings,
     with_picture,
 )
+from controller.text import top_manual as manual
+from controller.text.drawing import Look, Style, plain, width_of
 from tests.unit.show_json import JsonObject, br0, bridge, port, uplink
 
 HAPPENED = (

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from controller.cli.top.state import Picture, happenings
 from controller.host import client
-from controller.top.state import Picture, happenings
 
 # The number of recent decisions to ask for; no screen shows more.
 DECISIONS = 60

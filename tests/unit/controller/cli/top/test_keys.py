@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.top import keys, view
-from controller.top.keys import Ask, Effect, Quit, Refresh
-from controller.top.state import (
+from controller.cli.top import keys, view
+from controller.cli.top.keys import Ask, Effect, Quit, Refresh
+from controller.cli.top.state import (
     Confirming,
     Explaining,
     Helping,

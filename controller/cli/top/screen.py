@@ -13,11 +13,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
+from controller.cli.top import keys, view
+from controller.cli.top.feed import Answer, Away, Feed, News
+from controller.cli.top.state import State, with_picture
 from controller.text import terminal
 from controller.text.drawing import Line, Style, width_of
-from controller.top import keys, view
-from controller.top.feed import Answer, Away, Feed, News
-from controller.top.state import State, with_picture
 
 # How long to wait for the rest of an escape sequence on a slow line.
 ESCAPE_MS = 100

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from controller.text import top_manual as manual
-from controller.top.state import (
+from controller.cli.top.state import (
     Choosing,
     Confirming,
     Explaining,
@@ -17,6 +16,7 @@ from controller.top.state import (
     Typing,
     Watching,
 )
+from controller.text import top_manual as manual
 
 UP, DOWN, LEFT, RIGHT = "up", "down", "left", "right"
 PAGE_UP, PAGE_DOWN, HOME, END = "page up", "page down", "home", "end"

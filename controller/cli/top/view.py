@@ -6,6 +6,16 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from controller.cli.top import keys
+from controller.cli.top.state import (
+    Choosing,
+    Confirming,
+    Explaining,
+    Helping,
+    Row,
+    State,
+    Typing,
+)
 from controller.text import top_manual as manual
 from controller.text.drawing import (
     GAP,
@@ -31,16 +41,6 @@ from controller.text.show_view import (
     port_cells,
     states,
     uplink_rows,
-)
-from controller.top import keys
-from controller.top.state import (
-    Choosing,
-    Confirming,
-    Explaining,
-    Helping,
-    Row,
-    State,
-    Typing,
 )
 
 PORTS = {
