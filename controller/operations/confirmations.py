@@ -17,8 +17,16 @@ from controller.bridge.bridge import Commands
 from controller.bridge.fleet import Fleet
 from controller.config.rows import BridgeRow
 from controller.operations import unconfirmed
-from controller.operations.attach_detach import AttachDetach, Refused, refuse_waiting, waiting
-from controller.operations.unconfirmed import GRACE_S, NOTHING_WAITS, UNCONFIRMED, Unconfirmed, What
+from controller.operations.attach_detach import AttachDetach
+from controller.operations.attach_settings import Refused, refuse_waiting
+from controller.operations.unconfirmed import (
+    GRACE_S,
+    NOTHING_WAITS,
+    UNCONFIRMED,
+    Unconfirmed,
+    What,
+    waiting,
+)
 from controller.text.wording import quoted
 
 # How long after a reversal that failed the next one begins.

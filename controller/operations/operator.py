@@ -29,7 +29,8 @@ from controller.operations import (
     unconfirmed,
     vm_rules,
 )
-from controller.operations.attach_detach import AttachDetach, Refused, attachable
+from controller.operations.attach_detach import AttachDetach
+from controller.operations.attach_settings import Refused, attachable
 from controller.operations.confirmations import Confirmations
 from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
 from controller.operations.plans import Plans

@@ -17,6 +17,7 @@ from controller.api.events import Setting
 from controller.config.keys import BRIDGE_KEYS
 from controller.config.kinds import LAST_S
 from controller.config.rows import PREFIX, BridgeRow
+from controller.text.wording import quoted
 
 UNCONFIRMED = PREFIX + "unconfirmed"
 # A change is reverted this much after the time to confirm it has passed. So a confirmation that
@@ -210,3 +211,9 @@ def as_json(rows: Mapping[str, BridgeRow], epoch_now_s: float) -> list[dict[str,
                 }
             )
     return listed
+
+
+def waiting(name: str, change: Unconfirmed, epoch_now_s: float) -> str:
+    """What happens unless a change is confirmed, for the operator who has just made it."""
+    left_s = change.left_s(epoch_now_s)
+    return f"{name}: {change.what} is rolled back in {left_s:.0f} s, unless: ovs-lbt confirm {quoted(name)}"

@@ -16,7 +16,7 @@ from controller.config.keys import VM_RULE_KEYS, Key
 from controller.config.reader import vm_keys
 from controller.config.rows import PREFIX, BridgeRow, Guest
 from controller.config.values import VmPortConfig
-from controller.operations.attach_detach import Refused
+from controller.operations.attach_settings import Refused
 from controller.text.wording import quoted
 
 

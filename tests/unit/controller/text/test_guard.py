@@ -138,7 +138,7 @@ OTHERS = {
     "membership.py: added",
     "vm_rules.py: key",
     "attach_detach.py: fault.text",
-    "attach_detach.py: wanted",
+    "attach_settings.py: wanted",
     "confirmations.py: UNCONFIRMED",
     "faults.py: OUR_LOG",
     "feed.py: ' '.join(words)",
