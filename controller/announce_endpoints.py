@@ -26,7 +26,7 @@ from controller.dataplane import frames
 from controller.features.off_home import OWN_AFTER_S
 from controller.host import addresses, arming, faults
 from controller.host.programs import Refused, on_switch
-from controller.ovsdb.database import Database, DatabaseAway
+from controller.ovsdb.database import Database
 from controller.text import terminal
 
 LOG_NAME = "ovs-lbt-announce.log"
@@ -62,8 +62,8 @@ def announce(remote: str, bridges: Collection[str]) -> None:
     The announcements go as the bridge forwards then: what is drained, cut off or dropped stays so.
 
     Raises:
-        Refused: the addresses of this host could not be read, or the last announcement was not sent.
-        DatabaseAway: the database does not answer.
+        Refused: the database does not answer, the addresses of this host could not be read, or the last
+            announcement was not sent.
     """
     # The switch may have filled in addresses of ports meanwhile.
     _repeat(list(_announced(read(remote), bridges)) if bridges else [])
@@ -111,7 +111,7 @@ def read(remote: str) -> DatabaseRead:
     """The database as it is now.
 
     Raises:
-        DatabaseAway: it does not answer.
+        Refused: it does not answer.
     """
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     Database(remote, events.put)
@@ -126,7 +126,7 @@ def main(words: list[str]) -> int:
         case [bridge, remote]:
             try:
                 announce(remote, {bridge})
-            except (Refused, DatabaseAway) as error:
+            except Refused as error:
                 print(f"ovs-lbt announcements: {error}", file=sys.stderr)
                 return 1
             return 0

@@ -29,8 +29,7 @@ def plan(remote: str, as_json: bool) -> str:
 
     Raises:
         NoChoice: there is nothing to choose.
-        Refused: the database cannot be read.
-        DatabaseAway: the database does not answer.
+        Refused: the database does not answer, or cannot be read.
     """
     if not remote.startswith("unix:"):
         raise NoChoice(f"database {remote} -> unix:PATH, on the host of the tunnel endpoints")

@@ -62,7 +62,7 @@ def detach(ovsdb: str, bridge: str, options: tuple[str, ...] = ()) -> int:
     """Detach a bridge without a running service. Returns the exit status of the command.
 
     Raises:
-        DatabaseAway: the database does not answer.
+        Refused: the database does not answer.
     """
     service = Service(Options(ovsdb, metrics=None, only=bridge), OneAnswer)
     service.request(Request(REQUEST_ID, ("detach", bridge, *options)))
@@ -76,7 +76,7 @@ def revert(ovsdb: str, bridge: str) -> int:
     leads. Returns the exit status of the command.
 
     Raises:
-        DatabaseAway: the database does not answer.
+        Refused: the database does not answer.
     """
     options = Options(
         ovsdb,

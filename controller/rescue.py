@@ -43,8 +43,7 @@ def rescue(remote: str, bridge: str | None) -> Iterator[str]:
     """Rescue one bridge, or all attached ones if `bridge` is None. Yields a line for each.
 
     Raises:
-        Refused: a bridge must not be rescued, or could not be.
-        DatabaseAway: the database does not answer.
+        Refused: a bridge must not be rescued, or could not be, or the database does not answer.
     """
     if not remote.startswith("unix:"):
         raise Refused(f"database {remote} -> unix:PATH, on the host of the bridges")

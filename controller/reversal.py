@@ -41,10 +41,6 @@ GONE_S = 600.0
 ATTEMPT_TIMEOUT_S = 60.0
 
 
-class Unknown(Exception):
-    """The database does not say what waits. The text: what was found -> what is expected."""
-
-
 def database() -> str:
     """The database, as the commands that need no service find it."""
     return os.environ.get("OVS_LBT_OVSDB") or f"unix:{ovs.dirs.RUNDIR}/db.sock"
@@ -54,7 +50,7 @@ def waits(bridge: str) -> Unconfirmed | None:
     """What waits to be confirmed on a bridge; None if nothing does, or there is no such bridge.
 
     Raises:
-        Unknown: the database does not answer, or has what the service did not write.
+        Refused: the database does not answer, or has what the service did not write.
     """
     columns = ["--format=json", "--columns=external_ids", "--if-exists", "list", "bridge", bridge]
     rows = json.loads(_vsctl(*columns) or '{"data": []}')["data"]
@@ -63,15 +59,12 @@ def waits(bridge: str) -> Unconfirmed | None:
         return unconfirmed.parse(ids[UNCONFIRMED]) if UNCONFIRMED in ids else None
     except ValueError:
         found = f"Bridge {bridge} {UNCONFIRMED}: what the service did not write"
-        raise Unknown(f"{found} -> the value that it wrote") from None
+        raise Refused(f"{found} -> the value that it wrote") from None
 
 
 def _vsctl(*words: str) -> str:
     command = ["ovs-vsctl", f"--db={database()}", "--no-wait", *words]
-    try:
-        return run(*command, expected="a running ovsdb-server", timeout_s=VSCTL_TIMEOUT_S)
-    except Refused as error:
-        raise Unknown(str(error)) from error
+    return run(*command, expected="a running ovsdb-server", timeout_s=VSCTL_TIMEOUT_S)
 
 
 def after(bridge: str, wait_s: float) -> int:
@@ -98,7 +91,7 @@ def after(bridge: str, wait_s: float) -> int:
                 time.sleep(LOOK_INTERVAL_S)
                 continue
             failed = _attempt(bridge)
-        except Unknown as error:
+        except Refused as error:
             failed = str(error)
         here_s = time.monotonic() if os.path.isdir(ovs.dirs.RUNDIR) else here_s
         if time.monotonic() > here_s + GONE_S:
@@ -138,14 +131,14 @@ def confirm(bridge: str) -> str:
     """Confirm without a service. Returns what was done.
 
     Raises:
-        Unknown: nothing waits, its time has passed, or the database does not answer.
+        Refused: nothing waits, its time has passed, or the database does not answer.
     """
     change = waits(bridge)
     if change is None:
-        raise Unknown(nothing_waits(bridge))
+        raise Refused(nothing_waits(bridge))
     if change.begun or change.left_s(time.time()) <= 0:
         found = f"{change.what} was not confirmed in time, and is being rolled back"
-        raise Unknown(f"bridge {bridge}: {found} -> {change.what} once more")
+        raise Refused(f"bridge {bridge}: {found} -> {change.what} once more")
     _vsctl("remove", "bridge", bridge, "external_ids", UNCONFIRMED)
     entry = Entry(Happened.CONFIRMED, 0.0, bridge, f"{change.what} confirmed")
     journal.append(journal.default_path(client.NAME), history.as_line(entry, time.time()))
@@ -176,13 +169,12 @@ def once(bridge: str) -> int:
     logging.getLogger().setLevel(logging.ERROR)
     importlib.import_module("controller.openflow.framework")
     from controller import one_shot
-    from controller.ovsdb.database import DatabaseAway
     from controller.service import serve_and_exit
 
     def revert() -> int:
         try:
             return one_shot.revert(database(), bridge)
-        except (DatabaseAway, ValueError, OSError) as error:
+        except (Refused, ValueError, OSError) as error:
             print(error, file=sys.stderr)
             return 1
 

@@ -42,6 +42,7 @@ def until_confirmed(options: argparse.Namespace, words: list[str]) -> int:
 def confirm(bridge: str) -> int:
     """Confirm through the service if it is running, else in the database."""
     from controller import reversal
+    from controller.host.programs import Refused
 
     if (obstacle := client.obstacle()) is not None:
         return answers.failed(obstacle)
@@ -50,7 +51,7 @@ def confirm(bridge: str) -> int:
             answers.tell(client.ask("lbt/confirm", [bridge]))
         else:
             print(reversal.confirm(bridge))
-    except (client.Refusal, client.Unanswered, reversal.Unknown) as why:
+    except (client.Refusal, client.Unanswered, Refused) as why:
         return answers.failed(_too_late(bridge, str(why)))
     return 0
 
@@ -58,13 +59,14 @@ def confirm(bridge: str) -> int:
 def revert(bridge: str) -> int:
     """Revert through the service if it is running, else with a service of our own."""
     from controller import reversal
+    from controller.host.programs import Refused
 
     if client.obstacle() is not None or client.running():
         return answers.ask("revert", [bridge])
     try:
         if reversal.waits(bridge) is None:
             return answers.failed(reversal.nothing_waits(bridge))
-    except reversal.Unknown as why:
+    except Refused as why:
         return answers.failed(str(why))
     return reversal.once(bridge)
 

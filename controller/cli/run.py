@@ -35,8 +35,8 @@ def run(options: argparse.Namespace) -> int:
     if (obstacle := client.obstacle() or client.read_only() or _running()) is not None:
         return answers.failed(obstacle)
     from controller.host.journal import default_path
+    from controller.host.programs import Refused
     from controller.host.sockets import TlsFiles
-    from controller.ovsdb.database import DatabaseAway
     from controller.service import Options, Service, serve_and_exit
 
     def serve() -> int:
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
                 database, metrics, listen, tls, metrics_tls, history, name=options.service
             )
             service = Service(settings)
-        except (DatabaseAway, ValueError, OSError) as error:
+        except (Refused, ValueError, OSError) as error:
             return answers.failed(environment.blamed(because(error), taken))
         return service.run()
 

@@ -43,7 +43,6 @@ def _print(found: Callable[[], Iterable[str]]) -> int:
 
     from controller.host.programs import Refused
     from controller.operations.endpoint_view import NoChoice
-    from controller.ovsdb.database import DatabaseAway
 
     ovs.vlog.Vlog.set_level("any", "any", "off")
     if (obstacle := client.obstacle()) is not None:
@@ -51,7 +50,7 @@ def _print(found: Callable[[], Iterable[str]]) -> int:
     try:
         for line in found():
             print(line, flush=True)
-    except (Refused, NoChoice, DatabaseAway, ValueError) as error:
+    except (Refused, NoChoice, ValueError) as error:
         return answers.failed(environment.blamed_database(str(error)))
     return 0
 
@@ -68,13 +67,13 @@ def detach(words: list[str]) -> int:
     environment.log(logging.ERROR)
     importlib.import_module("controller.openflow.framework")
     from controller import one_shot
-    from controller.ovsdb.database import DatabaseAway
+    from controller.host.programs import Refused
     from controller.service import serve_and_exit
 
     def serve() -> int:
         try:
             return one_shot.detach(environment.database(), words[0], tuple(words[1:]))
-        except (DatabaseAway, ValueError, OSError) as error:
+        except (Refused, ValueError, OSError) as error:
             return answers.failed(environment.blamed_database(because(error)))
 
     return serve_and_exit(serve)

@@ -24,6 +24,7 @@ from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, MirrorRow, O
 from controller.host import devices, faults
 from controller.host.client import STARTED
 from controller.host.devices import Role
+from controller.host.programs import Refused
 from controller.host.sockets import TLS_OPTIONS, TlsFiles, reason, refuse_plain
 from controller.ovsdb.replica import CONFIRM_TIMEOUT_S, Replica, Then
 
@@ -149,10 +150,6 @@ class _OtherConfig(NamedTuple):
 DEFAULTS = _OtherConfig()
 
 
-class DatabaseAway(Exception):
-    """The database cannot be reached. The text: what was found -> what is expected."""
-
-
 class _Bridges:
     """The records of all bridges. Only the records that have changed are read again."""
 
@@ -221,7 +218,7 @@ class Database:
     leader writes.
 
     Raises:
-        DatabaseAway: the database does not answer at the start. Later, the connection is tried
+        Refused: the database does not answer at the start. Later, the connection is tried
             again for ever.
         ValueError: the remote is malformed, or a TLS file cannot be used.
     """
@@ -240,13 +237,13 @@ class Database:
         _check_remote(remote, tls)
         if remote.startswith("unix:") and not os.path.exists(remote.removeprefix("unix:")):
             path = remote.removeprefix("unix:")
-            raise DatabaseAway(f"Open vSwitch is not running: {path} does not exist -> {STARTED}")
+            raise Refused(f"Open vSwitch is not running: {path} does not exist -> {STARTED}")
         try:
             helper = idlutils.get_schema_helper(remote, SCHEMA)
         except Exception as error:
             _refuse_ours(error)
             why = reason(_refusal(remote, tls) or error)
-            raise DatabaseAway(f"{remote}: no answer ({why}) -> a running ovsdb-server") from error
+            raise Refused(f"{remote}: no answer ({why}) -> a running ovsdb-server") from error
         for table, columns in COLUMNS.items():
             helper.register_columns(table, columns)
         self._idl = Replica(remote, helper, SCHEMA)
@@ -257,7 +254,7 @@ class Database:
             self._api = _Api(self._link)
         except Exception as error:
             _refuse_ours(error)
-            raise DatabaseAway(
+            raise Refused(
                 f"{remote}: not Open vSwitch's database -> the database of an ovsdb-server"
             ) from error
         self._await_all_rows()
@@ -270,26 +267,26 @@ class Database:
         """Wait until the server has sent all rows. A request must not find a database without bridges.
 
         Raises:
-            DatabaseAway: it has not sent them in time.
+            Refused: it has not sent them in time.
         """
         deadline_s = time.monotonic() + TRANSACTION_TIMEOUT_S
         while not self._idl.is_current:
             if time.monotonic() > deadline_s:
-                raise DatabaseAway(f"{self._remote}: no rows -> a running ovsdb-server")
+                raise Refused(f"{self._remote}: no rows -> a running ovsdb-server")
             time.sleep(ROWS_PAUSE_S)
 
     def contend(self) -> None:
         """Compete with other services for the lead. `Leading` reports who has it, now and later.
 
         Raises:
-            DatabaseAway: the database does not tell who leads.
+            Refused: the database does not tell who leads.
         """
         self._idl.led = self._led
         self._idl.challenged = lambda: self._submit(Challenged())
         with self._link.lock:
             self._idl.contend()
         if not self._known.wait(TRANSACTION_TIMEOUT_S):
-            raise DatabaseAway(
+            raise Refused(
                 "ovsdb-server does not say which service leads -> an answer from ovsdb-server"
             )
 
@@ -424,9 +421,9 @@ def _removals_last(settings: Iterable[Setting]) -> list[Setting]:
 
 
 def _refuse_ours(error: Exception) -> None:
-    """Raise DatabaseAway if a fault of ovs-lbt kept it from reaching the database."""
+    """Raise Refused if a fault of ovs-lbt kept it from reaching the database."""
     if faults.is_ours(error):
-        raise DatabaseAway(faults.report("database", error, "replica")) from error
+        raise Refused(faults.report("database", error, "replica")) from error
 
 
 def _check_remote(remote: str, tls: TlsFiles | None) -> None:

@@ -18,10 +18,11 @@ from typing import Any
 
 import pytest
 
+from controller.host.programs import Refused
 from controller.host.sockets import Reach, TlsFiles, TlsSocket, Unreachable, is_loopback
 from controller.metrics import scrapes
 from controller.openflow.connections import Dialers
-from controller.ovsdb.database import Database, DatabaseAway
+from controller.ovsdb.database import Database
 from tests.wire.certificates import files, make
 
 # Green sockets need a standard library that was patched before the test imported it; the service
@@ -233,7 +234,7 @@ def test_a_bridge_is_one_by_its_certificate(pki: Path, name: str, why: str) -> N
     ],
 )
 def test_a_database_is_one_by_its_certificate(pki: Path, name: str, why: str) -> None:
-    with listening(pki, name) as port, pytest.raises(DatabaseAway) as refused:
+    with listening(pki, name) as port, pytest.raises(Refused) as refused:
         Database(f"ssl:{HOST}:{port}", lambda _: None, files(pki, "service", "ca"))
     assert str(refused.value) == f"ssl:{HOST}:{port}: no answer ({why}) -> a running ovsdb-server"
 

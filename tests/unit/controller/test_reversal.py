@@ -12,6 +12,7 @@ import pytest
 from controller import reversal
 from controller.api.events import Setting
 from controller.host import client
+from controller.host.programs import Refused
 from controller.operations import unconfirmed
 from controller.operations.unconfirmed import GRACE_S, UNCONFIRMED, Unconfirmed, What
 
@@ -36,7 +37,7 @@ class Host:
 
     def vsctl(self, *words: str) -> str:
         if self.now_s < self.away_until_s:
-            raise reversal.Unknown("no answer -> a running ovsdb-server")
+            raise Refused("no answer -> a running ovsdb-server")
         self.asked.append(words)
         if "list" in words:
             there = words[-1] == "br0"
@@ -132,7 +133,7 @@ def test_it_is_confirmed_in_the_database(host: Host, tmp_path: Path) -> None:
     (line,) = (tmp_path / "history.jsonl").read_text().splitlines()
     entry = json.loads(line)
     assert (entry["at"], entry["event"]) == (NOW_S, "confirmed")
-    with pytest.raises(reversal.Unknown, match="nothing waits to be confirmed -> "):
+    with pytest.raises(Refused, match="nothing waits to be confirmed -> "):
         reversal.confirm("br0")
 
 
@@ -141,7 +142,7 @@ def test_too_late_to_confirm(host: Host, begun: bool) -> None:
     until_s = NOW_S + 30 if begun else NOW_S
     change = Unconfirmed(What.DETACH, until_s, 60.0, begun=begun)
     host.ids[UNCONFIRMED] = unconfirmed.as_text(change)
-    with pytest.raises(reversal.Unknown, match="detach was not confirmed in time, and is being"):
+    with pytest.raises(Refused, match="detach was not confirmed in time, and is being"):
         reversal.confirm("br0")
     assert UNCONFIRMED in host.ids
 

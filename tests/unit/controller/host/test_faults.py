@@ -33,6 +33,7 @@ from controller.api.history import Names
 from controller.cli.top import feed
 from controller.host import client, control, faults, journal, qdisc, vswitchd
 from controller.host.faults import Ledger
+from controller.host.programs import Refused
 from controller.metrics import scrapes
 from controller.openflow import framework, side_connection
 from controller.openflow.connections import Dialer
@@ -403,7 +404,7 @@ def test_a_database_is_not_away_when_we_fail_to_reach_it(
 ) -> None:
     (tmp_path / "db.sock").touch()
     monkeypatch.setattr(idlutils, "get_schema_helper", broken)
-    with pytest.raises(database.DatabaseAway, match=re.escape(f"replica: {ANSWER}")):
+    with pytest.raises(Refused, match=re.escape(f"replica: {ANSWER}")):
         database.Database(f"unix:{tmp_path}/db.sock", lambda _: None)
     assert told.counts() == [("database", 1)]
 
