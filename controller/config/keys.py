@@ -12,8 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from controller.config import kinds
-from controller.config.kinds import DAY_S, Kind
-from controller.config.membership import Known, Words
+from controller.config.kinds import DAY_S, Kind, Known
 from policies.model import Role, Teaming
 from policies.presets import DEFAULT_PRESET, PRESETS
 
@@ -357,9 +356,5 @@ UPLINK_KEYS = keys_of(Record.UPLINK)
 VM_KEYS = keys_of(Record.VM_PORT)
 # The rules that a VM can have, on its Interface or as vm-ID-KEY on the Bridge.
 VM_RULE_KEYS = settable(VM_KEYS)
-# The keys that mark an interface as an uplink or as a VM port.
-WORDS = Words(
-    of_uplinks=UPLINK_KEYS,
-    of_vm_ports=VM_KEYS,
-    written=VM_KEYS.keys() - VM_RULE_KEYS.keys(),
-)
+# The keys of VM ports that the service itself writes.
+WRITTEN_VM_KEYS = VM_KEYS.keys() - VM_RULE_KEYS.keys()

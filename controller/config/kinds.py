@@ -192,6 +192,31 @@ class Choice:
         return frozenset(self.named or uplinks) - frozenset(self.ruled_out)
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The uplinks, VM ports and other interfaces in force before; empty before the first attach.
+
+    `bond`: the port whose members the uplinks were, by name. All but the VM ports is also in the
+    database, as the key `team`.
+    """
+
+    bond: str | None = None
+    uplinks: tuple[str, ...] = ()
+    missing: frozenset[str] = frozenset()
+    vm_ports: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, text: str) -> Known:
+        """Parse the value of the key `team`. Raises ValueError for anything else."""
+        bond, uplinks, missing = (tuple(filter(None, part.split(","))) for part in text.split("/"))
+        return cls(",".join(bond) or None, uplinks, frozenset(missing))
+
+    @property
+    def text(self) -> str:
+        """The value of the key `team`."""
+        return "/".join((self.bond or "", ",".join(self.uplinks), ",".join(sorted(self.missing))))
+
+
 def uplinks() -> Kind:
     """A choice of uplinks, before the uplinks are known."""
     return Kind(Choice.of, Choice.EXPECTED)

@@ -12,6 +12,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from controller.config.keys import UPLINK_KEYS, VM_RULE_KEYS, WRITTEN_VM_KEYS
+from controller.config.kinds import Known
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
 from controller.text.wording import quoted
 
@@ -45,31 +47,6 @@ Found = tuple[tuple[str, ...], list[tuple[str, str]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """The uplinks, VM ports and other interfaces in force before; empty before the first attach.
-
-    `bond`: the port whose members the uplinks were, by name. All but the VM ports is also in the
-    database, as the key `team`.
-    """
-
-    bond: str | None = None
-    uplinks: tuple[str, ...] = ()
-    missing: frozenset[str] = frozenset()
-    vm_ports: frozenset[str] = frozenset()
-
-    @classmethod
-    def parse(cls, text: str) -> Known:
-        """Parse the value of the key `team`. Raises ValueError for anything else."""
-        bond, uplinks, missing = (tuple(filter(None, part.split(","))) for part in text.split("/"))
-        return cls(",".join(bond) or None, uplinks, frozenset(missing))
-
-    @property
-    def text(self) -> str:
-        """The value of the key `team`."""
-        return "/".join((self.bond or "", ",".join(self.uplinks), ",".join(sorted(self.missing))))
-
-
-@dataclass(frozen=True, slots=True)
 class Team:
     """The uplinks in force, in failover order, and errors in the list that was asked for.
 
@@ -85,16 +62,6 @@ class Team:
     wrong: tuple[tuple[str, str], ...]
     missing: frozenset[str]
     last: Known
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """The keys by which an operator marks an interface."""
-
-    of_uplinks: Collection[str]
-    of_vm_ports: Collection[str]
-    # The keys of VM ports that the service itself writes.
-    written: Collection[str]
 
 
 def bond_of(
@@ -131,27 +98,27 @@ def members_of_bonds(row: BridgeRow) -> frozenset[str]:
     return frozenset(name for bond in bonds_of(row) for name in _names(bond))
 
 
-def team(row: BridgeRow, named: tuple[str, ...] | None, known: Known, words: Words) -> Team:
+def team(row: BridgeRow, named: tuple[str, ...] | None, known: Known) -> Team:
     """The uplinks of a bridge. `named`: the uplinks asked for; None if nobody named any."""
     bond = bond_of(row, named, known)
     if bond is None:
-        uplinks, wrong = _plain(row, named, known, words)
+        uplinks, wrong = _plain(row, named, known)
         been = {*known.uplinks, *_present(row), *_in_use(row)}
         last = tuple(name for name in uplinks if name in been)
-        there = _working(row, uplinks, words)
+        there = _working(row, uplinks)
     else:
         uplinks, wrong = _bonded(row, bond, named, known)
         last = uplinks if len(uplinks) > 1 else tuple(dict.fromkeys((*known.uplinks, *uplinks)))
         there = {*uplinks}
     gone = [name for name in last if name not in there]
-    missing = _missing(row, uplinks, known, words, gone)
+    missing = _missing(row, uplinks, known, gone)
     wrong += _strangers(row, bond, last, missing, gone)
     if bond is not None and len(uplinks) < 2 and not missing:
         added = _into(row, bond, gone[0] if gone else "NAME")
         wrong.append((f"bond {bond.name}, with one member", f"two or more: ovs-vsctl {added}"))
     evident = frozenset(name for name, what in missing.items() if what is not None)
     valid = Known(bond.name if bond else None, last, evident)
-    apart = frozenset(missing) | _undecided(row, uplinks, known, words)
+    apart = frozenset(missing) | _undecided(row, uplinks, known)
     return Team(uplinks, bond, tuple(wrong), apart, valid)
 
 
@@ -168,7 +135,7 @@ def _bonded(row: BridgeRow, bond: PortRow, named: tuple[str, ...] | None, known:
     return (*ordered, *(name for name in members if name not in ordered)), wrong
 
 
-def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known, words: Words) -> Found:
+def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known) -> Found:
     """The named uplinks, unless one seems to lead to a VM, or one is missing from the list."""
     by_name = {interface.name: interface for interface in row.interfaces}
     if named is None:
@@ -176,7 +143,7 @@ def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known, words: W
         return known.uplinks, [("nothing", expected)]
     wrong = list(_absent(row, named))
     unmarked = [n for n in named if n in by_name and not _has(by_name[n], ("role",))]
-    vms = {name: what for name in unmarked if (what := _of_a_vm(row, by_name[name], words))}
+    vms = {name: what for name in unmarked if (what := _of_a_vm(row, by_name[name]))}
     wrong += [
         (f"{name}, {what}", f"an uplink; if it is one: {IS_UPLINK.format(quoted(name))}")
         for name, what in vms.items()
@@ -184,9 +151,7 @@ def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known, words: W
     left = [
         name
         for name in known.uplinks
-        if name in by_name
-        and name not in named
-        and not _has(by_name[name], set(words.of_vm_ports) - set(words.written))
+        if name in by_name and name not in named and not _has(by_name[name], VM_RULE_KEYS)
     ]
     wrong += [
         (
@@ -209,13 +174,13 @@ def _absent(row: BridgeRow, named: tuple[str, ...]) -> Iterator[tuple[str, str]]
             yield name, f"an interface of {row.name}"
 
 
-def _of_a_vm(row: BridgeRow, interface: InterfaceRow, words: Words) -> str | None:
+def _of_a_vm(row: BridgeRow, interface: InterfaceRow) -> str | None:
     """The evidence that an interface leads to a VM or to no network; None if there is none."""
     if found := [key for key in VM_IDS if interface.external_ids.get(key)]:
         return f"an interface of a VM, which has {found[0]}"
     if interface.name == row.name:
         return "the bridge's own port"
-    if found := _has(interface, set(words.of_vm_ports) - set(words.written)):
+    if found := _has(interface, VM_RULE_KEYS):
         return f"a VM port, which has {PREFIX}{found[0]}"
     if interface.kind in VM_TYPES:
         return f"of type {interface.kind}"
@@ -227,24 +192,24 @@ def _of_a_vm(row: BridgeRow, interface: InterfaceRow, words: Words) -> str | Non
         if re.fullmatch(pattern, interface.name, re.ASCII):
             return f"with a name that {whose} gives to interfaces of VMs"
     # A card that was missing from the list may have been treated as a VM port meanwhile.
-    if not _is_card(interface) and (found := _has(interface, words.written)):
+    if not _is_card(interface) and (found := _has(interface, WRITTEN_VM_KEYS)):
         return f"a VM port, which has {PREFIX}{found[0]}"
     return None
 
 
-def _working(row: BridgeRow, uplinks: tuple[str, ...], words: Words) -> set[str]:
+def _working(row: BridgeRow, uplinks: tuple[str, ...]) -> set[str]:
     """The uplinks that the switch can open, and that have not got another name.
 
     For a device with another name, the switch has a second interface with the same address.
     """
     here = {i.name: i.mac for i in row.interfaces if i.name in uplinks and i.ofport != NO_OFPORT}
     alike = [i for i in row.interfaces if i.name not in uplinks and i.mac in here.values()]
-    renamed = {i.mac for i in alike if i.mac is not None and not _is_vm(row, i, words)}
+    renamed = {i.mac for i in alike if i.mac is not None and not _is_vm(row, i)}
     return {name for name, mac in here.items() if mac not in renamed}
 
 
 def _missing(
-    row: BridgeRow, uplinks: tuple[str, ...], known: Known, words: Words, gone: Collection[str]
+    row: BridgeRow, uplinks: tuple[str, ...], known: Known, gone: Collection[str]
 ) -> dict[str, str | None]:
     """Interfaces that are no uplinks and seem to lead to the network, each with the evidence.
 
@@ -257,17 +222,17 @@ def _missing(
             continue
         if name in bonded:
             missing[name] = "a member of a bond"
-        elif interface.ofport is None or _is_vm(row, interface, words):
+        elif interface.ofport is None or _is_vm(row, interface):
             continue
         elif _is_card(interface):
             missing[name] = f"a network card ({interface.driver})"
-        elif found := _has(interface, words.of_uplinks):
+        elif found := _has(interface, UPLINK_KEYS):
             missing[name] = f"an uplink, which has {PREFIX}{found[0]}"
         elif name in in_use:
             missing[name] = "an uplink that VM ports are bound to"
         elif name in known.uplinks:
             missing[name] = "an uplink until now"
-        elif _is_named_alike(row, name, uplinks, known, words):
+        elif _is_named_alike(row, name, uplinks, known):
             missing[name] = f"new, and named like {uplinks[0]}"
         elif name in known.missing:
             # VM ports that used it as an uplink have left it meanwhile.
@@ -277,13 +242,11 @@ def _missing(
     return missing
 
 
-def _undecided(
-    row: BridgeRow, uplinks: tuple[str, ...], known: Known, words: Words
-) -> frozenset[str]:
+def _undecided(row: BridgeRow, uplinks: tuple[str, ...], known: Known) -> frozenset[str]:
     """New interfaces that may be uplinks, while the keys that would say so have vanished."""
     decided = known.vm_ports | row.mirrored_to | {*uplinks, *members_of_bonds(row)}
     new = (i for i in row.interfaces if row.keys_lost and i.name not in decided)
-    return frozenset(i.name for i in new if _of_a_vm(row, i, words) is None)
+    return frozenset(i.name for i in new if _of_a_vm(row, i) is None)
 
 
 def _strangers(
@@ -356,19 +319,17 @@ def _names(bond: PortRow) -> tuple[str, ...]:
     return tuple(interface.name for interface in bond.interfaces)
 
 
-def _is_vm(row: BridgeRow, interface: InterfaceRow, words: Words) -> bool:
+def _is_vm(row: BridgeRow, interface: InterfaceRow) -> bool:
     """Whether something says that an interface is a VM port, or it has been one."""
-    return bool(_has(interface, words.written)) or _of_a_vm(row, interface, words) is not None
+    return bool(_has(interface, WRITTEN_VM_KEYS)) or _of_a_vm(row, interface) is not None
 
 
-def _is_named_alike(
-    row: BridgeRow, name: str, uplinks: tuple[str, ...], known: Known, words: Words
-) -> bool:
+def _is_named_alike(row: BridgeRow, name: str, uplinks: tuple[str, ...], known: Known) -> bool:
     """Whether a new interface has the uplinks' name with another number, and no VM port has.
 
     At attach nothing is new.
     """
-    written = {i.name for i in row.interfaces if _has(i, words.written)}
+    written = {i.name for i in row.interfaces if _has(i, WRITTEN_VM_KEYS)}
     vm_ports = known.vm_ports | written
     if not vm_ports and not known.uplinks:
         return False

@@ -17,9 +17,9 @@ from controller.config import (
     offload,
 )
 from controller.config.guests import identities, own_identities, rules_identity, vm_name
-from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, VM_RULE_KEYS, WORDS, Key
-from controller.config.kinds import Choice
-from controller.config.membership import Known, members_of_bonds
+from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, VM_RULE_KEYS, Key
+from controller.config.kinds import Choice, Known
+from controller.config.membership import members_of_bonds
 from controller.config.rows import PREFIX, BridgeRow, Guest, InterfaceRow, PortRow
 from controller.config.settings import Settings
 from controller.config.values import (
@@ -167,7 +167,7 @@ class _Reader:
         """The uplinks in force. Errors in the requested list are reported."""
         record, key = f"Bridge {self.row.name}", PREFIX + "uplinks"
         known = replace(last or Known(), vm_ports=self.last_vm_ports)
-        found = membership.team(self.row, named, known, WORDS)
+        found = membership.team(self.row, named, known)
         for what, expected in found.wrong:
             self.settings.report(BadValue(record, key, what, expected))
         self.settings.in_force[record, key] = found.last.uplinks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from controller.config.keys import BRIDGE_KEYS, VM_RULE_KEYS, WORDS, Key, settable
+from controller.config.keys import BRIDGE_KEYS, VM_RULE_KEYS, WRITTEN_VM_KEYS, Key, settable
 from controller.config.rows import PREFIX
 from controller.config.values import BadValue
 from controller.text.wording import one_of
@@ -59,7 +59,7 @@ class Settings:
         expected = ""
         for key in sorted(key for key in ids if key.startswith(PREFIX)):
             name = key.removeprefix(PREFIX)
-            left = name in WORDS.written or name == "role-before"
+            left = name in WRITTEN_VM_KEYS or name == "role-before"
             if name not in keys and not (keys is BRIDGE_KEYS and _is_vm_rule(name)):
                 if left and keys is not BRIDGE_KEYS:
                     # The service wrote it when the interface had another role.

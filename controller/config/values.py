@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from controller.config.kinds import CheckedHost
-from controller.config.membership import Known
+from controller.config.kinds import CheckedHost, Known
 from controller.config.offload import NOTHING, Offload
 from controller.config.rows import Guest, InterfaceRow, PortRow
 from controller.config.vlans import TRUNK, PortVlans
