@@ -47,7 +47,7 @@ class Settings:
             try:
                 values[name] = key.parse(text)
             except ValueError:
-                self.report(BadValue(record, prefix + name, text, key.expects(text)))
+                self.report(record, prefix + name, text, key.expects(text))
                 salvage = key.takes.salvage
                 otherwise = salvage(text) if salvage else key.without
                 values[name] = self.last.get(slot, otherwise)
@@ -65,17 +65,16 @@ class Settings:
                     # The service wrote it when the interface had another role.
                     continue
                 expected = expected or one_of(PREFIX + known for known in settable(keys))
-                self.report(BadValue(record, key, ids[key], expected))
+                self.report(record, key, ids[key], expected)
 
     def add(self, in_force: Mapping[tuple[str, str], Any], errors: Iterable[BadValue]) -> None:
         """Add what was read of one record apart."""
         self.in_force |= in_force
-        for error in errors:
-            self.report(error)
+        self.errors |= dict.fromkeys(errors)
 
-    def report(self, error: BadValue) -> None:
+    def report(self, record: str, key: str, found: str, expected: str) -> None:
         """Add an error. One value can concern several ports of a VM, so errors can repeat."""
-        self.errors[error] = None
+        self.errors[BadValue(record, key, found, expected)] = None
 
 
 def _is_vm_rule(name: str) -> bool:

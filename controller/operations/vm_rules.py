@@ -13,10 +13,10 @@ from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
 from controller.config import guests
 from controller.config.keys import VM_RULE_KEYS, Key
-from controller.config.reader import vm_keys
 from controller.config.rows import PREFIX, BridgeRow, Guest
 from controller.config.values import VmPortConfig
 from controller.operations.attach_settings import Refused
+from controller.config.vm_ports import vm_keys
 from controller.text.wording import quoted
 
 

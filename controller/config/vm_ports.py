@@ -1,0 +1,284 @@
+"""Reads the VM ports of a bridge, each only when its own records or what all depend on have changed."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from controller.config import guests, kinds
+from controller.config.guests import identities, own_identities, rules_identity, vm_name
+from controller.config.keys import VM_KEYS, VM_RULE_KEYS, Key
+from controller.config.kinds import Choice
+from controller.config.offload import Offload
+from controller.config.rows import PREFIX, BridgeRow, Guest, InterfaceRow, PortRow
+from controller.config.settings import Settings
+from controller.config.values import (
+    BridgeConfig,
+    ReadVmPort,
+    ReadVmPorts,
+    UplinkConfig,
+    VmPortConfig,
+)
+from controller.config.vlans import PortVlans, carriers, port_vlans
+from controller.text.wording import one_of
+from policies.model import OFPORT_LOCAL, OFPORT_MAX, OfPort, Rules, Teaming, Uplink
+from policies.presets import PRESETS
+
+MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
+# The default of `forged-transmits`: with many VMs behind a port, the addresses are not known in
+# advance.
+FORGED_BY_UNIT = {"port": "reject", "source-mac": "accept"}
+# The unit of a VM port that leads to one VM.
+WHOLE = "port"
+# What a VM port can have of an uplink's queues.
+SHAPING_KEYS = ("shares", "reserve-mbps", "limit-mbps")
+# The values of a VM port without keys.
+VM_DEFAULTS = {name: key.without for name, key in VM_KEYS.items()}
+
+
+class Common(NamedTuple):
+    """What all VM ports of a bridge depend on. `ids`: the bridge's external_ids."""
+
+    bridge: str
+    ids: Mapping[str, str]
+    uplinks: tuple[UplinkConfig, ...]
+    policy: str
+    teaming: str
+    offload: Offload
+    patch_unit: str
+    in_userspace: bool
+
+
+def read_vm_ports(
+    row: BridgeRow,
+    common: Common,
+    others: Collection[str],
+    last: BridgeConfig | None,
+    settings: Settings,
+) -> ReadVmPorts:
+    """Read the VM ports: all interfaces with an ofport except for `others`, by name.
+
+    The same records are not read again: an invalid value keeps what it kept the last time.
+    """
+    policies = {port.name: port.policy for port in last.vm_ports} if last else {}
+    read = last.read if last else None
+    before = read.by_name if read is not None and read.common == common else {}
+    found = {}
+    for port in row.ports:
+        for interface in port.interfaces:
+            name = interface.name
+            if name in others or not has_ofport(interface):
+                continue
+            known = before.get(name)
+            if known is None or (known.port, known.interface) != (port, interface):
+                # Its values and errors are kept apart from those of others.
+                own = Settings(settings.last)
+                last_policy = policies.get(name, common.policy)
+                config = _Reader(common, own, port, interface).read(last_policy)
+                known = ReadVmPort(port, interface, config, own.in_force, tuple(own.errors))
+            settings.add(known.settings, known.errors)
+            found[name] = known
+    return ReadVmPorts(common, found)
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads one VM port."""
+
+    common: Common
+    settings: Settings
+    port: PortRow
+    interface: InterfaceRow
+
+    def read(self, last_policy: str) -> VmPortConfig:
+        """The configuration. `last_policy`: in force until now, for the case that another cannot be."""
+        interface, common, teaming = self.interface, self.common, self.common.teaming
+        vlans = port_vlans(self.port.vlan_mode, self.port.tag, self.port.trunks)
+        carriers = self._carriers(vlans)
+        team = [uplink.name for uplink in common.uplinks]
+        keys = vm_keys(carriers, tuple(team))
+        # Rules on the Interface take precedence over rules that the Bridge keeps for its VM.
+        rules = (
+            VM_DEFAULTS
+            | self._kept(identities(interface), {key: keys[key] for key in VM_RULE_KEYS})
+            | self.settings.given(self.record, interface.external_ids, keys)
+        )
+        self.settings.report_unknown(self.record, interface.external_ids, keys)
+        self._unset_queues(rules)
+        policy = common.policy
+        if own := rules["policy"]:
+            policy = fitting_policy(
+                self.settings, self.record, own, last_policy, teaming, common.uplinks
+            )
+        allow, prefer = (
+            choice and choice.within(team) for choice in (rules["allow"], rules["prefer"])
+        )
+        may_use = allow.allowed(team) if allow else frozenset(team)
+        wishes = prefer or Choice((), ())
+        unit = rules["unit"] or (common.patch_unit if interface.kind == "patch" else WHOLE)
+        attached = self._attached_macs()
+        tunnel_mac = self._tunnel_mac() if carriers >= set(team) else None
+        return VmPortConfig(
+            name=interface.name,
+            ofport=OfPort(interface.ofport or 0),
+            vm=vm_name(interface) or interface.name,
+            policy=policy,
+            vlans=vlans,
+            allowed=_unless_all(carriers & may_use, team),
+            carriers=_unless_all(carriers, team),
+            allow=_unless_all(may_use, team),
+            attached_macs=attached or _own_macs(interface),
+            forges=self._forges(rules["forged-transmits"], unit, attached),
+            trusted=rules["forged-transmits"] == "accept",
+            rules=Rules(
+                pin=rules["pin"],
+                confined=_unless_all(may_use, team) is not None,
+                prefer=wishes.named,
+                avoid=frozenset(wishes.ruled_out),
+                affinity=rules["affinity"],
+                anti_affinity=rules["anti-affinity"],
+                reserve_bps=self._reserve(rules["reserve-mbps"], rules["limit-mbps"]),
+            ),
+            excluded=rules["exclude"],
+            binding=rules["binding"],
+            moved=rules["moved"] or (),
+            unit=unit,
+            vm_id=rules_identity(interface),
+            vm_ids=own_identities(interface),
+            shares=rules["shares"],
+            limit_bps=rules["limit-mbps"],
+            tunnel_mac=tunnel_mac,
+            tunnel_addresses=interface.tunnel_addresses,
+            tunnel_peers=interface.tunnel_peers,
+            # Where Open vSwitch's userspace datapath receives a tunnel, it sends its own frames of the
+            # tunnel to the source address of those that it received. Off the home that is one of ours.
+            # The hosts of a cloud mostly have the same datapath, so ours tells which one peers have.
+            keeps_address=tunnel_mac is None
+            and interface.sends_tunnels
+            and common.in_userspace
+            and teaming == Teaming.SWITCH_INDEPENDENT
+            and PRESETS[policy].spreads_connections,
+            counted_by_flows=interface.sends_tunnels and common.in_userspace,
+            mtu=interface.mtu,
+            guests=tuple(self._pinned(guest, keys["pin"]) for guest in interface.guests),
+        )
+
+    @property
+    def record(self) -> str:
+        return f"Interface {self.interface.name}"
+
+    def _kept(self, names: Iterable[str], keys: Mapping[str, Key]) -> dict[str, Any]:
+        """The rules that the Bridge keeps under these identities. A later one takes precedence."""
+        found: dict[str, Any] = {}
+        for name in names:
+            record, prefix = f"Bridge {self.common.bridge}", f"{PREFIX}vm-{name}-"
+            found |= self.settings.given(record, self.common.ids, keys, prefix)
+        return found
+
+    def _pinned(self, guest: Guest, pin: Key) -> Guest:
+        """A VM behind a patch port, with the pin that the Bridge keeps for it."""
+        found = self._kept(guest.identities or (guest.identity,), {"pin": pin})
+        return replace(guest, pin=found["pin"]) if found else guest
+
+    def _unset_queues(self, rules: dict[str, Any]) -> None:
+        """Report and unset the rules that need queues, if frames of this interface pass none."""
+        if (expected := self.common.offload.unshaped(self.interface.name)) is not None:
+            for key in SHAPING_KEYS:
+                if (value := rules[key]) is not None:
+                    found = f"{value if key == 'shares' else value / 1e6:g}"
+                    self.settings.report(self.record, PREFIX + key, found, expected)
+                    rules[key] = None
+
+    def _attached_macs(self) -> tuple[str, ...]:
+        """The addresses of the VM, as libvirt or OpenStack wrote them."""
+        ids = self.interface.external_ids
+        macs = guests.addresses(ids)
+        if all(MAC.fullmatch(mac) and not int(mac[1], 16) & 1 for mac in macs):
+            return tuple(sorted(set(macs)))
+        found, expected = ids.get("attached-mac", ""), "MAC addresses of six bytes"
+        self.settings.report(self.record, "attached-mac", found, expected)
+        return ()
+
+    def _forges(self, wanted: str | None, unit: str, attached: tuple[str, ...]) -> bool:
+        """Whether frames of a VM from foreign addresses are accepted."""
+        if wanted == "reject" and not attached:
+            expected = (
+                "attached-mac in external_ids as well: the addresses from which the VM may send"
+            )
+            self.settings.report(self.record, PREFIX + "forged-transmits", wanted, expected)
+        return not attached or (wanted or FORGED_BY_UNIT[unit]) == "accept"
+
+    def _reserve(self, reserve_bps: float | None, limit_bps: float | None) -> float:
+        """The rate reserved for a VM port, at most its limit; 0: none."""
+        if reserve_bps is None or limit_bps is None or reserve_bps <= limit_bps:
+            return reserve_bps or 0.0
+        found, expected = f"{reserve_bps / 1e6:g}", f"at most its limit-mbps {limit_bps / 1e6:g}"
+        self.settings.report(self.record, PREFIX + "reserve-mbps", found, expected)
+        return limit_bps
+
+    def _carriers(self, vlans: PortVlans) -> frozenset[str]:
+        """The uplinks that carry a VM port's VLANs. If there is none, that is reported."""
+        port, uplinks = self.port, self.common.uplinks
+        allowed = carriers(vlans, {uplink.name: uplink.vlans for uplink in uplinks})
+        if uplinks and not allowed:
+            key = "trunks" if port.tag is None else "tag"
+            found = ",".join(map(str, port.trunks if port.tag is None else (port.tag,))) or "none"
+            expected = "a VLAN that an uplink carries"
+            self.settings.report(f"Port {port.name}", key, found, expected)
+        return allowed
+
+    def _tunnel_mac(self) -> str | None:
+        """The address of a tunnel endpoint that may have off-home addresses, which no LAG needs."""
+        mac, teaming = self.interface.mac, self.common.teaming
+        marked = self.interface.sends_tunnels and teaming == Teaming.SWITCH_INDEPENDENT
+        return mac.lower() if mac and marked else None
+
+
+def fitting_policy(
+    settings: Settings,
+    record: str,
+    wanted: str,
+    last: str,
+    teaming: str,
+    uplinks: Iterable[UplinkConfig],
+) -> str:
+    """The requested policy, if the team supports it; otherwise the last one."""
+    team = [
+        Uplink(u.name, u.ofport, u.capacity_bps or u.link_speed_bps or 0.0, u.role) for u in uplinks
+    ]
+    violations = list(PRESETS[wanted].limits.violations(teaming, team))
+    for found, expected in violations:
+        settings.report(record, PREFIX + "policy", f"{wanted} with {found}", expected)
+    return last if violations else wanted
+
+
+@functools.lru_cache(maxsize=64)
+def vm_keys(carriers: frozenset[str], team: tuple[str, ...]) -> Mapping[str, Key]:
+    """The keys of a VM port, for the uplinks that they may name."""
+    takes = {
+        "pin": replace(kinds.word(*carriers), expected=one_of(sorted(carriers))),
+        "allow": kinds.uplinks_of(team),
+        "prefer": kinds.uplinks_of(team),
+    }
+    return VM_KEYS | {name: replace(VM_KEYS[name], takes=kind) for name, kind in takes.items()}
+
+
+def has_ofport(interface: InterfaceRow) -> bool:
+    """Whether the switch has given the interface a port number that flows can match."""
+    return interface.ofport is not None and (
+        0 < interface.ofport < OFPORT_MAX or interface.ofport == OFPORT_LOCAL
+    )
+
+
+def _own_macs(interface: InterfaceRow) -> tuple[str, ...]:
+    """The host's own address, if the interface is the bridge's own port."""
+    if interface.ofport != OFPORT_LOCAL or interface.mac is None:
+        return ()
+    return (interface.mac.lower(),)
+
+
+def _unless_all(names: frozenset[str], team: Collection[str]) -> frozenset[str] | None:
+    return names if len(names) < len(team) else None
