@@ -1,4 +1,4 @@
-"""Records of Open vSwitch's database as values. `ovsdb.database` makes them."""
+"""Records of Open vSwitch's database as values. `ovsdb.records` makes them."""
 
 from __future__ import annotations
 

@@ -10,22 +10,21 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from ovs import stream
 from ovsdbapp.backend.ovs_idl import connection, idlutils, transaction
 from ovsdbapp.schema.open_vswitch import impl_idl
 
 from controller.api.events import Challenged, DatabaseRead, Event, Leading, Setting, Write, Written
-from controller.config.membership import VIRTUAL_DRIVERS
-from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, MirrorRow, Ovn, PortRow, Tunnel
-from controller.host import devices, faults
+from controller.config.rows import BridgeRow
+from controller.host import faults
 from controller.host.client import STARTED
-from controller.host.devices import Role
 from controller.host.programs import Refused
 from controller.host.sockets import TLS_OPTIONS, TlsFiles, reason, refuse_plain
+from controller.ovsdb import records
 from controller.ovsdb.replica import CONFIRM_TIMEOUT_S, Replica, Then
 
 LOG = logging.getLogger(__name__)
@@ -42,147 +41,8 @@ RECONNECT_LOCAL_MS = (50, 200)
 RETRY_WRITES_S = 0.5
 # While the rows of the database arrive at the start.
 ROWS_PAUSE_S = 0.005
-# The most digits of a rate: as many as a 64-bit counter has.
-MAX_DIGITS = 19
 STANDS_BY = "another service leads -> ask that service"
 SCHEMA = "Open_vSwitch"
-
-# Only the columns that are read: the statistics column alone would wake the service every 5 s.
-COLUMNS = {
-    "Open_vSwitch": [
-        "bridges",
-        "cur_cfg",
-        "next_cfg",
-        "external_ids",
-        "ovs_version",
-        "other_config",
-    ],
-    "Bridge": [
-        "name",
-        "ports",
-        "fail_mode",
-        "external_ids",
-        "controller",
-        "protocols",
-        "datapath_id",
-        "datapath_type",
-        "stp_enable",
-        "rstp_enable",
-        "mcast_snooping_enable",
-        "other_config",
-        "flood_vlans",
-        "mirrors",
-    ],
-    "Controller": ["target"],
-    "Port": [
-        "name",
-        "interfaces",
-        "tag",
-        "trunks",
-        "vlan_mode",
-        "lacp",
-        "qos",
-        "protected",
-        "status",
-        "rstp_status",
-        "bond_mode",
-        "bond_active_slave",
-        "other_config",
-        "external_ids",
-    ],
-    "Interface": [
-        "name",
-        "ofport",
-        "link_speed",
-        "mtu",
-        "external_ids",
-        "mac_in_use",
-        "lacp_current",
-        "bfd",
-        "cfm_mpid",
-        "type",
-        "status",
-        "options",
-    ],
-    "QoS": ["other_config"],
-    "Mirror": ["name", "output_port", "output_vlan"],
-}
-
-# The states in which RSTP and STP keep a port from forwarding.
-BLOCKED = frozenset(("Discarding", "Learning", "listening", "learning", "blocking"))
-
-# Tables whose rows any bridge may refer to. They seldom change.
-SHARED = ("Controller", "QoS", "Mirror")
-
-
-# The types of tunnel interfaces.
-TUNNELS = frozenset(
-    ("geneve", "vxlan", "gre", "ip6gre", "stt", "lisp", "erspan", "ip6erspan", "gtpu", "srv6")
-)
-
-# Older kernels give representors of ConnectX cards a driver of their own.
-REPRESENTOR_DRIVERS = ("mlx5e_rep",)
-
-
-class Devices(NamedTuple):
-    """What is asked about devices, by name: nothing is known of those of another host.
-
-    `role`: what a device stands for; None if that is not known. `offloads`: whether it, with its
-    driver, can take over flows of tc; None likewise.
-    """
-
-    role: Callable[[str], Role | None] = lambda _device: None
-    offloads: Callable[[str, str | None], bool | None] = lambda _device, _driver: None
-
-
-NOT_HERE = Devices()
-OF_THIS_HOST = Devices(devices.role, devices.offloads)
-
-
-class _OtherConfig(NamedTuple):
-    """`hw-offload`, `tc-policy` and `flow-restore-wait`, which concern all bridges."""
-
-    hw_offload: bool = False
-    tc_policy: str = "none"
-    restores_flows: bool = False
-
-
-DEFAULTS = _OtherConfig()
-
-
-class _Bridges:
-    """The records of all bridges. Only the records that have changed are read again."""
-
-    def __init__(self, asked: Devices = NOT_HERE) -> None:
-        self._devices = asked
-        self._other_config = DEFAULTS
-        self._made: dict[Any, BridgeRow] = {}
-        # By bridge: the ids of the rows of its ports and interfaces.
-        self._parts: dict[Any, set[Any]] = {}
-
-    def read(
-        self,
-        rows: Mapping[Any, Any],
-        touched: set[tuple[str, Any]],
-        other_config: _OtherConfig = DEFAULTS,
-    ) -> tuple[BridgeRow, ...]:
-        """All bridges, sorted by name. `rows`: the rows of the table Bridge, by id."""
-        if other_config != self._other_config:
-            self._other_config, self._made = other_config, {}
-        for gone in self._made.keys() - rows.keys():
-            del self._made[gone], self._parts[gone]
-        stale = rows.keys() - self._made.keys() | self._touched(touched)
-        for uuid in stale & rows.keys():
-            self._made[uuid] = _bridge(rows[uuid], self._other_config, self._devices)
-            self._parts[uuid] = {part.uuid for port in rows[uuid].ports for part in _parts(port)}
-        return tuple(sorted(self._made.values(), key=lambda bridge: bridge.name))
-
-    def _touched(self, touched: set[tuple[str, Any]]) -> set[Any]:
-        if any(table in SHARED for table, _ in touched):
-            return set(self._made)
-        uuids = {uuid for table, uuid in touched if table != "Open_vSwitch"}
-        owners = {bridge for bridge, parts in self._parts.items() if not parts.isdisjoint(uuids)}
-        return uuids | owners
 
 
 class _Applied(impl_idl.OvsVsctlTransaction):  # type: ignore[misc]
@@ -232,10 +92,10 @@ class Database:
         self._kept: dict[tuple[str, str, str, str], Setting] = {}
         self._last: DatabaseRead | None = None
         self._known = threading.Event()
-        # Only the devices of this host can be looked at.
-        self._bridges = _Bridges(OF_THIS_HOST if remote.startswith("unix:") else NOT_HERE)
+        local = remote.startswith("unix:")
+        self._bridges = records.Bridges(local)
         _check_remote(remote, tls)
-        if remote.startswith("unix:") and not os.path.exists(remote.removeprefix("unix:")):
+        if local and not os.path.exists(remote.removeprefix("unix:")):
             path = remote.removeprefix("unix:")
             raise Refused(f"Open vSwitch is not running: {path} does not exist -> {STARTED}")
         try:
@@ -244,10 +104,9 @@ class Database:
             _refuse_ours(error)
             why = reason(_refusal(remote, tls) or error)
             raise Refused(f"{remote}: no answer ({why}) -> a running ovsdb-server") from error
-        for table, columns in COLUMNS.items():
-            helper.register_columns(table, columns)
+        for table, columns in records.COLUMNS.items():
+            helper.register_columns(table, columns.split())
         self._idl = Replica(remote, helper, SCHEMA)
-        local = remote.startswith("unix:")
         self._idl._session.reconnect.set_backoff(*(RECONNECT_LOCAL_MS if local else RECONNECT_MS))
         self._link = connection.Connection(self._idl, timeout=TRANSACTION_TIMEOUT_S)
         try:
@@ -317,7 +176,7 @@ class Database:
     def _changed(self) -> None:
         """Submit the records if they differ: many changes concern columns that are not in them."""
         touched, self._idl.touched = self._idl.touched, set()
-        other_config, read = _root(self._idl.tables["Open_vSwitch"].rows.values())
+        other_config, read = records.root(self._idl.tables["Open_vSwitch"].rows.values())
         rows = self._idl.tables["Bridge"].rows
         read = replace(read, bridges=self._bridges.read(rows, touched, other_config))
         if read != self._last:
@@ -462,162 +321,3 @@ def _refusal(remote: str, tls: TlsFiles | None) -> ssl.SSLError | None:
         return error
     except (OSError, ValueError):
         return None
-
-
-def _parts(port: Any) -> Iterable[Any]:
-    return (port, *port.interfaces)
-
-
-def _root(rows: Iterable[Any]) -> tuple[_OtherConfig, DatabaseRead]:
-    """What the only row of the table Open_vSwitch has; by default, as if it were not there yet."""
-    row = next(iter(rows), None)
-    if row is None:
-        return DEFAULTS, DatabaseRead(())
-    return _other_config(row.other_config), DatabaseRead(
-        (),
-        row.external_ids.get(PREFIX + "leader"),
-        _first(row.ovs_version),
-        _ovn(row.external_ids),
-        row.external_ids.get(PREFIX + "key-loss-grace-s"),
-    )
-
-
-def _other_config(record: Mapping[str, str]) -> _OtherConfig:
-    """As ovs-vswitchd reads it: in lower or upper case, and anything else is false."""
-
-    def is_true(key: str) -> bool:
-        return record.get(key, "").lower() == "true"
-
-    return _OtherConfig(
-        hw_offload=is_true("hw-offload"),
-        tc_policy=record.get("tc-policy", DEFAULTS.tc_policy),
-        restores_flows=is_true("flow-restore-wait"),
-    )
-
-
-def _bridge(
-    row: Any, other_config: _OtherConfig = DEFAULTS, asked: Devices = NOT_HERE
-) -> BridgeRow:
-    # Whether a device offloads matters only where it is asked to.
-    asked = asked if other_config.hw_offload else asked._replace(offloads=NOT_HERE.offloads)
-    ports = (_port(port, asked) for port in row.ports)
-    return BridgeRow(
-        name=row.name,
-        ports=tuple(sorted(ports, key=lambda port: port.name)),
-        fail_mode=_first(row.fail_mode),
-        external_ids=dict(row.external_ids),
-        stp_enable=row.stp_enable,
-        rstp_enable=row.rstp_enable,
-        mcast_snooping_enable=row.mcast_snooping_enable,
-        forwards_bpdu=row.other_config.get("forward-bpdu") == "true",
-        flood_vlans=tuple(sorted(row.flood_vlans)),
-        mirrors=tuple(sorted(map(_mirror, row.mirrors), key=lambda mirror: mirror.name)),
-        controllers=tuple(sorted(controller.target for controller in row.controller)),
-        protocols=tuple(sorted(row.protocols)),
-        datapath_id=_first(row.datapath_id),
-        in_userspace=row.datapath_type == "netdev",
-        hw_offload=other_config.hw_offload,
-        tc_policy=other_config.tc_policy,
-        restores_flows=other_config.restores_flows,
-    )
-
-
-def _mirror(row: Any) -> MirrorRow:
-    port = _first(row.output_port)
-    return MirrorRow(row.name, port and port.name, _first(row.output_vlan))
-
-
-def _port(row: Any, asked: Devices = NOT_HERE) -> PortRow:
-    qos = _first(row.qos)
-    max_rate_bps = qos.other_config.get("max-rate", "") if qos else ""
-    is_rate = max_rate_bps.isascii() and max_rate_bps.isdigit() and len(max_rate_bps) <= MAX_DIGITS
-    interfaces = (_interface(interface, asked) for interface in row.interfaces)
-    return PortRow(
-        name=row.name,
-        interfaces=tuple(sorted(interfaces, key=lambda i: i.name)),
-        tag=_first(row.tag),
-        lacp=_first(row.lacp),
-        bond_mode=_first(row.bond_mode),
-        qos_max_rate_bps=float(max_rate_bps) if is_rate else None,
-        vlan_mode=_first(row.vlan_mode),
-        trunks=tuple(sorted(row.trunks)),
-        protected=row.protected,
-        blocked=_is_blocked(row),
-        active_mac=_first(row.bond_active_slave) if _backs_up(row) else None,
-        lacp_fallback=row.other_config.get("lacp-fallback-ab") == "true",
-        external_ids=dict(row.external_ids),
-    )
-
-
-def _is_blocked(port: Any) -> bool:
-    """Whether spanning tree keeps a port from forwarding. Open vSwitch gives no state where it is off."""
-    states = port.rstp_status.get("rstp_port_state"), port.status.get("stp_state")
-    return any(state in BLOCKED for state in states)
-
-
-def _interface(row: Any, asked: Devices = NOT_HERE) -> InterfaceRow:
-    link_speed = _first(row.link_speed)
-    driver = row.status.get("driver_name")
-    is_device = row.type in ("", "system")
-    return InterfaceRow(
-        name=row.name,
-        ofport=_first(row.ofport),
-        link_speed_bps=float(link_speed) if link_speed else None,
-        external_ids=dict(row.external_ids),
-        mac=_first(row.mac_in_use),
-        lacp_current=_first(row.lacp_current),
-        bfd=row.bfd.get("enable") == "true",
-        cfm=bool(row.cfm_mpid),
-        kind=row.type,
-        driver=driver,
-        represents=_represents(row, asked.role),
-        offloads=asked.offloads(row.name, driver) if is_device else None,
-        mtu=_first(row.mtu),
-        tunnel=_tunnel(row),
-        peer=row.options.get("peer") if row.type == "patch" else None,
-    )
-
-
-def _tunnel(row: Any) -> Tunnel | None:
-    if row.type not in TUNNELS:
-        return None
-    own, remote = (row.options.get(key) for key in ("local_ip", "remote_ip"))
-    return Tunnel(own, row.status.get("tunnel_egress_iface"), remote)
-
-
-def _ovn(external_ids: Mapping[str, str]) -> Ovn | None:
-    """From where ovn-controller sends tunnels, if it is configured on this host.
-
-    `ovn-encap-ip-HOST` and so on are for several ovn-controllers on one Open vSwitch.
-    """
-    addresses, kinds = (_listed(external_ids, f"ovn-encap-{what}") for what in ("ip", "type"))
-    bridge = external_ids.get("ovn-bridge", "br-int")
-    pairs = (pair.partition(":") for pair in _listed(external_ids, "ovn-bridge-mappings"))
-    mapped = tuple(sorted({name for _, _, name in pairs if name}))
-    return Ovn(addresses, kinds, bridge, mapped) if addresses and kinds else None
-
-
-def _listed(external_ids: Mapping[str, str], key: str) -> tuple[str, ...]:
-    values = (v for k, v in external_ids.items() if k == key or k.startswith(f"{key}-"))
-    return tuple(sorted({one.strip() for value in values for one in value.split(",")} - {""}))
-
-
-def _represents(row: Any, role: Callable[[str], Role | None]) -> bool:
-    """Whether an interface is a representor: by its DPDK options, its device, or its driver."""
-    if row.type == "dpdk":
-        return "representor=" in row.options.get("dpdk-devargs", "")
-    driver = row.status.get("driver_name")
-    if row.type not in ("", "system") or driver is None or driver in VIRTUAL_DRIVERS:
-        return False
-    found = role(row.name)
-    return driver in REPRESENTOR_DRIVERS if found is None else found is Role.REPRESENTOR
-
-
-def _backs_up(row: Any) -> bool:
-    """Whether a port is a bond whose members but one stand idle: its mode when none is set."""
-    return len(row.interfaces) > 1 and _first(row.bond_mode) in (None, "active-backup")
-
-
-def _first(optional: Any) -> Any:
-    """An optional column's value, which the replica gives as a list of none or one."""
-    return optional[0] if optional else None

@@ -68,6 +68,7 @@ from controller.openflow.commands import ENCODERS
 from controller.openflow.framework import serialized
 from controller.openflow.xids import Asked
 from controller.ovsdb import database
+from controller.ovsdb import records as rows_read
 from controller.ovsdb.leadership import Watch
 from controller.replay.host import Host, Options
 from controller.replay.switch import Switch
@@ -294,23 +295,32 @@ def records() -> Iterator[str]:
                       "ovn-bridge": "br-own", "ovs-lbt-key-loss-grace-s": "7"},
     )  # fmt: skip
     for one in (None, root):
-        other, read = database._root([one] if one else [])
+        other, read = rows_read.root([one] if one else [])
         yield told(other)
         yield told(read)
-    asked = database.Devices(
-        lambda name: devices.Role.PORT if name == "c0" else devices.Role.REPRESENTOR,
-        lambda name, driver: None if driver is None else name == "c0",
-    )
-    for where in (database.NOT_HERE, asked):
-        bridges = database._Bridges(where)
-        for touched in (set(), {("Interface", "eth1")}, {("QoS", "x")}, {("Open_vSwitch", ".")}):
-            before = bridges.read(rows, set(), other)
-            after = bridges.read(rows, touched, other)
-            again = [a.name for a, b in zip(before, after, strict=True) if a is not b]
-            yield f"touched {sorted(touched)}: {again}"
-        for row in after:
-            yield f"bridge {told(replace(row, ports=()))}"
-            yield from (f"  {told(port)}" for port in row.ports)
+
+    def role(name: str) -> devices.Role:
+        return devices.Role.PORT if name == "c0" else devices.Role.REPRESENTOR
+
+    def offloads(name: str, driver: str | None) -> bool | None:
+        return None if driver is None else name == "c0"
+
+    with mock.patch.multiple(devices, role=role, offloads=offloads):
+        for local in (False, True):
+            bridges = rows_read.Bridges(local)
+            for touched in (
+                set(),
+                {("Interface", "eth1")},
+                {("QoS", "x")},
+                {("Open_vSwitch", ".")},
+            ):
+                before = bridges.read(rows, set(), other)
+                after = bridges.read(rows, touched, other)
+                again = [a.name for a, b in zip(before, after, strict=True) if a is not b]
+                yield f"touched {sorted(touched)}: {again}"
+            for row in after:
+                yield f"bridge {told(replace(row, ports=()))}"
+                yield from (f"  {told(port)}" for port in row.ports)
     yield from _written()
 
 

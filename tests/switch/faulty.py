@@ -26,7 +26,7 @@ from controller.host import journal, qdisc, vswitchd  # noqa: E402
 from controller.host.control import Server  # noqa: E402
 from controller.metrics import exporter  # noqa: E402
 from controller.openflow import bundles, commands, connections, ports, side_connection  # noqa: E402
-from controller.ovsdb import database  # noqa: E402
+from controller.ovsdb import database, records  # noqa: E402
 
 
 def fails(*_: object, **__: object) -> Any:
@@ -69,8 +69,8 @@ def _commands() -> None:
 
 
 def _replica() -> None:
-    database._bridge = sometimes(
-        database._bridge, lambda row, *_: "ovs-lbt-policy" in row.external_ids
+    records._bridge = sometimes(
+        records._bridge, lambda row, *_: "ovs-lbt-policy" in row.external_ids
     )
 
 

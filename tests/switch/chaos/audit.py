@@ -31,7 +31,7 @@ from controller.config.rows import PREFIX, BridgeRow, InterfaceRow
 from controller.dataplane.specs import Changes, FlowSpec
 from controller.engine import Engine
 from controller.openflow import ports
-from controller.ovsdb import database
+from controller.ovsdb import records
 from tests.switch.bed import Bed
 from tests.switch.direct import Direct
 from tests.switch.waiting import wait_until
@@ -131,8 +131,8 @@ def _row(bed: Bed) -> BridgeRow:
 
     remote = f"unix:{bed.ovs.rundir}/db.sock"
     helper = idlutils.get_schema_helper(remote, "Open_vSwitch")
-    for table, columns in database.COLUMNS.items():
-        helper.register_columns(table, columns)
+    for table, columns in records.COLUMNS.items():
+        helper.register_columns(table, columns.split())
     replica = connection.OvsdbIdl(remote, helper)
     try:
 
@@ -142,7 +142,7 @@ def _row(bed: Bed) -> BridgeRow:
 
         wait_until(read, "the database is read", interval_s=0.002)
         rows = replica.tables["Bridge"].rows.values()
-        (row,) = (database._bridge(row) for row in rows if row.name == bed.bridge)
+        (row,) = (records._bridge(row) for row in rows if row.name == bed.bridge)
     finally:
         replica.close()
     return row

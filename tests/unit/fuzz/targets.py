@@ -57,7 +57,7 @@ from controller.dataplane import frames, path_probes
 from controller.dataplane.tables import ETH_ARP, ETH_IPV6
 from controller.host import control, journal
 from controller.operations import linux_bond, unconfirmed
-from controller.ovsdb import database
+from controller.ovsdb import records
 from controller.replay import command as replay_command
 from controller.replay.host import Options, Refused
 from controller.replay.prometheus import fetch
@@ -453,7 +453,7 @@ def _replicas(draw: st.DrawFn) -> Any:
 
 
 def _replica(row: Any) -> None:
-    read_back = database._bridge(row)
+    read_back = records._bridge(row)
     for one in read_back.ports:
         assert one.qos_max_rate_bps is None or 0 <= one.qos_max_rate_bps < 1e20
     policy = {PREFIX + "policy": "load-based", **read_back.external_ids}

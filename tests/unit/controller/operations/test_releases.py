@@ -8,7 +8,7 @@ import pytest
 
 from controller.api.events import Reply
 from controller.operations import releases
-from controller.ovsdb import database as ovsdb
+from controller.ovsdb import records
 from tests.unit.fake_switch import world
 from tests.unit.rows import host, without_us
 
@@ -105,4 +105,4 @@ def test_the_version_is_what_ovs_ctl_has_written(
     written: list[list[str]], version: str | None
 ) -> None:
     rows = [SimpleNamespace(ovs_version=v, other_config={}, external_ids={}) for v in written]
-    assert ovsdb._root(rows)[1].ovs_version == version
+    assert records.root(rows)[1].ovs_version == version

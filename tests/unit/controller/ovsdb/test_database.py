@@ -9,9 +9,9 @@ import pytest
 
 from controller.api.events import Setting
 from controller.config.rows import Ovn, Tunnel
+from controller.host import devices
 from controller.host.devices import Role
-from controller.ovsdb import database
-from controller.ovsdb.database import Devices
+from controller.ovsdb import database, records
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from controller.ovsdb.database import Devices
 def test_a_rate_that_is_no_number_is_none(text: str, rate_bps: float | None) -> None:
     qos = SimpleNamespace(other_config={"max-rate": text})
     row = _port("eth1", qos=[qos])
-    assert database._port(row).qos_max_rate_bps == rate_bps
+    assert records._port(row).qos_max_rate_bps == rate_bps
 
 
 def _row(uuid: str, **columns: Any) -> SimpleNamespace:
@@ -105,7 +105,7 @@ def test_only_bridges_of_which_something_has_changed_are_read_again(
     touched: tuple[str, str], read_again: list[str]
 ) -> None:
     rows = {name: _replica(name) for name in ("br1", "br0")}
-    bridges = database._Bridges()
+    bridges = records.Bridges()
     before = bridges.read(rows, set())
     assert [bridge.name for bridge in before] == ["br0", "br1"]
 
@@ -118,7 +118,7 @@ def test_only_bridges_of_which_something_has_changed_are_read_again(
 
 def test_bridges_and_ports_come_and_go() -> None:
     rows = {"br0": _replica("br0")}
-    bridges = database._Bridges()
+    bridges = records.Bridges()
     bridges.read(rows, set())
     rows["br1"] = _replica("br1")
     rows["br0"].ports = []
@@ -147,17 +147,17 @@ def test_bridges_and_ports_come_and_go() -> None:
 def test_other_config_is_read_as_open_vswitch_reads_it(
     other_config: dict[str, str], found: tuple[bool, str, bool]
 ) -> None:
-    made = database._other_config(other_config)
+    made = records._other_config(other_config)
     assert made == found
-    row = database._bridge(_replica("br0"), made)
+    row = records._bridge(_replica("br0"), made)
     assert (row.hw_offload, row.tc_policy, row.restores_flows) == found
 
 
 def test_a_change_of_offload_concerns_every_bridge() -> None:
     rows = {name: _replica(name) for name in ("br1", "br0")}
-    bridges = database._Bridges()
+    bridges = records.Bridges()
     bridges.read(rows, set())
-    read = bridges.read(rows, {("Open_vSwitch", "the one")}, database._OtherConfig(hw_offload=True))
+    read = bridges.read(rows, {("Open_vSwitch", "the one")}, records._OtherConfig(hw_offload=True))
     assert [bridge.hw_offload for bridge in read] == [True, True]
 
 
@@ -181,20 +181,26 @@ REPRESENTORS = {
     ("kind", "driver", "options", "role", "represents"), REPRESENTORS.values(), ids=REPRESENTORS
 )
 def test_representors_are_recognized(
-    kind: str, driver: str | None, options: dict[str, str], role: Role | None, represents: bool
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    driver: str | None,
+    options: dict[str, str],
+    role: Role | None,
+    represents: bool,
 ) -> None:
+    monkeypatch.setattr(devices, "role", lambda _: role)
     row = _replica("br0").ports[0].interfaces[0]
     row.type, row.options = kind, options
     row.status = {"driver_name": driver} if driver else {}
-    assert database._interface(row, Devices(role=lambda _: role)).represents is represents
+    assert records._interface(row, local=True).represents is represents
 
 
 @pytest.mark.parametrize(("hw_offload", "found"), [(True, False), (False, None)])
 def test_devices_are_asked_whether_they_offload_only_where_they_should(
-    hw_offload: bool, found: bool | None
+    monkeypatch: pytest.MonkeyPatch, hw_offload: bool, found: bool | None
 ) -> None:
-    asked = Devices(offloads=lambda _name, _driver: False)
-    row = database._bridge(_replica("br0"), database._OtherConfig(hw_offload=hw_offload), asked)
+    monkeypatch.setattr(devices, "offloads", lambda _name, _driver: False)
+    row = records._bridge(_replica("br0"), records._OtherConfig(hw_offload=hw_offload), local=True)
     assert {interface.offloads for interface in row.interfaces} == {found}
 
 
@@ -216,7 +222,7 @@ def test_from_where_a_tunnel_sends(
 ) -> None:
     row = _replica("br0").ports[0].interfaces[0]
     row.type, row.options, row.status = kind, options, status
-    assert database._interface(row).tunnel == found
+    assert records._interface(row).tunnel == found
 
 
 @pytest.mark.parametrize(
@@ -241,7 +247,7 @@ def test_from_where_a_tunnel_sends(
     ],
 )
 def test_from_where_ovn_sends(external_ids: dict[str, str], found: Ovn | None) -> None:
-    assert database._ovn(external_ids) == found
+    assert records._ovn(external_ids) == found
 
 
 def test_in_a_transaction_removals_come_last_and_the_last_value_of_a_key_counts() -> None:
