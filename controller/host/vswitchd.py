@@ -1,4 +1,4 @@
-"""The only module that talks to ovs-vswitchd's control socket, as ovs-appctl does."""
+"""Reads and clears the addresses that NORMAL has learned on a bridge."""
 
 from __future__ import annotations
 
@@ -6,71 +6,36 @@ import functools
 import logging
 from collections.abc import Callable, Iterator
 
-import ovs.unixctl
-import ovs.unixctl.client
-
 from controller.api.events import ForwardingRead
 from controller.host import faults
+from controller.host.programs import Refused, on_switch
 from policies.model import OFPORT_LOCAL
 
 LOG = logging.getLogger(__name__)
 
 
 def read_forwarding(bridge: str, submit: Callable[[ForwardingRead], None]) -> None:
-    """Read the addresses that NORMAL has learned on a bridge, on a thread, and submit them."""
-    faults.answered(
-        "forwarding",
-        f"forwarding {bridge}",
-        functools.partial(_forwarding, bridge),
-        functools.partial(ForwardingRead, bridge, ()),
-        submit,
-    )
+    """Read the addresses on a thread, and submit them."""
+
+    def carry_out() -> ForwardingRead:
+        return ForwardingRead(bridge, tuple(parse_forwarding(_fdb("show", bridge))))
+
+    failed = functools.partial(ForwardingRead, bridge, ())
+    faults.answered("forwarding", f"forwarding {bridge}", carry_out, failed, submit)
 
 
 def forget_forwarding(bridge: str) -> None:
-    """Clear the addresses that NORMAL has learned on a bridge, on a thread."""
+    """Clear the addresses, on a thread."""
     name = f"forget forwarding {bridge}"
-    faults.once("forwarding", name, lambda: _forget(bridge), lambda _: None)
+    faults.answered("forwarding", name, lambda: _fdb("flush", bridge), str, lambda _: None)
 
 
-def _forget(bridge: str) -> None:
+def _fdb(command: str, bridge: str) -> str:
     try:
-        _ask("fdb/flush", bridge)
-    except (OSError, ValueError) as error:
-        LOG.warning("%s: fdb/flush: %s", bridge, error)
-
-
-def _forwarding(bridge: str) -> ForwardingRead:
-    try:
-        return ForwardingRead(bridge, tuple(parse_forwarding(_ask("fdb/show", bridge))))
-    except (OSError, ValueError) as error:
-        LOG.warning("%s: fdb/show: %s", bridge, error)
-        return ForwardingRead(bridge, (), str(error))
-
-
-def _ask(*words: str) -> str:
-    """Send a command to ovs-vswitchd and return the answer.
-
-    Raises:
-        OSError: ovs-vswitchd cannot be reached, or closed the connection.
-        ValueError: ovs-vswitchd refused the command.
-    """
-    error, path = ovs.unixctl.socket_name_from_target("ovs-vswitchd")
-    if error:
-        raise OSError(error, path)
-    error, client = ovs.unixctl.client.UnixctlClient.create(path)
-    if error or client is None:
-        raise OSError(error, f"{path}: cannot connect")
-    try:
-        command, *arguments = words
-        error, refusal, answer = client.transact(command, arguments)
-    finally:
-        client.close()
-    if error:
-        raise OSError(error, f"{path}: no answer")
-    if refusal is not None:
-        raise ValueError(refusal.strip())
-    return str(answer)
+        return on_switch("ovs-appctl", "-t", "ovs-vswitchd", f"fdb/{command}", bridge)
+    except Refused as error:
+        LOG.warning("%s", error)
+        raise
 
 
 def parse_forwarding(text: str) -> Iterator[tuple[int, str, int]]:

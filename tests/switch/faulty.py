@@ -140,7 +140,7 @@ def _port_flags() -> None:
 
 
 def _forwarding() -> None:
-    vswitchd._ask = fails
+    vswitchd._fdb = fails
 
 
 def _shaping() -> None:

@@ -167,7 +167,7 @@ def test_no_class_that_is_used_has_two_homes() -> None:
 
 def test_the_names_looked_at_are_those_that_are_used() -> None:
     used = {(module, name) for path in SOURCES for _, module, name in uses(path)}
-    assert ("ovs.unixctl.client", "UnixctlClient") in used
+    assert ("ovs.unixctl.server", "UnixctlServer") in used
     assert ("ovs.dirs", "RUNDIR") in used
     assert ("ovs.stream", "Stream") in used
 

@@ -207,7 +207,7 @@ def answered(begin: Callable[[Callable[[Event], None]], None]) -> Event:
 def test_who_waits_for_what_normal_has_learned_is_answered(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vswitchd, "_ask", broken)
+    monkeypatch.setattr(vswitchd, "_fdb", broken)
     read = answered(lambda submit: vswitchd.read_forwarding("br0", submit))
     assert read == ForwardingRead("br0", (), f"forwarding br0: {ANSWER}")
     assert told.counts() == [("forwarding", 1)]
