@@ -410,10 +410,10 @@ class Service:
     def _encoded(self, datapath: Any, command: Any) -> bytes:
         """The messages as bytes. Those of a poll are the same each time, so they are cached."""
         if not isinstance(command, events.ReadStats):
-            return framework.serialized(commands.ENCODERS[type(command)](datapath, command))
+            return framework.serialized(commands.encode(datapath, command))
         asked = replace(command, bridge="")
         if asked not in self._polls:
-            self._polls[asked] = framework.serialized(commands.read_stats(datapath, command))
+            self._polls[asked] = framework.serialized(commands.encode(datapath, command))
         return self._polls[asked]
 
     def _status(self) -> tuple[BridgeStatus, ...]:

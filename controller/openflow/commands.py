@@ -1,11 +1,7 @@
-"""Encodes the engine's commands as OpenFlow messages.
-
-A command that changes flows and groups becomes a bundle (`bundles`).
-"""
+"""Encodes the engine's commands as OpenFlow messages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from controller.api.events import (
@@ -19,7 +15,7 @@ from controller.api.events import (
     SendFrame,
 )
 from controller.dataplane.tables import COOKIE_KIND_MASK, Kind, Table, cookie, openflow_port
-from controller.openflow.bundles import apply_changes
+from controller.openflow import bundles
 from controller.openflow.encode import (
     CONTROLLER_ID,
     NX_VENDOR,
@@ -32,6 +28,16 @@ from controller.openflow.framework import parser
 from controller.openflow.xids import Asked, with_xid
 
 ALL_BITS = 0xFFFFFFFFFFFFFFFF
+# The flows of which each statistics request asks: the kind in their cookies, and their table.
+FLOWS = {
+    Asked.BUCKETS: (Kind.BUCKET, Table.BUCKET),
+    Asked.TO_ADDRESS: (Kind.TO_ADDRESS, Table.EGRESS),
+    Asked.FROM_ADDRESS: (Kind.FROM_ADDRESS, Table.HASH),
+    Asked.TO_VM: (Kind.TO_VM, Table.EGRESS),
+    Asked.FROM_VM: (Kind.FROM_VM, Table.UPLINK_OUT),
+    Asked.LEARNED: (Kind.LEARNED, Table.LOCATION),
+    Asked.INBOUND: (Kind.INBOUND, Table.INBOUND),
+}
 
 
 def set_async(datapath: Any) -> list[Any]:
@@ -55,89 +61,55 @@ def set_async(datapath: Any) -> list[Any]:
     ]
 
 
-def read_installed(datapath: Any, _command: ReadInstalled) -> list[Any]:
-    """Request the flows, then the groups. The group reply completes the answer."""
-    groups = parser.OFPGroupDescStatsRequest(datapath, 0)
-    return [_flow_stats(datapath, Asked.FLOWS, 0, 0), with_xid(groups, Asked.GROUPS)]
+def encode(datapath: Any, command: Any) -> list[Any]:
+    """The messages of a command. The last reply to a command that reads completes the answer."""
+    match command:
+        case Apply():
+            return bundles.apply_changes(datapath, command)
+        case ReadInstalled():
+            groups = parser.OFPGroupDescStatsRequest(datapath, 0)
+            flows = _flow_stats(datapath, Asked.FLOWS, 0, 0, ofp.OFPTT_ALL)
+            return [flows, with_xid(groups, Asked.GROUPS)]
+        case ReadStats():
+            ports = with_xid(parser.OFPPortStatsRequest(datapath, 0, ofp.OFPP_ANY), Asked.PORTS)
+            counted = [
+                *([Asked.BUCKETS] if command.buckets else []),
+                *([Asked.TO_ADDRESS, Asked.FROM_ADDRESS] if command.address_units else []),
+                *(Asked.TO_VM, Asked.FROM_VM),
+            ]
+            return [ports, *(_counters(datapath, a) for a in counted if command.units)]
+        case ReadInbound(ofports=(ofport,)):
+            # Of one VM port, its own flows only.
+            value, mask = cookie(Kind.INBOUND, ofport), COOKIE_KIND_MASK | 0xFFFF
+            return [_flow_stats(datapath, Asked.INBOUND, value, mask, Table.INBOUND)]
+        case ReadInbound():
+            return [_counters(datapath, Asked.INBOUND)]
+        case ReadLearned():
+            return [_counters(datapath, Asked.LEARNED)]
+        case Renew(flows=flows):
+            # This restarts the timeouts of flows, and adds no flow.
+            modify = ofp.OFPFC_MODIFY_STRICT
+            return [flow_mod(datapath, modify, flow, cookie_mask=ALL_BITS) for flow in flows]
+        case SendFrame(ofport=ofport, frame=frame):
+            # Through the pipeline, as if the port had received it.
+            return [_packet_out(datapath, openflow_port(ofport), ofp.OFPP_TABLE, frame)]
+        case DeliverFrame(ofport=ofport, frame=frame):
+            # To a port, without the pipeline.
+            return [_packet_out(datapath, ofp.OFPP_CONTROLLER, openflow_port(ofport), frame)]
+    raise TypeError(f"no messages for {command!r}")
 
 
-def read_stats(datapath: Any, command: ReadStats) -> list[Any]:
-    """Request the counters of ports, buckets, address units and VM ports, in this order.
-
-    Which of them the switch is asked for, `command` says. The last reply completes the answer.
-    """
-    buckets = _unit_stats(datapath, Asked.BUCKETS, Kind.BUCKET, Table.BUCKET)
-    address_units = [
-        _unit_stats(datapath, Asked.TO_ADDRESS, Kind.TO_ADDRESS, Table.EGRESS),
-        _unit_stats(datapath, Asked.FROM_ADDRESS, Kind.FROM_ADDRESS, Table.HASH),
-    ]
-    units = [
-        *([buckets] if command.buckets else []),
-        *(address_units if command.address_units else []),
-        _unit_stats(datapath, Asked.TO_VM, Kind.TO_VM, Table.EGRESS),
-        _unit_stats(datapath, Asked.FROM_VM, Kind.FROM_VM, Table.UPLINK_OUT),
-    ]
-    ports = with_xid(parser.OFPPortStatsRequest(datapath, 0, ofp.OFPP_ANY), Asked.PORTS)
-    return [ports, *units] if command.units else [ports]
+def _packet_out(datapath: Any, in_port: int, to: int, frame: bytes) -> Any:
+    actions = [parser.OFPActionOutput(to)]
+    return parser.OFPPacketOut(datapath, ofp.OFP_NO_BUFFER, in_port, actions, frame)
 
 
-def read_inbound(datapath: Any, command: ReadInbound) -> list[Any]:
-    """Request the counters of what each uplink has brought for VM ports.
-
-    For one VM port, the switch is asked for its flows only; for several, for the flows of all.
-    """
-    value, mask = cookie(Kind.INBOUND, 0), COOKIE_KIND_MASK
-    if len(command.ofports) == 1:
-        value, mask = value | command.ofports[0], mask | 0xFFFF
-    return [_flow_stats(datapath, Asked.INBOUND, value, mask, Table.INBOUND)]
-
-
-def read_learned(datapath: Any, _command: ReadLearned) -> list[Any]:
-    """Request the flows that the switch has learned for addresses."""
-    return [_unit_stats(datapath, Asked.LEARNED, Kind.LEARNED, Table.LOCATION)]
-
-
-def send_frame(datapath: Any, command: SendFrame) -> list[Any]:
-    """Send a frame through the pipeline, as if the port had received it."""
-    return [
-        parser.OFPPacketOut(
-            datapath,
-            buffer_id=ofp.OFP_NO_BUFFER,
-            in_port=openflow_port(command.ofport),
-            actions=[parser.OFPActionOutput(ofp.OFPP_TABLE)],
-            data=command.frame,
-        )
-    ]
-
-
-def renew(datapath: Any, command: Renew) -> list[Any]:
-    """Restart the timeouts of flows. OFPFC_MODIFY_STRICT does that, and adds no flow."""
-    return [
-        flow_mod(datapath, ofp.OFPFC_MODIFY_STRICT, flow, cookie_mask=ALL_BITS)
-        for flow in command.flows
-    ]
-
-
-def deliver_frame(datapath: Any, command: DeliverFrame) -> list[Any]:
-    """Output a frame to a port, without the pipeline."""
-    return [
-        parser.OFPPacketOut(
-            datapath,
-            buffer_id=ofp.OFP_NO_BUFFER,
-            in_port=ofp.OFPP_CONTROLLER,
-            actions=[parser.OFPActionOutput(openflow_port(command.ofport))],
-            data=command.frame,
-        )
-    ]
-
-
-def _unit_stats(datapath: Any, asked: Asked, kind: Kind, table: Table) -> Any:
+def _counters(datapath: Any, asked: Asked) -> Any:
+    kind, table = FLOWS[asked]
     return _flow_stats(datapath, asked, cookie(kind, 0), COOKIE_KIND_MASK, table)
 
 
-def _flow_stats(
-    datapath: Any, asked: Asked, value: int, mask: int, table: int = ofp.OFPTT_ALL
-) -> Any:
+def _flow_stats(datapath: Any, asked: Asked, value: int, mask: int, table: int) -> Any:
     request = parser.OFPFlowStatsRequest(
         datapath,
         flags=0,
@@ -149,15 +121,3 @@ def _flow_stats(
         match=parser.OFPMatch(),
     )
     return with_xid(request, asked)
-
-
-ENCODERS: dict[type, Callable[[Any, Any], list[Any]]] = {
-    ReadInstalled: read_installed,
-    ReadStats: read_stats,
-    ReadInbound: read_inbound,
-    ReadLearned: read_learned,
-    Renew: renew,
-    SendFrame: send_frame,
-    DeliverFrame: deliver_frame,
-    Apply: apply_changes,
-}

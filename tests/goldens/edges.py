@@ -64,7 +64,7 @@ from controller.host import (
     vswitchd,
 )
 from controller.host.sockets import is_loopback
-from controller.openflow.commands import ENCODERS
+from controller.openflow.commands import encode
 from controller.openflow.framework import serialized
 from controller.openflow.xids import Asked
 from controller.ovsdb import database
@@ -93,13 +93,15 @@ def messages(text: str, most: int = 5) -> Iterator[str]:
     here.lines()
     sent: dict[str, int] = {}
     for _, command in here.here.log:
-        encode = ENCODERS.get(type(command))
         name = type(command).__name__
-        if encode is None or sent.get(name, 0) >= most:
+        if sent.get(name, 0) >= most:
+            continue
+        try:
+            made = encode(session.DATAPATH, command)
+        except TypeError:
             continue
         sent[name] = sent.get(name, 0) + 1
         yield name
-        made = encode(session.DATAPATH, command)
         for message in made:
             if message.xid is None:
                 message.set_xid(1)

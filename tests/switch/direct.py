@@ -104,12 +104,12 @@ class Direct:
 
     def read_installed(self) -> InstalledRead:
         """All flows and groups that the bridge has."""
-        asked = commands.read_installed(DATAPATH, ReadInstalled(""))
+        asked = commands.encode(DATAPATH, ReadInstalled(""))
         return self._ask(asked, InstalledRead)
 
     def learned(self) -> LearnedRead:
         """The addresses that the bridge has learned in our pipeline."""
-        return self._ask(commands.read_learned(DATAPATH, ReadLearned("")), LearnedRead)
+        return self._ask(commands.encode(DATAPATH, ReadLearned("")), LearnedRead)
 
     def ports(self) -> list[Any]:
         """The bridge's ports, as OpenFlow describes them."""
@@ -125,12 +125,12 @@ class Direct:
 
     def port_stats(self) -> PortStatsRead:
         """The counters of all ports."""
-        asked = commands.read_stats(DATAPATH, ReadStats("", units=False))
+        asked = commands.encode(DATAPATH, ReadStats("", units=False))
         return self._ask(asked, PortStatsRead)
 
     def counters(self) -> UnitCountersRead:
         """What VM ports and buckets have counted."""
-        asked = commands.read_stats(DATAPATH, ReadStats("", buckets=True))
+        asked = commands.encode(DATAPATH, ReadStats("", buckets=True))
         return self._ask(asked, UnitCountersRead)
 
     def _ask(self, messages: list[Any], answer: type[E]) -> E:

@@ -20,12 +20,12 @@ sys.path.pop(0)
 framework: Any = importlib.import_module("controller.openflow.framework")
 
 from controller import cli  # noqa: E402
-from controller.api.events import Apply, PortStatsRead, Request  # noqa: E402
+from controller.api.events import PortStatsRead, Request  # noqa: E402
 from controller.engine import Engine  # noqa: E402
 from controller.host import journal, qdisc, vswitchd  # noqa: E402
 from controller.host.control import Server  # noqa: E402
 from controller.metrics import exporter  # noqa: E402
-from controller.openflow import bundles, commands, connections, ports, side_connection  # noqa: E402
+from controller.openflow import bundles, connections, ports, side_connection  # noqa: E402
 from controller.ovsdb import database, records  # noqa: E402
 
 
@@ -132,7 +132,6 @@ def _encoder() -> None:
         return bool(apply.bridge == os.environ["BROKEN"] and more)
 
     bundles.apply_changes = sometimes(made, adds)
-    commands.ENCODERS[Apply] = bundles.apply_changes
 
 
 def _port_flags() -> None:

@@ -329,7 +329,7 @@ def test_another_bundle_takes_the_place_of_one_that_was_sent_ahead() -> None:
 
 def test_what_cannot_be_encoded_concerns_its_bridge_only(monkeypatch: pytest.MonkeyPatch) -> None:
     running = connected()
-    monkeypatch.setattr("controller.openflow.commands.ENCODERS", {})
+    monkeypatch.setattr("controller.openflow.commands.encode", None)
     running._carry_out = functools.partial(service.Service._carry_out, running)  # type: ignore[method-assign]
     running._carry_out_all([Apply("br1", 5, CHANGES)])
     failed = running._events.take(time.monotonic())
@@ -364,7 +364,7 @@ def test_a_large_change_is_encoded_on_another_thread(monkeypatch: pytest.MonkeyP
     assert sent(running, apply, Apply("br1", 6, Changes())) == [[], bundle(Changes(), number=6)]
     (make,) = free.made
     assert list(split(make())) == bundle(CHANGES, number=5)
-    monkeypatch.setattr("controller.openflow.commands.ENCODERS", {})
+    monkeypatch.setattr("controller.openflow.commands.encode", None)
     assert make() == b""
     failed = running._events.take(time.monotonic())
     assert isinstance(failed, CommandFailed) and failed.bridge == "br1"
