@@ -19,7 +19,7 @@ from controller.api.events import (
     SwitchGone,
 )
 from controller.dataplane.tables import Kind, cookie_kind
-from controller.openflow import bundles, commands, framework, ports, replies, roles, xids
+from controller.openflow import bundles, commands, framework, messages, replies
 from controller.openflow.framework import (
     DEAD_DISPATCHER,
     MAIN_DISPATCHER,
@@ -141,8 +141,9 @@ class TeamingApp(PromptApp):
         datapath = event.datapath
         if datapath.refused:
             return
-        asked = [*roles.ask_role(datapath), *commands.set_async(datapath)]
-        datapath.send(framework.serialized(asked))
+        # Our role and the generation of the last master, without changing either.
+        asked = framework.parser.OFPRoleRequest(datapath, ofproto.OFPCR_ROLE_NOCHANGE, 0)
+        datapath.send(framework.serialized([asked, *commands.set_async(datapath)]))
 
     @set_ev_cls(ofp_event.EventOFPRoleReply, MAIN_DISPATCHER)
     @guarded
@@ -153,7 +154,7 @@ class TeamingApp(PromptApp):
             return
         if connection.claimed is None:
             self.confirm(lambda leads: self._claim(connection, generation, leads))
-        elif roles.is_master(event.msg):
+        elif event.msg.role == ofproto.OFPCR_ROLE_MASTER:
             self.confirm(lambda leads: self._begin(connection, leads))
 
     def _claim(self, connection: Any, generation: int, leads: bool | None) -> None:
@@ -161,15 +162,18 @@ class TeamingApp(PromptApp):
 
         If that is not known, request it only if no other controller was master after us.
         """
-        untouched = (roles.NO_GENERATION, self._generations.get(connection.bridge))
+        untouched = (messages.NO_GENERATION, self._generations.get(connection.bridge))
         if leads is False:
             framework.hang_up(connection)
             return
         if leads is None and generation not in untouched:
             connection.refuse(NOT_KNOWN)
             return
-        connection.claimed = roles.next_generation(generation)
-        connection.send(framework.serialized(roles.claim(connection, connection.claimed)))
+        # It wraps: the switch compares generations by signed distance.
+        connection.claimed = claimed = (generation + 1) & messages.NO_GENERATION
+        master = ofproto.OFPCR_ROLE_MASTER
+        asked = framework.parser.OFPRoleRequest(connection, master, claimed)
+        connection.send(framework.serialized([asked]))
 
     def _begin(self, connection: Any, leads: bool | None) -> None:
         """Use the connection, unless another service has become the leader meanwhile."""
@@ -191,7 +195,7 @@ class TeamingApp(PromptApp):
                 self.submit(SwitchGone(bridge))
             self.connections[bridge] = connection
             self._replies[bridge] = replies.Replies(functools.partial(self.room, bridge))
-            self.submit(SwitchConnected(bridge, ports.port_states(connection)))
+            self.submit(SwitchConnected(bridge, messages.port_states(connection)))
 
     @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)
     @guarded
@@ -199,10 +203,10 @@ class TeamingApp(PromptApp):
         connection = event.msg.datapath
         if connection.refused or self.connections.get(connection.bridge) is connection:
             return
-        if roles.is_stale(event.msg):
+        if messages.is_stale(event.msg):
             framework.hang_up(connection)
         else:
-            connection.refuse(f"{xids.error_text(event.msg)} -> the master role")
+            connection.refuse(f"{messages.error_text(event.msg)} -> the master role")
 
     @set_ev_cls(ofp_event.EventOFPStateChange, DEAD_DISPATCHER)
     @guarded
@@ -216,7 +220,7 @@ class TeamingApp(PromptApp):
     @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
     @closes_on_failure
     def port_status(self, event: Any) -> None:
-        bridge, port = event.msg.datapath.bridge, ports.port_state(event.msg.desc)
+        bridge, port = event.msg.datapath.bridge, messages.port_state(event.msg.desc)
         if event.msg.reason == ofproto.OFPPR_DELETE:
             self.submit(PortRemoved(bridge, port.ofport))
         else:
@@ -227,7 +231,7 @@ class TeamingApp(PromptApp):
     def packet_in(self, event: Any) -> None:
         message = event.msg
         if cookie_kind(message.cookie) in (Kind.PROBE, Kind.AROUND_PROBES):
-            uplink = ports.ofport_of(message.match["in_port"])
+            uplink = messages.ofport_of(message.match["in_port"])
             self.submit(FrameHeard(message.datapath.bridge, uplink, bytes(message.data)))
 
     @set_ev_cls(
@@ -253,16 +257,16 @@ class TeamingApp(PromptApp):
     @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)
     @closes_on_failure
     def error(self, event: Any) -> None:
-        if roles.is_deposed(event.msg):
+        if messages.is_deposed(event.msg):
             event.msg.datapath.refuse(DEPOSED)
             return
-        bridge, text = event.msg.datapath.bridge, xids.error_text(event.msg)
+        bridge, text = event.msg.datapath.bridge, messages.error_text(event.msg)
         event.msg.datapath.warnings.log(f"{bridge}: the switch reports an error: {text}", LOG)
-        if (number := xids.bundle_number(event.msg)) is not None:
+        if (number := messages.bundle_number(event.msg)) is not None:
             self.submit(BundleDone(bridge, number, text))
 
     @set_ev_cls(ofp_event.EventOFPExperimenter, MAIN_DISPATCHER)
     @closes_on_failure
     def role_status(self, event: Any) -> None:
-        if roles.is_deposed(event.msg):
+        if messages.is_deposed(event.msg):
             event.msg.datapath.refuse(DEPOSED)

@@ -11,7 +11,7 @@ from controller.dataplane.tables import COOKIE_PREFIX_MASK, Table
 from controller.openflow.encode import flow_mod, group_mod
 from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
-from controller.openflow.xids import BUNDLE_XID, bundle_number, with_xid
+from controller.openflow.messages import BUNDLE_XID, bundle_number, with_xid
 
 BUNDLE_FLAGS = ofp.ONF_BF_ATOMIC | ofp.ONF_BF_ORDERED
 

@@ -25,7 +25,7 @@ from controller.openflow.encode import (
 )
 from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
-from controller.openflow.xids import Asked, with_xid
+from controller.openflow.messages import Asked, with_xid
 
 ALL_BITS = 0xFFFFFFFFFFFFFFFF
 # The flows of which each statistics request asks: the kind in their cookies, and their table.

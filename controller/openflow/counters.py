@@ -11,7 +11,7 @@ from typing import NamedTuple
 from controller.api.events import PortCounters, Sample
 from controller.dataplane.tables import cookie_bucket, cookie_inbound, cookie_ofport
 from controller.openflow import framing
-from controller.openflow.ports import ofport_of
+from controller.openflow.messages import ofport_of
 
 # ofp_port_stats and ofp_flow_stats, without the fields that the service does not use.
 PORT_STATS = struct.Struct("!I4xQQQQQQ48xII")

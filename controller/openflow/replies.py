@@ -31,7 +31,7 @@ from controller.openflow.decode import (
 from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
 from controller.openflow.learned import Learned
-from controller.openflow.xids import Asked
+from controller.openflow.messages import Asked
 
 # How many bytes the unfinished replies of a bridge may have, without learned flows and in addition to
 # what its ports need. Decoded, they take up to eight times as much memory.

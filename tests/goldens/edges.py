@@ -66,7 +66,7 @@ from controller.host import (
 from controller.host.sockets import is_loopback
 from controller.openflow.commands import encode
 from controller.openflow.framework import serialized
-from controller.openflow.xids import Asked
+from controller.openflow.messages import Asked
 from controller.ovsdb import database
 from controller.ovsdb import records as rows_read
 from controller.ovsdb.leadership import Watch

@@ -23,9 +23,10 @@ from controller.api.events import (
 )
 from controller.dataplane import diff
 from controller.dataplane.specs import EMPTY, Pipeline
-from controller.openflow import bundles, commands, replies, side_connection, xids
+from controller.openflow import bundles, commands, replies, side_connection
 from controller.openflow.framework import ofproto, parser, serialized, unread
 from controller.openflow.framing import statistics
+from controller.openflow.messages import error_text
 from tests.switch.bed import Bed
 
 DATAPATH: Any = ProtocolDesc(version=4)
@@ -84,7 +85,7 @@ class Direct:
         committed = False
         while not committed:
             message = self._receive()
-            assert message.msg_type != ofproto.OFPT_ERROR, xids.error_text(message)
+            assert message.msg_type != ofproto.OFPT_ERROR, error_text(message)
             committed = bundles.bundle_outcome(message) == number
 
     def add_select_group(self) -> None:
@@ -137,7 +138,7 @@ class Direct:
         self._socket.sendall(serialized(messages))
         while True:
             message = self._receive()
-            assert message.msg_type != ofproto.OFPT_ERROR, xids.error_text(message)
+            assert message.msg_type != ofproto.OFPT_ERROR, error_text(message)
             event = self._replies.event(self._bridge, message)
             if isinstance(event, answer):
                 return event

@@ -25,7 +25,7 @@ from controller.engine import Engine  # noqa: E402
 from controller.host import journal, qdisc, vswitchd  # noqa: E402
 from controller.host.control import Server  # noqa: E402
 from controller.metrics import exporter  # noqa: E402
-from controller.openflow import bundles, connections, ports, side_connection  # noqa: E402
+from controller.openflow import bundles, connections, messages, side_connection  # noqa: E402
 from controller.ovsdb import database, records  # noqa: E402
 
 
@@ -83,7 +83,7 @@ def _one_write() -> None:
 
 
 def _handler() -> None:
-    ports.port_states = fails
+    messages.port_states = fails
 
 
 def _reply() -> None:

@@ -22,7 +22,7 @@ from controller.api.events import Event, PortChanged, PortRemoved, PortStatsRead
 from controller.host.sockets import BridgeSocket, Reach
 from controller.openflow import connections, framework
 from controller.openflow.connections import Dialer
-from controller.openflow.xids import Asked
+from controller.openflow.messages import Asked
 from tests.wire.fake_switch import (
     DELETE,
     ECHO_REPLY,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from controller.dataplane.tables import Kind, cookie
-from controller.openflow.xids import Asked
+from controller.openflow.messages import Asked
 from tests.wire.fake_switch import (
     ECHO_REPLY,
     ECHO_REQUEST,

@@ -30,7 +30,7 @@ from controller.api.events import (
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow
 from controller.dataplane.specs import Changes, FlowSpec
 from controller.engine import Engine
-from controller.openflow import ports
+from controller.openflow import messages
 from controller.ovsdb import records
 from tests.switch.bed import Bed
 from tests.switch.direct import Direct
@@ -81,7 +81,7 @@ def _read(bed: Bed) -> _Switch:
     with contextlib.closing(Direct(bed)) as direct:
         return _Switch(
             bed.bridge,
-            tuple(map(ports.port_state, direct.ports())),
+            tuple(map(messages.port_state, direct.ports())),
             direct.read_installed(),
             direct.learned(),
             frozenset(map(int, numbers)),

@@ -36,7 +36,7 @@ from controller.dataplane.specs import EMPTY, Changes
 from controller.engine import Engine
 from controller.inbox import Inbox
 from controller.openflow.framework import ofproto
-from controller.openflow.xids import BUNDLE_XID
+from controller.openflow.messages import BUNDLE_XID
 from tests.unit.controller.openflow.switch_bytes import DATAPATH, HEADER, PIPELINE, bundle, split
 from tests.unit.fake_switch import FakeSwitch, world
 from tests.unit.fuzz.rig import Rig

@@ -12,9 +12,9 @@ from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 from controller.api.events import Apply
 from controller.dataplane.specs import Changes, FlowSpec, GroupSpec, LoadBits, match
 from controller.dataplane.tables import LEARNED_TIMEOUT_S, Kind, Register, Table, cookie
-from controller.openflow import bundles, roles
+from controller.openflow import bundles, messages
 from controller.openflow.framework import ofproto, serialized
-from controller.openflow.xids import BUNDLE_XID, Asked
+from controller.openflow.messages import BUNDLE_XID, Asked
 from tests.unit.fake_switch import World, world
 from tests.unit.rows import host
 
@@ -97,7 +97,7 @@ def role(role: int, generation: int) -> bytes:
 
 def role_status(role: int) -> bytes:
     """What a switch says unasked when another controller becomes its master, or ceases to be."""
-    body = struct.pack("!IIIB3xQ", roles.ONF_EXPERIMENTER, roles.ROLE_STATUS, role, 0, 1)
+    body = struct.pack("!IIIB3xQ", messages.ONF_EXPERIMENTER, messages.ROLE_STATUS, role, 0, 1)
     return message(ofproto.OFPT_EXPERIMENTER, 0, body)
 
 
@@ -107,7 +107,7 @@ def handshake() -> list[bytes]:
         message(ofproto.OFPT_HELLO, 1, struct.pack("!HHI", 1, 8, 1 << 4)),
         features(),
         *multipart(3, ofproto.OFPMP_PORT_DESC, described),
-        role(ofproto.OFPCR_ROLE_EQUAL, roles.NO_GENERATION),
+        role(ofproto.OFPCR_ROLE_EQUAL, messages.NO_GENERATION),
         role(ofproto.OFPCR_ROLE_MASTER, 0),
     ]
 

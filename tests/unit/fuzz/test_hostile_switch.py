@@ -11,7 +11,7 @@ from controller.api.events import DatabaseRead, SwitchConnected
 from controller.dataplane.specs import FlowSpec, match
 from controller.dataplane.tables import Kind, Table, cookie
 from controller.openflow import replies
-from controller.openflow.xids import Asked
+from controller.openflow.messages import Asked
 from tests.unit.fuzz import session
 from tests.unit.fuzz.rig import Rig
 

@@ -16,7 +16,7 @@ from controller.dataplane.tables import Kind, Register, cookie
 from controller.dataplane.team import Hash, Team, VmPort
 from controller.openflow import bundles, decode, framing
 from controller.openflow.framework import ofproto, parser, serialized, unread
-from controller.openflow.xids import Asked
+from controller.openflow.messages import Asked
 from policies.classifiers import Classifier
 from policies.model import OFPORT_LOCAL, OfPort
 

@@ -8,9 +8,9 @@ from typing import Any
 from controller.dataplane import diff
 from controller.dataplane.specs import EMPTY, Changes, FlowSpec, GroupSpec
 from controller.dataplane.tables import Table
-from controller.openflow import bundles, xids
+from controller.openflow import bundles, messages
 from controller.openflow.framework import ofproto, parser, serialized
-from controller.openflow.xids import Asked
+from controller.openflow.messages import Asked
 from tests.unit.controller.openflow.switch_bytes import (
     DATAPATH,
     HEADER,
@@ -38,7 +38,7 @@ def test_all_messages_of_a_bundle_have_one_xid_also_those_inside() -> None:
     changes = diff.changes(PIPELINE, EMPTY)
     outside = {HEADER.unpack_from(message)[3] for message in bundle(changes)}
     inside = {HEADER.unpack_from(message)[3] for message in wrapped(changes)}
-    assert outside == inside == {xids.BUNDLE_XID | 5}
+    assert outside == inside == {messages.BUNDLE_XID | 5}
 
 
 def test_changes_go_in_an_order_in_which_each_is_harmless() -> None:
@@ -76,14 +76,14 @@ def experimenter(kind: int, xid: int) -> Any:
 
 
 def test_the_answer_to_a_commit_says_which_bundle() -> None:
-    xid = xids.BUNDLE_XID | 77
+    xid = messages.BUNDLE_XID | 77
     assert bundles.bundle_outcome(experimenter(ofproto.ONF_BCT_COMMIT_REPLY, xid)) == 77
     assert bundles.bundle_outcome(experimenter(ofproto.ONF_BCT_OPEN_REPLY, xid)) is None
 
 
 def test_an_error_says_which_bundle_it_is_about_and_what_is_wrong() -> None:
-    assert xids.bundle_number(error(xids.BUNDLE_XID | 77)) == 77
-    assert xids.bundle_number(error(0x1234)) is None
-    assert xids.bundle_number(error(Asked.FLOWS)) is None
-    text = xids.error_text(error(1))
+    assert messages.bundle_number(error(messages.BUNDLE_XID | 77)) == 77
+    assert messages.bundle_number(error(0x1234)) is None
+    assert messages.bundle_number(error(Asked.FLOWS)) is None
+    text = messages.error_text(error(1))
     assert "GROUP_MOD_FAILED" in text and "OUT_OF_GROUPS" in text

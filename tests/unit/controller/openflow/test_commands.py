@@ -19,7 +19,7 @@ from controller.dataplane import tables
 from controller.dataplane.tables import Kind, Table, cookie
 from controller.openflow import commands
 from controller.openflow.framework import ofproto, serialized
-from controller.openflow.xids import Asked
+from controller.openflow.messages import Asked
 from policies.model import OFPORT_LOCAL
 from tests.unit.controller.openflow.switch_bytes import DATAPATH, HEADER, split
 

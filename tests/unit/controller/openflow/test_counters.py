@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from controller.dataplane.specs import FlowSpec
 from controller.openflow import counters
 from controller.openflow.framework import ofproto
-from controller.openflow.xids import Asked
+from controller.openflow.messages import Asked
 from policies.model import OFPORT_LOCAL
 from tests.unit.controller.openflow.switch_bytes import (
     HEADER,

@@ -31,7 +31,7 @@ from controller.dataplane.specs import (
 from controller.dataplane.tables import Kind, Table, cookie
 from controller.openflow import decode, framing
 from controller.openflow.framework import ofproto, parser, serialized
-from controller.openflow.xids import Asked
+from controller.openflow.messages import Asked
 from tests.unit.controller.openflow.switch_bytes import (
     DATAPATH,
     MAC,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from controller.api.events import LearnedRead
 from controller.dataplane import tables
 from controller.openflow.framework import ofproto
+from controller.openflow.messages import Asked
 from controller.openflow.replies import Replies
-from controller.openflow.xids import Asked
 from policies.model import OFPORT_LOCAL
 from tests.unit.controller.openflow.switch_bytes import MAC, learned, reply
 

@@ -23,8 +23,8 @@ from controller.dataplane.team import Address, Team, VmPort
 from controller.openflow import connections, decode, framing, replies
 from controller.openflow import learned as openflow_learned
 from controller.openflow.framework import ofproto
+from controller.openflow.messages import Asked
 from controller.openflow.replies import MOST_COUNTED, ROOM_PER_COUNTED, Replies
-from controller.openflow.xids import Asked
 from policies.model import OFPORT_LOCAL, OfPort
 from tests.unit.controller.openflow.switch_bytes import (
     MAC,

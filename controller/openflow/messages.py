@@ -1,0 +1,111 @@
+"""What messages of the switch mean: the request or bundle that they belong to, errors, roles and ports.
+
+A reply has the transaction id of its request, and an error that of the failed message.
+"""
+
+from __future__ import annotations
+
+import struct
+import warnings
+from enum import IntEnum
+from typing import Any
+
+from controller.api.events import PortState
+from controller.dataplane.tables import OFPP_LOCAL
+from controller.openflow.framework import ofproto as ofp
+from policies.model import OFPORT_LOCAL
+
+ROLE = struct.Struct("!I")
+# A switch reports this generation until a controller has claimed the master role.
+NO_GENERATION = 0xFFFFFFFFFFFFFFFF
+# OFPRAW_ONFT13_ROLE_STATUS: the role status of OpenFlow 1.4, as an extension of 1.3.
+ONF_EXPERIMENTER, ROLE_STATUS = 0x4F4E4600, 1911
+
+
+class Asked(IntEnum):
+    """The transaction ids of statistics requests, one for each kind."""
+
+    FLOWS = 0x6C000001
+    GROUPS = 0x6C000002
+    PORTS = 0x6C000003
+    TO_VM = 0x6C000004
+    FROM_VM = 0x6C000005
+    LEARNED = 0x6C000006
+    BUCKETS = 0x6C000007
+    TO_ADDRESS = 0x6C000008
+    FROM_ADDRESS = 0x6C000009
+    INBOUND = 0x6C00000A
+
+
+# All messages of a bundle have the same transaction id: this one plus the bundle's number. So every
+# error names its bundle.
+BUNDLE_XID = 0x6D000000
+BUNDLE_NUMBER_MASK = 0xFFFFFF
+
+
+def with_xid(message: Any, xid: int) -> Any:
+    """Set the transaction id of a message, and return the message."""
+    message.set_xid(int(xid))
+    return message
+
+
+def bundle_number(message: Any) -> int | None:
+    """Return the number of the bundle that a message belongs to. None: it belongs to no bundle."""
+    if message.xid & ~BUNDLE_NUMBER_MASK != BUNDLE_XID:
+        return None
+    return int(message.xid & BUNDLE_NUMBER_MASK)
+
+
+def error_text(message: Any) -> str:
+    """Return an OpenFlow error in words. Open vSwitch reports bundle errors as experimenter's."""
+    if message.type == ofp.OFPET_EXPERIMENTER:
+        return f"experimenter {message.experimenter:#x}, error {message.exp_type}"
+    kind = ofp.ofp_error_type_to_str(message.type)
+    return f"{kind}, {ofp.ofp_error_code_to_str(message.type, message.code)}"
+
+
+def is_deposed(message: Any) -> bool:
+    """Whether a message says that another controller has become the bridge's master."""
+    if message.msg_type == ofp.OFPT_ERROR:
+        slave = (ofp.OFPET_BAD_REQUEST, ofp.OFPBRC_IS_SLAVE)
+        return (message.type, getattr(message, "code", None)) == slave
+    about_role = (message.experimenter, message.exp_type) == (ONF_EXPERIMENTER, ROLE_STATUS)
+    # The message begins with the role, 4 bytes.
+    (role,) = ROLE.unpack_from(message.data) if about_role else (None,)
+    return bool(role == ofp.OFPCR_ROLE_SLAVE)
+
+
+def is_stale(message: Any) -> bool:
+    """Whether an error says that another controller claimed the role since we asked."""
+    stale = (ofp.OFPET_ROLE_REQUEST_FAILED, ofp.OFPRRFC_STALE)
+    return (message.type, getattr(message, "code", None)) == stale
+
+
+def port_states(datapath: Any) -> tuple[PortState, ...]:
+    """Return the ports that the handshake listed, with their changes since."""
+    with warnings.catch_warnings():
+        # The framework warns that the features reply of OpenFlow 1.3 lists no ports. But it keeps
+        # the ports of the port description in the same attribute.
+        warnings.simplefilter("ignore")
+        return tuple(map(port_state, tuple(datapath.ports.values())))
+
+
+def port_state(port: Any) -> PortState:
+    """Return the state of a port.
+
+    It is up if a fast failover group would use it: link, LACP, BFD and CFM are up.
+    """
+    down = bool(port.state & ofp.OFPPS_LINK_DOWN or port.config & ofp.OFPPC_PORT_DOWN)
+    live = bool(port.state & ofp.OFPPS_LIVE)
+    return PortState(
+        ofport=ofport_of(port.port_no),
+        name=port.name.decode(errors="replace"),
+        up=live and not down,
+        speed_bps=port.curr_speed * 1e3,
+        silent=not (live or down),
+    )
+
+
+def ofport_of(port_no: int) -> int:
+    """Return the ofport of an OpenFlow 1.3 port number; the inverse of `tables.openflow_port`."""
+    return OFPORT_LOCAL if port_no == OFPP_LOCAL else int(port_no)
