@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from controller.text.wording import one_of
 from policies.damping import Moved
@@ -30,6 +30,8 @@ MOST_HOSTS = 8
 FAIL_MODES = ("standalone", "secure")
 WRITTEN_BY_US = "written by the service"
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -47,6 +49,17 @@ class Kind:
     unlimited: bool = False
 
 
+def checked(parse: Callable[[str], T], is_valid: Callable[[T], bool]) -> Callable[[str], T]:
+    """A parser that refuses some of the values."""
+
+    def parse_valid(text: str) -> T:
+        if not is_valid(value := parse(text)):
+            raise ValueError(text)
+        return value
+
+    return parse_valid
+
+
 def word(*words: str) -> Kind:
     """One of these words."""
     return name_in(words)
@@ -54,13 +67,7 @@ def word(*words: str) -> Kind:
 
 def name_in(names: Collection[str]) -> Kind:
     """One of these names, to which some may be added later."""
-
-    def parse(text: str) -> str:
-        if text not in names:
-            raise ValueError(text)
-        return text
-
-    return Kind(parse, one_of(names))
+    return Kind(checked(str, lambda text: text in names), one_of(names))
 
 
 def flag() -> Kind:
@@ -111,13 +118,13 @@ def hosts() -> Kind:
     """Hosts in the network, each with its VLAN."""
 
     def parse(text: str) -> tuple[CheckedHost, ...]:
-        found = tuple(map(CheckedHost.of, text.split(",")))
-        if len(found) > MOST_HOSTS or len(set(found)) != len(found):
-            raise ValueError(text)
-        return found
+        return tuple(map(CheckedHost.of, text.split(",")))
+
+    def is_valid(found: tuple[CheckedHost, ...]) -> bool:
+        return len(found) == len(set(found)) <= MOST_HOSTS
 
     expected = f"1 to {MOST_HOSTS} IP addresses of hosts, comma-separated; ADDRESS%VLAN for a host in a VLAN"
-    return Kind(parse, expected)
+    return Kind(checked(parse, is_valid), expected)
 
 
 def milliseconds(lowest: float, highest: float) -> Kind:
@@ -131,12 +138,7 @@ def mbps() -> Kind:
 
 
 def integer(lowest: int, highest: int) -> Kind:
-    def parse(text: str) -> int:
-        value = whole_number(text)
-        if not lowest <= value <= highest:
-            raise ValueError(text)
-        return value
-
+    parse = checked(whole_number, lambda value: lowest <= value <= highest)
     return Kind(parse, f"an integer from {lowest} to {highest}")
 
 
@@ -224,12 +226,7 @@ def uplinks() -> Kind:
 
 def uplinks_of(team: Collection[str]) -> Kind:
     """A choice of a team's uplinks that leaves at least one."""
-
-    def parse(text: str) -> Choice:
-        choice = Choice.of(text)
-        if choice.within(team) != choice:
-            raise ValueError(text)
-        return choice
+    parse = checked(Choice.of, lambda choice: choice.within(team) == choice)
 
     def salvage(text: str) -> Choice | None:
         try:
@@ -244,15 +241,13 @@ def uplinks_of(team: Collection[str]) -> Kind:
 def set_name() -> Kind:
     """The name of a set, which is printable and can be told apart from a list."""
 
-    def parse(text: str) -> str:
+    def is_valid(text: str) -> bool:
         if not text or len(text) > MOST_NAME_CHARACTERS or not text.isprintable():
-            raise ValueError(text)
-        if re.search(r"[\s,]", text):
-            raise ValueError(text)
-        return text
+            return False
+        return not re.search(r"[\s,]", text)
 
     most = f"{MOST_NAME_CHARACTERS} characters at most"
-    return Kind(parse, f"the name of a set, without commas or spaces, {most}")
+    return Kind(checked(str, is_valid), f"the name of a set, without commas or spaces, {most}")
 
 
 def written(parse: Callable[[str], Any] = str, unlimited: bool = False) -> Kind:
@@ -318,11 +313,5 @@ def _amount(
     unit: str, lowest: float, highest: float, convert: Callable[[float], float] = float
 ) -> Kind:
     """A number of this unit within these bounds. `convert` makes the value of it."""
-
-    def parse(text: str) -> float:
-        value = number(text)
-        if not lowest <= value <= highest:
-            raise ValueError(text)
-        return convert(value)
-
-    return Kind(parse, f"{unit} from {lowest:.10g} to {highest:.10g}")
+    within = checked(number, lambda value: lowest <= value <= highest)
+    return Kind(lambda text: convert(within(text)), f"{unit} from {lowest:.10g} to {highest:.10g}")
