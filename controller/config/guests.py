@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from controller.config.rows import BridgeRow, Guest, InterfaceRow
 
-# The keys that name a VM, the one that people know best first. The last one names an interface.
-VM_ID_KEYS = ("vm-id", "vm-uuid", "iface-id")
 # Proxmox names a VM's ports after it, and writes no identity: VM 101's first one is tap101i0, a
 # container's veth101i0, and what is behind Proxmox's firewall fwln101o0.
 PROXMOX = re.compile(r"(?:(?:tap|veth)([1-9][0-9]{2,8})i|fwln([1-9][0-9]{2,8})o)([0-9]{1,3})")
@@ -25,59 +23,57 @@ UUID_AND_MAC = re.compile(
 VMID_AND_NUMBER = re.compile(r"[1-9][0-9]{2,8}i[0-9]{1,3}")
 
 
+class _Names(NamedTuple):
+    """The names by which a hypervisor knows an interface.
+
+    `of_vm`: those of its VM, which all interfaces of the VM have, the one that people know best first.
+    `by_address`: UUID/MAC for each address. `own`: the one that only this interface has, if any.
+    """
+
+    of_vm: tuple[str, ...]
+    by_address: tuple[str, ...]
+    own: tuple[str, ...]
+
+
+def _names(interface: InterfaceRow) -> _Names:
+    ids = interface.external_ids
+    of_vm = tuple(ids[key] for key in ("vm-id", "vm-uuid") if ids.get(key))
+    own = tuple(ids[key] for key in ("iface-id",) if ids.get(key))
+    if not (of_vm or own) and (found := PROXMOX.fullmatch(interface.name)) is not None:
+        vm = found[1] or found[2]
+        return _Names((vm,), (), (f"{vm}i{found[3]}",))
+    return _Names(
+        of_vm, tuple(f"{vm.lower()}/{mac}" for vm in of_vm for mac in addresses(ids)), own
+    )
+
+
 def vm_name(interface: InterfaceRow) -> str | None:
     """The name libvirt, OpenStack or Proxmox gave the VM behind an interface, if any."""
-    ids = interface.external_ids
-    if named := next((ids[key] for key in VM_ID_KEYS if ids.get(key)), None):
-        return named
-    found = _proxmox(interface)
-    return found[0] if found else None
+    names = _names(interface)
+    return next(iter((*names.of_vm, *names.own)), None)
 
 
 def identities(interface: InterfaceRow) -> tuple[str, ...]:
-    """The names under which a Bridge may keep rules of an interface. A later one takes precedence.
-
-    First those of its VM, which all interfaces of the VM have, then those of this one.
-    """
-    ids = interface.external_ids
-    of_vm = [ids[key] for key in VM_ID_KEYS[:-1] if ids.get(key)]
-    if not of_vm and not ids.get(VM_ID_KEYS[-1]) and (found := _proxmox(interface)):
-        return found
-    return (*of_vm, *own_identities(interface))
+    """The names under which a Bridge may keep rules of an interface. A later one takes precedence."""
+    names = _names(interface)
+    return (*names.of_vm, *names.by_address, *names.own)
 
 
 def own_identities(interface: InterfaceRow) -> tuple[str, ...]:
     """Those of the names that no other interface of the VM has."""
-    ids = interface.external_ids
-    of_vm = [ids[key] for key in VM_ID_KEYS[:-1] if ids.get(key)]
-    named = [f"{vm.lower()}/{mac}" for vm in of_vm for mac in addresses(ids)]
-    if iface_id := ids.get(VM_ID_KEYS[-1]):
-        named.append(iface_id)
-    elif not of_vm and (found := _proxmox(interface)):
-        named.append(found[1])
-    return tuple(named)
+    names = _names(interface)
+    return (*names.by_address, *names.own)
 
 
 def rules_identity(interface: InterfaceRow) -> str | None:
     """The name under which a Bridge keeps the rules of an interface unless another is given."""
-    ids = interface.external_ids
-    if named := next((ids[key] for key in reversed(VM_ID_KEYS) if ids.get(key)), None):
-        return named
-    found = _proxmox(interface)
-    return found[1] if found else None
+    names = _names(interface)
+    return next(iter((*names.own, *reversed(names.of_vm))), None)
 
 
 def is_anywhere(name: str) -> bool:
     """Whether a name is that of a VM's interface on every host: UUID/MAC or VMIDiN."""
     return bool(UUID_AND_MAC.fullmatch(name) or VMID_AND_NUMBER.fullmatch(name))
-
-
-def _proxmox(interface: InterfaceRow) -> tuple[str, str] | None:
-    """The VM, and the interface of it, that a name stands for if Proxmox gave it."""
-    if (found := PROXMOX.fullmatch(interface.name)) is None:
-        return None
-    vm = found[1] or found[2]
-    return vm, f"{vm}i{found[3]}"
 
 
 def addresses(external_ids: Mapping[str, str]) -> list[str]:
