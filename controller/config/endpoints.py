@@ -94,17 +94,11 @@ def marked(
     """
 
     def of(interface: InterfaceRow) -> InterfaceRow:
-        endpoint = endpoints.get(interface.name)
-        now = (
-            endpoint is not None,
-            endpoint.addresses if endpoint else (),
-            peers.get(interface.name, ()),
-        )
-        if now == (interface.sends_tunnels, interface.tunnel_addresses, interface.tunnel_peers):
+        if (endpoint := endpoints.get(interface.name)) is None:
             return interface
-        sends, addresses, others = now
+        addresses, others = endpoint.addresses, peers.get(interface.name, ())
         return replace(
-            interface, sends_tunnels=sends, tunnel_addresses=addresses, tunnel_peers=others
+            interface, sends_tunnels=True, tunnel_addresses=addresses, tunnel_peers=others
         )
 
     return row.with_interfaces(of)
