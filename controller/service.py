@@ -382,11 +382,11 @@ class Service:
         """
         if (datapath := self._connections.get(command.bridge)) is None:
             return
-        ahead, commit = bundles.staged(bundles.apply_changes(datapath, command))
+        *ahead, commit = bundles.apply_changes(datapath, command)
         dropped = self._drop_staged(datapath, command.bridge)
         datapath.send(dropped + framework.serialized(ahead))
         self._staged[command.bridge] = _Staged(
-            command, datapath, framework.serialized(commit), time.monotonic()
+            command, datapath, framework.serialized([commit]), time.monotonic()
         )
 
     def _unless_staged(self, datapath: Any, command: Any) -> bytes:

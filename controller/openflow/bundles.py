@@ -57,11 +57,6 @@ def _entry_last(flows: Sequence[FlowSpec]) -> list[FlowSpec]:
     return sorted(flows, key=lambda flow: flow.table == Table.CLASSIFY)
 
 
-def staged(messages: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Divide the messages of a bundle: those that change nothing yet, and the commit."""
-    return messages[:-1], messages[-1:]
-
-
 def discard(datapath: Any, command: Apply) -> list[Any]:
     """Drop a bundle that was not committed. No error about this concerns the bundle itself."""
     kind = ofp.ONF_BCT_DISCARD_REQUEST
