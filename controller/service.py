@@ -155,7 +155,6 @@ class Service:
             caller=lambda connection: self._dialers.caller(connection),
             confirm=lambda then: self._database.confirm(then),
             room=lambda bridge: self._dialers.room(bridge),
-            crash=self._crash,
         )
         self._dialers = Dialers(
             Reach(options.ovsdb, Path(ovs.dirs.RUNDIR), options.tls),
@@ -301,12 +300,7 @@ class Service:
             case events.Shape():
                 self._qdiscs.start(command)
             case events.ReadForwarding(bridge=bridge):
-                if self._beside_the_switch:
-                    vswitchd.read_forwarding(bridge, self._events.put)
-                else:
-                    self._events.put(
-                        events.ForwardingRead(bridge, (), "the switch is not on this host")
-                    )
+                vswitchd.read_forwarding(bridge, self._events.put, self._beside_the_switch)
             case events.ForgetForwarding(bridge=bridge):
                 if self._beside_the_switch:
                     vswitchd.forget_forwarding(bridge)
@@ -432,10 +426,6 @@ class Service:
             if status is None:
                 return tuple(found)
             found.append(status)
-
-    def _crash(self, error: Exception) -> None:
-        """A handler of switch messages failed, so the engine may have missed an event."""
-        faults.report("openflow", error, ends=True)
 
     def _end_after_fault(self) -> None:
         """End at once after a fault: the state is uncertain. The supervisor starts us again.

@@ -14,10 +14,14 @@ from policies.model import OFPORT_LOCAL
 LOG = logging.getLogger(__name__)
 
 
-def read_forwarding(bridge: str, submit: Callable[[ForwardingRead], None]) -> None:
+def read_forwarding(
+    bridge: str, submit: Callable[[ForwardingRead], None], beside_the_switch: bool = True
+) -> None:
     """Read the addresses on a thread, and submit them."""
 
     def carry_out() -> ForwardingRead:
+        if not beside_the_switch:
+            raise Refused(faults.NOT_HERE)
         return ForwardingRead(bridge, tuple(parse_forwarding(_fdb("show", bridge))))
 
     failed = functools.partial(ForwardingRead, bridge, ())

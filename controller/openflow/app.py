@@ -19,6 +19,7 @@ from controller.api.events import (
     SwitchGone,
 )
 from controller.dataplane.tables import Kind, cookie_kind
+from controller.host import faults
 from controller.openflow import bundles, commands, framework, messages, replies
 from controller.openflow.framework import (
     DEAD_DISPATCHER,
@@ -41,14 +42,11 @@ Handler = Callable[["TeamingApp", Any], None]
 
 
 def guarded(handler: Handler) -> Handler:
-    """Report an exception of a handler as a crash: it would silently end the framework's thread."""
+    """End the process if the handler fails: the engine may have missed an event."""
 
     @functools.wraps(handler)
     def guard(app: TeamingApp, event: Any) -> None:
-        try:
-            handler(app, event)
-        except Exception as error:
-            app.crash(error)
+        faults.guarded("openflow", "", lambda: handler(app, event))
 
     return guard
 
@@ -84,7 +82,7 @@ class TeamingApp(PromptApp):
     """Turns OpenFlow messages into events.
 
     `submit` passes events to the engine's thread. `connections` holds the live connection of each
-    bridge. `caller` names the bridge that has dialled us. `crash` ends the service. `confirm` asks
+    bridge. `caller` names the bridge that has dialled us. `confirm` asks
     whether this service leads, and passes on the answer; None: it is not known. `room` returns how many
     bytes a bridge's answers may have in addition to the usual limit, because it has many ports.
 
@@ -105,7 +103,6 @@ class TeamingApp(PromptApp):
         submit: Callable[[Event], None],
         connections: dict[str, Any],
         caller: Callable[[Any], str | None],
-        crash: Callable[[Exception], None],
         confirm: Callable[[Callable[[bool | None], None]], None],
         room: Callable[[str], int] = lambda _: 0,
         **kwargs: Any,
@@ -114,7 +111,6 @@ class TeamingApp(PromptApp):
         self.submit = submit
         self.connections = connections
         self.caller = caller
-        self.crash = crash
         self.confirm = confirm
         self.room = room
         # The generation with which we last became each bridge's master.

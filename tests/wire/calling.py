@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.config.rows import BridgeRow
+from controller.host import faults
 from controller.host.sockets import Reach
 from controller.openflow import connections, framework
 from controller.openflow.connections import Dialers
@@ -36,6 +37,7 @@ class Service:
         self.events: list[str] = []
         self.connections: dict[str, Any] = {}
         self.crashes: list[str] = []
+        faults.LEDGER._end = lambda: self.crashes.append("a handler failed")
         self.log: list[str] = []
         handler = logging.Handler(logging.WARNING)
         handler.emit = lambda record: self.log.append(record.getMessage())  # type: ignore[method-assign]
@@ -45,7 +47,6 @@ class Service:
             submit=lambda event: self.events.append(type(event).__name__),
             connections=self.connections,
             caller=lambda connection: self.dialers.caller(connection),
-            crash=lambda error: self.crashes.append(repr(error)),
             confirm=lambda then: then(True),
         )
         with contextlib.closing(socket.create_server((HOST, 0))) as free:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.api.events import Event, PortChanged, PortRemoved, PortStatsRead
+from controller.host import faults
 from controller.host.sockets import BridgeSocket, Reach
 from controller.openflow import connections, framework
 from controller.openflow.connections import Dialer
@@ -79,6 +80,7 @@ class Service:
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.connections: dict[str, Any] = {}
         self.crashes: list[str] = []
+        faults.LEDGER._end = lambda: self.crashes.append("a handler failed")
         # Is called before an event is taken.
         self.before: Callable[[Event], object] = lambda _: None
         framework.start(
@@ -86,7 +88,6 @@ class Service:
             submit=self._submit,
             connections=self.connections,
             caller=lambda _: None,
-            crash=lambda error: self.crashes.append(repr(error)),
             confirm=lambda then: then(self.leads),
         )
         self.threads_before = threading.active_count()

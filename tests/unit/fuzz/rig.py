@@ -27,6 +27,7 @@ from controller.api.events import (
     Write,
 )
 from controller.engine import Engine
+from controller.host import faults
 from controller.inbox import Inbox
 from controller.openflow import framework
 from controller.openflow.app import TeamingApp
@@ -92,9 +93,6 @@ class Rig(Service):
             return
         for event in self.good.carry_out(command):
             self._events.put(event)
-
-    def _crash(self, error: Exception) -> None:
-        self.crashes.append(repr(error))
 
     def hear(self, sent: Iterable[bytes], dialled: bool = True) -> None:
         """A connection from its beginning to its end."""
@@ -169,6 +167,7 @@ _CURRENT: list[Rig] = []
 @cache
 def framework_is_loaded() -> tuple[Any, ...]:
     """Both apps, with no thread of their own."""
+    faults.LEDGER._end = lambda: _CURRENT[0].crashes.append("a handler failed")
     apps = AppManager.get_instance()
     cfg.CONF(project="ovs-lbt", args=[])
     here = (
@@ -179,7 +178,6 @@ def framework_is_loaded() -> tuple[Any, ...]:
             submit=lambda event: _CURRENT[0]._events.put(event),
             connections=_Connections(),
             caller=lambda _: None,
-            crash=lambda error: _CURRENT[0]._crash(error),
             confirm=lambda then: then(True),
         ),
     )
