@@ -50,7 +50,8 @@ Source = Callable[[], str]
 def main(bridges: Sequence[str], service: str, out: Path | None) -> int:
     """Write the file, and print its name. Returns the exit status."""
     made_at_s = time.time()
-    name = f"ovs-lbt-support-{platform.node() or 'host'}-{_stamp(made_at_s)}"
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(made_at_s))
+    name = f"ovs-lbt-support-{platform.node() or 'host'}-{stamp}"
     path = out or Path(f"{name}.tar.gz")
     if path.is_dir():
         path /= f"{name}.tar.gz"
@@ -108,10 +109,6 @@ def _write(path: Path, directory: str, parts: dict[str, str], made_at_s: float) 
             entry = tarfile.TarInfo(f"{directory}/{name}")
             entry.size, entry.mode, entry.mtime = len(content), MODE, int(made_at_s)
             archive.addfile(entry, io.BytesIO(content))
-
-
-def _stamp(at_s: float) -> str:
-    return time.strftime("%Y%m%d-%H%M%S", time.localtime(at_s))
 
 
 # ---- what is in it ---------------------------------------------------------------------

@@ -109,7 +109,8 @@ def read(device: str) -> Found:
         return found
     counted = _tc("-s", "class", "show", "dev", device)
     drops = {int(m["minor"], 16): int(m["drops"]) for m in CLASS.finditer(counted)}
-    filters = json.loads(_tc("-j", "filter", "show", *_parent(device)) or "[]")
+    parent = ("parent", f"{htb.HANDLE:x}:")
+    filters = json.loads(_tc("-j", "filter", "show", "dev", device, *parent) or "[]")
     queued = (str(q.get("parent", "")) for q in qdiscs if q["handle"] != "0:")
     return Found(
         found.kind,
@@ -119,10 +120,6 @@ def read(device: str) -> Found:
         queued=frozenset(_minor(p) for p in queued if p.startswith(f"{htb.HANDLE:x}:")),
         drops=drops,
     )
-
-
-def _parent(device: str) -> tuple[str, ...]:
-    return ("dev", device, "parent", f"{htb.HANDLE:x}:")
 
 
 def _marks(filters: Sequence[dict[str, Any]]) -> tuple[int | None, ...]:

@@ -61,7 +61,7 @@ R = TypeVar("R")
 
 
 class Unknown(Exception):
-    """The service never installs such an action. The text is the action."""
+    """The service never installs such an action."""
 
 
 def lasting(body: bytes) -> tuple[list[bytes], list[int]]:
@@ -215,16 +215,13 @@ def _decode_group(group: Any) -> GroupSpec:
 def _decode_actions(actions: Iterable[Any]) -> tuple[Action, ...]:
     """Decode actions. If one is unknown, return `NOT_OURS`, so that the flow is replaced."""
     try:
-        return tuple(map(_decode_action, actions))
+        return tuple(_DECODERS.get(type(action), _decode_other)(action) for action in actions)
     except Unknown:
         return NOT_OURS
 
 
-def _decode_action(action: Any) -> Action:
-    decode = _DECODERS.get(type(action))
-    if decode is None:
-        raise Unknown(repr(action))
-    return decode(action)
+def _decode_other(_action: Any) -> Action:
+    raise Unknown
 
 
 def _decode_learn(action: Any, limit: int = 0, success: str | None = None) -> Learn:
@@ -247,7 +244,7 @@ def _decode_unknown(action: Any) -> Learn:
         Unknown: it is another action.
     """
     if action._subtype != encode.NXAST_LEARN2:
-        raise Unknown(repr(action))
+        raise Unknown
     fixed, rest = action.data[: encode.LEARN_FIXED_BYTES], action.data[encode.LEARN_FIXED_BYTES :]
     limit, _ = encode.LEARN2_LIMIT.unpack_from(rest)
     rest = rest[encode.LEARN2_LIMIT.size :]
@@ -288,7 +285,7 @@ def _decode_multipath(action: Any) -> Multipath:
         how != (encode.NX_MP_ALG_MODULO_N, 0, encode.WHOLE_REGISTER)
         or action.fields not in HASH_FIELD_NAMES
     ):
-        raise Unknown(repr(action))
+        raise Unknown
     target = action.dst.removesuffix("_nxm")
     name = HASH_FIELD_NAMES[action.fields]
     return Multipath(name, action.max_link + 1, target, action.basis)
@@ -296,7 +293,7 @@ def _decode_multipath(action: Any) -> Multipath:
 
 def _decode_controller(action: Any) -> ToController:
     if (action.max_len, action.controller_id) != (encode.WHOLE_FRAME, encode.CONTROLLER_ID):
-        raise Unknown(repr(action))
+        raise Unknown
     return ToController()
 
 

@@ -13,7 +13,7 @@ _HEADER = 8
 _MULTIPART_HEADER = 16
 _HELLO, _PACKET_IN, _MULTIPART_REPLY = 0, 10, 19
 _PACKET_IN_MATCH, _PACKET_IN_PADDING = 24, 2
-_PORT_STATS_BYTES, _PORT_BYTES = 112, 64
+_PORT_BYTES = 64
 _FLOW_FIXED, _FLOW_LEAST = 48, 56
 _GROUP_FIXED = 8
 _BUCKET_FIXED = 16
@@ -59,7 +59,7 @@ def check(kind: int, message: bytes) -> None:
     elif kind == _PACKET_IN:
         _check_packet_in(message)
     elif kind == _MULTIPART_REPLY:
-        _check_rows(len(message) - _MULTIPART_HEADER, _PORT_BYTES)
+        check_rows(len(message) - _MULTIPART_HEADER, _PORT_BYTES)
 
 
 def _check_packet_in(message: bytes) -> None:
@@ -87,15 +87,6 @@ def groups(body: bytes) -> Iterator[bytes]:
         Malformed: the length of a group does not fit the body.
     """
     return (body[at:until] for at, until in _parts(body, 0, len(body), _GROUP_FIXED))
-
-
-def check_ports(body: bytes) -> None:
-    """Check the body of a port statistics reply.
-
-    Raises:
-        Malformed: the last port is incomplete.
-    """
-    _check_rows(len(body), _PORT_STATS_BYTES)
 
 
 def check_group(group: bytes) -> None:
@@ -136,7 +127,7 @@ def _check_actions(message: bytes, at: int, until: int) -> None:
             raise Malformed(f"an action of type {kind}, {length} bytes -> {expected} bytes")
 
 
-def _check_rows(found: int, each: int) -> None:
+def check_rows(found: int, each: int) -> None:
     if found % each:
         raise Malformed(f"port statistics of {found} bytes -> {each} bytes for each port")
 

@@ -41,7 +41,6 @@ RECONNECT_LOCAL_MS = (50, 200)
 RETRY_WRITES_S = 0.5
 # While the rows of the database arrive at the start.
 ROWS_PAUSE_S = 0.005
-STANDS_BY = "another service leads -> ask that service"
 SCHEMA = "Open_vSwitch"
 
 
@@ -244,14 +243,14 @@ class Database:
         if self._away:
             return f"ovsdb-server is unreachable at {self._remote} -> a running ovsdb-server"
         if self._stands_by:
-            return STANDS_BY
+            return faults.ANOTHER_LEADS
         try:
             with self._api.transaction(check_error=True, log_errors=False, applied=applied) as txn:
                 for setting in _removals_last(settings):
                     txn.add(self._command(setting))
         except Exception as error:
             if self._idl.contends and not self._idl.has_lock:
-                return STANDS_BY
+                return faults.ANOTHER_LEADS
             if faults.is_ours(error):
                 return faults.report("database", error, "ovsdb writes")
             return str(error) or type(error).__name__

@@ -54,7 +54,8 @@ class Replica(idl.Idl):  # type: ignore[misc]
         self._begun: tuple[int, bool] | None = None
         self._lock_due_s: float | None = None
         self._answers = False
-        self._replied: dict[int, Callable[[Any], None]] = {}
+        # The requests about locks that the server has not answered yet.
+        self._asked: dict[int, Ask] = {}
         self._to_confirm: queue.SimpleQueue[Then] = queue.SimpleQueue()
         self._confirming: dict[int, tuple[Then, float]] = {}
         self._wakened, self._waken = socket.socketpair()
@@ -163,7 +164,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
         """Follow who leads, and do our part in the election."""
         self._expire(now_s)
         if not self._session.is_connected():
-            self._replied.clear()
+            self._asked.clear()
         if self.has_lock or self.is_lock_contended:
             self._follow(self.has_lock, now_s)
         if self._is_begun:
@@ -192,9 +193,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
                 # The library then takes the answer for that of its own request.
                 self._lock_request_id = request.id
             else:
-                self._replied[request.id] = lambda result, ask=ask: self._watch.replied(  # type: ignore[misc]
-                    ask, _is_locked(result)
-                )
+                self._asked[request.id] = ask
             self._session.send(request)
 
     def _confirm(self, then: Then, now_s: float) -> None:
@@ -233,8 +232,10 @@ class Replica(idl.Idl):  # type: ignore[misc]
             return True
         if not isinstance(message.id, int):
             return False
-        if message.id in self._replied:
-            self._replied.pop(message.id)(message.result)
+        if message.id in self._asked:
+            result = message.result
+            locked = isinstance(result, dict) and result.get("locked") is True
+            self._watch.replied(self._asked.pop(message.id), locked)
             return True
         if message.id in self._confirming:
             then, _ = self._confirming.pop(message.id)
@@ -251,10 +252,6 @@ def _vital() -> Iterator[None]:
     except Exception as error:
         faults.report("database", error, "replica", ends=True)
         raise SystemExit(1) from error
-
-
-def _is_locked(result: Any) -> bool:
-    return isinstance(result, dict) and result.get("locked") is True
 
 
 def _is_done(result: Any) -> bool:
