@@ -26,15 +26,7 @@ from controller import announce_endpoints
 from controller.api import events, history
 from controller.api.status import BridgeStatus
 from controller.engine import Engine
-from controller.host import (
-    addresses,
-    client,
-    control,
-    faults,
-    garbage,
-    one_uplink,
-    vswitchd,
-)
+from controller.host import addresses, client, control, faults, garbage, one_uplink, vswitchd
 from controller.host.journal import Journal
 from controller.host.notify import Supervisor
 from controller.host.qdisc import Qdiscs

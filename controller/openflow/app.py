@@ -9,15 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from controller.api.events import (
-    BundleDone,
-    Event,
-    FrameHeard,
-    PortChanged,
-    PortRemoved,
-    SwitchConnected,
-    SwitchGone,
-)
+from controller.api import events
 from controller.dataplane.tables import Kind, cookie_kind
 from controller.host import faults
 from controller.openflow import bundles, commands, framework, messages, replies
@@ -100,7 +92,7 @@ class TeamingApp(PromptApp):
     def __init__(
         self,
         *args: Any,
-        submit: Callable[[Event], None],
+        submit: Callable[[events.Event], None],
         connections: dict[str, Any],
         caller: Callable[[Any], str | None],
         confirm: Callable[[Callable[[bool | None], None]], None],
@@ -188,10 +180,10 @@ class TeamingApp(PromptApp):
             self._generations[bridge] = connection.claimed
             if bridge in self.connections:
                 # The one that this replaces has ended, and is told to have only after this.
-                self.submit(SwitchGone(bridge))
+                self.submit(events.SwitchGone(bridge))
             self.connections[bridge] = connection
             self._replies[bridge] = replies.Replies(functools.partial(self.room, bridge))
-            self.submit(SwitchConnected(bridge, messages.port_states(connection)))
+            self.submit(events.SwitchConnected(bridge, messages.port_states(connection)))
 
     @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)
     @guarded
@@ -211,16 +203,16 @@ class TeamingApp(PromptApp):
         with self.turns[bridge]:
             if self.connections.get(bridge) is event.datapath:
                 del self.connections[bridge]
-                self.submit(SwitchGone(bridge))
+                self.submit(events.SwitchGone(bridge))
 
     @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
     @closes_on_failure
     def port_status(self, event: Any) -> None:
         bridge, port = event.msg.datapath.bridge, messages.port_state(event.msg.desc)
         if event.msg.reason == ofproto.OFPPR_DELETE:
-            self.submit(PortRemoved(bridge, port.ofport))
+            self.submit(events.PortRemoved(bridge, port.ofport))
         else:
-            self.submit(PortChanged(bridge, port))
+            self.submit(events.PortChanged(bridge, port))
 
     @set_ev_cls(ofp_event.EventOFPPacketIn, MAIN_DISPATCHER)
     @closes_on_failure
@@ -228,7 +220,7 @@ class TeamingApp(PromptApp):
         message = event.msg
         if cookie_kind(message.cookie) in (Kind.PROBE, Kind.AROUND_PROBES):
             uplink = messages.ofport_of(message.match["in_port"])
-            self.submit(FrameHeard(message.datapath.bridge, uplink, bytes(message.data)))
+            self.submit(events.FrameHeard(message.datapath.bridge, uplink, bytes(message.data)))
 
     @set_ev_cls(
         [
@@ -248,7 +240,7 @@ class TeamingApp(PromptApp):
     @closes_on_failure
     def bundle_control(self, event: Any) -> None:
         if (number := bundles.bundle_outcome(event.msg)) is not None:
-            self.submit(BundleDone(event.msg.datapath.bridge, number))
+            self.submit(events.BundleDone(event.msg.datapath.bridge, number))
 
     @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)
     @closes_on_failure
@@ -259,7 +251,7 @@ class TeamingApp(PromptApp):
         bridge, text = event.msg.datapath.bridge, messages.error_text(event.msg)
         event.msg.datapath.warnings.log(f"{bridge}: the switch reports an error: {text}", LOG)
         if (number := messages.bundle_number(event.msg)) is not None:
-            self.submit(BundleDone(bridge, number, text))
+            self.submit(events.BundleDone(bridge, number, text))
 
     @set_ev_cls(ofp_event.EventOFPExperimenter, MAIN_DISPATCHER)
     @closes_on_failure

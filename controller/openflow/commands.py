@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.api.events import (
-    Apply,
-    DeliverFrame,
-    ReadInbound,
-    ReadInstalled,
-    ReadLearned,
-    ReadStats,
-    Renew,
-    SendFrame,
-)
+from controller.api import events
 from controller.dataplane.tables import COOKIE_KIND_MASK, Kind, Table, cookie, openflow_port
 from controller.openflow import bundles
 from controller.openflow.encode import (
@@ -64,13 +55,13 @@ def set_async(datapath: Any) -> list[Any]:
 def encode(datapath: Any, command: Any) -> list[Any]:
     """The messages of a command. The last reply to a command that reads completes the answer."""
     match command:
-        case Apply():
+        case events.Apply():
             return bundles.apply_changes(datapath, command)
-        case ReadInstalled():
+        case events.ReadInstalled():
             groups = parser.OFPGroupDescStatsRequest(datapath, 0)
             flows = _flow_stats(datapath, Asked.FLOWS, 0, 0, ofp.OFPTT_ALL)
             return [flows, with_xid(groups, Asked.GROUPS)]
-        case ReadStats():
+        case events.ReadStats():
             ports = with_xid(parser.OFPPortStatsRequest(datapath, 0, ofp.OFPP_ANY), Asked.PORTS)
             counted = [
                 *([Asked.BUCKETS] if command.buckets else []),
@@ -78,22 +69,22 @@ def encode(datapath: Any, command: Any) -> list[Any]:
                 *(Asked.TO_VM, Asked.FROM_VM),
             ]
             return [ports, *(_counters(datapath, a) for a in counted if command.units)]
-        case ReadInbound(ofports=(ofport,)):
+        case events.ReadInbound(ofports=(ofport,)):
             # Of one VM port, its own flows only.
             value, mask = cookie(Kind.INBOUND, ofport), COOKIE_KIND_MASK | 0xFFFF
             return [_flow_stats(datapath, Asked.INBOUND, value, mask, Table.INBOUND)]
-        case ReadInbound():
+        case events.ReadInbound():
             return [_counters(datapath, Asked.INBOUND)]
-        case ReadLearned():
+        case events.ReadLearned():
             return [_counters(datapath, Asked.LEARNED)]
-        case Renew(flows=flows):
+        case events.Renew(flows=flows):
             # This restarts the timeouts of flows, and adds no flow.
             modify = ofp.OFPFC_MODIFY_STRICT
             return [flow_mod(datapath, modify, flow, cookie_mask=ALL_BITS) for flow in flows]
-        case SendFrame(ofport=ofport, frame=frame):
+        case events.SendFrame(ofport=ofport, frame=frame):
             # Through the pipeline, as if the port had received it.
             return [_packet_out(datapath, openflow_port(ofport), ofp.OFPP_TABLE, frame)]
-        case DeliverFrame(ofport=ofport, frame=frame):
+        case events.DeliverFrame(ofport=ofport, frame=frame):
             # To a port, without the pipeline.
             return [_packet_out(datapath, ofp.OFPP_CONTROLLER, openflow_port(ofport), frame)]
     raise TypeError(f"no messages for {command!r}")

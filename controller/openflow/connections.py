@@ -20,19 +20,7 @@ from urllib.parse import urlsplit
 
 from controller.config import controllers
 from controller.config.rows import PREFIX, BridgeRow
-from controller.host import faults
-from controller.host.sockets import (
-    CONNECT_TIMEOUT_S,
-    DEFAULT_PORT,
-    TLS_OPTIONS,
-    BridgeSocket,
-    Reach,
-    TlsFiles,
-    TlsSocket,
-    Unreachable,
-    reason,
-    refuse_plain,
-)
+from controller.host import faults, sockets
 from controller.openflow import framework
 from controller.text.wording import in_words
 
@@ -95,7 +83,7 @@ class Dialer:
     def __init__(
         self,
         bridge: str,
-        dial: Callable[[], BridgeSocket],
+        dial: Callable[[], sockets.BridgeSocket],
         pause_s: Callable[[int], float] = local_pause_s,
         tried: Callable[[], None] = lambda: None,
     ) -> None:
@@ -149,10 +137,10 @@ class Dialer:
             again_s = RETRY_REFUSED_S if connection.refused else self._pause_s(failures)
             self._stopped.wait(again_s)
 
-    def _attempt(self) -> BridgeSocket | None:
+    def _attempt(self) -> sockets.BridgeSocket | None:
         try:
             wire = self._dial()
-        except (Unreachable, ValueError) as error:
+        except (sockets.Unreachable, ValueError) as error:
             self._complain(str(error))
             return None
         finally:
@@ -167,7 +155,7 @@ class Dialer:
             LOG.warning("%s", complaint)
             self._complaint = complaint
 
-    def _serve(self, wire: BridgeSocket) -> framework.Connection:
+    def _serve(self, wire: sockets.BridgeSocket) -> framework.Connection:
         """Serve a connection until it ends, and return it; its id is None if no switch answered."""
         connection = framework.Connection(wire, self._bridge, self._bridge)
         with self._lock:
@@ -202,7 +190,7 @@ class Call:
         scheme, _, place = target.partition(":")
         with contextlib.suppress(OSError, ValueError):
             named = urlsplit(f"//{place}")
-            if (scheme, named.port or DEFAULT_PORT) == (self.scheme, self.address[1]):
+            if (scheme, named.port or sockets.DEFAULT_PORT) == (self.scheme, self.address[1]):
                 found = socket.getaddrinfo(named.hostname, None)
                 return self.address[0] in {str(info[4][0]) for info in found}
         return False
@@ -218,7 +206,7 @@ class Dialers:
 
     def __init__(
         self,
-        reach: Reach,
+        reach: sockets.Reach,
         record: Callable[[str], BridgeRow | None],
         is_current: Callable[[], bool],
         tried: Callable[[], None],
@@ -245,7 +233,7 @@ class Dialers:
         with self._lock:
             return all(dialer.was_tried for dialer in self._dialers.values())
 
-    def dial(self, bridge: str) -> BridgeSocket:
+    def dial(self, bridge: str) -> sockets.BridgeSocket:
         """Make another connection to a bridge.
 
         A bridge is left alone while Open vSwitch's scripts restore its flows, as Open vSwitch itself
@@ -257,13 +245,15 @@ class Dialers:
             Unreachable: the bridge cannot be reached now.
         """
         if not self._is_current():
-            raise Unreachable(f"{bridge}: ovsdb-server is unreachable -> a running ovsdb-server")
+            raise sockets.Unreachable(
+                f"{bridge}: ovsdb-server is unreachable -> a running ovsdb-server"
+            )
         record = self._record(bridge)
         if record is not None and record.restores_flows:
             found = f"{bridge}: Open vSwitch waits until its scripts have restored flows"
-            raise Unreachable(f"{found} -> no Open_vSwitch other_config:flow-restore-wait")
+            raise sockets.Unreachable(f"{found} -> no Open_vSwitch other_config:flow-restore-wait")
         if record is not None and (unspoken := controllers.refusal(record)):
-            raise Unreachable(unspoken)
+            raise sockets.Unreachable(unspoken)
         return self._reach.dial(bridge, record.controllers if record else ())
 
     def room(self, bridge: str) -> int:
@@ -271,7 +261,7 @@ class Dialers:
         return room(record) if (record := self._record(bridge)) is not None else 0
 
     def open(self, bridge: str) -> None:
-        def dial() -> BridgeSocket:
+        def dial() -> sockets.BridgeSocket:
             return self.dial(bridge)
 
         def pause_s(failures: int) -> float:
@@ -287,7 +277,7 @@ class Dialers:
             dialer = self._dialers.pop(bridge)
         dialer.stop()
 
-    def listen(self, address: tuple[str, int], tls: TlsFiles | None) -> None:
+    def listen(self, address: tuple[str, int], tls: sockets.TlsFiles | None) -> None:
         """Accept connections from bridges, over TLS if `tls` names files.
 
         Raises:
@@ -296,9 +286,11 @@ class Dialers:
         """
         host, port = address
         if tls is None:
-            refuse_plain(f"--listen {host}:{port}", host, TLS_OPTIONS)
+            sockets.refuse_plain(f"--listen {host}:{port}", host, sockets.TLS_OPTIONS)
             who = "whoever reaches this port can pretend to be a switch whose bridge names it"
-            LOG.warning("--listen %s:%d without TLS: %s -> %s", host, port, who, TLS_OPTIONS)
+            LOG.warning(
+                "--listen %s:%d without TLS: %s -> %s", host, port, who, sockets.TLS_OPTIONS
+            )
         context = tls.context(server_side=True) if tls else None
         try:
             listener = socket.create_server(
@@ -310,12 +302,16 @@ class Dialers:
 
         def take(sock: socket.socket, peer: str, number: int) -> None:
             try:
-                wire = TlsSocket(sock, context, server_side=True) if context else BridgeSocket(sock)
+                wire = (
+                    sockets.TlsSocket(sock, context, server_side=True)
+                    if context
+                    else sockets.BridgeSocket(sock)
+                )
                 reached = sock.getsockname()[:2]
             except OSError as error:
                 self._identified(number)
                 self._warnings.log(
-                    f"{peer}: {reason(error)} -> a TLS client with a valid certificate"
+                    f"{peer}: {sockets.reason(error)} -> a TLS client with a valid certificate"
                 )
                 sock.close()
                 return
@@ -329,7 +325,7 @@ class Dialers:
         def listen() -> None:
             for number in itertools.count():
                 sock, (peer, *_) = listener.accept()
-                sock.settimeout(CONNECT_TIMEOUT_S)
+                sock.settimeout(sockets.CONNECT_TIMEOUT_S)
                 self._called(number, functools.partial(sock.shutdown, socket.SHUT_RDWR))
                 faults.once(
                     "openflow",
@@ -388,6 +384,6 @@ def _serve(connection: framework.Connection) -> None:
     try:
         connection.serve()
     except OSError as error:
-        LOG.warning("%s: the connection ended: %s", connection.address, reason(error))
+        LOG.warning("%s: the connection ended: %s", connection.address, sockets.reason(error))
     except Exception as error:
         faults.report("openflow", error, f"connection {connection.address}")

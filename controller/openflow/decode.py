@@ -8,26 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from controller.api.events import ForeignFlow
-from controller.dataplane.specs import (
-    Action,
-    Bucket,
-    CopyBits,
-    FlowSpec,
-    GroupSpec,
-    Learn,
-    LearnLoad,
-    LearnMatch,
-    LoadBits,
-    MatchValue,
-    Multipath,
-    Output,
-    PopVlan,
-    PushVlan,
-    Resubmit,
-    SetField,
-    ToController,
-    ToGroup,
-)
+from controller.dataplane import specs
 from controller.dataplane.tables import GROUP_IDS, Kind, Register, Table, cookie_kind
 from controller.openflow import encode, framing
 from controller.openflow.encode import GROUP_TYPES
@@ -35,7 +16,7 @@ from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
 
 # Stands for actions that the service never installs. It differs from all actions that it installs.
-NOT_OURS: tuple[Action, ...] = (Output(ofp.OFPP_ANY),)
+NOT_OURS: tuple[specs.Action, ...] = (specs.Output(ofp.OFPP_ANY),)
 LEARNING_TABLES = (
     Table.LOCATION,
     Table.LOCAL_SOURCE,
@@ -98,7 +79,7 @@ class Flows(NamedTuple):
     the uplink whose frames it floods to VM ports, if there is one.
     """
 
-    ours: tuple[FlowSpec, ...]
+    ours: tuple[specs.FlowSpec, ...]
     foreign: tuple[ForeignFlow, ...]
     by_default: bool
     delivering: tuple[int | None, ...]
@@ -112,20 +93,22 @@ def installed_flows(parts: Collection[bytes]) -> Flows:
         ValueError: the framework cannot parse a flow.
     """
     found = [_remembered(_installed_flow, flow) for flow in parts]
-    ours = tuple(flow for flow in found if isinstance(flow, FlowSpec))
+    ours = tuple(flow for flow in found if isinstance(flow, specs.FlowSpec))
     foreign = tuple(flow for flow in found if isinstance(flow, ForeignFlow))
     flows = zip(parts, found, strict=True)
     delivering = tuple(_uplink_of(f) for part, f in flows if part[TABLE_AT] == Table.DELIVERY)
     return Flows(ours, foreign, None in found, delivering)
 
 
-def _uplink_of(flow: FlowSpec | ForeignFlow | None) -> int | None:
-    uplink = dict(flow.match).get(Register.UPLINK.field) if isinstance(flow, FlowSpec) else None
+def _uplink_of(flow: specs.FlowSpec | ForeignFlow | None) -> int | None:
+    uplink = (
+        dict(flow.match).get(Register.UPLINK.field) if isinstance(flow, specs.FlowSpec) else None
+    )
     return uplink if isinstance(uplink, int) else None
 
 
 @functools.lru_cache(REMEMBERED)
-def _installed_flow(part: bytes) -> FlowSpec | ForeignFlow | None:
+def _installed_flow(part: bytes) -> specs.FlowSpec | ForeignFlow | None:
     """Decode a flow that `lasting` has returned. None: it is the default flow."""
     head, rest = part[: AGE.start], part[AGE.start :]
     fixed = COUNTS.start - AGE.stop
@@ -147,7 +130,7 @@ def read_flow(flow: bytes) -> Any:
     return parser.OFPFlowStats.parser(flow, 0)
 
 
-def installed_groups(parts: Iterable[bytes]) -> tuple[GroupSpec, ...]:
+def installed_groups(parts: Iterable[bytes]) -> tuple[specs.GroupSpec, ...]:
     """Decode group descriptions, and return the groups whose ids are in our range.
 
     Raises:
@@ -162,14 +145,14 @@ def _remembered(decode: functools._lru_cache_wrapper[R], part: bytes) -> R:
 
 
 @functools.lru_cache(REMEMBERED)
-def _installed_group(described: bytes) -> GroupSpec:
+def _installed_group(described: bytes) -> specs.GroupSpec:
     framing.check_group(described)
     return _decode_group(parser.OFPGroupDescStats.parser(described, 0))
 
 
-def decode_flow(flow: Any) -> FlowSpec:
+def decode_flow(flow: Any) -> specs.FlowSpec:
     """Return a flow that the framework has parsed, as a value."""
-    actions: tuple[Action, ...] = ()
+    actions: tuple[specs.Action, ...] = ()
     goto = None
     for instruction in flow.instructions:
         if isinstance(instruction, parser.OFPInstructionActions):
@@ -178,7 +161,7 @@ def decode_flow(flow: Any) -> FlowSpec:
             goto = instruction.table_id
         else:
             actions = NOT_OURS
-    return FlowSpec(
+    return specs.FlowSpec(
         table=flow.table_id,
         priority=flow.priority,
         match=decode_match(flow.match),
@@ -195,24 +178,24 @@ def _foreign_flow(flow: Any) -> ForeignFlow:
     return ForeignFlow(flow.table_id, flow.priority, flow.cookie, match, tuple(sorted(groups)))
 
 
-def decode_match(match: Any) -> tuple[tuple[str, MatchValue], ...]:
+def decode_match(match: Any) -> tuple[tuple[str, specs.MatchValue], ...]:
     """Return the fields and values of a parsed match, by the names that `FlowSpec` uses."""
     return tuple(sorted((name.removesuffix("_nxm"), value) for name, value in match.items()))
 
 
-def _decode_group(group: Any) -> GroupSpec:
+def _decode_group(group: Any) -> specs.GroupSpec:
     buckets = tuple(
-        Bucket(
+        specs.Bucket(
             actions=_decode_actions(bucket.actions),
             watch_port=None if bucket.watch_port == ofp.OFPP_ANY else bucket.watch_port,
             watch_group=None if bucket.watch_group == ofp.OFPG_ANY else bucket.watch_group,
         )
         for bucket in group.buckets
     )
-    return GroupSpec(group.group_id, GROUP_KINDS.get(group.type, "other"), buckets)
+    return specs.GroupSpec(group.group_id, GROUP_KINDS.get(group.type, "other"), buckets)
 
 
-def _decode_actions(actions: Iterable[Any]) -> tuple[Action, ...]:
+def _decode_actions(actions: Iterable[Any]) -> tuple[specs.Action, ...]:
     """Decode actions. If one is unknown, return `NOT_OURS`, so that the flow is replaced."""
     try:
         return tuple(_DECODERS.get(type(action), _decode_other)(action) for action in actions)
@@ -220,12 +203,12 @@ def _decode_actions(actions: Iterable[Any]) -> tuple[Action, ...]:
         return NOT_OURS
 
 
-def _decode_other(_action: Any) -> Action:
+def _decode_other(_action: Any) -> specs.Action:
     raise Unknown
 
 
-def _decode_learn(action: Any, limit: int = 0, success: str | None = None) -> Learn:
-    return Learn(
+def _decode_learn(action: Any, limit: int = 0, success: str | None = None) -> specs.Learn:
+    return specs.Learn(
         table=action.table_id,
         cookie=action.cookie,
         hard_timeout_s=action.hard_timeout,
@@ -237,7 +220,7 @@ def _decode_learn(action: Any, limit: int = 0, success: str | None = None) -> Le
     )
 
 
-def _decode_unknown(action: Any) -> Learn:
+def _decode_unknown(action: Any) -> specs.Learn:
     """Decode an action for which the framework has no class. Of ours, only NXAST_LEARN2 is one.
 
     Raises:
@@ -257,15 +240,17 @@ def _decode_unknown(action: Any) -> Learn:
     return _decode_learn(parser.NXActionLearn.parser(fixed + rest), limit, success)
 
 
-def _decode_learn_specs(specs: Iterable[Any]) -> Iterator[LearnMatch | LearnLoad]:
-    for spec in specs:
-        build: Any = LearnMatch if isinstance(spec, parser.NXFlowSpecMatch) else LearnLoad
+def _decode_learn_specs(parts: Iterable[Any]) -> Iterator[specs.LearnMatch | specs.LearnLoad]:
+    for spec in parts:
+        build: Any = (
+            specs.LearnMatch if isinstance(spec, parser.NXFlowSpecMatch) else specs.LearnLoad
+        )
         source = spec.src if isinstance(spec.src, int) else spec.src[0].removesuffix("_nxm")
         yield build(source, spec.dst[0].removesuffix("_nxm"), spec.n_bits)
 
 
-def _decode_move(action: Any) -> CopyBits:
-    return CopyBits(
+def _decode_move(action: Any) -> specs.CopyBits:
+    return specs.CopyBits(
         action.src_field.removesuffix("_nxm"),
         action.src_ofs,
         action.dst_field.removesuffix("_nxm"),
@@ -274,12 +259,12 @@ def _decode_move(action: Any) -> CopyBits:
     )
 
 
-def _decode_load(action: Any) -> LoadBits:
+def _decode_load(action: Any) -> specs.LoadBits:
     bits = (action.ofs_nbits & 0x3F) + 1
-    return LoadBits(action.dst, action.ofs_nbits >> 6, bits, action.value)
+    return specs.LoadBits(action.dst, action.ofs_nbits >> 6, bits, action.value)
 
 
-def _decode_multipath(action: Any) -> Multipath:
+def _decode_multipath(action: Any) -> specs.Multipath:
     how = (action.algorithm, action.arg, action.ofs_nbits)
     if (
         how != (encode.NX_MP_ALG_MODULO_N, 0, encode.WHOLE_REGISTER)
@@ -288,24 +273,24 @@ def _decode_multipath(action: Any) -> Multipath:
         raise Unknown
     target = action.dst.removesuffix("_nxm")
     name = HASH_FIELD_NAMES[action.fields]
-    return Multipath(name, action.max_link + 1, target, action.basis)
+    return specs.Multipath(name, action.max_link + 1, target, action.basis)
 
 
-def _decode_controller(action: Any) -> ToController:
+def _decode_controller(action: Any) -> specs.ToController:
     if (action.max_len, action.controller_id) != (encode.WHOLE_FRAME, encode.CONTROLLER_ID):
         raise Unknown
-    return ToController()
+    return specs.ToController()
 
 
-_DECODERS: dict[type, Callable[[Any], Action]] = {
-    parser.OFPActionOutput: lambda a: Output(a.port),
-    parser.OFPActionGroup: lambda a: ToGroup(a.group_id),
-    parser.OFPActionSetField: lambda a: SetField(a.key.removesuffix("_nxm"), a.value),
+_DECODERS: dict[type, Callable[[Any], specs.Action]] = {
+    parser.OFPActionOutput: lambda a: specs.Output(a.port),
+    parser.OFPActionGroup: lambda a: specs.ToGroup(a.group_id),
+    parser.OFPActionSetField: lambda a: specs.SetField(a.key.removesuffix("_nxm"), a.value),
     parser.NXActionRegMove: _decode_move,
     parser.NXActionRegLoad: _decode_load,
-    parser.OFPActionPushVlan: lambda _: PushVlan(),
-    parser.OFPActionPopVlan: lambda _: PopVlan(),
-    parser.NXActionResubmitTable: lambda a: Resubmit(a.table_id),
+    parser.OFPActionPushVlan: lambda _: specs.PushVlan(),
+    parser.OFPActionPopVlan: lambda _: specs.PopVlan(),
+    parser.NXActionResubmitTable: lambda a: specs.Resubmit(a.table_id),
     parser.NXActionLearn: _decode_learn,
     parser.NXActionMultipath: _decode_multipath,
     parser.NXActionController: _decode_controller,

@@ -5,25 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from controller.dataplane.specs import (
-    Action,
-    CopyBits,
-    FlowSpec,
-    GroupSpec,
-    Learn,
-    LearnLoad,
-    LearnMatch,
-    LoadBits,
-    Match,
-    Multipath,
-    Output,
-    PopVlan,
-    PushVlan,
-    Resubmit,
-    SetField,
-    ToController,
-    ToGroup,
-)
+from controller.dataplane import specs
 from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
 
@@ -55,7 +37,7 @@ NXT_SET_CONTROLLER_ID = 20
 SET_CONTROLLER_ID = struct.Struct("!6xH")
 
 
-def flow_mod(datapath: Any, command: int, flow: FlowSpec, cookie_mask: int = 0) -> Any:
+def flow_mod(datapath: Any, command: int, flow: specs.FlowSpec, cookie_mask: int = 0) -> Any:
     """Encode a flow mod. `command` is OFPFC_ADD, OFPFC_MODIFY_STRICT or OFPFC_DELETE_STRICT."""
     instructions = []
     if flow.actions:
@@ -78,7 +60,7 @@ def flow_mod(datapath: Any, command: int, flow: FlowSpec, cookie_mask: int = 0) 
     )
 
 
-def _encode_match(match: Match) -> Any:
+def _encode_match(match: specs.Match) -> Any:
     fields = dict(match)
     if "ip_frag" in fields:
         # The framework sorts fields by number, and the switch wants the EtherType first. The number
@@ -87,7 +69,7 @@ def _encode_match(match: Match) -> Any:
     return parser.OFPMatch(**fields)
 
 
-def group_mod(datapath: Any, command: int, group: GroupSpec) -> Any:
+def group_mod(datapath: Any, command: int, group: specs.GroupSpec) -> Any:
     """Encode a group mod. `command` is OFPGC_ADD or OFPGC_MODIFY."""
     buckets = [
         parser.OFPBucket(
@@ -100,34 +82,34 @@ def group_mod(datapath: Any, command: int, group: GroupSpec) -> Any:
     return parser.OFPGroupMod(datapath, command, GROUP_TYPES[group.kind], group.group_id, buckets)
 
 
-def encode_action(action: Action) -> Any:
+def encode_action(action: specs.Action) -> Any:
     match action:
-        case Output(port=port):
+        case specs.Output(port=port):
             return parser.OFPActionOutput(port)
-        case ToController():
+        case specs.ToController():
             return parser.NXActionController(WHOLE_FRAME, CONTROLLER_ID, ofp.OFPR_ACTION)
-        case ToGroup(group_id=group_id):
+        case specs.ToGroup(group_id=group_id):
             return parser.OFPActionGroup(group_id)
-        case SetField(field=field, value=value):
+        case specs.SetField(field=field, value=value):
             return parser.OFPActionSetField(
                 **{field: value if isinstance(value, str) else int(value)}
             )
-        case CopyBits(source=source, target=target, bits=bits):
+        case specs.CopyBits(source=source, target=target, bits=bits):
             return parser.NXActionRegMove(
                 source, target, bits, src_ofs=action.source_bit, dst_ofs=action.target_bit
             )
-        case LoadBits(target=target, bits=bits, value=value):
+        case specs.LoadBits(target=target, bits=bits, value=value):
             ofs_nbits = action.target_bit << 6 | (bits - 1)
             return parser.NXActionRegLoad(ofs_nbits=ofs_nbits, dst=target, value=value)
-        case PushVlan():
+        case specs.PushVlan():
             return parser.OFPActionPushVlan(ETH_VLAN)
-        case PopVlan():
+        case specs.PopVlan():
             return parser.OFPActionPopVlan()
-        case Resubmit(table=table):
+        case specs.Resubmit(table=table):
             return parser.NXActionResubmitTable(in_port=IN_PORT_TABLE, table_id=int(table))
-        case Learn():
+        case specs.Learn():
             return _encode_learn(action)
-        case Multipath(fields=fields, buckets=buckets, target=target, basis=basis):
+        case specs.Multipath(fields=fields, buckets=buckets, target=target, basis=basis):
             return parser.NXActionMultipath(
                 fields=HASH_FIELDS[fields],
                 basis=basis,
@@ -139,7 +121,7 @@ def encode_action(action: Action) -> Any:
             )
 
 
-def _encode_learn(action: Learn) -> Any:
+def _encode_learn(action: specs.Learn) -> Any:
     flags = NX_LEARN_F_DELETE_LEARNED if action.delete_learned else 0
     flags |= NX_LEARN_F_WRITE_RESULT if action.success else 0
     learn = parser.NXActionLearn(
@@ -161,7 +143,7 @@ def _encode_learn(action: Learn) -> Any:
     return parser.NXActionUnknown(NXAST_LEARN2, data)
 
 
-def _encode_learn_spec(spec: LearnMatch | LearnLoad) -> Any:
-    build = parser.NXFlowSpecMatch if isinstance(spec, LearnMatch) else parser.NXFlowSpecLoad
+def _encode_learn_spec(spec: specs.LearnMatch | specs.LearnLoad) -> Any:
+    build = parser.NXFlowSpecMatch if isinstance(spec, specs.LearnMatch) else parser.NXFlowSpecLoad
     source = spec.source if isinstance(spec.source, int) else (spec.source, 0)
     return build(src=source, dst=(spec.target, 0), n_bits=spec.bits)

@@ -8,15 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from controller.api.events import LearnedRead
+from controller.dataplane import tables
 from controller.dataplane.specs import LoadBits, MatchValue
-from controller.dataplane.tables import (
-    FROM_NORMAL,
-    Kind,
-    Register,
-    cookie,
-    cookie_kind,
-    cookie_ofport,
-)
 from controller.openflow.decode import decode_flow, decode_match, read_flow
 
 # So many addresses are kept of each port, and more while fewer than that are kept of all; never more than
@@ -48,23 +41,23 @@ class Learned:
             ValueError: it matches no single address.
         """
         (found,) = COOKIE.unpack_from(stats)
-        ofport = cookie_ofport(found)
+        ofport = tables.cookie_ofport(found)
         most = MOST_KEPT if self._of_port[ofport] < KEPT_OF_A_PORT else KEPT_OF_ALL
-        if cookie_kind(found) is not Kind.LEARNED or self._of_all >= most:
+        if tables.cookie_kind(found) is not tables.Kind.LEARNED or self._of_all >= most:
             return
         self._of_port[ofport] += 1
         self._of_all += 1
         flow = read_flow(stats)
         fields = dict(decode_match(flow.match))
-        mac, vlan = _address(fields), fields.get(Register.VLAN.field)
-        if found & FROM_NORMAL:
+        mac, vlan = _address(fields), fields.get(tables.Register.VLAN.field)
+        if found & tables.FROM_NORMAL:
             tag = None if vlan is None else _exact(vlan)
             for action in decode_flow(flow).actions:
-                if isinstance(action, LoadBits) and action.target == Register.TARGET.field:
+                if isinstance(action, LoadBits) and action.target == tables.Register.TARGET.field:
                     self.from_normal.add((action.value, mac, tag))
         elif ofport:
             self.addresses.add((ofport, mac, _exact(vlan or 0)))
-        elif found == cookie(Kind.LEARNED, 0):
+        elif found == tables.cookie(tables.Kind.LEARNED, 0):
             self.elsewhere.add((mac, _exact(vlan or 0)))
 
     def event(self, bridge: str) -> LearnedRead:

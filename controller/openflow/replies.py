@@ -7,13 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from controller.api.events import (
-    Event,
-    InboundRead,
-    InstalledRead,
-    PortStatsRead,
-    UnitCountersRead,
-)
+from controller.api import events
 from controller.dataplane.specs import GroupSpec
 from controller.openflow import framing
 from controller.openflow.counters import (
@@ -22,12 +16,7 @@ from controller.openflow.counters import (
     port_counters,
     unit_counters,
 )
-from controller.openflow.decode import (
-    Flows,
-    installed_flows,
-    installed_groups,
-    lasting,
-)
+from controller.openflow.decode import Flows, installed_flows, installed_groups, lasting
 from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
 from controller.openflow.learned import Learned
@@ -86,7 +75,7 @@ class Replies:
         self._installed = _Read[Flows](installed_flows)
         self._groups = _Read[tuple[GroupSpec, ...]](installed_groups)
 
-    def event(self, bridge: str, message: Any) -> Event | None:
+    def event(self, bridge: str, message: Any) -> events.Event | None:
         """Take a part of a reply, and return the event that it completes. None: it completes none.
 
         Raises:
@@ -112,20 +101,22 @@ class Replies:
                     if uplink is not None:
                         by_uplink[uplink] += frames
                 groups = self._groups.of(list(framing.groups(self._take(Asked.GROUPS))))
-                return InstalledRead(
+                return events.InstalledRead(
                     bridge, flows.ours, groups, flows.foreign, flows.by_default, by_uplink
                 )
             case Asked.PORTS:
-                return PortStatsRead(bridge, self._few(port_counters(self._take(Asked.PORTS))))
+                return events.PortStatsRead(
+                    bridge, self._few(port_counters(self._take(Asked.PORTS)))
+                )
             case Asked.FROM_VM:
                 counters = unit_counters(self._take(Asked.TO_VM), self._take(Asked.FROM_VM))
                 buckets = bucket_counters(self._take(Asked.BUCKETS))
                 to, sent = self._take(Asked.TO_ADDRESS), self._take(Asked.FROM_ADDRESS)
-                return UnitCountersRead(
+                return events.UnitCountersRead(
                     bridge, self._few(counters), buckets, self._few(unit_counters(to, sent))
                 )
             case Asked.INBOUND:
-                return InboundRead(bridge, inbound_counters(self._take(Asked.INBOUND)))
+                return events.InboundRead(bridge, inbound_counters(self._take(Asked.INBOUND)))
             case Asked.LEARNED:
                 learned, self._learned = self._learned, Learned()
                 self._take_parts(Asked.LEARNED)
