@@ -22,21 +22,6 @@ from controller.host import faults
 from controller.openflow import framing
 from controller.text.wording import one_line
 
-__all__ = [
-    "DEAD_DISPATCHER",
-    "MAIN_DISPATCHER",
-    "NAME",
-    "Connection",
-    "EventBase",
-    "PromptApp",
-    "hang_up",
-    "ofp_event",
-    "ofproto",
-    "parser",
-    "set_ev_cls",
-    "start",
-]
-
 LOG = logging.getLogger(__name__)
 
 _VARIABLE = "OVS_LBT_FRAMEWORK"
@@ -46,8 +31,11 @@ if _CHOSEN == "os-ken":
     from os_ken import cfg
     from os_ken.base import app_manager
     from os_ken.controller import controller as framework_controller
-    from os_ken.controller import event, ofp_event, ofp_handler
-    from os_ken.controller.handler import DEAD_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
+    from os_ken.controller import event, ofp_handler
+    from os_ken.controller import ofp_event as ofp_event
+    from os_ken.controller.handler import DEAD_DISPATCHER as DEAD_DISPATCHER
+    from os_ken.controller.handler import MAIN_DISPATCHER as MAIN_DISPATCHER
+    from os_ken.controller.handler import set_ev_cls as set_ev_cls
     from os_ken.lib import hub
     from os_ken.ofproto import ofproto_v1_3, ofproto_v1_3_parser
 
@@ -65,8 +53,11 @@ elif _CHOSEN == "ryu":
     from ryu import cfg
     from ryu.base import app_manager
     from ryu.controller import controller as framework_controller
-    from ryu.controller import event, ofp_event, ofp_handler
-    from ryu.controller.handler import DEAD_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
+    from ryu.controller import event, ofp_handler
+    from ryu.controller import ofp_event as ofp_event
+    from ryu.controller.handler import DEAD_DISPATCHER as DEAD_DISPATCHER
+    from ryu.controller.handler import MAIN_DISPATCHER as MAIN_DISPATCHER
+    from ryu.controller.handler import set_ev_cls as set_ev_cls
     from ryu.lib import hub
     from ryu.ofproto import ofproto_v1_3, ofproto_v1_3_parser
 

@@ -22,6 +22,16 @@ MS_PER_S = 1000
 Then = Callable[[bool | None], None]
 
 
+@contextlib.contextmanager
+def _vital() -> Iterator[None]:
+    """End the process after a failure, and the thread, which the library would keep running."""
+    try:
+        yield
+    except Exception as error:
+        faults.report("database", error, "replica", ends=True)
+        raise SystemExit(1) from error
+
+
 class Replica(idl.Idl):  # type: ignore[misc]
     """A replica that reports changes and, once it contends, whether this service leads.
 
@@ -93,15 +103,12 @@ class Replica(idl.Idl):  # type: ignore[misc]
     def cooperative_yield(self) -> None:
         time.sleep(0)
 
+    @_vital()
     def run(self) -> Any:
         """Run the library's loop. A failure of our own code ends the process.
 
         The library would only log it and continue without the lost event.
         """
-        with _vital():
-            return self._run()
-
-    def _run(self) -> Any:
         with contextlib.suppress(BlockingIOError):
             self._wakened.recv(4096)
         if self.contends:
@@ -124,11 +131,8 @@ class Replica(idl.Idl):  # type: ignore[misc]
             self.force_reconnect()
         return False
 
+    @_vital()
     def wait(self, waiting: Any) -> None:
-        with _vital():
-            self._wait(waiting)
-
-    def _wait(self, waiting: Any) -> None:
         super().wait(waiting)
         waiting.fd_wait(self._wakened.fileno(), poller.POLLIN)
         times = [due_s for _, due_s in self._confirming.values()]
@@ -242,16 +246,6 @@ class Replica(idl.Idl):  # type: ignore[misc]
             then(_is_done(message.result))
             return True
         return False
-
-
-@contextlib.contextmanager
-def _vital() -> Iterator[None]:
-    """End the process after a failure, and the thread, which the library would keep running."""
-    try:
-        yield
-    except Exception as error:
-        faults.report("database", error, "replica", ends=True)
-        raise SystemExit(1) from error
 
 
 def _is_done(result: Any) -> bool:
