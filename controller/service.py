@@ -33,8 +33,7 @@ from controller.host.qdisc import Qdiscs
 from controller.host.sockets import BridgeSocket, Reach, TlsFiles, Unreachable
 from controller.inbox import Inbox, StatusWanted
 from controller.metrics.exporter import Exporter
-from controller.openflow import bundles, commands, framework, side_connection
-from controller.openflow.connections import Dialers
+from controller.openflow import bundles, commands, connections, framework, side_connection
 from controller.ovsdb.database import Database
 from controller.text.wording import one_line
 
@@ -98,7 +97,7 @@ class _Staged:
 class Service:
     """The whole service. All state belongs to the engine and changes on one thread only."""
 
-    _dialers: Dialers
+    _dialers: connections.Dialers
     _database: Database
     _request: events.Request | None = None
 
@@ -146,9 +145,9 @@ class Service:
             connections=self._connections,
             caller=lambda connection: self._dialers.caller(connection),
             confirm=lambda then: self._database.confirm(then),
-            room=lambda bridge: self._dialers.room(bridge),
+            room=lambda bridge: connections.room(self._database.row(bridge)),
         )
-        self._dialers = Dialers(
+        self._dialers = connections.Dialers(
             Reach(options.ovsdb, Path(ovs.dirs.RUNDIR), options.tls),
             record=lambda bridge: self._database.row(bridge),
             is_current=lambda: self._database.is_current,

@@ -49,20 +49,22 @@ PORT_BYTES, VLAN_BYTES, ADDRESS_BYTES = 8_000, 300, 50
 UNITS_BYTES = 600_000
 
 
-def local_pause_s(failures: int, bridges: int = 1) -> float:
-    """Return the pause after so many failures in a row, of each of so many bridges of this host."""
+def retry_pause_s(failures: int, bridges: int | None = 1) -> float:
+    """Return the pause after so many failures in a row, of each of so many bridges of this host.
+
+    `bridges` None: the bridge is reached over TCP.
+    """
+    if bridges is None:
+        return RETRY_REMOTE_S[min(failures, len(RETRY_REMOTE_S) - 1)]
     if failures >= QUICK_RETRIES:
         return SLOW_RETRY_S
     return min(max(QUICK_RETRY_S, bridges / RETRIES_PER_S), SLOW_RETRY_S)
 
 
-def remote_pause_s(failures: int) -> float:
-    """Return the pause after so many failures in a row of a bridge that is reached over TCP."""
-    return RETRY_REMOTE_S[min(failures, len(RETRY_REMOTE_S) - 1)]
-
-
-def room(bridge: BridgeRow) -> int:
-    """How many bytes a bridge's replies may have because of its ports."""
+def room(bridge: BridgeRow | None) -> int:
+    """How many bytes a bridge's replies may have because of its ports; 0 if it has no record."""
+    if bridge is None:
+        return 0
     vlans = sum(len(port.trunks) for port in bridge.ports)
     named = sum(len(i.external_ids.get("attached-mac", "")) for i in bridge.interfaces)
     keys = [bridge.external_ids, *(interface.external_ids for interface in bridge.interfaces)]
@@ -84,7 +86,7 @@ class Dialer:
         self,
         bridge: str,
         dial: Callable[[], sockets.BridgeSocket],
-        pause_s: Callable[[int], float] = local_pause_s,
+        pause_s: Callable[[int], float] = retry_pause_s,
         tried: Callable[[], None] = lambda: None,
     ) -> None:
         self.was_tried = False
@@ -139,7 +141,7 @@ class Dialer:
 
     def _attempt(self) -> sockets.BridgeSocket | None:
         try:
-            wire = self._dial()
+            return self._dial()
         except (sockets.Unreachable, ValueError) as error:
             self._complain(str(error))
             return None
@@ -147,7 +149,6 @@ class Dialer:
             if not self.was_tried:
                 self.was_tried = True
                 self._tried()
-        return wire
 
     def _complain(self, complaint: str) -> None:
         """Log a complaint, unless it is the same as the last one."""
@@ -256,20 +257,12 @@ class Dialers:
             raise sockets.Unreachable(unspoken)
         return self._reach.dial(bridge, record.controllers if record else ())
 
-    def room(self, bridge: str) -> int:
-        """How many bytes a bridge's replies may have because of its ports."""
-        return room(record) if (record := self._record(bridge)) is not None else 0
-
     def open(self, bridge: str) -> None:
-        def dial() -> sockets.BridgeSocket:
-            return self.dial(bridge)
-
         def pause_s(failures: int) -> float:
-            if self._reach.local:
-                return local_pause_s(failures, len(self._dialers))
-            return remote_pause_s(failures)
+            return retry_pause_s(failures, len(self._dialers) if self._reach.local else None)
 
         with self._lock:
+            dial = functools.partial(self.dial, bridge)
             self._dialers[bridge] = Dialer(bridge, dial, pause_s, self._tried)
 
     def close(self, bridge: str) -> None:
