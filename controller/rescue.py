@@ -25,7 +25,7 @@ from controller.config.rows import BridgeRow
 from controller.config.values import BridgeConfig, UplinkConfig
 from controller.host import client
 from controller.host.one_uplink import forward, has_pipeline
-from controller.host.programs import Refused, on_switch
+from controller.host.programs import Refused, on_switch, wait_until
 from controller.text.wording import one_of
 from policies.model import Role
 
@@ -89,7 +89,9 @@ def _rescue(row: BridgeRow) -> str:
         raise Refused(
             f"bridge {row.name} uplinks: none -> one or more ports that exist on the switch"
         )
-    _wait_for_switch(row.name)
+    socket = Path(ovs.dirs.RUNDIR) / f"{row.name}.mgmt"
+    late = f"bridge {row.name}: no answer -> a running ovs-vswitchd"
+    wait_until(socket.is_socket, PATIENCE_S, CHECK_INTERVAL_S, late)
     if has_pipeline(row.name):
         raise NotNeeded(
             f"bridge {row.name}: the flows of ovs-lbt are installed and forward -> a bridge without them"
@@ -117,17 +119,4 @@ def _choose(config: BridgeConfig) -> tuple[UplinkConfig, bool]:
                 return uplink, True
         if time.monotonic() > deadline_s:
             return candidates[0], False
-        time.sleep(CHECK_INTERVAL_S)
-
-
-def _wait_for_switch(bridge: str) -> None:
-    """Wait until the bridge answers.
-
-    Raises:
-        Refused: it does not answer in time.
-    """
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not (Path(ovs.dirs.RUNDIR) / f"{bridge}.mgmt").is_socket():
-        if time.monotonic() > deadline_s:
-            raise Refused(f"bridge {bridge}: no answer -> a running ovs-vswitchd")
         time.sleep(CHECK_INTERVAL_S)

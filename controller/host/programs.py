@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+import time
+from collections.abc import Callable
 from functools import partial
 
 from controller.text.wording import in_words
@@ -52,6 +54,21 @@ def run(
     except subprocess.TimeoutExpired:
         why = f"no answer within {2 * timeout_s:g} s"
     raise Refused(f"{' '.join(command)}: {why}{f' -> {expected}' if expected else ''}")
+
+
+def wait_until(
+    condition: Callable[[], bool], timeout_s: float, interval_s: float, late: str
+) -> None:
+    """Wait until a condition holds.
+
+    Raises:
+        Refused: it does not hold in time. The text is `late`.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline_s:
+            raise Refused(late)
+        time.sleep(interval_s)
 
 
 # Run a tool that changes the switch, or reads it for a change.

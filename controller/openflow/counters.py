@@ -33,7 +33,7 @@ def flow_counts(body: bytes) -> list[FlowCounts]:
     Raises:
         Malformed: the length of a flow does not fit the body.
     """
-    found = map(FLOW_COUNTS.unpack_from, framing.flows(body))
+    found = map(FLOW_COUNTS.unpack_from, framing.split(body, framing.FLOW_LEAST_BYTES))
     return [
         FlowCounts(cookie, sec + nsec / 1e9, packets, count)
         for sec, nsec, cookie, packets, count in found

@@ -56,7 +56,7 @@ def lasting(body: bytes) -> tuple[list[bytes], list[int]]:
     """
     parts: list[bytes] = []
     delivered: list[int] = []
-    for flow in framing.flows(body):
+    for flow in framing.split(body, framing.FLOW_LEAST_BYTES):
         table_id = flow[TABLE_AT]
         if table_id in LEARNING_TABLES and _is_learned(flow):
             continue

@@ -14,8 +14,8 @@ _MULTIPART_HEADER = 16
 _HELLO, _PACKET_IN, _MULTIPART_REPLY = 0, 10, 19
 _PACKET_IN_MATCH, _PACKET_IN_PADDING = 24, 2
 _PORT_BYTES = 64
-_FLOW_FIXED, _FLOW_LEAST = 48, 56
-_GROUP_FIXED = 8
+_FLOW_FIXED, FLOW_LEAST_BYTES = 48, 56
+GROUP_LEAST_BYTES = 8
 _BUCKET_FIXED = 16
 # Instructions, by type: the lengths of those that have a fixed one, and the types with actions.
 _INSTRUCTION_BYTES = {1: 8, 2: 24, 6: 8}
@@ -71,22 +71,13 @@ def _check_packet_in(message: bytes) -> None:
         raise Malformed(f"a match of {length} bytes -> 4 to {room} bytes")
 
 
-def flows(body: bytes) -> Iterator[bytes]:
-    """Split the body of a flow statistics reply into flows. Each flow begins with its length.
+def split(body: bytes, least_bytes: int) -> Iterator[bytes]:
+    """Split the body of a statistics reply into flows or groups. Each begins with its length.
 
     Raises:
-        Malformed: the length of a flow does not fit the body.
+        Malformed: the length of a part does not fit the body.
     """
-    return (body[at:until] for at, until in _parts(body, 0, len(body), _FLOW_LEAST))
-
-
-def groups(body: bytes) -> Iterator[bytes]:
-    """Split the body of a group description reply into groups. Each group begins with its length.
-
-    Raises:
-        Malformed: the length of a group does not fit the body.
-    """
-    return (body[at:until] for at, until in _parts(body, 0, len(body), _GROUP_FIXED))
+    return (body[at:until] for at, until in _parts(body, 0, len(body), least_bytes))
 
 
 def check_group(group: bytes) -> None:
@@ -95,7 +86,7 @@ def check_group(group: bytes) -> None:
     Raises:
         Malformed: lengths inside it do not agree.
     """
-    for bucket, ends in _parts(group, _GROUP_FIXED, len(group), _BUCKET_FIXED):
+    for bucket, ends in _parts(group, GROUP_LEAST_BYTES, len(group), _BUCKET_FIXED):
         _check_actions(group, bucket + _BUCKET_FIXED, ends)
 
 

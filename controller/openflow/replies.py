@@ -100,7 +100,9 @@ class Replies:
                 for uplink, frames in zip(flows.delivering, delivered, strict=True):
                     if uplink is not None:
                         by_uplink[uplink] += frames
-                groups = self._groups.of(list(framing.groups(self._take(Asked.GROUPS))))
+                groups = self._groups.of(
+                    list(framing.split(self._take(Asked.GROUPS), framing.GROUP_LEAST_BYTES))
+                )
                 return events.InstalledRead(
                     bridge, flows.ours, groups, flows.foreign, flows.by_default, by_uplink
                 )
@@ -136,7 +138,7 @@ class Replies:
             self._delivered += delivered
         elif asked == Asked.LEARNED:
             parts = []
-            for flow in framing.flows(body):
+            for flow in framing.split(body, framing.FLOW_LEAST_BYTES):
                 self._learned.add(flow)
         self._bodies[asked] += parts
         self._kept[asked] += sum(map(len, parts))

@@ -9,7 +9,6 @@ import queue
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -22,7 +21,7 @@ from controller.api.events import Challenged, DatabaseRead, Event, Leading, Sett
 from controller.config.rows import BridgeRow
 from controller.host import faults
 from controller.host.client import STARTED
-from controller.host.programs import Refused
+from controller.host.programs import Refused, wait_until
 from controller.host.sockets import TLS_OPTIONS, TlsFiles, reason, refuse_plain
 from controller.ovsdb import records
 from controller.ovsdb.replica import CONFIRM_TIMEOUT_S, Replica, Then
@@ -115,23 +114,13 @@ class Database:
             raise Refused(
                 f"{remote}: not Open vSwitch's database -> the database of an ovsdb-server"
             ) from error
-        self._await_all_rows()
+        # Until the server has sent all rows: a request must not find a database without bridges.
+        late = f"{remote}: no rows -> a running ovsdb-server"
+        wait_until(lambda: self._idl.is_current, TRANSACTION_TIMEOUT_S, ROWS_PAUSE_S, late)
         with self._link.lock:
             self._changed()
             self._idl.changed = self._changed
         faults.vital("database", "ovsdb writes", self._write_forever)
-
-    def _await_all_rows(self) -> None:
-        """Wait until the server has sent all rows. A request must not find a database without bridges.
-
-        Raises:
-            Refused: it has not sent them in time.
-        """
-        deadline_s = time.monotonic() + TRANSACTION_TIMEOUT_S
-        while not self._idl.is_current:
-            if time.monotonic() > deadline_s:
-                raise Refused(f"{self._remote}: no rows -> a running ovsdb-server")
-            time.sleep(ROWS_PAUSE_S)
 
     def contend(self) -> None:
         """Compete with other services for the lead. `Leading` reports who has it, now and later.

@@ -135,7 +135,7 @@ def read_back_flow(flow: FlowSpec) -> FlowSpec:
 def read_back_group(group: GroupSpec) -> GroupSpec:
     (mod,) = wrapped(Changes(add_groups=(group,)))
     body = reply(Asked.GROUPS, ofproto.OFPMP_GROUP_DESC, [group_description(mod)]).body
-    (only,) = decode.installed_groups(framing.groups(body))
+    (only,) = decode.installed_groups(framing.split(body, framing.GROUP_LEAST_BYTES))
     return only
 
 

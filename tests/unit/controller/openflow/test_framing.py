@@ -16,7 +16,7 @@ BODY_AT = 16
 # Whoever reads statistics, which come as they were sent.
 READERS: dict[int, Callable[[bytes], object]] = {
     FLOWS: lambda body: decode.installed_flows(decode.lasting(body)[0]),
-    GROUPS: lambda body: decode.installed_groups(framing.groups(body)),
+    GROUPS: lambda body: decode.installed_groups(framing.split(body, framing.GROUP_LEAST_BYTES)),
     PORTS: counters.port_counters,
 }
 
