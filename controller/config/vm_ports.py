@@ -8,20 +8,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from controller.config import guests, kinds
+from controller.config import guests, kinds, values
 from controller.config.guests import identities, own_identities, rules_identity, vm_name
 from controller.config.keys import VM_KEYS, VM_RULE_KEYS, Key
 from controller.config.kinds import Choice
 from controller.config.offload import Offload
 from controller.config.rows import PREFIX, BridgeRow, Guest, InterfaceRow, PortRow
 from controller.config.settings import Settings
-from controller.config.values import (
-    BridgeConfig,
-    ReadVmPort,
-    ReadVmPorts,
-    UplinkConfig,
-    VmPortConfig,
-)
 from controller.config.vlans import PortVlans, carriers, port_vlans
 from controller.text.wording import one_of
 from policies.model import OFPORT_LOCAL, OFPORT_MAX, OfPort, Rules, Teaming, Uplink
@@ -44,7 +37,7 @@ class Common(NamedTuple):
 
     bridge: str
     ids: Mapping[str, str]
-    uplinks: tuple[UplinkConfig, ...]
+    uplinks: tuple[values.UplinkConfig, ...]
     policy: str
     teaming: str
     offload: Offload
@@ -56,9 +49,9 @@ def read_vm_ports(
     row: BridgeRow,
     common: Common,
     others: Collection[str],
-    last: BridgeConfig | None,
+    last: values.BridgeConfig | None,
     settings: Settings,
-) -> ReadVmPorts:
+) -> values.ReadVmPorts:
     """Read the VM ports: all interfaces with an ofport except for `others`, by name.
 
     The same records are not read again: an invalid value keeps what it kept the last time.
@@ -78,10 +71,10 @@ def read_vm_ports(
                 own = Settings(settings.last)
                 last_policy = policies.get(name, common.policy)
                 config = _Reader(common, own, port, interface).read(last_policy)
-                known = ReadVmPort(port, interface, config, own.in_force, tuple(own.errors))
+                known = values.ReadVmPort(port, interface, config, own.in_force, tuple(own.errors))
             settings.add(known.settings, known.errors)
             found[name] = known
-    return ReadVmPorts(common, found)
+    return values.ReadVmPorts(common, found)
 
 
 @dataclass(slots=True)
@@ -93,7 +86,7 @@ class _Reader:
     port: PortRow
     interface: InterfaceRow
 
-    def read(self, last_policy: str) -> VmPortConfig:
+    def read(self, last_policy: str) -> values.VmPortConfig:
         """The configuration. `last_policy`: in force until now, for the case that another cannot be."""
         interface, common, teaming = self.interface, self.common, self.common.teaming
         vlans = port_vlans(self.port.vlan_mode, self.port.tag, self.port.trunks)
@@ -121,7 +114,7 @@ class _Reader:
         unit = rules["unit"] or (common.patch_unit if interface.kind == "patch" else WHOLE)
         attached = self._attached_macs()
         tunnel_mac = self._tunnel_mac() if carriers >= set(team) else None
-        return VmPortConfig(
+        return values.VmPortConfig(
             name=interface.name,
             ofport=OfPort(interface.ofport or 0),
             vm=vm_name(interface) or interface.name,
@@ -243,7 +236,7 @@ def fitting_policy(
     wanted: str,
     last: str,
     teaming: str,
-    uplinks: Iterable[UplinkConfig],
+    uplinks: Iterable[values.UplinkConfig],
 ) -> str:
     """The requested policy, if the team supports it; otherwise the last one."""
     team = [

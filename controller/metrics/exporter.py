@@ -7,15 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from prometheus_client import CollectorRegistry, Histogram, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from controller.api.status import (
-    BRIDGE_METRICS,
-    METRIC_HELP,
-    PORT_METRICS,
-    UPLINK_METRICS,
-    BridgeStatus,
-    Shown,
-    StatusMetric,
-)
+from controller.api import status
 from controller.host.sockets import TlsFiles
 from controller.metrics import scrapes
 
@@ -33,7 +25,7 @@ RARE = ("settling", "inbound_follow")
 # The help text of each family, by its name without prefix, `_total` and `_seconds` of a histogram.
 # docs/metrics.md is generated from it.
 HELP = {
-    **METRIC_HELP,
+    **status.METRIC_HELP,
     "decision_duration": "Time from decoded counters to the commands for the switch.",
     "stats_poll_duration": "Time from the request for the counters of a switch to the last answer of the switch.",
     "settling": "Time from a policy's first move because of load until the policy has no more moves to make.",
@@ -53,7 +45,7 @@ class Exporter:
 
     def __init__(
         self,
-        read_status: Callable[[], tuple[BridgeStatus, ...]],
+        read_status: Callable[[], tuple[status.BridgeStatus, ...]],
         version: str,
         leads: Callable[[], bool] = lambda: True,
         faults: Callable[[], Mapping[str, int]] = dict,
@@ -95,10 +87,10 @@ class Exporter:
             for name in RARE:
                 self._observed[name].labels(bridge.name)
         uplinks = [([b.name, one.name], one) for b in bridges for one in b.uplinks]
-        yield from _families(UPLINK_METRICS, ["bridge", "uplink"], uplinks)
+        yield from _families(status.UPLINK_METRICS, ["bridge", "uplink"], uplinks)
         ports = [([b.name, one.name], one) for b in bridges for one in b.ports]
-        yield from _families(PORT_METRICS, ["bridge", "port"], ports)
-        yield from _families(BRIDGE_METRICS, ["bridge"], [([b.name], b) for b in bridges])
+        yield from _families(status.PORT_METRICS, ["bridge", "port"], ports)
+        yield from _families(status.BRIDGE_METRICS, ["bridge"], [([b.name], b) for b in bridges])
         build = _gauge("build_info", ["version"])
         build.add_metric([self._version], 1)
         leader = _gauge("leader", [])
@@ -114,9 +106,9 @@ class Exporter:
 
 
 def _families(
-    table: Mapping[str, StatusMetric[Shown]],
+    table: Mapping[str, status.StatusMetric[status.Shown]],
     labels: list[str],
-    records: Iterable[tuple[list[str], Shown]],
+    records: Iterable[tuple[list[str], status.Shown]],
 ) -> Iterator[Metric]:
     """The families of a table of metrics. `records`: each with the values of its `labels`."""
     for name, metric in table.items():
