@@ -29,8 +29,9 @@ from controller.engine import Engine
 from controller.host import addresses, client, control, faults, garbage, one_uplink, vswitchd
 from controller.host.journal import Journal
 from controller.host.notify import Supervisor
+from controller.host.programs import Refused
 from controller.host.qdisc import Qdiscs
-from controller.host.sockets import BridgeSocket, Reach, TlsFiles, Unreachable
+from controller.host.sockets import BridgeSocket, Reach, TlsFiles
 from controller.inbox import Inbox, StatusWanted
 from controller.metrics.exporter import Exporter
 from controller.openflow import bundles, commands, connections, framework, side_connection
@@ -327,10 +328,10 @@ class Service:
         """A separate connection to a bridge, without a role.
 
         Raises:
-            Unreachable: the connection failed, or another service leads.
+            Refused: the connection failed, or another service leads.
         """
         if not self._confirmed():
-            raise Unreachable(f"{bridge}: {faults.ANOTHER_LEADS}")
+            raise Refused(f"{bridge}: {faults.ANOTHER_LEADS}")
         return self._dialers.dial(bridge)
 
     def _send(self, command: Any) -> None:

@@ -42,10 +42,6 @@ def refuse_plain(what: str, host: str, instead: str) -> None:
         raise ValueError(f"{what} without TLS -> {instead}, or a loopback address")
 
 
-class Unreachable(Refused):
-    """A bridge cannot be dialled. The text: what was found -> what is expected."""
-
-
 class BridgeSocket:
     """A stream socket with the interface that the framework expects.
 
@@ -256,14 +252,15 @@ class Reach:
         """Connect to a bridge whose controller records have these targets.
 
         Raises:
-            Unreachable: the connection failed.
+            Refused: the connection failed.
+            ValueError: others could read what is sent, or a TLS file is invalid.
         """
         if self.local:
             return _dial_unix(self.run_directory / f"{bridge}.mgmt")
         passive = sorted(target for target in controllers if target.startswith(("pssl:", "ptcp:")))
         if not passive:
             found = f"bridge {bridge} controller: {', '.join(controllers) or 'none'}"
-            raise Unreachable(f"{found} -> a target ptcp:PORT or pssl:PORT")
+            raise Refused(f"{found} -> a target ptcp:PORT or pssl:PORT")
         return self._dial_passive(passive[0])
 
     def _dial_passive(self, target: str) -> BridgeSocket:
@@ -274,29 +271,26 @@ class Reach:
         if host in ("", "0.0.0.0", "::"):
             host = self.database.split(":", 1)[1].rpartition(":")[0].strip("[]")
         if kind == "ptcp":
-            try:
-                refuse_plain(f"{target} of {host}", host, "a target pssl:PORT")
-            except ValueError as error:
-                raise Unreachable(str(error)) from error
+            refuse_plain(f"{target} of {host}", host, "a target pssl:PORT")
         try:
             address = (host, int(port or DEFAULT_PORT))
             sock = socket.create_connection(address, timeout=CONNECT_TIMEOUT_S)
         except (OSError, ValueError) as error:
-            raise Unreachable(
+            raise Refused(
                 f"{target} of {host}: {reason(error)} -> a bridge that accepts connections"
             ) from error
         if kind == "ptcp":
             return BridgeSocket(sock)
         try:
             if self.tls is None:
-                raise Unreachable(
+                raise Refused(
                     f"{target} of {host}: this service has no certificate -> {TLS_OPTIONS}"
                 )
             return TlsSocket(sock, self.tls.context(server_side=False), server_side=False)
         except OSError as error:
             sock.close()
-            raise Unreachable(f"{target} of {host}: {reason(error)} -> a TLS connection") from error
-        except (Unreachable, ValueError):
+            raise Refused(f"{target} of {host}: {reason(error)} -> a TLS connection") from error
+        except (Refused, ValueError):
             sock.close()
             raise
 
@@ -315,7 +309,7 @@ def _dial_unix(path: Path) -> BridgeSocket:
     except OSError as error:
         sock.close()
         expected = "a bridge whose management socket ovs-vswitchd serves"
-        raise Unreachable(f"{path}: {in_words(error)} -> {expected}") from error
+        raise Refused(f"{path}: {in_words(error)} -> {expected}") from error
     return BridgeSocket(sock)
 
 

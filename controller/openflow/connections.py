@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from controller.config import controllers
 from controller.config.rows import PREFIX, BridgeRow
 from controller.host import faults, sockets
+from controller.host.programs import Refused
 from controller.openflow import framework
 from controller.text.wording import in_words
 
@@ -142,7 +143,7 @@ class Dialer:
     def _attempt(self) -> sockets.BridgeSocket | None:
         try:
             return self._dial()
-        except (sockets.Unreachable, ValueError) as error:
+        except (Refused, ValueError) as error:
             self._complain(str(error))
             return None
         finally:
@@ -243,18 +244,16 @@ class Dialers:
         the version of OpenFlow that we speak: it would end each connection.
 
         Raises:
-            Unreachable: the bridge cannot be reached now.
+            Refused: the bridge cannot be reached now.
         """
         if not self._is_current():
-            raise sockets.Unreachable(
-                f"{bridge}: ovsdb-server is unreachable -> a running ovsdb-server"
-            )
+            raise Refused(f"{bridge}: ovsdb-server is unreachable -> a running ovsdb-server")
         record = self._record(bridge)
         if record is not None and record.restores_flows:
             found = f"{bridge}: Open vSwitch waits until its scripts have restored flows"
-            raise sockets.Unreachable(f"{found} -> no Open_vSwitch other_config:flow-restore-wait")
+            raise Refused(f"{found} -> no Open_vSwitch other_config:flow-restore-wait")
         if record is not None and (unspoken := controllers.refusal(record)):
-            raise sockets.Unreachable(unspoken)
+            raise Refused(unspoken)
         return self._reach.dial(bridge, record.controllers if record else ())
 
     def open(self, bridge: str) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from controller.config.rows import BridgeRow
-from controller.host.sockets import Reach, Unreachable
+from controller.host.programs import Refused
+from controller.host.sockets import Reach
 from controller.openflow.connections import Dialers
 
 
@@ -25,12 +26,12 @@ def test_a_bridge_is_left_alone_while_its_flows_may_be_restored(
     row = BridgeRow("br0", restores_flows=restores_flows)
     reach = Reach("unix:db.sock", tmp_path)
     dialers = Dialers(reach, lambda _: row, lambda: is_current, lambda: None)
-    with pytest.raises(Unreachable, match=why):
+    with pytest.raises(Refused, match=why):
         dialers.dial("br0")
 
 
 def test_a_bridge_that_does_not_allow_our_version_is_left_alone(tmp_path: Path) -> None:
     row = BridgeRow("br0", protocols=("OpenFlow10",))
     dialers = Dialers(Reach("unix:db.sock", tmp_path), lambda _: row, lambda: True, lambda: None)
-    with pytest.raises(Unreachable, match="protocols OpenFlow10 -> OpenFlow13 among them"):
+    with pytest.raises(Refused, match="protocols OpenFlow10 -> OpenFlow13 among them"):
         dialers.dial("br0")

@@ -12,7 +12,6 @@ from controller.api.events import AddSelectGroup, SelectGroupAdded
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import Bucket, GroupSpec, Resubmit, SetField
 from controller.host.programs import Refused
-from controller.host.sockets import Unreachable
 from controller.openflow import side_connection
 from policies.classifiers import BUCKETS
 
@@ -88,7 +87,7 @@ def test_a_switch_that_refuses(error: bytes, expected: str) -> None:
 
 def test_whoever_waits_is_answered() -> None:
     def unreachable() -> object:
-        raise Unreachable("br0: no such bridge -> a bridge")
+        raise Refused("br0: no such bridge -> a bridge")
 
     for dial, error in (
         (lambda: Switch().ours, None),
