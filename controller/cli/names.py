@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from controller.config.rows import PREFIX
+from controller.host.programs import Refused, run
 
 TIMEOUT_S = 2
 # What libvirt, OpenStack and XenServer call a VM.
@@ -88,15 +88,14 @@ class Names:
 def read() -> Names:
     """The names now; none if the database does not answer in time."""
     database = os.environ.get("OVS_LBT_OVSDB")
-    command = ["ovs-vsctl", f"--timeout={TIMEOUT_S}", "--no-wait", "--format=json"]
+    command = ["ovs-vsctl", "--no-wait", "--format=json"]
     command += [f"--db={database}"] if database else []
     for table, columns in TABLES:
         command += ["--", f"--columns={columns}", "list", table]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=2 * TIMEOUT_S)
-    except (OSError, subprocess.TimeoutExpired):
+        return parse(run(*command, timeout_s=TIMEOUT_S))
+    except Refused:
         return Names()
-    return parse(done.stdout) if done.returncode == 0 else Names()
 
 
 def parse(printed: str) -> Names:
