@@ -131,7 +131,7 @@ class Service:
         self._is_set_up = False
         kept = Path(ovs.dirs.RUNDIR) / f"{options.name}.faults"
         faults.LEDGER.open(kept, self._events.put, self._end_after_fault)
-        faults.watch_libraries()
+        threading.excepthook = faults.uncaught
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         self._journal = Journal(options.history)

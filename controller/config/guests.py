@@ -107,10 +107,10 @@ def followed(
     bridges, peers = set[str](), set[str]()
 
     def on(interface: InterfaceRow) -> InterfaceRow:
-        found: tuple[Guest, ...] = ()
-        if interface.peer is not None:
-            found = _behind(interface, row.name, rows, bridge_of, bridges, peers)
-        return interface if found == interface.guests else replace(interface, guests=found)
+        if interface.peer is None:
+            return interface
+        found = _behind(interface, row.name, rows, bridge_of, bridges, peers)
+        return replace(interface, guests=found)
 
     found = row.with_interfaces(on)
     return found, Trail(frozenset(bridges), frozenset(peers))

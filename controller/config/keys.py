@@ -13,6 +13,7 @@ from typing import Any
 
 from controller.config import kinds
 from controller.config.kinds import DAY_S, Kind, Known
+from controller.text.wording import one_of
 from policies.model import Role, Teaming
 from policies.presets import DEFAULT_PRESET, PRESETS
 
@@ -231,7 +232,7 @@ KEYS = (
     ),
     _uplink(
         "role",
-        kinds.role(),
+        Kind(Role, one_of(Role)),
         Role.ACTIVE.value,
         "An `active` uplink always carries traffic. A `standby` uplink carries traffic only while no active uplink does. A"
         " `drained` uplink carries traffic only while no other uplink has a link. An `unused` uplink never carries traffic.",
@@ -244,7 +245,8 @@ KEYS = (
     ),
     _vm_port(
         "pin",
-        kinds.uplink(),
+        # Before the uplinks are known.
+        Kind(str, "the name of an uplink"),
         None,
         "The uplink that the VM port uses. The VM port uses another uplink only while this"
         " uplink is down or out of service.",

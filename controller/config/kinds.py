@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 from controller.text.wording import one_of
 from policies.damping import Moved
-from policies.model import MAX_UPLINKS, Role
+from policies.model import MAX_UPLINKS
 
 # Python's own parsing of numbers also accepts digits of other scripts, spaces and underscores.
 NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?", re.ASCII)
@@ -72,10 +72,6 @@ def name_in(names: Collection[str]) -> Kind:
 
 def flag() -> Kind:
     return Kind(lambda text: bool(word("true", "false").parse(text) == "true"), "true or false")
-
-
-def role() -> Kind:
-    return Kind(Role, one_of(Role))
 
 
 def percent(lowest: float, highest: float) -> Kind:
@@ -150,11 +146,6 @@ def interface_names() -> Kind:
         return names
 
     return Kind(parse, f"2 to {MAX_UPLINKS} interface names, comma-separated")
-
-
-def uplink() -> Kind:
-    """The name of an uplink, before the uplinks are known."""
-    return Kind(str, "the name of an uplink")
 
 
 @dataclass(frozen=True, slots=True)

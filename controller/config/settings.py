@@ -10,6 +10,9 @@ from controller.config.rows import PREFIX
 from controller.config.values import BadValue
 from controller.text.wording import one_of
 
+# How the keys end under which a Bridge keeps the rules of VMs.
+RULES = tuple(f"-{rule}" for rule in VM_RULE_KEYS)
+
 
 class Settings:
     """The values of one bridge's records.
@@ -60,7 +63,8 @@ class Settings:
         for key in sorted(key for key in ids if key.startswith(PREFIX)):
             name = key.removeprefix(PREFIX)
             left = name in WRITTEN_VM_KEYS or name == "role-before"
-            if name not in keys and not (keys is BRIDGE_KEYS and _is_vm_rule(name)):
+            is_rule = keys is BRIDGE_KEYS and name.startswith("vm-") and name.endswith(RULES)
+            if name not in keys and not is_rule:
                 if left and keys is not BRIDGE_KEYS:
                     # The service wrote it when the interface had another role.
                     continue
@@ -75,7 +79,3 @@ class Settings:
     def report(self, record: str, key: str, found: str, expected: str) -> None:
         """Add an error. One value can concern several ports of a VM, so errors can repeat."""
         self.errors[BadValue(record, key, found, expected)] = None
-
-
-def _is_vm_rule(name: str) -> bool:
-    return name.startswith("vm-") and any(name.endswith("-" + rule) for rule in VM_RULE_KEYS)

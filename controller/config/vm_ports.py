@@ -113,6 +113,8 @@ class _Reader:
         wishes = prefer or Choice((), ())
         unit = rules["unit"] or (common.patch_unit if interface.kind == "patch" else WHOLE)
         attached = self._attached_macs()
+        # The bridge's own port has the host's own address.
+        own_mac = interface.mac if interface.ofport == OFPORT_LOCAL else None
         tunnel_mac = self._tunnel_mac() if carriers >= set(team) else None
         return values.VmPortConfig(
             name=interface.name,
@@ -123,7 +125,7 @@ class _Reader:
             allowed=_unless_all(carriers & may_use, team),
             carriers=_unless_all(carriers, team),
             allow=_unless_all(may_use, team),
-            attached_macs=attached or _own_macs(interface),
+            attached_macs=attached or ((own_mac.lower(),) if own_mac is not None else ()),
             forges=self._forges(rules["forged-transmits"], unit, attached),
             trusted=rules["forged-transmits"] == "accept",
             rules=Rules(
@@ -264,13 +266,6 @@ def has_ofport(interface: InterfaceRow) -> bool:
     return interface.ofport is not None and (
         0 < interface.ofport < OFPORT_MAX or interface.ofport == OFPORT_LOCAL
     )
-
-
-def _own_macs(interface: InterfaceRow) -> tuple[str, ...]:
-    """The host's own address, if the interface is the bridge's own port."""
-    if interface.ofport != OFPORT_LOCAL or interface.mac is None:
-        return ()
-    return (interface.mac.lower(),)
 
 
 def _unless_all(names: frozenset[str], team: Collection[str]) -> frozenset[str] | None:

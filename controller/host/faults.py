@@ -232,12 +232,8 @@ def _again(part: str, name: str, run: Callable[[], None]) -> None:
         failures += 1
 
 
-def watch_libraries() -> None:
-    """Treat failures of threads that were not started by this module as vital."""
-    threading.excepthook = _uncaught
-
-
-def _uncaught(died: threading.ExceptHookArgs) -> None:
+def uncaught(died: threading.ExceptHookArgs) -> None:
+    """Treat the failure of a thread that was not started by this module as vital."""
     if issubclass(died.exc_type, SystemExit):
         return
     name = died.thread.name if died.thread is not None else "a thread"

@@ -191,7 +191,9 @@ class TeamingApp(PromptApp):
         connection = event.msg.datapath
         if connection.refused or self.connections.get(connection.bridge) is connection:
             return
-        if messages.is_stale(event.msg):
+        stale = (ofproto.OFPET_ROLE_REQUEST_FAILED, ofproto.OFPRRFC_STALE)
+        if (event.msg.type, getattr(event.msg, "code", None)) == stale:
+            # Another controller has claimed the role since we asked.
             framework.hang_up(connection)
         else:
             connection.refuse(f"{messages.error_text(event.msg)} -> the master role")

@@ -75,12 +75,6 @@ def is_deposed(message: Any) -> bool:
     return bool(role == ofp.OFPCR_ROLE_SLAVE)
 
 
-def is_stale(message: Any) -> bool:
-    """Whether an error says that another controller claimed the role since we asked."""
-    stale = (ofp.OFPET_ROLE_REQUEST_FAILED, ofp.OFPRRFC_STALE)
-    return (message.type, getattr(message, "code", None)) == stale
-
-
 def port_states(datapath: Any) -> tuple[PortState, ...]:
     """Return the ports that the handshake listed, with their changes since."""
     with warnings.catch_warnings():

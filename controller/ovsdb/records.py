@@ -155,6 +155,8 @@ def _port(row: Any, local: bool = False, hw_offload: bool = False) -> PortRow:
     qos = _first(row.qos)
     max_rate_bps = qos.other_config.get("max-rate", "") if qos else ""
     is_rate = max_rate_bps.isascii() and max_rate_bps.isdigit() and len(max_rate_bps) <= MAX_DIGITS
+    # All members of such a bond but one stand idle. It is the mode when none is set.
+    backs_up = len(row.interfaces) > 1 and _first(row.bond_mode) in (None, "active-backup")
     interfaces = (_interface(interface, local, hw_offload) for interface in row.interfaces)
     return PortRow(
         name=row.name,
@@ -167,7 +169,7 @@ def _port(row: Any, local: bool = False, hw_offload: bool = False) -> PortRow:
         trunks=tuple(sorted(row.trunks)),
         protected=row.protected,
         blocked=_is_blocked(row),
-        active_mac=_first(row.bond_active_slave) if _backs_up(row) else None,
+        active_mac=_first(row.bond_active_slave) if backs_up else None,
         lacp_fallback=row.other_config.get("lacp-fallback-ab") == "true",
         external_ids=dict(row.external_ids),
     )
@@ -236,11 +238,6 @@ def _represents(row: Any, local: bool) -> bool:
         return False
     found = devices.role(row.name) if local else None
     return driver in REPRESENTOR_DRIVERS if found is None else found is devices.Role.REPRESENTOR
-
-
-def _backs_up(row: Any) -> bool:
-    """Whether a port is a bond whose members but one stand idle: its mode when none is set."""
-    return len(row.interfaces) > 1 and _first(row.bond_mode) in (None, "active-backup")
 
 
 def _first(optional: Any) -> Any:

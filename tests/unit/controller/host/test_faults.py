@@ -137,7 +137,7 @@ def test_a_thread_that_nobody_watches_ends_the_process(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
-    faults.watch_libraries()
+    threading.excepthook = faults.uncaught
     library = threading.Thread(target=broken, name="a library's")
     library.start()
     library.join(WAIT_S)
