@@ -24,7 +24,7 @@ from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow
 from controller.config.values import BridgeConfig, UplinkConfig
 from controller.host import client
-from controller.host.one_uplink import forward, has_pipeline
+from controller.host.forwarding import forward, has_pipeline
 from controller.host.programs import Refused, on_switch, wait_until
 from controller.text.wording import one_of
 from policies.model import Role

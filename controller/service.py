@@ -26,7 +26,7 @@ from controller import announce_endpoints
 from controller.api import events, history
 from controller.api.status import BridgeStatus
 from controller.engine import Engine
-from controller.host import addresses, client, control, faults, garbage, one_uplink, vswitchd
+from controller.host import addresses, client, control, faults, forwarding, garbage
 from controller.host.journal import Journal
 from controller.host.notify import Supervisor
 from controller.host.programs import Refused
@@ -215,7 +215,9 @@ class Service:
         if event is None:
             event = events.Tick()
         if self._challenged.is_set() and self._engine.leads:
-            self._answer_challenge()
+            # Before events that wait: a busy service is alive, too.
+            self._challenged.clear()
+            self._carry_out_all(self._engine.handle(events.Challenged(), time.monotonic()))
         if isinstance(event, events.Challenged):
             self._challenged.clear()
             return False
@@ -244,11 +246,6 @@ class Service:
             self._events.put(self._request)
             self._request = None
         return worth_it
-
-    def _answer_challenge(self) -> None:
-        """Answer before events that wait: a busy service is alive, too."""
-        self._challenged.clear()
-        self._carry_out_all(self._engine.handle(events.Challenged(), time.monotonic()))
 
     def _follow_clock(self) -> None:
         """Hosts boot with a wrong clock that is set later. Reported times then follow it."""
@@ -292,12 +289,12 @@ class Service:
             case events.Shape():
                 self._qdiscs.start(command)
             case events.ReadForwarding(bridge=bridge):
-                vswitchd.read_forwarding(bridge, self._events.put, self._beside_the_switch)
+                forwarding.read_forwarding(bridge, self._events.put, self._beside_the_switch)
             case events.ForgetForwarding(bridge=bridge):
                 if self._beside_the_switch:
-                    vswitchd.forget_forwarding(bridge)
+                    forwarding.forget_forwarding(bridge)
             case events.ForwardByOne():
-                one_uplink.start(
+                forwarding.forward_by_one(
                     command, self._events.put, self._confirmed, self._beside_the_switch
                 )
             case events.AnnounceEndpoints(bridge=bridge):

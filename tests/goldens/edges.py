@@ -58,10 +58,9 @@ from controller.host import (
     control,
     devices,
     faults,
+    forwarding,
     notify,
-    one_uplink,
     qdisc,
-    vswitchd,
 )
 from controller.host.sockets import is_loopback
 from controller.openflow.commands import encode
@@ -733,7 +732,7 @@ def of_the_host() -> Iterator[str]:
     """Small things: addresses, devices, learned addresses, a supervisor, faults that are kept."""
     programs = Programs(**{"protocols": '["OpenFlow13"]', "ovs-": ""})
     with _host(programs) as directory:
-        one_uplink.forward("br0", "eth1", ("eth2", "eth3"))
+        forwarding.forward("br0", "eth1", ("eth2", "eth3"))
         yield from programs.lines
         for name in ("p0", "pf0vf1", "c1pf0sf2", "pf0hpf", "p0s1", "x"):
             (directory / name).mkdir()
@@ -759,7 +758,7 @@ def of_the_host() -> Iterator[str]:
         kept.write_text('{"lines": [1, "x", 3], "engine": [2, 5.0, "text"], "odd": 4}')
         second.open(kept, lambda fault: said.append(told(fault)), lambda: None)
         yield said[-1]
-    yield from map(str, vswitchd.parse_forwarding(
+    yield from map(str, forwarding.parse_forwarding(
         " port  VLAN  MAC                Age\n    1    0  52:54:00:00:00:01   12\nLOCAL 7  02:00:00:00:00:02 3\nodd line\n"))  # fmt: skip
     for family, scope, of in ((2, 0, 1), (2, 253, 1), (10, 0, 2), (2, 0, 2), (7, 0, 1)):
         packed = bytes([192, 0, 2, of]) if family == 2 else bytes(15) + bytes([of])

@@ -22,7 +22,7 @@ framework: Any = importlib.import_module("controller.openflow.framework")
 from controller import cli  # noqa: E402
 from controller.api.events import PortStatsRead, Request  # noqa: E402
 from controller.engine import Engine  # noqa: E402
-from controller.host import journal, qdisc, vswitchd  # noqa: E402
+from controller.host import forwarding, journal, qdisc  # noqa: E402
 from controller.host.control import Server  # noqa: E402
 from controller.metrics import exporter  # noqa: E402
 from controller.openflow import bundles, connections, messages, side_connection  # noqa: E402
@@ -139,7 +139,7 @@ def _port_flags() -> None:
 
 
 def _forwarding() -> None:
-    vswitchd._fdb = fails
+    forwarding._fdb = fails
 
 
 def _shaping() -> None:

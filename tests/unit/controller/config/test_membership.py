@@ -10,7 +10,7 @@ from controller.api.events import Write
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, PortRow
 from controller.config.values import BridgeConfig
-from controller.host.one_uplink import flows
+from controller.host.forwarding import flows
 from tests.said import says
 from tests.unit.fake_switch import done, refusal, world
 from tests.unit.rows import bond, bridge, host, interface, ours, port, with_ids, with_interface

@@ -31,7 +31,7 @@ from controller.api.events import (
 )
 from controller.api.history import Names
 from controller.cli.top import feed
-from controller.host import client, control, faults, journal, qdisc, vswitchd
+from controller.host import client, control, faults, forwarding, journal, qdisc
 from controller.host.faults import Ledger
 from controller.host.programs import Refused
 from controller.metrics import scrapes
@@ -207,8 +207,8 @@ def answered(begin: Callable[[Callable[[Event], None]], None]) -> Event:
 def test_who_waits_for_what_normal_has_learned_is_answered(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vswitchd, "_fdb", broken)
-    read = answered(lambda submit: vswitchd.read_forwarding("br0", submit))
+    monkeypatch.setattr(forwarding, "_fdb", broken)
+    read = answered(lambda submit: forwarding.read_forwarding("br0", submit))
     assert read == ForwardingRead("br0", (), f"forwarding br0: {ANSWER}")
     assert told.counts() == [("forwarding", 1)]
 
@@ -273,7 +273,7 @@ def test_a_line_that_fails_dials_again(told: Told) -> None:
     line = Dialer("br0", dial)  # type: ignore[arg-type]
     assert all(dialled.acquire(timeout=WAIT_S) for _ in range(3))
     line.stop()
-    line.join(WAIT_S)
+    line._thread.join(WAIT_S)
     assert ("lines", 2) in told.counts() and not told.ended.is_set()
 
 

@@ -1,28 +1,70 @@
-"""NORMAL over one of several plain uplinks: how a bridge forwards without our pipeline and without a loop.
+"""NORMAL on a switch of this host: the addresses that it has learned, and NORMAL over one of several uplinks.
 
-`ovs-lbt rescue` uses it, and the reversal of an attach where NORMAL over all uplinks would be a loop.
-Only Open vSwitch's own tools are used, because the framework may be what does not work.
+The latter is how a bridge with plain uplinks forwards without our pipeline and without a loop. `ovs-lbt
+rescue` uses it, and the reversal of an attach where NORMAL over all uplinks would be a loop. Only Open
+vSwitch's own tools are used, because the framework may be what does not work.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 from collections.abc import Callable, Iterator
 
-from controller.api.events import ForwardByOne, ForwardingByOne
+from controller.api.events import ForwardByOne, ForwardingByOne, ForwardingRead
 from controller.dataplane.specs import COOKIE_PREFIX
 from controller.dataplane.tables import COOKIE_KIND_MASK, COOKIE_PREFIX_MASK, Kind, cookie
 from controller.host import faults
 from controller.host.faults import ANOTHER_LEADS, NOT_HERE
 from controller.host.programs import Refused, on_switch
+from policies.model import OFPORT_LOCAL
+
+LOG = logging.getLogger(__name__)
 
 RESCUE_COOKIE = cookie(Kind.RESCUE, 0)
 # Drop frames of other uplinks before any other flow; forward VM ports after all other flows.
 CUT_PRIORITY, NORMAL_PRIORITY = 65535, 1
 
 
-def start(
+def read_forwarding(
+    bridge: str, submit: Callable[[ForwardingRead], None], beside_the_switch: bool = True
+) -> None:
+    """Read the addresses that NORMAL has learned, on a thread, and submit them."""
+
+    def carry_out() -> ForwardingRead:
+        if not beside_the_switch:
+            raise Refused(NOT_HERE)
+        return ForwardingRead(bridge, tuple(parse_forwarding(_fdb("show", bridge))))
+
+    failed = functools.partial(ForwardingRead, bridge, ())
+    faults.answered("forwarding", f"forwarding {bridge}", carry_out, failed, submit)
+
+
+def forget_forwarding(bridge: str) -> None:
+    """Clear the addresses that NORMAL has learned, on a thread."""
+    name = f"forget forwarding {bridge}"
+    faults.answered("forwarding", name, lambda: _fdb("flush", bridge), str, lambda _: None)
+
+
+def _fdb(command: str, bridge: str) -> str:
+    try:
+        return on_switch("ovs-appctl", "-t", "ovs-vswitchd", f"fdb/{command}", bridge)
+    except Refused as error:
+        LOG.warning("%s", error)
+        raise
+
+
+def parse_forwarding(text: str) -> Iterator[tuple[int, str, int]]:
+    """(ofport, MAC, VLAN) of each line of `fdb/show`: `port VLAN MAC age`."""
+    for line in text.splitlines()[1:]:
+        words = line.split()
+        if len(words) == 4:
+            port, vlan, mac, _ = words
+            yield OFPORT_LOCAL if port == "LOCAL" else int(port), mac, int(vlan)
+
+
+def forward_by_one(
     command: ForwardByOne,
     submit: Callable[[ForwardingByOne], None],
     confirmed: Callable[[], bool],
