@@ -74,10 +74,8 @@ def _collected(sources: Iterator[tuple[str, Source]]) -> tuple[dict[str, str], d
     for name, source in sources:
         try:
             parts[name] = shareable.without_logins(source())
-        except (Refused, client.Refusal, client.Unanswered) as why:
-            missing[name] = shareable.without_logins(str(why))
-        except (OSError, ValueError) as error:
-            missing[name] = because(error)
+        except (Refused, client.Refusal, client.Unanswered, OSError, ValueError) as why:
+            missing[name] = shareable.without_logins(because(why))
     return parts, missing
 
 

@@ -61,16 +61,15 @@ class Journal:
         self._work.put(lambda: reply(self._answer(request, names)))
 
     def _answer(self, request: Request, names: history.Names) -> Reply:
-        if self._path is None:
-            text = "history: not recorded -> a service started with --history FILE"
-            return Reply(request.request_id, text, refused=True)
         try:
+            if self._path is None:
+                raise ValueError("history: not recorded -> a service started with --history FILE")
             return Reply(request.request_id, answer(self._path, request.words[1:], names))
         except (ValueError, OSError) as error:
-            return Reply(request.request_id, one_line(because(error)), refused=True)
+            found = one_line(because(error))
         except Exception as error:
             found = faults.report("history", error)
-            return Reply(request.request_id, found, refused=True)
+        return Reply(request.request_id, found, refused=True)
 
     def _run(self) -> None:
         while True:

@@ -110,9 +110,6 @@ class Dialer:
                 if connection is not None:
                     framework.hang_up(connection)
 
-    def join(self, timeout_s: float) -> None:
-        self._thread.join(timeout_s)
-
     def accept(self, caller: framework.Connection) -> bool:
         """Use a connection that the bridge has dialled, until the service itself reaches the bridge.
 

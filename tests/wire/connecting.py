@@ -113,7 +113,7 @@ class Service:
     def threads_left(self) -> int:
         """Threads more than before the first connection, once the dialer has stopped."""
         self.dialer.stop()
-        self.dialer.join(5)
+        self.dialer._thread.join(5)
         until_s = time.monotonic() + 5
         while threading.active_count() > self.threads_before and time.monotonic() < until_s:
             time.sleep(0.02)
@@ -402,7 +402,7 @@ def one_is_slow(path: Path) -> Seen:
     switch.stop()
     other.stop()
     dialer.stop()
-    dialer.join(5)
+    dialer._thread.join(5)
     return service.seen(held=held, events=events, threads_left=service.threads_left())
 
 
