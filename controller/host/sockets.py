@@ -270,26 +270,25 @@ class Reach:
         host = host.strip("[]")
         if host in ("", "0.0.0.0", "::"):
             host = self.database.split(":", 1)[1].rpartition(":")[0].strip("[]")
+        where = f"{target} of {host}"
         if kind == "ptcp":
-            refuse_plain(f"{target} of {host}", host, "a target pssl:PORT")
+            refuse_plain(where, host, "a target pssl:PORT")
         try:
             address = (host, int(port or DEFAULT_PORT))
             sock = socket.create_connection(address, timeout=CONNECT_TIMEOUT_S)
         except (OSError, ValueError) as error:
             raise Refused(
-                f"{target} of {host}: {reason(error)} -> a bridge that accepts connections"
+                f"{where}: {reason(error)} -> a bridge that accepts connections"
             ) from error
         if kind == "ptcp":
             return BridgeSocket(sock)
         try:
             if self.tls is None:
-                raise Refused(
-                    f"{target} of {host}: this service has no certificate -> {TLS_OPTIONS}"
-                )
+                raise Refused(f"{where}: this service has no certificate -> {TLS_OPTIONS}")
             return TlsSocket(sock, self.tls.context(server_side=False), server_side=False)
         except OSError as error:
             sock.close()
-            raise Refused(f"{target} of {host}: {reason(error)} -> a TLS connection") from error
+            raise Refused(f"{where}: {reason(error)} -> a TLS connection") from error
         except (Refused, ValueError):
             sock.close()
             raise

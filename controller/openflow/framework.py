@@ -341,7 +341,14 @@ class _Echoes:
         """Send echo requests for as long as the service runs."""
         while True:
             now_s = time.monotonic()
-            for connection in self._take(now_s):
+            with self._lock:
+                # Those that are due soon as well, which saves wake-ups.
+                soon_s = now_s + ECHO_INTERVAL_S / 40
+                due = [connection for connection, due_s in self._due_s.items() if due_s <= soon_s]
+                for connection in due:
+                    del self._due_s[connection]
+                    self._due_s[connection] = now_s + ECHO_INTERVAL_S
+            for connection in due:
                 try:
                     connection.ask_for_echo()
                 except Exception as error:
@@ -350,16 +357,6 @@ class _Echoes:
             with self._lock:
                 due_s = next(iter(self._due_s.values()), now_s + ECHO_INTERVAL_S)
             time.sleep(max(0.0, due_s - time.monotonic()))
-
-    def _take(self, now_s: float) -> list[Connection]:
-        """Return the connections that are due now or soon. Taking both saves wake-ups."""
-        soon_s = now_s + ECHO_INTERVAL_S / 40
-        with self._lock:
-            due = [connection for connection, due_s in self._due_s.items() if due_s <= soon_s]
-            for connection in due:
-                del self._due_s[connection]
-                self._due_s[connection] = now_s + ECHO_INTERVAL_S
-        return due
 
 
 _ECHOES = _Echoes()

@@ -15,8 +15,8 @@ from controller.config import guests
 from controller.config.keys import VM_RULE_KEYS, Key
 from controller.config.rows import PREFIX, BridgeRow, Guest
 from controller.config.values import VmPortConfig
-from controller.operations.attach_settings import Refused
 from controller.config.vm_ports import vm_keys
+from controller.operations.attach_settings import Refused
 from controller.text.wording import quoted
 
 

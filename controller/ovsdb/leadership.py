@@ -63,14 +63,15 @@ class Watch:
     _silent_ticks: int = 0
     # A request that the server has not answered yet.
     _pending: Ask | None = None
-    _due_s: float = field(default=float("inf"))
+    # When `tick` is next due; infinity for the leader.
+    due_s: float = field(default=float("inf"))
 
     def begin(self, leads: bool, now_s: float) -> list[Ask]:
         """Start as leader or as standby, also after a reconnect."""
         lost = self.leads and not leads
         self.leads, self.asks, self.unanswered = leads, False, False
         self._silent_ticks, self._pending = 0, None
-        self._due_s = float("inf") if leads else now_s + TICK_S
+        self.due_s = float("inf") if leads else now_s + TICK_S
         if leads:
             return [Ask("unlock", WATCH), *_take(PULSE)]
         # Re-queue for the lock after losing a stolen lock: the server forgets such an owner, while
@@ -101,15 +102,11 @@ class Watch:
         if ask == Ask("steal", PULSE):
             self.unanswered, self._silent_ticks = True, 0
 
-    def deadline_s(self) -> float:
-        """When `tick` is next due; infinity for the leader."""
-        return self._due_s
-
     def tick(self, now_s: float) -> list[Ask]:
         """Check whether the leader is alive, or steal its lock."""
-        if now_s < self._due_s:
+        if now_s < self.due_s:
             return []
-        self._due_s = now_s + TICK_S
+        self.due_s = now_s + TICK_S
         if not self.asks or self._pending is not None:
             return []
         if not self.unanswered:

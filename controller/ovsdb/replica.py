@@ -139,7 +139,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
         if self._lock_due_s is not None:
             times.append(self._lock_due_s)
         if self._is_begun:
-            times.append(self._watch.deadline_s())
+            times.append(self._watch.due_s)
         if (due_s := min(times, default=float("inf"))) < float("inf"):
             waiting.timer_wait(max(0, round((due_s - time.monotonic()) * MS_PER_S) + 1))
 

@@ -393,7 +393,7 @@ def election() -> Iterator[str]:
                 yield f"{now_s:.2f} answer: {told(watch.answer())}"
             case _:
                 asked = watch.tick(now_s)
-                yield f"{now_s:.2f} tick: {told(asked)} next {told(watch.deadline_s())}"
+                yield f"{now_s:.2f} tick: {told(asked)} next {told(watch.due_s)}"
                 for one in asked if chance.random() < 0.8 else ():
                     watch.replied(one, chance.random() < 0.9)
 
