@@ -94,7 +94,7 @@ def _announced(read: DatabaseRead, bridges: Collection[str]) -> Iterator[tuple[s
             f"addresses of this host: {error} -> addresses, by which peers find tunnel endpoints"
         ) from error
     marks = Marks()
-    marks.follow(read.bridges, read.ovn, devices)
+    marks.mark(read.bridges, read.ovn, devices)
     for row in marks.rows.values():
         if row.name not in bridges:
             continue

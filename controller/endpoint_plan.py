@@ -34,7 +34,7 @@ def plan(remote: str, as_json: bool) -> str:
     if not remote.startswith("unix:"):
         raise NoChoice(f"database {remote} -> unix:PATH, on the host of the tunnel endpoints")
     found, marks = read(remote), Marks()
-    marks.follow(found.bridges, found.ovn, addresses.read_addresses().devices)
+    marks.mark(found.bridges, found.ovn, addresses.read_addresses().devices)
     host = endpoint_view.survey(found.bridges, found.ovn, marks.endpoints)
     measured_s = UPDATES * _update_interval_s(remote)
     before = _counters(remote)

@@ -93,7 +93,7 @@ class Engine:
 
     def deadline_s(self) -> float:
         """When a `Tick` is next due; infinity if nothing waits for time to pass."""
-        waiting_s = [self.operator.deadline_s(), self.fleet.lost_keys.deadline_s()]
+        waiting_s = [self.operator.next_job_s(), self.fleet.lost_keys.expires_s()]
         return min([*self._due_s.values(), *waiting_s])
 
     def _due(self, now_s: float) -> set[str]:
@@ -141,8 +141,8 @@ class Engine:
                 self._leader = event.leader
                 self.fleet.ovs_version, self.fleet.ovn = event.ovs_version, event.ovn
                 told = self.fleet.lost_keys.allow(event.key_loss_grace_s)
-                followed = self.fleet.follow(event.bridges, self.operator.in_hand, now_s)
-                return [*told, *followed, *self.operator.confirmations.follow(now_s)]
+                followed = self.fleet.follow_rows(event.bridges, self.operator.in_hand, now_s)
+                return [*told, *followed, *self.operator.confirmations.follow_database(now_s)]
             case events.Leading(leads=leads):
                 return self._lead(now_s) if leads else self._stand_by()
             case events.Challenged():
@@ -161,7 +161,7 @@ class Engine:
                 return [self._refer(event, now_s)]
             case events.Request():
                 try:
-                    return self.operator.answer(event, now_s)
+                    return self.operator.answer_request(event, now_s)
                 except Exception as error:
                     return self._request_failed(event, error, now_s)
             case events.Written():

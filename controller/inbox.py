@@ -85,7 +85,7 @@ class Inbox:
         waiting = self._count.get(_bridge_of(item), 0)
         return waiting > 0 and waiting + _weight(item) > MOST_OF_A_BRIDGE
 
-    def take(self, due_s: float) -> Item | None:
+    def next_item(self, due_s: float) -> Item | None:
         """Return the event whose turn it is. None: it is the turn of what was due at `due_s`.
 
         Wait for an event if there is none, but no longer than until then.

@@ -210,7 +210,7 @@ class Service:
         Returns whether the supervisor's status may have changed. Polls never change it.
         """
         due_s = min(self._engine.deadline_s(), self._supervisor.deadline_s())
-        event = self._events.take(due_s)
+        event = self._events.next_item(due_s)
         worth_it = not isinstance(event, events.PortStatsRead | events.UnitCountersRead | None)
         if event is None:
             event = events.Tick()

@@ -79,7 +79,7 @@ class Utilization:
     receive_ratio: float
 
     @classmethod
-    def of(cls, uplink: Uplink) -> Utilization:
+    def utilization_of(cls, uplink: Uplink) -> Utilization:
         load, capacity_bps = uplink.load, uplink.capacity_bps
         return cls(load.tx_bps / capacity_bps, load.rx_bps / capacity_bps)
 
@@ -152,7 +152,7 @@ class Query:
     as_json: bool = False
 
     @classmethod
-    def of(cls, words: Sequence[str]) -> Query:
+    def query_of(cls, words: Sequence[str]) -> Query:
         """`[BRIDGE] [--port PORT] [--last N] [--json]`.
 
         Raises:

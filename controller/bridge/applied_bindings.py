@@ -28,14 +28,14 @@ class AppliedBindings:
         """The bindings that the switch follows; `planned`: those that policies see."""
         return self.apart or planned
 
-    def hold(self, planned: Bindings) -> None:
+    def set_apart(self, planned: Bindings) -> None:
         """Keep the bindings in use, whatever is planned from now on."""
         if self.apart is None:
-            self.apart = planned.hold()
+            self.apart = planned.frozen()
 
     def gather(self, planned: Bindings, member: str) -> None:
         """Bind every unit to one uplink."""
-        self.apart = self.bindings(planned).hold()
+        self.apart = self.bindings(planned).frozen()
         for name in self.apart.bound:
             self.apart.place(name, member, Reason.MANUAL)
 
@@ -43,17 +43,17 @@ class AppliedBindings:
         """Follow the bindings that policies see."""
         self.apart = None
 
-    def follow(
+    def rebind_applied(
         self, units: Sequence[Unit], uplinks: tuple[Uplink, ...], now_s: float
     ) -> list[Move]:
         """The moves that changed links cause while the applied bindings are kept apart."""
-        return [] if self.apart is None else self.apart.follow(units, uplinks, now_s)
+        return [] if self.apart is None else self.apart.rebind(units, uplinks, now_s)
 
-    def keep(self, names: Iterable[str]) -> None:
+    def keep_applied(self, names: Iterable[str]) -> None:
         """Forget units that are gone."""
         if self.apart is not None:
-            self.apart.keep(names)
+            self.apart.keep_bound(names)
 
-    def deadline_s(self) -> float:
+    def applied_returns_s(self) -> float:
         """When the next units return to a better uplink; infinity when none wait for that."""
-        return math.inf if self.apart is None else self.apart.deadline_s()
+        return math.inf if self.apart is None else self.apart.returns_s()

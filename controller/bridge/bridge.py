@@ -252,7 +252,7 @@ class Bridge:
 
     def read_anew(self) -> Commands:
         """Read what is installed as if for the first time."""
-        self.installation.forget()
+        self.installation.forget_reading()
         return [events.ReadInstalled(self.config.name)] if self.connected else []
 
     def take_over(self, config: BridgeConfig, now_s: float) -> Commands:
@@ -317,7 +317,7 @@ class Bridge:
         self.interrupted = not self.phase.is_attached
         self._forget_switch()
         self.shaping.read_anew()
-        self.polling.begin(poll_s)
+        self.polling.begin_polling(poll_s)
         waiting = self.installation.fail(read_s)
         return [events.Reply(reply.request_id, why, refused=True) for reply in waiting]
 
@@ -338,7 +338,7 @@ class Bridge:
             self.scheduler.damping.restore(port.name, before, now_s)
         self.shaping.read_anew()
         self.links.connect(ports, self.config.uplinks, now_s)
-        self.polling.begin(now_s)
+        self.polling.begin_polling(now_s)
         self.installation.audit_later(now_s)
         self.polls.count_anew(now_s)
         return [events.ReadInstalled(self.config.name)]
@@ -350,7 +350,7 @@ class Bridge:
         return []
 
     def _forget_switch(self) -> None:
-        self.installation.forget()
+        self.installation.forget_reading()
         for feature in self.features:
             feature.forget_switch()
         self.addresses.awaits_normal = False
@@ -378,8 +378,8 @@ class Bridge:
         if old.failback_delay_s != config.failback_delay_s:
             self.links.follow_delay(config.failback_delay_s)
         self.links.follow_team(old.uplinks, config.uplinks, now_s)
-        self.addresses.keep(config.vm_ports)
-        self.address_units.keep(config)
+        self.addresses.keep_ports(config.vm_ports)
+        self.address_units.keep_behind(config)
         if {port.name for port in config.vm_ports} - {port.name for port in old.vm_ports}:
             self.installation.audit_by(now_s + NEW_VM_AUDIT_S)
         if old.offload.by_tc != config.offload.by_tc:
@@ -453,10 +453,10 @@ class Bridge:
         A row is made in its turn, because what was done before may have changed it.
         """
         yield from self.handover.timers()
-        yield self.decision_log.deadline_s(), self._log_outcome
+        yield self.decision_log.outcome_s(), self._log_outcome
         yield from self.port_changes.timers()
         yield self.placing.returns_s, self.reconcile
-        yield self.paths.deadline_s(self.config.failback_delay_s), self.reconcile
+        yield self.paths.judges_s(self.config.failback_delay_s), self.reconcile
         yield from self.shaping.timers()
         if not self.connected:
             return

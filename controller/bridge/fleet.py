@@ -99,7 +99,7 @@ class Fleet:
     ) -> Commands:
         """An address of this host has come or gone. It may be one that tunnels are sent from."""
         self.addresses = addresses
-        return self.follow(self._read, in_hand, now_s)
+        return self.follow_rows(self._read, in_hand, now_s)
 
     def faulted(self, fault: Faulted) -> Commands:
         """A part of this service failed. Requests that wait can name it instead of the switch."""
@@ -174,7 +174,7 @@ class Fleet:
         for bridge in self.bridges.values():
             bridge.epoch_s = epoch_s
 
-    def follow(self, rows: Iterable[BridgeRow], in_hand: set[str], now_s: float) -> Commands:
+    def follow_rows(self, rows: Iterable[BridgeRow], in_hand: set[str], now_s: float) -> Commands:
         """Follow the database: bridges come, go, and change.
 
         A request is attaching or detaching the bridges `in_hand`. They are kept even if they are
@@ -184,11 +184,11 @@ class Fleet:
         commands, completed = Commands(), []
         for row in self._read:
             served = row.name in self.bridges and row.name not in in_hand
-            found = self.lost_keys.follow(row, earlier.get(row.name), served, now_s)
+            found = self.lost_keys.with_lost_keys(row, earlier.get(row.name), served, now_s)
             completed.append(found[0])
             commands += found[1]
-        self._marks.follow(completed, self.ovn, self.addresses)
-        self.lost_keys.keep(self.rows)
+        self._marks.mark(completed, self.ovn, self.addresses)
+        self.lost_keys.keep_lost(self.rows)
         if not self.leads:
             return []
         commands += self.let_go(in_hand)
@@ -222,12 +222,12 @@ class Fleet:
     def lead(self, now_s: float) -> Commands:
         """Manage every attached bridge from now on, as after a start."""
         self.leads = True
-        return self.follow(self._read, set(), now_s)
+        return self.follow_rows(self._read, set(), now_s)
 
     def expire(self, in_hand: set[str], now_s: float) -> Commands:
         """Let bridges go whose keys vanished too long ago."""
-        due = now_s >= self.lost_keys.deadline_s()
-        return self.follow(self._read, in_hand, now_s) if due else []
+        due = now_s >= self.lost_keys.expires_s()
+        return self.follow_rows(self._read, in_hand, now_s) if due else []
 
     def as_stored(self, row: BridgeRow) -> BridgeRow:
         """The record as the database has it, without keys that have vanished."""
@@ -236,14 +236,14 @@ class Fleet:
 
     def forget_lost_keys(self, name: str, now_s: float) -> None:
         """A request attaches or detaches a bridge, so keys that have vanished do not apply any more."""
-        self.lost_keys.forget(name)
+        self.lost_keys.forget_lost(name)
         completed = (self.lost_keys.completed(row, now_s) for row in self._read)
-        self._marks.follow(completed, self.ovn, self.addresses)
+        self._marks.mark(completed, self.ovn, self.addresses)
 
     def stand_by(self) -> Commands:
         """Leave every bridge to another service."""
         self.leads = False
-        self.lost_keys.keep(())
+        self.lost_keys.keep_lost(())
         return [command for name in sorted(self.bridges) for command in self.drop(name)]
 
     def manage(self, config: BridgeConfig, inspects: bool = False) -> Commands:

@@ -129,7 +129,11 @@ class Handover(Feature):
         if not self.bridge.addresses.awaits_normal:
             return []
         self.bridge.addresses.awaits_normal = False
-        follow = self.bridge.addresses.take if self.bridge.on_normal else self.bridge.addresses.add
+        follow = (
+            self.bridge.addresses.learn
+            if self.bridge.on_normal
+            else self.bridge.addresses.learn_more
+        )
         follow(event.addresses, self.bridge.config.vm_ports)
         self.bridge.addresses.known |= event.error is None
         return self.bridge.reconcile(now_s)

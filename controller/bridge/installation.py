@@ -91,7 +91,7 @@ class Installation:
     def has_anything(self) -> bool:
         return self.installed is not None and self.installed != EMPTY
 
-    def take(self, read: InstalledRead, now_s: float) -> bool:
+    def take_reading_of(self, read: InstalledRead, now_s: float) -> bool:
         """Take a reading of the switch. While a bundle is under way, ignore it and return False."""
         if now_s < self._flushes_until_s:
             # Not before this one is answered: a switch with many bridges has much to read.
@@ -246,9 +246,9 @@ class Installation:
         waiting, self._waiting = self._waiting, []
         return moves, waiting
 
-    def abandon(self) -> list[Reply]:
+    def abandon_waiting(self) -> list[Reply]:
         """Another service takes over: return the requests that wait."""
-        self.forget()
+        self.forget_reading()
         return self.give_up()[1]
 
     def pause(self, now_s: float) -> None:
@@ -265,12 +265,12 @@ class Installation:
 
     def fail(self, read_s: float) -> list[Reply]:
         """An error of ours: read what is installed at `read_s`. Returns the requests that wait."""
-        self.forget()
+        self.forget_reading()
         waiting, self._waiting = self._waiting, []
         self.audit_due_s = read_s
         return waiting
 
-    def forget(self) -> None:
+    def forget_reading(self) -> None:
         """The connection ended. The result of a bundle is not known, so read what is installed."""
         if self._bundle is not None:
             self._moves = [*self._bundle.moves, *self._moves]

@@ -106,7 +106,7 @@ class Installing(Feature):
             or self.bridge.no_flood.given_back
         ):
             return None
-        uplinks, order = self._links, self.bridge.placing.reused.of("order")
+        uplinks, order = self._links, self.bridge.placing.reused.reuse("order")
         no_flood = self.bridge.no_flood.ports if self.bridge.serves else None
         return desired.team(
             self.bridge.config,
@@ -128,7 +128,7 @@ class Installing(Feature):
         idle = tuple(
             uplink.carrying(IDLE, reserved_bps=0.0) for uplink in self.bridge.placing.uplinks()
         )
-        return self.bridge.placing.reused.of("links")("", _same, (idle,))
+        return self.bridge.placing.reused.reuse("links")("", _same, (idle,))
 
     def _seeds(
         self, added: Iterable[specs.FlowSpec], installed: specs.Pipeline
@@ -142,7 +142,7 @@ class Installing(Feature):
             return []
         uplinks = self.bridge.placing.uplinks()
         if self.bridge.observing and not self.bridge.config.on_bond:
-            ahead = self.bridge.placing.applied.bindings(self.bridge.placing.bindings.hold())
+            ahead = self.bridge.placing.applied.bindings(self.bridge.placing.bindings.frozen())
             ahead = ahead.foreseen(self.bridge.placing.applied_units, uplinks, now_s)
         else:
             ahead = self.bridge.placing.bindings.foreseen(
@@ -193,7 +193,7 @@ class Installing(Feature):
         commands += self.bridge.handover.take_over()
         self.bridge.placing.counts.apply(bundle.moves)
         if any(move.reason.by_load for move in bundle.moves):
-            self.bridge.scheduler.convergence.confirm(now_s)
+            self.bridge.scheduler.convergence.confirm_moves(now_s)
         commands += self.logged(bundle.moves)
         commands += self.bridge.decision_log.moved(
             self.bridge.placing.team_view, bundle.moves, now_s
@@ -204,7 +204,7 @@ class Installing(Feature):
             commands += self.bridge.off_home.part() if bundle.changes else []
             if self.bridge.on_normal:
                 # On NORMAL, no flows count them.
-                self.bridge.address_units.forget()
+                self.bridge.address_units.forget_units()
                 self.bridge.placing.keep_units()
         moves = [move for move in bundle.moves if not move.is_resplit]
         if self.bridge.announces:
@@ -258,11 +258,13 @@ class Installing(Feature):
     def _take_installed(self, read: InstalledRead, now_s: float) -> list[Command]:
         """Take a reading of the switch's flows and groups, ours and those of others."""
         unknown_before, first_reading = self.bridge.installed is None, self.bridge.read is None
-        if not self.bridge.installation.take(read, now_s):
+        if not self.bridge.installation.take_reading_of(read, now_s):
             return []
         members = self.bridge.config.uplinks if self.bridge.config.on_a_lag else ()
         up = [member.ofport for member in members if self.bridge.links.up(member)]
-        self.bridge.repeated.take({ofport: read.flooded.get(ofport, 0) for ofport in up}, now_s)
+        self.bridge.repeated.take_flooded(
+            {ofport: read.flooded.get(ofport, 0) for ofport in up}, now_s
+        )
         if self.bridge.interrupted:
             return self.bridge.reconcile(now_s)
         if unknown_before:

@@ -54,7 +54,7 @@ class LostKeys:
         before, self._invalid = self._invalid, tuple(map(str, settings.errors))
         return [Report("warning", error) for error in self._invalid if error not in before]
 
-    def follow(
+    def with_lost_keys(
         self, row: BridgeRow, before: BridgeRow | None, served: bool, now_s: float
     ) -> tuple[BridgeRow, Commands]:
         """The row with the keys that have vanished, and what is said and written about that.
@@ -86,14 +86,14 @@ class LostKeys:
         ids = {**kept.keys, **row.external_ids}
         return replace(row, external_ids=ids, keys_lost=not row.attached)
 
-    def forget(self, name: str) -> None:
+    def forget_lost(self, name: str) -> None:
         """A request decides about these keys."""
         self._kept.pop(name, None)
 
-    def keep(self, names: Collection[str]) -> None:
+    def keep_lost(self, names: Collection[str]) -> None:
         """Forget all other bridges: they are gone, or another service leads."""
         self._kept = {name: kept for name, kept in self._kept.items() if name in names}
 
-    def deadline_s(self) -> float:
+    def expires_s(self) -> float:
         """When the next keys do not apply any more; infinity if none have vanished."""
         return min((kept.until_s for kept in self._kept.values()), default=float("inf"))

@@ -162,13 +162,15 @@ class Placing:
     def keep_units(self) -> None:
         """Forget units that are gone."""
         names = {unit.name for unit in self.units()}
-        self.bridge.scheduler.keep(names)
-        self.reused.keep(names)
+        self.bridge.scheduler.keep_judged(names)
+        self.reused.keep_units(names)
         if not self.hashed:
             self.bridge.loads.forget_buckets()
-        self.bridge.inbound_check.keep({int(port.ofport) for port in self.bridge.config.vm_ports})
-        self.bindings.keep(names)
-        self.applied.keep(unit.name for unit in self.applied_units)
+        self.bridge.inbound_check.keep_watching(
+            {int(port.ofport) for port in self.bridge.config.vm_ports}
+        )
+        self.bindings.keep_bound(names)
+        self.applied.keep_applied(unit.name for unit in self.applied_units)
 
     def end_splits(self, config: BridgeConfig) -> None:
         """End the splits that a configuration does not allow, unless it has fallen back."""
@@ -193,7 +195,7 @@ class Placing:
             and self.applied.apart is not None
         )
         if observed or self.bridge.handover.is_gathering or leaving:
-            self.applied.hold(self.bindings)
+            self.applied.set_apart(self.bindings)
             return
         if self.applied.apart is not None and not self.bridge.on_normal:
             self._go_on_from(self.applied.apart, now_s)
@@ -211,14 +213,14 @@ class Placing:
         homes = {name: home for name, home in homes.items() if name in keeps}
         self.bindings = Bindings(homes, dict(held.bound))
         if virtual:
-            self.bridge.scheduler.splits.hold(self.applied.split, now_s)
+            self.bridge.scheduler.splits.hold_splits(self.applied.split, now_s)
 
     def bind(self, now_s: float) -> list[Command]:
         """Bind units to the best uplinks that they may use. The moves go with the next bundle."""
         units, uplinks = self.units(), self.uplinks()
         moves = [
             *self.bridge.scheduler.splits.take_unsent(),
-            *self.bindings.follow(units, uplinks, now_s),
+            *self.bindings.rebind(units, uplinks, now_s),
         ]
         self.counts.plan(moves)
         if moves:
@@ -231,7 +233,9 @@ class Placing:
         else:
             self.bridge.installation.expect(moves)
         if self.applied.apart is not None:
-            self.bridge.installation.expect(self.applied.follow(self.applied_units, uplinks, now_s))
+            self.bridge.installation.expect(
+                self.applied.rebind_applied(self.applied_units, uplinks, now_s)
+            )
         return commands
 
     def carry_out(self, moves: Iterable[Move], now_s: float) -> None:
@@ -265,7 +269,7 @@ class Placing:
     @property
     def returns_s(self) -> float:
         """When the next VM ports return to a better uplink."""
-        return min(self.bindings.deadline_s(), self.applied.deadline_s())
+        return min(self.bindings.returns_s(), self.applied.applied_returns_s())
 
     def remembered(self, moved: Collection[str] = ()) -> list[Command]:
         """Write bindings and the team to the database, so that a restart changes nothing.
@@ -291,7 +295,7 @@ class Placing:
         """The units in cooldown, by name: until when, and whether because of their move budget."""
         return self.bridge.scheduler.cooldowns(self.team_view, now_s)
 
-    def known_s(self, port: VmPortConfig) -> float:
+    def load_known_s(self, port: VmPortConfig) -> float:
         """For how long the load of a VM port over uplinks has been known."""
         if self.bridge.on_normal:
             return self.bridge.loads.known_s(port.ofport, 0.0)

@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
     def serve() -> int:
         try:
-            tls = TlsFiles.of(*tls_files)
+            tls = TlsFiles.tls_files_of(*tls_files)
             kept = options.history != "none"
             history = Path(options.history or default_path(options.service)) if kept else None
             metrics_tls = TlsFiles.for_metrics(tls, readers)

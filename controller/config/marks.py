@@ -21,7 +21,7 @@ NONE: frozenset[str] = frozenset()
 
 @dataclass(slots=True)
 class Marks:
-    """The records of all bridges, with marks. `follow` takes a new reading of them.
+    """The records of all bridges, with marks. `mark` takes a new reading of them.
 
     A record counts as changed if it is another object than before. `rows`: by name, the bridges with
     their marks. Each is the same object for as long as nothing in it changes. `endpoints`: by device.
@@ -40,7 +40,7 @@ class Marks:
     # By interface.
     _bridge_of: dict[str, str] = field(default_factory=dict)
 
-    def follow(
+    def mark(
         self, rows: Iterable[BridgeRow], ovn: Ovn | None, addresses: Mapping[str, tuple[str, ...]]
     ) -> None:
         """Mark these records. `ovn`, `addresses`: as `endpoints.find` takes them."""

@@ -71,7 +71,9 @@ class Settings:
                 expected = expected or one_of(PREFIX + known for known in settable(keys))
                 self.report(record, key, ids[key], expected)
 
-    def add(self, in_force: Mapping[tuple[str, str], Any], errors: Iterable[BadValue]) -> None:
+    def add_setting(
+        self, in_force: Mapping[tuple[str, str], Any], errors: Iterable[BadValue]
+    ) -> None:
         """Add what was read of one record apart."""
         self.in_force |= in_force
         self.errors |= dict.fromkeys(errors)

@@ -27,7 +27,7 @@ class ConvergenceTimer:
         if self._since_s is None:
             self._since_s = now_s
 
-    def confirm(self, now_s: float) -> None:
+    def confirm_moves(self, now_s: float) -> None:
         """The switch has confirmed moves. Ignored while the timer does not run: no policy chose them."""
         if not self.at_rest:
             self._made_s = now_s

@@ -166,7 +166,7 @@ class DecisionLog:
         before, after = decision.before, _utilizations(uplinks)
         return [self._kept(replace(entry, moves=decision.moves, before=before, after=after))]
 
-    def deadline_s(self) -> float:
+    def outcome_s(self) -> float:
         """When the next outcome is due; infinity if none is."""
         return self._outcome_due_s
 
@@ -275,4 +275,4 @@ def _outcome_after_s(team_view: TeamView) -> float:
 
 
 def _utilizations(uplinks: Iterable[Uplink]) -> dict[str, Utilization]:
-    return {uplink.name: Utilization.of(uplink) for uplink in uplinks}
+    return {uplink.name: Utilization.utilization_of(uplink) for uplink in uplinks}

@@ -20,7 +20,7 @@ class Evidence:
     how: str
 
     @classmethod
-    def of(cls, snapshot: Snapshot, how: str) -> Evidence:
+    def evidence_of(cls, snapshot: Snapshot, how: str) -> Evidence:
         return cls(snapshot.uplinks, {unit.name: unit.load for unit in snapshot.units}, how)
 
 

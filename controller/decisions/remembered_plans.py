@@ -25,7 +25,7 @@ class RememberedPlans:
     # them: other teams mostly differ in the load of an uplink, and equal ones share their units.
     _made: deque[tuple[Planner, Snapshot, Plan]] = field(default_factory=lambda: deque(maxlen=MOST))
 
-    def of(self, planner: Planner, snapshot: Snapshot) -> Plan:
+    def plan_of(self, planner: Planner, snapshot: Snapshot) -> Plan:
         """Return what the planner plans for the team."""
         for made in self._made:
             if made[0] is planner and made[1] == snapshot:

@@ -126,7 +126,7 @@ class Scheduler:
     # What was planned last for policies that act at once.
     _plans: RememberedPlans = field(default_factory=RememberedPlans)
 
-    def keep(self, units: Collection[str]) -> None:
+    def keep_judged(self, units: Collection[str]) -> None:
         """Forget all units but these."""
         for damping in self.dampings:
             damping.keep(units)
@@ -215,7 +215,7 @@ class Scheduler:
                 wanted = self._wanted_at_once(policy, team_view, now_s)
             elif snapshot := team_view.snapshot(policy, window_s := team_view.window_s(policy)):
                 plan = PRESETS[policy].rebalance(snapshot)
-                wanted = Wanted(plan.moves, Evidence.of(snapshot, how(window_s)))
+                wanted = Wanted(plan.moves, Evidence.evidence_of(snapshot, how(window_s)))
             else:
                 wanted = None
             if wanted is not None:
@@ -311,15 +311,17 @@ class Scheduler:
         """
         relieve = PRESETS[policy].relieve
         if peaks := team_view.offered(policy, self.filling.beside, self.peaks):
-            plan = gain.worthwhile(gain.worthwhile(self._plans.of(relieve, peaks), peaks), snapshot)
+            plan = gain.worthwhile(
+                gain.worthwhile(self._plans.plan_of(relieve, peaks), peaks), snapshot
+            )
             if _is_whole(plan):
-                return plan.moves, Evidence.of(peaks, AT_PEAKS)
+                return plan.moves, Evidence.evidence_of(peaks, AT_PEAKS)
             if moves := self._for_the_moment(policy, snapshot, peaks, now_s):
-                return moves, Evidence.of(snapshot, AT_THE_MOMENT)
+                return moves, Evidence.evidence_of(snapshot, AT_THE_MOMENT)
             if plan.moves or not self.filling.lasts(now_s):
-                return plan.moves, Evidence.of(peaks, AT_PEAKS)
-        plan = gain.worthwhile(self._plans.of(relieve, snapshot), snapshot)
-        return plan.moves, Evidence.of(snapshot, AT_THE_MOMENT)
+                return plan.moves, Evidence.evidence_of(peaks, AT_PEAKS)
+        plan = gain.worthwhile(self._plans.plan_of(relieve, snapshot), snapshot)
+        return plan.moves, Evidence.evidence_of(snapshot, AT_THE_MOMENT)
 
     def _wanted_at_once(self, policy: str, team_view: TeamView, now_s: float) -> Wanted | None:
         """Return moves that have been worth making for `EVEN_AFTER_S`, at the peaks of loads.
@@ -345,7 +347,7 @@ class Scheduler:
         waits = now_s - self._gain_since_s[policy] < EVEN_AFTER_S - ON_TIME_S
         if self._found_gain[policy] < 2 or (waits and self.filling.changes(now_s)):
             return None
-        return Wanted(plan.moves, Evidence.of(found.judged, found.at))
+        return Wanted(plan.moves, Evidence.evidence_of(found.judged, found.at))
 
     def _propose(self, policy: str, team_view: TeamView, now_s: float) -> _Proposal | None:
         """Find out what is worth moving at the peaks of loads and now; None: loads are not known."""
@@ -373,7 +375,7 @@ class Scheduler:
         """Return what is worth moving at the peaks of loads and now, and which loads it is based on."""
         plan = Plan()
         if gain.is_possible(peaks):
-            plan = gain.worthwhile(self._plans.of(PRESETS[policy].rebalance, peaks), peaks)
+            plan = gain.worthwhile(self._plans.plan_of(PRESETS[policy].rebalance, peaks), peaks)
         # What each address must bring was judged at the peaks already.
         plan = gain.worthwhile(plan, latest, each_ratio=0.0)
         if not _is_whole(plan) and (moves := self._for_the_moment(policy, latest, peaks, now_s)):
@@ -397,7 +399,7 @@ class Scheduler:
         if not high or not self.load_phases.is_known or not gain.is_possible(latest):
             return ()
         for snapshot in (latest, _between(latest, peaks)):
-            plan = gain.worthwhile(self._plans.of(PRESETS[policy].relieve, snapshot), latest)
+            plan = gain.worthwhile(self._plans.plan_of(PRESETS[policy].relieve, snapshot), latest)
             if not _is_whole(plan):
                 continue
             spares_peaks = self.filling.high_lasts(now_s) or gain.keeps_worst(plan.moves, peaks)
@@ -436,9 +438,9 @@ class Scheduler:
         self._judged = self._seen = None
         self._took = False
         self._proposed.clear()
-        self.peaks.forget()
-        self.load_phases.forget()
-        self.filling.forget()
+        self.peaks.forget_peaks()
+        self.load_phases.forget_phases()
+        self.filling.forget_filling()
 
     @property
     def awaits_confirmation(self) -> bool:
@@ -478,7 +480,7 @@ class Scheduler:
         found_s = min(
             self.filling.next_change_s(last_s, self._may_fill()),
             self._memory_changes_s(team_view),
-            self.splits.next_change_s(last_s),
+            self.splits.next_split_s(last_s),
             self._confirms_s,
         )
         if self._is_at_best(team_view):
@@ -527,7 +529,7 @@ class Scheduler:
         """Make the last decision again, until now. It must not differ meanwhile (`next_change_s`)."""
         self.last_s = now_s
         before = self.filling.least_beside
-        self.filling.hold(now_s)
+        self.filling.hold_filling(now_s)
         if self._judged is not None and self.filling.least_beside != before:
             for snapshot in self._offered(self._judged, self.filling.beside):
                 if snapshot is not None:
@@ -536,12 +538,12 @@ class Scheduler:
 
     def _remember(self, team_view: TeamView, now_s: float) -> None:
         carried = team_view.stirring(self.peaks)
-        self.peaks.take(carried, now_s)
-        self.load_phases.take(carried, _least_capacity_bps(team_view), now_s)
+        self.peaks.note_peaks(carried, now_s)
+        self.load_phases.take_carried(carried, _least_capacity_bps(team_view), now_s)
 
     def _remember_again(self, now_s: float) -> None:
-        self.peaks.hold(now_s)
-        self.load_phases.hold(now_s)
+        self.peaks.hold_peaks(now_s)
+        self.load_phases.hold_phases(now_s)
 
     def is_calm(
         self, loads: Mapping[str, Load], before: Mapping[str, Load], off_ratio: float
@@ -574,8 +576,8 @@ class Scheduler:
         self._rests, self._supposed, self._took = False, True, False
         self._proposed.clear()
         carried = [(unit, loads.get(unit.name, IDLE)) for unit in self._judged.loaded()]
-        self.peaks.take(carried, now_s)
-        self.load_phases.take(carried, _least_capacity_bps(self._judged), now_s)
+        self.peaks.note_peaks(carried, now_s)
+        self.load_phases.take_carried(carried, _least_capacity_bps(self._judged), now_s)
 
     # ---- what buckets count ------------------------------------------------------------
 

@@ -167,11 +167,11 @@ class Announcer(Feature):
 
     def next_s(self) -> float:
         """When the next announcement is due; infinity if none is planned."""
-        return self._due.next_s()
+        return self._due.due_s()
 
     def timers(self) -> Iterator[Timer]:
         wanted_s = self._read_again_s if self.bridge.wants_addresses else math.inf
-        yield min(self._due.next_s(), wanted_s), self._read
+        yield min(self._due.due_s(), wanted_s), self._read
 
     def _read(self, now_s: float) -> list[Command]:
         """Read learned addresses, now that this is due: not if a reading ahead serves."""
@@ -194,7 +194,7 @@ class Announcer(Feature):
         read = event
         commands: list[Command] = []
         if self.bridge.installation.settled and self.bridge.phase.is_attached:
-            self.bridge.addresses.take(read.addresses, self.bridge.config.vm_ports)
+            self.bridge.addresses.learn(read.addresses, self.bridge.config.vm_ports)
             self.bridge.addresses.known = True
             up = {ofport: port.up for ofport, port in self.bridge.links.ports.items()}
             flows = self.bridge.addresses.renewals(self.bridge.config.vm_ports, up, now_s)
@@ -224,7 +224,7 @@ class Announcer(Feature):
         if not learns(self.bridge.installed or specs.EMPTY):
             return []
         silent = set(self.bridge.address_units.silent_s)
-        changed = self.bridge.address_units.take(read, self.bridge.config, now_s)
+        changed = self.bridge.address_units.follow_learned(read, self.bridge.config, now_s)
         if not changed and silent <= self.bridge.address_units.silent_s.keys():
             return []
         self.bridge.loads.forget_address_units(changed)

@@ -109,7 +109,7 @@ class InboundCheck(Feature):
         self._watched[ofport] = _Watched(name, uplink, moved_s=now_s, announced_s=now_s)
         self._due_s = min(self._due_s, now_s)
 
-    def keep(self, ofports: Collection[int]) -> None:
+    def keep_watching(self, ofports: Collection[int]) -> None:
         """Forget all others."""
         self._watched = {number: w for number, w in self._watched.items() if number in ofports}
 
@@ -131,7 +131,7 @@ class InboundCheck(Feature):
     def heard(self, event: Event, now_s: float) -> list[Command]:
         """Report what a reading shows, and announce the VM ports again whose inbound does not follow."""
         assert isinstance(event, InboundRead)
-        bridge, seen = self.bridge, self.take(event.counted, now_s)
+        bridge, seen = self.bridge, self.judge(event.counted, now_s)
         self.reannounced += len(seen.again)
         self.not_followed += len(seen.astray)
         if seen.astray:
@@ -148,7 +148,7 @@ class InboundCheck(Feature):
             commands.append(Report("warning", f"{bridge.config.name}: {text}"))
         return commands + (bridge.announcer.announce_once(seen.again) if seen.again else [])
 
-    def take(self, counted: Iterable[tuple[int, int, int]], now_s: float) -> Seen:
+    def judge(self, counted: Iterable[tuple[int, int, int]], now_s: float) -> Seen:
         """Judge what came since the last reading, as (ofport, the uplink's ofport, bytes)."""
         read: dict[int, dict[int, int]] = {}
         for ofport, uplink, count in counted:

@@ -46,7 +46,7 @@ class Addresses:
     # When the flows of each port were last renewed, by port name.
     _renewed_s: dict[str, float] = field(default_factory=dict)
 
-    def take(self, read: Iterable[tuple[int, str, int]], vm_ports: Iterable[VmPortConfig]) -> None:
+    def learn(self, read: Iterable[tuple[int, str, int]], vm_ports: Iterable[VmPortConfig]) -> None:
         """Remember the addresses that the switch has learned, as (ofport, MAC, VLAN)."""
         names = {int(port.ofport): port.name for port in vm_ports}
         found: dict[str, list[Address]] = {}
@@ -56,10 +56,12 @@ class Addresses:
         self.by_port = {name: tuple(sorted(addresses)) for name, addresses in found.items()}
         self._ofports = {name: ofport for ofport, name in names.items() if name in found}
 
-    def add(self, read: Iterable[tuple[int, str, int]], vm_ports: Iterable[VmPortConfig]) -> None:
+    def learn_more(
+        self, read: Iterable[tuple[int, str, int]], vm_ports: Iterable[VmPortConfig]
+    ) -> None:
         """Do the same after the table was cleared: keep known addresses that are not in `read`."""
         before, numbers = self.by_port, self._ofports
-        self.take(read, vm_ports)
+        self.learn(read, vm_ports)
         heard = {address for known in self.by_port.values() for address in known}
         for name, known in before.items():
             if silent := set(known) - heard:
@@ -70,7 +72,7 @@ class Addresses:
         """The addresses behind each VM port, in any VLAN."""
         return {name: tuple(mac for mac, _ in known) for name, known in self.by_port.items()}
 
-    def keep(self, vm_ports: Iterable[VmPortConfig]) -> None:
+    def keep_ports(self, vm_ports: Iterable[VmPortConfig]) -> None:
         """Forget all other ports."""
         names = {port.name for port in vm_ports}
         self.by_port = {n: known for n, known in self.by_port.items() if n in names}

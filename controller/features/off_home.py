@@ -121,10 +121,10 @@ class OffHomeAddresses(Feature):
 
     def next_s(self) -> float:
         """When to announce a change next."""
-        return self._due.next_s()
+        return self._due.due_s()
 
     def timers(self) -> Iterator[Timer]:
-        yield min(self._all_s, self._due.next_s(), self._late.next_s()), self._announce
+        yield min(self._all_s, self._due.due_s(), self._late.due_s()), self._announce
 
     def _announce(self, now_s: float) -> list[Command]:
         """Announce what is due."""

@@ -44,7 +44,7 @@ class Probing(Feature):
     def timers(self) -> Iterator[Timer]:
         bridge = self.bridge
         if bridge.connected and bridge.checks_paths:
-            yield bridge.paths.foreign.deadline_s(), self._hear_again
+            yield bridge.paths.foreign.heard_again_s(), self._hear_again
             yield bridge.paths.due_s, self._probe
 
     def follow(self, now_s: float) -> list[Command]:
@@ -81,8 +81,8 @@ class Probing(Feature):
         bridge, paths, config = self.bridge, self.bridge.paths, self.bridge.config
         told = self._tell_hindrances(now_s)
         linked = {uplink.name for uplink in config.uplinks if bridge.links.has_link(uplink)}
-        paths.follow(path_plan.paths(config, linked, bridge.addresses.by_port))
-        probes = paths.begin(now_s)
+        paths.follow_config(path_plan.paths(config, linked, bridge.addresses.by_port))
+        probes = paths.begin_round(now_s)
         sent = commands(config, probes, paths.asked_at, self._key) if probes.paths else ()
         return [*told, *sent]
 

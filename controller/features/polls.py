@@ -26,9 +26,9 @@ class Polls(Feature):
 
     def forget_switch(self) -> None:
         self.bridge.loads.forget_rates()
-        self.bridge.flooded.forget()
+        self.bridge.flooded.forget_rates()
         self.bridge.scheduler.forget_loads()
-        self.bridge.polling.forget()
+        self.bridge.polling.forget_poll()
 
     def timers(self) -> Iterator[Timer]:
         if self.bridge.phase.is_attached:
@@ -64,7 +64,7 @@ class Polls(Feature):
         keep_s = team_view.keep_s
         for port in read.ports:
             self.bridge.loads.take_port(port, port.ofport in uplinks, keep_s)
-        self.bridge.flooded.take(read.ports, self.bridge.config.vm_ports)
+        self.bridge.flooded.take_counters(read.ports, self.bridge.config.vm_ports)
         self._note_received()
         if team_view.just_updated and not self.bridge.polling.with_behind:
             # The same update has counted the addresses behind it.
@@ -97,7 +97,7 @@ class Polls(Feature):
         return self._polled_all(now_s)
 
     def _polled_all(self, now_s: float) -> list[Command]:
-        self.bridge.polling.forget()
+        self.bridge.polling.forget_poll()
         self.bridge.loads.steady_s = self.bridge.scheduler.filling.late_steady_s(now_s)
         self.bridge.loads.addresses_steady = self.bridge.scheduler.filling.addresses_steady
         commands = self._decide(now_s)

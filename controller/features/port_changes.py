@@ -33,7 +33,7 @@ class PortChanges(Feature):
             self.bridge.no_flood.came(port.ofport)
             self.bridge.shaping.read_anew()
         was_cut_off, before = not self.bridge.any_up, self.bridge.links.ports.get(port.ofport)
-        self.bridge.links.see(port, self.bridge.config.uplinks, now_s)
+        self.bridge.links.note_port(port, self.bridge.config.uplinks, now_s)
         # The switch reports a new port first as present, and a moment later as live.
         failed = not port.up and before is not None and before.up
         if failed:
@@ -87,7 +87,7 @@ class PortChanges(Feature):
 
     def _ask_for_frame(self, now_s: float) -> list[Command]:
         """Have a frame sent that reaches an uplink which has to receive one before it returns."""
-        self.bridge.links.asked(now_s)
+        self.bridge.links.note_asked(now_s)
         if not self.bridge.announces:
             return []
         # Of one network, a broadcast by another uplink reaches this one as well.

@@ -25,7 +25,7 @@ class Schedule(Generic[T]):
         things = frozenset(things)
         self._due += [(now_s + one_s, things) for one_s in after_s]
 
-    def next_s(self) -> float:
+    def due_s(self) -> float:
         """When the next set is due; infinity if there is none."""
         return min((at_s for at_s, _ in self._due), default=math.inf)
 

@@ -110,7 +110,7 @@ def answer(path: Path, words: tuple[str, ...], names: history.Names | None = Non
         ValueError: the words are not a query, or name something that neither exists nor ever did.
         OSError: a file cannot be read.
     """
-    query = history.Query.of(words)
+    query = history.Query.query_of(words)
     found = _found(path, query)
     if not found:
         _refuse_unknown(path, query, names or history.Names())

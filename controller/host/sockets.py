@@ -65,7 +65,7 @@ class BridgeSocket:
     def sendall(self, data: bytes) -> None:
         self._socket.sendall(data)
 
-    def take(self, data: bytes) -> int:
+    def send_some(self, data: bytes) -> int:
         """Send as many bytes as possible without waiting, and return how many were sent.
 
         The socket must have a timeout and must not be closed meanwhile.
@@ -128,7 +128,7 @@ class TlsSocket(BridgeSocket):
             with self._lock:
                 self._incoming.write(received)
 
-    def take(self, data: bytes) -> int:
+    def send_some(self, data: bytes) -> int:
         return 0
 
     def sendall(self, data: bytes) -> None:
@@ -168,7 +168,7 @@ class TlsFiles:
     ca_option: str = "--ca-cert"
 
     @classmethod
-    def of(
+    def tls_files_of(
         cls, private_key: str | None, certificate: str | None, ca_cert: str | None
     ) -> TlsFiles | None:
         """The files, if all three are given; None if none is.

@@ -207,7 +207,7 @@ class Filling:
                 return math.inf if at_s == taken[-1][0] else _forgotten_s(at_s)
         return _forgotten_s(taken[0][0])
 
-    def hold(self, now_s: float) -> None:
+    def hold_filling(self, now_s: float) -> None:
         """Take the same as the last time again, until now: nothing rises any more."""
         self.steady, self._concerned = True, False
         if self._beside:
@@ -215,13 +215,13 @@ class Filling:
             self._forget_beside(now_s)
 
     def see_again(self, snapshot: Snapshot) -> None:
-        """The same loads as the last time, except for what `hold` has forgotten beside units.
+        """The same loads as the last time, except for what `hold_filling` has forgotten beside units.
 
         That makes no uplink full or nearly so, and loads are steady.
         """
         self._worst_ratio = gain.worst_ratio(snapshot.uplinks)
 
-    def forget(self) -> None:
+    def forget_filling(self) -> None:
         self.full_s = self.high_s = self._fast_s = None
         self._addresses_s = NEVER
         self.steady = True

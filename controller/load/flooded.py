@@ -29,7 +29,9 @@ class Flooded:
         """The lowest rate of the last polls; 0 while there are too few."""
         return min(self._rates_pps) if len(self._rates_pps) == POLLS else 0.0
 
-    def take(self, counters: Iterable[PortCounters], ports: Collection[VmPortConfig]) -> None:
+    def take_counters(
+        self, counters: Iterable[PortCounters], ports: Collection[VmPortConfig]
+    ) -> None:
         """Take the counters of a poll."""
         before = self._counted
         self._counted = {c.ofport: c for c in counters if c.tx_packets != UNSUPPORTED}
@@ -48,7 +50,7 @@ class Flooded:
         found = (least for least, next_ in alike if least >= ALIKE_RATIO * next_)
         self._rates_pps.append(max(found, default=0.0))
 
-    def forget(self) -> None:
+    def forget_rates(self) -> None:
         """The switch was disconnected."""
         self._counted.clear()
         self._rates_pps.clear()

@@ -42,7 +42,9 @@ class Lateness:
     _every_s: float = 0.0
     _uplinks: Mapping[int, Total] = field(default_factory=dict)
 
-    def take(self, uplinks: Mapping[int, Total], counted_bytes: float, keep_s: float) -> None:
+    def take_reading(
+        self, uplinks: Mapping[int, Total], counted_bytes: float, keep_s: float
+    ) -> None:
         """Take a reading: the totals of uplinks, and what flows counted since the last reading."""
         before, self._uplinks = self._uplinks, uplinks
         pairs = [(before[of], now) for of, now in uplinks.items() if of in before]

@@ -50,7 +50,9 @@ class LoadPhases:
     # When a phase begins, because present loads are not those of the last one; infinity: they are.
     _begins_s: float = math.inf
 
-    def take(self, carried: Iterable[tuple[Unit, Load]], capacity_bps: float, now_s: float) -> None:
+    def take_carried(
+        self, carried: Iterable[tuple[Unit, Load]], capacity_bps: float, now_s: float
+    ) -> None:
         """Take what units carry now. `capacity_bps`: the capacity of the smallest uplink."""
         taken = self._taken
         self._forget_before(now_s - PEAK_S)
@@ -83,7 +85,7 @@ class LoadPhases:
         forgotten_s = self._taken[0].last_s + PEAK_S if len(self._taken) > 1 else math.inf
         return min(forgotten_s, self._begins_s)
 
-    def hold(self, now_s: float) -> None:
+    def hold_phases(self, now_s: float) -> None:
         """Take the same loads as the last time again, until now: the present phase goes on.
 
         No phase may begin meanwhile (`begins_s`).
@@ -100,7 +102,7 @@ class LoadPhases:
     def __iter__(self) -> Iterator[Mapping[str, Load]]:
         return (phase.loads for phase in self._taken)
 
-    def forget(self) -> None:
+    def forget_phases(self) -> None:
         """Forget all phases."""
         self._taken.clear()
         self._begins_s = math.inf

@@ -62,10 +62,10 @@ class Loads:
         rates = _rates_of(self._ports, ofport, keep_s)
         if outwards:
             self._outwards.add(ofport)
-            rates.add(Sample(port.clock_s, port.tx_bytes, port.rx_bytes))
+            rates.add_reading(Sample(port.clock_s, port.tx_bytes, port.rx_bytes))
         else:
             self._outwards.discard(ofport)
-            rates.add(Sample(port.clock_s, port.rx_bytes, port.tx_bytes))
+            rates.add_reading(Sample(port.clock_s, port.rx_bytes, port.tx_bytes))
         late = rates.beats.late
         (self._unsure.add if late is None else self._unsure.discard)(ofport)
         (self.late.add if late else self.late.discard)(ofport)
@@ -84,7 +84,7 @@ class Loads:
         self.changes += 1
         counted_bytes = sum(self._take_unit(*unit, keep_s) for unit in read.units)
         totals = {ofport: self._ports[ofport].total for ofport in self._outwards}
-        self.lateness.take({of: t for of, t in totals.items() if t}, counted_bytes, keep_s)
+        self.lateness.take_reading({of: t for of, t in totals.items() if t}, counted_bytes, keep_s)
         self._take_buckets(read.buckets, keep_s)
         self._take_address_units(read.address_units, address_units, keep_s)
 
@@ -94,7 +94,7 @@ class Loads:
         for (number, bucket), sample in read:
             if number in range(len(buckets.HASHED)):
                 name = buckets.name_of(buckets.HASHED[number], bucket)
-                _rates_of(self._buckets, name, keep_s).add(sample)
+                _rates_of(self._buckets, name, keep_s).add_reading(sample)
                 self._latest.pop(name, None)
 
     def _take_address_units(
@@ -109,27 +109,27 @@ class Loads:
                 name, ofport = address_units[slot]
                 rates = _rates_of(self._address_units, name, keep_s)
                 before = rates.total
-                rates.add(sample)
+                rates.add_reading(sample)
                 if before and rates.total:
                     apart_bytes[ofport] += max(0.0, rates.total.tx_bytes - before.tx_bytes)
         for ofport, sent_bytes in apart_bytes.items():
             if ofport in self._units and (flows := self._units[ofport].total):
                 own = self._own.setdefault(ofport, OwnLoad(Rates(keep_s)))
                 own.rates.keep_s = keep_s
-                own.take(flows, sent_bytes)
+                own.take_flows(flows, sent_bytes)
 
     def _take_unit(self, ofport: int, sample: Sample, keep_s: float) -> float:
         """Take the counters of a VM port's flows, and return how many bytes were counted since."""
         rates = _rates_of(self._units, ofport, keep_s)
         before = rates.total
-        rates.add(sample)
+        rates.add_reading(sample)
         now = rates.total
         port = self._ports[ofport].total if ofport in self._ports else None
         if port is not None and now is not None:
             share = self._uplink_share.get(ofport)
             if share is None:
                 share = self._uplink_share[ofport] = UplinkShare()
-            share.take(port, now)
+            share.take_totals(port, now)
         return max(0.0, more_bytes(before, now)) if before and now else 0.0
 
     def port(self, ofport: int, window_s: float | None, lag_s: float = 0.0) -> Load:
@@ -207,7 +207,7 @@ class Loads:
         """Return the present load of a VM port over uplinks; zero while it is not known."""
         if ofport not in self._uplink_share or ofport not in self._ports:
             return Load()
-        return self._uplink_share[ofport].of(self._ports[ofport].latest(self.steady_s))
+        return self._uplink_share[ofport].share_of(self._ports[ofport].latest(self.steady_s))
 
     def own(
         self, ofport: int, window_s: float | None, lag_s: float = 0.0, ago_s: float = 0.0

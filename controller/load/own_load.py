@@ -31,7 +31,7 @@ class OwnLoad:
     _flows: Total | None = None
     _counted_bytes: float = 0.0
 
-    def take(self, flows: Total, apart_bytes: float) -> None:
+    def take_flows(self, flows: Total, apart_bytes: float) -> None:
         """Take a reading.
 
         `flows`: what the VM port has sent in all. `apart_bytes`: what its address units have sent
@@ -47,4 +47,4 @@ class OwnLoad:
         self._own_bytes += flows.tx_bytes - last.tx_bytes - apart_bytes
         lower_bytes = min(before_bytes, self._own_bytes)
         self._counted_bytes = max(self._counted_bytes, lower_bytes)
-        self.rates.add(Sample(last.clock_s, self._counted_bytes, 0))
+        self.rates.add_reading(Sample(last.clock_s, self._counted_bytes, 0))

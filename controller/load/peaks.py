@@ -24,7 +24,7 @@ class Peaks:
     # Until when the same loads were taken again.
     _held_s: float | None = None
 
-    def take(self, carried: Iterable[tuple[Unit, Load]], now_s: float) -> None:
+    def note_peaks(self, carried: Iterable[tuple[Unit, Load]], now_s: float) -> None:
         """Take what units carry now. Units that are not named are forgotten."""
         self._take_held()
         before, self._of = self._of, {}
@@ -47,7 +47,7 @@ class Peaks:
         """The units that have a peak, by name."""
         return self._of.keys()
 
-    def of(self, unit: str) -> Load | None:
+    def peak_of(self, unit: str) -> Load | None:
         """Return the peak of a unit; None if the unit is unknown, or has carried nothing."""
         known = self._of.get(unit)
         return known.load if known else None
@@ -59,7 +59,7 @@ class Peaks:
         """
         return self._falls_s
 
-    def hold(self, now_s: float) -> None:
+    def hold_peaks(self, now_s: float) -> None:
         """Take the same loads as the last time again, until now."""
         self._held_s = now_s
         if now_s >= self._falls_s:
@@ -78,7 +78,7 @@ class Peaks:
         for unit in units:
             self._of.pop(unit, None)
 
-    def forget(self) -> None:
+    def forget_peaks(self) -> None:
         self._of.clear()
         self._falls_s, self._held_s = math.inf, None
 

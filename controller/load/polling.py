@@ -60,7 +60,7 @@ class Polling:
     # Since when a port carries traffic of which it is not known whether it is counted late.
     _unsure_s: float | None = None
 
-    def begin(self, now_s: float) -> None:
+    def begin_polling(self, now_s: float) -> None:
         """Poll at this time."""
         self.poll_due_s, self._extra_s = now_s, math.inf
 
@@ -99,7 +99,7 @@ class Polling:
     def read_buckets_at(self, due_s: float) -> None:
         self._buckets_due_s = due_s
 
-    def forget(self) -> None:
+    def forget_poll(self) -> None:
         """The poll under way was answered, or will never be."""
         self._asked_s = None
 

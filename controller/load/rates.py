@@ -45,7 +45,7 @@ class Rates:
     _totals: list[Total] = field(default_factory=list)
     beats: Beats = field(default_factory=Beats)
 
-    def add(self, sample: Sample) -> None:
+    def add_reading(self, sample: Sample) -> None:
         """Take a sample. A sample at the same time as the last one is ignored."""
         last, self._last = self._last, sample
         clock_s = sample.clock_s

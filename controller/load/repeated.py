@@ -23,7 +23,7 @@ class Repeated:
     _began: dict[int, int] = field(default_factory=dict)
     _began_s: float = 0.0
 
-    def take(self, flooded: Mapping[int, int], now_s: float) -> None:
+    def take_flooded(self, flooded: Mapping[int, int], now_s: float) -> None:
         """Take how many frames each member of a LAG that is up has flooded, by ofport."""
         came = {ofport: count - self._began.get(ofport, 0) for ofport, count in flooded.items()}
         if came.keys() != self._began.keys() or min(came.values(), default=0) < 0:

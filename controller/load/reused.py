@@ -19,7 +19,7 @@ class Reused:
 
     _made: dict[str, dict[str, tuple[tuple[Any, ...], Any]]] = field(default_factory=dict)
 
-    def of(self, use: str) -> Callable[[str, Callable[..., T], tuple[Any, ...]], T]:
+    def reuse(self, use: str) -> Callable[[str, Callable[..., T], tuple[Any, ...]], T]:
         """Return a function that takes a name, and makes a value of parts or returns the last one.
 
         `make(*parts)` must depend on its parts only. The parts that change most often come first.
@@ -37,7 +37,7 @@ class Reused:
 
         return value
 
-    def keep(self, names: Collection[str]) -> None:
+    def keep_units(self, names: Collection[str]) -> None:
         """Forget all units but these."""
         for use, made in self._made.items():
             if len(made) > len(names) or not made.keys() <= set(names):

@@ -213,16 +213,20 @@ class TeamView:
     def _idle_buckets(self) -> tuple[Unit, ...]:
         there = buckets.there(self.config, self.split, self.uplinks())
         parts = there, dict(self.found), self.kept_off
-        return self.reused.of("idle buckets")("", _idle_buckets, parts) if there else ()
+        return self.reused.reuse("idle buckets")("", _idle_buckets, parts) if there else ()
 
     def _vm_ports(self, loads: Iterable[tuple[VmPortConfig, str | None, Load]]) -> list[Unit]:
         """Make the units of VM ports, each with its uplink and its load."""
-        reused, on_a_lag, kept_off = self.reused.of("VM port"), self.config.on_a_lag, self.kept_off
+        reused, on_a_lag, kept_off = (
+            self.reused.reuse("VM port"),
+            self.config.on_a_lag,
+            self.kept_off,
+        )
         found = []
         for port, uplink, load in loads:
             name = port.name
             is_split, due = name in self.split, name in self.merge_due
-            parts = load, uplink, port, is_split, due, on_a_lag, kept_off.of(name)
+            parts = load, uplink, port, is_split, due, on_a_lag, kept_off.uplinks_of(name)
             found.append(reused(name, _vm_port, parts))
         return found
 
@@ -279,7 +283,7 @@ class TeamView:
         loads = self.loads.of_buckets(names, over_s, ago_s)
         bound = tuple(map(self.bound.get, names))
         parts = loads, bound, there, self.kept_off
-        return self.reused.of("buckets")(str(window_s), _buckets, parts)
+        return self.reused.reuse("buckets")(str(window_s), _buckets, parts)
 
     def _within_ports(self, behind: Sequence[Unit]) -> list[Unit]:
         """Scale the present loads of address units to what their VM port carries.
@@ -424,12 +428,12 @@ class TeamView:
         sums: dict[str | None, list[float]] = {}
         units, judged = (
             list(self.loaded()),
-            self.reused.of("present" if peaks is NO_PEAKS else "peaks"),
+            self.reused.reuse("present" if peaks is NO_PEAKS else "peaks"),
         )
         for number in self._judged_otherwise(peaks):
             unit = units[number]
             load, excluded = unit.own_load, unit.excluded or unit.name in self.in_cooldown
-            most = peaks.of(unit.name) or load
+            most = peaks.peak_of(unit.name) or load
             at = sums.setdefault(unit.uplink, [0.0, 0.0, 0.0, 0.0])
             at[0] += load.tx_bps
             at[1] += load.rx_bps
@@ -465,12 +469,12 @@ class TeamView:
         sums: dict[str | None, list[float]] = {
             name: [load.tx_bps, load.rx_bps] for name, load in others.items()
         }
-        units, judged = list(self.loaded()), self.reused.of("offered")
+        units, judged = list(self.loaded()), self.reused.reuse("offered")
         for number in self._judged_otherwise(peaks):
             unit = units[number]
             load = unit.own_load
             if (
-                (most := peaks.of(unit.name))
+                (most := peaks.peak_of(unit.name))
                 and load.tx_bps <= most.tx_bps
                 and load.rx_bps <= most.rx_bps
             ):
@@ -551,7 +555,7 @@ class TeamView:
         parts = {name: part for name, part in parts.items() if min(part) < 1.0}
         if not parts:
             return units
-        scaled = self.reused.of("scaled")
+        scaled = self.reused.reuse("scaled")
         return [
             scaled(unit.name, _scaled, (unit, *parts[unit.uplink]))
             if unit.uplink in parts and _is_live(unit)
@@ -734,7 +738,7 @@ def _buckets(
 
 def _without_lossy(unit: Unit, kept_off: KeptOff) -> Unit:
     """Return an address or a bucket that is kept off the uplinks that lose its frames."""
-    off = kept_off.of_buckets(unit.policy) if unit.is_bucket else kept_off.of(unit.name)
+    off = kept_off.of_buckets(unit.policy) if unit.is_bucket else kept_off.uplinks_of(unit.name)
     return unit if off == unit.kept_off else replace(unit, kept_off=off)
 
 

@@ -31,7 +31,7 @@ class UplinkShare:
 
     _readings: deque[tuple[Total, Total]] = field(default_factory=deque)
 
-    def take(self, port: Total, flows: Total) -> None:
+    def take_totals(self, port: Total, flows: Total) -> None:
         """Take a reading. If a counter was reset, forget all earlier readings."""
         readings = self._readings
         if readings and (_is_before(port, readings[-1][0]) or _is_before(flows, readings[-1][1])):
@@ -50,7 +50,7 @@ class UplinkShare:
         crossed = sum(flows_now[1:]) - sum(flows[1:])
         return crossed >= WHOLE_RATIO * (sum(port_now[1:]) - sum(port[1:]))
 
-    def of(self, load: Load) -> Load:
+    def share_of(self, load: Load) -> Load:
         """Return the part of the port's present load that crosses uplinks.
 
         It is zero until there are `LEAST_READINGS`.

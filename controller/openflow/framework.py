@@ -176,7 +176,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
     def serve(self) -> None:
         """Handle the connection until it ends. All its threads have ended when this returns."""
         self.send_msg(self.ofproto_parser.OFPHello(self))
-        _ECHOES.add(self)
+        _ECHOES.add_connection(self)
         try:
             self._recv_loop()
         finally:
@@ -199,7 +199,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
                 self._unsent += buf
                 return True
             try:
-                taken = self.socket.take(buf) if _AT_ONCE else 0
+                taken = self.socket.send_some(buf) if _AT_ONCE else 0
             except OSError:
                 # The thread that receives notices this, too.
                 return False
@@ -329,7 +329,7 @@ class _Echoes:
         # connections stay in the order in which they are due.
         self._due_s: dict[Connection, float] = {}
 
-    def add(self, connection: Connection) -> None:
+    def add_connection(self, connection: Connection) -> None:
         with self._lock:
             self._due_s[connection] = time.monotonic() + ECHO_INTERVAL_S
 

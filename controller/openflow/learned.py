@@ -33,7 +33,7 @@ class Learned:
     _of_port: Counter[int] = field(default_factory=Counter)
     _of_all: int = 0
 
-    def add(self, stats: bytes) -> None:
+    def add_part(self, stats: bytes) -> None:
         """Read one flow.
 
         Raises:

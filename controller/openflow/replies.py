@@ -43,7 +43,7 @@ class _Read(Generic[R]):
         self._decode = decode
         self._last: tuple[bytes, R] | None = None
 
-    def of(self, parts: list[bytes]) -> R:
+    def read_of(self, parts: list[bytes]) -> R:
         """Return the decoded reply: the same object for as long as the reply stays the same."""
         # Each part begins with its length.
         hashed = hashlib.blake2b(digest_size=16)
@@ -94,13 +94,13 @@ class Replies:
             return None
         match message.xid:
             case Asked.GROUPS:
-                flows = self._installed.of(self._take_parts(Asked.FLOWS))
+                flows = self._installed.read_of(self._take_parts(Asked.FLOWS))
                 delivered, self._delivered = self._delivered, []
                 by_uplink = Counter[int]()
                 for uplink, frames in zip(flows.delivering, delivered, strict=True):
                     if uplink is not None:
                         by_uplink[uplink] += frames
-                groups = self._groups.of(
+                groups = self._groups.read_of(
                     list(framing.split(self._take(Asked.GROUPS), framing.GROUP_LEAST_BYTES))
                 )
                 return events.InstalledRead(
@@ -139,7 +139,7 @@ class Replies:
         elif asked == Asked.LEARNED:
             parts = []
             for flow in framing.split(body, framing.FLOW_LEAST_BYTES):
-                self._learned.add(flow)
+                self._learned.add_part(flow)
         self._bodies[asked] += parts
         self._kept[asked] += sum(map(len, parts))
         for found, most in (

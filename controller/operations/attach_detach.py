@@ -69,7 +69,7 @@ class AttachDetach:
         """The bridges that a request is changing now. Nothing else may change them."""
         return {*self.attaching, *self.detaching, *self.leaving}
 
-    def deadline_s(self) -> float:
+    def next_step_s(self) -> float:
         """When the first of them has something to do; infinity if none has."""
         times = [attach.deadline_s for attach in self.attaching.values()]
         for name, detach in self.detaching.items():
@@ -223,7 +223,7 @@ class AttachDetach:
         text = f"database: {event.error}" if failed else ""
         return [Reply(event.request_id, text, refused=failed)]
 
-    def abandon(self) -> list[int]:
+    def abandon_jobs(self) -> list[int]:
         """Drop all requests as they are. Returns the ids of those that wait for an answer."""
         numbers = [attach.request_id for attach in self.attaching.values()]
         numbers += [detach.request_id for detach in self.detaching.values()]
@@ -232,7 +232,7 @@ class AttachDetach:
         self.attaching, self.detaching, self.leaving = {}, {}, {}
         return numbers
 
-    def proceed(self, now_s: float) -> Commands:
+    def take_steps(self, now_s: float) -> Commands:
         """Take each request one step further. Called after each event."""
         commands: Commands = []
         for name, attach in list(self.attaching.items()):

@@ -87,7 +87,7 @@ class Confirmations:
         """The bridges on which a change is being reverted."""
         return {reversal.bridge for reversal in self._reversals.values()}
 
-    def deadline_s(self) -> float:
+    def reverts_s(self) -> float:
         """When the next change is to be reverted; infinity if none can be now."""
         return min((there.due_s for _, there in self._next()), default=float("inf"))
 
@@ -98,7 +98,7 @@ class Confirmations:
         busy = self.reverting | self.attach_detach.in_hand
         return [one for one in self._waiting.items() if one[0] not in busy]
 
-    def follow(self, now_s: float) -> Commands:
+    def follow_database(self, now_s: float) -> Commands:
         """Follow the database: what waits there, and what does not any more."""
         commands: Commands = []
         for name, row in self.fleet.rows.items():
@@ -191,7 +191,7 @@ class Confirmations:
             raise Refused(f"bridge {name}: nothing waits to be confirmed -> {NOTHING_WAITS}")
         return self._waiting[name]
 
-    def abandon(self) -> list[int]:
+    def abandon_reversals(self) -> list[int]:
         """Another service leads from now on, and reverts. Returns the requests that wait."""
         asked = [number for reversal in self._reversals.values() for number in reversal.asked]
         asked += self._writing
@@ -200,7 +200,7 @@ class Confirmations:
 
     # ---- reversals -----------------------------------------------------------------------
 
-    def proceed(self, now_s: float) -> Commands:
+    def revert_due(self, now_s: float) -> Commands:
         """Begin to revert what is due. Called after each event."""
         due = [(name, there) for name, there in self._next() if there.due_s <= now_s]
         return [command for name, there in due for command in self._begin(name, there, [])]
@@ -254,7 +254,7 @@ class Confirmations:
         reversal.change = replace(change, what=What.SET)
         return [Write((done,), number)]
 
-    def take(self, commands: Commands, now_s: float) -> Commands:
+    def with_own_answers(self, commands: Commands, now_s: float) -> Commands:
         """Commands, with what follows from the answers to our own requests in their place."""
         if not self._reversals:
             return commands

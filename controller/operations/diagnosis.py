@@ -124,7 +124,7 @@ def account(
     """The diagnosis of a VM port, or of an address behind one. `port`: its configuration in force."""
     team_view, config = bridge.placing.team_view, bridge.config
     basis = bridge.placing.basis(port.policy, now_s)
-    known_s = bridge.placing.known_s(port)
+    known_s = bridge.placing.load_known_s(port)
     known = basis.known and known_s >= COVERAGE_RATIO * basis.covered_s
     window_s = basis.covered_s if known else None
     loaded = team_view.loaded(window_s)

@@ -122,7 +122,7 @@ def carrier(bridge: Bridge, port: VmPortConfig, name: str) -> UplinkConfig:
         raise Refused(
             f"uplink {name}: not allowed for {port.name} -> {one_of(sorted(port.allowed))}"
         )
-    if name in bridge.placing.kept_off.of(port.name):
+    if name in bridge.placing.kept_off.uplinks_of(port.name):
         raise Refused(f"uplink {name}: loses frames of {port.name} (path check) -> another uplink")
     return found
 

@@ -67,12 +67,12 @@ class Operator:
         """The bridges that `proceed` may change."""
         return self.in_hand | {drain.bridge for drain in self.draining}
 
-    def deadline_s(self) -> float:
+    def next_job_s(self) -> float:
         """When the first request in progress has something to do; infinity if there is none."""
         times = [drain.deadline_s for drain in self.draining if drain.written]
-        return min([self.attach_detach.deadline_s(), self.confirmations.deadline_s(), *times])
+        return min([self.attach_detach.next_step_s(), self.confirmations.reverts_s(), *times])
 
-    def answer(self, request: Request, now_s: float) -> Commands:
+    def answer_request(self, request: Request, now_s: float) -> Commands:
         """Carry out a request, completely or as far as possible now."""
         command, *words = request.words
         try:
@@ -94,11 +94,11 @@ class Operator:
             return [Reply(event.request_id, text)]
         if (answered := self.confirmations.written(event, now_s)) is not None:
             return answered
-        return self.confirmations.take(self.attach_detach.written(event, now_s), now_s)
+        return self.confirmations.with_own_answers(self.attach_detach.written(event, now_s), now_s)
 
     def forwards_by_one(self, event: ForwardingByOne, now_s: float) -> Commands:
         """A bridge of plain uplinks forwards by one of them now, or could not be made to."""
-        return self.confirmations.take(self.attach_detach.forwards_by_one(event), now_s)
+        return self.confirmations.with_own_answers(self.attach_detach.forwards_by_one(event), now_s)
 
     def write(self, request_id: int, settings: Iterable[Setting], done: str) -> Commands:
         """Write the settings of a request, and answer with what was done."""
@@ -107,18 +107,20 @@ class Operator:
 
     def abandon(self) -> Commands:
         """Another service leads from now on: tell all callers that wait."""
-        waiting = [reply for b in self.fleet.bridges.values() for reply in b.installation.abandon()]
-        numbers = [*(reply.request_id for reply in waiting), *self.attach_detach.abandon()]
+        waiting = [
+            reply for b in self.fleet.bridges.values() for reply in b.installation.abandon_waiting()
+        ]
+        numbers = [*(reply.request_id for reply in waiting), *self.attach_detach.abandon_jobs()]
         numbers += [drain.request_id for drain in self.draining]
-        numbers += self.confirmations.abandon()
+        numbers += self.confirmations.abandon_reversals()
         self.draining, self.plans = [], Plans()
         # A reversal waits under a number below zero. The service that leads reverts.
         return [Reply(number, LOST, refused=True) for number in numbers if number > 0]
 
     def proceed(self, now_s: float) -> Commands:
         """Take requests in progress one step further. Called after each event."""
-        commands = self.confirmations.proceed(now_s)
-        commands += self.confirmations.take(self.attach_detach.proceed(now_s), now_s)
+        commands = self.confirmations.revert_due(now_s)
+        commands += self.confirmations.with_own_answers(self.attach_detach.take_steps(now_s), now_s)
         for drain in list(self.draining):
             fault = self.fleet.blamed(drain.bridge, drain.deadline_s - DRAIN_TIMEOUT_S)
             try:

@@ -166,7 +166,7 @@ class Database:
         touched, self._idl.touched = self._idl.touched, set()
         other_config, read = records.root(self._idl.tables["Open_vSwitch"].rows.values())
         rows = self._idl.tables["Bridge"].rows
-        read = replace(read, bridges=self._bridges.read(rows, touched, other_config))
+        read = replace(read, bridges=self._bridges.read_records(rows, touched, other_config))
         if read != self._last:
             self._last = read
             self._submit(read)

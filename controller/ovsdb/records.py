@@ -70,7 +70,7 @@ class Bridges:
         # By bridge: the ids of the rows of its ports and interfaces.
         self._parts: dict[Any, set[Any]] = {}
 
-    def read(
+    def read_records(
         self,
         rows: Mapping[Any, Any],
         touched: set[tuple[str, Any]],

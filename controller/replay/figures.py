@@ -46,7 +46,7 @@ class Figures:
     moves: int = 0
     most_moves_per_mac: int = 0
 
-    def hold(
+    def hold_figures(
         self,
         start_s: float,
         seconds: float,
@@ -67,7 +67,7 @@ class Figures:
         self.optimality_s += optimality_ratio * seconds
         self.worst_optimality_ratio = max(self.worst_optimality_ratio, optimality_ratio)
 
-    def add(self, other: Figures) -> None:
+    def add_figures(self, other: Figures) -> None:
         """Add the figures of another host."""
         for start_s, volume in other.by_time.items():
             self.by_time.setdefault(start_s, Volume()).add(volume)
@@ -106,7 +106,7 @@ class Figures:
 def summed(of_hosts: Iterable[Figures]) -> Figures:
     total = Figures()
     for figures in of_hosts:
-        total.add(figures)
+        total.add_figures(figures)
     return total
 
 

@@ -425,7 +425,7 @@ class Host:
         seconds, self._held_s = self.now_s - self._held_s, self.now_s
         if seconds > 0.0 and self._sample_s is not None:
             threshold_ratio = self.bridge.config.threshold_ratio
-            self.figures.hold(
+            self.figures.hold_figures(
                 self._sample_s, seconds, self._uplinks, self._optimality_ratio, threshold_ratio
             )
 

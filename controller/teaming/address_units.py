@@ -82,7 +82,7 @@ class AddressUnits:
             if unit.port in ofports
         }
 
-    def take(self, read: LearnedRead, config: BridgeConfig, now_s: float) -> list[str]:
+    def follow_learned(self, read: LearnedRead, config: BridgeConfig, now_s: float) -> list[str]:
         """Follow what the switch has learned, and return the names that came or went."""
         ports = {int(port.ofport): port for port in config.vm_ports if port.per_address}
         present = {
@@ -153,7 +153,7 @@ class AddressUnits:
             if home := home_in(installed.groups.get(address_group_id(slot)), uplinks):
                 self.found[unit.name] = home
 
-    def keep(self, config: BridgeConfig) -> None:
+    def keep_behind(self, config: BridgeConfig) -> None:
         """Forget addresses whose VM port is gone, no longer carries the VLAN, or is one unit again."""
         ports = {port.name: port for port in config.vm_ports}
         names = {name: port.per_address for name, port in ports.items()}
@@ -164,7 +164,7 @@ class AddressUnits:
             if unit.port in names:
                 self._unannounced[unit.port, unit.mac, unit.vlan] = unit.slot
 
-    def forget(self) -> None:
+    def forget_units(self) -> None:
         self.by_name, self.found, self.silent_s, self._unannounced = {}, {}, {}, {}
 
     def located(self, config: BridgeConfig, names: Iterable[str] | None = None) -> set[Located]:

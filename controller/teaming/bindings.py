@@ -58,7 +58,7 @@ class Bindings:
     homes: dict[str, str] = field(default_factory=dict)
     bound: dict[str, Bound] = field(default_factory=dict)
     held: bool = False
-    # Why each unit was placed on its home since the last `follow`.
+    # Why each unit was placed on its home since the last `rebind`.
     _asked: dict[str, Reason] = field(default_factory=dict)
     # The homes to restore when `take_up` is called.
     _aside: dict[str, str] = field(default_factory=dict)
@@ -71,14 +71,14 @@ class Bindings:
     _cut_off: frozenset[str] = frozenset()
     # How many members of each anti-affinity set are on each uplink.
     _taken: dict[str, Counter[str]] = field(default_factory=dict)
-    # Units, and copies of them at their homes: `follow` needs hundreds, mostly those of the last time.
+    # Units, and copies of them at their homes: `rebind` needs hundreds, mostly those of the last time.
     _known: dict[str, tuple[Unit, Unit]] = field(default_factory=dict, compare=False, repr=False)
 
-    def hold(self) -> Bindings:
+    def frozen(self) -> Bindings:
         """A held copy of the bindings, in which the uplink in force is each unit's home."""
         return Bindings(self.by_unit(), dict(self.bound), held=True)
 
-    def keep(self, names: Iterable[str]) -> None:
+    def keep_bound(self, names: Iterable[str]) -> None:
         """Forget units that are gone."""
         present = set(names)
         self.homes = {name: home for name, home in self.homes.items() if name in present}
@@ -102,24 +102,24 @@ class Bindings:
         self.homes, self._aside = self._aside, {}
 
     def place(self, unit: str, uplink: str, reason: Reason) -> None:
-        """Make an uplink a unit's home; `follow` moves it there."""
+        """Make an uplink a unit's home; `rebind` moves it there."""
         self.homes[unit] = uplink
         self._asked[unit] = reason
 
     def foreseen(
         self, units: Sequence[Unit], uplinks: tuple[Uplink, ...], now_s: float
     ) -> Bindings:
-        """The bindings that `follow` would lead to."""
+        """The bindings that `rebind` would lead to."""
         ahead = replace(
             self,
             homes=dict(self.homes),
             bound=dict(self.bound),
             _asked=dict(self._asked),
         )
-        ahead.follow(units, uplinks, now_s)
+        ahead.rebind(units, uplinks, now_s)
         return ahead
 
-    def follow(
+    def rebind(
         self, units: Sequence[Unit], uplinks: tuple[Uplink, ...], now_s: float
     ) -> list[Move]:
         """Bind every unit to the best uplink that it may use, and return the moves.
@@ -190,7 +190,7 @@ class Bindings:
         self._taken = self._count(units)
         return moves
 
-    def deadline_s(self) -> float:
+    def returns_s(self) -> float:
         """When the next VM ports return; infinity when none wait for that."""
         return self._next_return_s if self._returning else float("inf")
 

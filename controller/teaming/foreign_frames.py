@@ -86,6 +86,6 @@ class ForeignFrames:
         seen = self._seen_s.items()
         return tuple(sorted(on for (of, on), at_s in seen if of == owner and now_s < at_s + SEEN_S))
 
-    def deadline_s(self) -> float:
+    def heard_again_s(self) -> float:
         """When the next kind is taken again; infinity if none is dropped."""
         return min(self.dropped.values(), default=float("inf"))

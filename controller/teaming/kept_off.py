@@ -25,7 +25,7 @@ class KeptOff:
     by_unit: Mapping[str, frozenset[str]] = field(default_factory=dict)
     by_policy: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
-    def of(self, unit: str) -> frozenset[str]:
+    def uplinks_of(self, unit: str) -> frozenset[str]:
         return self.by_unit.get(unit, NONE)
 
     def of_buckets(self, policy: str) -> frozenset[str]:

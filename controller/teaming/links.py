@@ -82,14 +82,14 @@ class Links:
         self.connected = True
         self.ports = {}
         for port in ports:
-            self.see(port, uplinks, now_s)
+            self.note_port(port, uplinks, now_s)
         self._lacp_known_s = {}
         for uplink in uplinks:
             if uplink.ofport not in self.ports:
                 self._note(uplink.name, False, now_s)
                 self._usable_from_s[uplink.name] = NEVER_S
 
-    def see(self, port: PortState, uplinks: Iterable[UplinkConfig], now_s: float) -> None:
+    def note_port(self, port: PortState, uplinks: Iterable[UplinkConfig], now_s: float) -> None:
         """Note a link. One that returns carries nothing until its failback delay has ended."""
         before = self.ports.get(port.ofport)
         was_up = before is not None and before.up
@@ -113,7 +113,7 @@ class Links:
     def remove(self, ofport: int, uplinks: Iterable[UplinkConfig], now_s: float) -> None:
         """A port is gone, so its link is down."""
         if port := self.ports.get(ofport):
-            self.see(replace(port, up=False), uplinks, now_s)
+            self.note_port(replace(port, up=False), uplinks, now_s)
             del self.ports[ofport]
 
     def _fail(self, uplink: str) -> None:
@@ -168,7 +168,7 @@ class Links:
         unproven = self._unproven.get(uplink)
         return unproven is not None and unproven.others_receive is not False
 
-    def asked(self, now_s: float) -> None:
+    def note_asked(self, now_s: float) -> None:
         """A frame was sent that reaches all uplinks of one network."""
         self._ask_s = now_s + ASK_EVERY_S
 

@@ -134,7 +134,7 @@ class PathChecks:
         """Whether paths have been probed, or faults are in force."""
         return bool(self._plan or self.since_s)
 
-    def follow(self, plan: tuple[Path, ...]) -> None:
+    def follow_config(self, plan: tuple[Path, ...]) -> None:
         """Probe these paths from now on. What others have shown is forgotten."""
         if plan == self._plan:
             return
@@ -164,7 +164,7 @@ class PathChecks:
 
     # ---- rounds ------------------------------------------------------------------------
 
-    def begin(self, now_s: float) -> Round:
+    def begin_round(self, now_s: float) -> Round:
         """Begin a round: of a long plan the next part."""
         self._number += 1
         if self._long_questions and self._number % 2 == 0:
@@ -261,7 +261,7 @@ class PathChecks:
                 if arrived[path] & PROBE:
                     self.counts.arrived += 1
                     if not was_broken and not path.to_host:
-                        self._single_losses.take(probed.lost)
+                        self._single_losses.note_losses(probed.lost)
                     probed.astray = 0
                 else:
                     self.counts.astray, probed.astray = self.counts.astray + 1, probed.astray + 1
@@ -334,7 +334,7 @@ class PathChecks:
         ]
         return bool(asked) and all(p in self._probed and self._probed[p].broken for p in asked)
 
-    def deadline_s(self, failback_delay_s: float) -> float:
+    def judges_s(self, failback_delay_s: float) -> float:
         """When a fault that is over or in doubt is no longer in force; infinity if there is none."""
         ended_s = min(self._ended_s.values(), default=float("inf")) + failback_delay_s
         return min(ended_s, min(self._doubted_s.values(), default=float("inf")) + DOUBTED_S)

@@ -23,7 +23,7 @@ class SingleLosses:
 
     ratio: float = 0.0
 
-    def take(self, lost: int) -> None:
+    def note_losses(self, lost: int) -> None:
         """A probe has arrived on a path that is well. `lost`: how many before it were lost in a row."""
         for found in (*[1.0] * lost, 0.0):
             self.ratio += (found - self.ratio) / REMEMBERED

@@ -75,16 +75,16 @@ class Splits:
         """Merge the VM ports that may no longer be split."""
         self._unsent += [
             Move(name, bound[name].uplink, bound[name].uplink, Reason.MERGE)
-            for name in self.keep(config)
+            for name in self.keep_split(config)
             if name in bound
         ]
 
-    def hold(self, names: Iterable[str], now_s: float) -> None:
+    def hold_splits(self, names: Iterable[str], now_s: float) -> None:
         """Have these VM ports split, and no others."""
         self.since_s = {name: self.since_s.get(name, now_s) for name in names}
         self.mergeable_s = {n: at_s for n, at_s in self.mergeable_s.items() if n in self.since_s}
 
-    def keep(self, config: BridgeConfig) -> list[str]:
+    def keep_split(self, config: BridgeConfig) -> list[str]:
         """Merge those that may no longer be split; return the ones whose VM port is still there."""
         ports = {port.name: port for port in config.vm_ports}
         for name in self._before_s.keys() - ports.keys():
@@ -116,7 +116,7 @@ class Splits:
         times = max(1, len(self._lately(name, now_s)))
         return self.mergeable_s.get(name, math.inf) + MERGE_AFTER_S * 2.0 ** (times - 1)
 
-    def next_change_s(self, now_s: float) -> float:
+    def next_split_s(self, now_s: float) -> float:
         """When `due` may next return other VM ports than now; infinity if time changes nothing.
 
         A VM port may be merged earlier from the time on at which an earlier split is forgotten.

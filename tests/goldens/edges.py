@@ -200,7 +200,7 @@ def in_turn() -> Iterator[str]:
             box.put(event)
         elif len(box):
             due = chance.random() < 0.5
-            taken = box.take(time.monotonic() + (-1.0 if due else 1000.0))
+            taken = box.next_item(time.monotonic() + (-1.0 if due else 1000.0))
             text = told(taken) if not isinstance(taken, UnitCountersRead) else taken.bridge
             yield f"take {due}: {text} {len(box)}"
 
@@ -315,8 +315,8 @@ def records() -> Iterator[str]:
                 {("QoS", "x")},
                 {("Open_vSwitch", ".")},
             ):
-                before = bridges.read(rows, set(), other)
-                after = bridges.read(rows, touched, other)
+                before = bridges.read_records(rows, set(), other)
+                after = bridges.read_records(rows, touched, other)
                 again = [a.name for a, b in zip(before, after, strict=True) if a is not b]
                 yield f"touched {sorted(touched)}: {again}"
             for row in after:

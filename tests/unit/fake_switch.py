@@ -410,7 +410,7 @@ class World:
         if self.engine.fleet.failures:
             return
         times = [bridge.deadline_s() for bridge in self.engine.fleet.bridges.values()]
-        times += [self.engine.operator.deadline_s(), self.engine.fleet.lost_keys.deadline_s()]
+        times += [self.engine.operator.next_job_s(), self.engine.fleet.lost_keys.expires_s()]
         assert self.engine.deadline_s() == min(times)
 
     def run_until(self, end_s: float) -> World:

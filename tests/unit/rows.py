@@ -19,7 +19,7 @@ def marked(
 ) -> Marks:
     """What a first reading of these records says of tunnel endpoints and of VMs behind patch ports."""
     marks = Marks()
-    marks.follow(rows, ovn, addresses)
+    marks.mark(rows, ovn, addresses)
     return marks
 
 

@@ -57,9 +57,9 @@ class HeldWire(BridgeSocket):
     def is_open(self) -> bool:
         return self._socket.fileno() >= 0
 
-    def take(self, data: bytes) -> int:
+    def send_some(self, data: bytes) -> int:
         self._hold()
-        return super().take(data)
+        return super().send_some(data)
 
     def sendall(self, data: bytes) -> None:
         self._hold()

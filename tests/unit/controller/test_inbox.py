@@ -47,7 +47,7 @@ def taken(inbox: Inbox, due_s: float = math.inf) -> list[Item | None]:
     """Everything that is in it, in turn; `None` where what is due has its turn."""
     found = []
     while len(inbox):
-        found.append(inbox.take(due_s))
+        found.append(inbox.next_item(due_s))
     return found
 
 
@@ -65,7 +65,7 @@ def test_a_failed_link_comes_before_the_counters_of_other_bridges() -> None:
 
 def test_it_does_so_if_it_comes_when_counters_wait_already() -> None:
     inbox = holding(counted("br1"), counted("br2"), counted("br3"))
-    assert inbox.take(math.inf) == counted("br1")
+    assert inbox.next_item(math.inf) == counted("br1")
     inbox.put(failed("br9"))
     assert taken(inbox) == [failed("br9"), counted("br2"), counted("br3")]
 
@@ -89,8 +89,8 @@ def test_events_that_cannot_wait_keep_their_order() -> None:
 
 def test_what_is_due_comes_between_them() -> None:
     inbox = holding(counted("br1"), failed("br2"))
-    assert [inbox.take(LONG_AGO_S) for _ in range(2)] == [failed("br2"), None]
-    assert inbox.take(math.inf) == counted("br1")
+    assert [inbox.next_item(LONG_AGO_S) for _ in range(2)] == [failed("br2"), None]
+    assert inbox.next_item(math.inf) == counted("br1")
 
 
 def test_a_scrape_waits_as_counters_do() -> None:
@@ -101,7 +101,7 @@ def test_a_scrape_waits_as_counters_do() -> None:
 
 def test_changes_without_end_do_not_keep_it_from_anything_else() -> None:
     inbox = holding(counted("br1"), *[failed("br0")] * 100)
-    first = [inbox.take(LONG_AGO_S) for _ in range(2 * MOST_PASSED + 2)]
+    first = [inbox.next_item(LONG_AGO_S) for _ in range(2 * MOST_PASSED + 2)]
     assert first.index(counted("br1")) == MOST_PASSED + 1
     assert first.index(None) == MOST_PASSED
     assert first.count(None) == 2
@@ -123,7 +123,7 @@ def test_a_large_reading_counts_as_many_events() -> None:
     assert inbox.is_full_of(failed("br0")) and not inbox.is_full_of(
         large.__class__("br1", addresses)
     )
-    assert inbox.take(math.inf) == large
+    assert inbox.next_item(math.inf) == large
     assert not inbox.is_full_of(failed("br0"))
 
 
@@ -136,5 +136,5 @@ def test_work_that_is_always_due_does_not_keep_it_from_counters() -> None:
 
 def test_it_waits_until_something_is_due() -> None:
     due_s = time.monotonic() + 0.02
-    assert Inbox().take(due_s) is None
+    assert Inbox().next_item(due_s) is None
     assert time.monotonic() >= due_s

@@ -116,7 +116,7 @@ def test_a_switch_that_says_more_than_is_taken_has_to_wait(monkeypatch: pytest.M
     flooded._submit_switch(PortStatsRead("br1", ()))
     assert len(flooded._events) == 4, "another switch does not wait"
     for _ in range(10):
-        flooded._events.take(time.monotonic() + 5)
+        flooded._events.next_item(time.monotonic() + 5)
     said.join(5)
     assert not said.is_alive()
 
@@ -332,7 +332,7 @@ def test_what_cannot_be_encoded_concerns_its_bridge_only(monkeypatch: pytest.Mon
     monkeypatch.setattr("controller.openflow.commands.encode", None)
     running._carry_out = functools.partial(service.Service._carry_out, running)  # type: ignore[method-assign]
     running._carry_out_all([Apply("br1", 5, CHANGES)])
-    failed = running._events.take(time.monotonic())
+    failed = running._events.next_item(time.monotonic())
     assert isinstance(failed, CommandFailed) and failed.bridge == "br1"
     with pytest.raises(AttributeError):
         running._carry_out_all([None])  # type: ignore[list-item]
@@ -366,7 +366,7 @@ def test_a_large_change_is_encoded_on_another_thread(monkeypatch: pytest.MonkeyP
     assert list(split(make())) == bundle(CHANGES, number=5)
     monkeypatch.setattr("controller.openflow.commands.encode", None)
     assert make() == b""
-    failed = running._events.take(time.monotonic())
+    failed = running._events.next_item(time.monotonic())
     assert isinstance(failed, CommandFailed) and failed.bridge == "br1"
 
 

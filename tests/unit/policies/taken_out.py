@@ -365,7 +365,7 @@ def replayed(
                     Host(varied(one, seed), "adaptive", Options()).replay() for one in traces
                 )
             for figures in others:
-                first.add(figures)
+                first.add_figures(figures)
             yield {"variant": variant.name, "seed": seed, **first.as_json()}
 
 

@@ -68,7 +68,7 @@ def followed_at_random(seed: int) -> int:
             case _:
                 rows[f"br{number}"] = a_bridge(chance, number, bridges)
         rows = dict(sorted(rows.items()))
-        marks.follow(rows.values(), ovn, addresses)
+        marks.mark(rows.values(), ovn, addresses)
         expected = marked(rows.values(), ovn, addresses)
         assert list(marks.rows.items()) == list(expected.rows.items())
         assert marks.endpoints == expected.endpoints
@@ -84,10 +84,10 @@ def test_what_does_not_change_stays_the_same_object() -> None:
         BridgeRow("br-int", (patch("to-ex", "to-int"), vm)),
     ]
     marks = Marks()
-    marks.follow(rows, None, NO_ADDRESSES)
+    marks.mark(rows, None, NO_ADDRESSES)
     before = dict(marks.rows)
     assert before["br0"] is not rows[0]
     rows[2] = replace(rows[2], ports=rows[2].ports[:1])
-    marks.follow(rows, None, NO_ADDRESSES)
+    marks.mark(rows, None, NO_ADDRESSES)
     assert marks.rows["br0"] == rows[0], "no VM is behind it any more"
     assert marks.rows["br1"] is before["br1"]

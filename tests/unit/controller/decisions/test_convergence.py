@@ -9,7 +9,7 @@ def test_from_the_first_move_to_the_last_confirmation() -> None:
     timer = ConvergenceTimer()
     for moved_s in (10.0, 12.0):
         timer.start(moved_s)
-        timer.confirm(moved_s + 0.25)
+        timer.confirm_moves(moved_s + 0.25)
     assert timer.stop() == 2.25
     assert timer.stop() is None, "at rest since"
 
@@ -18,13 +18,13 @@ def test_each_time_anew() -> None:
     timer = ConvergenceTimer()
     for moved_s in (10.0, 99.0):
         timer.start(moved_s)
-        timer.confirm(moved_s + 0.5)
+        timer.confirm_moves(moved_s + 0.5)
         assert timer.stop() == 0.5
 
 
 def test_moves_of_operators_and_refused_ones_are_none() -> None:
     timer = ConvergenceTimer()
-    timer.confirm(3.0)
+    timer.confirm_moves(3.0)
     assert timer.stop() is None
     timer.start(4.0)
     assert timer.stop() is None, "the switch has confirmed nothing"

@@ -25,12 +25,14 @@ def test_a_team_is_planned_again_only_if_it_is_another_or_was_asked_for_long_ago
 
     plans = RememberedPlans()
     for _ in range(3):
-        assert plans.of(planner, team(1e6)).moves and plans.of(another, team(1e6)) == Plan()
+        assert (
+            plans.plan_of(planner, team(1e6)).moves and plans.plan_of(another, team(1e6)) == Plan()
+        )
     assert asked == [team(1e6)]
-    plans.of(planner, replace(team(1e6), threshold_ratio=0.5))
-    plans.of(planner, team(1e6 + 1))
+    plans.plan_of(planner, replace(team(1e6), threshold_ratio=0.5))
+    plans.plan_of(planner, team(1e6 + 1))
     assert len(asked) == 3
     for number in range(MOST):
-        plans.of(planner, team(2e6 + number))
-    plans.of(planner, team(1e6))
+        plans.plan_of(planner, team(2e6 + number))
+    plans.plan_of(planner, team(1e6))
     assert len(asked) == 3 + MOST + 1

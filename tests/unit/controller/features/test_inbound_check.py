@@ -41,7 +41,7 @@ def readings(checks: InboundCheck, *came: Mapping[int, int]) -> Iterator[tuple[f
 def read(checks: InboundCheck, counted: Mapping[int, int], now_s: float) -> Seen:
     if not checks.due(now_s):
         return Seen()
-    return checks.take([(VM, uplink, count) for uplink, count in counted.items()], now_s)
+    return checks.judge([(VM, uplink, count) for uplink, count in counted.items()], now_s)
 
 
 def test_inbound_follows_once_it_comes_by_the_new_uplink() -> None:
@@ -89,7 +89,7 @@ def test_nothing_is_read_for_ever_where_nothing_counts_any_more() -> None:
     checks, now_s = watched(), 0.0
     while checks.due(now_s):
         assert now_s <= SILENT_S
-        assert checks.take([], now_s) == Seen()
+        assert checks.judge([], now_s) == Seen()
         now_s += READ_INTERVAL_S
 
 
@@ -104,7 +104,7 @@ def test_the_latest_move_counts() -> None:
 def test_ports_that_are_gone_are_not_read() -> None:
     checks = watched()
     checks.watch("vnet1", VM + 1, NEW, 0.0)
-    checks.keep({VM + 1})
+    checks.keep_watching({VM + 1})
     assert checks.due(0.0) == (VM + 1,)
     checks.forget_switch()
     assert checks.due(9.0) == ()

@@ -27,7 +27,7 @@ def read(
         now_s = from_s + number * every_s
         known_s = now_s if not beat_s else int((now_s + 1e-9) / beat_s) * beat_s
         counted = already + bps / 8 * max(0.0, known_s - from_s)
-        rates.add(Sample(100.0 + now_s, int(counted), 0))
+        rates.add_reading(Sample(100.0 + now_s, int(counted), 0))
     return rates
 
 
@@ -51,7 +51,7 @@ def test_the_rate_of_one_that_has_beats_is_that_of_whole_beats(beat_s: float) ->
 def test_nothing_is_carried_when_no_beat_comes_any_more() -> None:
     rates = read(Rates(30.0), 3.0, 0.5)
     for number in range(1, 30):
-        rates.add(Sample(103.0 + number / 10, int(RATE_BPS / 8 * 3.0), 0))
+        rates.add_reading(Sample(103.0 + number / 10, int(RATE_BPS / 8 * 3.0), 0))
     assert rates.latest().tx_bps == 0.0
 
 
@@ -88,12 +88,12 @@ def test_the_first_update_is_no_rate_of_a_moment(beat_s: float, every_s: float) 
     read(rates, beat_s, beat_s)
     for number in range(1, int((beat_s - 0.05) / every_s)):
         now_s = beat_s + number * every_s
-        rates.add(Sample(100.0 + now_s, int(RATE_BPS / 8 * beat_s), 0))
+        rates.add_reading(Sample(100.0 + now_s, int(RATE_BPS / 8 * beat_s), 0))
         assert rates.latest().tx_bps == pytest.approx(RATE_BPS, rel=0.3)
 
 
 def test_a_single_burst_is_not_taken_for_the_first_update_for_ever() -> None:
     rates = read(Rates(30.0), 1.0, 1.0)
     for number in range(1, 14):
-        rates.add(Sample(101.0 + number / 10, int(RATE_BPS / 8), 0))
+        rates.add_reading(Sample(101.0 + number / 10, int(RATE_BPS / 8), 0))
     assert rates.latest().tx_bps == 0.0

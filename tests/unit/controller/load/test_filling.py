@@ -36,7 +36,7 @@ def test_what_is_held_beside_units_is_as_if_it_was_read_ten_times_a_second(
         tenths += 1
         take(read, before[-1], tenths)
         assert beside(read) == found
-    held.hold(tenths / 10)
+    held.hold_filling(tenths / 10)
     for more, least in enumerate((before[-1], *then), 1):
         for filling in (read, held):
             take(filling, least, tenths + more)
@@ -81,7 +81,7 @@ def test_what_is_held_is_as_if_the_same_loads_were_seen_again(
         return
     for tenths in range(last + 1, last + more + 1):
         see(read, seen[-1][0], 0.0, tenths / 10)
-    held.hold((last + more) / 10)
+    held.hold_filling((last + more) / 10)
     assert held == read
     for tenths in range(last, last + 9):
         left_s = held.settles_s - tenths / 10

@@ -20,7 +20,7 @@ def polled(rates_pps: list[float], polls: int = 4) -> float:
             PortCounters(10 + i, second, 0, 0, 0, 0, int(second * rate), second * (i % 3))
             for i, rate in enumerate(rates_pps)
         ]
-        found.take(counters, PORTS)
+        found.take_counters(counters, PORTS)
     return found.pps
 
 
@@ -44,6 +44,6 @@ def test_it_is_what_all_ports_of_one_vlan_receive_alike(
 def test_one_busy_poll_proves_nothing() -> None:
     assert polled([5000] * 6, polls=3) == 0
     found = Flooded()
-    found.take([PortCounters(10, 0, 0, 0, 0, 0, UNSUPPORTED)], PORTS)
-    found.forget()
+    found.take_counters([PortCounters(10, 0, 0, 0, 0, 0, UNSUPPORTED)], PORTS)
+    found.forget_rates()
     assert found.pps == 0

@@ -28,7 +28,7 @@ class Read:
             counted = self._carried - self._counted if counts else 0.0
             self._counted += counted
             now = {UPLINK: Total(self._clock_s, int(self._carried), 0)}
-            self.lateness.take(now, int(counted), WINDOW_S + 2.0 + self.lateness.more_s)
+            self.lateness.take_reading(now, int(counted), WINDOW_S + 2.0 + self.lateness.more_s)
         return self
 
     @property
@@ -67,7 +67,7 @@ def test_who_was_idle_beside_others_made_up_for_nothing() -> None:
     read = Read().read(2.0)
     lateness = read.read(6.0, counts=False).lateness
     now = {UPLINK: Total(109.0, int(RATE_BPS / 8 * 8.5) + 1, 0)}
-    lateness.take(now, int(0.3 * RATE_BPS / 8), 30.0)
+    lateness.take_reading(now, int(0.3 * RATE_BPS / 8), 30.0)
     assert lateness.times(WINDOW_S) == (WINDOW_S, 0.0)
 
 

@@ -25,21 +25,21 @@ def units(**sent_bps: float) -> list[tuple[Unit, Load]]:
 def test_what_is_alike_is_one_phase_until_it_is_too_long_ago() -> None:
     phases = LoadPhases()
     for at_s in (0.0, 0.1, 7.0):
-        phases.take(units(web=30e6 + at_s * 1e5, db=0.0), CAPACITY_BPS, at_s)
-    phases.take(units(web=5e6), CAPACITY_BPS, 7.1)
+        phases.take_carried(units(web=30e6 + at_s * 1e5, db=0.0), CAPACITY_BPS, at_s)
+    phases.take_carried(units(web=5e6), CAPACITY_BPS, 7.1)
     assert list(phases) == [{"web": Load(tx_bps=30e6)}, {"web": Load(tx_bps=5e6)}]
-    phases.take(units(web=5e6), CAPACITY_BPS, 7.0 + PEAK_S)
+    phases.take_carried(units(web=5e6), CAPACITY_BPS, 7.0 + PEAK_S)
     assert list(phases) == [{"web": Load(tx_bps=5e6)}]
 
 
 def test_loads_that_change_all_the_time_have_no_phases() -> None:
     phases, now_s = LoadPhases(), 0.0
     for number in range(MOST_PHASES):
-        phases.take(units(web=20e6 * (number % 4)), CAPACITY_BPS, now_s := number * EVERY_S)
+        phases.take_carried(units(web=20e6 * (number % 4)), CAPACITY_BPS, now_s := number * EVERY_S)
     assert phases.is_known
-    phases.take(units(web=90e6), CAPACITY_BPS, now_s + EVERY_S / 2)
+    phases.take_carried(units(web=90e6), CAPACITY_BPS, now_s + EVERY_S / 2)
     assert len(list(phases)) == MOST_PHASES, "not more often than that"
-    phases.take(units(web=90e6), CAPACITY_BPS, now_s + EVERY_S)
+    phases.take_carried(units(web=90e6), CAPACITY_BPS, now_s + EVERY_S)
     assert not phases.is_known
 
 
@@ -111,7 +111,7 @@ def test_held_phases_are_those_of_a_reading_every_tenth_of_a_second(
     before: list[tuple[int, int]], then: list[tuple[int, int]]
 ) -> None:
     def take(phases: LoadPhases, sent: tuple[int, int], tenths: int) -> None:
-        phases.take(units(web=10e6 * sent[0], db=3e6 * sent[1]), CAPACITY_BPS, tenths / 10)
+        phases.take_carried(units(web=10e6 * sent[0], db=3e6 * sent[1]), CAPACITY_BPS, tenths / 10)
 
     read, held = LoadPhases(), LoadPhases()
     for tenths, sent in enumerate(before):
@@ -127,7 +127,7 @@ def test_held_phases_are_those_of_a_reading_every_tenth_of_a_second(
     while tenths < last + 150 and held.begins_s == math.inf:
         tenths += 1
         take(read, before[-1], tenths)
-    held.hold(tenths / 10)
+    held.hold_phases(tenths / 10)
     assert list(held) == list(read)
     for more, sent in enumerate((before[-1], *then), 1):
         for phases in (read, held):

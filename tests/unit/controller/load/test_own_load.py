@@ -21,7 +21,7 @@ def taken(readings: Sequence[tuple[float, float]], every_s: float = 1.0) -> OwnL
     """Readings of (all that the port has sent, all that its addresses have sent), in bytes."""
     own, before = OwnLoad(Rates(KEEP_S)), 0.0
     for number, (flows_bytes, apart_bytes) in enumerate(readings):
-        own.take(Total(100.0 + number * every_s, flows_bytes, 0.0), apart_bytes - before)
+        own.take_flows(Total(100.0 + number * every_s, flows_bytes, 0.0), apart_bytes - before)
         before = apart_bytes
     return own
 

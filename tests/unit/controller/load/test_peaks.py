@@ -14,7 +14,7 @@ RATES = st.tuples(*[st.integers(0, 3)] * 4)
 
 def take(peaks: Peaks, rates: tuple[int, ...], tenths: int) -> None:
     loads = Load(rates[0], rates[1]), Load(rates[2], rates[3])
-    peaks.take(zip(UNITS, loads, strict=True), tenths / 10)
+    peaks.note_peaks(zip(UNITS, loads, strict=True), tenths / 10)
 
 
 @given(before=st.lists(RATES, min_size=1, max_size=30), then=st.lists(RATES, max_size=5))
@@ -26,13 +26,13 @@ def test_held_peaks_are_those_of_a_reading_every_tenth_of_a_second(
         for peaks in (read, held):
             take(peaks, rates, tenths)
     last = len(before) - 1
-    found = [read.of(unit.name) for unit in UNITS]
+    found = [read.peak_of(unit.name) for unit in UNITS]
     tenths = last
     while tenths < last + 150 and (tenths + 1) / 10 < held.next_fall_s():
         tenths += 1
         take(read, before[-1], tenths)
-        assert [read.of(unit.name) for unit in UNITS] == found
-    held.hold(tenths / 10)
+        assert [read.peak_of(unit.name) for unit in UNITS] == found
+    held.hold_peaks(tenths / 10)
     for more, rates in enumerate((before[-1], *then), 1):
         for peaks in (read, held):
             take(peaks, rates, tenths + more)
@@ -56,8 +56,10 @@ def test_peaks_that_are_held_fall_as_with_a_reading_every_tenth_of_a_second(
         for _ in range(wait):
             tenths += 1
             take(read, before[-1], tenths)
-        held.hold(tenths / 10)
-        assert [held.of(unit.name) for unit in UNITS] == [read.of(unit.name) for unit in UNITS]
+        held.hold_peaks(tenths / 10)
+        assert [held.peak_of(unit.name) for unit in UNITS] == [
+            read.peak_of(unit.name) for unit in UNITS
+        ]
         assert held.next_fall_s() == read.next_fall_s()
     for more, rates in enumerate(then, 1):
         for peaks in (read, held):

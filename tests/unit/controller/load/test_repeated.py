@@ -14,7 +14,7 @@ Reading = dict[int, int]
 def rate_of(readings: Sequence[Reading]) -> float:
     found = Repeated()
     for number, reading in enumerate(readings):
-        found.take(reading, 10.0 * number)
+        found.take_flooded(reading, 10.0 * number)
     return found.pps
 
 

@@ -8,7 +8,7 @@ from policies.model import Load
 
 def test_equal_parts_give_the_same_object_and_others_a_new_one() -> None:
     reused = Reused()
-    loads, others = reused.of("loads"), reused.of("other loads")
+    loads, others = reused.reuse("loads"), reused.reuse("other loads")
     first = loads("vnet0", Load, (1.0, 2.0))
     assert loads("vnet0", Load, (1.0, 2.0)) is first
     assert loads("vnet1", Load, (1.0, 2.0)) is not first
@@ -19,9 +19,9 @@ def test_equal_parts_give_the_same_object_and_others_a_new_one() -> None:
 
 def test_units_that_are_gone_are_forgotten() -> None:
     reused = Reused()
-    loads = reused.of("loads")
+    loads = reused.reuse("loads")
     kept, gone = loads("vnet0", Load, (1.0, 2.0)), loads("vnet1", Load, (1.0, 2.0))
-    reused.keep({"vnet0"})
-    loads = reused.of("loads")
+    reused.keep_units({"vnet0"})
+    loads = reused.reuse("loads")
     assert loads("vnet0", Load, (1.0, 2.0)) is kept
     assert loads("vnet1", Load, (1.0, 2.0)) is not gone

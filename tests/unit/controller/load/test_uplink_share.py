@@ -18,12 +18,12 @@ def after(carried: list[tuple[float, float]]) -> UplinkShare:
     for i, (sent, crossed) in enumerate(carried):
         port += int(sent * MBIT * POLL_S)
         flows, late = flows + late, int(crossed * MBIT * POLL_S)
-        crossing.take(Total(i * POLL_S, port, 0), Total(i * POLL_S, flows, 0))
+        crossing.take_totals(Total(i * POLL_S, port, 0), Total(i * POLL_S, flows, 0))
     return crossing
 
 
 def crossing_mbps(carried: list[tuple[float, float]], now: float) -> float:
-    return after(carried).of(Load(tx_bps=now * 1e6)).tx_bps / 1e6
+    return after(carried).share_of(Load(tx_bps=now * 1e6)).tx_bps / 1e6
 
 
 def test_all_of_a_constant_load_crosses() -> None:
@@ -54,5 +54,5 @@ def test_what_goes_to_neighbours_does_not() -> None:
 def test_nothing_is_known_at_first_or_after_counters_began_anew() -> None:
     assert crossing_mbps([(10, 10)] * 2, 10) == 0
     crossing = after([(10, 10)] * 12)
-    crossing.take(Total(7.0, 100, 0), Total(7.0, 0, 0))
-    assert crossing.of(Load(tx_bps=1e6)) == Load()
+    crossing.take_totals(Total(7.0, 100, 0), Total(7.0, 0, 0))
+    assert crossing.share_of(Load(tx_bps=1e6)) == Load()

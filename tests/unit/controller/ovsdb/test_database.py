@@ -106,10 +106,10 @@ def test_only_bridges_of_which_something_has_changed_are_read_again(
 ) -> None:
     rows = {name: _replica(name) for name in ("br1", "br0")}
     bridges = records.Bridges()
-    before = bridges.read(rows, set())
+    before = bridges.read_records(rows, set())
     assert [bridge.name for bridge in before] == ["br0", "br1"]
 
-    after = bridges.read(rows, {touched})
+    after = bridges.read_records(rows, {touched})
 
     assert after == before
     anew = [b.name for b, a in zip(before, after, strict=True) if a is not b]
@@ -119,14 +119,14 @@ def test_only_bridges_of_which_something_has_changed_are_read_again(
 def test_bridges_and_ports_come_and_go() -> None:
     rows = {"br0": _replica("br0")}
     bridges = records.Bridges()
-    bridges.read(rows, set())
+    bridges.read_records(rows, set())
     rows["br1"] = _replica("br1")
     rows["br0"].ports = []
-    read = bridges.read(rows, {("Bridge", "br0"), ("Bridge", "br1"), ("Port", "br0-port")})
+    read = bridges.read_records(rows, {("Bridge", "br0"), ("Bridge", "br1"), ("Port", "br0-port")})
     assert [(bridge.name, len(bridge.ports)) for bridge in read] == [("br0", 0), ("br1", 1)]
 
     del rows["br0"]
-    (left,) = bridges.read(rows, {("Bridge", "br0")})
+    (left,) = bridges.read_records(rows, {("Bridge", "br0")})
     assert left.name == "br1"
 
 
@@ -156,8 +156,10 @@ def test_other_config_is_read_as_open_vswitch_reads_it(
 def test_a_change_of_offload_concerns_every_bridge() -> None:
     rows = {name: _replica(name) for name in ("br1", "br0")}
     bridges = records.Bridges()
-    bridges.read(rows, set())
-    read = bridges.read(rows, {("Open_vSwitch", "the one")}, records._OtherConfig(hw_offload=True))
+    bridges.read_records(rows, set())
+    read = bridges.read_records(
+        rows, {("Open_vSwitch", "the one")}, records._OtherConfig(hw_offload=True)
+    )
     assert [bridge.hw_offload for bridge in read] == [True, True]
 
 

@@ -65,9 +65,9 @@ def test_a_unit_is_not_copied_again_to_a_home_that_it_keeps(
     unit = Unit("web", 1, "explicit")
     bindings = Bindings({"web": "eth1"})
     for at_s in (0.0, 1.0):
-        bindings.follow([unit], uplinks, at_s)
+        bindings.rebind([unit], uplinks, at_s)
         assert bindings.homes == bindings.by_unit() == {"web": "eth1"}
     assert copied == ["eth1"]
     bindings.place("web", "eth2", Reason.MANUAL)
-    assert [move.target for move in bindings.follow([unit], uplinks, 2.0)] == ["eth2"]
+    assert [move.target for move in bindings.rebind([unit], uplinks, 2.0)] == ["eth2"]
     assert bindings.by_unit() == {"web": "eth2"}

@@ -17,7 +17,7 @@ FIRST, SECOND = TEAM
 
 
 def see(links: Links, number: int, up: bool, now_s: float) -> None:
-    links.see(PortState(number, f"eth{number}", up, 1e10), TEAM, now_s)
+    links.note_port(PortState(number, f"eth{number}", up, 1e10), TEAM, now_s)
 
 
 def receive(links: Links, first: int, second: int, probed: bool = False) -> None:
@@ -46,7 +46,7 @@ def test_an_uplink_waits_for_a_frame_while_others_receive_some(probed: bool) -> 
     assert usable(links, 7.0) == {"eth2"}
     assert "received" in links.why_unused(FIRST, 7.0) and links.why_waiting(FIRST)
     assert links.asks_s == 7.0
-    links.asked(7.0)
+    links.note_asked(7.0)
     assert links.asks_s == 7.0 + ASK_EVERY_S
     receive(links, 11, 12, probed)
     assert links.delay_ends_s == 7.0 and usable(links, 8.0) == {"eth1", "eth2"}

@@ -33,7 +33,7 @@ class Probing:
 
     def __init__(self, plan: tuple[Path, ...] = PLAN) -> None:
         self.checks, self.now_s = PathChecks(), 0.0
-        self.checks.follow(plan)
+        self.checks.follow_config(plan)
 
     def rounds(
         self,
@@ -45,7 +45,7 @@ class Probing:
     ) -> None:
         """Run rounds in which what the uplink `lost` sends and receives is lost, and what `lose` says."""
         for _ in range(count):
-            sent = self.checks.begin(self.now_s)
+            sent = self.checks.begin_round(self.now_s)
             for path in sent.paths:
                 if lost not in (path.sender, path.receiver) and not lose():
                     self.checks.arrived(path, sent.number)
@@ -147,7 +147,7 @@ def test_a_fault_of_a_vlan_stays_for_the_failback_delay() -> None:
     plan = tuple(sorted(Path(0, v, x, y) for v in (10, 20) for x in TEAM for y in TEAM if x != y))
     here = Probing(plan)
     for _ in range(LOST_AFTER + 1):
-        sent = here.checks.begin(here.now_s)
+        sent = here.checks.begin_round(here.now_s)
         for path in sent.paths:
             if path.vlan == 10 or "a" not in (path.sender, path.receiver):
                 here.checks.arrived(path, sent.number)
@@ -167,8 +167,8 @@ def test_a_fault_of_a_vlan_stays_for_the_failback_delay() -> None:
 def test_a_long_plan_is_probed_in_parts() -> None:
     plan = tuple(sorted(Path(0, v, x, y) for v in range(50) for x in "ab" for y in "ab" if x != y))
     checks = PathChecks()
-    checks.follow(plan)
-    first, second = (checks.begin(n * INTERVAL_S).paths for n in range(2))
+    checks.follow_config(plan)
+    first, second = (checks.begin_round(n * INTERVAL_S).paths for n in range(2))
     assert (len(first), len(second)) == (MOST_PROBES, MOST_PROBES)
     assert {*first, *second} == set(plan)
 
@@ -181,8 +181,8 @@ QUESTIONS = tuple(Path(m, 0, x, HOST, True) for m in (0, 1500, 9000) for x in "a
 def asked(plan: tuple[Path, ...], count: int) -> list[tuple[Path, ...]]:
     """Of each round, the questions to hosts."""
     checks = PathChecks()
-    checks.follow(plan)
-    rounds = (checks.begin(n * INTERVAL_S / 2).paths for n in range(count))
+    checks.follow_config(plan)
+    rounds = (checks.begin_round(n * INTERVAL_S / 2).paths for n in range(count))
     return [tuple(path for path in paths if path.to_host) for paths in rounds]
 
 
@@ -194,11 +194,11 @@ def test_a_host_gets_one_question_in_a_round_and_the_short_one_in_every_other() 
 
 def test_long_questions_have_rounds_halfway_between() -> None:
     checks = PathChecks()
-    checks.follow(PAIR)
-    checks.begin(10.0)
+    checks.follow_config(PAIR)
+    checks.begin_round(10.0)
     assert checks.due_s == 10.0 + INTERVAL_S
-    checks.follow(tuple(sorted(PAIR + QUESTIONS)))
-    checks.begin(20.0)
+    checks.follow_config(tuple(sorted(PAIR + QUESTIONS)))
+    checks.begin_round(20.0)
     assert checks.due_s == 20.0 + INTERVAL_S / 2
 
 
@@ -216,7 +216,7 @@ def test_an_uplink_without_an_answer_is_found_as_soon_as_without_a_host(lost: st
     here = Probing(tuple(sorted(PAIR + QUESTIONS)))
     other, begun_s = "ab".replace(lost, ""), here.now_s
     while not here.checks.unreachable():
-        sent = here.checks.begin(here.now_s)
+        sent = here.checks.begin_round(here.now_s)
         if any(path.to_host and path.sender == other for path in sent.paths):
             here.checks.answered(other, HOST, 0, MAC)
         here.checks.prove(sent.number, (), here.now_s)
@@ -270,7 +270,7 @@ def test_the_first_round_after_a_flood_counts() -> None:
 
 def test_frames_of_one_kind_do_not_stop_others() -> None:
     checks = PathChecks()
-    checks.begin(0.0)
+    checks.begin_round(0.0)
     flood(checks, "a", INTERVAL_S, own=False)
     assert not hears(checks, "a", INTERVAL_S, own=True)
     assert not hears(checks, "b", INTERVAL_S, own=False)
@@ -291,18 +291,18 @@ def test_a_burst_at_the_beginning_of_rounds_hides_probes_of_all_uplinks() -> Non
 
 def test_only_the_address_that_is_asked_can_answer() -> None:
     checks = PathChecks()
-    checks.follow(OF_TWO)
-    checks.begin(0.0)
+    checks.follow_config(OF_TWO)
+    checks.begin_round(0.0)
     assert checks.answered("a", HOST, 0, MAC)
-    checks.begin(INTERVAL_S)
+    checks.begin_round(INTERVAL_S)
     assert not checks.answered("a", HOST, 0, "02:00:00:00:00:02")
     assert checks.answered("a", HOST, 0, MAC)
 
 
 def test_frames_of_a_round_are_told_from_foreign_ones() -> None:
     checks = PathChecks()
-    checks.follow(OF_TWO)
-    sent = checks.begin(0.0)
+    checks.follow_config(OF_TWO)
+    sent = checks.begin_round(0.0)
     path = next(path for path in sent.paths if not path.to_host)
     arrivals = [
         *(checks.arrived(path, sent.number) for _ in range(2)),
@@ -327,7 +327,7 @@ class Stolen(Probing):
 
     def theft(self, count: int, copies: bool = True, lose: Callable[[Path], bool] = to_a) -> None:
         for _ in range(count):
-            sent = self.checks.begin(self.now_s)
+            sent = self.checks.begin_round(self.now_s)
             copied = {(path.sender, path.mtu, path.vlan) for path in sent.copied}
             for path in sent.paths:
                 if not lose(path):
@@ -369,11 +369,11 @@ def test_an_uplink_that_is_cut_off_is_found_while_its_address_is_stolen() -> Non
 
 def test_copies_are_sent_only_for_a_while_after_a_loss() -> None:
     here = Probing()
-    assert not here.checks.begin(here.now_s).copied
+    assert not here.checks.begin_round(here.now_s).copied
     here.rounds(3, lost="a")
-    assert {path.sender for path in here.checks.begin(here.now_s).copied} == set(TEAM)
+    assert {path.sender for path in here.checks.begin_round(here.now_s).copied} == set(TEAM)
     here.rounds(50, lost="a")
-    assert not here.checks.begin(here.now_s).copied
+    assert not here.checks.begin_round(here.now_s).copied
 
 
 def test_thefts_do_not_make_the_network_look_as_if_it_lost_frames() -> None:
@@ -411,13 +411,13 @@ class OfTwo:
 
     def __init__(self) -> None:
         self.checks, self.now_s = PathChecks(), 0.0
-        self.checks.follow(OF_TWO)
+        self.checks.follow_config(OF_TWO)
         self.faults: list[set[PathFault]] = []
 
     def rounds(self, count: int, answers: str = "ab", arrive: bool = True) -> None:
         """Run rounds in which the host answers by these uplinks; `arrive`: what uplinks send each other."""
         for _ in range(count):
-            sent = self.checks.begin(self.now_s)
+            sent = self.checks.begin_round(self.now_s)
             for path in sent.paths:
                 if path.sender in answers if path.to_host else arrive:
                     self.checks.arrived(path, sent.number)
@@ -443,7 +443,7 @@ def test_an_uplink_stays_at_fault_while_no_host_answers() -> None:
     here.rounds(100, answers="", arrive=False)
     here.rounds(8, answers="b", arrive=False)
     assert here.faults == [set(), {CUT_OFF}]
-    assert here.checks.deadline_s(1.0) == float("inf")
+    assert here.checks.judges_s(1.0) == float("inf")
 
 
 def test_an_uplink_by_which_a_host_answers_for_long_is_not_at_fault() -> None:
@@ -452,26 +452,26 @@ def test_an_uplink_by_which_a_host_answers_for_long_is_not_at_fault() -> None:
     here.rounds(8, answers="b", arrive=False)
     here.rounds(4, arrive=False)
     assert here.faults[-1] == {CUT_OFF}
-    assert here.now_s < here.checks.deadline_s(0.0) <= here.now_s + DOUBTED_S
+    assert here.now_s < here.checks.judges_s(0.0) <= here.now_s + DOUBTED_S
     here.rounds(20, arrive=False)
     assert here.faults == [set(), {CUT_OFF}, {BETWEEN}]
-    assert here.checks.deadline_s(0.0) == float("inf")
+    assert here.checks.judges_s(0.0) == float("inf")
 
 
 def test_without_a_host_to_ask_nothing_stays_decided() -> None:
     here = OfTwo()
     here.rounds(8, answers="b", arrive=False)
-    here.checks.follow(tuple(path for path in OF_TWO if not path.to_host))
+    here.checks.follow_config(tuple(path for path in OF_TWO if not path.to_host))
     here.rounds(20, arrive=False)
     assert here.faults == [set(), {CUT_OFF}, {BETWEEN}]
 
 
 def test_all_are_asked_until_the_host_answers_and_again_when_it_does_not() -> None:
     checks, now_s = PathChecks(), 0.0
-    checks.follow(OF_TWO)
+    checks.follow_config(OF_TWO)
     asked_at = []
     for answers in (False, True, True, False, True, True):
-        sent = checks.begin(now_s)
+        sent = checks.begin_round(now_s)
         asked_at.append(checks.asked_at(ASKED))
         if answers:
             checks.answered("a", HOST, 0, MAC)

@@ -136,13 +136,13 @@ def test_each_split_within_an_hour_has_it_cool_for_longer() -> None:
         splits.split("vnet0", now_s)
         splits.judge(["vnet0"], ["vnet0"], now_s)
         merge_due_s = now_s + MERGE_AFTER_S * 2**times
-        assert splits.next_change_s(now_s) == merge_due_s
+        assert splits.next_split_s(now_s) == merge_due_s
         assert splits.due(merge_due_s - 1) == set() and splits.due(merge_due_s) == {"vnet0"}
         now_s = merge_due_s
         splits.merge("vnet0")
     splits.split("vnet0", now_s + REMEMBERED_S)
     splits.judge(["vnet0"], ["vnet0"], now_s + REMEMBERED_S)
-    assert splits.next_change_s(now_s + REMEMBERED_S) == now_s + REMEMBERED_S + MERGE_AFTER_S
+    assert splits.next_split_s(now_s + REMEMBERED_S) == now_s + REMEMBERED_S + MERGE_AFTER_S
 
 
 def test_a_split_that_is_forgotten_may_have_the_next_merge_due() -> None:
@@ -151,7 +151,7 @@ def test_a_split_that_is_forgotten_may_have_the_next_merge_due() -> None:
         splits.split("vnet0", at_s)
     splits.judge(["vnet0"], ["vnet0"], cool_s := REMEMBERED_S - 70)
     assert splits.merge_due_s("vnet0", cool_s) == cool_s + 2 * MERGE_AFTER_S
-    assert splits.next_change_s(cool_s) == REMEMBERED_S
+    assert splits.next_split_s(cool_s) == REMEMBERED_S
     assert splits.due(REMEMBERED_S - 0.1) == set() and splits.due(REMEMBERED_S) == {"vnet0"}
 
 
