@@ -1,7 +1,6 @@
-"""Each attached bridge: its events, its state, and the flows that its switch should have.
+"""Each attached bridge: its state, the steps by which its switch follows, and its status.
 
-`bridge.Bridge` takes events and returns commands. Other modules keep what is installed on the
-switch, plan announcements, check whether inbound traffic follows them, remember learned addresses,
-and make the status. `fleet` holds all bridges of this host. The package imports `decisions`,
-`load`, `teaming` and what those import.
+`bridge.Bridge` takes events and returns commands; `placing`, `installing` and `handover` are its parts.
+`fleet` holds all bridges of this host. The package imports `features`, `decisions`, `load`, `teaming`
+and what those import.
 """

@@ -7,14 +7,12 @@ features, each with one subject; here they are put together.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from controller.api import events
-from controller.api.events import (
-    ForeignFlow,
-    InstalledRead,
-)
+from controller.api.events import ForeignFlow, InstalledRead
 from controller.api.history import Moved
 from controller.bridge import inspection
 from controller.bridge.handover import Handover
@@ -233,13 +231,13 @@ class Bridge:
     @property
     def resumes_s(self) -> float:
         """When changes that wait until the switch has failed over are sent; infinity if none wait."""
-        return self.installation.resumes_s if self.connected else float("inf")
+        return self.installation.resumes_s if self.connected else math.inf
 
     @property
     def announces_at_s(self) -> float:
         """When the next announcement or inbound check is due; infinity if none is."""
         if not self.connected:
-            return float("inf")
+            return math.inf
         return min(one.next_s() for one in (self.announcer, self.off_home, self.inbound_check))
 
     # ---- requests of operators ---------------------------------------------------------------

@@ -97,42 +97,43 @@ class Polls(Feature):
         return self._polled_all(now_s)
 
     def _polled_all(self, now_s: float) -> list[Command]:
-        self.bridge.polling.forget_poll()
-        self.bridge.loads.steady_s = self.bridge.scheduler.filling.late_steady_s(now_s)
-        self.bridge.loads.addresses_steady = self.bridge.scheduler.filling.addresses_steady
+        bridge = self.bridge
+        bridge.polling.forget_poll()
+        bridge.loads.steady_s = bridge.scheduler.filling.late_steady_s(now_s)
+        bridge.loads.addresses_steady = bridge.scheduler.filling.addresses_steady
         commands = self._decide(now_s)
-        if self.bridge.installation.settled and not self.bridge.scheduler.convergence.at_rest:
-            took_s = self.bridge.scheduler.converged(self.bridge.placing.team_view, now_s)
+        if bridge.installation.settled and not bridge.scheduler.convergence.at_rest:
+            took_s = bridge.scheduler.converged(bridge.placing.team_view, now_s)
             if took_s is not None:
-                commands.append(Observe(self.bridge.config.name, "settling", took_s))
-        if self.bridge.scheduler.filling.reads_fast(now_s):
-            self.bridge.polling.hasten(now_s + READ_EVERY_S)
+                commands.append(Observe(bridge.config.name, "settling", took_s))
+        if bridge.scheduler.filling.reads_fast(now_s):
+            bridge.polling.hasten(now_s + READ_EVERY_S)
         else:
-            unsure = self.bridge.loads.unsure(port.ofport for port in self.bridge.config.vm_ports)
-            self.bridge.polling.read_often(unsure, self.bridge.config.poll_interval_s, now_s)
+            unsure = bridge.loads.unsure(port.ofport for port in bridge.config.vm_ports)
+            bridge.polling.read_often(unsure, bridge.config.poll_interval_s, now_s)
         if self._awaits_addresses:
-            self.bridge.polling.hasten_flows(now_s + ADDRESSES_SOON_S)
+            bridge.polling.hasten_flows(now_s + ADDRESSES_SOON_S)
         return commands
 
     def _decide(self, now_s: float) -> list[Command]:
         """Ask each policy, and do what it says."""
-        self.bridge.scheduler.begin(now_s)
-        team_view, relieved = self.bridge.placing.team_view, set[str]()
-        for wanted in self.bridge.scheduler.wanted(team_view, now_s, self.bridge.polling.is_extra):
+        bridge = self.bridge
+        bridge.scheduler.begin(now_s)
+        team_view, relieved = bridge.placing.team_view, set[str]()
+        for wanted in bridge.scheduler.wanted(team_view, now_s, bridge.polling.is_extra):
             if wanted.moves:
-                self.bridge.scheduler.convergence.start(now_s)
-                self.bridge.decision_log.evidence = wanted.evidence
-            self.bridge.placing.carry_out(wanted.moves, now_s)
+                bridge.scheduler.convergence.start(now_s)
+                bridge.decision_log.evidence = wanted.evidence
+            bridge.placing.carry_out(wanted.moves, now_s)
             relieved |= {move.source for move in wanted.moves}
-        team_view, commands = (
-            self.bridge.placing.team_view if relieved else team_view,
-            list[Command](),
-        )
-        if self.bridge.scheduler.knows(team_view, now_s):
-            commands += self.bridge.decision_log.saturation(
+        commands: list[Command] = []
+        if relieved:
+            team_view = bridge.placing.team_view
+        if bridge.scheduler.knows(team_view, now_s):
+            commands += bridge.decision_log.saturation(
                 team_view, team_view.longest_window_s, relieved, now_s
             )
-        return [*commands, *self.bridge.reconcile(now_s)] if relieved else commands
+        return [*commands, *bridge.reconcile(now_s)] if relieved else commands
 
     @property
     def _awaits_addresses(self) -> bool:
