@@ -35,7 +35,7 @@ def without_shortcuts() -> Iterator[None]:
         patch.setattr(Scheduler, "_may_rest", lambda _self, _view, _now_s: False)
         patch.setattr(Scheduler, "_may_fill", lambda _self: True)
         patch.setattr(gain, "may_help_now", lambda *_judged: True)
-        patch.setattr(RememberedPlans, "of", _plan)
-        patch.setattr(Reused, "of", lambda _self, _use: lambda _name, make, parts: make(*parts))
+        patch.setattr(RememberedPlans, "plan_of", _plan)
+        patch.setattr(Reused, "reuse", lambda _self, _use: lambda _name, make, parts: make(*parts))
         patch.setattr(Damping, "in_cooldown", _in_cooldown)
         yield
