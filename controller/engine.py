@@ -69,7 +69,9 @@ class Engine:
         concerned = self._concerned(event, now_s) | self.operator.concerned
         commands = [*self._handle(event, now_s), *self.operator.proceed(now_s)]
         commands += self.fleet.end_failures(now_s)
-        concerned |= self.operator.concerned | (self.fleet.bridges.keys() ^ self._due_s.keys())
+        concerned |= self.operator.concerned
+        if (there := self.fleet.bridges.keys()) != self._due_s.keys():
+            concerned |= there ^ self._due_s.keys()
         for bridge in self._in_order(concerned):
             if max(bridge.announces_at_s, self.fleet.held_until_s(bridge.config.name)) <= now_s:
                 commands += self._tick(bridge, now_s)

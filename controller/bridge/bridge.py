@@ -452,21 +452,23 @@ class Bridge:
         """
         yield from self.handover.timers()
         yield self.decision_log.outcome_s(), self._log_outcome
-        yield from self.port_changes.timers()
+        yield self.links.delay_ends_s, self.port_changes.end_delays
         yield self.placing.returns_s, self.reconcile
         yield self.paths.judges_s(self.config.failback_delay_s), self.reconcile
         yield from self.shaping.timers()
+        yield self.links.asks_s, self.port_changes.ask_for_frame
         if not self.connected:
             return
         yield from self.polls.timers()
         yield from self.probing.timers()
         yield from self.installing.timers()
-        for announcing in (self.announcer, self.off_home, self.inbound_check):
-            yield from announcing.timers()
+        yield from self.announcer.timers()
+        yield from self.off_home.timers()
+        yield from self.inbound_check.timers()
 
     def deadline_s(self) -> float:
         """When `tick` next has something to do; infinity when nothing is waiting."""
-        return min(due_s for due_s, _ in self._timers())
+        return min([due_s for due_s, _ in self._timers()])
 
     def tick(self, now_s: float) -> Commands:
         """Do what is due."""

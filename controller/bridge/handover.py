@@ -10,7 +10,7 @@ of them would be lost. Before NORMAL takes over there, all units *gather*: they 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from controller.api.events import (
@@ -72,9 +72,8 @@ class Handover(Feature):
     def end_gathering(self) -> None:
         self.gathered_s = math.inf
 
-    def timers(self) -> Iterator[Timer]:
-        if self.bridge.observing:
-            yield self.gathered_s, self._gathered
+    def timers(self) -> Iterable[Timer]:
+        return ((self.gathered_s, self._gathered),) if self.bridge.observing else ()
 
     def _gathered(self, now_s: float) -> list[Command]:
         self.end_gathering()

@@ -6,7 +6,7 @@ Before each announcement, the service reads which addresses the switch has learn
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from controller.api.events import (
@@ -169,9 +169,9 @@ class Announcer(Feature):
         """When the next announcement is due; infinity if none is planned."""
         return self._due.due_s()
 
-    def timers(self) -> Iterator[Timer]:
+    def timers(self) -> Iterable[Timer]:
         wanted_s = self._read_again_s if self.bridge.wants_addresses else math.inf
-        yield min(self._due.due_s(), wanted_s), self._read
+        return ((min(self._due.due_s(), wanted_s), self._read),)
 
     def _read(self, now_s: float) -> list[Command]:
         """Read learned addresses, now that this is due: not if a reading ahead serves."""
@@ -191,23 +191,22 @@ class Announcer(Feature):
         now.
         """
         assert isinstance(event, LearnedRead)
-        read = event
         commands: list[Command] = []
         if self.bridge.installation.settled and self.bridge.phase.is_attached:
-            self.bridge.addresses.learn(read.addresses, self.bridge.config.vm_ports)
+            self.bridge.addresses.learn(event.addresses, self.bridge.config.vm_ports)
             self.bridge.addresses.known = True
             up = {ofport: port.up for ofport, port in self.bridge.links.ports.items()}
             flows = self.bridge.addresses.renewals(self.bridge.config.vm_ports, up, now_s)
             if flows:
                 commands.append(Renew(self.bridge.config.name, flows))
-            commands += self._follow_addresses(read, now_s)
+            commands += self._follow_addresses(event, now_s)
         elif not self.bridge.installation.settled:
             # This reading shows the addresses before the bundle.
             self.end_reading_ahead()
-        from_normal = learned_from_normal(read, self.bridge.config)
+        from_normal = learned_from_normal(event, self.bridge.config)
         if not self.bridge.no_flood.changing:
-            from_normal -= set(read.addresses)
-        packets = self.packets(read, from_normal, now_s)
+            from_normal -= set(event.addresses)
+        packets = self.packets(event, from_normal, now_s)
         if self.bridge.on_normal and self.bridge.installed_anything:
             # On a LAG, no learning packet has to go upstream, and NORMAL would flood those for
             # addresses that it has not learned yet.

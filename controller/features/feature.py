@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, ClassVar
 
 from controller.api.events import Command, Event
@@ -33,6 +33,6 @@ class Feature:
         """Handle an event of `hears`."""
         raise NotImplementedError
 
-    def timers(self) -> Iterator[Timer]:
-        """When each thing is due, and what does it."""
-        return iter(())
+    def timers(self) -> Iterable[Timer]:
+        """When each thing is due, and what does it. This is asked after each event."""
+        return ()

@@ -9,7 +9,7 @@ this, and the VM port is announced again.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -120,8 +120,11 @@ class InboundCheck(Feature):
         """When to read counters next; infinity if nothing is watched."""
         return self._due_s if self._watched else math.inf
 
-    def timers(self) -> Iterator[Timer]:
-        yield self.next_s(), lambda now_s: [ReadInbound(self.bridge.config.name, self.due(now_s))]
+    def timers(self) -> Iterable[Timer]:
+        return ((self.next_s(), self._read),)
+
+    def _read(self, now_s: float) -> list[Command]:
+        return [ReadInbound(self.bridge.config.name, self.due(now_s))]
 
     def due(self, now_s: float) -> tuple[int, ...]:
         """The ofports whose counters to read, now that this is due."""

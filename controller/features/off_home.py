@@ -17,7 +17,7 @@ lost on it, and a tunnel's frame that was under way may come between them. The l
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from controller.api.events import AnnounceEndpoints, Command, SendFrame
@@ -123,8 +123,8 @@ class OffHomeAddresses(Feature):
         """When to announce a change next."""
         return self._due.due_s()
 
-    def timers(self) -> Iterator[Timer]:
-        yield min(self._all_s, self._due.due_s(), self._late.due_s()), self._announce
+    def timers(self) -> Iterable[Timer]:
+        return ((min(self._all_s, self._due.due_s(), self._late.due_s()), self._announce),)
 
     def _announce(self, now_s: float) -> list[Command]:
         """Announce what is due."""

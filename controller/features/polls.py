@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from controller.api.events import (
     UNSUPPORTED,
@@ -30,9 +30,8 @@ class Polls(Feature):
         self.bridge.scheduler.forget_loads()
         self.bridge.polling.forget_poll()
 
-    def timers(self) -> Iterator[Timer]:
-        if self.bridge.phase.is_attached:
-            yield self.bridge.polling.due_s, self._poll
+    def timers(self) -> Iterable[Timer]:
+        return ((self.bridge.polling.due_s, self._poll),) if self.bridge.phase.is_attached else ()
 
     def heard(self, event: Event, now_s: float) -> list[Command]:
         match event:

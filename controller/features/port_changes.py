@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from controller.api.events import Command, Event, PortChanged, PortRemoved, PortState
-from controller.features.feature import Feature, Timer
+from controller.features.feature import Feature
 from controller.teaming.links import PORT_NAME_CHARACTERS
 
 # After this time, no cached flow gives NORMAL what VM ports send because there was no uplink.
@@ -22,10 +20,6 @@ class PortChanges(Feature):
             return self._change_port(event.port, now_s)
         assert isinstance(event, PortRemoved)
         return self._remove_port(event.ofport, now_s)
-
-    def timers(self) -> Iterator[Timer]:
-        yield self.bridge.links.delay_ends_s, self._end_delays
-        yield self.bridge.links.asks_s, self._ask_for_frame
 
     def _change_port(self, port: PortState, now_s: float) -> list[Command]:
         """A port has come, or its link has changed."""
@@ -81,11 +75,11 @@ class PortChanges(Feature):
             )
         ]
 
-    def _end_delays(self, now_s: float) -> list[Command]:
+    def end_delays(self, now_s: float) -> list[Command]:
         self.bridge.links.end_delays(self.bridge.config.uplinks, now_s)
         return self.bridge.reconcile(now_s)
 
-    def _ask_for_frame(self, now_s: float) -> list[Command]:
+    def ask_for_frame(self, now_s: float) -> list[Command]:
         """Have a frame sent that reaches an uplink which has to receive one before it returns."""
         self.bridge.links.note_asked(now_s)
         if not self.bridge.announces:

@@ -27,7 +27,7 @@ class Schedule(Generic[T]):
 
     def due_s(self) -> float:
         """When the next set is due; infinity if there is none."""
-        return min((at_s for at_s, _ in self._due), default=math.inf)
+        return min([at_s for at_s, _ in self._due]) if self._due else math.inf
 
     def take_due(self, now_s: float) -> frozenset[T]:
         """Return what is due, and forget it."""

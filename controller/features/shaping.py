@@ -213,9 +213,8 @@ class Shaping(Feature):
         """Read devices soon: ovs-vswitchd removes the queues of an uplink when it adds it."""
         self._due_s = 0.0
 
-    def timers(self) -> Iterator[Timer]:
-        if self.bridge.connected:
-            yield self._deadline_s, self.shape
+    def timers(self) -> Iterable[Timer]:
+        return ((self._deadline_s, self.shape),) if self.bridge.connected else ()
 
     @property
     def _deadline_s(self) -> float:

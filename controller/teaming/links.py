@@ -261,7 +261,9 @@ class Links:
 
     @property
     def delay_ends_s(self) -> float:
-        """When the next delay ends; infinity if none runs."""
+        """When the next delay ends; infinity if none runs. This is asked after each event."""
+        if not self._usable_from_s and not self._lacp_known_s:
+            return NEVER_S
         ends = (s for name, s in self._usable_from_s.items() if not self.waits_for_frame(name))
         return min((*ends, *self._lacp_known_s.values()), default=NEVER_S)
 

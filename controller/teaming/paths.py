@@ -336,6 +336,8 @@ class PathChecks:
 
     def judges_s(self, failback_delay_s: float) -> float:
         """When a fault that is over or in doubt is no longer in force; infinity if there is none."""
+        if not self._ended_s and not self._doubted_s:
+            return float("inf")
         ended_s = min(self._ended_s.values(), default=float("inf")) + failback_delay_s
         return min(ended_s, min(self._doubted_s.values(), default=float("inf")) + DOUBTED_S)
 
