@@ -20,8 +20,8 @@ from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import Fleet
 from controller.config.rows import PREFIX
 from controller.operations import show
-from controller.operations.attach_detach import AttachDetach
 from controller.operations.confirmations import Confirmations
+from controller.operations.jobs import Jobs
 from controller.operations.operator import Operator
 from controller.text.wording import OUR_LOG, one_line
 
@@ -42,9 +42,8 @@ class Engine:
         probe_key: bytes = b"",
     ) -> None:
         self.fleet = Fleet(epoch_s, leads, probe_key=probe_key)
-        attach_detach = AttachDetach(self.fleet)
-        confirmations = Confirmations(self.fleet, attach_detach)
-        self.operator = Operator(self.fleet, attach_detach, confirmations)
+        self.jobs = Jobs(self.fleet)
+        self.operator = Operator(self.fleet, self.jobs, Confirmations(self.fleet, self.jobs))
         # By bridge: when it has something to do next. An event concerns few bridges.
         self._due_s: dict[str, float] = {}
         # By bridge: when a failover goes on, of those where one waits for the switch.
@@ -66,10 +65,10 @@ class Engine:
         several events go on. Then timers, of bridges that may have changed: what has moved just now is
         announced at once, and everything else waits for a `Tick`, which is due at `deadline_s`.
         """
-        concerned = self._concerned(event, now_s) | self.operator.concerned
+        concerned = self._concerned(event, now_s) | self.jobs.bridges
         commands = [*self._handle(event, now_s), *self.operator.proceed(now_s)]
         commands += self.fleet.end_failures(now_s)
-        concerned |= self.operator.concerned
+        concerned |= self.jobs.bridges
         if (there := self.fleet.bridges.keys()) != self._due_s.keys():
             concerned |= there ^ self._due_s.keys()
         for bridge in self._in_order(concerned):
@@ -143,7 +142,7 @@ class Engine:
                 self._leader = event.leader
                 self.fleet.ovs_version, self.fleet.ovn = event.ovs_version, event.ovn
                 told = self.fleet.lost_keys.allow(event.key_loss_grace_s)
-                followed = self.fleet.follow_rows(event.bridges, self.operator.in_hand, now_s)
+                followed = self.fleet.follow_rows(event.bridges, self.jobs.in_hand, now_s)
                 return [*told, *followed, *self.operator.confirmations.follow_database(now_s)]
             case events.Leading(leads=leads):
                 return self._lead(now_s) if leads else self._stand_by()
@@ -153,9 +152,9 @@ class Engine:
             case events.Faulted():
                 return self.fleet.faulted(event)
             case events.AddressesRead(devices=addresses):
-                return self.fleet.take_addresses(addresses, self.operator.in_hand, now_s)
+                return self.fleet.take_addresses(addresses, self.jobs.in_hand, now_s)
             case events.Tick():
-                commands = self.fleet.expire(self.operator.in_hand, now_s)
+                commands = self.fleet.expire(self.jobs.in_hand, now_s)
                 for due in self._in_order(self._due(now_s)):
                     commands += self._tick(due, now_s)
                 return commands
@@ -167,10 +166,10 @@ class Engine:
                 except Exception as error:
                     return self._request_failed(event, error, now_s)
             case events.Written():
-                answered = self.operator.written(event, now_s)
-                return [*answered, *self.fleet.let_go(self.operator.in_hand)]
+                answered = self.jobs.written(event, now_s)
+                return [*answered, *self.fleet.let_go(self.jobs.in_hand)]
             case events.ForwardingByOne():
-                return self.operator.forwards_by_one(event, now_s)
+                return self.jobs.forwards_by_one(event, now_s)
             case events.CommandFailed(bridge=name, error=error):
                 return self.fleet.failed(name, error, now_s) if name in self.fleet.bridges else []
             case _:

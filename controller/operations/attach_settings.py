@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from controller.api.events import Setting
 from controller.bridge.bridge import Bridge
-from controller.bridge.fleet import isolation
+from controller.bridge.fleet import Fleet, isolation
 from controller.config.controllers import SECURE
 from controller.config.keys import BRIDGE_KEYS
 from controller.config.membership import bond_of, bonds_of
@@ -18,11 +18,8 @@ from controller.config.values import BridgeConfig
 from controller.config.vlans import most_ports
 from controller.dataplane.tables import PORTS_PER_VLAN_MAX
 from controller.operations import unconfirmed
+from controller.operations.jobs import Refused
 from controller.text.wording import quoted, shortened
-
-
-class Refused(Exception):
-    """A request is refused. The text: what was found -> what is expected."""
 
 
 def attachable(
@@ -96,14 +93,14 @@ def attached_already(name: str, values: Mapping[str, str]) -> str:
     return f"bridge {name}: already attached -> {expected}"
 
 
-def traces(row: BridgeRow, others_attached: bool) -> tuple[Setting, ...]:
+def traces(fleet: Fleet, row: BridgeRow) -> tuple[Setting, ...]:
     """The settings that remove all our keys from a bridge's records, also those of operators.
 
-    They also remove the key of the database itself, unless there are `others_attached`.
+    They also remove the key of the database itself, unless other bridges are attached.
     """
     settings = [*removed(row)]
     settings += (replace(setting, value=None) for setting in unconfirmed.keys_of(row))
-    if not others_attached:
+    if not any(other.attached for other in fleet.rows.values() if other.name != row.name):
         settings.append(Setting("Open_vSwitch", ".", PREFIX + "leader", None))
     return unconfirmed.merged(settings)
 

@@ -7,18 +7,19 @@ changed, and it is tried again. Then it takes the same way as the request of an 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
 from dataclasses import dataclass, field, replace
-from itertools import count
 
-from controller.api.events import Record, Reply, Report, Setting, Write, Written
+from controller.api.events import Record, Reply, Report, Setting, Write
 from controller.api.history import Entry, Happened
 from controller.bridge.bridge import Commands
 from controller.bridge.fleet import Fleet
 from controller.config.rows import BridgeRow
 from controller.operations import unconfirmed
-from controller.operations.attach_detach import AttachDetach
-from controller.operations.attach_settings import Refused, refuse_waiting
+from controller.operations.attach import attach
+from controller.operations.attach_settings import refuse_waiting
+from controller.operations.detach import detach
+from controller.operations.jobs import Job, Jobs, Refused, Step, Store, reply
 from controller.operations.unconfirmed import (
     GRACE_S,
     NOTHING_WAITS,
@@ -42,27 +43,74 @@ class _Waiting:
     failed: str = ""
 
 
-@dataclass(slots=True)
-class _Reversal:
-    """A reversal in progress. `asked`: the requests that wait for it. `early`: its time has not passed.
+@dataclass(slots=True, eq=False, kw_only=True)
+class _Set(Store):
+    """A change of settings that waits to be confirmed once the database has it."""
 
-    `begun`: the database says so.
+    change: Unconfirmed
+
+    def stored(self, now_s: float) -> Commands:
+        return self.end(waiting(self.name, self.change, self.fleet.epoch_s + now_s), now_s)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class _Confirm(Store):
+    """A confirmation."""
+
+    changes: Confirmations
+    change: Unconfirmed
+
+    def stored(self, now_s: float) -> Commands:
+        text = f"{self.change.what} confirmed"
+        self.changes.end_waiting(self.name)
+        return [
+            Record(Entry(Happened.CONFIRMED, now_s, self.name, text)),
+            Report("info", f"{self.name}: {text}"),
+            *self.end(f"{self.name}: {text}", now_s),
+        ]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class _Reversal(Job):
+    """A reversal in progress: BEGIN, REVERT. An attach or a detach takes its place, and its number.
+
+    `asked`: the requests that wait for it. `early`: its time has not passed.
     """
 
-    bridge: str
+    step: Step = Step.BEGIN
     change: Unconfirmed
     asked: list[int]
     early: bool
-    begun: bool = False
 
+    def written(self, error: str | None, now_s: float) -> Commands:
+        if error is not None:
+            return self.end(f"database: {error}", now_s, refused=True)
+        if self.step is Step.REVERT:
+            return self.end("", now_s)
+        self.step = Step.REVERT
+        try:
+            return self._revert(now_s)
+        except Refused as refusal:
+            return self.end(str(refusal), now_s, refused=True)
 
-@dataclass(frozen=True, slots=True)
-class _Writing:
-    """A change of settings, or a confirmation, that the database does not have yet."""
-
-    bridge: str
-    change: Unconfirmed
-    confirms: bool
+    def _revert(self, now_s: float) -> Commands:
+        """The database knows that it has begun: revert."""
+        row, bridge, change = self.row, self.bridge, self.change
+        assert self.tell is not None
+        if row is None:
+            raise Refused(f"bridge {self.name}: deleted meanwhile -> an existing bridge")
+        done = Setting("Bridge", self.name, UNCONFIRMED, None)
+        match change.what:
+            case What.ATTACH if row.attached and bridge is not None:
+                return detach(self.jobs, self.number, self.tell, bridge, now_s, reverts=change)
+            case What.DETACH if not row.attached:
+                given = unconfirmed.values(change)
+                return attach(self.jobs, self.number, self.tell, row, given, now_s, reverts=change)
+            case What.SET if row.attached:
+                return [Write((*unconfirmed.restored(change, row), done), self.number)]
+        # Somebody has attached or detached it meanwhile, directly in the database.
+        self.change = replace(change, what=What.SET)
+        return [Write((done,), self.number)]
 
 
 @dataclass(slots=True)
@@ -70,22 +118,14 @@ class Confirmations:
     """The changes of all bridges that wait to be confirmed."""
 
     fleet: Fleet
-    attach_detach: AttachDetach
+    jobs: Jobs
     _waiting: dict[str, _Waiting] = field(default_factory=dict)
-    # By the number of the request that a reversal makes. Those of operators are positive.
-    _reversals: dict[int, _Reversal] = field(default_factory=dict)
-    _numbers: Iterator[int] = field(default_factory=lambda: count(-1, -1))
-    # By the number of an operator's request.
-    _writing: dict[int, _Writing] = field(default_factory=dict)
+    # By bridge.
+    _reversals: dict[str, _Reversal] = field(default_factory=dict)
     # By bridge: the change that was reverted last. The database may still show it for a moment.
     _reverted: dict[str, Unconfirmed] = field(default_factory=dict)
     # Invalid values that were reported.
     _invalid: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def reverting(self) -> set[str]:
-        """The bridges on which a change is being reverted."""
-        return {reversal.bridge for reversal in self._reversals.values()}
 
     def reverts_s(self) -> float:
         """When the next change is to be reverted; infinity if none can be now."""
@@ -95,7 +135,7 @@ class Confirmations:
         """The changes that could be reverted as far as other requests are concerned."""
         if not self._waiting or not self.fleet.leads:
             return []
-        busy = self.reverting | self.attach_detach.in_hand
+        busy = self._reversals.keys() | self.jobs.in_hand
         return [one for one in self._waiting.items() if one[0] not in busy]
 
     def follow_database(self, now_s: float) -> Commands:
@@ -141,13 +181,16 @@ class Confirmations:
         name = row.name
         there = self._there(name)
         late = now_s >= there.due_s - GRACE_S and not there.failed
-        if late or name in self.reverting:
+        if late or name in self._reversals:
             what = there.change.what
             raise Refused(
                 f"bridge {name}: {what} was not confirmed in time, and is being rolled back"
                 f" -> {what} once more"
             )
-        self._writing[request_id] = _Writing(name, there.change, confirms=True)
+        tell = reply(request_id)
+        self.jobs.begin(
+            _Confirm(self.jobs, request_id, name, tell, changes=self, change=there.change)
+        )
         return [Write((Setting("Bridge", name, UNCONFIRMED, None),), request_id)]
 
     def set(
@@ -167,7 +210,7 @@ class Confirmations:
         refuse_waiting(row, epoch_now_s)
         back = unconfirmed.before_set(row, settings)
         change = Unconfirmed(What.SET, epoch_now_s + wait_s, wait_s, back)
-        self._writing[request_id] = _Writing(row.name, change, confirms=False)
+        self.jobs.begin(_Set(self.jobs, request_id, row.name, reply(request_id), change=change))
         return [Write((*settings, change.as_setting(row.name)), request_id)]
 
     def revert(self, request_id: int, row: BridgeRow, now_s: float) -> Commands:
@@ -177,13 +220,11 @@ class Confirmations:
             Refused: none waits.
         """
         name = row.name
-        for reversal in self._reversals.values():
-            if reversal.bridge == name:
-                reversal.asked.append(request_id)
-                return []
+        if (reversal := self._reversals.get(name)) is not None:
+            reversal.asked.append(request_id)
+            return []
         there = self._there(name)
-        if name in self.attach_detach.in_hand:
-            raise Refused(f"bridge {name}: another request is changing it -> try again later")
+        self.jobs.refuse_in_hand(name)
         return self._begin(name, there, [request_id], early=now_s < there.due_s - GRACE_S)
 
     def _there(self, name: str) -> _Waiting:
@@ -194,9 +235,12 @@ class Confirmations:
     def abandon_reversals(self) -> list[int]:
         """Another service leads from now on, and reverts. Returns the requests that wait."""
         asked = [number for reversal in self._reversals.values() for number in reversal.asked]
-        asked += self._writing
-        self._reversals, self._writing = {}, {}
+        self._reversals = {}
         return asked
+
+    def end_waiting(self, name: str) -> None:
+        """The change of a bridge is confirmed."""
+        self._waiting.pop(name, None)
 
     # ---- reversals -----------------------------------------------------------------------
 
@@ -206,80 +250,30 @@ class Confirmations:
         return [command for name, there in due for command in self._begin(name, there, [])]
 
     def _begin(self, name: str, there: _Waiting, asked: list[int], early: bool = False) -> Commands:
-        number = next(self._numbers)
-        self._reversals[number] = _Reversal(name, there.change, asked, early)
+        self._reversals[name] = reversal = _Reversal(
+            self.jobs,
+            self.jobs.next_number(),
+            name,
+            functools.partial(self._finish, name),
+            change=there.change,
+            asked=asked,
+            early=early,
+        )
+        self.jobs.begin(reversal)
         begun = replace(there.change, begun=True)
-        return [Write((begun.as_setting(name),), number)]
+        return [Write((begun.as_setting(name),), reversal.number)]
 
-    def written(self, event: Written, now_s: float) -> Commands | None:
-        """The database has stored or refused something; None if it is not ours."""
-        if (writing := self._writing.pop(event.request_id, None)) is not None:
-            return self._stored(writing, event, now_s)
-        reversal = self._reversals.get(event.request_id)
-        if reversal is None:
-            # An answer to a reversal that was abandoned.
-            return [] if event.request_id < 0 else None
-        if event.error is not None and (not reversal.begun or reversal.change.what is What.SET):
-            text = f"database: {event.error}"
-            return self._finish(
-                event.request_id, Reply(event.request_id, text, refused=True), now_s
-            )
-        if not reversal.begun:
-            reversal.begun = True
-            try:
-                return self._go_on(event.request_id, reversal, now_s)
-            except Refused as refusal:
-                reply = Reply(event.request_id, str(refusal), refused=True)
-                return self._finish(event.request_id, reply, now_s)
-        if reversal.change.what is What.SET:
-            return self._finish(event.request_id, Reply(event.request_id, ""), now_s)
-        return None
-
-    def _go_on(self, number: int, reversal: _Reversal, now_s: float) -> Commands:
-        """The database knows that it has begun: revert."""
-        name, change = reversal.bridge, reversal.change
-        row, bridge = self.fleet.rows.get(name), self.fleet.bridges.get(name)
-        if row is None:
-            raise Refused(f"bridge {name}: deleted meanwhile -> an existing bridge")
-        done = Setting("Bridge", name, UNCONFIRMED, None)
-        match change.what:
-            case What.ATTACH if row.attached and bridge is not None:
-                return self.attach_detach.detach(number, bridge, now_s, reverts=change)
-            case What.DETACH if not row.attached:
-                values = unconfirmed.values(change)
-                return self.attach_detach.attach(number, row, values, now_s, reverts=change)
-            case What.SET if row.attached:
-                return [Write((*unconfirmed.restored(change, row), done), number)]
-        # Somebody has attached or detached it meanwhile, directly in the database.
-        reversal.change = replace(change, what=What.SET)
-        return [Write((done,), number)]
-
-    def with_own_answers(self, commands: Commands, now_s: float) -> Commands:
-        """Commands, with what follows from the answers to our own requests in their place."""
-        if not self._reversals:
-            return commands
-        taken: Commands = []
-        for command in commands:
-            if isinstance(command, Reply) and command.request_id in self._reversals:
-                taken += self._finish(command.request_id, command, now_s)
-            else:
-                taken.append(command)
-        return taken
-
-    def _finish(self, number: int, reply: Reply, now_s: float) -> Commands:
+    def _finish(self, name: str, answer: str, refused: bool, now_s: float) -> Commands:
         """A reversal is done, or is tried again later."""
-        reversal = self._reversals.pop(number)
-        name, what = reversal.bridge, reversal.change.what
-        there = self._waiting.get(name)
-        if reply.refused:
-            text = (
-                f"bridge {name}: {what} was not confirmed, and is not rolled back yet: {reply.text}"
-            )
+        reversal = self._reversals.pop(name)
+        what, there = reversal.change.what, self._waiting.get(name)
+        if refused:
+            text = f"bridge {name}: {what} was not confirmed, and is not rolled back yet: {answer}"
             told: Commands = [Reply(asked, text, refused=True) for asked in reversal.asked]
             if there is not None:
-                if there.failed != reply.text:
+                if there.failed != answer:
                     told.append(Report("warning", text))
-                there.due_s, there.failed = now_s + RETRY_S, reply.text
+                there.due_s, there.failed = now_s + RETRY_S, answer
             return told
         if there is not None:
             self._reverted[name] = there.change
@@ -288,23 +282,9 @@ class Confirmations:
         asked_for = "as asked for" if reversal.early else "not confirmed in time"
         text = f"{what} rolled back, {asked_for}"
         # What attach told the first time needs no repetition.
-        text += f"; {reply.text}" if reply.text and what is What.ATTACH else ""
+        text += f"; {answer}" if answer and what is What.ATTACH else ""
         return [
             Record(Entry(Happened.REVERTED, now_s, name, text)),
             Report("warning", f"{name}: {text}"),
             *(Reply(asked, f"{name}: {text}") for asked in reversal.asked),
-        ]
-
-    def _stored(self, writing: _Writing, event: Written, now_s: float) -> Commands:
-        name, number = writing.bridge, event.request_id
-        if event.error is not None:
-            return [Reply(number, f"database: {event.error}", refused=True)]
-        if not writing.confirms:
-            return [Reply(number, waiting(name, writing.change, self.fleet.epoch_s + now_s))]
-        text = f"{writing.change.what} confirmed"
-        self._waiting.pop(name, None)
-        return [
-            Record(Entry(Happened.CONFIRMED, now_s, name, text)),
-            Report("info", f"{name}: {text}"),
-            Reply(number, f"{name}: {text}"),
         ]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controller.api.events import Faulted, Reply, Setting
+from controller.api.events import Faulted, Setting
 from controller.bridge.bridge import Bridge, Commands
 from controller.config.rows import PREFIX
 from controller.config.values import UplinkConfig
+from controller.operations.jobs import Job, Step
 from controller.text.wording import OUR_LOG
 from policies.model import Role
 
@@ -15,55 +16,65 @@ from policies.model import Role
 DRAIN_TIMEOUT_S = 10.0
 
 
-@dataclass(slots=True)
-class Drain:
-    """A drain in progress.
+@dataclass(slots=True, eq=False, kw_only=True)
+class Drain(Job):
+    """A drain in progress: STORE, EMPTY.
 
     `ports`, `addresses`: the number of VM ports, and of addresses behind VM ports, that used the
-    uplink. `written`: the database has stored the new role.
+    uplink.
     """
 
-    request_id: int
-    bridge: str
     uplink: str
     ports: int
+    addresses: int
     deadline_s: float
-    written: bool = False
-    addresses: int = 0
 
-    def proceed(self, bridge: Bridge | None, fault: Faulted | None, now_s: float) -> Commands:
-        """The answer, once the uplink is idle and the learning packets are sent.
+    def written(self, error: str | None, now_s: float) -> Commands:
+        if error is not None:
+            return self.end(f"database: {error}", now_s, refused=True)
+        self.step = Step.EMPTY
+        return []
 
-        `fault`: the last fault of ovs-lbt since the drain began.
-        """
+    def due_s(self) -> float:
+        return self.deadline_s if self.step is Step.EMPTY else float("inf")
+
+    def proceed(self, now_s: float) -> Commands:
+        """Answer once the uplink is idle and the learning packets are sent."""
+        bridge = self.bridge
         if bridge is None:
-            return self._refuse("the bridge was detached meanwhile -> an attached bridge")
+            return self._refuse("the bridge was detached meanwhile -> an attached bridge", now_s)
         in_time = now_s < self.deadline_s
-        if not self.written or (in_time and not self._over(bridge)):
+        if self.step is Step.STORE or (in_time and not self._over(bridge)):
             return []
+        fault = self.fleet.blamed(self.name, self.deadline_s - DRAIN_TIMEOUT_S)
         if not bridge.connected:
-            return self._refuse(f"drained, but the switch is not connected{_expected(fault)}")
+            return self._refuse(
+                f"drained, but the switch is not connected{_expected(fault)}", now_s
+            )
         if remaining := bridge.placing.bindings.on(self.uplink):
             found = f"drained, but still used by {', '.join(remaining)}"
-            return self._refuse(f"{found} -> VM ports that may use another uplink that is up")
+            expected = "VM ports that may use another uplink that is up"
+            return self._refuse(f"{found} -> {expected}", now_s)
         if not in_time and not bridge.settled:
-            return self._refuse(
-                f"drained, but the switch has not confirmed the moves{_expected(fault)}"
-            )
+            found = "drained, but the switch has not confirmed the moves"
+            return self._refuse(f"{found}{_expected(fault)}", now_s)
         text = f"{self.uplink}: idle, {self.ports} VM port{'' if self.ports == 1 else 's'}"
         if self.addresses:
             text += f" and {self.addresses} address{'' if self.addresses == 1 else 'es'}"
         text += " moved"
         if bridge.config.on_a_lag:
             text += "; the upstream switch continues to send on it until its link goes down"
-        return [Reply(self.request_id, text)]
+        return self.end(text, now_s)
+
+    def interrupted(self, why: str, now_s: float) -> Commands:
+        return self.end(why, now_s, refused=True)
 
     def _over(self, bridge: Bridge) -> bool:
         roles = {uplink.name: uplink.role for uplink in bridge.config.uplinks}
         return roles.get(self.uplink) in (Role.DRAINED, None) and bridge.at_rest
 
-    def _refuse(self, why: str) -> Commands:
-        return [Reply(self.request_id, f"uplink {self.uplink}: {why}", refused=True)]
+    def _refuse(self, why: str, now_s: float) -> Commands:
+        return self.end(f"uplink {self.uplink}: {why}", now_s, refused=True)
 
 
 def _expected(fault: Faulted | None) -> str:

@@ -1,33 +1,46 @@
-"""The requests that take several events, and the steps of each: what it has sent, and what it waits for."""
+"""The requests that take several events: each is a job on one bridge.
+
+The step of a job says what it has sent, and what it waits for. The database's answers find a job by its
+number. A job that attaches or detaches a bridge stays until nothing is left to do on the switch, also
+after it has been answered.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import count
+from typing import ClassVar
 
-from controller.api.events import ForwardByOne, Reply, Setting
+from controller.api.events import ForwardingByOne, Reply, Setting, Write, Written
+from controller.bridge.bridge import Bridge, Commands
+from controller.bridge.fleet import Fleet
+from controller.config.reader import read_bridge
+from controller.config.rows import BridgeRow
 from controller.config.values import BridgeConfig
 from controller.operations.unconfirmed import Unconfirmed
-from controller.text.check_view import JsonObject
+from controller.text.wording import one_line
 
-# Instead of an attach: tell whether one would succeed, by the answer of `check`. Nothing is written.
-Trial = Callable[[JsonObject], Reply]
-# If the switch has not confirmed the pipeline within this time, the attach is undone.
-ATTACH_TIMEOUT_S = 10.0
-# More for each VM port of a large bridge: each has some twenty flows and groups.
+# More time for each VM port of a large bridge: each has some twenty flows and groups.
 TIMEOUT_PER_PORT_S, LARGE_PORTS = 0.03, 300
-# A switch that has not answered within this time counts as unreachable.
-DETACH_TIMEOUT_S = 5.0
+# How a job gives its answer: the text, whether the request is refused, and the time.
+Tell = Callable[[str, bool, float], Commands]
+
+
+class Refused(Exception):
+    """A request is refused. The text: what was found -> what is expected."""
 
 
 class Step(Enum):
-    """A step of a request. An attach goes from READ to INSTALL, a detach from GATHER to FORGET."""
+    """A step of a job. Which steps a job takes, and in which order, is in the docstring of its class."""
+
+    # The settings are sent to the database. Waits for its answer.
+    STORE = auto()
 
     # The switch is read. Waits until all is known on which an attach depends. Nothing is changed so far.
     READ = auto()
-    # The settings are sent to the database. Waits for its answer.
-    WRITE = auto()
     # The database has the settings. Waits until it reports them; then our pipeline is sent.
     TAKE_OVER = auto()
     # The new fail mode is sent to the database. Waits until the switch has flushed all flows for it.
@@ -42,67 +55,227 @@ class Step(Enum):
     # The settings are removed from the database. Waits for its answer.
     FORGET = auto()
 
+    # The settings are no longer in force, or an attach has failed and its settings are being undone.
+    # Waits for the database's answer if there was none, and until the switch has nothing of ours.
+    LEAVE = auto()
 
-@dataclass(slots=True)
-class Attach:
-    """An attach in progress: read the bridge, write the configuration, wait for the pipeline.
+    # The uplink is drained. Waits until no unit uses it, and the learning packets are sent.
+    EMPTY = auto()
 
-    `waits`: the change that waits to be confirmed from then on, if it does. `trial`: it ends when the
-    bridge has been read.
+    # The database is told that a reversal has begun. Waits for its answer.
+    BEGIN = auto()
+    # The change is reverted. Waits until it is: for the database, or for an attach or a detach.
+    REVERT = auto()
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A request in progress on one bridge.
+
+    `number`: that of the request; below zero if the service made it itself. `name`: of the bridge.
+    `tell`: gives the answer; None once it is given.
     """
 
-    request_id: int
-    began_s: float
-    deadline_s: float
-    settings: tuple[Setting, ...]
-    undo: tuple[Setting, ...]
-    step: Step = Step.READ
-    waits: Unconfirmed | None = None
-    trial: Trial | None = None
+    jobs: Jobs
+    number: int
+    name: str
+    tell: Tell | None
+    step: Step
+    # Whether the bridge is attached or detached, so that nothing else may change it.
+    changes_bridge: ClassVar[bool] = False
 
     @property
-    def fail_mode(self) -> tuple[Setting, ...]:
-        """The new fail mode. The switch flushes all flows when it applies it.
+    def fleet(self) -> Fleet:
+        return self.jobs.fleet
 
-        To lose few frames, our flows must follow at once. So they are installed as soon as the
-        default flow is seen to be gone, and checked again when the database reports that everything
-        is applied.
-        """
-        return tuple(setting for setting in self.settings if setting.column == "fail_mode")
+    @property
+    def bridge(self) -> Bridge | None:
+        """The bridge; None if the service does not manage it any more."""
+        return self.fleet.bridges.get(self.name)
+
+    @property
+    def row(self) -> BridgeRow | None:
+        """The records of the bridge; None if it was deleted."""
+        return self.fleet.rows.get(self.name)
+
+    def written(self, error: str | None, now_s: float) -> Commands:
+        """The database has stored or refused the settings that the job has sent."""
+        raise NotImplementedError
+
+    def proceed(self, now_s: float) -> Commands:
+        """Go on as far as possible. Called after each event."""
+        return []
+
+    def due_s(self) -> float:
+        """When the job goes on although nothing has happened; infinity if it only waits."""
+        return float("inf")
+
+    def forwards_by_one(self, event: ForwardingByOne, now_s: float) -> Commands:
+        """The bridge of plain uplinks forwards by one of them now, or could not be made to."""
+        return []
+
+    def interrupted(self, why: str, now_s: float) -> Commands:
+        """An error of ours has interrupted `proceed`."""
+        return []
+
+    def answer(self, text: str, now_s: float, refused: bool = False) -> Commands:
+        """Give the answer. The job goes on."""
+        assert self.tell is not None, "a request is answered once"
+        tell, self.tell = self.tell, None
+        return tell(text, refused, now_s)
+
+    def end(self, text: str, now_s: float, refused: bool = False) -> Commands:
+        """Give the answer if it was not given; the job is done."""
+        self.jobs.forget(self)
+        return [] if self.tell is None else self.answer(text, now_s, refused)
 
 
-@dataclass(slots=True)
-class Detach:
-    """A detach in progress: gather VM ports, remove our flows, then the configuration.
+@dataclass(slots=True, eq=False)
+class Store(Job):
+    """Settings that the database stores, which is all. Only one step: STORE."""
 
-    `purge`: also remove what operators set. `lost`: what could not be done, in words. `stays`: the
-    settings that stay in the database, in words. `waits`: the change that waits to be confirmed from
-    then on, if it does. `reverts`: the change that this detach reverts, if it does. `one_uplink`:
-    it is reverted, but forwards by one uplink only, because the others would form a loop.
+    text: str = ""
+    step: Step = Step.STORE
+
+    def written(self, error: str | None, now_s: float) -> Commands:
+        if error is not None:
+            return self.end(f"database: {error}", now_s, refused=True)
+        return self.stored(now_s)
+
+    def stored(self, now_s: float) -> Commands:
+        """The database has stored the settings."""
+        return self.end(self.text, now_s)
+
+
+@dataclass(slots=True, eq=False)
+class Change(Job):
+    """An attach or a detach. It ends when nothing is left to do on the switch, also after its answer.
+
+    `began_s`, `deadline_s`: when it has begun, and until when it may take. `waits`: the change that waits
+    to be confirmed from then on, if it does. `reverts`: the change that it reverts, if it does.
+    `undone`: the answer of an attach that has failed, once its settings are undone.
     """
 
-    request_id: int
     began_s: float
     deadline_s: float
-    purge: bool = False
-    step: Step = Step.GATHER
-    lost: str | None = None
-    stays: str = ""
+    undone: str = ""
     waits: Unconfirmed | None = None
     reverts: Unconfirmed | None = None
-    one_uplink: ForwardByOne | None = None
-    settings: tuple[Setting, ...] = ()
+    changes_bridge: ClassVar[bool] = True
+
+    def give_back(self, bridge: Bridge, now_s: float) -> Commands:
+        """Take everything of ours off the switch. What follows is done even if an error of ours delays it."""
+        return self.fleet.alone(self.name, lambda: bridge.give_back(now_s), now_s)
+
+    def leave(self, now_s: float) -> Commands:
+        """Drop the bridge once nothing of ours is left on it.
+
+        If the switch did not answer in time, it may still receive what was sent before. That is
+        removed when it answers.
+        """
+        bridge, row = self.bridge, self.row
+        if bridge is None or row is None:
+            return self.end(self.undone, now_s, refused=True)
+        if self.tell is not None or not bridge.settled or bridge.installed_anything:
+            return []
+        self.jobs.forget(self)
+        commands = self.fleet.drop(self.name)
+        # An operator has attached it again meanwhile, directly in the database.
+        return [*commands, *self.fleet.manage(read_bridge(row))] if row.attached else commands
 
 
 @dataclass(slots=True)
-class Leaving:
-    """A bridge that is detached, but may still have flows of ours.
+class Jobs:
+    """The jobs in progress."""
 
-    If the switch did not answer in time, it may still receive what was sent before. That is removed
-    when it answers. `reply`: the answer to give once the configuration is restored.
-    """
+    fleet: Fleet
+    # In the order in which they have begun.
+    _by_number: dict[int, Job] = field(default_factory=dict)
+    # The numbers of requests that the service makes itself.
+    _own: count[int] = field(default_factory=lambda: count(-1, -1))
 
-    reply: Reply | None
+    @property
+    def bridges(self) -> set[str]:
+        """The bridges with a job."""
+        return {job.name for job in self._by_number.values()}
+
+    @property
+    def in_hand(self) -> set[str]:
+        """The bridges that a request attaches or detaches now. Nothing else may change them."""
+        return {job.name for job in self._by_number.values() if job.changes_bridge}
+
+    def next_number(self) -> int:
+        """The number of a request that the service makes itself."""
+        return next(self._own)
+
+    def refuse_in_hand(self, bridge: str) -> None:
+        """Refuse to change a bridge that another request is changing.
+
+        Raises:
+            Refused: one does.
+        """
+        if bridge in self.in_hand:
+            raise Refused(f"bridge {bridge}: another request is changing it -> try again later")
+
+    def begin(self, job: Job) -> None:
+        """Begin a job. It takes the place of one with its number: what follows is a part of that one."""
+        assert not (job.changes_bridge and job.name in self.in_hand), "a bridge in hand"
+        self._by_number[job.number] = job
+
+    def forget(self, job: Job) -> None:
+        """A job is done."""
+        if self._by_number.get(job.number) is job:
+            del self._by_number[job.number]
+
+    def store(
+        self, number: int, bridge: str, settings: Iterable[Setting], done: str = ""
+    ) -> Commands:
+        """Write the settings of an operator's request, and answer with what was `done`."""
+        self.begin(Store(self, number, bridge, reply(number), text=one_line(done)))
+        return [Write(tuple(settings), number)]
+
+    def written(self, event: Written, now_s: float) -> Commands:
+        """The database has stored or refused the settings of a job. One that is gone needs no answer."""
+        job = self._by_number.get(event.request_id)
+        return [] if job is None else job.written(event.error, now_s)
+
+    def forwards_by_one(self, event: ForwardingByOne, now_s: float) -> Commands:
+        """A bridge of plain uplinks forwards by one of them now, or could not be made to."""
+        found = [job for job in self._by_number.values() if job.name == event.bridge]
+        return [command for job in found for command in job.forwards_by_one(event, now_s)]
+
+    def proceed(self, now_s: float) -> Commands:
+        """Each job goes on as far as possible. Called after each event.
+
+        First those that attach or detach a bridge: other jobs end when they drop it.
+        """
+        commands = Commands()
+        for job in sorted(self._by_number.values(), key=lambda job: not job.changes_bridge):
+            try:
+                commands += job.proceed(now_s)
+            except Exception as error:
+                commands += self.fleet.failed(job.name, error, now_s)
+                commands += job.interrupted(self.fleet.failures[job.name].why, now_s)
+        return commands
+
+    def due_s(self) -> float:
+        """When the first of them goes on although nothing has happened; infinity if none does."""
+        return min((job.due_s() for job in self._by_number.values()), default=float("inf"))
+
+    def abandon(self) -> list[int]:
+        """Drop all jobs as they are. Returns the requests that wait for an answer."""
+        waiting = [n for n, job in self._by_number.items() if n > 0 and job.tell is not None]
+        self._by_number = {}
+        return waiting
+
+
+def reply(request_id: int) -> Tell:
+    """Answer an operator's request."""
+    return functools.partial(_replied, request_id)
+
+
+def _replied(request_id: int, text: str, refused: bool, now_s: float) -> Commands:
+    return [Reply(request_id, text, refused)]
 
 
 def longer_s(config: BridgeConfig) -> float:

@@ -13,7 +13,7 @@ from controller.bridge.phase import Phase
 from controller.config.rows import BridgeRow
 from controller.config.values import UplinkConfig, VmPortConfig
 from controller.operations import vm_rules
-from controller.operations.attach_settings import Refused
+from controller.operations.jobs import Refused
 from controller.teaming.address_units import AddressUnit
 from controller.text.wording import one_of, quoted
 

@@ -5,11 +5,11 @@ Every refusal is one line that says what was found and what is expected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.api.commands import REQUESTS
-from controller.api.events import ForwardingByOne, Reply, Request, Setting, Write, Written
+from controller.api.events import Reply, Request, Setting, Write
 from controller.api.history import Moved
 from controller.api.requests import Asked, parse
 from controller.bridge.bridge import Bridge, Commands
@@ -29,10 +29,12 @@ from controller.operations import (
     unconfirmed,
     vm_rules,
 )
-from controller.operations.attach_detach import AttachDetach
-from controller.operations.attach_settings import Refused, attachable
+from controller.operations.attach import attach
+from controller.operations.attach_settings import attachable, traces
 from controller.operations.confirmations import Confirmations
+from controller.operations.detach import detach
 from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
+from controller.operations.jobs import Jobs, Refused, Step, reply
 from controller.operations.plans import Plans
 from controller.text import check_view
 from controller.text.wording import lines_of, one_line, one_of
@@ -44,33 +46,19 @@ LOST = "another service took the lead meanwhile -> ask that service what was don
 
 @dataclass(slots=True)
 class Operator:
-    """Handles operators' requests. Attaches and detaches in progress are in `attach_detach`.
+    """Handles operators' requests.
 
-    `confirmations`: the changes that wait to be confirmed.
+    `jobs`: those that take several events. `confirmations`: the changes that wait to be confirmed.
     """
 
     fleet: Fleet
-    attach_detach: AttachDetach
+    jobs: Jobs
     confirmations: Confirmations
-    draining: list[Drain] = field(default_factory=list)
-    # By request: what it has done, once the database has stored its settings.
-    confirming: dict[int, str] = field(default_factory=dict)
     plans: Plans = field(default_factory=Plans)
-
-    @property
-    def in_hand(self) -> set[str]:
-        """The bridges that a request is changing now."""
-        return self.attach_detach.in_hand
-
-    @property
-    def concerned(self) -> set[str]:
-        """The bridges that `proceed` may change."""
-        return self.in_hand | {drain.bridge for drain in self.draining}
 
     def next_job_s(self) -> float:
         """When the first request in progress has something to do; infinity if there is none."""
-        times = [drain.deadline_s for drain in self.draining if drain.written]
-        return min([self.attach_detach.next_step_s(), self.confirmations.reverts_s(), *times])
+        return min(self.jobs.due_s(), self.confirmations.reverts_s())
 
     def answer_request(self, request: Request, now_s: float) -> Commands:
         """Carry out a request, completely or as far as possible now."""
@@ -82,57 +70,19 @@ class Operator:
             noted = _note_refusal(self, request.words, text, now_s)
             return [*noted, Reply(request.request_id, text, refused=True)]
 
-    def written(self, event: Written, now_s: float) -> Commands:
-        """The database has stored or refused the settings of a request."""
-        for drain in self.draining:
-            if drain.request_id == event.request_id and event.error is None:
-                drain.written = True
-                return []
-        self.draining = [d for d in self.draining if d.request_id != event.request_id]
-        text = self.confirming.pop(event.request_id, None)
-        if text is not None and event.error is None:
-            return [Reply(event.request_id, text)]
-        if (answered := self.confirmations.written(event, now_s)) is not None:
-            return answered
-        return self.confirmations.with_own_answers(self.attach_detach.written(event, now_s), now_s)
-
-    def forwards_by_one(self, event: ForwardingByOne, now_s: float) -> Commands:
-        """A bridge of plain uplinks forwards by one of them now, or could not be made to."""
-        return self.confirmations.with_own_answers(self.attach_detach.forwards_by_one(event), now_s)
-
-    def write(self, request_id: int, settings: Iterable[Setting], done: str) -> Commands:
-        """Write the settings of a request, and answer with what was done."""
-        self.confirming[request_id] = one_line(done)
-        return [Write(tuple(settings), request_id)]
-
     def abandon(self) -> Commands:
         """Another service leads from now on: tell all callers that wait."""
         waiting = [
             reply for b in self.fleet.bridges.values() for reply in b.installation.abandon_waiting()
         ]
-        numbers = [*(reply.request_id for reply in waiting), *self.attach_detach.abandon_jobs()]
-        numbers += [drain.request_id for drain in self.draining]
+        numbers = [*(reply.request_id for reply in waiting), *self.jobs.abandon()]
         numbers += self.confirmations.abandon_reversals()
-        self.draining, self.plans = [], Plans()
-        # A reversal waits under a number below zero. The service that leads reverts.
-        return [Reply(number, LOST, refused=True) for number in numbers if number > 0]
+        self.plans = Plans()
+        return [Reply(number, LOST, refused=True) for number in numbers]
 
     def proceed(self, now_s: float) -> Commands:
         """Take requests in progress one step further. Called after each event."""
-        commands = self.confirmations.revert_due(now_s)
-        commands += self.confirmations.with_own_answers(self.attach_detach.take_steps(now_s), now_s)
-        for drain in list(self.draining):
-            fault = self.fleet.blamed(drain.bridge, drain.deadline_s - DRAIN_TIMEOUT_S)
-            try:
-                answer = drain.proceed(self.fleet.bridges.get(drain.bridge), fault, now_s)
-            except Exception as error:
-                failed = self.fleet.failed(drain.bridge, error, now_s)
-                why = self.fleet.failures[drain.bridge].why
-                answer = [*failed, Reply(drain.request_id, why, refused=True)]
-            if answer:
-                self.draining.remove(drain)
-                commands += answer
-        return commands
+        return [*self.confirmations.revert_due(now_s), *self.jobs.proceed(now_s)]
 
 
 # ---- commands --------------------------------------------------------------------------
@@ -162,40 +112,42 @@ def _attach(operator: Operator, request_id: int, asked: Asked, now_s: float) -> 
     row = named.row(operator.fleet, asked.names[0])
     values = request_words.assignments(asked.settings, settable(BRIDGE_KEYS))
     values.setdefault("policy", str(BRIDGE_KEYS["policy"].default))
-    return operator.attach_detach.attach(request_id, row, values, now_s, asked.confirm_s)
+    return attach(operator.jobs, request_id, reply(request_id), row, values, now_s, asked.confirm_s)
 
 
 def _check(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
     """`[BRIDGE [KEY=VALUE]…]`; the keys as for an attach. The answer is JSON, or its lines."""
     fleet = operator.fleet
 
-    def reply(found: check_view.JsonObject) -> Reply:
-        return Reply(request_id, check_view.shown(found, asked.as_json))
+    def text(found: check_view.JsonObject) -> str:
+        return check_view.shown(found, asked.as_json)
 
     if not asked.names:
-        return [reply(check.answer(fleet, fleet.serving, now_s))]
+        return [Reply(request_id, text(check.answer(fleet, fleet.serving, now_s)))]
     (name,) = asked.names
     row = named.row(operator.fleet, name)
     if row.attached:
         if asked.settings:
             raise Refused(f"bridge {name}: attached -> no settings to try")
-        return [reply(check.answer(fleet, [named.serving_bridge(operator.fleet, name)], now_s))]
-    if name in operator.in_hand:
-        raise Refused(f"bridge {name}: another request is changing it -> try again later")
+        serving = [named.serving_bridge(operator.fleet, name)]
+        return [Reply(request_id, text(check.answer(fleet, serving, now_s)))]
+    operator.jobs.refuse_in_hand(name)
     values = request_words.assignments(asked.settings, settable(BRIDGE_KEYS))
     values.setdefault("policy", str(BRIDGE_KEYS["policy"].default))
     try:
-        return operator.attach_detach.attach(request_id, row, values, now_s, trial=reply)
+        return attach(operator.jobs, request_id, reply(request_id), row, values, now_s, trial=text)
     except Refused as why:
-        return [reply(check.unfit(name, one_line(str(why))))]
+        return [Reply(request_id, text(check.unfit(name, one_line(str(why)))))]
 
 
 def _detach(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
     (name,), purge, confirm_s = asked.names, "--purge" in asked.options, asked.confirm_s
     if purge and confirm_s is None and not named.row(operator.fleet, name).attached:
-        return operator.attach_detach.purge(request_id, operator.fleet.rows[name])
+        operator.jobs.refuse_in_hand(name)
+        settings = traces(operator.fleet, operator.fleet.rows[name])
+        return operator.jobs.store(request_id, name, settings)
     bridge = named.attached_bridge(operator.fleet, name)
-    return operator.attach_detach.detach(request_id, bridge, now_s, purge, confirm_s)
+    return detach(operator.jobs, request_id, reply(request_id), bridge, now_s, purge, confirm_s)
 
 
 def _confirm_change(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
@@ -217,7 +169,7 @@ def _set(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Com
     row = operator.fleet.rows[bridge]
     if asked.confirm_s is None:
         done = answers.changed(asked.names[1], row, record, settings)
-        return operator.write(request_id, settings, done)
+        return operator.jobs.store(request_id, bridge, settings, done)
     return operator.confirmations.set(request_id, row, tuple(settings), asked.confirm_s, now_s)
 
 
@@ -341,7 +293,7 @@ def _pin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Com
     _pinnable(bridge, port, target)
     done = answers.pinned(bridge, port, target, now_s)
     row = operator.fleet.rows[bridge.config.name]
-    return operator.write(request_id, vm_rules.kept(row, port, "pin", target), done)
+    return operator.jobs.store(request_id, row.name, vm_rules.kept(row, port, "pin", target), done)
 
 
 def _pinnable(bridge: Bridge, port: VmPortConfig, target: str) -> None:
@@ -368,7 +320,7 @@ def _unpin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> C
     settings = vm_rules.removed(row, port, "pin")
     before = (s.value for s in unconfirmed.before_set(row, settings))
     done = answers.unpinned(port, next((pin for pin in before if pin is not None), None))
-    return operator.write(request_id, settings, done)
+    return operator.jobs.store(request_id, row.name, settings, done)
 
 
 def _refuse_unnamed(bridge: Bridge, port: VmPortConfig) -> None:
@@ -391,20 +343,29 @@ def _drain(operator: Operator, request_id: int, asked: Asked, now_s: float) -> C
         expected = "another working uplink that can take its traffic"
         raise Refused(f"uplink {uplink.name}: the last working uplink -> {expected}")
     ports = sum(bound.uplink == uplink.name for bound in bridge.placing.bound.values())
-    drain = Drain(request_id, name, uplink.name, ports, now_s + DRAIN_TIMEOUT_S)
-    drain.addresses = bridge.placing.addresses_on(uplink.name)
-    operator.draining.append(drain)
-    if uplink.role is Role.DRAINED:
-        drain.written = True
-        return []
-    return [Write(drained(uplink), request_id)]
+    is_drained = uplink.role is Role.DRAINED
+    operator.jobs.begin(
+        Drain(
+            operator.jobs,
+            request_id,
+            name,
+            reply(request_id),
+            Step.EMPTY if is_drained else Step.STORE,
+            uplink=uplink.name,
+            ports=ports,
+            addresses=bridge.placing.addresses_on(uplink.name),
+            deadline_s=now_s + DRAIN_TIMEOUT_S,
+        )
+    )
+    return [] if is_drained else [Write(drained(uplink), request_id)]
 
 
 def _undrain(operator: Operator, request_id: int, asked: Asked, _now_s: float) -> Commands:
-    _, uplink = named.member(operator.fleet, asked.names[0])
+    bridge, uplink = named.member(operator.fleet, asked.names[0])
     if uplink.role is not Role.DRAINED:
         raise Refused(f"uplink {uplink.name}: {uplink.role.value} -> a drained uplink")
-    return operator.write(request_id, undrained(uplink), answers.undrained(uplink))
+    done = answers.undrained(uplink)
+    return operator.jobs.store(request_id, bridge.config.name, undrained(uplink), done)
 
 
 def _plan(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:

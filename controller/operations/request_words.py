@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from controller.config.keys import Key
-from controller.operations.attach_settings import Refused
+from controller.operations.jobs import Refused
 from controller.text.wording import one_of, shortened
 
 

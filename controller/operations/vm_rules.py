@@ -16,7 +16,7 @@ from controller.config.keys import VM_RULE_KEYS, Key
 from controller.config.rows import PREFIX, BridgeRow, Guest
 from controller.config.values import VmPortConfig
 from controller.config.vm_ports import vm_keys
-from controller.operations.attach_settings import Refused
+from controller.operations.jobs import Refused
 from controller.text.wording import quoted
 
 

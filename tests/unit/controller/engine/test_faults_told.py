@@ -18,7 +18,8 @@ from controller.api.events import (
     Write,
 )
 from controller.engine import Engine
-from controller.operations.jobs import ATTACH_TIMEOUT_S, DETACH_TIMEOUT_S
+from controller.operations.attach import ATTACH_TIMEOUT_S
+from controller.operations.detach import DETACH_TIMEOUT_S
 from controller.text.wording import OUR_LOG
 from tests.said import says
 from tests.unit.fake_switch import World, done, refusal, world

@@ -31,7 +31,7 @@ from controller.dataplane import pipeline, tables
 from controller.dataplane.specs import EMPTY, GroupSpec
 from controller.dataplane.tables import GROUP_IDS, Kind, Register, Table
 from controller.dataplane.team import Team
-from controller.operations.jobs import ATTACH_TIMEOUT_S
+from controller.operations.attach import ATTACH_TIMEOUT_S
 from tests.said import says
 from tests.unit.fake_switch import FakeSwitch, World, done, refusal, world
 from tests.unit.rows import (

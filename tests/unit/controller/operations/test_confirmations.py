@@ -359,7 +359,7 @@ def test_a_detach_that_cannot_be_reverted_yet_is_tried_again_and_can_be_confirme
     assert not attached(here) and waits(here)
     assert any("is not rolled back yet" in text for text in reports(here, "warning"))
     here.switches["br0"] = switch
-    while here.engine.operator.in_hand:
+    while here.engine.jobs.in_hand:
         here.run_for(1)
     assert done(here.ask("confirm", "br0")) == "br0: detach confirmed"
     here.run_for(100)

@@ -1,0 +1,255 @@
+"""Attach: read the bridge and change nothing; write the configuration; done when the switch has the pipeline.
+
+If a step fails, everything is undone. An attach also reverts a detach, for `confirmations`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from controller.api.events import Setting, Write
+from controller.bridge import inspection
+from controller.bridge.bridge import Bridge, Commands
+from controller.bridge.lost_keys import of_service
+from controller.config import controllers, normal
+from controller.config.reader import read_bridge
+from controller.config.rows import PREFIX, BridgeRow
+from controller.operations import advice, attach_settings, check, releases, unconfirmed
+from controller.operations.jobs import Change, Jobs, Refused, Step, Tell, longer_s
+from controller.operations.unconfirmed import UNCONFIRMED, Unconfirmed, What
+from controller.text.check_view import JsonObject
+from controller.text.wording import OUR_LOG, lines_of
+
+# Instead of an attach: tell whether one would succeed, by the answer of `check`. Nothing is written.
+Trial = Callable[[JsonObject], str]
+# If the switch has not confirmed the pipeline within this time, the attach is undone.
+ATTACH_TIMEOUT_S = 10.0
+# What attach writes unless the key is set. A bridge without the key keeps `multipath`, as releases
+# before 0.2 left it: a change of the hash moves most connections to another uplink once.
+HASH, HASH_AT_ATTACH = "connection-hash", "auto"
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Attach(Change):
+    """An attach in progress: READ, STORE, TAKE_OVER, on plain uplinks FLUSH, INSTALL; LEAVE if it fails.
+
+    `settings`, `undo`: what it writes, and what undoes that. `trial`: it ends when the bridge has been
+    read.
+    """
+
+    step: Step = Step.READ
+    settings: tuple[Setting, ...]
+    undo: tuple[Setting, ...]
+    trial: Trial | None = None
+
+    @property
+    def fail_mode(self) -> tuple[Setting, ...]:
+        """The new fail mode. The switch flushes all flows when it applies it.
+
+        To lose few frames, our flows must follow at once. So they are installed as soon as the
+        default flow is seen to be gone, and checked again when the database reports that everything
+        is applied.
+        """
+        return tuple(setting for setting in self.settings if setting.column == "fail_mode")
+
+    def due_s(self) -> float:
+        return self.deadline_s if self.step is not Step.LEAVE else float("inf")
+
+    def proceed(self, now_s: float) -> Commands:
+        if self.step is Step.LEAVE:
+            return self.leave(now_s)
+        bridge, row = self.bridge, self.row
+        if bridge is None or row is None:
+            gone = f"bridge {self.name}: deleted meanwhile -> an existing bridge"
+            return self.end(gone, now_s, refused=True)
+        if (failed := self.fleet.failures.get(self.name)) is not None:
+            return self._give_up(bridge, failed.why, now_s)
+        if now_s >= self.deadline_s:
+            what = "flows not read" if self.trial else "flows not installed"
+            late = f"{what} within {self.deadline_s - self.began_s:.0f} s"
+            return self._give_up(bridge, f"{late}{self._held_up(bridge)}; see the log", now_s)
+        if self.step is Step.READ:
+            return self._write(bridge, row, now_s) if bridge.known else []
+        if self.step is Step.STORE or not row.attached:
+            return []
+        if self.step is Step.TAKE_OVER:
+            return self._take_over(bridge, row, now_s)
+        if self.step is Step.FLUSH or not bridge.installing.has_all:
+            return []
+        text = self._done(bridge, row, now_s)
+        # Changes of the database meanwhile were not followed.
+        followed = bridge.configure(read_bridge(row, bridge.config), now_s)
+        return [*followed, *self.end(text, now_s)]
+
+    def _take_over(self, bridge: Bridge, row: BridgeRow, now_s: float) -> Commands:
+        """The database reports the settings: send our pipeline."""
+        if not bridge.settled:
+            return []
+        if self.fail_mode and bridge.read is not None and bridge.read.by_default:
+            return bridge.read_anew()
+        commands = bridge.take_over(read_bridge(row, bridge.config), now_s)
+        self.step = Step.FLUSH if self.fail_mode else Step.INSTALL
+        if self.fail_mode:
+            commands.append(Write(self.fail_mode, self.number, applied=True))
+        return commands
+
+    def _done(self, bridge: Bridge, row: BridgeRow, now_s: float) -> str:
+        """What was attached, and what the operator should know about it."""
+        uplinks = ", ".join(uplink.name for uplink in bridge.config.uplinks)
+        policy = bridge.config.asked.policy
+        lines = [f"{self.name}: {policy} over {uplinks}, {len(bridge.placing.bound)} VM ports"]
+        if unknown := releases.warning(self.fleet.ovs_version):
+            lines.append(f"warning: {unknown}")
+        lines += [f"warning: {text}" for text in bridge.config.not_done]
+        if bridge.observing:
+            known = bridge.addresses.by_port
+            lines += [f"warning: {text}" for text in advice.dropped(bridge.config, row, known)]
+        lines += [f"note: {text}" for text in bridge.config.offload.told]
+        if (hashed := bridge.connection_hash.in_use) is not None and hashed.cost is not None:
+            lines.append(f"note: {hashed}")
+        lines += [f"note: {text}" for _, text in advice.advice(bridge.config, self.fleet)]
+        if self.waits is not None:
+            lines.append(unconfirmed.waiting(self.name, self.waits, self.fleet.epoch_s + now_s))
+        return lines_of(lines)
+
+    def _held_up(self, bridge: Bridge) -> str:
+        """Why an attach is not done. Only blames the switch if nothing else is the cause."""
+        if (fault := self.fleet.blamed(self.name, self.began_s)) is not None:
+            return f", because ovs-lbt itself failed: {fault.text} -> {OUR_LOG}"
+        row = self.row
+        stored = self.step not in (Step.READ, Step.STORE) and row is not None and row.attached
+        if self.step is not Step.READ and not stored:
+            return ", because its settings are not in the database -> a running ovsdb-server"
+        return bridge.awaited
+
+    def _write(self, bridge: Bridge, row: BridgeRow, now_s: float) -> Commands:
+        """The bridge has been read: continue, unless other flows or groups are in the way."""
+        assert bridge.read is not None
+        if self.fail_mode and bridge.foreign:
+            found = f"fail mode standalone, and {len(bridge.foreign)} flows of other programs"
+            expected = "fail mode secure, because setting it now would flush those flows"
+            return self._give_up(bridge, f"{found} -> {expected}", now_s)
+        if found_there := inspection.obstacles(bridge.read, bridge.config.on_bond):
+            found = "; ".join(obstacle.found for obstacle in found_there)
+            expected = "; ".join(obstacle.expected for obstacle in found_there)
+            return self._give_up(bridge, f"{found} -> {expected}", now_s)
+        lost = [*advice.dropped(bridge.config, row, bridge.addresses.by_port)]
+        if lost and not bridge.config.observes_bond:
+            return self._give_up(bridge, "; ".join(lost), now_s)
+        if self.trial is not None:
+            text = self.trial(check.fit(self.fleet, bridge, now_s))
+            return [*self.fleet.drop(self.name), *self.end(text, now_s)]
+        if flagged := bridge.no_flood.by_others:
+            key = PREFIX + "no-flood-before"
+            self.settings += (Setting("Bridge", self.name, key, ",".join(flagged)),)
+            self.undo += (Setting("Bridge", self.name, key, None),)
+        if self.waits is not None:
+            linked = tuple(u.name for u in bridge.config.uplinks if bridge.links.up(u))
+            if not bridge.config.on_bond:
+                self.waits = replace(self.waits, linked=linked)
+            self.settings += (self.waits.as_setting(self.name),)
+        self.step = Step.STORE
+        # The new fail mode flushes everything, and from then on each millisecond costs frames.
+        ahead = bridge.installing.foreseen(now_s) if self.fail_mode else []
+        return [*ahead, Write(self.settings, self.number)]
+
+    def written(self, error: str | None, now_s: float) -> Commands:
+        bridge, failed = self.bridge, f"database: {error}"
+        if self.step is Step.LEAVE:
+            if error is not None:
+                self.undone += f"; its settings could not be restored: {failed}"
+            return self.answer(self.undone, now_s, refused=True)
+        if error is None and self.step is Step.STORE:
+            self.step = Step.TAKE_OVER
+            return []
+        if error is None:
+            self.step = Step.INSTALL
+            return bridge.read_anew() if bridge is not None else []
+        if self.step is not Step.STORE and bridge is not None:
+            return self._give_up(bridge, failed, now_s)
+        return self.end(failed, now_s, refused=True)
+
+    def _give_up(self, bridge: Bridge, why: str, now_s: float) -> Commands:
+        """Undo everything, and answer when it is undone."""
+        self.undone = f"bridge {self.name}: {why}"
+        if self.step is Step.READ:
+            dropped = self.fleet.drop(self.name)
+            if self.trial is not None:
+                return [*dropped, *self.end(self.trial(check.unfit(self.name, why)), now_s)]
+            return [*dropped, *self.end(self.undone, now_s, refused=True)]
+        self.step = Step.LEAVE
+        removing = self.give_back(bridge, now_s)
+        return [*removing, Write(self.undo, self.number)]
+
+
+def attach(
+    jobs: Jobs,
+    number: int,
+    tell: Tell,
+    row: BridgeRow,
+    values: Mapping[str, str],
+    now_s: float,
+    confirm_s: float | None = None,
+    reverts: Unconfirmed | None = None,
+    trial: Trial | None = None,
+) -> Commands:
+    """Begin an attach by reading the bridge. `values`: its keys, each already checked.
+
+    `confirm_s`: how long it waits to be confirmed, if it does. `reverts`: the detach that it reverts, if
+    it does. With a `trial`, only find out whether an attach would succeed.
+
+    Raises:
+        Refused: the bridge is attached already, or would not have a valid team.
+    """
+    fleet, name, own = jobs.fleet, row.name, tuple[Setting, ...]()
+    if row.keys_lost:
+        # They are given again. What the service had written among them stays.
+        own = of_service(name, row.keys)
+        row = fleet.as_stored(row)
+    if reverts is None:
+        attach_settings.refuse_waiting(row, fleet.epoch_s + now_s)
+    if row.attached:
+        raise Refused(attach_settings.attached_already(name, values))
+    jobs.refuse_in_hand(name)
+    for why in (
+        releases.refusal(fleet.ovs_version),
+        controllers.refusal(row),
+        advice.refusal(row, fleet.ovn),
+    ):
+        if why is not None:
+            raise Refused(why)
+    if PREFIX + HASH not in row.external_ids and reverts is None:
+        values = {**values, HASH: HASH_AT_ATTACH}
+    config = attach_settings.attachable(row, values, as_before=reverts is not None)
+    uplinks = [uplink.name for uplink in config.uplinks]
+    if looping := [*normal.multiplied(row, uplinks)]:
+        raise Refused("; ".join(looping))
+    settings, undo = attach_settings.settings_of_attach(row, values, config, own)
+    waits = None
+    if confirm_s is not None:
+        back = unconfirmed.before_attach(row)
+        waits = Unconfirmed(What.ATTACH, fleet.epoch_s + now_s + confirm_s, confirm_s, back)
+        undo.append(Setting("Bridge", name, UNCONFIRMED, None))
+    if reverts is not None:
+        missing = unconfirmed.missing(reverts, row)
+        settings += [*missing, Setting("Bridge", name, UNCONFIRMED, None)]
+        undo += [replace(setting, value=None) for setting in missing]
+        undo.append(reverts.as_setting(name))
+    jobs.begin(
+        Attach(
+            jobs,
+            number,
+            name,
+            tell,
+            began_s=now_s,
+            deadline_s=now_s + ATTACH_TIMEOUT_S + longer_s(config),
+            settings=tuple(settings),
+            undo=tuple(undo),
+            waits=waits,
+            trial=trial,
+        )
+    )
+    fleet.forget_lost_keys(name, now_s)
+    dropped = fleet.drop(name) if name in fleet.bridges else []
+    return [*dropped, *fleet.manage(config, inspects=True)]

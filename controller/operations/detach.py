@@ -1,0 +1,211 @@
+"""Detach: remove our flows and groups from the switch, and then the configuration.
+
+On plain uplinks, the bridge stays in fail mode secure, in which it forwards nothing without flows, until
+only its old fail mode remains to be restored.
+
+A detach also reverts an attach, for `confirmations`. Then it restores the keys that the bridge had. It waits
+for the switch as long as it takes, and never restores a fail mode in which plain uplinks would form a loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.api.events import ForwardByOne, ForwardingByOne, Report, Setting, Write
+from controller.bridge.bridge import Bridge, Commands
+from controller.bridge.handover import GATHERED_AFTER_S
+from controller.config.reader import read_bridge
+from controller.config.rows import BridgeRow
+from controller.operations import attach_settings, unconfirmed
+from controller.operations.jobs import Change, Jobs, Refused, Step, Tell, longer_s
+from controller.operations.unconfirmed import Unconfirmed, What
+from controller.text.wording import OUR_LOG
+
+NO_REVERSAL_YET = "a switch that answers; the change that was not confirmed is rolled back then"
+# A switch that has not answered within this time counts as unreachable.
+DETACH_TIMEOUT_S = 5.0
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Detach(Change):
+    """A detach in progress: GATHER, REMOVE, FORGET, LEAVE.
+
+    `purge`: also remove what operators set. `lost`: what could not be done, in words. `stays`: the
+    settings that stay in the database, in words. `one_uplink`: it is reverted, but forwards by one uplink
+    only, because the others would form a loop; then `settings` are written.
+    """
+
+    step: Step = Step.GATHER
+    purge: bool = False
+    lost: str | None = None
+    stays: str = ""
+    one_uplink: ForwardByOne | None = None
+    settings: tuple[Setting, ...] = ()
+
+    def due_s(self) -> float:
+        if self.step in (Step.FORGET, Step.LEAVE):
+            return float("inf")
+        if self.step is Step.GATHER and (bridge := self.bridge) is not None:
+            return min(self.deadline_s, bridge.handover.gathered_s)
+        return self.deadline_s
+
+    def proceed(self, now_s: float) -> Commands:
+        bridge, row = self.bridge, self.row
+        if self.step is Step.LEAVE:
+            return self.leave(now_s)
+        if self.step is Step.FORGET and row is not None:
+            return []
+        if row is None or bridge is None:
+            return self.end("", now_s)
+        given = Commands()
+        if self.step is Step.GATHER:
+            looked = bridge.settled and not bridge.handover.is_gathering
+            if looked and bridge.handover.gather(now_s):
+                self.deadline_s += GATHERED_AFTER_S
+                return bridge.reconcile(now_s)
+            if looked or now_s >= bridge.handover.gathered_s:
+                self.step = Step.REMOVE
+                if self.waits is not None:
+                    bridge.handover.introduce()
+                given = self.give_back(bridge, now_s)
+        gone = self.step is Step.REMOVE and bridge.settled and not bridge.installed_anything
+        if (gone and bridge.shaping.cleared) or now_s >= self.deadline_s:
+            given += self._forget(bridge, row, gone, now_s)
+        return given
+
+    def _forget(self, bridge: Bridge, row: BridgeRow, gone: bool, now_s: float) -> Commands:
+        """Nothing of ours is left on the switch (`gone`), or it has not answered: the settings go."""
+        name = self.name
+        found = "does not answer" if bridge.connected else "is not connected"
+        if not gone and self.reverts is not None:
+            # What remains to be done stays in the database until the switch answers.
+            self.deadline_s = now_s + DETACH_TIMEOUT_S
+            return [Report("warning", f"bridge {name}: the switch {found} -> {NO_REVERSAL_YET}")]
+        self.step = Step.FORGET
+        commands = Commands()
+        if not gone:
+            expected = f"a switch that answers within {self.deadline_s - self.began_s:.0f} s"
+            if (fault := self.fleet.blamed(name, self.began_s)) is not None:
+                found = f"was not reached because ovs-lbt itself failed ({fault.text})"
+                expected = OUR_LOG
+            self.lost = (
+                f"bridge {name}: the switch {found}, so only the configuration was removed"
+                f" -> {expected}"
+            )
+            commands = self.give_back(bridge, now_s)
+        settings, warning = self._settings(bridge, row)
+        if not bridge.shaping.cleared:
+            queues = f"bridge {name}: the queues of {', '.join(bridge.shaping.on()) or 'uplinks'}"
+            warning = warning or f"{queues} were not removed -> tc qdisc del dev UPLINK root"
+        self.lost = self.lost or warning
+        if self.one_uplink is not None:
+            # Its flows would be taken for remains of ours: nothing of ours manages the bridge then.
+            self.settings = settings
+            return [*commands, *self.fleet.drop(name), self.one_uplink]
+        waits = gone and any(setting.column == "fail_mode" for setting in settings)
+        return [*commands, Write(settings, self.number, applied=waits)]
+
+    def _settings(self, bridge: Bridge, row: BridgeRow) -> tuple[tuple[Setting, ...], str | None]:
+        """The settings that end the attach, and a warning of what stays; notes what else they lead to."""
+        fail_mode, warning = attach_settings.fail_mode_back(row, bridge)
+        if (
+            self.reverts is not None
+            and fail_mode
+            and (linked := attach_settings.looping(row, bridge))
+        ):
+            before = [up for up in linked if up in self.reverts.linked]
+            fail_mode, chosen = (), (before or linked)[0]
+            others = [u.name for u in bridge.config.uplinks if u.name != chosen]
+            others += bridge.config.missing
+            self.one_uplink = ForwardByOne(self.name, chosen, tuple(others))
+        ours = (
+            attach_settings.traces(self.fleet, row) if self.purge else attach_settings.removed(row)
+        )
+        if self.reverts is not None:
+            ours = unconfirmed.merged(ours, unconfirmed.restored(self.reverts, row))
+        else:
+            self.stays = attach_settings.staying(row, ours)
+        if self.waits is not None:
+            ours = unconfirmed.merged(ours, [self.waits.as_setting(self.name)])
+        return (*ours, *fail_mode), warning
+
+    def forwards_by_one(self, event: ForwardingByOne, now_s: float) -> Commands:
+        """The bridge of plain uplinks forwards by one of them now, or could not be made to."""
+        if event.error is None:
+            return [Write(self.settings, self.number)]
+        row = self.row
+        again = self.fleet.manage(read_bridge(row)) if row is not None and row.attached else []
+        return [*again, *self.end(f"bridge {self.name}: {event.error}", now_s, refused=True)]
+
+    def written(self, error: str | None, now_s: float) -> Commands:
+        bridge, row = self.bridge, self.row
+        if error is None:
+            return self._done(bridge, now_s)
+        commands = Commands()
+        if bridge is not None and row is not None:
+            commands = bridge.take_over(read_bridge(row, bridge.config), now_s)
+        elif row is not None and row.attached:
+            commands = self.fleet.manage(read_bridge(row))
+        return [*commands, *self.end(f"database: {error}", now_s, refused=True)]
+
+    def _done(self, bridge: Bridge | None, now_s: float) -> Commands:
+        """The database has no settings any more: answer."""
+        self.fleet.forget_lost_keys(self.name, now_s)
+        told = [part for part in (self.lost, self.stays) if part]
+        if self.waits is not None:
+            told.append(unconfirmed.waiting(self.name, self.waits, self.fleet.epoch_s + now_s))
+        if (by := self.one_uplink) is not None:
+            told.append(f"by {by.uplink} alone, because NORMAL over all uplinks is a loop")
+        text = ("\n" if self.lost is None else "; ").join(told)
+        refused = self.lost is not None and self.reverts is None
+        if bridge is None:
+            return self.end(text, now_s, refused)
+        self.step = Step.LEAVE
+        return self.answer(text, now_s, refused)
+
+
+def detach(
+    jobs: Jobs,
+    number: int,
+    tell: Tell,
+    bridge: Bridge,
+    now_s: float,
+    purge: bool = False,
+    confirm_s: float | None = None,
+    reverts: Unconfirmed | None = None,
+) -> Commands:
+    """Begin a detach by reading the bridge. From now on, nothing is decided about it.
+
+    `confirm_s`: how long it waits to be confirmed, if it does. `reverts`: the attach that it reverts, if
+    it does.
+
+    Raises:
+        Refused: another request is changing the bridge, or it would form a loop until it is confirmed.
+    """
+    fleet, name = jobs.fleet, bridge.config.name
+    jobs.refuse_in_hand(name)
+    waits = None
+    if confirm_s is not None:
+        row = fleet.rows[name]
+        attach_settings.refuse_waiting(row, fleet.epoch_s + now_s)
+        if attach_settings.was_standalone(row) and (linked := attach_settings.looping(row, bridge)):
+            found = f"the fail mode before attach, standalone, with links on {', '.join(linked)}"
+            expected = "one uplink with a link, because NORMAL would join them into a loop"
+            raise Refused(f"bridge {name}: {found} -> {expected}")
+        back = unconfirmed.keys_of(row)
+        waits = Unconfirmed(What.DETACH, fleet.epoch_s + now_s + confirm_s, confirm_s, back)
+    deadline_s = now_s + DETACH_TIMEOUT_S + longer_s(bridge.config)
+    jobs.begin(
+        Detach(
+            jobs,
+            number,
+            name,
+            tell,
+            began_s=now_s,
+            deadline_s=deadline_s,
+            purge=purge,
+            waits=waits,
+            reverts=reverts,
+        )
+    )
+    return bridge.inspect()
