@@ -275,7 +275,7 @@ class Bridge:
         silent = self.address_units.silent_s
         units = [u for u in self.placing.units() if unit in (u.name, u.behind)]
         carriers = {u.name: u.allowed for u in units if u.name not in silent}
-        bound = self.placing.applied_bindings.bound
+        bound = self.placing.on_switch.bound
         moves = [
             Move(name, bound[name].uplink if name in bound else "", target, Reason.MANUAL)
             for name, allowed in carriers.items()
@@ -402,13 +402,13 @@ class Bridge:
     def _fall_back(self) -> Commands:
         """LACP is not negotiated: to the upstream switch, each member is a port of its own."""
         asked = self.config.asked.vm_ports
-        self.placing.bindings.set_aside({port.name: port.binding for port in asked if port.binding})
+        self.placing.planned.set_aside({port.name: port.binding for port in asked if port.binding})
         found = f"{self.config.name}: LACP is not negotiated, so one uplink serves all VM ports"
         return [events.Report("warning", f"{found} -> LACP on the upstream switch")]
 
     def _end_fallback(self) -> Commands:
         """Members are one link again: drop the announcements planned for single members."""
-        self.placing.bindings.take_up()
+        self.placing.planned.take_up()
         self.announcer.forget()
         return [events.Report("info", f"{self.config.name}: LACP is negotiated again")]
 
@@ -430,7 +430,7 @@ class Bridge:
                 self.announcer.announce_waiting(now_s)
                 commands += self.probing.follow(now_s)
                 commands += self.port_changes.record(now_s)
-                self.placing.choose_applied(now_s)
+                self.placing.choose_on_switch(now_s)
                 commands += self.placing.bind(now_s)
                 commands += self.placing.judge_rules(now_s)
             sent, again = self.installing.install(now_s)

@@ -60,12 +60,12 @@ class Handover(Feature):
         if not bridge.connected or not bridge.installed_anything or bridge.interrupted:
             return False
         member = bridge.config.active_member
-        bound = bridge.placing.applied_bindings.bound.values()
+        bound = bridge.placing.on_switch.bound.values()
         if member is None or all(at.uplink == member for at in bound):
             return False
         bridge.turn(Turn.GATHER)
         self.gathered_s = now_s + GATHERED_AFTER_S
-        bridge.placing.applied.gather(bridge.placing.bindings, member)
+        bridge.placing.gather_on(member)
         bridge.decision_log.because = f"an operator asked for NORMAL, which takes over by {member}"
         return True
 

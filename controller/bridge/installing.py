@@ -81,7 +81,7 @@ class Installing(Feature):
 
     def desired(self) -> specs.Pipeline:
         """The pipeline for the bindings that the switch follows; empty if it should have none."""
-        return self._desired(self.bridge.placing.applied_bindings)
+        return self._desired(self.bridge.placing.on_switch)
 
     @property
     def has_all(self) -> bool:
@@ -110,8 +110,8 @@ class Installing(Feature):
         no_flood = self.bridge.no_flood.ports if self.bridge.serves else None
         return desired.team(
             self.bridge.config,
-            self.bridge.placing.applied_split,
-            self.bridge.placing.applied_units,
+            self.bridge.placing.split_on_switch,
+            self.bridge.placing.units_on_switch,
             lambda unit: order(unit.name, ordered, (of.whereabouts(unit), unit, uplinks)),
             of.homes,
             no_flood or frozenset(),
@@ -142,10 +142,11 @@ class Installing(Feature):
             return []
         uplinks = self.bridge.placing.uplinks()
         if self.bridge.observing and not self.bridge.config.on_bond:
-            ahead = self.bridge.placing.applied.bindings(self.bridge.placing.bindings.frozen())
-            ahead = ahead.foreseen(self.bridge.placing.applied_units, uplinks, now_s)
+            ahead = self.bridge.placing.on_switch.frozen().foreseen(
+                self.bridge.placing.units_on_switch, uplinks, now_s
+            )
         else:
-            ahead = self.bridge.placing.bindings.foreseen(
+            ahead = self.bridge.placing.planned.foreseen(
                 self.bridge.placing.units(), uplinks, now_s
             )
         step = self.bridge.installation.step(self._desired(ahead), self._seeds, self._live_ports)
@@ -161,7 +162,7 @@ class Installing(Feature):
         if not self._may_install(now_s):
             return [], False
         team, installed = (
-            self._team(self.bridge.placing.applied_bindings),
+            self._team(self.bridge.placing.on_switch),
             self.bridge.installation.installed,
         )
         pipeline = specs.EMPTY if team is None else self.bridge.installation.desire(team)
@@ -237,7 +238,7 @@ class Installing(Feature):
         later, waiters = self.bridge.installation.give_up()
         moves = [*bundle.moves, *later]
         self.bridge.placing.counts.refuse(moves)
-        self.bridge.placing.applied_bindings.take_back(
+        self.bridge.placing.on_switch.take_back(
             [move for move in moves if not move.is_resplit], now_s
         )
         self.bridge.scheduler.splits.take_back(moves, now_s)
@@ -300,7 +301,7 @@ class Installing(Feature):
         if first_reading:
             for name in splits.installed(found, self.bridge.config):
                 self.bridge.scheduler.splits.split(name, now_s)
-            self.bridge.placing.applied.split = self.bridge.scheduler.splits.names
+            self.bridge.placing.follow_splits()
 
     def _end_pause(self, now_s: float) -> list[Command]:
         self.bridge.installation.end_pause()

@@ -6,7 +6,20 @@ from enum import Enum, auto
 
 
 class Phase(Enum):
-    """What the service does with a bridge now."""
+    """What the service does with a bridge now.
+
+    Two sets of bindings (`placing`): those that are `planned`, which policies see, and those `on_switch`.
+
+    | phase      | planned                              | on_switch                                      |
+    |------------|--------------------------------------|------------------------------------------------|
+    | INSPECTING | stays                                | stays, and so does the pipeline                |
+    | SERVING    | follows policies, rules and links    | as planned; plain uplinks in observe mode: the |
+    |            |                                      | bindings in use, which follow links only       |
+    | GATHERING  | follows policies, rules and links    | every unit on one member                       |
+    | ON_NORMAL  | follows policies, rules and links    | as planned, but NORMAL forwards; until our     |
+    |            |                                      | flows are removed, the bindings that they use  |
+    | LEAVING    | stays                                | stays, until the pipeline is removed           |
+    """
 
     # A request to attach or detach it reads the switch, and nothing is changed.
     INSPECTING = auto()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from controller.api.events import Command, Setting, Write
 from controller.bridge import kept_rules
-from controller.bridge.applied_bindings import AppliedBindings
 from controller.bridge.move_counts import Counts
 from controller.bridge.phase import Phase
 from controller.config.rows import PREFIX
@@ -34,36 +33,42 @@ class Placing:
     def __init__(self, bridge: Bridge) -> None:
         self.bridge = bridge
         # The bindings that policies see.
-        self.bindings = Bindings()
-        # The bindings that the switch follows, if they differ.
-        self.applied = AppliedBindings()
+        self.planned = Bindings()
+        # The bindings that the switch follows; None: those that are planned.
+        self._apart: Bindings | None = None
+        # The VM ports that are split on the switch.
+        self._split_on_switch: frozenset[str] = frozenset()
         # The units that were made last.
         self.reused = Reused()
         # Moves by reason, for metrics.
         self.counts = Counts()
 
     @property
-    def applied_bindings(self) -> Bindings:
-        """The bindings that the switch follows; on NORMAL, the planned bindings."""
-        return self.applied.bindings(self.bindings)
+    def on_switch(self) -> Bindings:
+        """The bindings that the switch follows; on NORMAL, the planned bindings.
+
+        In observe mode on plain uplinks, policies only plan, and the bindings in use stay. While units
+        gather on one member of a bond before NORMAL takes over, all of them are bound to that member.
+        """
+        return self._apart or self.planned
 
     @property
     def bound(self) -> Mapping[str, Bound]:
         """Where each VM port is, by name."""
-        bound = self.applied_bindings.bound
+        bound = self.on_switch.bound
         return {p.name: bound[p.name] for p in self.bridge.config.vm_ports if p.name in bound}
 
     def order(self, unit: Unit) -> tuple[Uplink, ...]:
         """The uplinks that a unit may use, the one in force first."""
-        return self.applied_bindings.order(unit, self.uplinks())
+        return self.on_switch.order(unit, self.uplinks())
 
     def addresses_on(self, uplink: str) -> int:
         """How many addresses that are units of their own leave by an uplink."""
-        return len(self.bridge.address_units.by_name.keys() & self.applied_bindings.on(uplink))
+        return len(self.bridge.address_units.by_name.keys() & self.on_switch.on(uplink))
 
     def is_at_home(self, unit: AddressUnit) -> bool:
         """Whether an address leaves by its VM port's home."""
-        bound = self.applied_bindings.bound
+        bound = self.on_switch.bound
         uplinks = {bound[name].uplink for name in (unit.name, unit.port) if name in bound}
         return len(uplinks) < 2
 
@@ -78,7 +83,7 @@ class Placing:
             config=self.bridge.config,
             links=self.bridge.links,
             loads=self.bridge.loads,
-            bound=self.bindings.bound,
+            bound=self.planned.bound,
             found=self.bridge.installation.found_homes,
             on_normal=self.bridge.on_normal,
             address_units=self.bridge.address_units,
@@ -106,9 +111,9 @@ class Placing:
         return self._spread(self.bridge.scheduler.splits.names)
 
     @property
-    def applied_split(self) -> frozenset[str]:
+    def split_on_switch(self) -> frozenset[str]:
         """The VM ports whose frames the switch spreads."""
-        return self._spread(self.applied.split)
+        return self._spread(self._split_on_switch)
 
     def _spread(self, names: Collection[str]) -> frozenset[str]:
         """Those of these VM ports that may be split: not while an uplink loses frames of theirs."""
@@ -123,8 +128,8 @@ class Placing:
         return kept_off.of_team(self.bridge.config, self.bridge.paths.since_s, learned, units)
 
     @property
-    def applied_units(self) -> tuple[Unit, ...]:
-        return replace(self.team_view, split=self.applied_split).units()
+    def units_on_switch(self) -> tuple[Unit, ...]:
+        return replace(self.team_view, split=self.split_on_switch).units()
 
     @property
     def hashed(self) -> bool:
@@ -134,7 +139,7 @@ class Placing:
     @property
     def rules(self) -> kept_rules.States:
         """What is wrong with each rule of each VM port, by name; an empty text: nothing."""
-        return kept_rules.states(self.team_view, self.applied_bindings.bound)
+        return kept_rules.states(self.team_view, self.on_switch.bound)
 
     # ---- another configuration ---------------------------------------------------------
 
@@ -156,7 +161,7 @@ class Placing:
                     if s.port == port.name
                 ]
                 for name in (port.name, *behind):
-                    self.bindings.place_anew(name)
+                    self.planned.place_anew(name)
                     self.bridge.address_units.found.pop(name, None)
 
     def keep_units(self) -> None:
@@ -169,20 +174,21 @@ class Placing:
         self.bridge.inbound_check.keep_watching(
             {int(port.ofport) for port in self.bridge.config.vm_ports}
         )
-        self.bindings.keep_bound(names)
-        self.applied.keep_applied(unit.name for unit in self.applied_units)
+        self.planned.keep_bound(names)
+        if self._apart is not None:
+            self._apart.keep_bound(unit.name for unit in self.units_on_switch)
 
     def end_splits(self, config: BridgeConfig) -> None:
         """End the splits that a configuration does not allow, unless it has fallen back."""
         if config.fallen_back or not self.bridge.scheduler.splits.since_s:
             return
-        self.bridge.scheduler.splits.end_disallowed(config, self.bindings.bound)
-        if self.applied.apart is not None:
-            self.applied.split = splits.allowed(config, self.applied.split)
+        self.bridge.scheduler.splits.end_disallowed(config, self.planned.bound)
+        if self._apart is not None:
+            self._split_on_switch = splits.allowed(config, self._split_on_switch)
 
     # ---- moves -------------------------------------------------------------------------
 
-    def choose_applied(self, now_s: float) -> None:
+    def choose_on_switch(self, now_s: float) -> None:
         """Choose the bindings that the switch follows: those that policies see, or others.
 
         The bindings in use stay while plain uplinks are only observed, while units gather, and until
@@ -190,17 +196,25 @@ class Placing:
         """
         observed = self.bridge.observing and not self.bridge.config.on_bond
         leaving = (
-            self.bridge.on_normal
-            and self.bridge.installed_anything
-            and self.applied.apart is not None
+            self.bridge.on_normal and self.bridge.installed_anything and self._apart is not None
         )
         if observed or self.bridge.handover.is_gathering or leaving:
-            self.applied.set_apart(self.bindings)
+            self._apart = self._apart or self.planned.frozen()
             return
-        if self.applied.apart is not None and not self.bridge.on_normal:
-            self._go_on_from(self.applied.apart, now_s)
-        self.applied.release()
-        self.applied.split = self.bridge.scheduler.splits.names
+        if self._apart is not None and not self.bridge.on_normal:
+            self._go_on_from(self._apart, now_s)
+        self._apart = None
+        self.follow_splits()
+
+    def follow_splits(self) -> None:
+        """The switch splits the VM ports that policies have split."""
+        self._split_on_switch = self.bridge.scheduler.splits.names
+
+    def gather_on(self, member: str) -> None:
+        """Bind every unit to one uplink, whatever is planned."""
+        self._apart = self.on_switch.frozen()
+        for name in self._apart.bound:
+            self._apart.place(name, member, Reason.MANUAL)
 
     def _go_on_from(self, held: Bindings, now_s: float) -> None:
         """Let policies see, from now on, the bindings that the switch has followed.
@@ -208,19 +222,19 @@ class Placing:
         On plain uplinks, the homes that policies planned meanwhile are dropped.
         """
         virtual = not self.bridge.config.on_bond
-        homes = held.homes if virtual else self.bindings.homes
+        homes = held.homes if virtual else self.planned.homes
         keeps = {u.name for u in self.units() if PRESETS[u.policy].keeps_bindings}
         homes = {name: home for name, home in homes.items() if name in keeps}
-        self.bindings = Bindings(homes, dict(held.bound))
+        self.planned = Bindings(homes, dict(held.bound))
         if virtual:
-            self.bridge.scheduler.splits.hold_splits(self.applied.split, now_s)
+            self.bridge.scheduler.splits.hold_splits(self._split_on_switch, now_s)
 
     def bind(self, now_s: float) -> list[Command]:
         """Bind units to the best uplinks that they may use. The moves go with the next bundle."""
         units, uplinks = self.units(), self.uplinks()
         moves = [
             *self.bridge.scheduler.splits.take_unsent(),
-            *self.bindings.rebind(units, uplinks, now_s),
+            *self.planned.rebind(units, uplinks, now_s),
         ]
         self.counts.plan(moves)
         if moves:
@@ -232,9 +246,9 @@ class Placing:
             commands += self.bridge.decision_log.planned(self.team_view, moves, now_s)
         else:
             self.bridge.installation.expect(moves)
-        if self.applied.apart is not None:
+        if self._apart is not None:
             self.bridge.installation.expect(
-                self.applied.rebind_applied(self.applied_units, uplinks, now_s)
+                self._apart.rebind(self.units_on_switch, uplinks, now_s)
             )
         return commands
 
@@ -243,7 +257,7 @@ class Placing:
         moves = list(moves)
         for move in moves:
             if not move.is_resplit:
-                self.bindings.place(move.unit, move.target, move.reason)
+                self.planned.place(move.unit, move.target, move.reason)
         resplit = [move for move in moves if move.is_resplit]
         if not resplit:
             return
@@ -252,7 +266,7 @@ class Placing:
         for move in resplit:
             policy = policies[move.unit]
             if move.reason is Reason.SPLIT and policy not in in_use:
-                self.bindings.homes |= buckets.by_shares(policy, move.shares)
+                self.planned.homes |= buckets.by_shares(policy, move.shares)
         self.bridge.scheduler.splits.make(resplit, now_s)
         self.bridge.polls.count_anew(now_s)
         named = {move.unit for move in resplit}
@@ -263,13 +277,13 @@ class Placing:
         """Report rules that are newly broken, or kept again."""
         if self.bridge.phase is Phase.GATHERING:
             return []
-        bound = self.applied_bindings.bound
+        bound = self.on_switch.bound
         return kept_rules.changes(self.bridge.decision_log, self.team_view, bound, now_s)
 
     @property
     def returns_s(self) -> float:
         """When the next VM ports return to a better uplink."""
-        return min(self.bindings.returns_s(), self.applied.applied_returns_s())
+        return min(self.planned.returns_s(), self.on_switch.returns_s())
 
     def remembered(self, moved: Collection[str] = ()) -> list[Command]:
         """Write bindings and the team to the database, so that a restart changes nothing.
@@ -315,6 +329,6 @@ class Placing:
         return planning.propose(
             self.team_view,
             self.bases(now_s),
-            self.bindings.homes,
+            self.planned.homes,
             now_s,
         )

@@ -94,7 +94,7 @@ def _optimality_ratio(bridge: Bridge) -> float:
 
 def _bucket_counts(bridge: Bridge) -> dict[str, dict[str, int]]:
     """The number of buckets of each hashed policy on each uplink."""
-    bound, found = bridge.placing.applied_bindings.bound, Counter[tuple[str, str]]()
+    bound, found = bridge.placing.on_switch.bound, Counter[tuple[str, str]]()
     for unit in bridge.placing.units():
         if unit.is_bucket and unit.name in bound:
             found[unit.policy, bound[unit.name].uplink] += 1
@@ -162,7 +162,7 @@ def _port(
     epoch_s: float,
 ) -> PortStatus:
     bound = bindings.get(port.name)
-    planned = bridge.placing.bindings.bound.get(port.name) if bridge.observing else None
+    planned = bridge.placing.planned.bound.get(port.name) if bridge.observing else None
     counters = bridge.loads.counters.get(port.ofport, UNCOUNTED)
     return PortStatus(
         name=port.name,
@@ -205,7 +205,7 @@ def _reason(bridge: Bridge, port: VmPortConfig, bound: Bound | None) -> str | No
 
 def _units(bridge: Bridge, port: VmPortConfig) -> dict[str, int]:
     """The number of addresses behind a VM port, each a unit of its own, on each uplink."""
-    bound = bridge.placing.applied_bindings.bound
+    bound = bridge.placing.on_switch.bound
     counts = {uplink.name: 0 for uplink in bridge.config.uplinks}
     for unit in bridge.address_units.by_name.values():
         where = bound.get(unit.name) if unit.port == port.name else None

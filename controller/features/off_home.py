@@ -84,7 +84,7 @@ class OffHomeAddresses(Feature):
         team = bridge.installation.team
         assert team is not None, "a bridge that announces has a pipeline"
         spread = frozenset(
-            p.ofport for p in config.endpoints if hashed_by(p, bridge.placing.applied_split)
+            p.ofport for p in config.endpoints if hashed_by(p, bridge.placing.split_on_switch)
         )
         may_spread = {port.ofport for port in config.endpoints if port.may_spread}
         known = {ofport for ofport, _ in self._served}

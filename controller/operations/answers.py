@@ -85,7 +85,7 @@ def _key_of(setting: Setting, keys: Mapping[str, Key]) -> str:
 
 
 def _uplink(bridge: Bridge, port: VmPortConfig) -> str | None:
-    bound = bridge.placing.applied_bindings.bound.get(port.name)
+    bound = bridge.placing.on_switch.bound.get(port.name)
     return bound.uplink if bound else None
 
 

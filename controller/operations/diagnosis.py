@@ -131,7 +131,7 @@ def account(
     unit = next(unit for unit in loaded if unit.name == port.name)
     carrying = {uplink.name: uplink for uplink in team_view.carrying(window_s)}
     uplinks = {uplink.name: uplink for uplink in team_view.uplinks(window_s)}
-    bound = bridge.placing.applied_bindings.bound.get(port.name)
+    bound = bridge.placing.on_switch.bound.get(port.name)
     planned = team_view.bound.get(port.name)
     last, moved = _last_move(bridge, port.name, bound)
     cooldown_until_s, spent = bridge.placing.cooldowns(now_s).get(port.name, (None, False))
@@ -142,7 +142,7 @@ def account(
     )
     against, verdict = _against(bridge, port, unit, basis, known_s, in_cooldown)
     asked = next((p for p in config.asked.vm_ports if p.name == port.name), port)
-    home = bridge.placing.bindings.homes.get(port.name)
+    home = bridge.placing.planned.homes.get(port.name)
     return Account(
         bridge=config.name,
         bridge_policy=config.asked.policy,
@@ -195,7 +195,7 @@ def _split_why(bridge: Bridge, name: str) -> str:
 
 
 def _behind(bridge: Bridge, loaded: Iterable[Unit], port: VmPortConfig) -> tuple[Behind, ...]:
-    bound, known = bridge.placing.applied_bindings.bound, bridge.address_units.by_name
+    bound, known = bridge.placing.on_switch.bound, bridge.address_units.by_name
     vms = {guest.mac: guest.vm for guest in port.guests}
     found = [
         Behind(one.mac, one.vlan, bound[u.name].uplink, u.load, vms.get(one.mac))
@@ -226,7 +226,7 @@ def _against(
         return Obstacle.UNBOUND, None
     if bridge.config.fallen_back:
         return Obstacle.FALLEN_BACK, None
-    if bridge.placing.bindings.homes.get(name, bound.uplink) != bound.uplink:
+    if bridge.placing.planned.homes.get(name, bound.uplink) != bound.uplink:
         return Obstacle.AWAY, None
     if not unit.movable:
         return Obstacle.PINNED if unit.rules.pin else Obstacle.EXCLUDED, None
@@ -258,7 +258,7 @@ def _last_move(bridge: Bridge, name: str, bound: Bound | None) -> tuple[Entry | 
 def _buckets(bridge: Bridge, port: VmPortConfig) -> dict[str, int]:
     """The number of buckets, among those that a VM port sends by, on each uplink."""
     found: dict[str, int] = {}
-    bound = bridge.placing.applied_bindings.bound
+    bound = bridge.placing.on_switch.bound
     if hashed_by(port, bridge.placing.split) is not None:
         for unit in bridge.placing.units():
             if unit.is_bucket and unit.policy == port.policy and unit.name in bound:

@@ -51,7 +51,7 @@ class Drain(Job):
             return self._refuse(
                 f"drained, but the switch is not connected{_expected(fault)}", now_s
             )
-        if remaining := bridge.placing.bindings.on(self.uplink):
+        if remaining := bridge.placing.planned.on(self.uplink):
             found = f"drained, but still used by {', '.join(remaining)}"
             expected = "VM ports that may use another uplink that is up"
             return self._refuse(f"{found} -> {expected}", now_s)

@@ -406,7 +406,7 @@ def _note_refusal(operator: Operator, words: tuple[str, ...], why: str, now_s: f
     moves = []
     if port is not None:
         name = port.name
-        bound = bridge.placing.applied_bindings.bound.get(name)
+        bound = bridge.placing.on_switch.bound.get(name)
         source = bound.uplink if bound else None
         moves = [Moved(name, source, rest[0], _MOVING[command].value, port.vm)]
     return bridge.refuse([_MOVING[command]], why, now_s, moves)

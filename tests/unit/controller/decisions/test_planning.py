@@ -132,7 +132,7 @@ def test_where_nothing_is_to_move_the_policy_says_why(
 
 def test_buckets_are_told_by_the_way_they_go() -> None:
     here = world(host("slb")).start().run_until(20)
-    bound = here.engine.fleet.bridges["br0"].placing.bindings.bound
+    bound = here.engine.fleet.bridges["br0"].placing.planned.bound
     on_eth1 = [name for name in bound if name.startswith("slb/") and bound[name].uplink == "eth1"]
     number = buckets.number_of("slb")
     keys = [(number, int(name.partition("/")[2])) for name in on_eth1[:8]]
@@ -468,7 +468,7 @@ def test_of_several_bridges_the_one_that_is_meant_must_be_named() -> None:
 def test_buckets_of_another_policy_that_move_all_the_time_refuse_nothing() -> None:
     row = with_interface(host(binding="eth1"), "vnet3", binding="eth1", policy="dynamic")
     here = loaded(row, (3e9, 2.5e9, 2.1e9)).run_until(KNOWN_AT_S)
-    bound = here.engine.fleet.bridges["br0"].placing.bindings.bound
+    bound = here.engine.fleet.bridges["br0"].placing.planned.bound
     there = (n for n, b in bound.items() if n.startswith("dynamic/") and b.uplink == "eth1")
     busy = buckets.number_of("dynamic"), int(next(there).partition("/")[2])
     assert ways(plan(here)) == [("vnet0", "eth1", "eth2")]

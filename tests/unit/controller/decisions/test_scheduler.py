@@ -201,7 +201,7 @@ def test_peaks_that_fall_are_not_judged_while_nothing_could_be_better(judged: li
     host = Witness(made, "adaptive", Options(skips=False))
     host.replay()
     changed_s = 60.0 + 4.0
-    assert len(set(host.bridge.placing.bindings.by_unit().values())) == 2, "one on each uplink"
+    assert len(set(host.bridge.placing.planned.by_unit().values())) == 2, "one on each uplink"
     assert [at_s for at_s in judged if at_s > changed_s]
     assert max(judged) < changed_s + 1.0 < changed_s + PEAK_S < host.now_s
     assert {name: host.bridge.scheduler.peaks.peak_of(name) for name in samples[0.0]} == {

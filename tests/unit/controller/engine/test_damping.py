@@ -171,7 +171,7 @@ def test_a_jump_is_settled_before_a_queue_is_full_for_long() -> None:
         jump_s = 20 + phase_s
         here = crowded(*(jump(jump_s, 1e9, 6e9),) * 2, *(steady(1e9),) * 2)
         for vm in ("vnet0", "vnet1"):
-            here.engine.fleet.bridges["br0"].placing.bindings.place(vm, "eth2", Reason.MANUAL)
+            here.engine.fleet.bridges["br0"].placing.planned.place(vm, "eth2", Reason.MANUAL)
         here.run_until(jump_s)
         (left_by,) = {here.bindings()[vm] for vm in ("vnet0", "vnet1")}
         here.run_until(jump_s + 0.35)

@@ -79,7 +79,7 @@ def heard_from(here: World, uplink_index: int) -> set[int]:
 
 
 def bucket_homes(here: World) -> dict[str, str]:
-    homes = here.engine.fleet.bridges["br0"].placing.bindings.by_unit()
+    homes = here.engine.fleet.bridges["br0"].placing.planned.by_unit()
     return {unit: uplink for unit, uplink in homes.items() if "/" in unit}
 
 

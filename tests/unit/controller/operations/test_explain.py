@@ -64,8 +64,8 @@ def test_a_port_that_was_moved_says_why_with_the_loads_at_that_moment() -> None:
 def test_a_reason_without_a_sentence_of_its_own_is_explained_by_the_decision_log() -> None:
     here = crowded().run_until(60)
     bridge = here.engine.fleet.bridges["br0"]
-    bridge.placing.bindings.bound["vnet0"] = replace(
-        bridge.placing.bindings.bound["vnet0"], reason="split"
+    bridge.placing.planned.bound["vnet0"] = replace(
+        bridge.placing.planned.bound["vnet0"], reason="split"
     )
     assert says(said(here)["why there"], "split", "eth1", "85%", "eth1 85% -> 55%, eth2 0% -> 30%")
     bridge.decision_log.entries.clear()

@@ -148,7 +148,7 @@ def test_an_address_that_announces_itself_outside_is_a_unit_no_more() -> None:
     switch.learned, switch.elsewhere = behind(MACS[1:]), ((MACS[0], 0),)
     here.run_for(LEARNED_INTERVAL_S + 0.5)
     assert (PATCH, MACS[0], 0) not in switch.slots()
-    assert len(here.engine.fleet.bridges["br0"].placing.bindings.bound) == 3 + len(MACS) - 2
+    assert len(here.engine.fleet.bridges["br0"].placing.planned.bound) == 3 + len(MACS) - 2
 
 
 @pytest.mark.slow
