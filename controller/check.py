@@ -18,7 +18,7 @@ from controller.dataplane.tables import COOKIE_PREFIX_MASK
 from controller.host import client
 from controller.host.programs import Refused, run
 from controller.operations import upstream
-from controller.operations.check import Finding, as_json
+from controller.operations.findings import Finding
 from controller.operations.upstream import Port
 from controller.text import check_view, terminal
 from controller.text.check_view import NOTE
@@ -37,7 +37,7 @@ def main(words: Sequence[str], json_wanted: bool) -> int:
         print(f"ovs-lbt: {why}", file=sys.stderr)
         return UNKNOWN
     for team in answer["bridges"]:
-        answer["findings"] += [as_json(found) for found in _upstream(team)]
+        answer["findings"] += [found.as_json() for found in _upstream(team)]
     well = not check_view.problems(answer)
     if json_wanted:
         print(json.dumps({"well": well, **answer}, indent=2))

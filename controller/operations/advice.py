@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from controller.bridge.fleet import Fleet
 from controller.config.endpoints import Endpoint
 from controller.config.rows import PREFIX, BridgeRow, Ovn
 from controller.config.values import BridgeConfig, VmPortConfig
@@ -21,12 +20,6 @@ UNIT = PREFIX + "unit"
 BY_ADDRESS = "source-mac"
 FORGES = PREFIX + "forged-transmits"
 NAMED_AT_MOST = 3
-
-
-def advice(config: BridgeConfig, fleet: Fleet) -> Iterator[tuple[str, str]]:
-    """What to do about the tunnel endpoints and patch ports of a bridge: the kind, and a sentence."""
-    yield from (("endpoints", text) for text in of_endpoints(config, fleet.endpoints))
-    yield from (("patch-port", text) for text in of_patch_ports(config, fleet.rows))
 
 
 def refusal(row: BridgeRow, ovn: Ovn | None) -> str | None:

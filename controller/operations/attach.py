@@ -16,6 +16,7 @@ from controller.config import controllers, normal
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.operations import advice, attach_settings, check, releases, unconfirmed
+from controller.operations.findings import About, Told, of_bridge
 from controller.operations.jobs import Change, Jobs, Refused, Step, Tell, longer_s
 from controller.operations.unconfirmed import UNCONFIRMED, Unconfirmed, What
 from controller.text.check_view import JsonObject
@@ -99,16 +100,8 @@ class Attach(Change):
         uplinks = ", ".join(uplink.name for uplink in bridge.config.uplinks)
         policy = bridge.config.asked.policy
         lines = [f"{self.name}: {policy} over {uplinks}, {len(bridge.placing.bound)} VM ports"]
-        if unknown := releases.warning(self.fleet.ovs_version):
-            lines.append(f"warning: {unknown}")
-        lines += [f"warning: {text}" for text in bridge.config.not_done]
-        if bridge.observing:
-            known = bridge.addresses.by_port
-            lines += [f"warning: {text}" for text in advice.dropped(bridge.config, row, known)]
-        lines += [f"note: {text}" for text in bridge.config.offload.told]
-        if (hashed := bridge.connection_hash.in_use) is not None and hashed.cost is not None:
-            lines.append(f"note: {hashed}")
-        lines += [f"note: {text}" for _, text in advice.advice(bridge.config, self.fleet)]
+        about = About(self.fleet, bridge, row, now_s)
+        lines += [f"{one.severity}: {one.text}" for one in of_bridge(about, Told.ATTACH)]
         if self.waits is not None:
             lines.append(unconfirmed.waiting(self.name, self.waits, self.fleet.epoch_s + now_s))
         return lines_of(lines)

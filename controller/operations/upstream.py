@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from controller.dataplane.tables import Register, Table
 from controller.load.repeated import ENOUGH_TO_COMPARE, same_by_all
-from controller.operations.check import Finding
+from controller.operations.findings import Finding
 from controller.text.check_view import NOTE, WARNING, JsonObject
 from controller.text.wording import quoted
 from policies.model import Teaming

@@ -13,23 +13,22 @@ from enum import StrEnum
 
 from controller.api.history import Happened
 from controller.operations.diagnosis import Obstacle
+from controller.operations.findings import FINDINGS, Told
 from controller.operations.unconfirmed import What
 from controller.text.check_view import ERROR, NOTE, WARNING
 from policies.model import Reason, Role
 from policies.verdicts import Standing, WhyAtRest
 from tests.documents import ROOT
 
-# The sources that name kinds of findings, and how they do.
+# The sources that name kinds of findings besides the table, and how they do.
 SOURCES = ("controller/check.py", *(f"controller/operations/{m}.py" for m in ("check", "upstream")))
 KIND = re.compile(r'Finding\([^"]*?"([a-z-]+)", ')
-ADVICE = "controller/operations/advice.py"
-KIND_OF_ADVICE = re.compile(r'\(\("([a-z-]+)", text\)')
 
 
 def kinds_of_findings() -> list[str]:
     """The kinds of the findings of `check`."""
     found = {kind for path in SOURCES for kind in KIND.findall((ROOT / path).read_text())}
-    return sorted({*found, *KIND_OF_ADVICE.findall((ROOT / ADVICE).read_text())})
+    return sorted({*found, *(kind.check for kind in FINDINGS if kind.told is not Told.ATTACH)})
 
 
 def _words(words: Iterable[str]) -> str:

@@ -72,13 +72,13 @@ def attach(version: str | None) -> Reply | None:
     return here.ask("attach", "br0", "policy=load-based")
 
 
-def test_attach_warns_of_another_release_and_goes_on() -> None:
+def test_attach_reports_another_release_and_goes_on() -> None:
     for version in (None, *TESTED):
         reply = attach(version)
         assert reply and not reply.refused and "ovs_version" not in reply.text
     reply = attach("2.17.9")
     assert reply and not reply.refused
-    assert f"\nwarning: {releases.warning('2.17.9')}" in reply.text
+    assert f"\nnote: {releases.warning('2.17.9')}" in reply.text
 
 
 def test_attach_is_refused_where_we_cannot_work_and_nothing_changes() -> None:
