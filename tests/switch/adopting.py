@@ -49,7 +49,7 @@ def comes_to(bed: Bed, expected: dict[str, Any], besides_team: bool = False) -> 
     def compared(found: dict[str, Any]) -> dict[str, Any]:
         records = found["records"]
         if besides_team:
-            records = [re.sub(r'ovs-lbt-team="?[^",}]*"?(, )?', "", record) for record in records]
+            records = [re.sub(r'ovs-lbt-team=("[^"]*"|[^",}]*)(, )?', "", r) for r in records]
         return {**found, "records": records}
 
     end_s = time.monotonic() + HANG_S
