@@ -373,8 +373,7 @@ class Bridge:
         old, self.config = self.config, config
         other_mode = old.mode != config.mode
         self.turn(Turn.CHANGE_MODE if other_mode else Turn.CONFIGURE)
-        if old.failback_delay_s != config.failback_delay_s:
-            self.links.follow_delay(config.failback_delay_s)
+        self.links.delay_s = config.failback_delay_s
         self.links.follow_team(old.uplinks, config.uplinks, now_s)
         self.addresses.keep_ports(config.vm_ports)
         self.address_units.keep_behind(config)

@@ -128,7 +128,7 @@ def _uplink(
         rx_bytes=_counted(counters.rx_bytes),
         drops=_drops(counters),
         unrelieved=uplink.name in bridge.decision_log.unrelieved,
-        link_changes=bridge.links.changes[uplink.name],
+        link_changes=bridge.links.by_name[uplink.name].changes,
         units=sum(count[uplink.name] for count in units.values()) if units else None,
         silent=bridge.links.silent(config),
         decided=bridge.decision_log.decided.get(uplink.name),

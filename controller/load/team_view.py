@@ -685,7 +685,11 @@ class TeamView:
 
     def known_capacity_bps(self, uplink: UplinkConfig) -> float | None:
         """Return the capacity of an uplink; None if it is neither configured nor reported."""
-        return uplink.capacity_bps or self.links.speed_bps(uplink) or uplink.link_speed_bps
+        return (
+            uplink.capacity_bps
+            or self.links.by_name[uplink.name].speed_bps
+            or uplink.link_speed_bps
+        )
 
 
 def _vm_port(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 
 from controller.api.events import PortState
 from controller.config.values import UplinkConfig
@@ -26,21 +27,53 @@ ASK_EVERY_S = 2.0
 TOGETHER_S = 3.0
 
 
+class Proof(Enum):
+    """Whether an uplink whose link returned still has to receive a frame."""
+
+    NEEDED = auto()
+    # It has received nothing since, and neither has another uplink.
+    OTHERS_IDLE = auto()
+    # It is not known yet whether another uplink has received a frame since.
+    OTHERS_UNKNOWN = auto()
+
+
 @dataclass(slots=True)
-class Unproven:
-    """An uplink whose link has returned, and that has received nothing since.
+class Link:
+    """The link of one uplink. Times are in seconds of engine time."""
 
-    `received`: the frames that each uplink had received before, by name. `others_receive`: whether
-    another one has received a frame since; None: not known yet.
-    """
+    # Whether the switch reported it as up last; None before the first report.
+    up: bool | None = None
+    # How often it went up or down, and when the last times were.
+    changes: int = 0
+    changed_s: deque[float] = field(default_factory=lambda: deque(maxlen=FLAPPING_CHANGES))
+    # Whether it failed, and its failback delay is not over.
+    failed: bool = False
+    # When it returned and its failback delay began; None if none runs.
+    returned_s: float | None = None
+    # Whether it has to receive a frame before it carries traffic again; None: no longer.
+    proof: Proof | None = None
+    # When its LACP state is known; None if it is known.
+    lacp_known_s: float | None = None
+    # How many frames it has received; None before the first poll.
+    received: int | None = None
+    # The speed that the switch reported last; None if it never reported one. Most interfaces report none
+    # while their link is down. If shares of capacity changed with that, units would move that have
+    # nothing to do with a failure.
+    speed_bps: float | None = None
 
-    received: dict[str, int]
-    others_receive: bool | None = None
+    @property
+    def waits_for_frame(self) -> bool:
+        """Whether it has to receive a frame before it returns."""
+        return self.proof in (Proof.NEEDED, Proof.OTHERS_UNKNOWN)
+
+    def fail(self) -> None:
+        """It no longer carries traffic. It may not return until its failback delay has ended."""
+        self.failed, self.returned_s, self.proof = True, None, None
 
 
 @dataclass(slots=True)
 class Links:
-    """Ports by ofport, and how long uplinks whose link returned still have to wait.
+    """Ports by ofport, and the links of uplinks.
 
     Until the switch is connected, an uplink that it has not reported counts as up. If LACP, BFD or
     CFM watches a link and hears no answer, the link counts as down.
@@ -51,29 +84,14 @@ class Links:
     connected: bool = False
     # By ofport.
     ports: dict[int, PortState] = field(default_factory=dict)
-    # How often the link of each uplink went up or down, by name.
-    changes: Counter[str] = field(default_factory=Counter)
-    # When the last changes of each uplink were, in seconds of engine time.
-    _changed_s: dict[str, deque[float]] = field(default_factory=dict)
-    # The uplinks whose link went up (True) or down since `take_changes`.
-    _changed: list[tuple[str, bool]] = field(default_factory=list)
-    _last_up: dict[str, bool] = field(default_factory=dict)
-    # When the failback delay of each uplink ends, in seconds of engine time.
-    _usable_from_s: dict[str, float] = field(default_factory=dict)
-    # When the LACP state of each uplink that came up is known.
-    _lacp_known_s: dict[str, float] = field(default_factory=dict)
+    # The links of all uplinks since the start, by name.
+    by_name: defaultdict[str, Link] = field(default_factory=lambda: defaultdict(Link))
     # The uplinks that probes do not reach, or that spanning tree blocks, although their links are up.
     unreachable: frozenset[str] = frozenset()
-    # When the link of each uplink that has a failback delay returned.
-    _returned_s: dict[str, float] = field(default_factory=dict)
-    # The uplinks that have to receive a frame before they return, if other uplinks receive some.
-    _unproven: dict[str, Unproven] = field(default_factory=dict)
-    # How many frames each uplink has received, by name; none before the first poll.
-    _received: dict[str, int] = field(default_factory=dict)
+    # The uplinks whose link went up (True) or down since `take_changes`.
+    _changed: list[tuple[str, bool]] = field(default_factory=list)
     # When to ask for a frame next.
     _ask_s: float = 0.0
-    # The speed of each uplink that the switch reported last.
-    _speeds_bps: dict[str, float] = field(default_factory=dict)
 
     def connect(
         self, ports: Iterable[PortState], uplinks: Sequence[UplinkConfig], now_s: float
@@ -83,11 +101,12 @@ class Links:
         self.ports = {}
         for port in ports:
             self.note_port(port, uplinks, now_s)
-        self._lacp_known_s = {}
+        for link in self.by_name.values():
+            link.lacp_known_s = None
         for uplink in uplinks:
             if uplink.ofport not in self.ports:
                 self._note(uplink.name, False, now_s)
-                self._usable_from_s[uplink.name] = NEVER_S
+                self.by_name[uplink.name].fail()
 
     def note_port(self, port: PortState, uplinks: Iterable[UplinkConfig], now_s: float) -> None:
         """Note a link. One that returns carries nothing until its failback delay has ended."""
@@ -97,17 +116,18 @@ class Links:
         uplink = next((u for u in uplinks if _is_named(port, u.name)), None)
         if uplink is None:
             return
+        link = self.by_name[uplink.name]
         self._note(uplink.name, port.up, now_s)
         if uplink.watched_by and before and before.silent and not (port.up or port.silent):
             # The answer was missing because the link went down.
             self._changed.append((uplink.name, False))
         if port.speed_bps:
-            self._speeds_bps[uplink.name] = port.speed_bps
+            link.speed_bps = port.speed_bps
         if port.up and not was_up:
-            self._lacp_known_s[uplink.name] = now_s + LACP_KNOWN_AFTER_S
+            link.lacp_known_s = now_s + LACP_KNOWN_AFTER_S
         if not port.up:
             self._fail(uplink.name)
-        elif not was_up and self._usable_from_s.get(uplink.name) == NEVER_S:
+        elif not was_up and link.failed and self._usable_from_s(link) == NEVER_S:
             self._return(uplink.name, now_s)
 
     def remove(self, ofport: int, uplinks: Iterable[UplinkConfig], now_s: float) -> None:
@@ -117,33 +137,32 @@ class Links:
             del self.ports[ofport]
 
     def _fail(self, uplink: str) -> None:
-        """An uplink no longer carries traffic. It may not return until its failback delay has ended.
-
-        If uplinks never fall back, those that have returned since they failed take its place.
-        """
-        failed_before = (
-            self._usable_from_s.get(uplink) == NEVER_S and uplink not in self._returned_s
-        )
-        self._usable_from_s[uplink] = NEVER_S
-        self._returned_s.pop(uplink, None)
-        self._unproven.pop(uplink, None)
-        if self.delay_s == NEVER_S and not failed_before:
-            for name in self._returned_s:
-                self._usable_from_s.pop(name, None)
-            self._returned_s = {}
+        """The link of an uplink failed. If uplinks never fall back, those that returned take its place."""
+        link = self.by_name[uplink]
+        was_away = link.failed and link.returned_s is None
+        link.fail()
+        if self.delay_s == NEVER_S and not was_away:
+            for other in self.by_name.values():
+                if other.returned_s is not None:
+                    other.failed, other.returned_s = False, None
 
     def _return(self, uplink: str, now_s: float) -> None:
         """An uplink could carry traffic again; its failback delay begins."""
-        self._returned_s[uplink] = now_s
-        self._usable_from_s[uplink] = now_s + self.delay_s
-        if uplink in self._received and uplink not in self.unreachable:
-            self._unproven[uplink] = Unproven(dict(self._received))
+        link = self.by_name[uplink]
+        link.failed, link.returned_s = True, now_s
+        if link.received is not None and uplink not in self.unreachable:
+            link.proof = Proof.OTHERS_UNKNOWN
             self._ask_s = now_s + self.delay_s
+
+    def _usable_from_s(self, link: Link) -> float:
+        """When the failback delay of a link that returned ends, in seconds of engine time."""
+        assert link.failed or link.returned_s is None, "only the delay of a failed link runs"
+        return NEVER_S if link.returned_s is None else link.returned_s + self.delay_s
 
     def forget_received(self) -> None:
         """No uplink has to receive a frame: they are a LAG, perhaps again after a fallback."""
-        self._unproven.clear()
-        self._received.clear()
+        for link in self.by_name.values():
+            link.proof = link.received = None
 
     def receive(self, received: Mapping[str, int], probed: bool) -> None:
         """How many frames uplinks have received: the first one proves an uplink that has returned.
@@ -151,22 +170,20 @@ class Links:
         `probed`: probes are sent to it. Without them, no proof is needed if no other uplink receives
         anything.
         """
-        self._received |= received
-        for name, unproven in list(self._unproven.items()):
-            before = unproven.received
+        grown = set()
+        for name, count in received.items():
+            link = self.by_name[name]
             # The counters of a device that was made anew begin at zero.
-            before |= {
-                n: count for n, count in received.items() if count < before.get(n, count + 1)
-            }
-            grown = {n for n, count in received.items() if count > before[n]}
-            unproven.others_receive = bool(probed or unproven.others_receive or grown - {name})
+            if link.received is not None and count > link.received:
+                grown.add(name)
+            link.received = count
+        for name, link in self.by_name.items():
             if name in grown:
-                del self._unproven[name]
-
-    def waits_for_frame(self, uplink: str) -> bool:
-        """Whether an uplink has to receive a frame before it returns."""
-        unproven = self._unproven.get(uplink)
-        return unproven is not None and unproven.others_receive is not False
+                link.proof = None
+            elif link.proof and (probed or grown):
+                link.proof = Proof.NEEDED
+            elif link.proof is Proof.OTHERS_UNKNOWN:
+                link.proof = Proof.OTHERS_IDLE
 
     def note_asked(self, now_s: float) -> None:
         """A frame was sent that reaches all uplinks of one network."""
@@ -176,16 +193,10 @@ class Links:
     def asks_s(self) -> float:
         """When to have such a frame sent; infinity if no uplink waits for one."""
         waits = any(
-            self.waits_for_frame(name) and self._usable_from_s.get(name, NEVER_S) <= self._ask_s
-            for name in self._unproven
+            link.failed and link.waits_for_frame and self._usable_from_s(link) <= self._ask_s
+            for link in self.by_name.values()
         )
         return self._ask_s if waits else NEVER_S
-
-    def follow_delay(self, delay_s: float) -> None:
-        """The failback delay was set: those that run follow it."""
-        self.delay_s = delay_s
-        for name, returned_s in self._returned_s.items():
-            self._usable_from_s[name] = returned_s + delay_s
 
     def follow_paths(
         self, unreachable: frozenset[str], uplinks: Iterable[UplinkConfig], now_s: float
@@ -211,16 +222,16 @@ class Links:
 
     def flaps(self, uplink: str, now_s: float) -> bool:
         """Whether the link of an uplink went up or down too often lately."""
-        changed_s = self._changed_s.get(uplink, deque())
+        changed_s = self.by_name[uplink].changed_s
         return len(changed_s) == FLAPPING_CHANGES and now_s - changed_s[0] <= FLAPPING_S
 
     def _note(self, uplink: str, up: bool, now_s: float) -> None:
-        if self._last_up.get(uplink, up) != up:
-            self.changes[uplink] += 1
-            changed_s = self._changed_s.setdefault(uplink, deque(maxlen=FLAPPING_CHANGES))
-            changed_s.append(now_s)
+        link = self.by_name[uplink]
+        if link.up not in (None, up):
+            link.changes += 1
+            link.changed_s.append(now_s)
             self._changed.append((uplink, up))
-        self._last_up[uplink] = up
+        link.up = up
 
     def follow_team(
         self, old: Iterable[UplinkConfig], new: Iterable[UplinkConfig], now_s: float
@@ -233,8 +244,8 @@ class Links:
             if uplink.name in stayed:
                 continue
             if not self.up(uplink):
-                self._usable_from_s[uplink.name] = NEVER_S
-            elif uplink.name in self._usable_from_s:
+                self.by_name[uplink.name].fail()
+            elif self.by_name[uplink.name].failed:
                 self._return(uplink.name, now_s)
 
     def end_delays(self, uplinks: Sequence[UplinkConfig], now_s: float) -> None:
@@ -243,29 +254,24 @@ class Links:
         The end of one delay ends those of all waiting uplinks that are in use, so that no unit leaves
         them.
         """
-        due = {
-            name
-            for name, at_s in self._usable_from_s.items()
-            if at_s <= now_s and not self.waits_for_frame(name)
-        }
+        links = self.by_name.values()
+        due = [n for n in links if not n.waits_for_frame and self._usable_from_s(n) <= now_s]
         if due and not self._suffice(self._without_delay(uplinks)):
-            first = (uplink.name for uplink in self._returned_first(uplinks))
-            due |= {name for name in first if not self.waits_for_frame(name)}
-        for name in due:
-            del self._usable_from_s[name]
-            self._returned_s.pop(name, None)
-            self._unproven.pop(name, None)
-        known = [name for name, at_s in self._lacp_known_s.items() if at_s <= now_s]
-        for name in known:
-            del self._lacp_known_s[name]
+            first = (self.by_name[uplink.name] for uplink in self._returned_first(uplinks))
+            due += [link for link in first if not link.waits_for_frame]
+        for link in due:
+            link.failed, link.returned_s, link.proof = False, None, None
+        for link in links:
+            if link.lacp_known_s is not None and link.lacp_known_s <= now_s:
+                link.lacp_known_s = None
 
     @property
     def delay_ends_s(self) -> float:
         """When the next delay ends; infinity if none runs. This is asked after each event."""
-        if not self._usable_from_s and not self._lacp_known_s:
-            return NEVER_S
-        ends = (s for name, s in self._usable_from_s.items() if not self.waits_for_frame(name))
-        return min((*ends, *self._lacp_known_s.values()), default=NEVER_S)
+        links = self.by_name.values()
+        ends = [self._usable_from_s(n) for n in links if n.failed and not n.waits_for_frame]
+        known = [link.lacp_known_s for link in links if link.lacp_known_s is not None]
+        return min((*ends, *known), default=NEVER_S)
 
     def has_link(self, uplink: UplinkConfig) -> bool:
         """Whether the switch reports the link as up."""
@@ -279,7 +285,7 @@ class Links:
     def lacp_known(self, uplinks: Iterable[UplinkConfig]) -> frozenset[str]:
         """The uplinks that are up, with known LACP state."""
         up = (uplink.name for uplink in uplinks if self.up(uplink))
-        return frozenset(name for name in up if name not in self._lacp_known_s)
+        return frozenset(name for name in up if self.by_name[name].lacp_known_s is None)
 
     def usable(self, uplinks: Sequence[UplinkConfig]) -> set[str]:
         """The uplinks that carry traffic now.
@@ -294,27 +300,23 @@ class Links:
 
     def _without_delay(self, uplinks: Iterable[UplinkConfig]) -> list[UplinkConfig]:
         """The uplinks that are up and have no failback delay."""
-        return [u for u in uplinks if self.up(u) and u.name not in self._usable_from_s]
+        return [u for u in uplinks if self.up(u) and not self.by_name[u.name].failed]
 
     def _returned_first(self, uplinks: Iterable[UplinkConfig]) -> list[UplinkConfig]:
         """The waiting uplinks that returned first, and those that returned together with them."""
-        waiting = [u for u in uplinks if self.up(u) and u.name in self._returned_s]
+        returned_s = {
+            uplink.name: at_s
+            for uplink in uplinks
+            if self.up(uplink) and (at_s := self.by_name[uplink.name].returned_s) is not None
+        }
+        waiting = [u for u in uplinks if u.name in returned_s]
         serving = [u for u in waiting if self._suffice([u])] or waiting
-        first_s = min((self._returned_s[u.name] for u in serving), default=NEVER_S)
-        return [u for u in waiting if self._returned_s[u.name] <= first_s + TOGETHER_S]
+        first_s = min((returned_s[u.name] for u in serving), default=NEVER_S)
+        return [u for u in waiting if returned_s[u.name] <= first_s + TOGETHER_S]
 
     def _suffice(self, uplinks: Iterable[UplinkConfig]) -> bool:
         """Whether one of them is active or standby."""
         return any(uplink.role in (Role.ACTIVE, Role.STANDBY) for uplink in uplinks)
-
-    def waits_s(self, uplink: str, now_s: float) -> float:
-        """The rest of an uplink's failback delay; zero if none runs."""
-        until_s = self._usable_from_s.get(uplink, now_s)
-        return 0.0 if until_s == NEVER_S else max(0.0, until_s - now_s)
-
-    def stays_away(self, uplink: str) -> bool:
-        """Whether an uplink could carry traffic again, and does not return by itself."""
-        return uplink in self._returned_s and self._usable_from_s.get(uplink) == NEVER_S
 
     def why_waiting(self, uplink: UplinkConfig) -> str:
         """Why an uplink that has a link carries nothing, if it is blocked or has received nothing."""
@@ -322,8 +324,7 @@ class Links:
             return ""
         if uplink.blocked:
             return "spanning tree blocks it"
-        unproven = self._unproven.get(uplink.name)
-        return NOTHING_RECEIVED if unproven is not None and unproven.others_receive else ""
+        return NOTHING_RECEIVED if self.by_name[uplink.name].proof is Proof.NEEDED else ""
 
     def why_unused(self, uplink: UplinkConfig, now_s: float) -> str:
         """Why no unit can move to this unusable uplink now."""
@@ -337,11 +338,13 @@ class Links:
             return "link up, but probes of other uplinks do not arrive"
         if not self.up(uplink):
             return "link down"
-        if self.stays_away(uplink.name):
+        link = self.by_name[uplink.name]
+        if link.returned_s is not None and self.delay_s == NEVER_S:
             return "its link returned, but failback-delay-s is never: it waits for another uplink to fail"
-        if wait_s := math.ceil(self.waits_s(uplink.name, now_s)):
+        wait_s = 0 if link.returned_s is None else math.ceil(self._usable_from_s(link) - now_s)
+        if wait_s > 0:
             return f"its link returned, and its failback delay ends in {wait_s} s"
-        if self.waits_for_frame(uplink.name):
+        if link.waits_for_frame:
             return NOTHING_RECEIVED
         return f"{uplink.role.value}, and an active uplink carries traffic"
 
@@ -351,14 +354,6 @@ class Links:
             number in self.ports and not _is_named(self.ports[number], name)
             for number, name in names.items()
         )
-
-    def speed_bps(self, uplink: UplinkConfig) -> float:
-        """The speed that the switch reported last; zero if it never reported one.
-
-        Most interfaces report none while their link is down. If shares of capacity changed with
-        that, units would move that have nothing to do with a failure.
-        """
-        return self._speeds_bps.get(uplink.name, 0.0)
 
 
 def _is_named(port: PortState, name: str) -> bool:
