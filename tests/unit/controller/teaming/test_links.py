@@ -122,3 +122,13 @@ def test_it_waits_no_longer_once_the_uplinks_are_a_lag() -> None:
     assert links.why_waiting(FIRST)
     links.forget_received()
     assert not links.why_waiting(FIRST) and usable(links, 7.0) == {"eth1", "eth2"}
+
+
+def test_it_waits_no_longer_once_it_takes_the_place_of_another_uplink() -> None:
+    """Uplinks that never fall back are used when another one fails, whether they have received a frame or not."""
+    links = returned()
+    links.delay_s = NEVER_S
+    receive(links, 10, 11)
+    assert links.why_waiting(FIRST) and usable(links, 100.0) == {"eth2"}
+    see(links, 2, up=False, now_s=100.0)
+    assert usable(links, 100.0) == {"eth1"} and not links.why_waiting(FIRST)
