@@ -53,7 +53,6 @@ COPIED_AFTER_LOSS = MOST
 # So many in a row of which only copies arrive say that another host has the address: by chance, this happens
 # three times in a million in a network that loses 20 % of all probes.
 ASTRAY_AFTER = 8
-PROBE, COPY = 1, 2
 
 
 @dataclass(slots=True)
@@ -98,6 +97,19 @@ class Round:
 
 
 @dataclass(slots=True)
+class _Pending:
+    """A round that is not judged yet: what it sent, and which of its probes and copies arrived.
+
+    `proved_s`: when it proved itself, in seconds of engine time; None: it has not.
+    """
+
+    paths: tuple[Path, ...]
+    probes: set[Path] = field(default_factory=set)
+    copies: set[Path] = field(default_factory=set)
+    proved_s: float | None = None
+
+
+@dataclass(slots=True)
 class PathChecks:
     """The path checks of one bridge."""
 
@@ -119,11 +131,8 @@ class PathChecks:
     # How many of either have had their turn.
     _probes_sent: int = 0
     _long_questions_sent: int = 0
-    # The rounds that are not judged yet; those of their paths whose probes (`PROBE`) or copies (`COPY`)
-    # arrived; and when each round proved itself.
-    _sent: dict[int, tuple[Path, ...]] = field(default_factory=dict)
-    _arrived: dict[int, dict[Path, int]] = field(default_factory=dict)
-    _proved_s: dict[int, float] = field(default_factory=dict)
+    # The rounds that are not judged yet, by number.
+    _pending: dict[int, _Pending] = field(default_factory=dict)
     # When each fault that is over ended; it stays in force for the failback delay.
     _ended_s: dict[PathFault, float] = field(default_factory=dict)
     # Since when it is not known any more which uplink is at fault, for each fault that was decided.
@@ -150,7 +159,7 @@ class PathChecks:
 
     def interrupt(self) -> None:
         """Nothing that was sent will be answered: the connection is lost. Faults stay."""
-        self._sent, self._arrived, self._proved_s = {}, {}, {}
+        self._pending.clear()
         for probed in self._probed.values():
             probed.lost = probed.arrived = probed.astray = 0
 
@@ -173,7 +182,7 @@ class PathChecks:
             paths = self._next_probes()
             self.foreign.begin_round(now_s)
         self.due_s = now_s + (INTERVAL_S / 2 if self._long_questions else INTERVAL_S)
-        self._sent[self._number], self._arrived[self._number] = paths, {}
+        self._pending[self._number] = _Pending(paths)
         copied = (path for path in paths if path in self._probed and self._probed[path].copied)
         by_copy = {(p.mtu, p.vlan, p.sender): p for p in copied if not p.to_host}
         return Round(self._number, paths, tuple(by_copy.values()))
@@ -193,11 +202,14 @@ class PathChecks:
 
     def arrived(self, path: Path, number: int, *, copy: bool = False) -> bool:
         """A probe of this round has arrived, or a copy of it. False: it has before, or was not sent."""
-        if path not in self._sent.get(number, ()):
+        pending = self._pending.get(number)
+        if pending is None or path not in pending.paths:
             return False
-        before, what = self._arrived[number].get(path, 0), COPY if copy else PROBE
-        self._arrived[number][path] = before | what
-        return not before & what
+        arrived = pending.copies if copy else pending.probes
+        if path in arrived:
+            return False
+        arrived.add(path)
+        return True
 
     def asked_at(self, question: Path) -> str | None:
         """The address of the host that is asked; None: not known, so that all are asked.
@@ -212,8 +224,8 @@ class PathChecks:
         False: it has answered it before, or was not asked, or not at this address.
         """
         asked = uplink, host, vlan
-        for number in sorted(self._sent, reverse=True):
-            for path in self._sent[number]:
+        for number, pending in sorted(self._pending.items(), reverse=True):
+            for path in pending.paths:
                 if path.to_host and path.asked == asked:
                     known = self._answered_by.setdefault(asked, mac)
                     return known == mac and self.arrived(path, number)
@@ -224,41 +236,35 @@ class PathChecks:
 
         `full`: the uplinks that may be dropping frames. Returns whether a path broke or was mended.
         """
-        if number not in self._sent:
+        if number not in self._pending:
             return False
-        self._proved_s[number] = now_s
+        self._pending[number].proved_s = now_s
         changed = False
-        for earlier in [n for n in self._sent if n < number]:
-            proved_s = self._proved_s.get(earlier)
+        for earlier in [n for n in self._pending if n < number]:
+            proved_s = self._pending[earlier].proved_s
             if proved_s is not None and now_s - proved_s < LATEST_S:
                 continue
-            paths, arrived = self._sent.pop(earlier), self._arrived.pop(earlier)
-            self._proved_s.pop(earlier, None)
+            pending = self._pending.pop(earlier)
             if proved_s is not None:
-                changed |= self._judge(paths, arrived, full, proved_s)
+                changed |= self._judge(pending, full, proved_s)
                 self.counts.judged += 1
             else:
                 self.counts.void += 1
         return changed
 
-    def _judge(
-        self,
-        paths: Iterable[Path],
-        arrived: Mapping[Path, int],
-        full: Collection[str],
-        proved_s: float,
-    ) -> bool:
+    def _judge(self, pending: _Pending, full: Collection[str], proved_s: float) -> bool:
         """Count what arrived of a round. Returns whether a path broke or was mended."""
         changed = False
         in_a_row = self._single_losses.in_a_row(LOST_AFTER)
-        for path in paths:
+        for path in pending.paths:
             probed = self._probed.setdefault(path, _Probed())
             lost_after = in_a_row * HOST_LOST_AFTER // LOST_AFTER if path.to_host else in_a_row
             mended_after = HOST_MENDED_AFTER if path.to_host else MENDED_AFTER
             was_broken = probed.broken
             probed.copied = max(0, probed.copied - 1)
-            if path in arrived:
-                if arrived[path] & PROBE:
+            arrived = path in pending.probes or path in pending.copies
+            if arrived:
+                if path in pending.probes:
                     self.counts.arrived += 1
                     if not was_broken and not path.to_host:
                         self._single_losses.note_losses(probed.lost)
@@ -281,7 +287,7 @@ class PathChecks:
                 probed.broken = was_broken or probed.lost >= lost_after
             else:
                 self.counts.full += 1
-            if path.to_host and path not in arrived:
+            if path.to_host and not arrived:
                 # It may have another address now.
                 self._answered_by.pop(path.asked, None)
             changed |= probed.broken is not was_broken
