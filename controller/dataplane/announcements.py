@@ -45,7 +45,7 @@ def _flows() -> tuple[FlowSpec, ...]:
 
 def _made() -> Iterator[FlowSpec]:
     """The same flows for every team."""
-    announces = SetField(Register.ANNOUNCES.field, 1)
+    announces = SetField(Register.ANNOUNCES, 1)
     yield FlowSpec(
         Table.ANNOUNCEMENT, 10, match(eth_type=ETH_RARP, eth_dst=BROADCAST), (announces,)
     )
@@ -58,7 +58,7 @@ def _made() -> Iterator[FlowSpec]:
     compare: list[Action] = []
     for bit in range(0, 32, 4):
         for index, address in enumerate(("arp_spa", "arp_tpa")):
-            compare.append(CopyBits(address, bit, Register.NIBBLES.field, 4 * index, 4))
+            compare.append(CopyBits(address, bit, Register.NIBBLES, 4 * index, 4))
         compare.append(Resubmit(Table.SAME_NIBBLE))
     yield FlowSpec(
         Table.ANNOUNCEMENT,
@@ -69,11 +69,9 @@ def _made() -> Iterator[FlowSpec]:
     # OpenFlow cannot compare two fields. These 16 flows compare four bits at a time.
     for nibble in range(16):
         same = (nibble << 4 | nibble, 0xFF)
-        yield FlowSpec(Table.SAME_NIBBLE, 10, match(**{Register.NIBBLES.field: same}))
-    yield FlowSpec(Table.SAME_NIBBLE, 0, (), (LoadBits(Register.NIBBLES.field, 8, 1, 1),))
-    yield FlowSpec(
-        Table.GRATUITOUS, 10, match(**{Register.NIBBLES.field: (0, 0x100)}), (announces,)
-    )
+        yield FlowSpec(Table.SAME_NIBBLE, 10, match(**{Register.NIBBLES: same}))
+    yield FlowSpec(Table.SAME_NIBBLE, 0, (), (LoadBits(Register.NIBBLES, 8, 1, 1),))
+    yield FlowSpec(Table.GRATUITOUS, 10, match(**{Register.NIBBLES: (0, 0x100)}), (announces,))
     # An announcement that is forwarded from the switch's flow cache sets no lock, and the one
     # that comes back from the cache finds none. So with a lock and without one, the result depends
     # on another bit (of pkt_mark, but any would do). When the lock begins or ends, revalidation

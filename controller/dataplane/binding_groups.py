@@ -24,7 +24,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
         yield FlowSpec(
             Table.UPLINK_OUT,
             10,
-            match(**{Register.VM_PORT.field: port.ofport}),
+            match(**{Register.VM_PORT: port.ofport}),
             (ToGroup(binding_group_id(port.ofport)),),
             cookie=cookie(Kind.FROM_VM, port.ofport),
         )

@@ -36,11 +36,11 @@ from policies.model import OfPort
 
 def flows(team: Team) -> Iterator[FlowSpec]:
     for uplink in team.uplinks:
-        came_in = SetField(Register.UPLINK.field, uplink)
+        came_in = SetField(Register.UPLINK, uplink)
         vlans = team.uplink_vlans.get(uplink, TRUNK)
         yield from _classified(uplink, vlans, came_in, Table.FROM_UPLINK)
     for port in team.vm_ports:
-        came_in = SetField(Register.VM_PORT.field, port.ofport)
+        came_in = SetField(Register.VM_PORT, port.ofport)
         yield from _classified(port.ofport, port.vlans, came_in, Table.LEARN)
         yield from _drop_inner_tags(port.ofport)
     if not team.leaves_to_normal:
@@ -74,7 +74,7 @@ def _classify(
     yield FlowSpec(Table.CLASSIFY, 120, match(in_port=port, eth_src=MULTICAST))
     tagged = vlans.carried if vlans.takes_tagged else VlanSet()
     if vlans.native is not None:
-        in_vlan = (came_in, SetField(Register.VLAN.field, vlans.native))
+        in_vlan = (came_in, SetField(Register.VLAN, vlans.native))
         tag = SetField("vlan_vid", VLAN_PRESENT | vlans.native)
         push, retag = ((PushVlan(), tag), (tag,)) if vlans.native else ((), ())
         untagged = match(in_port=port, vlan_vid=0)
@@ -87,7 +87,7 @@ def _classify(
             yield FlowSpec(Table.CLASSIFY, 112, empty_tag, (*in_vlan, PopVlan()), goto)
         if tagged:
             tagged |= VlanSet.of(0)
-    by_tag = CopyBits("vlan_tci", 0, Register.VLAN.field, 0, VLAN_ID_BITS)
+    by_tag = CopyBits("vlan_tci", 0, Register.VLAN, 0, VLAN_ID_BITS)
     for value, mask in blocks(tagged):
         vid = masked(VLAN_PRESENT | value, VLAN_PRESENT | mask, VLAN_PRESENT | VLAN_ID_MASK)
         yield FlowSpec(

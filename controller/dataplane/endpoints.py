@@ -67,9 +67,9 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     if team.endpoints:
         for lane in team.lanes:
             for uplink in team.lanes[lane]:
-                came = {Register.LANE.field: int(lane), Register.UPLINK.field: int(uplink)}
+                came = {Register.LANE: int(lane), Register.UPLINK: int(uplink)}
                 taken = to_endpoint_group_id(_index(lane, team), _index(uplink, team))
-                unspoken = match(**came, **{Register.TARGET.field: 0})
+                unspoken = match(**came, **{Register.TARGET: 0})
                 yield FlowSpec(Table.TO_ENDPOINT, 10, unspoken, (ToGroup(taken),))
 
 
@@ -77,7 +77,7 @@ def groups(team: Team) -> Iterator[GroupSpec]:
     for lane, order in team.lanes.items() if team.endpoints else ():
         yield first_live(lane_group_id(lane), ((u, leave_by(u, team)) for u in order))
         deliver = (
-            CopyBits(Register.HOME.field, 0, Register.TARGET.field, 0, 16),
+            CopyBits(Register.HOME, 0, Register.TARGET, 0, 16),
             Resubmit(Table.EGRESS),
         )
         for position, uplink in enumerate(order):
@@ -98,11 +98,11 @@ def _returning(endpoint: Endpoint) -> Iterator[FlowSpec]:
         to_own = (
             Resubmit(Table.SPOKEN),
             SetField("eth_dst", endpoint.mac),
-            SetField(Register.HOME.field, endpoint.ofport),
-            SetField(Register.LANE.field, lane),
+            SetField(Register.HOME, endpoint.ofport),
+            SetField(Register.LANE, lane),
         )
         yield FlowSpec(Table.FROM_UPLINK, 15, match(eth_dst=mac), to_own, Table.TO_ENDPOINT)
-    spoken = match(**{Register.TARGET.field: endpoint.ofport})
+    spoken = match(**{Register.TARGET: endpoint.ofport})
     yield FlowSpec(Table.TO_ENDPOINT, 20, spoken, (Resubmit(Table.EGRESS),))
 
 
@@ -114,7 +114,7 @@ def _announced(endpoint: Endpoint) -> Iterator[FlowSpec]:
             eth_src=mac,
             eth_dst=BROADCAST,
             eth_type=ETH_RARP,
-            **{Register.VM_PORT.field: endpoint.ofport},
+            **{Register.VM_PORT: endpoint.ofport},
         )
         leave = (_speaks(endpoint), ToGroup(lane_group_id(lane)))
         yield FlowSpec(Table.LEARN, 70, announces, leave)
@@ -122,12 +122,12 @@ def _announced(endpoint: Endpoint) -> Iterator[FlowSpec]:
 
 def _leaving(endpoint: Endpoint, team: Team) -> Iterator[FlowSpec]:
     """What the hash sends off home; the lane of its home leaves by the home, whichever that is now."""
-    sent = {Register.VM_PORT.field: int(endpoint.ofport)}
+    sent = {Register.VM_PORT: int(endpoint.ofport)}
     for lane, mac in endpoint.off_home_macs:
-        at_home = match(**sent, **{Register.LANE.field: int(lane) << 16 | int(lane)})
-        by_home = (SetField(Register.LANE.field, 0), SetField(Register.TARGET.field, 0))
+        at_home = match(**sent, **{Register.LANE: int(lane) << 16 | int(lane)})
+        by_home = (SetField(Register.LANE, 0), SetField(Register.TARGET, 0))
         yield FlowSpec(Table.OFF_HOME, 60, at_home, (*by_home, Resubmit(Table.OFF_HOME)))
-        off_home = match(**sent, **{Register.LANE.field: (int(lane), _LANE_MASK)})
+        off_home = match(**sent, **{Register.LANE: (int(lane), _LANE_MASK)})
         leave = (SetField("eth_src", mac), _speaks(endpoint), ToGroup(lane_group_id(lane)))
         yield FlowSpec(Table.OFF_HOME, 50, off_home, leave)
 
@@ -140,7 +140,7 @@ def _speaks(endpoint: Endpoint) -> Learn:
         SPOKEN_TIMEOUT_S,
         (
             LearnMatch("eth_src", "eth_dst", 48),
-            LearnLoad(Register.VM_PORT.field, Register.TARGET.field, 16),
+            LearnLoad(Register.VM_PORT, Register.TARGET, 16),
         ),
         delete_learned=True,
     )

@@ -90,7 +90,7 @@ def held(group: GroupSpec) -> FlowSpec | None:
     ways = [bucket.watch_port for bucket in group.buckets if bucket.actions]
     if len(ways) != 1 or ways[0] is None:
         return None
-    ends = {Register.TARGET.field: group.group_id & 0xFFFF, Register.UPLINK.field: ways[0]}
+    ends = {Register.TARGET: group.group_id & 0xFFFF, Register.UPLINK: ways[0]}
     flooded = match(**ends, **{FLOODED: BY_UPLINK})
     return FlowSpec(Table.PORT_OUT, 40, flooded, hard_timeout_s=HELD_TIMEOUT_S)
 
@@ -144,11 +144,11 @@ def _from_vm_ports(team: Team) -> Iterator[FlowSpec]:
     if not team.hears_everywhere:
         # If the source is not learned, nothing distinguishes the frame that comes back from one
         # of somebody else: VM ports at other uplinks would get two copies. They get that one.
-        unlearned = {Register.LEARNED.field: 0}
+        unlearned = {Register.LEARNED: 0}
         yield FlowSpec(
             Table.DESTINATION, 70, match(eth_dst=MULTICAST, **unlearned), goto=Table.UPLINK_OUT
         )
-        unknown = {Register.TARGET.field: 0, Register.UPLINK.field: 0}
+        unknown = {Register.TARGET: 0, Register.UPLINK: 0}
         yield FlowSpec(Table.EGRESS, 15, match(**unknown, **unlearned), goto=Table.UPLINK_OUT)
 
 
@@ -168,7 +168,7 @@ def _group_reports() -> tuple[FlowSpec, ...]:
         "ip_proto": ICMPV6,
         "icmpv6_type": MLD_V1_REPORT,
     }
-    sender = LearnMatch(Register.VM_PORT.field, Register.VM_PORT.field, 16)
+    sender = LearnMatch(Register.VM_PORT, Register.VM_PORT, 16)
     learned = cookie(Kind.LEARNED, MEMBERSHIP)
     is_router = Learn(Table.MEMBERSHIP, learned, LEARNED_TIMEOUT_S, (sender,), priority=20)
     reports = (SetField(FLOODED, REPORT), Resubmit(Table.MEMBERSHIP))
@@ -197,14 +197,14 @@ def _member(ofport: OfPort) -> FlowSpec:
         LEARNED_TIMEOUT_S,
         (
             SAME_VLAN,
-            LearnMatch(Register.VM_PORT.field, Register.TARGET.field, 16),
+            LearnMatch(Register.VM_PORT, Register.TARGET, 16),
             LearnMatch("eth_dst", "eth_dst", 48),
             LearnMatch(FLOODED, FLOODED, 64),
         ),
         priority=50,
         limit=GROUPS_PER_PORT_MAX,
     )
-    return FlowSpec(Table.MEMBERSHIP, 10, match(**{Register.VM_PORT.field: ofport}), (is_member,))
+    return FlowSpec(Table.MEMBERSHIP, 10, match(**{Register.VM_PORT: ofport}), (is_member,))
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:
@@ -279,7 +279,7 @@ class _VlanClass:
             return
         for value in register_values(self.vlans):
             assert value is not None
-            yield match(**fields, **{Register.VLAN.field: value})
+            yield match(**fields, **{Register.VLAN: value})
 
 
 def _vlan_classes(team: Team) -> Iterator[_VlanClass]:
@@ -295,7 +295,7 @@ def no_flood(installed: Pipeline) -> frozenset[int] | None:
     The switch loses flows and flags together, so that flows tell which flags are set.
     """
     flows = installed.flows.values()
-    flooded = [f for f in flows if (Register.NORMAL.field, 1) not in f.match]
+    flooded = [f for f in flows if (Register.NORMAL, 1) not in f.match]
     if not any(f.table == Table.DELIVERY and TO_NORMAL in f.actions for f in flooded):
         return None
     return frozenset(

@@ -79,16 +79,14 @@ _IP = (
     (ETH_IPV4, "ipv4_src", "ipv4_dst", IPv4Address),
     (ETH_IPV6, "ipv6_src", "ipv6_dst", IPv6Address),
 )
-BY_HOME = (SetField(Register.TARGET.field, 0), Resubmit(Table.OFF_HOME))
+BY_HOME = (SetField(Register.TARGET, 0), Resubmit(Table.OFF_HOME))
 _TO_BUCKET = Resubmit(Table.BUCKET)
 # The group that picks a bucket by the datapath's hash of the connection (dp_hash). It is added over
 # OpenFlow 1.5 (openflow/side_connection.py), never changed, and removed like any other group.
 SELECT_GROUP = GroupSpec(
     SELECT_GROUP_ID,
     "select",
-    tuple(
-        Bucket((SetField(Register.BUCKET.field, bucket), _TO_BUCKET)) for bucket in range(BUCKETS)
-    ),
+    tuple(Bucket((SetField(Register.BUCKET, bucket), _TO_BUCKET)) for bucket in range(BUCKETS)),
 )
 # The protocols whose ports the datapath hashes.
 _WITH_PORTS = (TCP, UDP, SCTP)
@@ -100,9 +98,9 @@ def spread(number: int, home: OfPort, lane: OfPort | None = None) -> tuple[Actio
     `lane`: the home of endpoints while it is live; None if the hash spreads no endpoint.
     """
     return (
-        *(() if lane is None else (LoadBits(Register.LANE.field, 16, 16, lane),)),
-        SetField(Register.HOME.field, home),
-        SetField(Register.HASHED.field, number),
+        *(() if lane is None else (LoadBits(Register.LANE, 16, 16, lane),)),
+        SetField(Register.HOME, home),
+        SetField(Register.HASHED, number),
         Resubmit(Table.HASH),
     )
 
@@ -138,7 +136,7 @@ def _bucket_flows(number: int, buckets: int) -> tuple[FlowSpec, ...]:
         FlowSpec(
             Table.BUCKET,
             10,
-            match(**_hashed(number), **{Register.BUCKET.field: bucket}),
+            match(**_hashed(number), **{Register.BUCKET: bucket}),
             (ToGroup(bucket_group_id(number, bucket)),),
             cookie=bucket_cookie(number, bucket),
         )
@@ -168,12 +166,12 @@ def by_first_live(group_id: int, order: Iterable[OfPort], has_lanes: bool = Fals
     `has_lanes`: OFF_HOME also learns which uplink is the first one if all are live.
     """
     order = tuple(order)
-    lane = (LoadBits(Register.LANE.field, 0, 16, order[0]),) if has_lanes and order else ()
+    lane = (LoadBits(Register.LANE, 0, 16, order[0]),) if has_lanes and order else ()
     return first_live(group_id, ((uplink, (*lane, *_to(uplink))) for uplink in order))
 
 
 def _to(uplink: OfPort) -> tuple[Action, ...]:
-    return SetField(Register.TARGET.field, uplink), Resubmit(Table.OFF_HOME)
+    return SetField(Register.TARGET, uplink), Resubmit(Table.OFF_HOME)
 
 
 # ---- which bucket ----------------------------------------------------------------------
@@ -202,8 +200,8 @@ def _address_flows(made: Hash) -> Iterator[FlowSpec]:
         yield _flow(made, 10, {}, _into(made, SOURCE_ADDRESS))
         return
     for bits in range(1 << VLAN_HASH_BITS):
-        vlans = {Register.VLAN.field: (bits, (1 << VLAN_HASH_BITS) - 1)}
-        yield _flow(made, 10, vlans, _into(made, SOURCE_ADDRESS, bits))
+        last_bits = bits, (1 << VLAN_HASH_BITS) - 1
+        yield _flow(made, 10, {Register.VLAN: last_bits}, _into(made, SOURCE_ADDRESS, bits))
 
 
 def for_the_home_to_hear(number: int, team: Team) -> Iterator[FlowSpec]:
@@ -212,13 +210,13 @@ def for_the_home_to_hear(number: int, team: Team) -> Iterator[FlowSpec]:
     # address, because upstream switches know the sender's at another uplink.
     for report in GROUP_REPORTS:
         for uplink in team.uplinks:
-            at_home = {**report, Register.HOME.field: uplink}
+            at_home = {**report, Register.HOME: uplink}
             mac = team.off_home_macs.get(uplink)
             ours = (SetField("eth_src", mac),) if mac else ()
             yield in_hash(number, 30, at_home, (*ours, *leave_by(uplink, team)))
     # Nothing distinguishes a frame that comes back from an address that is not learned. The VM
     # port would get its own broadcasts, if they did not leave by the uplink that it hears.
-    yield in_hash(number, 20, {Register.LEARNED.field: 0}, BY_HOME)
+    yield in_hash(number, 20, {Register.LEARNED: 0}, BY_HOME)
 
 
 def _transport_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
@@ -270,7 +268,7 @@ def _by_low_bits(made: Hash) -> Iterator[FlowSpec]:
                     mask = str(address(count - 1))
                     ip[source_field] = (str(address(source)), mask)
                     ip[destination_field] = (str(address(destination)), mask)
-                bucket = SetField(Register.BUCKET.field, source ^ destination)
+                bucket = SetField(Register.BUCKET, source ^ destination)
                 yield _flow(made, 10, ip, (bucket, _TO_BUCKET))
 
 
@@ -280,7 +278,7 @@ def _by_remainder(made: Hash) -> Iterator[FlowSpec]:
     # Modulo a power of two, higher bits make no difference.
     bits = count.bit_length() - 1 if _power_of_two(count) else ADDRESS_BITS
     steps = range(-(-bits // BITS_AT_A_TIME) - 1, -1, -1)
-    scratch = Register.IP_HASH.field
+    scratch = Register.IP_HASH
     for eth_type, source, destination, _ in _IP:
         divide: list[Action] = []
         for bit in (BITS_AT_A_TIME * step for step in steps):
@@ -288,7 +286,7 @@ def _by_remainder(made: Hash) -> Iterator[FlowSpec]:
             divide.append(CopyBits(destination, bit, scratch, BITS_AT_A_TIME, BITS_AT_A_TIME))
             divide.append(Resubmit(Table.IP_NIBBLE))
         remainder = (count - 1).bit_length()
-        divide.append(CopyBits(scratch, _REMAINDER_BIT, Register.BUCKET.field, 0, remainder))
+        divide.append(CopyBits(scratch, _REMAINDER_BIT, Register.BUCKET, 0, remainder))
         yield _flow(made, 10, {"eth_type": eth_type}, (*divide, _TO_BUCKET))
     values = 1 << BITS_AT_A_TIME
     for before in range(count):
@@ -309,11 +307,11 @@ def _power_of_two(count: int) -> bool:
 
 
 def _into(made: Hash, fields: str, basis: int = 0) -> tuple[Action, ...]:
-    return Multipath(fields, len(made.buckets), Register.BUCKET.field, basis), _TO_BUCKET
+    return Multipath(fields, len(made.buckets), Register.BUCKET, basis), _TO_BUCKET
 
 
 def _hashed(number: int) -> dict[str, MatchValue]:
-    return {Register.HASHED.field: number}
+    return {Register.HASHED: number}
 
 
 def _flow(
@@ -326,7 +324,7 @@ def in_hash(
     number: int, priority: int, fields: Mapping[str, MatchValue], actions: tuple[Action, ...]
 ) -> FlowSpec:
     """A flow for the frames that a hash spreads."""
-    hashed: dict[str, MatchValue] = {Register.HASHED.field: number}
+    hashed: dict[str, MatchValue] = {Register.HASHED: number}
     return FlowSpec(Table.HASH, priority, match(**hashed, **fields), actions)
 
 
@@ -344,14 +342,14 @@ def _off_home_flows(team: Team) -> Iterator[FlowSpec]:
     rewriting = [made for made in team.hashes if made.classifier is Classifier.TRANSPORT]
     for uplink in team.uplinks:
         # For frames that no bucket takes, or whose VLAN the bucket's uplink does not carry.
-        home = {Register.HOME.field: uplink}
+        home = {Register.HOME: uplink}
         out = leave_by(uplink, team)
         yield FlowSpec(Table.OFF_HOME, 0, match(**home), out)
         if uplink not in chosen:
             continue
-        target: dict[str, MatchValue] = {Register.TARGET.field: uplink}
+        target: dict[str, MatchValue] = {Register.TARGET: uplink}
         for value in register_values(team.uplink_vlans.get(uplink, TRUNK).carried):
-            here = target if value is None else {**target, Register.VLAN.field: value}
+            here = target if value is None else {**target, Register.VLAN: value}
             yield FlowSpec(Table.OFF_HOME, 10, match(**here), out)
             if rewriting and uplink in team.off_home_macs:
                 yield FlowSpec(Table.OFF_HOME, 30, match(**here, **home), out)

@@ -78,7 +78,7 @@ def learn_outside() -> Learn:
         (
             SAME_VLAN,
             LearnMatch("eth_src", "eth_dst", 48),
-            LearnLoad(ELSEWHERE, Register.TARGET.field, 16),
+            LearnLoad(ELSEWHERE, Register.TARGET, 16),
         ),
         priority=5,
         limit=OUTSIDE_MAX,
@@ -87,7 +87,7 @@ def learn_outside() -> Learn:
 
 def learn_closed(ofport: OfPort, uplink: OfPort) -> Learn:
     """Learn to drop what an uplink brings for a VM port."""
-    ends = (LearnMatch(r.field, r.field, 16) for r in (Register.TARGET, Register.UPLINK))
+    ends = (LearnMatch(r, r, 16) for r in (Register.TARGET, Register.UPLINK))
     closed = cookie(Kind.OUTSIDE, uplink << 16 | ofport)
     return Learn(Table.PORT_OUT, closed, LOCK_TIMEOUT_S, (*ends,), True, priority=50, limit=1)
 
@@ -111,19 +111,19 @@ def _beyond_limit(
             (*in_vlan, LearnMatch("eth_src", "eth_src", 48), *loads),
             priority=5,
             limit=ADDRESSES_PER_PORT_MAX,
-            success=Register.LEARNED.field if table == Table.LOCAL_SOURCE else None,
+            success=Register.LEARNED if table == Table.LOCAL_SOURCE else None,
         )
 
     local = learn(
         Table.LOCAL_SOURCE,
         LEARNED_TIMEOUT_S,
-        LearnLoad(1, Register.LOCAL.field, 1),
-        LearnLoad(Register.VM_PORT.field, Register.BEHIND.field, 16),
+        LearnLoad(1, Register.LOCAL, 1),
+        LearnLoad(Register.VM_PORT, Register.BEHIND, 16),
     )
-    lock = learn(Table.LOCK, LOCK_TIMEOUT_S, LearnLoad(1, Register.LOCKED.field, 1))
-    learned, tried = Register.LEARNED.field, Register.BEHIND.field
+    lock = learn(Table.LOCK, LOCK_TIMEOUT_S, LearnLoad(1, Register.LOCKED, 1))
+    learned, tried = Register.LEARNED, Register.BEHIND
     again = Resubmit(Table.DESTINATION)
-    sender = {} if vm_port is None else {Register.VM_PORT.field: vm_port}
+    sender = {} if vm_port is None else {Register.VM_PORT: vm_port}
     first = match(**sender, **{learned: 0, tried: 0})
     yield FlowSpec(Table.DESTINATION, priority, first, (local, SetField(tried, 1), again))
     succeeded = match(**sender, **{learned: 1, tried: 1})
@@ -136,7 +136,7 @@ def _learn_from(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
     lock: tuple[Action, ...] = (Resubmit(Table.LOCK), Resubmit(Table.SET_LOCK))
     if not on_a_lag:
         lock = (Resubmit(Table.ANNOUNCEMENT), *lock)
-    from_port: dict[str, MatchValue] = {Register.VM_PORT.field: port.ofport}
+    from_port: dict[str, MatchValue] = {Register.VM_PORT: port.ofport}
     accepted = [(40, {**from_port, "eth_src": mac}) for mac in port.attached_macs]
     if port.forges:
         accepted.append((20 if port.trusted else 10, from_port))
@@ -163,7 +163,7 @@ def _learn_source(port: VmPort) -> tuple[Action, ...]:
     learned = learned_cookie(port.ofport, port.vlans)
     return (
         # The switch writes no result where it only traces a frame.
-        SetField(Register.LEARNED.field, 1),
+        SetField(Register.LEARNED, 1),
         Learn(
             Table.LOCATION,
             learned,
@@ -171,7 +171,7 @@ def _learn_source(port: VmPort) -> tuple[Action, ...]:
             (
                 SAME_VLAN,
                 LearnMatch("eth_src", "eth_dst", 48),
-                LearnLoad(Register.VM_PORT.field, Register.TARGET.field, 16),
+                LearnLoad(Register.VM_PORT, Register.TARGET, 16),
             ),
             delete_learned=True,
             limit=ADDRESSES_PER_PORT_MAX,
@@ -183,12 +183,12 @@ def _learn_source(port: VmPort) -> tuple[Action, ...]:
             (
                 SAME_VLAN,
                 LearnMatch("eth_src", "eth_src", 48),
-                LearnLoad(1, Register.LOCAL.field, 1),
-                LearnLoad(Register.VM_PORT.field, Register.BEHIND.field, 16),
+                LearnLoad(1, Register.LOCAL, 1),
+                LearnLoad(Register.VM_PORT, Register.BEHIND, 16),
             ),
             delete_learned=True,
             limit=ADDRESSES_PER_PORT_MAX,
-            success=Register.LEARNED.field,
+            success=Register.LEARNED,
         ),
     )
 
@@ -200,7 +200,7 @@ def _guard_addresses(port: VmPort) -> Iterator[FlowSpec]:
     """
     for mac in port.attached_macs:
         for value in register_values(port.vlans.carried):
-            in_vlan = {} if value is None else {Register.VLAN.field: value}
+            in_vlan = {} if value is None else {Register.VLAN: value}
             priority = 18 if port.trusted else 30
             yield FlowSpec(Table.LEARN, priority, match(eth_src=mac, **in_vlan))
 
@@ -219,17 +219,17 @@ def _lock(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
         (
             SAME_VLAN,
             LearnMatch("eth_src", "eth_src", 48),
-            LearnLoad(1, Register.LOCKED.field, 1),
+            LearnLoad(1, Register.LOCKED, 1),
         ),
         limit=ADDRESSES_PER_PORT_MAX,
     )
-    announces = {Register.VM_PORT.field: int(port.ofport)}
+    announces = {Register.VM_PORT: int(port.ofport)}
     if not on_a_lag:
-        announces[Register.ANNOUNCES.field] = 1
+        announces[Register.ANNOUNCES] = 1
     for locked, table in ((0, Table.UNCACHE_FIRST), (1, Table.UNCACHE_AGAIN)):
         yield FlowSpec(
             Table.SET_LOCK,
             10,
-            match(**announces, **{Register.LOCKED.field: locked}),
+            match(**announces, **{Register.LOCKED: locked}),
             (lock, Resubmit(table)),
         )

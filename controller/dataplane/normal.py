@@ -50,7 +50,7 @@ from controller.dataplane.tables import (
 from controller.dataplane.team import Team, VmPort
 from policies.model import OfPort
 
-_LEFT_TO_NORMAL = SetField(Register.NORMAL.field, 1)
+_LEFT_TO_NORMAL = SetField(Register.NORMAL, 1)
 
 
 def flooded_by(
@@ -75,13 +75,13 @@ def flows(team: Team) -> Iterator[FlowSpec]:
         return
     yield from _learn_from_unknown(team)
     # What an uplink brings for a VM port that has none of its uplinks is not for NORMAL.
-    from_vm = match(**{Register.UPLINK.field: 0})
+    from_vm = match(**{Register.UPLINK: 0})
     yield FlowSpec(Table.NO_UPLINK, 0, from_vm, (TO_NORMAL,) if team.floods_to_normal else ())
     # The flows in EGRESS for known VM ports, and for no VM port at all, have a higher priority.
-    yield FlowSpec(Table.EGRESS, 3, match(**{Register.UPLINK.field: 0}), goto=Table.UPLINK_OUT)
+    yield FlowSpec(Table.EGRESS, 3, match(**{Register.UPLINK: 0}), goto=Table.UPLINK_OUT)
     for uplink in team.uplinks:
         from_uplink, restored = _as_it_came(uplink, team)
-        left = match(**from_uplink, **{Register.NORMAL.field: 1})
+        left = match(**from_uplink, **{Register.NORMAL: 1})
         yield FlowSpec(Table.DELIVERY, 40, left, (*restored, TO_NORMAL))
         yield FlowSpec(
             Table.EGRESS,
@@ -110,11 +110,11 @@ def _learn_from_unknown(team: Team) -> Iterator[FlowSpec]:
     numbers = f"{sorted(team.uplinks)} {sorted(team.no_flood)}".encode()
     taught = cookie(Kind.LEARNED, FROM_NORMAL | zlib.crc32(numbers))
     limit = ADDRESSES_PER_PORT_MAX  # for all of these ports together
-    tag = LearnMatch("vlan_tci", Register.VLAN.field, VLAN_ID_BITS)
+    tag = LearnMatch("vlan_tci", Register.VLAN, VLAN_ID_BITS)
     native = next((vlans.native for vlans in team.uplink_vlans.values()), None) or 0
-    untagged = SetField(Register.VLAN.field, native)
-    tagged = CopyBits("vlan_tci", 0, Register.VLAN.field, 0, VLAN_ID_BITS)
-    unknown = {Register.NORMAL.field: 1, Register.UPLINK.field: 0}
+    untagged = SetField(Register.VLAN, native)
+    tagged = CopyBits("vlan_tci", 0, Register.VLAN, 0, VLAN_ID_BITS)
+    unknown = {Register.NORMAL: 1, Register.UPLINK: 0}
     for tags, vlan, in_vlan in (
         (0, (), untagged),
         ((VLAN_PRESENT, VLAN_PRESENT), (tag,), tagged),
@@ -122,17 +122,17 @@ def _learn_from_unknown(team: Team) -> Iterator[FlowSpec]:
         located: tuple[LearnMatch | LearnLoad, ...] = (
             *vlan,
             LearnMatch("eth_src", "eth_dst", 48),
-            LearnLoad("in_port", Register.TARGET.field, 16),
+            LearnLoad("in_port", Register.TARGET, 16),
         )
         local: tuple[LearnMatch | LearnLoad, ...] = (
             *vlan,
             LearnMatch("eth_src", "eth_src", 48),
-            LearnLoad(1, Register.LOCAL.field, 1),
+            LearnLoad(1, Register.LOCAL, 1),
         )
         yield FlowSpec(
             Table.CLASSIFY,
             1,
-            match(vlan_vid=tags, eth_src=UNICAST, **{Register.NORMAL.field: 0}),
+            match(vlan_vid=tags, eth_src=UNICAST, **{Register.NORMAL: 0}),
             (
                 _LEFT_TO_NORMAL,
                 in_vlan,
@@ -151,10 +151,10 @@ def _learn_from_unknown(team: Team) -> Iterator[FlowSpec]:
             ),
         )
     for port in team.vm_ports:
-        known = {Register.LOCAL.field: 1, Register.BEHIND.field: port.ofport}
+        known = {Register.LOCAL: 1, Register.BEHIND: port.ofport}
         yield FlowSpec(Table.UNKNOWN_PORT, 20, match(**known), by_presence(port))
     yield FlowSpec(Table.PRESENT, 30, match(**unknown))
-    anew = (SetField(Register.BEHIND.field, 0), Resubmit(Table.UNKNOWN_PORT))
+    anew = (SetField(Register.BEHIND, 0), Resubmit(Table.UNKNOWN_PORT))
     yield FlowSpec(Table.ABSENT, 30, match(**unknown), anew)
 
 
@@ -185,7 +185,7 @@ def _as_it_came(uplink: OfPort, team: Team) -> tuple[dict[str, MatchValue], tupl
     NORMAL takes no tagged frames from an access port, and ours have a tag.
     """
     vlans = team.uplink_vlans.get(uplink, TRUNK)
-    from_uplink: dict[str, MatchValue] = {Register.UPLINK.field: uplink}
+    from_uplink: dict[str, MatchValue] = {Register.UPLINK: uplink}
     if team.over_normal and vlans.native and not vlans.takes_tagged:
         return {**from_uplink, "vlan_vid": (VLAN_PRESENT, VLAN_PRESENT)}, (PopVlan(),)
     return from_uplink, ()

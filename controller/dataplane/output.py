@@ -46,7 +46,7 @@ ALWAYS = GroupSpec(ALWAYS_GROUP_ID, "all", (Bucket(()),))
 
 def out_by(ofport: OfPort) -> tuple[Action, ...]:
     """Actions that send a frame out by a port, or drop it if the port does not carry its VLAN."""
-    return SetField(Register.TARGET.field, ofport), Resubmit(Table.PORT_OUT)
+    return SetField(Register.TARGET, ofport), Resubmit(Table.PORT_OUT)
 
 
 def leave_by(uplink: OfPort, team: Team) -> tuple[Action, ...]:
@@ -82,17 +82,17 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 
 def _port_out(ofport: OfPort, vlans: PortVlans) -> Iterator[FlowSpec]:
     out, carried = Output(openflow_port(ofport)), vlans.carried
-    target: dict[str, MatchValue] = {Register.TARGET.field: ofport}
+    target: dict[str, MatchValue] = {Register.TARGET: ofport}
     untagged = None if vlans.native_tagged else vlans.native
     if untagged or (untagged == 0 and not vlans.takes_tagged):
         # The switch accepts pop_vlan only in a flow that matches tagged frames.
         tagged: dict[str, MatchValue] = {"vlan_vid": (VLAN_PRESENT, VLAN_PRESENT)}
-        in_native = match(**target, **tagged, **{Register.VLAN.field: untagged})
+        in_native = match(**target, **tagged, **{Register.VLAN: untagged})
         yield FlowSpec(Table.PORT_OUT, 20, in_native, (PopVlan(), out))
     if untagged and not vlans.takes_tagged:
         carried = VlanSet()
     for value in register_values(carried):
-        in_vlan = target if value is None else {**target, Register.VLAN.field: value}
+        in_vlan = target if value is None else {**target, Register.VLAN: value}
         yield FlowSpec(Table.PORT_OUT, 10, match(**in_vlan), (out,))
 
 
@@ -102,6 +102,6 @@ def _drop_inner_tags(uplink: OfPort, vlans: PortVlans) -> Iterator[FlowSpec]:
     The next switch would take the inner tag for the frame's VLAN.
     """
     if vlans.native and not vlans.native_tagged:
-        in_native = {Register.TARGET.field: uplink, Register.VLAN.field: vlans.native}
+        in_native = {Register.TARGET: uplink, Register.VLAN: vlans.native}
         for tag in ETH_TAGS:
             yield FlowSpec(Table.PORT_OUT, 30, match(**in_native, eth_type=tag))

@@ -36,21 +36,21 @@ def flows(team: Team) -> Iterator[FlowSpec]:
         yield from hashing.for_the_home_to_hear(ASSIGNED, team)
     vm_ports = {port.ofport: port for port in team.vm_ports}
     for address in team.addresses:
-        vlan: dict[str, MatchValue] = {Register.VLAN.field: address.vlan}
-        sent = {**vlan, Register.VM_PORT.field: int(address.ofport), "eth_src": address.mac}
+        vlan: dict[str, MatchValue] = {Register.VLAN: address.vlan}
+        sent = {**vlan, Register.VM_PORT: int(address.ofport), "eth_src": address.mac}
         group = (ToGroup(address_group_id(address.slot)),)
         counts = cookie(Kind.FROM_ADDRESS, address.slot)
         yield replace(hashing.in_hash(ASSIGNED, 10, sent, group), cookie=counts)
-        received = {Register.TARGET.field: int(address.ofport), Register.VM_PORT.field: 0}
+        received = {Register.TARGET: int(address.ofport), Register.VM_PORT: 0}
         actions, goto = to_vm_port(vm_ports[address.ofport], team)
         to_address = match(**vlan, **received, eth_dst=address.mac)
         counts = cookie(Kind.TO_ADDRESS, address.slot)
         yield FlowSpec(Table.EGRESS, 40, to_address, actions, goto, cookie=counts)
         if not team.hears_everywhere:
             # Also if what came back of its own frames has been learned from an uplink.
-            unknown: dict[str, MatchValue] = {Register.VM_PORT.field: 0}
+            unknown: dict[str, MatchValue] = {Register.VM_PORT: 0}
             unknown |= {**vlan, "eth_dst": address.mac}
-            behind = SetField(Register.HOME.field, int(address.ofport))
+            behind = SetField(Register.HOME, int(address.ofport))
             yield FlowSpec(Table.DELIVERY, 30, match(**unknown), (behind, *group))
     if not team.hears_everywhere:
         yield from _delivered_once(team)
@@ -61,12 +61,12 @@ def _delivered_once(team: Team) -> Iterator[FlowSpec]:
 
     Nothing that came by an uplink leaves by one.
     """
-    from_uplink: dict[str, MatchValue] = {Register.VM_PORT.field: 0}
+    from_uplink: dict[str, MatchValue] = {Register.VM_PORT: 0}
     yield FlowSpec(Table.OFF_HOME, 40, match(**from_uplink))
     for port in team.vm_ports:
         for uplink in team.uplinks if port.hashed == ASSIGNED else ():
-            came_by_own = {r.field: int(uplink) for r in (Register.UPLINK, Register.TARGET)}
-            behind = {Register.HOME.field: int(port.ofport)}
+            came_by_own = {Register.UPLINK: int(uplink), Register.TARGET: int(uplink)}
+            behind = {Register.HOME: int(port.ofport)}
             yield FlowSpec(
                 Table.OFF_HOME,
                 50,

@@ -40,23 +40,23 @@ def by_presence(port: VmPort) -> tuple[Action, ...]:
 def flows(team: Team) -> Iterator[FlowSpec]:
     frames, look_up = judged(team.hears_everywhere)
     announced = (*look_up, Resubmit(Table.DEPARTURE))
-    from_vm = match(**{Register.UPLINK.field: 0})
+    from_vm = match(**{Register.UPLINK: 0})
     yield FlowSpec(Table.PRESENT, 20, from_vm, (Resubmit(Table.PORT_OUT),))
     yield FlowSpec(Table.PRESENT, 10, frames, announced)
     # A departure is learned in either case: the port may return, and the VM has moved all the same.
-    unlearned = SetField(Register.LOCAL.field, 0)
+    unlearned = SetField(Register.LOCAL, 0)
     yield FlowSpec(Table.ABSENT, 20, from_vm, (Resubmit(Table.FLOOD),))
     yield FlowSpec(Table.ABSENT, 10, frames, (unlearned, *announced))
     if team.hears_everywhere:
         # The lock ends too late for an address that leaves with its port.
-        gone = match(**{Register.LOCKED.field: 1, Register.LOCAL.field: 0})
+        gone = match(**{Register.LOCKED: 1, Register.LOCAL: 0})
         yield FlowSpec(Table.DEPARTURE, 15, gone, goto=Table.DELIVERY)
     else:
         yield FlowSpec(Table.ABSENT, 5, (), (Resubmit(Table.DELIVERY),))
-        silent = match(**{Register.ANNOUNCES.field: 0, Register.LOCAL.field: 0})
+        silent = match(**{Register.ANNOUNCES: 0, Register.LOCAL: 0})
         yield FlowSpec(Table.DEPARTURE, 5, silent, goto=Table.DELIVERY)
     for port in team.vm_ports:
-        learned = {Register.LOCAL.field: 1, Register.BEHIND.field: port.ofport}
+        learned = {Register.LOCAL: 1, Register.BEHIND: port.ofport}
         yield FlowSpec(Table.REFLECTION, 20, match(**learned), by_presence(port))
 
 

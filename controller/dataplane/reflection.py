@@ -58,7 +58,7 @@ def judged(on_a_lag: bool) -> tuple[Match, tuple[Action, ...]]:
 def _made(on_a_lag: bool) -> Iterator[FlowSpec]:
     """The same flows for every team of either kind."""
     frames, look_up = judged(on_a_lag)
-    moved: dict[str, MatchValue] = {} if on_a_lag else {Register.ANNOUNCES.field: 1}
+    moved: dict[str, MatchValue] = {} if on_a_lag else {Register.ANNOUNCES: 1}
     yield FlowSpec(
         Table.FROM_UPLINK,
         10,
@@ -66,21 +66,21 @@ def _made(on_a_lag: bool) -> Iterator[FlowSpec]:
         (Resubmit(Table.LOCAL_SOURCE),),
         Table.REFLECTION,
     )
-    elsewhere = match(**{Register.LOCAL.field: 0})
+    elsewhere = match(**{Register.LOCAL: 0})
     yield FlowSpec(Table.REFLECTION, 10, elsewhere, (learn_outside(),), Table.DELIVERY)
-    local = match(**dict(frames), **{Register.LOCAL.field: 1})
+    local = match(**dict(frames), **{Register.LOCAL: 1})
     yield FlowSpec(Table.REFLECTION, 10, local, look_up, Table.DEPARTURE)
     yield FlowSpec(
         Table.DEPARTURE,
         10,
-        match(**moved, **{Register.LOCKED.field: 0}),
+        match(**moved, **{Register.LOCKED: 0}),
         (*_learn_departure(), Resubmit(Table.UNCACHE_FIRST)),
         goto=Table.DELIVERY,
     )
     yield FlowSpec(
         Table.DEPARTURE,
         10,
-        match(**moved, **{Register.LOCKED.field: 1}),
+        match(**moved, **{Register.LOCKED: 1}),
         (Resubmit(Table.UNCACHE_AGAIN),),
     )
 
@@ -96,7 +96,7 @@ def _learn_departure() -> tuple[Learn, Learn]:
             (
                 SAME_VLAN,
                 LearnMatch("eth_src", "eth_dst", 48),
-                LearnLoad(ELSEWHERE, Register.TARGET.field, 16),
+                LearnLoad(ELSEWHERE, Register.TARGET, 16),
             ),
             limit=DEPARTED_MAX,
         ),
@@ -107,7 +107,7 @@ def _learn_departure() -> tuple[Learn, Learn]:
             (
                 SAME_VLAN,
                 LearnMatch("eth_src", "eth_src", 48),
-                LearnLoad(0, Register.LOCAL.field, 1),
+                LearnLoad(0, Register.LOCAL, 1),
             ),
             limit=DEPARTED_MAX,
         ),

@@ -7,7 +7,7 @@ nothing else on the bridge is ours.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
 from controller.config.vlans import PortVlans, VlanSet, blocks
 from controller.dataplane.specs import COOKIE_PREFIX, LearnMatch, MatchValue
@@ -55,31 +55,29 @@ class Table(IntEnum):
     SPOKEN = 31
 
 
-class Register(IntEnum):
-    """Registers, by number. Zero means "not set" in each."""
+class Register(StrEnum):
+    """Registers, by the name of their field. Zero means "not set" in each."""
 
-    VM_PORT = 0  # ofport the frame came in by, when that is a VM port
-    UPLINK = 1  # ofport the frame came in by, when that is an uplink
-    VLAN = 2  # VLAN id; 0 for untagged frames
-    TARGET = 3  # VM port the destination address is behind, or ELSEWHERE
-    LOCAL = 4  # 1: the source address is behind a VM port
-    LOCKED = 5  # 1: the source address announced itself from here a moment ago
-    ANNOUNCES = 6  # 1: the frame announces its source address
-    NIBBLES = 7  # bits 0-3 and 4-7 are compared; bit 8 says that some pair differed
-    LEARNED = 8  # 1: the source address is among those learned on its VM port
-    NORMAL = 9  # 1: the frame is left to NORMAL
-    HOME = 10  # uplink that the sender's broadcasts use now; from an uplink: a VM port to go to
-    HASHED = 11  # number of the hash that the sender's frames are spread by, or ASSIGNED
-    BUCKET = 12  # what that hash makes of the frame
-    IP_HASH = 13  # bits 0-1 and 2-3 are of two addresses; from bit 4 on, a remainder
-    BEHIND = 14  # VM port the source address was learned on; set with LOCAL
+    VM_PORT = "reg0"  # ofport the frame came in by, when that is a VM port
+    UPLINK = "reg1"  # ofport the frame came in by, when that is an uplink
+    VLAN = "reg2"  # VLAN id; 0 for untagged frames
+    TARGET = "reg3"  # VM port the destination address is behind, or ELSEWHERE
+    LOCAL = "reg4"  # 1: the source address is behind a VM port
+    LOCKED = "reg5"  # 1: the source address announced itself from here a moment ago
+    ANNOUNCES = "reg6"  # 1: the frame announces its source address
+    NIBBLES = "reg7"  # bits 0-3 and 4-7 are compared; bit 8 says that some pair differed
+    LEARNED = "reg8"  # 1: the source address is among those learned on its VM port
+    NORMAL = "reg9"  # 1: the frame is left to NORMAL
+    HOME = (
+        "reg10"  # uplink that the sender's broadcasts use now; from an uplink: a VM port to go to
+    )
+    HASHED = "reg11"  # number of the hash that the sender's frames are spread by, or ASSIGNED
+    BUCKET = "reg12"  # what that hash makes of the frame
+    IP_HASH = "reg13"  # bits 0-1 and 2-3 are of two addresses; from bit 4 on, a remainder
+    BEHIND = "reg14"  # VM port the source address was learned on; set with LOCAL
     # Bits 0-15: the uplink whose off-home address an endpoint's frame has, or would have off home.
     # Bits 16-31, if an endpoint has sent it: the uplink that is the endpoint's home while it is live.
-    LANE = 15
-
-    @property
-    def field(self) -> str:
-        return f"reg{self.value}"
+    LANE = "reg15"
 
 
 # A field that no register shares: why a frame goes to several VM ports. Zero: it does not.
@@ -185,7 +183,7 @@ VLAN_PRESENT = 0x1000
 VLAN_ID_BITS = 12
 VLAN_ID_MASK = (1 << VLAN_ID_BITS) - 1
 # A learned flow matches frames of the same VLAN as the frame that taught it.
-SAME_VLAN = LearnMatch(Register.VLAN.field, Register.VLAN.field, VLAN_ID_BITS)
+SAME_VLAN = LearnMatch(Register.VLAN, Register.VLAN, VLAN_ID_BITS)
 ETH_ARP, ETH_RARP, ETH_IPV4, ETH_IPV6 = 0x0806, 0x8035, 0x0800, 0x86DD
 ETH_TAGS = (0x8100, 0x88A8)
 # Pause frames, which may also go to the address of one host.

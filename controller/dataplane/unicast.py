@@ -56,9 +56,9 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 
 
 def _to_known(port: VmPort, team: Team) -> Iterator[FlowSpec]:
-    target = {Register.TARGET.field: port.ofport}
+    target = {Register.TARGET: port.ofport}
     yield FlowSpec(Table.EGRESS, 20, match(**target), by_presence(port))
-    from_uplink = match(**target, **{Register.VM_PORT.field: 0})
+    from_uplink = match(**target, **{Register.VM_PORT: 0})
     counts = cookie(Kind.TO_VM, port.ofport)
     yield FlowSpec(Table.EGRESS, 30, from_uplink, *to_vm_port(port, team), cookie=counts)
 
@@ -69,8 +69,8 @@ def _to_unknown(team: Team) -> Iterator[FlowSpec]:
     if team.hears_everywhere:
         lock = (Resubmit(Table.LOCK), Resubmit(Table.SET_LOCK))
     for unknown, goto in ((0, Table.FLOOD), (ELSEWHERE, Table.UPLINK_OUT)):
-        target = {Register.TARGET.field: unknown}
-        from_vm = match(**target, **{Register.UPLINK.field: 0})
+        target = {Register.TARGET: unknown}
+        from_vm = match(**target, **{Register.UPLINK: 0})
         yield FlowSpec(Table.EGRESS, 10, from_vm, lock if unknown == 0 else (), goto)
         yield FlowSpec(
             Table.EGRESS,
@@ -88,7 +88,7 @@ def _by_uplink(port: VmPort, team: Team) -> Iterator[FlowSpec]:
     uplinks that the VM port may not use have another flow, which closes them.
     """
     for uplink in () if team.hears_everywhere else team.uplinks:
-        ends = {Register.TARGET.field: int(port.ofport), Register.UPLINK.field: int(uplink)}
+        ends = {Register.TARGET: int(port.ofport), Register.UPLINK: int(uplink)}
         counts = inbound_cookie(port.ofport, uplink)
         yield FlowSpec(Table.INBOUND, 10, match(**ends), cookie=counts)
         if uplink not in port.order:

@@ -143,7 +143,7 @@ def learns(installed: Pipeline) -> bool:
 
 def _learning(flows: Iterable[tuple[int, int, Match]]) -> Iterator[int]:
     """The ofports of the VM ports that these flows learn from, by their keys."""
-    vm_port, learn = Register.VM_PORT.field, Table.LEARN
+    vm_port, learn = Register.VM_PORT, Table.LEARN
     ports = (dict(match).get(vm_port) for table, _, match in flows if table == learn)
     return (port for port in ports if isinstance(port, int))
 
@@ -165,7 +165,7 @@ def learned_flows(
     """The flows that the switch installs when it learns an address."""
 
     def learned(table: Table, field_name: str, *loads: LoadBits) -> FlowSpec:
-        in_vlan = {Register.VLAN.field: (vlan, (1 << tables.VLAN_ID_BITS) - 1)}
+        in_vlan = {Register.VLAN: (vlan, (1 << tables.VLAN_ID_BITS) - 1)}
         return FlowSpec(
             table,
             LEARNED_PRIORITY,
@@ -176,11 +176,11 @@ def learned_flows(
         )
 
     return (
-        learned(Table.LOCATION, "eth_dst", LoadBits(Register.TARGET.field, 0, 16, int(ofport))),
+        learned(Table.LOCATION, "eth_dst", LoadBits(Register.TARGET, 0, 16, int(ofport))),
         learned(
             Table.LOCAL_SOURCE,
             "eth_src",
-            LoadBits(Register.LOCAL.field, 0, 1, 1),
-            LoadBits(Register.BEHIND.field, 0, 16, int(ofport)),
+            LoadBits(Register.LOCAL, 0, 1, 1),
+            LoadBits(Register.BEHIND, 0, 16, int(ofport)),
         ),
     )

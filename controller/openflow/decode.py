@@ -101,9 +101,7 @@ def installed_flows(parts: Collection[bytes]) -> Flows:
 
 
 def _uplink_of(flow: specs.FlowSpec | ForeignFlow | None) -> int | None:
-    uplink = (
-        dict(flow.match).get(Register.UPLINK.field) if isinstance(flow, specs.FlowSpec) else None
-    )
+    uplink = dict(flow.match).get(Register.UPLINK) if isinstance(flow, specs.FlowSpec) else None
     return uplink if isinstance(uplink, int) else None
 
 

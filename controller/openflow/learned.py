@@ -49,11 +49,11 @@ class Learned:
         self._of_all += 1
         flow = read_flow(stats)
         fields = dict(decode_match(flow.match))
-        mac, vlan = _address(fields), fields.get(tables.Register.VLAN.field)
+        mac, vlan = _address(fields), fields.get(tables.Register.VLAN)
         if found & tables.FROM_NORMAL:
             tag = None if vlan is None else _exact(vlan)
             for action in decode_flow(flow).actions:
-                if isinstance(action, LoadBits) and action.target == tables.Register.TARGET.field:
+                if isinstance(action, LoadBits) and action.target == tables.Register.TARGET:
                     self.from_normal.add((action.value, mac, tag))
         elif ofport:
             self.addresses.add((ofport, mac, _exact(vlan or 0)))

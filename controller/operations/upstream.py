@@ -45,8 +45,8 @@ class Counted:
     @property
     def registers(self) -> dict[Register, int]:
         """The registers that it matches as a whole."""
-        exact = (re.fullmatch(r"reg(\d+)=(0x[0-9a-f]+|\d+)", word) for word in self.match)
-        return {Register(int(m[1])): int(m[2], 0) for m in exact if m}
+        exact = (re.fullmatch(r"(reg\d+)=(0x[0-9a-f]+|\d+)", word) for word in self.match)
+        return {Register(m[1]): int(m[2], 0) for m in exact if m}
 
 
 def parse(dumped: str) -> list[Counted]:

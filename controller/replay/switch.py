@@ -284,7 +284,7 @@ class Switch:
             for action in flow.actions:
                 # VLANs that end in other bits have a hash of another basis: here is none.
                 if isinstance(action, Multipath) and not action.basis:
-                    number = dict(flow.match)[Register.HASHED.field]
+                    number = dict(flow.match)[Register.HASHED]
                     assert isinstance(number, int)
                     hashes[number] = action
         self.routes = {o: route for o in self.vm_ports if (route := self._route_of(o, hashes))}
@@ -293,16 +293,16 @@ class Switch:
             for bucket in range(multipath.buckets):
                 values = self._first(bucket_group_id(number, bucket))
                 if values is not None:
-                    self.bucket_uplinks[number, bucket] = values[Register.TARGET.field]
+                    self.bucket_uplinks[number, bucket] = values[Register.TARGET]
 
     def _route_of(self, ofport: int, hashes: Mapping[int, Multipath]) -> Route | None:
         values = self._first(binding_group_id(ofport))
         if values is None:
             return None
-        number = values.get(Register.HASHED.field)
+        number = values.get(Register.HASHED)
         if number is None:
             return Route(values["output"])
-        home = values[Register.HOME.field]
+        home = values[Register.HOME]
         if number not in hashes:
             return Route(home)
         multipath = hashes[number]

@@ -141,7 +141,7 @@ class AddressUnits:
             if flow.table != Table.HASH or cookie_kind(flow.cookie) is not Kind.FROM_ADDRESS:
                 continue
             fields, slot = dict(flow.match), cookie_ofport(flow.cookie)
-            ofport, vlan = fields.get(Register.VM_PORT.field), fields.get(Register.VLAN.field)
+            ofport, vlan = fields.get(Register.VM_PORT), fields.get(Register.VLAN)
             if not isinstance(ofport, int) or not isinstance(vlan, int) or ofport not in ports:
                 continue
             unit = AddressUnit(ports[ofport], str(fields.get("eth_src")), vlan, slot)

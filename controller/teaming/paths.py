@@ -17,7 +17,7 @@ address of the receiver's probes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from controller.teaming.foreign_frames import UNSEEN, ForeignFrames

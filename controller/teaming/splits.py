@@ -170,6 +170,6 @@ def _number(pipeline: Pipeline, port: VmPortConfig) -> int | None:
     """The number of the hash that a VM port's binding group names; None if it names none."""
     group = pipeline.groups.get(binding_group_id(port.ofport))
     for action in group.buckets[0].actions if group and group.buckets else ():
-        if isinstance(action, SetField) and action.field == Register.HASHED.field:
+        if isinstance(action, SetField) and action.field == Register.HASHED:
             return int(action.value) if isinstance(action.value, int) else None
     return None

@@ -200,7 +200,7 @@ class FakeSwitch:
         (flows,) = self._flows_of(tables.Kind.FROM_ADDRESS).values()
         for flow in flows:
             fields = dict(flow.match)
-            ofport, vlan = (fields[tables.Register(number).field] for number in (0, 2))
+            ofport, vlan = (fields[r] for r in (tables.Register.VM_PORT, tables.Register.VLAN))
             assert isinstance(ofport, int) and isinstance(vlan, int)
             found[ofport, str(fields["eth_src"]), vlan] = tables.cookie_ofport(flow.cookie)
         return found
@@ -262,7 +262,7 @@ class FakeSwitch:
         """The hash that spreads what a VM port sends."""
         group = self.groups.get(tables.binding_group_id(ofport))
         for action in group.buckets[0].actions if group and group.buckets else ():
-            if isinstance(action, SetField) and action.field == tables.Register.HASHED.field:
+            if isinstance(action, SetField) and action.field == tables.Register.HASHED:
                 return int(action.value)
         return None
 
@@ -299,7 +299,7 @@ class FakeSwitch:
 
     def _learn(self, flow: FlowSpec) -> None:
         fields = dict(flow.match)
-        vlan, mac = fields[tables.Register.VLAN.field], fields.get("eth_dst")
+        vlan, mac = fields[tables.Register.VLAN], fields.get("eth_dst")
         if mac is not None and isinstance(vlan, tuple):
             others = tuple(known for known in self.learned if known[1:] != (mac, vlan[0]))
             self.learned = (*others, (flow.cookie & 0xFFFF, str(mac), int(vlan[0])))

@@ -120,8 +120,8 @@ def answers() -> tuple[bytes, ...]:
     learned = FlowSpec(
         Table.LOCATION,
         10,
-        match(eth_dst="52:54:00:00:00:01", **{Register.VLAN.field: (0, 0xFFF)}),
-        (LoadBits(Register.TARGET.field, 0, 16, 10),),
+        match(eth_dst="52:54:00:00:00:01", **{Register.VLAN: (0, 0xFFF)}),
+        (LoadBits(Register.TARGET, 0, 16, 10),),
         cookie=cookie(Kind.LEARNED, 10),
     )
     flow, described = ofproto.OFPMP_FLOW, ofproto.OFPMP_GROUP_DESC

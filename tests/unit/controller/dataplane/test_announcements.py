@@ -16,7 +16,7 @@ ASK, SAY, YES = 100, 101, 1
 FLOWS = (
     *announcements.flows(Team((), ())),
     FlowSpec(ASK, 1, (), (Resubmit(Table.ANNOUNCEMENT),), SAY),
-    FlowSpec(SAY, 1, match(**{Register.ANNOUNCES.field: 1}), (Output(YES),)),
+    FlowSpec(SAY, 1, match(**{Register.ANNOUNCES: 1}), (Output(YES),)),
 )
 INSTALLED = Pipeline({flow.key: flow for flow in FLOWS}, {})
 

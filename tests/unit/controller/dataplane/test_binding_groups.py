@@ -22,6 +22,6 @@ def test_a_vm_ports_frames_leave_by_the_first_live_uplink_of_its_order(
     order: tuple[OfPort, ...], alive: set[OfPort]
 ) -> None:
     installed = build(Team(UPLINKS, (VmPort(OfPort(10), order),)))
-    sent = frame(**{Register.VM_PORT.field: 10})
+    sent = frame(**{Register.VM_PORT: 10})
     left = through_table(installed, Table.UPLINK_OUT, sent, alive)
     assert [copy.port for copy in left] == [uplink for uplink in order if uplink in alive][:1]

@@ -82,8 +82,8 @@ def sent(
         "ipv4_src": "192.0.2.1",
         "ipv4_dst": "192.0.2.9",
         "udp_dst": 6081,
-        Register.LEARNED.field: 1,
-        Register.TARGET.field: tables.ELSEWHERE,
+        Register.LEARNED: 1,
+        Register.TARGET: tables.ELSEWHERE,
     }
     left = frame(in_port=port, eth_src=source, **(tunnel | more))
     return through_table(build(in_team), Table.CLASSIFY, left, {*alive, ENDPOINT, OTHER})
@@ -189,7 +189,7 @@ def test_an_address_that_has_sent_is_remembered() -> None:
         assert 0 < learn.hard_timeout_s < tables.LEARNED_TIMEOUT_S
     in_team = team()
     # As the learned flow does.
-    known = {Register.TARGET.field: int(ENDPOINT)}
+    known = {Register.TARGET: int(ENDPOINT)}
     for uplink in UPLINKS:
         (copy,) = came(uplink, OFF_HOME[UPLINKS[0]], in_team, UPLINKS, **known)
         assert copy.port == ENDPOINT

@@ -58,7 +58,7 @@ def delivered_by(
     """Whether a group delivers to a VM port a frame of a VLAN that it carries."""
     vlan = min(port.vlans.carried)
     tag = vlan and VLAN_PRESENT | vlan
-    came = frame(vlan_vid=tag, **{Register.VLAN.field: vlan})
+    came = frame(vlan_vid=tag, **{Register.VLAN: vlan})
     copies = through_group(installed, group_id, came, alive)
     assert {copy.port for copy in copies} <= {openflow_port(port.ofport)} and len(copies) <= 1
     return bool(copies)

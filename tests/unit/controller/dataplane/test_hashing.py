@@ -92,7 +92,7 @@ def spread(
 
 def sent_by(team: Team, what: dict[str, int], alive: set[OfPort] | None = None) -> list[Copy]:
     """The copies of what VM port 10, whose sources are learned, sends by uplinks."""
-    known = {**what, Register.VM_PORT.field: 10, Register.LEARNED.field: 1}
+    known = {**what, Register.VM_PORT: 10, Register.LEARNED: 1}
     group_id = tables.binding_group_id(10)
     return through_group(build(team), group_id, known, alive or set(UPLINKS))
 
@@ -199,7 +199,7 @@ def test_every_frame_leaves_once_by_an_uplink_that_lives_and_carries_its_vlan(
     (port,) = team.vm_ports
     (vlan,) = port.vlans.carried
     alive = data.draw(st.sets(st.sampled_from(UPLINKS)))
-    what = {**FRAMES[kind], Register.VLAN.field: vlan, Register.LEARNED.field: int(learned)}
+    what = {**FRAMES[kind], Register.VLAN: vlan, Register.LEARNED: int(learned)}
     what["vlan_vid"] = VLAN_PRESENT | vlan if vlan else 0
     copies = through_group(build(team), tables.binding_group_id(10), what, alive)
     if not alive & set(port.order):
@@ -270,7 +270,7 @@ def test_the_datapath_hashes_what_has_ports_and_is_whole(kind: str, on_a_lag: bo
     team = spread(Classifier.TRANSPORT, buckets, hears_everywhere=on_a_lag, dp_hash=True)
     installed = build(team)
     for fragment in (0, 1, 3):
-        what = {**FRAMES[kind], Register.HASHED.field: 3, "ip_frag": fragment}
+        what = {**FRAMES[kind], Register.HASHED: 3, "ip_frag": fragment}
         chosen = [f for f in matching(installed, Table.HASH, what) if f.priority > 0][-1:]
         by_datapath = [ToGroup(tables.SELECT_GROUP_ID)] == [a for f in chosen for a in f.actions]
         has_ports = kind in CONNECTIONS or (kind.startswith("IPv4") and on_a_lag)
@@ -311,7 +311,7 @@ def test_a_source_address_that_was_not_learned_leaves_where_its_reflection_is_no
     on_a_lag: bool, port: OfPort
 ) -> None:
     team = spread(Classifier.SOURCE_MAC, ((UPLINKS[3],),), hears_everywhere=on_a_lag)
-    what = {**HOME_ONLY["ARP"], Register.LEARNED.field: 0}
+    what = {**HOME_ONLY["ARP"], Register.LEARNED: 0}
     (copy,) = through_group(build(team), tables.binding_group_id(10), what, set(UPLINKS))
     assert copy.port == port
 

@@ -63,7 +63,7 @@ def test_a_vm_port_teaches_nothing_about_vlans_that_are_not_its_own(team: Team) 
     """What is learned in no VLAN concerns those of all VM ports."""
     carried = [port.vlans.carried for port in team.vm_ports]
     for flow in build(team).flows.values():
-        sender = dict(flow.match).get(tables.Register.VM_PORT.field)
+        sender = dict(flow.match).get(tables.Register.VM_PORT)
         senders = [port for port in team.vm_ports if sender in (None, port.ofport)]
         for action in flow.actions if flow.table in (Table.LEARN, Table.DESTINATION) else ():
             if isinstance(action, Learn) and SAME_VLAN not in action.specs:

@@ -59,7 +59,7 @@ def test_normal_gets_nothing_for_a_vm_port_that_has_none_of_its_uplinks(team: Te
             continue
         alive = set(team.uplinks) - set(port.order)
         for uplink in team.uplinks:
-            ends = {Register.UPLINK.field: uplink, Register.TARGET.field: port.ofport}
+            ends = {Register.UPLINK: uplink, Register.TARGET: port.ofport}
             group_id = tables.unicast_group_id(port.ofport)
             assert not through_group(installed, group_id, frame(**ends), alive)
 

@@ -26,7 +26,7 @@ def test_a_port_gets_frames_of_its_vlans_with_the_tag_that_it_wants(
     installed = build(Team(UPLINKS, ports, uplink_vlans={UPLINKS[0]: vlans}))
     for vlan in VLANS:
         tag = vlan and VLAN_PRESENT | vlan
-        registers = {Register.TARGET.field: ofport, Register.VLAN.field: vlan}
+        registers = {Register.TARGET: ofport, Register.VLAN: vlan}
         out = through_table(installed, Table.PORT_OUT, frame(vlan_vid=tag, **registers), set())
         expected = [(ofport, vlans.tag_out(vlan))] if vlan in vlans.carried else []
         assert [(c.port, c.frame["vlan_vid"] & ~VLAN_PRESENT) for c in out] == expected

@@ -29,9 +29,9 @@ def test_an_address_with_uplinks_of_its_own_leaves_once_by_the_first_that_lives(
             eth_dst=BROADCAST,
             vlan_vid=address.vlan and VLAN_PRESENT | address.vlan,
             **{
-                Register.VM_PORT.field: address.ofport,
-                Register.VLAN.field: address.vlan,
-                Register.LEARNED.field: 1,
+                Register.VM_PORT: address.ofport,
+                Register.VLAN: address.vlan,
+                Register.LEARNED: 1,
             },
         )
         left = through_table(installed, Table.UPLINK_OUT, sent, alive)
@@ -60,7 +60,7 @@ def test_unicast_to_a_forgotten_address_is_delivered_from_its_uplink_only(
             sent = frame(
                 eth_dst=address.mac,
                 vlan_vid=address.vlan and VLAN_PRESENT | address.vlan,
-                **{Register.UPLINK.field: uplink, Register.VLAN.field: address.vlan},
+                **{Register.UPLINK: uplink, Register.VLAN: address.vlan},
             )
             copies = through_table(installed, Table.EGRESS, sent, {*alive, *vm_numbers(team)})
             assert {copy.port for copy in copies} <= {openflow_port(port.ofport)}

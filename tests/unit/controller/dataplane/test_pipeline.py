@@ -235,10 +235,10 @@ def test_re_tagging_a_port_changes_its_flows_and_those_of_the_two_vlans(
     anew = [replace(p, vlans=access(new)) if p is port else p for p in team.vm_ports]
     made = diff.changes(build(replace(team, vm_ports=tuple(anew))), build(team))
     own: set[tuple[str, MatchValue]] = {("in_port", openflow_port(port.ofport))}
-    own |= {(r.field, port.ofport) for r in (Register.VM_PORT, Register.TARGET)}
+    own |= {(r, port.ofport) for r in (Register.VM_PORT, Register.TARGET)}
     own |= {("eth_src", mac) for mac in port.attached_macs}
     for flow in (*made.add_flows, *made.delete_flows):
-        in_vlan = dict(flow.match).get(Register.VLAN.field)
+        in_vlan = dict(flow.match).get(Register.VLAN)
         assert set(flow.match) & own or in_vlan in (old, new), flow
     assert all(group_id >> 16 & 0xFF == 0xF0 for group_id in made.delete_groups)
     local = {tables.local_group_id(vlan) for vlan in (old, new)}

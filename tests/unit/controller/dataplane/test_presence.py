@@ -20,20 +20,20 @@ RARP, OTHER = 0x8035, 0x88B5
 def installed(locked: bool = False) -> Pipeline:
     """Two VM ports, and what the switch has learned on the one."""
     built = build(Team(UPLINKS, (VmPort(GONE, UPLINKS), VmPort(NEIGHBOUR, UPLINKS))))
-    local = SetField(Register.LOCAL.field, 1), SetField(Register.BEHIND.field, int(GONE))
+    local = SetField(Register.LOCAL, 1), SetField(Register.BEHIND, int(GONE))
     learned = [
         FlowSpec(Table.LOCAL_SOURCE, 10, match(eth_src=GONE_MAC), local),
         FlowSpec(
             Table.LOCATION,
             10,
             match(eth_dst=GONE_MAC),
-            (SetField(Register.TARGET.field, int(GONE)),),
+            (SetField(Register.TARGET, int(GONE)),),
         ),
         FlowSpec(
             Table.LOCK,
             10,
             match(eth_src=GONE_MAC),
-            (SetField(Register.LOCKED.field, int(locked)),),
+            (SetField(Register.LOCKED, int(locked)),),
         ),
     ]
     return Pipeline({**built.flows, **{flow.key: flow for flow in learned}}, built.groups)
@@ -42,7 +42,7 @@ def installed(locked: bool = False) -> Pipeline:
 @pytest.mark.parametrize("there", [True, False])
 def test_a_neighbour_sends_to_the_port_or_else_to_the_network(there: bool) -> None:
     alive = {*UPLINKS, NEIGHBOUR, *([GONE] if there else [])}
-    known = {Register.VM_PORT.field: int(NEIGHBOUR), Register.LEARNED.field: 1}
+    known = {Register.VM_PORT: int(NEIGHBOUR), Register.LEARNED: 1}
     sent = frame(in_port=int(NEIGHBOUR), eth_src=NEIGHBOUR_MAC, eth_dst=GONE_MAC, **known)
     copies = through_table(installed(), Table.DESTINATION, sent, alive)
     # Flooded as NORMAL floods it: another port may have the address now.
@@ -58,9 +58,7 @@ def test_no_bucket_watches_local() -> None:
 
 
 def test_without_a_live_uplink_it_goes_nowhere() -> None:
-    sent = frame(
-        eth_src=NEIGHBOUR_MAC, eth_dst=GONE_MAC, **{Register.VM_PORT.field: int(NEIGHBOUR)}
-    )
+    sent = frame(eth_src=NEIGHBOUR_MAC, eth_dst=GONE_MAC, **{Register.VM_PORT: int(NEIGHBOUR)})
     assert not through_table(installed(), Table.DESTINATION, sent, {NEIGHBOUR})
 
 
@@ -79,7 +77,7 @@ def test_what_it_sends_from_elsewhere_is_no_reflection_once_its_port_is_gone(
     there: bool, destination: str, eth_type: int, locked: bool, delivered: bool
 ) -> None:
     alive = {*UPLINKS, NEIGHBOUR, *([GONE] if there else [])}
-    came_in = {Register.UPLINK.field: int(UPLINKS[0])}
+    came_in = {Register.UPLINK: int(UPLINKS[0])}
     sent = frame(eth_src=GONE_MAC, eth_dst=destination, eth_type=eth_type, **came_in)
     copies = through_table(installed(locked), Table.FROM_UPLINK, sent, alive)
     reflected = there and eth_type == OTHER

@@ -21,8 +21,8 @@ def installed(locked: bool) -> Pipeline:
     built = build(Team(UPLINKS, (VmPort(OfPort(10), UPLINKS),)))
     of_local = match(eth_src=LOCAL_MAC)
     learned = [
-        FlowSpec(Table.LOCAL_SOURCE, 10, of_local, (SetField(Register.LOCAL.field, 1),)),
-        FlowSpec(Table.LOCK, 10, of_local, (SetField(Register.LOCKED.field, int(locked)),)),
+        FlowSpec(Table.LOCAL_SOURCE, 10, of_local, (SetField(Register.LOCAL, 1),)),
+        FlowSpec(Table.LOCK, 10, of_local, (SetField(Register.LOCKED, int(locked)),)),
     ]
     return Pipeline({**built.flows, **{flow.key: flow for flow in learned}}, built.groups)
 
@@ -41,7 +41,7 @@ def installed(locked: bool) -> Pipeline:
 def test_a_broadcast_of_ours_is_dropped_unless_it_announces_that_its_address_has_left(
     source: str, eth_type: int, locked: bool, delivered: bool
 ) -> None:
-    came_in = {Register.UPLINK.field: int(UPLINKS[0])}
+    came_in = {Register.UPLINK: int(UPLINKS[0])}
     sent = frame(eth_src=source, eth_dst=BROADCAST, eth_type=eth_type, **came_in)
     copies = through_table(installed(locked), Table.FROM_UPLINK, sent, set(UPLINKS))
     assert [copy.port for copy in copies] == [10] * delivered

@@ -23,7 +23,7 @@ def test_what_comes_for_a_vm_port_is_counted_by_uplink_unless_they_are_one_link(
     ends = {tables.cookie_inbound(f.cookie): dict(f.match) for f in counting}
     assert len(ends) == len(counting)
     assert ends == {
-        (port.ofport, uplink): {Register.TARGET.field: port.ofport, Register.UPLINK.field: uplink}
+        (port.ofport, uplink): {Register.TARGET: port.ofport, Register.UPLINK: uplink}
         for port in team.vm_ports
         for uplink in (() if team.hears_everywhere else team.uplinks)
     }
@@ -43,10 +43,10 @@ def test_a_vm_port_gets_unicast_while_an_uplink_lives_that_it_may_use(
     installed = build(team)
     for port in team.vm_ports:
         vlan = min(port.vlans.carried)
-        located = {Register.TARGET.field: port.ofport, Register.VLAN.field: vlan}
+        located = {Register.TARGET: port.ofport, Register.VLAN: vlan}
         tag = vlan and VLAN_PRESENT | vlan
         for uplink in alive:
-            came = frame(vlan_vid=tag, **located, **{Register.UPLINK.field: uplink})
+            came = frame(vlan_vid=tag, **located, **{Register.UPLINK: uplink})
             copies = through_table(installed, Table.EGRESS, came, alive)
             expected = [openflow_port(port.ofport)] * bool(alive & set(port.order))
             assert [copy.port for copy in copies] == expected
@@ -71,7 +71,7 @@ def test_an_uplink_that_a_vm_port_may_not_use_is_closed_while_it_is_cut_off(
         for uplink in team.uplinks
         if uplink not in port.order and not team.hears_everywhere
     }
-    to_from = Register.TARGET.field, Register.UPLINK.field
+    to_from = Register.TARGET, Register.UPLINK
     assert {tuple(dict(ends)[r] for r in to_from) for ends, _ in closing} == expected
     for _, learn in closing:
         assert learn.table == Table.PORT_OUT and learn.delete_learned

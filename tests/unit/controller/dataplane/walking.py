@@ -151,7 +151,7 @@ def _set_in(installed: Walk, table: int) -> set[str]:
 
 
 def from_port(installed: Pipeline, ofport: int, tag: int, **frame: str) -> set[Copy]:
-    registers = {FLOODED: 0, **{register.field: 0 for register in Register}}
+    registers = dict.fromkeys((FLOODED, *Register), 0)
     known: Known = {"in_port": openflow_port(ofport), "vlan_vid": tag, **registers, **frame}
     return set(outputs(walk(installed), Table.CLASSIFY, known))
 
@@ -166,7 +166,7 @@ def vlan_meant(vlans: PortVlans, tag: int) -> int | None:
 
 def taken(flows: list[FlowSpec], port: VmPort, vlan: int, **fields: str | int) -> bool:
     """Whether a frame that a VM port sends is taken, by the flows that learn."""
-    registers = {Register.VM_PORT.field: port.ofport, Register.VLAN.field: vlan}
+    registers = {Register.VM_PORT: port.ofport, Register.VLAN: vlan}
     known: Known = dict(frame(**fields, **registers))
     flow = next((f for f in flows if not contradicts(f, known)), None)
     return flow is not None and flow.goto is not None

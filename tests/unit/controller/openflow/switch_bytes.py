@@ -156,8 +156,8 @@ def learned(
 ) -> bytes:
     fields: dict[str, Any] = {"eth_dst": mac}
     if vlan is not None:
-        fields[Register.VLAN.field] = vlan
+        fields[Register.VLAN] = vlan
     match = specs.match(**fields)
-    load = LoadBits(Register.TARGET.field, 0, 16, ofport)
+    load = LoadBits(Register.TARGET, 0, 16, ofport)
     taught = cookie(Kind.LEARNED, ofport if taught_by is None else taught_by)
     return as_stats(FlowSpec(20, 10, match, (load,), cookie=taught), hard_timeout_s=300)

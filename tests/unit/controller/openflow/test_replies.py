@@ -81,9 +81,7 @@ def test_what_uplinks_flood_is_counted_for_each() -> None:
     )
     read = replies.event("br0", reply(Asked.GROUPS, ofproto.OFPMP_GROUP_DESC, []))
     assert isinstance(read, InstalledRead)
-    counting = [
-        dict(f.match).get(Register.UPLINK.field) for f in flows if f.table == Table.DELIVERY
-    ]
+    counting = [dict(f.match).get(Register.UPLINK) for f in flows if f.table == Table.DELIVERY]
     assert read.flooded == {uplink: 5 * counting.count(uplink) for uplink in UPLINKS}
     assert all(read.flooded.values())
 

@@ -440,7 +440,7 @@ def test_what_normal_knew_is_seeded_in_the_bundle_that_takes_its_place() -> None
     flows = here.applied()[0][1].add_flows
     (seeded,) = (f for f in flows if f.table == Table.LOCATION and f.cookie & 0xFFFF == 10)
     assert seeded.hard_timeout_s == 300
-    assert dict(seeded.match) == {"eth_dst": MAC, Register.VLAN.field: (0, 0xFFF)}
+    assert dict(seeded.match) == {"eth_dst": MAC, Register.VLAN: (0, 0xFFF)}
 
 
 def test_a_service_that_starts_on_an_installed_pipeline_does_not_ask_normal() -> None:

@@ -30,7 +30,7 @@ def came_back(packets: int) -> Counted:
 
 
 def brought(uplink: int, vlan: int, packets: int) -> Counted:
-    match = (f"reg{Register.UPLINK}={uplink:#x}", f"reg{Register.VLAN}={vlan:#x}")
+    match = (f"{Register.UPLINK}={uplink:#x}", f"{Register.VLAN}={vlan:#x}")
     return Counted(Table.DELIVERY, packets, match)
 
 
@@ -50,7 +50,7 @@ def test_a_lag_is_well(teaming: str) -> None:
 
 
 def test_a_lag_on_which_frames_come_back_is_none() -> None:
-    locked = Counted(Table.DEPARTURE, 400, (f"reg{Register.LOCKED}=0x1",))
+    locked = Counted(Table.DEPARTURE, 400, (f"{Register.LOCKED}=0x1",))
     ((check, text),) = found(team("static"), sent(500), locked)
     assert check == "no-lag" and text.startswith("LAG: 400 broadcasts of our own VMs came back")
 
