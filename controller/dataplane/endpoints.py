@@ -32,8 +32,6 @@ from controller.dataplane.specs import (
     FlowSpec,
     GroupSpec,
     Learn,
-    LearnLoad,
-    LearnMatch,
     Resubmit,
     SetField,
     ToGroup,
@@ -43,6 +41,8 @@ from controller.dataplane.tables import (
     BROADCAST,
     ETH_RARP,
     SPOKEN_TIMEOUT_S,
+    TO_SENDER,
+    TO_SOURCE,
     Kind,
     Register,
     Table,
@@ -138,9 +138,6 @@ def _speaks(endpoint: Endpoint) -> Learn:
         Table.SPOKEN,
         cookie(Kind.LEARNED, endpoint.ofport),
         SPOKEN_TIMEOUT_S,
-        (
-            LearnMatch("eth_src", "eth_dst", 48),
-            LearnLoad(Register.VM_PORT, Register.TARGET, 16),
-        ),
+        (TO_SOURCE, TO_SENDER),
         delete_learned=True,
     )

@@ -29,13 +29,19 @@ from controller.dataplane.specs import (
 from controller.dataplane.tables import (
     ADDRESSES_PER_PORT_MAX,
     BEYOND_LIMIT,
-    ELSEWHERE,
+    FROM_SOURCE,
+    IS_BEHIND_SENDER,
+    IS_LOCAL,
+    IS_LOCKED,
     LAG_LOCK_TIMEOUT_S,
     LEARNED_TIMEOUT_S,
     LOCK_TIMEOUT_S,
     MULTICAST,
     OUTSIDE_MAX,
     SAME_VLAN,
+    TO_ELSEWHERE,
+    TO_SENDER,
+    TO_SOURCE,
     Kind,
     Register,
     Table,
@@ -71,17 +77,9 @@ def learn_outside() -> Learn:
 
     What is learned from a VM port precedes this, so the frame may be one of ours that comes back.
     """
+    elsewhere, outside = (SAME_VLAN, TO_SOURCE, TO_ELSEWHERE), cookie(Kind.OUTSIDE, 0)
     return Learn(
-        Table.LOCATION,
-        cookie(Kind.OUTSIDE, 0),
-        LEARNED_TIMEOUT_S,
-        (
-            SAME_VLAN,
-            LearnMatch("eth_src", "eth_dst", 48),
-            LearnLoad(ELSEWHERE, Register.TARGET, 16),
-        ),
-        priority=5,
-        limit=OUTSIDE_MAX,
+        Table.LOCATION, outside, LEARNED_TIMEOUT_S, elsewhere, priority=5, limit=OUTSIDE_MAX
     )
 
 
@@ -108,19 +106,14 @@ def _beyond_limit(
             table,
             cookie(Kind.LEARNED, number),
             timeout_s,
-            (*in_vlan, LearnMatch("eth_src", "eth_src", 48), *loads),
+            (*in_vlan, FROM_SOURCE, *loads),
             priority=5,
             limit=ADDRESSES_PER_PORT_MAX,
             success=Register.LEARNED if table == Table.LOCAL_SOURCE else None,
         )
 
-    local = learn(
-        Table.LOCAL_SOURCE,
-        LEARNED_TIMEOUT_S,
-        LearnLoad(1, Register.LOCAL, 1),
-        LearnLoad(Register.VM_PORT, Register.BEHIND, 16),
-    )
-    lock = learn(Table.LOCK, LOCK_TIMEOUT_S, LearnLoad(1, Register.LOCKED, 1))
+    local = learn(Table.LOCAL_SOURCE, LEARNED_TIMEOUT_S, IS_LOCAL, IS_BEHIND_SENDER)
+    lock = learn(Table.LOCK, LOCK_TIMEOUT_S, IS_LOCKED)
     learned, tried = Register.LEARNED, Register.BEHIND
     again = Resubmit(Table.DESTINATION)
     sender = {} if vm_port is None else {Register.VM_PORT: vm_port}
@@ -168,11 +161,7 @@ def _learn_source(port: VmPort) -> tuple[Action, ...]:
             Table.LOCATION,
             learned,
             LEARNED_TIMEOUT_S,
-            (
-                SAME_VLAN,
-                LearnMatch("eth_src", "eth_dst", 48),
-                LearnLoad(Register.VM_PORT, Register.TARGET, 16),
-            ),
+            (SAME_VLAN, TO_SOURCE, TO_SENDER),
             delete_learned=True,
             limit=ADDRESSES_PER_PORT_MAX,
         ),
@@ -180,12 +169,7 @@ def _learn_source(port: VmPort) -> tuple[Action, ...]:
             Table.LOCAL_SOURCE,
             learned,
             LEARNED_TIMEOUT_S,
-            (
-                SAME_VLAN,
-                LearnMatch("eth_src", "eth_src", 48),
-                LearnLoad(1, Register.LOCAL, 1),
-                LearnLoad(Register.VM_PORT, Register.BEHIND, 16),
-            ),
+            (SAME_VLAN, FROM_SOURCE, IS_LOCAL, IS_BEHIND_SENDER),
             delete_learned=True,
             limit=ADDRESSES_PER_PORT_MAX,
             success=Register.LEARNED,
@@ -216,11 +200,7 @@ def _lock(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
         Table.LOCK,
         learned_cookie(port.ofport, port.vlans),
         LAG_LOCK_TIMEOUT_S if on_a_lag else LOCK_TIMEOUT_S,
-        (
-            SAME_VLAN,
-            LearnMatch("eth_src", "eth_src", 48),
-            LearnLoad(1, Register.LOCKED, 1),
-        ),
+        (SAME_VLAN, FROM_SOURCE, IS_LOCKED),
         limit=ADDRESSES_PER_PORT_MAX,
     )
     announces = {Register.VM_PORT: int(port.ofport)}

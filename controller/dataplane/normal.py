@@ -36,8 +36,11 @@ from controller.dataplane.specs import (
 from controller.dataplane.tables import (
     ADDRESSES_PER_PORT_MAX,
     FROM_NORMAL,
+    FROM_SOURCE,
+    IS_LOCAL,
     LEARNED_TIMEOUT_S,
     LOCK_TIMEOUT_S,
+    TO_SOURCE,
     UNICAST,
     VLAN_ID_BITS,
     VLAN_PRESENT,
@@ -119,16 +122,8 @@ def _learn_from_unknown(team: Team) -> Iterator[FlowSpec]:
         (0, (), untagged),
         ((VLAN_PRESENT, VLAN_PRESENT), (tag,), tagged),
     ):
-        located: tuple[LearnMatch | LearnLoad, ...] = (
-            *vlan,
-            LearnMatch("eth_src", "eth_dst", 48),
-            LearnLoad("in_port", Register.TARGET, 16),
-        )
-        local: tuple[LearnMatch | LearnLoad, ...] = (
-            *vlan,
-            LearnMatch("eth_src", "eth_src", 48),
-            LearnLoad(1, Register.LOCAL, 1),
-        )
+        located = *vlan, TO_SOURCE, LearnLoad("in_port", Register.TARGET, 16)
+        local = *vlan, FROM_SOURCE, IS_LOCAL
         yield FlowSpec(
             Table.CLASSIFY,
             1,

@@ -19,7 +19,6 @@ from controller.dataplane.specs import (
     FlowSpec,
     Learn,
     LearnLoad,
-    LearnMatch,
     Match,
     MatchValue,
     Resubmit,
@@ -27,10 +26,12 @@ from controller.dataplane.specs import (
 )
 from controller.dataplane.tables import (
     DEPARTED_MAX,
-    ELSEWHERE,
+    FROM_SOURCE,
     LEARNED_TIMEOUT_S,
     MULTICAST,
     SAME_VLAN,
+    TO_ELSEWHERE,
+    TO_SOURCE,
     Kind,
     Register,
     Table,
@@ -87,28 +88,10 @@ def _made(on_a_lag: bool) -> Iterator[FlowSpec]:
 
 def _learn_departure() -> tuple[Learn, Learn]:
     """Overwrite what was learned of an address that has moved away."""
-    elsewhere = cookie(Kind.LEARNED, 0)
+    learned, timeout_s, most = cookie(Kind.LEARNED, 0), LEARNED_TIMEOUT_S, DEPARTED_MAX
+    elsewhere = SAME_VLAN, TO_SOURCE, TO_ELSEWHERE
+    not_local = SAME_VLAN, FROM_SOURCE, LearnLoad(0, Register.LOCAL, 1)
     return (
-        Learn(
-            Table.LOCATION,
-            elsewhere,
-            LEARNED_TIMEOUT_S,
-            (
-                SAME_VLAN,
-                LearnMatch("eth_src", "eth_dst", 48),
-                LearnLoad(ELSEWHERE, Register.TARGET, 16),
-            ),
-            limit=DEPARTED_MAX,
-        ),
-        Learn(
-            Table.LOCAL_SOURCE,
-            elsewhere,
-            LEARNED_TIMEOUT_S,
-            (
-                SAME_VLAN,
-                LearnMatch("eth_src", "eth_src", 48),
-                LearnLoad(0, Register.LOCAL, 1),
-            ),
-            limit=DEPARTED_MAX,
-        ),
+        Learn(Table.LOCATION, learned, timeout_s, elsewhere, limit=most),
+        Learn(Table.LOCAL_SOURCE, learned, timeout_s, not_local, limit=most),
     )

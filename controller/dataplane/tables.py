@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from enum import IntEnum, StrEnum
 
 from controller.config.vlans import PortVlans, VlanSet, blocks
-from controller.dataplane.specs import COOKIE_PREFIX, LearnMatch, MatchValue
+from controller.dataplane.specs import COOKIE_PREFIX, LearnLoad, LearnMatch, MatchValue
 from policies.model import OFPORT_LOCAL, OfPort
 
 OFPP_LOCAL = 0xFFFFFFFE
@@ -182,8 +182,16 @@ BROADCAST = "ff:ff:ff:ff:ff:ff"
 VLAN_PRESENT = 0x1000
 VLAN_ID_BITS = 12
 VLAN_ID_MASK = (1 << VLAN_ID_BITS) - 1
-# A learned flow matches frames of the same VLAN as the frame that taught it.
+# What learned flows match: the VLAN of the frame that taught them, frames to its source, and frames from it.
 SAME_VLAN = LearnMatch(Register.VLAN, Register.VLAN, VLAN_ID_BITS)
+TO_SOURCE = LearnMatch("eth_src", "eth_dst", 48)
+FROM_SOURCE = LearnMatch("eth_src", "eth_src", 48)
+# What they set: where to send the frame, and what is known of its source.
+TO_SENDER = LearnLoad(Register.VM_PORT, Register.TARGET, 16)
+TO_ELSEWHERE = LearnLoad(ELSEWHERE, Register.TARGET, 16)
+IS_LOCAL = LearnLoad(1, Register.LOCAL, 1)
+IS_LOCKED = LearnLoad(1, Register.LOCKED, 1)
+IS_BEHIND_SENDER = LearnLoad(Register.VM_PORT, Register.BEHIND, 16)
 ETH_ARP, ETH_RARP, ETH_IPV4, ETH_IPV6 = 0x0806, 0x8035, 0x0800, 0x86DD
 ETH_TAGS = (0x8100, 0x88A8)
 # Pause frames, which may also go to the address of one host.
