@@ -8,7 +8,6 @@ about the sender's own address, and for nothing else.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator
 
 from controller.dataplane.specs import (
@@ -31,19 +30,15 @@ from controller.dataplane.tables import (
     Register,
     Table,
 )
-from controller.dataplane.team import Team
+from controller.dataplane.team import Team, kept
 
 
 def flows(_team: Team) -> Iterable[FlowSpec]:
     return _flows()
 
 
-@functools.cache
-def _flows() -> tuple[FlowSpec, ...]:
-    return tuple(_made())
-
-
-def _made() -> Iterator[FlowSpec]:
+@kept
+def _flows() -> Iterator[FlowSpec]:
     """The same flows for every team."""
     announces = SetField(Register.ANNOUNCES, 1)
     yield FlowSpec(

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from controller.dataplane import hashing
 from controller.dataplane.normal import by_any_uplink
 from controller.dataplane.output import ALWAYS, first_live, leave_by
-from controller.dataplane.specs import Action, FlowSpec, GroupSpec, ToGroup, match
+from controller.dataplane.specs import Actions, FlowSpec, GroupSpec, ToGroup, match
 from controller.dataplane.tables import Kind, Register, Table, binding_group_id, cookie
 from controller.dataplane.team import Team, VmPort
 from policies.model import OfPort
@@ -38,7 +38,7 @@ def groups(team: Team) -> Iterator[GroupSpec]:
         yield ALWAYS
 
 
-def _leave(port: VmPort, uplink: OfPort, team: Team) -> tuple[Action, ...]:
+def _leave(port: VmPort, uplink: OfPort, team: Team) -> Actions:
     """Out by the uplink; if the VM port is hashed, the uplink is its home and the hash decides."""
     if port.hashed is None:
         return leave_by(uplink, team)

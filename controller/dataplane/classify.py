@@ -9,7 +9,6 @@ frame has the tag of its VLAN.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 
 from controller.config.vlans import TRUNK, PortVlans, VlanSet, blocks
@@ -30,7 +29,7 @@ from controller.dataplane.tables import (
     masked,
     openflow_port,
 )
-from controller.dataplane.team import KEPT, Team
+from controller.dataplane.team import Team, kept
 from policies.model import OfPort
 
 
@@ -38,10 +37,10 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     for uplink in team.uplinks:
         came_in = SetField(Register.UPLINK, uplink)
         vlans = team.uplink_vlans.get(uplink, TRUNK)
-        yield from _classified(uplink, vlans, came_in, Table.FROM_UPLINK)
+        yield from _classify(uplink, vlans, came_in, Table.FROM_UPLINK)
     for port in team.vm_ports:
         came_in = SetField(Register.VM_PORT, port.ofport)
-        yield from _classified(port.ofport, port.vlans, came_in, Table.LEARN)
+        yield from _classify(port.ofport, port.vlans, came_in, Table.LEARN)
         yield from _drop_inner_tags(port.ofport)
     if not team.leaves_to_normal:
         # NORMAL would join the uplinks into a loop, so what comes by an unknown port is dropped.
@@ -49,22 +48,16 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     yield from _drop_what_no_bridge_forwards(team)
 
 
-# Both are kept from one pipeline to the next, because most changes concern few ports.
-@functools.lru_cache(maxsize=KEPT)
-def _classified(
-    ofport: OfPort, vlans: PortVlans, came_in: SetField, goto: Table
-) -> tuple[FlowSpec, ...]:
-    return tuple(_classify(ofport, vlans, came_in, goto))
-
-
-@functools.lru_cache(maxsize=KEPT)
-def _drop_inner_tags(ofport: OfPort) -> tuple[FlowSpec, ...]:
+@kept
+def _drop_inner_tags(ofport: OfPort) -> Iterator[FlowSpec]:
     """Tag 0 means "no VLAN". Without it, the tag behind it would become the frame's VLAN."""
     port = openflow_port(ofport)
-    inner = (match(in_port=port, vlan_vid=VLAN_PRESENT, eth_type=tag) for tag in ETH_TAGS)
-    return tuple(FlowSpec(Table.CLASSIFY, 115, tagged) for tagged in inner)
+    for tag in ETH_TAGS:
+        tagged = match(in_port=port, vlan_vid=VLAN_PRESENT, eth_type=tag)
+        yield FlowSpec(Table.CLASSIFY, 115, tagged)
 
 
+@kept
 def _classify(
     ofport: OfPort, vlans: PortVlans, came_in: SetField, goto: Table
 ) -> Iterator[FlowSpec]:

@@ -27,7 +27,7 @@ from collections.abc import Iterator
 
 from controller.dataplane.output import first_live, leave_by
 from controller.dataplane.specs import (
-    Action,
+    Actions,
     CopyBits,
     FlowSpec,
     GroupSpec,
@@ -82,7 +82,7 @@ def groups(team: Team) -> Iterator[GroupSpec]:
         )
         for position, uplink in enumerate(order):
             # If an uplink before it is live, that one brings the frame, too.
-            before: list[tuple[OfPort, tuple[Action, ...]]] = [(u, ()) for u in order[:position]]
+            before: list[tuple[OfPort, Actions]] = [(u, ()) for u in order[:position]]
             group_id = to_endpoint_group_id(_index(lane, team), _index(uplink, team))
             yield first_live(group_id, [*before, (uplink, deliver)])
 

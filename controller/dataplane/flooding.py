@@ -18,7 +18,7 @@ from controller.config.vlans import VlanSet, classes
 from controller.dataplane import normal
 from controller.dataplane.output import TO_NORMAL, first_live, out_by
 from controller.dataplane.specs import (
-    Action,
+    Actions,
     Bucket,
     FlowSpec,
     GroupSpec,
@@ -64,7 +64,7 @@ from controller.dataplane.tables import (
     register_values,
     unicast_group_id,
 )
-from controller.dataplane.team import KEPT, Team, VmPort
+from controller.dataplane.team import KEPT, Team, VmPort, kept
 from policies.model import MAX_UPLINKS, OfPort
 
 
@@ -114,7 +114,8 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     yield from _from_vm_ports(team)
     if not team.hears_everywhere:
         yield from _group_reports()
-        yield from (_member(port.ofport) for port in team.vm_ports)
+        for port in team.vm_ports:
+            yield from _member(port.ofport)
 
 
 def _from_uplink(uplink: OfPort, team: Team) -> Iterator[FlowSpec]:
@@ -122,7 +123,7 @@ def _from_uplink(uplink: OfPort, team: Team) -> Iterator[FlowSpec]:
     from_uplink, to_normal, unicast_to_normal = normal.flooded_by(uplink, team)
     for vlan_class in _vlan_classes(team):
         groups = tuple(ToGroup(delivery_group_id(p.ofport, index)) for p in vlan_class.ports)
-        delivered: tuple[Action, ...] = (SetField(FLOODED, BY_UPLINK), *groups) if groups else ()
+        delivered: Actions = (SetField(FLOODED, BY_UPLINK), *groups) if groups else ()
         priority = 10 if vlan_class.is_rest else 20
         if unicast_to_normal != to_normal:
             for unicast in vlan_class.matches(eth_dst=UNICAST, **from_uplink):
@@ -152,8 +153,8 @@ def _from_vm_ports(team: Team) -> Iterator[FlowSpec]:
         yield FlowSpec(Table.EGRESS, 15, match(**unknown, **unlearned), goto=Table.UPLINK_OUT)
 
 
-@functools.cache
-def _group_reports() -> tuple[FlowSpec, ...]:
+@kept
+def _group_reports() -> Iterator[FlowSpec]:
     """A member of a group does not hear what others report of it.
 
     A member that overhears another's report stays silent (RFC 2236 section 3, RFC 2710 section 4), and
@@ -173,23 +174,17 @@ def _group_reports() -> tuple[FlowSpec, ...]:
     is_router = Learn(Table.MEMBERSHIP, learned, LEARNED_TIMEOUT_S, (sender,), priority=20)
     reports = (SetField(FLOODED, REPORT), Resubmit(Table.MEMBERSHIP))
     asked = match(**igmp, ipv4_dst=ALL_HOSTS)
-    unpruned = (
-        match(**igmp, ipv4_dst=LINK_LOCAL_GROUPS),
-        match(**mld, ipv6_dst=LINK_LOCAL_GROUPS_V6),
-    )
-    return (
-        *(
-            FlowSpec(Table.DESTINATION, 40, match(**kind), reports, Table.FLOOD)
-            for kind in (igmp, mld)
-        ),
-        *(FlowSpec(Table.DESTINATION, 45, kind, goto=Table.FLOOD) for kind in unpruned),
-        FlowSpec(Table.DESTINATION, 50, asked, (is_router,), Table.FLOOD),
-    )
+    for kind in (igmp, mld):
+        yield FlowSpec(Table.DESTINATION, 40, match(**kind), reports, Table.FLOOD)
+    unpruned = match(**igmp, ipv4_dst=LINK_LOCAL_GROUPS)
+    yield FlowSpec(Table.DESTINATION, 45, unpruned, goto=Table.FLOOD)
+    unpruned = match(**mld, ipv6_dst=LINK_LOCAL_GROUPS_V6)
+    yield FlowSpec(Table.DESTINATION, 45, unpruned, goto=Table.FLOOD)
+    yield FlowSpec(Table.DESTINATION, 50, asked, (is_router,), Table.FLOOD)
 
 
-# Kept from one pipeline to the next, because most changes concern few VM ports.
-@functools.lru_cache(maxsize=KEPT)
-def _member(ofport: OfPort) -> FlowSpec:
+@kept
+def _member(ofport: OfPort) -> Iterator[FlowSpec]:
     """Learn that a VM port does not hear reports of a group of which it has reported itself."""
     is_member = Learn(
         Table.PORT_OUT,
@@ -204,7 +199,7 @@ def _member(ofport: OfPort) -> FlowSpec:
         priority=50,
         limit=GROUPS_PER_PORT_MAX,
     )
-    return FlowSpec(Table.MEMBERSHIP, 10, match(**{Register.VM_PORT: ofport}), (is_member,))
+    yield FlowSpec(Table.MEMBERSHIP, 10, match(**{Register.VM_PORT: ofport}), (is_member,))
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:
@@ -222,7 +217,7 @@ def groups(team: Team) -> Iterator[GroupSpec]:
 
 
 # Kept from one pipeline to the next, because most moves concern few VM ports.
-@functools.lru_cache(maxsize=4 * KEPT)
+@functools.lru_cache(maxsize=KEPT)
 def _delivery_group(
     ofport: OfPort,
     order: tuple[OfPort, ...],
@@ -241,7 +236,7 @@ def _delivery_group(
     `index`: the uplink's place among the uplinks.
     """
     uplink, before = uplinks[index], () if hears_everywhere else order
-    ways: list[tuple[OfPort, tuple[Action, ...]]] = []
+    ways: list[tuple[OfPort, Actions]] = []
     if is_static_lag:
         ways = [(u, out_by(ofport)) for u in uplinks if u in order]
     elif uplink in order:

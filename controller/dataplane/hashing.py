@@ -25,6 +25,7 @@ from controller.config.vlans import TRUNK
 from controller.dataplane.output import first_live, leave_by
 from controller.dataplane.specs import (
     Action,
+    Actions,
     Bucket,
     CopyBits,
     FlowSpec,
@@ -54,7 +55,7 @@ from controller.dataplane.tables import (
     bucket_group_id,
     register_values,
 )
-from controller.dataplane.team import Hash, Team
+from controller.dataplane.team import Hash, Team, kept
 from policies.classifiers import BUCKETS, Classifier
 from policies.model import OfPort
 
@@ -92,7 +93,7 @@ SELECT_GROUP = GroupSpec(
 _WITH_PORTS = (TCP, UDP, SCTP)
 
 
-def spread(number: int, home: OfPort, lane: OfPort | None = None) -> tuple[Action, ...]:
+def spread(number: int, home: OfPort, lane: OfPort | None = None) -> Actions:
     """Actions that send a frame as the hash says, instead of out by that home.
 
     `lane`: the home of endpoints while it is live; None if the hash spreads no endpoint.
@@ -129,19 +130,16 @@ def groups(team: Team) -> Iterator[GroupSpec]:
         yield SELECT_GROUP
 
 
-# Kept from one pipeline to the next: a VM port that comes changes no bucket, and there are hundreds.
-@functools.lru_cache(maxsize=64)
-def _bucket_flows(number: int, buckets: int) -> tuple[FlowSpec, ...]:
-    return tuple(
-        FlowSpec(
+@kept
+def _bucket_flows(number: int, buckets: int) -> Iterator[FlowSpec]:
+    for bucket in range(buckets):
+        yield FlowSpec(
             Table.BUCKET,
             10,
-            match(**_hashed(number), **{Register.BUCKET: bucket}),
+            match(**{Register.HASHED: number, Register.BUCKET: bucket}),
             (ToGroup(bucket_group_id(number, bucket)),),
             cookie=bucket_cookie(number, bucket),
         )
-        for bucket in range(buckets)
-    )
 
 
 @functools.lru_cache(maxsize=64)
@@ -170,7 +168,7 @@ def by_first_live(group_id: int, order: Iterable[OfPort], has_lanes: bool = Fals
     return first_live(group_id, ((uplink, (*lane, *_to(uplink))) for uplink in order))
 
 
-def _to(uplink: OfPort) -> tuple[Action, ...]:
+def _to(uplink: OfPort) -> Actions:
     return SetField(Register.TARGET, uplink), Resubmit(Table.OFF_HOME)
 
 
@@ -306,7 +304,7 @@ def _power_of_two(count: int) -> bool:
     return count & (count - 1) == 0
 
 
-def _into(made: Hash, fields: str, basis: int = 0) -> tuple[Action, ...]:
+def _into(made: Hash, fields: str, basis: int = 0) -> Actions:
     return Multipath(fields, len(made.buckets), Register.BUCKET, basis), _TO_BUCKET
 
 
@@ -315,13 +313,13 @@ def _hashed(number: int) -> dict[str, MatchValue]:
 
 
 def _flow(
-    made: Hash, priority: int, fields: Mapping[str, MatchValue], actions: tuple[Action, ...]
+    made: Hash, priority: int, fields: Mapping[str, MatchValue], actions: Actions
 ) -> FlowSpec:
     return in_hash(made.number, priority, fields, actions)
 
 
 def in_hash(
-    number: int, priority: int, fields: Mapping[str, MatchValue], actions: tuple[Action, ...]
+    number: int, priority: int, fields: Mapping[str, MatchValue], actions: Actions
 ) -> FlowSpec:
     """A flow for the frames that a hash spreads."""
     hashed: dict[str, MatchValue] = {Register.HASHED: number}

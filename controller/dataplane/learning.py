@@ -11,12 +11,11 @@ taught it.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from controller.config.vlans import EVERY_VLAN
 from controller.dataplane.specs import (
-    Action,
+    Actions,
     FlowSpec,
     Learn,
     LearnLoad,
@@ -49,7 +48,7 @@ from controller.dataplane.tables import (
     learned_cookie,
     register_values,
 )
-from controller.dataplane.team import KEPT, Team, VmPort
+from controller.dataplane.team import Team, VmPort, kept
 from policies.model import OfPort
 
 
@@ -66,9 +65,8 @@ def flows(team: Team) -> Iterator[FlowSpec]:
                 yield from _beyond_limit(85, BEYOND_LIMIT | port.ofport, vm_port=port.ofport)
 
 
-# Kept from one pipeline to the next, because most changes concern few VM ports.
-@functools.lru_cache(maxsize=4 * KEPT)
-def _of(port: VmPort, on_a_lag: bool) -> tuple[FlowSpec, ...]:
+@kept
+def _of(port: VmPort, on_a_lag: bool) -> Iterable[FlowSpec]:
     return (*_learn_from(port, on_a_lag), *_guard_addresses(port), *_lock(port, on_a_lag))
 
 
@@ -126,7 +124,7 @@ def _beyond_limit(
 def _learn_from(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
     """Learn the source of every frame that the VM port may send."""
     learn = _learn_source(port)
-    lock: tuple[Action, ...] = (Resubmit(Table.LOCK), Resubmit(Table.SET_LOCK))
+    lock: Actions = (Resubmit(Table.LOCK), Resubmit(Table.SET_LOCK))
     if not on_a_lag:
         lock = (Resubmit(Table.ANNOUNCEMENT), *lock)
     from_port: dict[str, MatchValue] = {Register.VM_PORT: port.ofport}
@@ -147,7 +145,7 @@ def _learn_from(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
         )
 
 
-def _learn_source(port: VmPort) -> tuple[Action, ...]:
+def _learn_source(port: VmPort) -> Actions:
     """Actions that learn where the source is, for frames to it and for its own that come back.
 
     Learned flows have a `hard_timeout`, which each frame from the address starts anew. Frames that

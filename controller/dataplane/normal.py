@@ -19,7 +19,7 @@ from controller.config.vlans import TRUNK
 from controller.dataplane.output import TO_NORMAL, first_live
 from controller.dataplane.presence import by_presence
 from controller.dataplane.specs import (
-    Action,
+    Actions,
     CopyBits,
     FlowSpec,
     GroupSpec,
@@ -56,9 +56,7 @@ from policies.model import OfPort
 _LEFT_TO_NORMAL = SetField(Register.NORMAL, 1)
 
 
-def flooded_by(
-    uplink: OfPort, team: Team
-) -> tuple[dict[str, MatchValue], tuple[Action, ...], tuple[Action, ...]]:
+def flooded_by(uplink: OfPort, team: Team) -> tuple[dict[str, MatchValue], Actions, Actions]:
     """How NORMAL gets what an uplink floods.
 
     The match of frames from the uplink, the actions for all of them, and those for unicast.
@@ -66,7 +64,7 @@ def flooded_by(
     from_uplink, restored = _as_it_came(uplink, team)
     if not team.floods_to_normal:
         return from_uplink, (), ()
-    to_normal: tuple[Action, ...] = (*restored, TO_NORMAL)
+    to_normal: Actions = (*restored, TO_NORMAL)
     if not team.normal_takes_any:
         return from_uplink, to_normal, to_normal
     return from_uplink, to_normal, (*restored, ToGroup(normal_group_id(uplink)))
@@ -153,7 +151,7 @@ def _learn_from_unknown(team: Team) -> Iterator[FlowSpec]:
     yield FlowSpec(Table.ABSENT, 30, match(**unknown), anew)
 
 
-def by_any_uplink(port: VmPort, team: Team) -> tuple[Action, ...]:
+def by_any_uplink(port: VmPort, team: Team) -> Actions:
     """How NORMAL gets a frame of a VM port, if no uplink of the team is there; () if it must not.
 
     Somebody has made the bond anew while the service was not running: its members have other numbers.
@@ -168,13 +166,11 @@ def groups(team: Team) -> Iterator[GroupSpec]:
     """Give NORMAL unicast from the first live uplink only: what is flooded comes by all of them."""
     if team.floods_to_normal and team.normal_takes_any:
         for index, uplink in enumerate(team.uplinks):
-            before: list[tuple[OfPort, tuple[Action, ...]]] = [
-                (u, ()) for u in team.uplinks[:index]
-            ]
+            before: list[tuple[OfPort, Actions]] = [(u, ()) for u in team.uplinks[:index]]
             yield first_live(normal_group_id(uplink), [*before, (uplink, (TO_NORMAL,))])
 
 
-def _as_it_came(uplink: OfPort, team: Team) -> tuple[dict[str, MatchValue], tuple[Action, ...]]:
+def _as_it_came(uplink: OfPort, team: Team) -> tuple[dict[str, MatchValue], Actions]:
     """A match of the frames from an uplink, and the actions that restore what CLASSIFY changed.
 
     NORMAL takes no tagged frames from an access port, and ours have a tag.

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 
 from controller.config.vlans import TRUNK, PortVlans, VlanSet
 from controller.dataplane.specs import (
-    Action,
+    Actions,
     Bucket,
     FlowSpec,
     GroupSpec,
@@ -44,12 +44,12 @@ TO_NORMAL = Output(OFPP_NORMAL)
 ALWAYS = GroupSpec(ALWAYS_GROUP_ID, "all", (Bucket(()),))
 
 
-def out_by(ofport: OfPort) -> tuple[Action, ...]:
+def out_by(ofport: OfPort) -> Actions:
     """Actions that send a frame out by a port, or drop it if the port does not carry its VLAN."""
     return SetField(Register.TARGET, ofport), Resubmit(Table.PORT_OUT)
 
 
-def leave_by(uplink: OfPort, team: Team) -> tuple[Action, ...]:
+def leave_by(uplink: OfPort, team: Team) -> Actions:
     """Actions that send a frame out by an uplink: `out_by`, or less where that is enough."""
     carries_everything = team.uplink_vlans.get(uplink, TRUNK) == TRUNK
     return (Output(openflow_port(uplink)),) if carries_everything else out_by(uplink)
@@ -57,8 +57,8 @@ def leave_by(uplink: OfPort, team: Team) -> tuple[Action, ...]:
 
 def first_live(
     group_id: int,
-    ways: Iterable[tuple[OfPort, tuple[Action, ...]]],
-    otherwise: tuple[Action, ...] = (),
+    ways: Iterable[tuple[OfPort, Actions]],
+    otherwise: Actions = (),
 ) -> GroupSpec:
     """A group that carries out the actions of the first live uplink.
 

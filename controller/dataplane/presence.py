@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from controller.dataplane.output import first_live
 from controller.dataplane.reflection import judged
 from controller.dataplane.specs import (
-    Action,
+    Actions,
     FlowSpec,
     GroupSpec,
     Resubmit,
@@ -30,7 +30,7 @@ from controller.dataplane.team import KEPT, Team, VmPort
 from policies.model import OFPORT_LOCAL, OfPort
 
 
-def by_presence(port: VmPort) -> tuple[Action, ...]:
+def by_presence(port: VmPort) -> Actions:
     """Actions that continue in table PRESENT or ABSENT. LOCAL is always there."""
     if port.ofport == OFPORT_LOCAL:
         return (Resubmit(Table.PRESENT),)
@@ -73,5 +73,5 @@ def groups(team: Team) -> Iterator[GroupSpec]:
 def _presence(ofport: OfPort, uplinks: tuple[OfPort, ...]) -> GroupSpec:
     # The switch takes no bucket that watches nothing. No uplink is live: nowhere to go.
     absent = ((uplink, (Resubmit(Table.ABSENT),)) for uplink in uplinks)
-    ways: list[tuple[OfPort, tuple[Action, ...]]] = [(ofport, (Resubmit(Table.PRESENT),))]
+    ways: list[tuple[OfPort, Actions]] = [(ofport, (Resubmit(Table.PRESENT),))]
     return first_live(presence_group_id(ofport), [*ways, *absent])

@@ -10,12 +10,11 @@ has flooded a frame from here in the last `LAG_LOCK_TIMEOUT_S` seconds.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator
 
 from controller.dataplane.learning import learn_outside
 from controller.dataplane.specs import (
-    Action,
+    Actions,
     FlowSpec,
     Learn,
     LearnLoad,
@@ -37,26 +36,22 @@ from controller.dataplane.tables import (
     Table,
     cookie,
 )
-from controller.dataplane.team import Team
+from controller.dataplane.team import Team, kept
 
 
 def flows(team: Team) -> Iterable[FlowSpec]:
     return _flows(team.hears_everywhere)
 
 
-@functools.cache
-def _flows(on_a_lag: bool) -> tuple[FlowSpec, ...]:
-    return tuple(_made(on_a_lag))
-
-
-def judged(on_a_lag: bool) -> tuple[Match, tuple[Action, ...]]:
+def judged(on_a_lag: bool) -> tuple[Match, Actions]:
     """Which frames from a local address can say that it has moved away, and the look-ups that show it."""
     if on_a_lag:
         return (), (Resubmit(Table.LOCK),)
     return match(eth_dst=MULTICAST), (Resubmit(Table.ANNOUNCEMENT), Resubmit(Table.LOCK))
 
 
-def _made(on_a_lag: bool) -> Iterator[FlowSpec]:
+@kept
+def _flows(on_a_lag: bool) -> Iterator[FlowSpec]:
     """The same flows for every team of either kind."""
     frames, look_up = judged(on_a_lag)
     moved: dict[str, MatchValue] = {} if on_a_lag else {Register.ANNOUNCES: 1}

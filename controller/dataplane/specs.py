@@ -136,6 +136,7 @@ Action = (
     | Learn
     | Multipath
 )
+Actions = tuple[Action, ...]
 
 
 # ---- specs -----------------------------------------------------------------------------
@@ -148,7 +149,7 @@ class FlowSpec:
     table: int
     priority: int
     match: Match
-    actions: tuple[Action, ...] = ()
+    actions: Actions = ()
     goto: int | None = None
     cookie: int = COOKIE_PREFIX
     hard_timeout_s: int = 0
@@ -162,7 +163,7 @@ class FlowSpec:
 class Bucket:
     """A group's bucket. It is live while what it watches is; None: it watches none (only in ALL groups)."""
 
-    actions: tuple[Action, ...]
+    actions: Actions
     watch_port: int | None = None
     watch_group: int | None = None
 

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controller.config.vlans import TRUNK, PortVlans
+from controller.dataplane.specs import FlowSpec
 from policies.classifiers import Classifier
 from policies.model import OfPort
 from policies.values import value
 
 # For so many ports, the flows that depend on nothing else are kept from one pipeline to the next.
-KEPT = 1024
+KEPT = 4096
+
+
+def kept(made: Callable[..., Iterable[FlowSpec]]) -> Callable[..., tuple[FlowSpec, ...]]:
+    """Keep what a function makes from one pipeline to the next, because most changes concern few ports."""
+
+    @functools.lru_cache(maxsize=KEPT)
+    def flows(*about: Hashable) -> tuple[FlowSpec, ...]:
+        return tuple(made(*about))
+
+    return flows
 
 
 @value(frozen=True, slots=True)

@@ -14,7 +14,14 @@ from collections.abc import Iterator
 from controller.dataplane.learning import learn_closed, learn_outside
 from controller.dataplane.output import first_live, out_by
 from controller.dataplane.presence import by_presence
-from controller.dataplane.specs import Action, FlowSpec, GroupSpec, Resubmit, ToGroup, match
+from controller.dataplane.specs import (
+    Actions,
+    FlowSpec,
+    GroupSpec,
+    Resubmit,
+    ToGroup,
+    match,
+)
 from controller.dataplane.tables import (
     ELSEWHERE,
     UNICAST,
@@ -28,7 +35,7 @@ from controller.dataplane.tables import (
 from controller.dataplane.team import Team, VmPort
 
 
-def to_vm_port(port: VmPort, team: Team) -> tuple[tuple[Action, ...], Table | None]:
+def to_vm_port(port: VmPort, team: Team) -> tuple[Actions, Table | None]:
     """How a frame from an uplink goes to a VM port: actions, and the table to go on in.
 
     While no uplink is live that the VM port may use, its VM cannot announce where it is. Switches
@@ -45,7 +52,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     yield FlowSpec(
         Table.DESTINATION, 10, match(eth_dst=UNICAST), (Resubmit(Table.LOCATION),), Table.EGRESS
     )
-    locate: tuple[Action, ...] = (learn_outside(), Resubmit(Table.LOCATION))
+    locate: Actions = (learn_outside(), Resubmit(Table.LOCATION))
     if not team.hears_everywhere:
         locate += (Resubmit(Table.INBOUND),)
     yield FlowSpec(Table.FROM_UPLINK, 10, match(eth_dst=UNICAST), locate, Table.EGRESS)
@@ -65,7 +72,7 @@ def _to_known(port: VmPort, team: Team) -> Iterator[FlowSpec]:
 
 def _to_unknown(team: Team) -> Iterator[FlowSpec]:
     """Frames for an address that is not known, or that is known to be elsewhere."""
-    lock: tuple[Action, ...] = ()
+    lock: Actions = ()
     if team.hears_everywhere:
         lock = (Resubmit(Table.LOCK), Resubmit(Table.SET_LOCK))
     for unknown, goto in ((0, Table.FLOOD), (ELSEWHERE, Table.UPLINK_OUT)):

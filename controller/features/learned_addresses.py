@@ -158,7 +158,7 @@ def _flows(port: VmPortConfig, known: Iterable[Address]) -> list[FlowSpec]:
 
 
 # Kept, because the flows of all VM ports are renewed again and again.
-@functools.lru_cache(maxsize=4 * KEPT)
+@functools.lru_cache(maxsize=KEPT)
 def learned_flows(
     ofport: OfPort, vlans: PortVlans, mac: str, vlan: int
 ) -> tuple[FlowSpec, FlowSpec]:
