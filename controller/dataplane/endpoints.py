@@ -25,9 +25,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controller.dataplane.output import first_live, leave_by
+from controller.dataplane.output import first_live, if_first_live, leave_by
 from controller.dataplane.specs import (
-    Actions,
     CopyBits,
     FlowSpec,
     GroupSpec,
@@ -51,7 +50,6 @@ from controller.dataplane.tables import (
     to_endpoint_group_id,
 )
 from controller.dataplane.team import Endpoint, Team
-from policies.model import OfPort
 
 _LANE_MASK = 0xFFFF
 
@@ -81,10 +79,8 @@ def groups(team: Team) -> Iterator[GroupSpec]:
             Resubmit(Table.EGRESS),
         )
         for position, uplink in enumerate(order):
-            # If an uplink before it is live, that one brings the frame, too.
-            before: list[tuple[OfPort, Actions]] = [(u, ()) for u in order[:position]]
             group_id = to_endpoint_group_id(_index(lane, team), _index(uplink, team))
-            yield first_live(group_id, [*before, (uplink, deliver)])
+            yield if_first_live(group_id, order[:position], uplink, deliver)
 
 
 def _index(uplink: int, team: Team) -> int:

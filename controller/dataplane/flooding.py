@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from controller.config.vlans import VlanSet, classes
 from controller.dataplane import normal
-from controller.dataplane.output import TO_NORMAL, first_live, out_by
+from controller.dataplane.output import TO_NORMAL, first_live, if_first_live, out_by
 from controller.dataplane.specs import (
     Actions,
     Bucket,
@@ -235,17 +235,14 @@ def _delivery_group(
 
     `index`: the uplink's place among the uplinks.
     """
-    uplink, before = uplinks[index], () if hears_everywhere else order
-    ways: list[tuple[OfPort, Actions]] = []
+    uplink, group_id = uplinks[index], delivery_group_id(ofport, index)
     if is_static_lag:
-        ways = [(u, out_by(ofport)) for u in uplinks if u in order]
-    elif uplink in order:
-        if uplink in before:
-            before = before[: before.index(uplink)]
-        ways = [*((u, ()) for u in before), (uplink, out_by(ofport))]
-    elif hears_everywhere and order:
-        ways = [(uplink, (ToGroup(unicast_group_id(ofport)),))]
-    return first_live(delivery_group_id(ofport, index), ways)
+        return first_live(group_id, ((u, out_by(ofport)) for u in uplinks if u in order))
+    if uplink in order:
+        before = () if hears_everywhere else order[: order.index(uplink)]
+        return if_first_live(group_id, before, uplink, out_by(ofport))
+    by_any = [(uplink, (ToGroup(unicast_group_id(ofport)),))]
+    return first_live(group_id, by_any if hears_everywhere and order else ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 
 from controller.config.vlans import TRUNK
-from controller.dataplane.output import TO_NORMAL, first_live
+from controller.dataplane.output import TO_NORMAL, if_first_live
 from controller.dataplane.presence import by_presence
 from controller.dataplane.specs import (
     Actions,
@@ -166,8 +166,8 @@ def groups(team: Team) -> Iterator[GroupSpec]:
     """Give NORMAL unicast from the first live uplink only: what is flooded comes by all of them."""
     if team.floods_to_normal and team.normal_takes_any:
         for index, uplink in enumerate(team.uplinks):
-            before: list[tuple[OfPort, Actions]] = [(u, ()) for u in team.uplinks[:index]]
-            yield first_live(normal_group_id(uplink), [*before, (uplink, (TO_NORMAL,))])
+            before = team.uplinks[:index]
+            yield if_first_live(normal_group_id(uplink), before, uplink, (TO_NORMAL,))
 
 
 def _as_it_came(uplink: OfPort, team: Team) -> tuple[dict[str, MatchValue], Actions]:

@@ -70,6 +70,13 @@ def first_live(
     return GroupSpec(group_id, "ff", tuple(buckets))
 
 
+def if_first_live(
+    group_id: int, before: Iterable[OfPort], uplink: OfPort, actions: Actions
+) -> GroupSpec:
+    """A group that acts for an uplink while none `before` it is live. One that is brings the frame, too."""
+    return first_live(group_id, [*((live, ()) for live in before), (uplink, actions)])
+
+
 def flows(team: Team) -> Iterator[FlowSpec]:
     for uplink in team.uplinks:
         vlans = team.uplink_vlans.get(uplink, TRUNK)

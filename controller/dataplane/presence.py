@@ -73,5 +73,5 @@ def groups(team: Team) -> Iterator[GroupSpec]:
 def _presence(ofport: OfPort, uplinks: tuple[OfPort, ...]) -> GroupSpec:
     # The switch takes no bucket that watches nothing. No uplink is live: nowhere to go.
     absent = ((uplink, (Resubmit(Table.ABSENT),)) for uplink in uplinks)
-    ways: list[tuple[OfPort, Actions]] = [(ofport, (Resubmit(Table.PRESENT),))]
-    return first_live(presence_group_id(ofport), [*ways, *absent])
+    present = ofport, (Resubmit(Table.PRESENT),)
+    return first_live(presence_group_id(ofport), [present, *absent])
