@@ -18,7 +18,7 @@ no bucket, it sends them by the home; otherwise, it would drop them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address
 
 from controller.config.vlans import TRUNK
@@ -124,7 +124,9 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 def groups(team: Team) -> Iterator[GroupSpec]:
     """For each bucket, a group that sends by the first live uplink of its order."""
     for made in team.hashes:
-        yield from _bucket_groups(made, team.has_lanes(made.number))
+        has_lanes = team.has_lanes(made.number)
+        for bucket, order in enumerate(made.buckets):
+            yield by_first_live(bucket_group_id(made.number, bucket), order, has_lanes)
     if team.dp_hash:
         # Also while no VM port is split: a split is then one bundle.
         yield SELECT_GROUP
@@ -142,34 +144,18 @@ def _bucket_flows(number: int, buckets: int) -> Iterator[FlowSpec]:
         )
 
 
-@functools.lru_cache(maxsize=64)
-def _bucket_groups(made: Hash, has_lanes: bool) -> tuple[GroupSpec, ...]:
-    return tuple(
-        _bucket_group(made.number, bucket, order, has_lanes)
-        for bucket, order in enumerate(made.buckets)
-    )
-
-
 # Most moves concern few of the buckets.
 @functools.lru_cache(maxsize=16 * BUCKETS)
-def _bucket_group(
-    number: int, bucket: int, order: tuple[OfPort, ...], has_lanes: bool
-) -> GroupSpec:
-    return by_first_live(bucket_group_id(number, bucket), order, has_lanes)
-
-
-def by_first_live(group_id: int, order: Iterable[OfPort], has_lanes: bool = False) -> GroupSpec:
+def by_first_live(group_id: int, order: tuple[OfPort, ...], has_lanes: bool = False) -> GroupSpec:
     """A group that sends to the first live uplink of an order, through OFF_HOME.
 
     `has_lanes`: OFF_HOME also learns which uplink is the first one if all are live.
     """
-    order = tuple(order)
     lane = (LoadBits(Register.LANE, 0, 16, order[0]),) if has_lanes and order else ()
-    return first_live(group_id, ((uplink, (*lane, *_to(uplink))) for uplink in order))
-
-
-def _to(uplink: OfPort) -> Actions:
-    return SetField(Register.TARGET, uplink), Resubmit(Table.OFF_HOME)
+    to_off_home = Resubmit(Table.OFF_HOME)
+    return first_live(
+        group_id, ((u, (*lane, SetField(Register.TARGET, u), to_off_home)) for u in order)
+    )
 
 
 # ---- which bucket ----------------------------------------------------------------------
@@ -177,7 +163,7 @@ def _to(uplink: OfPort) -> Actions:
 
 def _hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
     if not made.buckets:
-        yield _flow(made, 0, {}, BY_HOME)
+        yield in_hash(made.number, 0, {}, BY_HOME)
         return
     match made.classifier:
         case Classifier.SOURCE_MAC | Classifier.SOURCE_MAC_VLAN:
@@ -195,11 +181,13 @@ def _hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
 def _address_flows(made: Hash) -> Iterator[FlowSpec]:
     """Hash the source address. If the VLAN counts, too, its last bits choose one of several hashes."""
     if made.classifier is Classifier.SOURCE_MAC:
-        yield _flow(made, 10, {}, _into(made, SOURCE_ADDRESS))
+        yield in_hash(made.number, 10, {}, _into(made, SOURCE_ADDRESS))
         return
     for bits in range(1 << VLAN_HASH_BITS):
         last_bits = bits, (1 << VLAN_HASH_BITS) - 1
-        yield _flow(made, 10, {Register.VLAN: last_bits}, _into(made, SOURCE_ADDRESS, bits))
+        yield in_hash(
+            made.number, 10, {Register.VLAN: last_bits}, _into(made, SOURCE_ADDRESS, bits)
+        )
 
 
 def for_the_home_to_hear(number: int, team: Team) -> Iterator[FlowSpec]:
@@ -222,15 +210,15 @@ def _transport_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
     if team.dp_hash and len(made.buckets) == BUCKETS:
         yield from _dp_hash_flows(made, team)
     if team.hears_everywhere:
-        yield _flow(made, 10, {}, _into(made, CONNECTION))
+        yield in_hash(made.number, 10, {}, _into(made, CONNECTION))
         return
-    yield _flow(made, 0, {}, BY_HOME)
+    yield in_hash(made.number, 0, {}, BY_HOME)
     for eth_type, *_ in _IP:
         unicast: dict[str, MatchValue] = {"eth_dst": UNICAST, "eth_type": eth_type}
-        yield _flow(made, 10, unicast, _into(made, CONNECTION))
+        yield in_hash(made.number, 10, unicast, _into(made, CONNECTION))
     for message in ND_MESSAGES:
         nd = {"eth_type": ETH_IPV6, "ip_proto": ICMPV6, "icmpv6_type": message}
-        yield _flow(made, 20, nd, BY_HOME)
+        yield in_hash(made.number, 20, nd, BY_HOME)
 
 
 def _dp_hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
@@ -243,12 +231,12 @@ def _dp_hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
     for eth_type, *_ in _IP:
         for protocol in _WITH_PORTS:
             whole = {"eth_type": eth_type, "ip_proto": protocol, "ip_frag": 0}
-            yield _flow(made, 15, {**unicast, **whole}, (ToGroup(SELECT_GROUP_ID),))
+            yield in_hash(made.number, 15, {**unicast, **whole}, (ToGroup(SELECT_GROUP_ID),))
 
 
 def _ip_pair_flows(made: Hash) -> Iterator[FlowSpec]:
     """Hash both IP addresses, as VMware does. Of IPv6 addresses, the last 32 bits count."""
-    yield _flow(made, 0, {}, BY_HOME)
+    yield in_hash(made.number, 0, {}, BY_HOME)
     count = len(made.buckets)
     if count <= LOW_BITS_MAX_UPLINKS and _power_of_two(count):
         yield from _by_low_bits(made)
@@ -267,7 +255,7 @@ def _by_low_bits(made: Hash) -> Iterator[FlowSpec]:
                     ip[source_field] = (str(address(source)), mask)
                     ip[destination_field] = (str(address(destination)), mask)
                 bucket = SetField(Register.BUCKET, source ^ destination)
-                yield _flow(made, 10, ip, (bucket, _TO_BUCKET))
+                yield in_hash(made.number, 10, ip, (bucket, _TO_BUCKET))
 
 
 def _by_remainder(made: Hash) -> Iterator[FlowSpec]:
@@ -285,7 +273,7 @@ def _by_remainder(made: Hash) -> Iterator[FlowSpec]:
             divide.append(Resubmit(Table.IP_NIBBLE))
         remainder = (count - 1).bit_length()
         divide.append(CopyBits(scratch, _REMAINDER_BIT, Register.BUCKET, 0, remainder))
-        yield _flow(made, 10, {"eth_type": eth_type}, (*divide, _TO_BUCKET))
+        yield in_hash(made.number, 10, {"eth_type": eth_type}, (*divide, _TO_BUCKET))
     values = 1 << BITS_AT_A_TIME
     for before in range(count):
         for a in range(values):
@@ -295,7 +283,7 @@ def _by_remainder(made: Hash) -> Iterator[FlowSpec]:
                 yield FlowSpec(
                     Table.IP_NIBBLE,
                     10,
-                    match(**_hashed(made.number), **{scratch: seen}),
+                    match(**{Register.HASHED: made.number, scratch: seen}),
                     (SetField(scratch, after),),
                 )
 
@@ -308,22 +296,11 @@ def _into(made: Hash, fields: str, basis: int = 0) -> Actions:
     return Multipath(fields, len(made.buckets), Register.BUCKET, basis), _TO_BUCKET
 
 
-def _hashed(number: int) -> dict[str, MatchValue]:
-    return {Register.HASHED: number}
-
-
-def _flow(
-    made: Hash, priority: int, fields: Mapping[str, MatchValue], actions: Actions
-) -> FlowSpec:
-    return in_hash(made.number, priority, fields, actions)
-
-
 def in_hash(
     number: int, priority: int, fields: Mapping[str, MatchValue], actions: Actions
 ) -> FlowSpec:
     """A flow for the frames that a hash spreads."""
-    hashed: dict[str, MatchValue] = {Register.HASHED: number}
-    return FlowSpec(Table.HASH, priority, match(**hashed, **fields), actions)
+    return FlowSpec(Table.HASH, priority, match(**{Register.HASHED: number}, **fields), actions)
 
 
 # ---- out -------------------------------------------------------------------------------
@@ -353,6 +330,5 @@ def _off_home_flows(team: Team) -> Iterator[FlowSpec]:
                 yield FlowSpec(Table.OFF_HOME, 30, match(**here, **home), out)
                 ours = SetField("eth_src", team.off_home_macs[uplink])
                 for made in rewriting:
-                    yield FlowSpec(
-                        Table.OFF_HOME, 20, match(**here, **_hashed(made.number)), (ours, *out)
-                    )
+                    hashed = match(**here, **{Register.HASHED: made.number})
+                    yield FlowSpec(Table.OFF_HOME, 20, hashed, (ours, *out))
