@@ -166,7 +166,13 @@ class _Team:
         self._reserved_bps = [uplink.reserved_bps for uplink in self.uplinks]
         self._by_size: list[list[list[int]]] = [[[] for _ in self._caps] for _ in (0, 1)]
         self._base = self._held()
-        self._fill()
+        # The loads and the sorted lists follow from the placement, and change with it.
+        self._bps = (self._base[0].copy(), self._base[1].copy())
+        for sizes, used, lists in zip(self._sizes, self._bps, self._by_size, strict=True):
+            for size, uplink in zip(sizes, self.at, strict=True):
+                used[uplink] += size
+            for item in sorted(range(len(sizes)), key=sizes.__getitem__):
+                lists[self.at[item]].append(item)
 
     # ---- what there is ------------------------------------------------------------------
 
@@ -201,15 +207,6 @@ class _Team:
             for size, home in zip(sizes, self._homes, strict=True):
                 left[home] -= size
         return [max(0.0, bps) for bps in rest[0]], [max(0.0, bps) for bps in rest[1]]
-
-    def _fill(self) -> None:
-        """Fill the loads and the sorted lists from the placement."""
-        self._bps = (self._base[0].copy(), self._base[1].copy())
-        for sizes, used, lists in zip(self._sizes, self._bps, self._by_size, strict=True):
-            for size, uplink in zip(sizes, self.at, strict=True):
-                used[uplink] += size
-            for item in sorted(range(len(sizes)), key=sizes.__getitem__):
-                lists[self.at[item]].append(item)
 
     def _ratio(self, uplink: int) -> float:
         return max(self._bps[0][uplink], self._bps[1][uplink]) / self._caps[uplink]
@@ -253,7 +250,9 @@ class _Team:
             step = self._best_step(fullest, worst_ratio * (1.0 - LEAST_STEP_RATIO))
             if step is None:
                 return
-            self._make(step, fullest)
+            self._place(step.gone, step.target)
+            if step.back is not None:
+                self._place(step.back, fullest)
 
     def _drain(self, fullest: int, emptiest: int, bound_ratio: float) -> bool:
         """Move the largest item, if it is less than half of what has to leave the uplink.
@@ -372,11 +371,6 @@ class _Team:
             for unit in moved
         )
 
-    def _make(self, step: _Step, source: int) -> None:
-        self._place(step.gone, step.target)
-        if step.back is not None:
-            self._place(step.back, source)
-
     def _place(self, item: int, target: int) -> None:
         source = self.at[item]
         for direction in (0, 1):
@@ -409,46 +403,42 @@ class _Team:
 
         Items to which a rule or a reservation applies stay where they are.
         """
-        start = self._homes.copy()
         fastest = max(self._caps)
         weight = [max(s, r) / fastest for s, r in zip(*self._sizes, strict=True)]
         loose = [i for i in range(len(self.items)) if not self._ruled[i]]
         chosen = sorted(loose, key=lambda i: (-weight[i], i))[:PLACED_ANEW]
-        held = self._without(start, chosen)
+        held = self._without(chosen)
         low, high = bound_ratio, found_ratio
         best: list[int] | None = None
         for _ in range(LEVELS):
             level = (low + high) / 2.0
-            at = self._packed(start, chosen, held, level)
+            at = self._packed(chosen, held, level)
             if at is None:
                 low = level
             else:
                 best, high = at, level
         if best is not None:
             yield best
-        yield self._levelled(start, chosen, held)
-        if len(chosen) <= FEW_UNITS and (at := self._searched(start, chosen, held, found_ratio)):
+        yield self._levelled(chosen, held)
+        if len(chosen) <= FEW_UNITS and (at := self._searched(chosen, held, found_ratio)):
             yield at
 
-    def _without(self, start: Sequence[int], chosen: Sequence[int]) -> _Used:
-        """What uplinks carry besides the chosen items."""
+    def _without(self, chosen: Sequence[int]) -> _Used:
+        """What uplinks carry besides the chosen items, with all others at home."""
         out = set(chosen)
         used = (self._base[0].copy(), self._base[1].copy())
-        for direction in (0, 1):
-            sizes = self._sizes[direction]
-            for i, uplink in enumerate(start):
+        for sizes, carried in zip(self._sizes, used, strict=True):
+            for i, home in enumerate(self._homes):
                 if i not in out:
-                    used[direction][uplink] += sizes[i]
+                    carried[home] += sizes[i]
         return used
 
-    def _packed(
-        self, start: Sequence[int], chosen: Sequence[int], held: _Used, level: float
-    ) -> list[int] | None:
+    def _packed(self, chosen: Sequence[int], held: _Used, level: float) -> list[int] | None:
         """Fill uplinks up to a level, largest item first; None if an item does not fit.
 
         An item stays if it fits, or else goes where it leaves the least room (best fit).
         """
-        used, at = (held[0].copy(), held[1].copy()), list(start)
+        used, at = (held[0].copy(), held[1].copy()), self._homes.copy()
         uplinks = range(len(self.uplinks))
         for item in chosen:
             tx, rx = self._sizes[0][item], self._sizes[1][item]
@@ -465,9 +455,9 @@ class _Team:
             used[1][at[item]] += rx
         return at
 
-    def _levelled(self, start: Sequence[int], chosen: Sequence[int], held: _Used) -> list[int]:
+    def _levelled(self, chosen: Sequence[int], held: _Used) -> list[int]:
         """Largest item first, each to the uplink that is emptiest with it."""
-        used, at = (held[0].copy(), held[1].copy()), list(start)
+        used, at = (held[0].copy(), held[1].copy()), self._homes.copy()
         for item in chosen:
             tx, rx = self._sizes[0][item], self._sizes[1][item]
             at[item] = min(
@@ -478,14 +468,12 @@ class _Team:
             used[1][at[item]] += rx
         return at
 
-    def _searched(
-        self, start: Sequence[int], chosen: Sequence[int], held: _Used, found_ratio: float
-    ) -> list[int] | None:
+    def _searched(self, chosen: Sequence[int], held: _Used, found_ratio: float) -> list[int] | None:
         """The best placement of few items, by branch and bound with a limited number of steps.
 
         None if it finds none that is better.
         """
-        (tx_used, rx_used), at = (held[0].copy(), held[1].copy()), list(start)
+        (tx_used, rx_used), at = (held[0].copy(), held[1].copy()), self._homes.copy()
         best: list[int] | None = None
         limit_ratio, steps = found_ratio * (1.0 - LEAST_STEP_RATIO), MOST_PLACEMENTS
         caps, (sent, received) = self._caps, self._sizes

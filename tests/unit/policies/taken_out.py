@@ -186,17 +186,16 @@ def _near_only(team: Any, source: int) -> Iterator[Any]:
 
 def _anew_without(ways: set[str]) -> Callable[..., Iterator[list[int]]]:
     def placed_anew(team: Any, found_ratio: float, bound_ratio: float) -> Iterator[list[int]]:
-        start = team._homes.copy()
         fastest = max(team._caps)
         weight = [max(s, r) / fastest for s, r in zip(*team._sizes, strict=True)]
         loose = [i for i in range(len(team.items)) if not team._ruled[i]]
         chosen = sorted(loose, key=lambda i: (-weight[i], i))[: minmax.PLACED_ANEW]
-        held = team._without(start, chosen)
+        held = team._without(chosen)
         low, high = bound_ratio, found_ratio
         best: list[int] | None = None
         for _ in range(0 if "pack" in ways else minmax.LEVELS):
             level = (low + high) / 2.0
-            at = team._packed(start, chosen, held, level)
+            at = team._packed(chosen, held, level)
             if at is None:
                 low = level
             else:
@@ -204,11 +203,11 @@ def _anew_without(ways: set[str]) -> Callable[..., Iterator[list[int]]]:
         if best is not None:
             yield best
         if "level" not in ways:
-            yield team._levelled(start, chosen, held)
+            yield team._levelled(chosen, held)
         if (
             "search" not in ways
             and len(chosen) <= minmax.FEW_UNITS
-            and (at := team._searched(start, chosen, held, found_ratio))
+            and (at := team._searched(chosen, held, found_ratio))
         ):
             yield at
 
