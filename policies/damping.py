@@ -99,8 +99,6 @@ class Damping:
         cooled_s = now_s
         if last and not last.is_open(now_s):
             cooled_s = last.at_s + self._cooldown_s(last.step)
-        if len(moves) < MOST_MOVES:
-            return max(now_s, cooled_s)
         in_period = self._in_period(unit, now_s)
         free_s = in_period[-MOST_MOVES] + PERIOD_S if len(in_period) >= MOST_MOVES else now_s
         return max(now_s, cooled_s, free_s)
@@ -128,10 +126,7 @@ class Damping:
 
 def _by_load(moves: Sequence[Moved]) -> Moved | None:
     """The last move by load."""
-    for move in reversed(moves):
-        if move.step:
-            return move
-    return None
+    return next((move for move in reversed(moves) if move.step), None)
 
 
 def _step(moves: Sequence[Moved], now_s: float) -> int:

@@ -7,8 +7,8 @@ rule of `arp_ip_target` of Linux' bonding driver.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 
@@ -125,26 +125,23 @@ def faults(uplinks: Sequence[str], passages: Collection[Passage]) -> frozenset[P
                 for long in passages:
                     if long.mtu and long.vlan == passage.vlan:
                         fault = PathFault(Fault.MTU, (), vlan=long.vlan, mtu=long.mtu)
-                        found.update(_found(part, long, fault))
+                        _judged(part, long, fault, found)
     return frozenset(found)
 
 
 def _judged(
     uplinks: Sequence[str], passage: Passage, fault: PathFault, found: set[PathFault]
 ) -> list[list[str]]:
-    """Add the faults among these uplinks to `found`. Returns the groups that reach each other."""
-    found.update(_found(uplinks, passage, fault))
-    return _groups(uplinks, passage)
+    """Add the faults among these uplinks to `found`. Returns the groups that reach each other.
 
-
-def _found(uplinks: Sequence[str], passage: Passage, fault: PathFault) -> Iterator[PathFault]:
-    """The uplinks that are at fault, each as a fault of its own, and those that may be as one."""
+    The uplinks that are at fault are each a fault of its own, and those that may be are one.
+    """
     groups = _groups(uplinks, passage)
     at_fault, doubtful = _at_fault(groups, passage.reaches)
-    for uplink in at_fault:
-        yield PathFault(fault.kind, (uplink,), True, fault.vlan, fault.mtu)
+    found |= {replace(fault, uplinks=(uplink,)) for uplink in at_fault}
     if doubtful:
-        yield PathFault(fault.kind, tuple(doubtful), False, fault.vlan, fault.mtu)
+        found.add(replace(fault, uplinks=tuple(doubtful), decided=False))
+    return groups
 
 
 def _at_fault(
@@ -155,30 +152,21 @@ def _at_fault(
     A group that a host answers to is well, and the others are not. Without a host, an uplink that
     reaches no other is at fault if others reach each other.
     """
-    if len(groups) < 2:
-        return [], []
     answered = [group for group in groups if any(reaches.get(u, False) for u in group)]
-    if answered:
-        silent = [u for group in groups if group not in answered for u in group]
-        rest = answered
-    else:
-        silent = [u for group in groups if len(group) == 1 for u in group]
-        rest = [group for group in groups if len(group) > 1]
-        if not rest:
-            silent, rest = [], list(groups)
-    doubtful = [u for group in rest for u in group] if len(rest) > 1 else []
-    return sorted(silent), sorted(doubtful)
+    well = answered or [group for group in groups if len(group) > 1] or groups
+    silent = sorted(u for group in groups if group not in well for u in group)
+    return silent, sorted(u for group in well for u in group) if len(well) > 1 else []
 
 
 def _groups(uplinks: Sequence[str], passage: Passage) -> list[list[str]]:
     """The uplinks in groups: those of one group reach each other, directly or by others of it."""
     left, groups = list(uplinks), []
     while left:
-        group, seen = [left.pop(0)], 0
-        while seen < len(group):
-            near = [u for u in left if passage.joins(group[seen], u)]
+        group = [left.pop(0)]
+        # The group grows in this loop.
+        for uplink in group:
+            near = [u for u in left if passage.joins(uplink, u)]
             left = [u for u in left if u not in near]
             group += near
-            seen += 1
         groups.append(group)
     return groups
