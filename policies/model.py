@@ -210,13 +210,21 @@ class Unit:
         return Load(rx_bps=self.load.rx_bps) if self.spread else self.load
 
     def as_judged(self, load: Load, spread_bps: float, excluded: bool) -> Unit:
-        """A copy with these values, made fast: hundreds are needed ten times a second."""
+        """A copy with these values."""
+        return self._copy(self.uplink, load, spread_bps, excluded)
+
+    def at(self, uplink: str | None) -> Unit:
+        """A copy on that uplink."""
+        return self._copy(uplink, self.load, self.spread_bps, self.excluded)
+
+    def _copy(self, uplink: str | None, load: Load, spread_bps: float, excluded: bool) -> Unit:
+        """A copy, made fast: hundreds are needed ten times a second."""
         return Unit(
             name=self.name,
             number=self.number,
             policy=self.policy,
             is_bucket=self.is_bucket,
-            uplink=self.uplink,
+            uplink=uplink,
             load=load,
             rules=self.rules,
             excluded=excluded,
@@ -224,26 +232,6 @@ class Unit:
             behind=self.behind,
             spread=self.spread,
             spread_bps=spread_bps,
-            divisible=self.divisible,
-            merge_due=self.merge_due,
-            kept_off=self.kept_off,
-        )
-
-    def at(self, uplink: str | None) -> Unit:
-        """A copy on that uplink, made fast like those above."""
-        return Unit(
-            name=self.name,
-            number=self.number,
-            policy=self.policy,
-            is_bucket=self.is_bucket,
-            uplink=uplink,
-            load=self.load,
-            rules=self.rules,
-            excluded=self.excluded,
-            allowed=self.allowed,
-            behind=self.behind,
-            spread=self.spread,
-            spread_bps=self.spread_bps,
             divisible=self.divisible,
             merge_due=self.merge_due,
             kept_off=self.kept_off,
