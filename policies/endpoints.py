@@ -39,14 +39,11 @@ def assign(vms: Sequence[Vm], capacities_bps: Mapping[str, float]) -> dict[str, 
     for vm in sorted(unplaced, key=lambda vm: (-max(vm.load.tx_bps, vm.load.rx_bps), vm.name)):
         # The largest first, each to where it fills least. Idle ones fill nothing, and are spread, too.
         counts = Counter(placed.values())
-
-        def rank(
-            name: str, load: Load = vm.load, counts: Counter[str] = counts
-        ) -> tuple[float, int, str]:
-            ratio = (used[name] + load).utilization_ratio(capacities_bps[name])
-            return ratio, counts[name], name
-
-        best = min(capacities_bps, key=rank)
+        ratios = {
+            name: (used[name] + vm.load).utilization_ratio(capacity_bps)
+            for name, capacity_bps in capacities_bps.items()
+        }
+        best = min(ratios, key=lambda name: (ratios[name], counts[name], name))
         placed[vm.name] = best
         used[best] += vm.load
     uplinks = [

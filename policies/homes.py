@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from policies import failover, placement, rules
 from policies.model import Role, Unit, Uplink
@@ -16,8 +16,8 @@ from policies.seating import Candidate
 class Homes:
     """The homes of units, by name. `satisfied`: the rules that they satisfy."""
 
-    by_name: dict[str, str] = field(default_factory=dict)
-    satisfied: frozenset[object] = frozenset()
+    by_name: dict[str, str]
+    satisfied: frozenset[object]
 
 
 def homes(
@@ -35,7 +35,7 @@ def homes(
     """
     found: dict[str, str] = {}
     placed: dict[tuple[str, bool], list[Unit]] = {}
-    rooms_bps = _rooms_bps(uplinks)
+    rooms_bps = {uplink.name: uplink.room_bps for uplink in uplinks}
     reserving = _reserving(units, uplinks)
     contended = placement.contended(reserving.values(), rooms_bps)
     bound_together = []
@@ -83,7 +83,7 @@ def targets(
         return {}
     at_home = [replace(unit, uplink=homes[unit.name]) for unit in together]
     wishes = [_candidate(unit, _serving(unit, uplinks)) for unit in at_home]
-    rooms_bps = _rooms_bps(uplinks)
+    rooms_bps = {uplink.name: uplink.room_bps for uplink in uplinks}
     contended = placement.contended(wishes, rooms_bps)
     found: dict[str, str] = {}
     for group in placement.components(sorted(wishes, key=lambda c: c.name), contended):
@@ -153,21 +153,16 @@ def _may_use(unit: Unit, uplinks: Sequence[Uplink]) -> tuple[str, ...]:
     return (unit.rules.pin,) if unit.rules.pin is not None and unit.rules.pin in names else names
 
 
-def _rooms_bps(uplinks: Iterable[Uplink]) -> dict[str, float]:
-    return {uplink.name: uplink.room_bps for uplink in uplinks}
-
-
 def _asked(linked: Iterable[Unit], uplinks: Iterable[Uplink]) -> object:
     """Everything that determines homes, except loads, links and the present places.
 
     A drain is not included, so that units return when it ends. Capacities are included if something
     is reserved.
     """
-    drained = Role.DRAINED, Role.ACTIVE
     reserving = any(unit.rules.reserve_bps for unit in linked)
     return (
         tuple(replace(unit, uplink=None, policy="", number=0) for unit in linked),
-        tuple((u.name, drained[1] if u.role is drained[0] else u.role) for u in uplinks),
+        tuple((u.name, Role.ACTIVE if u.role is Role.DRAINED else u.role) for u in uplinks),
         tuple(u.capacity_bps for u in uplinks if reserving),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
 from policies import failover
@@ -29,11 +29,12 @@ def least_worst_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float
         else _alone_ratio(unit, serving)
         for unit in units
     ]
-    together = (
-        _shared_bps([of(unit.load) for unit in units], len(serving)) / fastest_bps
-        for of in _DIRECTIONS
+    together = Load(
+        _shared_bps([unit.load.tx_bps for unit in units], len(serving)),
+        _shared_bps([unit.load.rx_bps for unit in units], len(serving)),
     )
-    return max([total_load.utilization_ratio(total_bps), *alone, *together])
+    fluid_ratio = total_load.utilization_ratio(total_bps)
+    return max([fluid_ratio, *alone, together.utilization_ratio(fastest_bps)])
 
 
 def optimality_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float:
@@ -45,12 +46,6 @@ def optimality_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float:
     worst_ratio = max((uplink.utilization_ratio for uplink in uplinks), default=0.0)
     bound_ratio = min(worst_ratio, least_worst_ratio(uplinks, units))
     return worst_ratio / bound_ratio if bound_ratio > 0.0 else 1.0
-
-
-_DIRECTIONS: tuple[Callable[[Load], float], ...] = (
-    lambda load: load.tx_bps,
-    lambda load: load.rx_bps,
-)
 
 
 def _alone_ratio(unit: Unit, serving: Sequence[Uplink]) -> float:

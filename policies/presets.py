@@ -15,7 +15,6 @@ DEFAULT_PRESET = "load-based"
 
 Placement = Callable[[Sequence[Unit], Sequence[Uplink]], Mapping[str, str]]
 
-ANYWHERE = frozenset(Teaming)
 INDEPENDENT = frozenset({Teaming.SWITCH_INDEPENDENT})
 ON_A_LAG = frozenset({Teaming.STATIC, Teaming.LACP})
 
@@ -24,7 +23,7 @@ ON_A_LAG = frozenset({Teaming.STATIC, Teaming.LACP})
 class Limits:
     """The teams that a policy supports."""
 
-    teamings: frozenset[Teaming] = ANYWHERE
+    teamings: frozenset[Teaming] = frozenset(Teaming)
     uplinks: int | None = None
     equal_speeds: bool = False
     standby: bool = True
@@ -116,15 +115,15 @@ DYNAMIC_WINDOW_S = 3.0
 ADAPTIVE_WINDOW_S = 1.0
 
 
-def _dynamic(limits: Limits) -> Preset:
-    """Dynamic of LBFO and SET: spreads connections, and rebalances them as loads change."""
+def _evened_out(classifier: Classifier, window_s: float, limits: Limits = ANY_TEAM) -> Preset:
+    """Spreads frames over buckets, and rebalances these as loads change."""
     return Preset(
-        Classifier.TRANSPORT,
+        classifier,
         rebalance=rebalance.even_out,
         rest=rebalance.rest,
         is_calm=rebalance.is_calm,
         keeps_buckets=True,
-        window_s=DYNAMIC_WINDOW_S,
+        window_s=window_s,
         limits=limits,
     )
 
@@ -145,16 +144,10 @@ PRESETS = {
         is_calm=threshold.is_calm,
         keeps_bindings=True,
     ),
-    "slb": Preset(
-        Classifier.SOURCE_MAC_VLAN,
-        rebalance=rebalance.even_out,
-        rest=rebalance.rest,
-        is_calm=rebalance.is_calm,
-        keeps_buckets=True,
-        window_s=SLB_WINDOW_S,
-    ),
-    "dynamic": _dynamic(LBFO),
-    "set": _dynamic(SET),
+    "slb": _evened_out(Classifier.SOURCE_MAC_VLAN, SLB_WINDOW_S),
+    # Dynamic of LBFO and of SET.
+    "dynamic": _evened_out(Classifier.TRANSPORT, DYNAMIC_WINDOW_S, LBFO),
+    "set": _evened_out(Classifier.TRANSPORT, DYNAMIC_WINDOW_S, SET),
     "set-port": Preset(Classifier.VM_PORT, limits=SET),
     "adaptive": Preset(
         Classifier.VM_PORT,

@@ -7,6 +7,7 @@ one further. Reservations are checked on uplinks (`Uplink.has_room_for`).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 
@@ -59,7 +60,9 @@ def found(units: Iterable[Unit], uplinks: Iterable[Uplink] = ()) -> dict[str, di
     team, whose capacities limit reservations.
     """
     units = list(units)
-    promised_bps = _promised_bps(units)
+    promised_bps = defaultdict[str | None, float](float)
+    for unit in units:
+        promised_bps[unit.uplink] += unit.rules.reserve_bps
     capacities_bps = {uplink.name: uplink.capacity_bps for uplink in uplinks}
     together, apart = _members(units, "affinity"), _members(units, "anti_affinity")
     states = {}
@@ -70,14 +73,13 @@ def found(units: Iterable[Unit], uplinks: Iterable[Uplink] = ()) -> dict[str, di
         if unit.rules.pin is not None:
             state[Rule.PIN] = _pin(unit)
         if unit.rules.reserve_bps and unit.uplink in capacities_bps:
-            here = str(unit.uplink)
-            state[Rule.RESERVE] = _reserve(here, promised_bps[here], capacities_bps[here])
+            capacity_bps = capacities_bps[unit.uplink]
+            state[Rule.RESERVE] = _reserve(unit.uplink, promised_bps[unit.uplink], capacity_bps)
         if unit.rules.affinity is not None:
             state[Rule.AFFINITY] = _affinity(unit, together.get(unit.rules.affinity, {}))
         if unit.rules.anti_affinity is not None:
-            state[Rule.ANTI_AFFINITY] = _anti_affinity(
-                unit, apart.get(unit.rules.anti_affinity, {})
-            )
+            members = apart.get(unit.rules.anti_affinity, {})
+            state[Rule.ANTI_AFFINITY] = _anti_affinity(unit, members)
         if unit.rules.prefer or unit.rules.avoid:
             state[Rule.PREFER] = _prefer(unit)
         if state:
@@ -119,15 +121,6 @@ def _members(units: Iterable[Unit], of: str) -> dict[str, dict[str, list[str]]]:
         if (name := getattr(unit.rules, of)) is not None and unit.uplink is not None:
             sets.setdefault(name, {}).setdefault(unit.uplink, []).append(unit.name)
     return sets
-
-
-def _promised_bps(units: Iterable[Unit]) -> dict[str, float]:
-    """The reserved rates by uplink."""
-    promised_bps: dict[str, float] = {}
-    for unit in units:
-        if unit.rules.reserve_bps and unit.uplink is not None:
-            promised_bps[unit.uplink] = promised_bps.get(unit.uplink, 0.0) + unit.rules.reserve_bps
-    return promised_bps
 
 
 def _allow(unit: Unit) -> str:

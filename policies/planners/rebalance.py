@@ -65,7 +65,7 @@ def _sent_ratio(uplink: Uplink) -> float:
 
 def _extremes(uplinks: list[Uplink], sent_bps: dict[str, float]) -> tuple[Uplink, Uplink]:
     """The emptiest and the fullest uplink, with what they send."""
-    sending = [replace(u, load=Load(tx_bps=sent_bps[u.name])) for u in uplinks]
+    sending = [u.carrying(Load(tx_bps=sent_bps[u.name])) for u in uplinks]
     by_ratio = sorted(sending, key=lambda u: (_sent_ratio(u), u.name))
     return by_ratio[0], by_ratio[-1]
 
@@ -97,7 +97,8 @@ def _between_extremes(
         candidates.remove(unit)
         if unit.name in members:
             members[unit.name] = replace(unit, uplink=emptiest.name)
-        left, right = _without(left, unit), _with(right, unit)
+        left = left.carrying(left.load - unit.load)
+        right = right.carrying(right.load + unit.load)
     before_ratio, after_ratio = _sent_ratio(fullest), max(_sent_ratio(left), _sent_ratio(right))
     total_bps = fullest.load.tx_bps + emptiest.load.tx_bps
     ideal_ratio = total_bps / (fullest.capacity_bps + emptiest.capacity_bps)
@@ -121,11 +122,3 @@ def _best_unit(fuller: Uplink, emptier: Uplink, units: list[Unit]) -> Unit | Non
 
     best = min(units, key=lambda u: (after_ratio(u), u.name), default=None)
     return best if best is not None and after_ratio(best) < fuller_ratio else None
-
-
-def _with(uplink: Uplink, unit: Unit) -> Uplink:
-    return replace(uplink, load=Load(tx_bps=uplink.load.tx_bps + unit.load.tx_bps))
-
-
-def _without(uplink: Uplink, unit: Unit) -> Uplink:
-    return replace(uplink, load=Load(tx_bps=uplink.load.tx_bps - unit.load.tx_bps))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from policies import failover
@@ -49,10 +50,8 @@ def _most_at_home_first(
 
     A unit that another uplink would suit better has probably come by a failover.
     """
-    held: dict[str | None, int] = {}
-    for unit in units:
-        held[unit.uplink] = held.get(unit.uplink, 0) + 1
-    if all(held.get(name, 0) <= quota for name, quota in quotas.items()):
+    held = Counter(unit.uplink for unit in units)
+    if all(held[name] <= quota for name, quota in quotas.items()):
         return units
 
     def rank(unit: Unit) -> int:

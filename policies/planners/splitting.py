@@ -42,7 +42,17 @@ MOST_AT_ONCE = 8
 
 def plan(snapshot: Snapshot) -> Plan:
     """The moves, splits and merges, and which split VM ports are mergeable."""
-    return _plan_after(snapshot, _placed(snapshot))
+    placed = _placed(snapshot)
+    left = _after(snapshot, placed)
+    mergeable, merged = _mergeable(left)
+    if merged:
+        return Plan(moves=(*placed, *merged), mergeable=mergeable)
+    left_ratio = gain.worst_ratio(sent(left.uplinks))
+    instead, besides = _divided(snapshot, left_ratio), _divided(left, left_ratio)
+    least = minmax.LEAST_GAIN_OF_CAPACITY_RATIO
+    if instead and (besides is None or instead.ratio - besides.ratio <= least):
+        return Plan(moves=instead.moves, mergeable=mergeable)
+    return Plan(moves=(*placed, *(besides.moves if besides else ())), mergeable=mergeable)
 
 
 def relieve(snapshot: Snapshot) -> Plan:
@@ -51,24 +61,6 @@ def relieve(snapshot: Snapshot) -> Plan:
     if gain.worst_ratio(_after(snapshot, placed).uplinks) <= NEAR_RATIO:
         return Plan(moves=placed)
     return plan(snapshot)
-
-
-def _plan_after(snapshot: Snapshot, placed: tuple[Move, ...]) -> Plan:
-    left = _after(snapshot, placed)
-    mergeable, merged = _mergeable(left)
-    if merged:
-        return Plan(moves=(*placed, *merged), mergeable=mergeable)
-    left_ratio = gain.worst_ratio(sent(left.uplinks))
-    for begun, moves in ((snapshot, ()), (left, placed)):
-        if found := _divided(begun, left_ratio):
-            other = _divided(left, left_ratio) if begun is snapshot else None
-            if (
-                other is not None
-                and found.ratio - other.ratio > minmax.LEAST_GAIN_OF_CAPACITY_RATIO
-            ):
-                continue
-            return Plan(moves=(*moves, *found.moves), mergeable=mergeable)
-    return Plan(moves=placed, mergeable=mergeable)
 
 
 def verdict(snapshot: Snapshot, unit: str) -> Verdict:
@@ -87,8 +79,6 @@ def _placed(snapshot: Snapshot, enough_ratio: float = 0.0) -> tuple[Move, ...]:
     sending = replace(snapshot, uplinks=sent(snapshot.uplinks), units=buckets)
     evened = minmax.plan(sending, enough_ratio).moves
     moves = minmax.plan(_after(snapshot, evened), enough_ratio, PRICE_RATIO).moves
-    if not evened and not moves:
-        return ()
     sources = {unit.name: unit.uplink for unit in snapshot.units}
     targets = {move.unit: move.target for move in (*evened, *moves)}
     return tuple(
