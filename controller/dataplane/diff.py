@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from controller.dataplane.flooding import held, is_held, no_flood, opens
 from controller.dataplane.specs import EMPTY, Changes, Pipeline
 
+Key = TypeVar("Key")
+Spec = TypeVar("Spec")
+
 
 def changes(desired: Pipeline, installed: Pipeline) -> Changes:
     """What to send so that `installed` becomes `desired`. Equal specs cost nothing."""
-    same_flows = desired.flows is installed.flows
     if desired == EMPTY:
         # What is removed need not be encoded.
         return Changes(delete_groups=tuple(installed.groups), clear=bool(installed.flows))
+    groups = list(_differing(desired.groups, installed.groups))
+    same_flows = desired.flows is installed.flows
+    deleted = () if same_flows else (k for k in installed.flows if k not in desired.flows)
     return Changes(
-        add_groups=tuple(g for i, g in desired.groups.items() if i not in installed.groups),
-        modify_groups=tuple(
-            g
-            for i, g in desired.groups.items()
-            if i in installed.groups and installed.groups[i] is not g and installed.groups[i] != g
-        ),
-        add_flows=()
-        if same_flows
-        else tuple(
-            f
-            for k, f in desired.flows.items()
-            if (present := installed.flows.get(k)) is not f and present != f
-        ),
-        delete_flows=()
-        if same_flows
-        else tuple(f for k, f in installed.flows.items() if k not in desired.flows),
+        add_groups=tuple(g for g in groups if g.group_id not in installed.groups),
+        modify_groups=tuple(g for g in groups if g.group_id in installed.groups),
+        add_flows=() if same_flows else tuple(_differing(desired.flows, installed.flows)),
+        delete_flows=tuple(installed.flows[key] for key in deleted),
         delete_groups=tuple(i for i in installed.groups if i not in desired.groups),
     )
+
+
+def _differing(desired: Mapping[Key, Spec], installed: Mapping[Key, Spec]) -> Iterator[Spec]:
+    """The specs that are not installed so. Most are the same objects, which need no comparison."""
+    for key, spec in desired.items():
+        if (present := installed.get(key)) is not spec and present != spec:
+            yield spec
 
 
 def closing(desired: Pipeline, installed: Pipeline, live: Collection[int]) -> Pipeline:

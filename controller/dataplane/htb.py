@@ -9,7 +9,7 @@ was installed with it. A service that starts recognises its own queues by this d
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 # The handle of our root qdisc, which distinguishes it from any other: "lb".
@@ -134,7 +134,6 @@ def commands(
     """
     if wanted is None:
         return (f"qdisc del dev {device} root",) if found.is_ours else ()
-    leaves = {leaf.minor: leaf for leaf in wanted.leaves}
     if found.is_ours and is_complete(found, wanted, host):
         return ()
     installed = known if found.is_ours and known and is_complete(found, known, host) else None
@@ -142,17 +141,14 @@ def commands(
     if not found.is_ours:
         default = f"htb default {DEFAULT_CLASS:x}"
         lines.append(f"qdisc replace dev {device} root handle {HANDLE:x}: {default}")
-    before = _class_lines(device, installed, host) if installed else {}
-    after = _class_lines(device, wanted, host)
-    lines += [line for minor, line in after.items() if before.get(minor) != line]
-    before = _queue_lines(device, installed, host) if installed else {}
-    after = _queue_lines(device, wanted, host)
-    lines += [line for minor, line in after.items() if before.get(minor) != line]
+    before = set(_lines(device, installed, host)) if installed else set()
+    lines += [line for line in _lines(device, wanted, host) if line not in before]
     filters = _filter_lines(device, wanted, host)
     surplus = range(len(filters) + 1, len(found.marks) + 1) if found.is_ours else ()
     lines += filters
     lines += [f"filter del {_filter(device, number)}" for number in surplus]
-    gone = sorted(found.minors - leaves.keys() - {ROOT_CLASS}) if found.is_ours else []
+    minors = {ROOT_CLASS, *(leaf.minor for leaf in wanted.leaves)}
+    gone = sorted(found.minors - minors) if found.is_ours else []
     lines += [f"class del dev {device} classid {HANDLE:x}:{minor:x}" for minor in gone]
     return tuple(lines)
 
@@ -164,20 +160,22 @@ def is_complete(found: Found, shaper: Shaper, host: Host) -> bool:
     return found.minors == minors | {ROOT_CLASS} and found.queued == minors and found.marks == marks
 
 
-def _class_lines(device: str, shaper: Shaper, host: Host) -> dict[int, str]:
-    """A line for each class, by its number; the root class first."""
+def _lines(device: str, shaper: Shaper, host: Host) -> Iterator[str]:
+    """A line for each class, the root class first; then one for the queue of each class."""
     frame_bytes, replace = _frame_bytes(shaper, host), f"class replace dev {device}"
     capacity_bps, least = shaper.capacity_bps, min(leaf.shares for leaf in shaper.leaves)
     wire = f" overhead {ETHERNET_OVERHEAD_BYTES} mpu {ETHERNET_LEAST_BYTES}"
     root = _htb(capacity_bps, capacity_bps, frame_bytes)
     root += f" quantum {frame_bytes}" + (wire if shaper.on_wire else "")
-    lines = {ROOT_CLASS: f"{replace} parent {HANDLE:x}: classid {HANDLE:x}:{ROOT_CLASS:x} {root}"}
+    yield f"{replace} parent {HANDLE:x}: classid {HANDLE:x}:{ROOT_CLASS:x} {root}"
     for leaf in shaper.leaves:
         at = f"parent {HANDLE:x}:{ROOT_CLASS:x} classid {HANDLE:x}:{leaf.minor:x}"
         quantum_bytes = frame_bytes * leaf.shares // least
         htb = _htb(leaf.rate_bps, leaf.ceil_bps, frame_bytes)
-        lines[leaf.minor] = f"{replace} {at} {htb} quantum {quantum_bytes}"
-    return lines
+        yield f"{replace} {at} {htb} quantum {quantum_bytes}"
+    replace = f"qdisc replace dev {device} parent {HANDLE:x}"
+    for leaf in shaper.leaves:
+        yield f"{replace}:{leaf.minor:x} handle {leaf.minor:x}: {_queue(leaf, shaper, host)}"
 
 
 def _htb(rate_bps: int, ceil_bps: int, frame_bytes: int) -> str:
@@ -194,15 +192,6 @@ def _frame_bytes(shaper: Shaper, host: Host) -> int:
     """The largest frame that the device gets; a smaller quantum would not share fairly."""
     segmented = shaper.queues is None
     return SUPERFRAME_BYTES if segmented else host.mtu_bytes + ETHERNET_HEADER_BYTES
-
-
-def _queue_lines(device: str, shaper: Shaper, host: Host) -> dict[int, str]:
-    """A line for the queue of each class."""
-    replace = f"qdisc replace dev {device} parent {HANDLE:x}"
-    return {
-        leaf.minor: f"{replace}:{leaf.minor:x} handle {leaf.minor:x}: {_queue(leaf, shaper, host)}"
-        for leaf in shaper.leaves
-    }
 
 
 def _queue(leaf: Leaf, shaper: Shaper, host: Host) -> str:
