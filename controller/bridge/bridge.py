@@ -272,7 +272,7 @@ class Bridge:
         The same for addresses behind it that are units of their own, except silent ones, which
         cannot be announced.
         """
-        silent = self.address_units.silent_s
+        silent = self.address_units.silent()
         units = [u for u in self.placing.units() if unit in (u.name, u.behind)]
         carriers = {u.name: u.allowed for u in units if u.name not in silent}
         bound = self.placing.on_switch.bound

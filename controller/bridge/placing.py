@@ -155,14 +155,11 @@ class Placing:
         for port in self.bridge.config.asked.vm_ports:
             anew = other_team or before.get(port.name) != port.policy
             if anew and not PRESETS[port.policy].keeps_bindings:
-                behind = [
-                    s.name
-                    for s in self.bridge.address_units.by_name.values()
-                    if s.port == port.name
-                ]
-                for name in (port.name, *behind):
-                    self.planned.place_anew(name)
-                    self.bridge.address_units.found.pop(name, None)
+                self.planned.place_anew(port.name)
+                for unit in self.bridge.address_units.by_name.values():
+                    if unit.port == port.name:
+                        self.planned.place_anew(unit.name)
+                        unit.found = None
 
     def keep_units(self) -> None:
         """Forget units that are gone."""

@@ -222,9 +222,9 @@ class Announcer(Feature):
         """Addresses that are units of their own have come or gone, or speak again."""
         if not learns(self.bridge.installed or specs.EMPTY):
             return []
-        silent = set(self.bridge.address_units.silent_s)
+        silent = self.bridge.address_units.silent()
         changed = self.bridge.address_units.follow_learned(read, self.bridge.config, now_s)
-        if not changed and silent <= self.bridge.address_units.silent_s.keys():
+        if not changed and silent <= self.bridge.address_units.silent():
             return []
         self.bridge.loads.forget_address_units(changed)
         self.bridge.placing.keep_units()

@@ -231,11 +231,7 @@ class TeamView:
         return found
 
     def _behind(self, ports: Iterable[Unit]) -> Iterable[Unit]:
-        known = self.address_units
-        silent = known.silent_s
-        behind = address_units.units(
-            known.by_name.values(), known.found, self.config, ports, silent
-        )
+        behind = address_units.units(self.address_units.by_name.values(), self.config, ports)
         return (_without_lossy(unit, self.kept_off) for unit in behind)
 
     def loaded(self, window_s: float | None = None) -> tuple[Unit, ...]:

@@ -267,7 +267,7 @@ def _move(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Co
     if target not in [u.name for u in serving]:
         state = bridge.links.why_unused(uplink, now_s)
         raise Refused(f"uplink {target}: {state} -> {one_of(sorted(u.name for u in serving))}")
-    if name in bridge.address_units.silent_s:
+    if name in bridge.address_units.silent():
         # It could not be announced, and upstream switches would keep sending to its old uplink.
         raise Refused(f"address {name}: silent -> an address that the switch has learned")
     broken = _against_shoulds(bridge, port, target)

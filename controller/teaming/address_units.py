@@ -8,7 +8,7 @@ hour.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.api.events import LearnedRead
@@ -37,14 +37,26 @@ SILENT_S = 3600.0
 Located = tuple[int, str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AddressUnit:
-    """An address behind a VM port. `port`: its name. `vlan`: 0 for untagged. `slot`: its number."""
+    """An address behind a VM port."""
 
+    # The name of the VM port.
     port: str
     mac: str
+    # 0 for untagged.
     vlan: int
+    # Its number on the bridge.
     slot: int
+    # The home that it had before the service started, if it is known.
+    found: str | None = None
+    # Since when the switch has forgotten it, in seconds of engine time; None: the switch knows it.
+    silent_s: float | None = None
+
+    @property
+    def address(self) -> tuple[str, str, int]:
+        """Its port, MAC and VLAN, which identify it."""
+        return self.port, self.mac, self.vlan
 
     @property
     def name(self) -> str:
@@ -61,17 +73,18 @@ class AddressUnit:
 class AddressUnits:
     """The addresses of one bridge that are units of their own, by name.
 
-    `found`: the homes that they had before the service started. A slot that becomes free is reused
-    only after all others, so that a late counter is not taken for that of another address.
+    A slot that becomes free is reused only after all others, so that a late counter is not taken
+    for that of another address.
     """
 
     by_name: dict[str, AddressUnit] = field(default_factory=dict)
-    found: dict[str, str] = field(default_factory=dict)
-    # Since when the switch has forgotten an address, by name, in seconds of engine time.
-    silent_s: dict[str, float] = field(default_factory=dict)
     _last_slot: int = 0
     # The slots of addresses that may leave by another uplink than before, not announced yet.
     _unannounced: dict[tuple[str, str, int], int] = field(default_factory=dict)
+
+    def silent(self) -> set[str]:
+        """The names of the addresses that the switch has forgotten."""
+        return {name for name, unit in self.by_name.items() if unit.silent_s is not None}
 
     def by_slot(self, config: BridgeConfig) -> dict[int, tuple[str, int]]:
         """Return the name of each address unit and the ofport of its VM port, by slot."""
@@ -91,46 +104,39 @@ class AddressUnits:
             if ofport in ports and vlan in ports[ofport].vlans.carried
         }
         gone = {(mac, vlan) for _, mac, vlan in read.addresses} | set(read.elsewhere)
-        known = {(s.port, s.mac, s.vlan): name for name, s in self.by_name.items()}
-        changed = []
-        for (port, mac, vlan), name in known.items():
-            if (port, mac, vlan) in present:
-                self.silent_s.pop(name, None)
+        known, ended = {unit.address for unit in self.by_name.values()}, []
+        for name, unit in self.by_name.items():
+            if unit.address in present:
+                unit.silent_s = None
                 continue
-            since_s = self.silent_s.setdefault(name, now_s)
-            if (mac, vlan) in gone or now_s - since_s > SILENT_S:
-                changed.append(name)
-        full = set[str]()
-        for port, mac, vlan in sorted(present - known.keys()):
+            if unit.silent_s is None:
+                unit.silent_s = now_s
+            if (unit.mac, unit.vlan) in gone or now_s - unit.silent_s > SILENT_S:
+                ended.append(name)
+        changed, full = ended.copy(), set[str]()
+        for port, mac, vlan in sorted(present - known):
             came = self._come(port, mac, vlan) if port not in full else []
             changed += came
             if not came:
                 full.add(port)
-        for name in changed:
-            if name in self.silent_s:
-                self._drop(name)
+        for name in ended:
+            self.by_name.pop(name, None)
         return changed
 
     def _come(self, port: str, mac: str, vlan: int) -> list[str]:
         """Add an address; if the port is full, it replaces the one that was silent for longest."""
-        there = [name for name, unit in self.by_name.items() if unit.port == port]
+        there = [unit for unit in self.by_name.values() if unit.port == port]
         dropped = []
         if len(there) >= PER_PORT_MAX:
-            silent = sorted(
-                (s, name) for name in there if (s := self.silent_s.get(name)) is not None
-            )
+            silent = [(u.silent_s, u.name) for u in there if u.silent_s is not None]
             if not silent:
                 return []
-            dropped = [silent[0][1]]
-            self._drop(dropped[0])
+            dropped = [min(silent)[1]]
+            del self.by_name[dropped[0]]
         unit = AddressUnit(port, mac, vlan, self._free_slot())
         self.by_name[unit.name] = unit
-        self._unannounced[port, mac, vlan] = unit.slot
+        self._unannounced[unit.address] = unit.slot
         return [*dropped, unit.name]
-
-    def _drop(self, name: str) -> None:
-        for kept in (self.by_name, self.found, self.silent_s):
-            kept.pop(name, None)
 
     def restore(self, installed: Pipeline, config: BridgeConfig) -> None:
         """Take over the addresses in the installed pipeline, with their slots and homes."""
@@ -150,22 +156,21 @@ class AddressUnits:
             taken.add(slot)
             self.by_name[unit.name] = unit
             self._last_slot = max(self._last_slot, slot)
-            if home := home_in(installed.groups.get(address_group_id(slot)), uplinks):
-                self.found[unit.name] = home
+            unit.found = home_in(installed.groups.get(address_group_id(slot)), uplinks)
 
     def keep_behind(self, config: BridgeConfig) -> None:
         """Forget addresses whose VM port is gone, no longer carries the VLAN, or is one unit again."""
         ports = {port.name: port for port in config.vm_ports}
-        names = {name: port.per_address for name, port in ports.items()}
         for name, unit in list(self.by_name.items()):
-            if names.get(unit.port) and unit.vlan in ports[unit.port].vlans.carried:
+            port = ports.get(unit.port)
+            if port and port.per_address and unit.vlan in port.vlans.carried:
                 continue
-            self._drop(name)
-            if unit.port in names:
-                self._unannounced[unit.port, unit.mac, unit.vlan] = unit.slot
+            del self.by_name[name]
+            if port:
+                self._unannounced[unit.address] = unit.slot
 
     def forget_units(self) -> None:
-        self.by_name, self.found, self.silent_s, self._unannounced = {}, {}, {}, {}
+        self.by_name, self._unannounced = {}, {}
 
     def located(self, config: BridgeConfig, names: Iterable[str] | None = None) -> set[Located]:
         """The addresses with these names, or all if `names` is None."""
@@ -183,7 +188,7 @@ class AddressUnits:
         its VM port's home.
         """
         ofports = {port.name: int(port.ofport) for port in config.vm_ports}
-        by_address = {(s.port, s.mac, s.vlan): s for s in self.by_name.values()}
+        by_address = {unit.address: unit for unit in self.by_name.values()}
         due = set()
         for address, slot in list(self._unannounced.items()):
             unit = by_address.get(address)
@@ -205,15 +210,11 @@ class AddressUnits:
 
 
 def units(
-    address_units: Iterable[AddressUnit],
-    found: Mapping[str, str],
-    config: BridgeConfig,
-    ports: Iterable[Unit],
-    silent: Container[str] = (),
+    address_units: Iterable[AddressUnit], config: BridgeConfig, ports: Iterable[Unit]
 ) -> Iterator[Unit]:
     """Addresses as units, on uplinks that carry their VLAN: each under the rules of its VM port.
 
-    One whose VM is known may have a pin of its own. It does not apply while the address is `silent`:
+    One whose VM is known may have a pin of its own. It does not apply while the address is silent:
     a move could not be announced, and upstream switches may still send by the old uplink.
     """
     by_name = {unit.name: unit for unit in ports}
@@ -229,15 +230,14 @@ def units(
             continue
         able = {u.name for u in config.uplinks if unit.vlan in u.vlans.carried}
         allowed = able if port.allowed is None else able & port.allowed
+        pin = pins.get((unit.port, unit.mac)) if unit.silent_s is None else None
         yield replace(
             port,
             name=unit.name,
             number=unit.number,
-            uplink=found.get(unit.name),
+            uplink=unit.found,
             allowed=frozenset(allowed) if len(allowed) < len(config.uplinks) else None,
-            rules=_rules(
-                port.rules, None if unit.name in silent else pins.get((unit.port, unit.mac))
-            ),
+            rules=_rules(port.rules, pin),
             behind=unit.port,
         )
 
