@@ -124,10 +124,10 @@ class AddressUnits:
         return changed
 
     def _come(self, port: str, mac: str, vlan: int) -> list[str]:
-        """Add an address; if the port is full, it replaces the one that was silent for longest."""
+        """Add an address; if the port or the bridge is full, it replaces the one silent for longest there."""
         there = [unit for unit in self.by_name.values() if unit.port == port]
         dropped = []
-        if len(there) >= PER_PORT_MAX:
+        if len(there) >= PER_PORT_MAX or len(self.by_name) >= SLOTS:
             silent = [(u.silent_s, u.name) for u in there if u.silent_s is not None]
             if not silent:
                 return []
@@ -202,6 +202,7 @@ class AddressUnits:
 
     def _free_slot(self) -> int:
         taken = {unit.slot for unit in self.by_name.values()}
+        assert len(taken) < SLOTS, "an address comes only while a slot is free"
         slot = self._last_slot
         while (slot := (slot + 1) % SLOTS) in taken:
             pass

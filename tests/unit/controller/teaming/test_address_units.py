@@ -348,6 +348,17 @@ def test_what_is_beyond_the_limit_leaves_by_the_home() -> None:
     assert ways(here, MACS_ALL[100:]) == [1, 2] * ((len(MACS_ALL) - 100) // 2)
 
 
+def test_addresses_beyond_the_slots_of_the_bridge_leave_by_the_home(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(address_units, "SLOTS", 4)
+    here = nested()
+    assert len(here.switches["br0"].slots()) == 4 and set(ways(here, MACS[4:])) == {1}
+    here.switches["br0"].learned = behind(MACS[3:])
+    here.run_for(3)
+    assert len(here.switches["br0"].slots()) == 4, "those that speak, in place of silent ones"
+
+
 def test_load_is_balanced_among_addresses_as_among_ports() -> None:
     """88 Mbit/s on eth1: one of four moves; what is left on either is below the threshold."""
     here = nested(window_s="5")
