@@ -74,6 +74,10 @@ class Load:
     def __sub__(self, other: Load) -> Load:
         return Load(self.tx_bps - other.tx_bps, self.rx_bps - other.rx_bps)
 
+    def larger(self, other: Load) -> Load:
+        """The larger of both in each direction."""
+        return Load(max(self.tx_bps, other.tx_bps), max(self.rx_bps, other.rx_bps))
+
     def utilization_ratio(self, capacity_bps: float) -> float:
         """The busier direction as a share of capacity; links are full duplex."""
         return max(self.tx_bps, self.rx_bps) / capacity_bps

@@ -34,7 +34,7 @@ def after(
             if name in reserved_bps:
                 reserved_bps[name] += -more_bps if back else more_bps
     return tuple(
-        u.carrying(_positive(carried[u.name]), max(0.0, reserved_bps[u.name])) for u in uplinks
+        u.carrying(IDLE.larger(carried[u.name]), max(0.0, reserved_bps[u.name])) for u in uplinks
     )
 
 
@@ -49,13 +49,9 @@ def with_loads(
         # Most buckets are idle.
         if load is not unit.load and unit.uplink in carried:
             carried[unit.uplink] += load - unit.load
-    return tuple(u.carrying(_positive(carried[u.name])) for u in uplinks)
+    return tuple(u.carrying(IDLE.larger(carried[u.name])) for u in uplinks)
 
 
 def sent(uplinks: Iterable[Uplink]) -> tuple[Uplink, ...]:
     """The uplinks with what they send, and nothing received."""
     return tuple(u.carrying(Load(tx_bps=u.load.tx_bps)) for u in uplinks)
-
-
-def _positive(load: Load) -> Load:
-    return Load(max(0.0, load.tx_bps), max(0.0, load.rx_bps))

@@ -557,7 +557,7 @@ class Scheduler:
             return False
         if self._judged.split or self._judged.address_units.by_name:
             return False
-        peaks = {name: _greatest(load, before.get(name, IDLE)) for name, load in loads.items()}
+        peaks = {name: load.larger(before.get(name, IDLE)) for name, load in loads.items()}
         for policy in self._judged.rebalancing:
             now = self._judged.supposing(policy, loads)
             if gain.worst_ratio(now.uplinks) + off_ratio >= FULL_RATIO:
@@ -622,10 +622,6 @@ class Scheduler:
         return self.damping, self._bucket_damping
 
 
-def _greatest(one: Load, other: Load) -> Load:
-    return Load(max(one.tx_bps, other.tx_bps), max(one.rx_bps, other.rx_bps))
-
-
 def _least_capacity_bps(team_view: TeamView) -> float:
     return min(map(team_view.capacity_bps, team_view.config.uplinks), default=0.0)
 
@@ -662,5 +658,4 @@ def _late_rise(team_view: TeamView, late: Collection[int], rise: Load) -> Load:
     if not late:
         return IDLE
     ofports = (uplink.ofport for uplink in team_view.config.uplinks)
-    uplinks = team_view.loads.rise(ofports, RECENT_S)
-    return Load(max(0.0, uplinks.tx_bps - rise.tx_bps), max(0.0, uplinks.rx_bps - rise.rx_bps))
+    return IDLE.larger(team_view.loads.rise(ofports, RECENT_S) - rise)

@@ -304,8 +304,7 @@ def _rates_of(rates: dict[K, Rates], key: K, keep_s: float) -> Rates:
 
 
 def _now_or_then(rates: Rates | None, window_s: float | None, lag_s: float, ago_s: float) -> Load:
-    now, then = _load(rates, window_s, ago_s), _load(rates, window_s, ago_s + lag_s)
-    return Load(max(now.tx_bps, then.tx_bps), max(now.rx_bps, then.rx_bps))
+    return _load(rates, window_s, ago_s).larger(_load(rates, window_s, ago_s + lag_s))
 
 
 def _load(rates: Rates | None, window_s: float | None, lag_s: float) -> Load:

@@ -116,8 +116,7 @@ def _late(group: Group, unaccounted: Load) -> Load:
 def _unaccounted(uplink: Uplink, snapshot: Snapshot) -> Load:
     """The load of an uplink that none of the policy's units accounts for."""
     counted = sum((u.load for u in snapshot.units if u.uplink == uplink.name), IDLE)
-    over = uplink.load - counted
-    return Load(max(0.0, over.tx_bps), max(0.0, over.rx_bps))
+    return IDLE.larger(uplink.load - counted)
 
 
 def _able(group: Group, uplink: Uplink, snapshot: Snapshot) -> list[Uplink]:
