@@ -18,7 +18,7 @@ no bucket, it sends them by the home; otherwise, it would drop them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address
 
 from controller.config.vlans import TRUNK
@@ -163,7 +163,7 @@ def by_first_live(group_id: int, order: tuple[OfPort, ...], has_lanes: bool = Fa
 
 def _hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
     if not made.buckets:
-        yield in_hash(made.number, 0, {}, BY_HOME)
+        yield in_hash(made.number, 0, BY_HOME)
         return
     match made.classifier:
         case Classifier.SOURCE_MAC | Classifier.SOURCE_MAC_VLAN:
@@ -181,13 +181,11 @@ def _hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
 def _address_flows(made: Hash) -> Iterator[FlowSpec]:
     """Hash the source address. If the VLAN counts, too, its last bits choose one of several hashes."""
     if made.classifier is Classifier.SOURCE_MAC:
-        yield in_hash(made.number, 10, {}, _into(made, SOURCE_ADDRESS))
+        yield in_hash(made.number, 10, _into(made, SOURCE_ADDRESS))
         return
     for bits in range(1 << VLAN_HASH_BITS):
-        last_bits = bits, (1 << VLAN_HASH_BITS) - 1
-        yield in_hash(
-            made.number, 10, {Register.VLAN: last_bits}, _into(made, SOURCE_ADDRESS, bits)
-        )
+        vlans = {Register.VLAN: (bits, (1 << VLAN_HASH_BITS) - 1)}
+        yield in_hash(made.number, 10, _into(made, SOURCE_ADDRESS, bits), **vlans)
 
 
 def for_the_home_to_hear(number: int, team: Team) -> Iterator[FlowSpec]:
@@ -196,13 +194,13 @@ def for_the_home_to_hear(number: int, team: Team) -> Iterator[FlowSpec]:
     # address, because upstream switches know the sender's at another uplink.
     for report in GROUP_REPORTS:
         for uplink in team.uplinks:
-            at_home = {**report, Register.HOME: uplink}
             mac = team.off_home_macs.get(uplink)
             ours = (SetField("eth_src", mac),) if mac else ()
-            yield in_hash(number, 30, at_home, (*ours, *leave_by(uplink, team)))
+            out = (*ours, *leave_by(uplink, team))
+            yield in_hash(number, 30, out, **report, **{Register.HOME: uplink})
     # Nothing distinguishes a frame that comes back from an address that is not learned. The VM
     # port would get its own broadcasts, if they did not leave by the uplink that it hears.
-    yield in_hash(number, 20, {Register.LEARNED: 0}, BY_HOME)
+    yield in_hash(number, 20, BY_HOME, **{Register.LEARNED: 0})
 
 
 def _transport_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
@@ -210,15 +208,15 @@ def _transport_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
     if team.dp_hash and len(made.buckets) == BUCKETS:
         yield from _dp_hash_flows(made, team)
     if team.hears_everywhere:
-        yield in_hash(made.number, 10, {}, _into(made, CONNECTION))
+        yield in_hash(made.number, 10, _into(made, CONNECTION))
         return
-    yield in_hash(made.number, 0, {}, BY_HOME)
+    yield in_hash(made.number, 0, BY_HOME)
     for eth_type, *_ in _IP:
-        unicast: dict[str, MatchValue] = {"eth_dst": UNICAST, "eth_type": eth_type}
-        yield in_hash(made.number, 10, unicast, _into(made, CONNECTION))
+        connection = _into(made, CONNECTION)
+        yield in_hash(made.number, 10, connection, eth_dst=UNICAST, eth_type=eth_type)
     for message in ND_MESSAGES:
         nd = {"eth_type": ETH_IPV6, "ip_proto": ICMPV6, "icmpv6_type": message}
-        yield in_hash(made.number, 20, nd, BY_HOME)
+        yield in_hash(made.number, 20, BY_HOME, **nd)
 
 
 def _dp_hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
@@ -227,16 +225,17 @@ def _dp_hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
     Fragments are left out, because the datapath hashes the ports of the first fragment only. So is
     what has no ports: the datapath's hash is the same for all frames that are not IP.
     """
-    unicast: dict[str, MatchValue] = {} if team.hears_everywhere else {"eth_dst": UNICAST}
+    unicast = {} if team.hears_everywhere else {"eth_dst": UNICAST}
+    pick = (ToGroup(SELECT_GROUP_ID),)
     for eth_type, *_ in _IP:
         for protocol in _WITH_PORTS:
             whole = {"eth_type": eth_type, "ip_proto": protocol, "ip_frag": 0}
-            yield in_hash(made.number, 15, {**unicast, **whole}, (ToGroup(SELECT_GROUP_ID),))
+            yield in_hash(made.number, 15, pick, **unicast, **whole)
 
 
 def _ip_pair_flows(made: Hash) -> Iterator[FlowSpec]:
     """Hash both IP addresses, as VMware does. Of IPv6 addresses, the last 32 bits count."""
-    yield in_hash(made.number, 0, {}, BY_HOME)
+    yield in_hash(made.number, 0, BY_HOME)
     count = len(made.buckets)
     if count <= LOW_BITS_MAX_UPLINKS and _power_of_two(count):
         yield from _by_low_bits(made)
@@ -249,13 +248,13 @@ def _by_low_bits(made: Hash) -> Iterator[FlowSpec]:
     for eth_type, source_field, destination_field, address in _IP:
         for source in range(count):
             for destination in range(count):
-                ip: dict[str, MatchValue] = {"eth_type": eth_type}
+                low_bits = {}
                 if count > 1:
                     mask = str(address(count - 1))
-                    ip[source_field] = (str(address(source)), mask)
-                    ip[destination_field] = (str(address(destination)), mask)
+                    low_bits[source_field] = str(address(source)), mask
+                    low_bits[destination_field] = str(address(destination)), mask
                 bucket = SetField(Register.BUCKET, source ^ destination)
-                yield in_hash(made.number, 10, ip, (bucket, _TO_BUCKET))
+                yield in_hash(made.number, 10, (bucket, _TO_BUCKET), eth_type=eth_type, **low_bits)
 
 
 def _by_remainder(made: Hash) -> Iterator[FlowSpec]:
@@ -273,7 +272,7 @@ def _by_remainder(made: Hash) -> Iterator[FlowSpec]:
             divide.append(Resubmit(Table.IP_NIBBLE))
         remainder = (count - 1).bit_length()
         divide.append(CopyBits(scratch, _REMAINDER_BIT, Register.BUCKET, 0, remainder))
-        yield in_hash(made.number, 10, {"eth_type": eth_type}, (*divide, _TO_BUCKET))
+        yield in_hash(made.number, 10, (*divide, _TO_BUCKET), eth_type=eth_type)
     values = 1 << BITS_AT_A_TIME
     for before in range(count):
         for a in range(values):
@@ -296,9 +295,7 @@ def _into(made: Hash, fields: str, basis: int = 0) -> Actions:
     return Multipath(fields, len(made.buckets), Register.BUCKET, basis), _TO_BUCKET
 
 
-def in_hash(
-    number: int, priority: int, fields: Mapping[str, MatchValue], actions: Actions
-) -> FlowSpec:
+def in_hash(number: int, priority: int, actions: Actions, **fields: MatchValue) -> FlowSpec:
     """A flow for the frames that a hash spreads."""
     return FlowSpec(Table.HASH, priority, match(**{Register.HASHED: number}, **fields), actions)
 

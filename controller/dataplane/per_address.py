@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from controller.dataplane import hashing
 from controller.dataplane.output import out_by
-from controller.dataplane.specs import FlowSpec, GroupSpec, MatchValue, SetField, ToGroup, match
+from controller.dataplane.specs import FlowSpec, GroupSpec, SetField, ToGroup, match
 from controller.dataplane.tables import ASSIGNED, Kind, Register, Table, address_group_id, cookie
 from controller.dataplane.team import Team
 from controller.dataplane.unicast import to_vm_port
@@ -31,27 +31,27 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     """The flows for VM ports whose addresses are units; none if the team has no such port."""
     if all(port.hashed != ASSIGNED for port in team.vm_ports):
         return
-    yield hashing.in_hash(ASSIGNED, 0, {}, hashing.BY_HOME)
+    yield hashing.in_hash(ASSIGNED, 0, hashing.BY_HOME)
     if not team.hears_everywhere:
         yield from hashing.for_the_home_to_hear(ASSIGNED, team)
     vm_ports = {port.ofport: port for port in team.vm_ports}
     for address in team.addresses:
-        vlan: dict[str, MatchValue] = {Register.VLAN: address.vlan}
-        sent = {**vlan, Register.VM_PORT: int(address.ofport), "eth_src": address.mac}
+        ofport, mac, in_vlan = address.ofport, address.mac, {Register.VLAN: address.vlan}
         group = (ToGroup(address_group_id(address.slot)),)
-        counts = cookie(Kind.FROM_ADDRESS, address.slot)
-        yield replace(hashing.in_hash(ASSIGNED, 10, sent, group), cookie=counts)
-        received = {Register.TARGET: int(address.ofport), Register.VM_PORT: 0}
-        actions, goto = to_vm_port(vm_ports[address.ofport], team)
-        to_address = match(**vlan, **received, eth_dst=address.mac)
+        sent = hashing.in_hash(
+            ASSIGNED, 10, group, eth_src=mac, **in_vlan, **{Register.VM_PORT: ofport}
+        )
+        yield replace(sent, cookie=cookie(Kind.FROM_ADDRESS, address.slot))
+        received = {Register.TARGET: int(ofport), Register.VM_PORT: 0}
+        actions, goto = to_vm_port(vm_ports[ofport], team)
+        to_address = match(**in_vlan, **received, eth_dst=mac)
         counts = cookie(Kind.TO_ADDRESS, address.slot)
         yield FlowSpec(Table.EGRESS, 40, to_address, actions, goto, cookie=counts)
         if not team.hears_everywhere:
             # Also if what came back of its own frames has been learned from an uplink.
-            unknown: dict[str, MatchValue] = {Register.VM_PORT: 0}
-            unknown |= {**vlan, "eth_dst": address.mac}
-            behind = SetField(Register.HOME, int(address.ofport))
-            yield FlowSpec(Table.DELIVERY, 30, match(**unknown), (behind, *group))
+            unknown = match(**in_vlan, **{Register.VM_PORT: 0}, eth_dst=mac)
+            behind = SetField(Register.HOME, int(ofport))
+            yield FlowSpec(Table.DELIVERY, 30, unknown, (behind, *group))
     if not team.hears_everywhere:
         yield from _delivered_once(team)
 
@@ -61,18 +61,12 @@ def _delivered_once(team: Team) -> Iterator[FlowSpec]:
 
     Nothing that came by an uplink leaves by one.
     """
-    from_uplink: dict[str, MatchValue] = {Register.VM_PORT: 0}
-    yield FlowSpec(Table.OFF_HOME, 40, match(**from_uplink))
+    yield FlowSpec(Table.OFF_HOME, 40, match(**{Register.VM_PORT: 0}))
     for port in team.vm_ports:
         for uplink in team.uplinks if port.hashed == ASSIGNED else ():
-            came_by_own = {Register.UPLINK: int(uplink), Register.TARGET: int(uplink)}
-            behind = {Register.HOME: int(port.ofport)}
-            yield FlowSpec(
-                Table.OFF_HOME,
-                50,
-                match(**from_uplink, **came_by_own, **behind),
-                out_by(port.ofport),
-            )
+            by_own = {Register.UPLINK: uplink, Register.TARGET: uplink, Register.VM_PORT: 0}
+            delivered = match(**by_own, **{Register.HOME: port.ofport})
+            yield FlowSpec(Table.OFF_HOME, 50, delivered, out_by(port.ofport))
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:
