@@ -168,7 +168,6 @@ class PathChecks:
         self.interrupt()
         self._plan, self._probes, self._long_questions, self._probed = (), (), (), {}
         self._answered_by, self._single_losses = {}, SingleLosses()
-        self._ended_s = dict.fromkeys(self.since_s, float("-inf"))
         self.due_s, self.foreign = 0.0, ForeignFrames()
 
     # ---- rounds ------------------------------------------------------------------------
@@ -313,7 +312,9 @@ class PathChecks:
             ended_s = self._ended_s.setdefault(fault, now_s)
             if not stays or now_s >= ended_s + failback_delay_s:
                 del self.since_s[fault], self._ended_s[fault]
-        return before != set(self.since_s)
+        in_force = self.since_s.keys()
+        assert in_force >= {*self._ended_s, *self._doubted_s}, "others have no times to wait for"
+        return before != in_force
 
     def _without_doubts(self, found: frozenset[PathFault], now_s: float) -> frozenset[PathFault]:
         """Leave faults decided whose paths are still broken, while these may be mending, or no host answers."""
@@ -342,10 +343,9 @@ class PathChecks:
 
     def judges_s(self, failback_delay_s: float) -> float:
         """When a fault that is over or in doubt is no longer in force; infinity if there is none."""
-        if not self._ended_s and not self._doubted_s:
-            return float("inf")
-        ended_s = min(self._ended_s.values(), default=float("inf")) + failback_delay_s
-        return min(ended_s, min(self._doubted_s.values(), default=float("inf")) + DOUBTED_S)
+        over_s = [ended_s + failback_delay_s for ended_s in self._ended_s.values()]
+        known_s = [since_s + DOUBTED_S for since_s in self._doubted_s.values()]
+        return min((*over_s, *known_s), default=float("inf"))
 
     def is_over(self, fault: PathFault) -> bool:
         """Whether a fault is over, and only the failback delay keeps it in force."""

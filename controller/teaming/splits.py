@@ -98,6 +98,7 @@ class Splits:
 
     def judge(self, asked: Iterable[str], mergeable: Iterable[str], now_s: float) -> None:
         """A policy was asked about the VM ports `asked`, and could merge those in `mergeable`."""
+        assert self.mergeable_s.keys() <= self.since_s.keys(), "only what is split can be merged"
         mergeable = set(mergeable)
         for name in asked:
             if name not in mergeable:
@@ -112,9 +113,9 @@ class Splits:
         )
 
     def merge_due_s(self, name: str, now_s: float) -> float:
-        """When a VM port may be merged, if it stays mergeable; infinity if it is not mergeable."""
+        """When a mergeable VM port may be merged, if it stays mergeable."""
         times = max(1, len(self._lately(name, now_s)))
-        return self.mergeable_s.get(name, math.inf) + MERGE_AFTER_S * 2.0 ** (times - 1)
+        return self.mergeable_s[name] + MERGE_AFTER_S * 2.0 ** (times - 1)
 
     def next_split_s(self, now_s: float) -> float:
         """When `due` may next return other VM ports than now; infinity if time changes nothing.
