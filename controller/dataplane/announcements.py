@@ -22,13 +22,12 @@ from controller.dataplane.specs import (
 from controller.dataplane.tables import (
     BROADCAST,
     ETH_ARP,
-    ETH_IPV6,
     ETH_RARP,
-    ICMPV6,
     MULTICAST,
     ND_ADVERTISEMENT,
     Register,
     Table,
+    icmpv6,
 )
 from controller.dataplane.team import Team, kept
 
@@ -44,12 +43,8 @@ def _flows() -> Iterator[FlowSpec]:
     yield FlowSpec(
         Table.ANNOUNCEMENT, 10, match(eth_type=ETH_RARP, eth_dst=BROADCAST), (announces,)
     )
-    yield FlowSpec(
-        Table.ANNOUNCEMENT,
-        10,
-        match(eth_type=ETH_IPV6, ip_proto=ICMPV6, icmpv6_type=ND_ADVERTISEMENT, eth_dst=MULTICAST),
-        (announces,),
-    )
+    advertises = match(**icmpv6(ND_ADVERTISEMENT), eth_dst=MULTICAST)
+    yield FlowSpec(Table.ANNOUNCEMENT, 10, advertises, (announces,))
     compare: list[Action] = []
     for bit in range(0, 32, 4):
         for index, address in enumerate(("arp_spa", "arp_tpa")):

@@ -35,14 +35,11 @@ from controller.dataplane.specs import (
 from controller.dataplane.tables import (
     ALL_HOSTS,
     BY_UPLINK,
-    ETH_IPV4,
-    ETH_IPV6,
     FLOODED,
     GROUP_IDS,
     GROUPS_PER_PORT_MAX,
     HELD_TIMEOUT_S,
-    ICMPV6,
-    IGMP,
+    IGMP_MESSAGE,
     LEARNED_TIMEOUT_S,
     LINK_LOCAL_GROUPS,
     LINK_LOCAL_GROUPS_V6,
@@ -60,6 +57,7 @@ from controller.dataplane.tables import (
     cookie_kind,
     cookie_ofport,
     delivery_group_id,
+    icmpv6,
     local_group_id,
     register_values,
     unicast_group_id,
@@ -162,24 +160,19 @@ def _group_reports() -> Iterator[FlowSpec]:
     router that queries for members, too, although what it asks a group looks like a report. With
     IGMPv3 and MLDv2 no member stays silent.
     """
-    igmp: dict[str, MatchValue] = {"eth_dst": MULTICAST, "eth_type": ETH_IPV4, "ip_proto": IGMP}
-    mld: dict[str, MatchValue] = {
-        "eth_dst": MULTICAST,
-        "eth_type": ETH_IPV6,
-        "ip_proto": ICMPV6,
-        "icmpv6_type": MLD_V1_REPORT,
-    }
+    igmp, mld = IGMP_MESSAGE, icmpv6(MLD_V1_REPORT)
     sender = LearnMatch(Register.VM_PORT, Register.VM_PORT, 16)
     learned = cookie(Kind.LEARNED, MEMBERSHIP)
     is_router = Learn(Table.MEMBERSHIP, learned, LEARNED_TIMEOUT_S, (sender,), priority=20)
     reports = (SetField(FLOODED, REPORT), Resubmit(Table.MEMBERSHIP))
-    asked = match(**igmp, ipv4_dst=ALL_HOSTS)
     for kind in (igmp, mld):
-        yield FlowSpec(Table.DESTINATION, 40, match(**kind), reports, Table.FLOOD)
-    unpruned = match(**igmp, ipv4_dst=LINK_LOCAL_GROUPS)
+        report = match(**kind, eth_dst=MULTICAST)
+        yield FlowSpec(Table.DESTINATION, 40, report, reports, Table.FLOOD)
+    unpruned = match(**igmp, eth_dst=MULTICAST, ipv4_dst=LINK_LOCAL_GROUPS)
     yield FlowSpec(Table.DESTINATION, 45, unpruned, goto=Table.FLOOD)
-    unpruned = match(**mld, ipv6_dst=LINK_LOCAL_GROUPS_V6)
+    unpruned = match(**mld, eth_dst=MULTICAST, ipv6_dst=LINK_LOCAL_GROUPS_V6)
     yield FlowSpec(Table.DESTINATION, 45, unpruned, goto=Table.FLOOD)
+    asked = match(**igmp, eth_dst=MULTICAST, ipv4_dst=ALL_HOSTS)
     yield FlowSpec(Table.DESTINATION, 50, asked, (is_router,), Table.FLOOD)
 
 

@@ -42,7 +42,6 @@ from controller.dataplane.tables import (
     ETH_IPV4,
     ETH_IPV6,
     GROUP_REPORTS,
-    ICMPV6,
     ND_MESSAGES,
     SCTP,
     SELECT_GROUP_ID,
@@ -53,6 +52,7 @@ from controller.dataplane.tables import (
     Table,
     bucket_cookie,
     bucket_group_id,
+    icmpv6,
     register_values,
 )
 from controller.dataplane.team import Hash, Team, kept
@@ -215,8 +215,7 @@ def _transport_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
         connection = _into(made, CONNECTION)
         yield in_hash(made.number, 10, connection, eth_dst=UNICAST, eth_type=eth_type)
     for message in ND_MESSAGES:
-        nd = {"eth_type": ETH_IPV6, "ip_proto": ICMPV6, "icmpv6_type": message}
-        yield in_hash(made.number, 20, BY_HOME, **nd)
+        yield in_hash(made.number, 20, BY_HOME, **icmpv6(message))
 
 
 def _dp_hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:

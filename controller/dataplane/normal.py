@@ -40,10 +40,10 @@ from controller.dataplane.tables import (
     IS_LOCAL,
     LEARNED_TIMEOUT_S,
     LOCK_TIMEOUT_S,
+    TAGGED,
     TO_SOURCE,
     UNICAST,
     VLAN_ID_BITS,
-    VLAN_PRESENT,
     Kind,
     Register,
     Table,
@@ -118,7 +118,7 @@ def _learn_from_unknown(team: Team) -> Iterator[FlowSpec]:
     unknown = {Register.NORMAL: 1, Register.UPLINK: 0}
     for tags, vlan, in_vlan in (
         (0, (), untagged),
-        ((VLAN_PRESENT, VLAN_PRESENT), (tag,), tagged),
+        (TAGGED, (tag,), tagged),
     ):
         located = *vlan, TO_SOURCE, LearnLoad("in_port", Register.TARGET, 16)
         local = *vlan, FROM_SOURCE, IS_LOCAL
@@ -178,5 +178,5 @@ def _as_it_came(uplink: OfPort, team: Team) -> tuple[dict[str, MatchValue], Acti
     vlans = team.uplink_vlans.get(uplink, TRUNK)
     from_uplink: dict[str, MatchValue] = {Register.UPLINK: uplink}
     if team.over_normal and vlans.native and not vlans.takes_tagged:
-        return {**from_uplink, "vlan_vid": (VLAN_PRESENT, VLAN_PRESENT)}, (PopVlan(),)
+        return {**from_uplink, "vlan_vid": TAGGED}, (PopVlan(),)
     return from_uplink, ()

@@ -30,7 +30,7 @@ from controller.dataplane.tables import (
     ALWAYS_GROUP_ID,
     ETH_TAGS,
     OFPP_NORMAL,
-    VLAN_PRESENT,
+    TAGGED,
     Register,
     Table,
     openflow_port,
@@ -93,8 +93,7 @@ def _port_out(ofport: OfPort, vlans: PortVlans) -> Iterator[FlowSpec]:
     untagged = None if vlans.native_tagged else vlans.native
     if untagged or (untagged == 0 and not vlans.takes_tagged):
         # The switch accepts pop_vlan only in a flow that matches tagged frames.
-        tagged: dict[str, MatchValue] = {"vlan_vid": (VLAN_PRESENT, VLAN_PRESENT)}
-        in_native = match(**target, **tagged, **{Register.VLAN: untagged})
+        in_native = match(vlan_vid=TAGGED, **target, **{Register.VLAN: untagged})
         yield FlowSpec(Table.PORT_OUT, 20, in_native, (PopVlan(), out))
     if untagged and not vlans.takes_tagged:
         carried = VlanSet()

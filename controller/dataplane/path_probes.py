@@ -28,6 +28,7 @@ from controller.dataplane.tables import (
     Kind,
     Table,
     cookie,
+    icmpv6,
     openflow_port,
 )
 from controller.dataplane.team import Team
@@ -41,10 +42,7 @@ MAGIC = b"LBTP\x01"
 _BODY = struct.Struct("!5s1xHHHHI")
 _TAG_BYTES = 16
 ND_BYTES = 64
-ANSWERS: tuple[dict[str, MatchValue], ...] = (
-    {"eth_type": ETH_ARP, "arp_op": ARP_REPLY},
-    {"eth_type": ETH_IPV6, "ip_proto": ICMPV6, "icmpv6_type": ND_ADVERTISEMENT},
-)
+ANSWERS = ({"eth_type": ETH_ARP, "arp_op": ARP_REPLY}, icmpv6(ND_ADVERTISEMENT))
 _ARP = struct.Struct("!HHBBH6s4s6s4s")
 PROBE_COOKIE, AROUND_COOKIE = cookie(Kind.PROBE, 0), cookie(Kind.AROUND_PROBES, 0)
 # In place of an uplink: the sender of proofs, and the receiver of copies.

@@ -6,7 +6,7 @@ nothing else on the bridge is ours.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from enum import IntEnum, StrEnum
 
 from controller.config.vlans import PortVlans, VlanSet, blocks
@@ -203,11 +203,18 @@ TCP, UDP, SCTP = 6, 17, 132
 ND_ADVERTISEMENT = 136
 ND_MESSAGES = range(133, 138)  # solicitations, advertisements and redirects
 MLD_REPORTS = (MLD_V1_REPORT, 132, 143)
+# A tag of any VLAN.
+TAGGED = (VLAN_PRESENT, VLAN_PRESENT)
+
+
+def icmpv6(message: int) -> dict[str, int]:
+    """The fields of ICMPv6 messages of a type."""
+    return {"eth_type": ETH_IPV6, "ip_proto": ICMPV6, "icmpv6_type": message}
+
+
+IGMP_MESSAGE = {"eth_type": ETH_IPV4, "ip_proto": IGMP}
 # Frames that make a snooping switch send a group to where they came from.
-GROUP_REPORTS: tuple[Mapping[str, int], ...] = (
-    {"eth_type": ETH_IPV4, "ip_proto": IGMP},
-    *({"eth_type": ETH_IPV6, "ip_proto": ICMPV6, "icmpv6_type": t} for t in MLD_REPORTS),
-)
+GROUP_REPORTS = (IGMP_MESSAGE, *map(icmpv6, MLD_REPORTS))
 ALL_HOSTS = "224.0.0.1"
 # A switch that snoops never prunes these groups.
 LINK_LOCAL_GROUPS = ("224.0.0.0", "255.255.255.0")
