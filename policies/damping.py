@@ -94,8 +94,7 @@ class Damping:
 
     def until_s(self, unit: str, now_s: float) -> float:
         """The end of a unit's cooldown."""
-        moves = self._moves.get(unit, ())
-        last = _by_load(moves)
+        last = _by_load(self._moves.get(unit, ()))
         cooled_s = now_s
         if last and not last.is_open(now_s):
             cooled_s = last.at_s + self._cooldown_s(last.step)

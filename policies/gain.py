@@ -7,7 +7,7 @@ of all units is also good between them. A move that helps at the peaks but not n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from policies import failover, optimum
@@ -51,18 +51,13 @@ def worthwhile(
     buckets = {unit.name for unit in snapshot.units if unit.is_bucket}
     made = _largest(others, snapshot.units, MOST_AT_ONCE)
     in_buckets = tuple(move for move in made if move.unit in buckets)
-    sizes = _halves(len(made) - len(in_buckets)) if each_ratio else ()
-    fewer = (_largest(others, snapshot.units, most) for most in sizes)
+    addresses = len(made) - len(in_buckets)
+    halvings = range(1, addresses.bit_length()) if each_ratio else ()
+    fewer = (_largest(others, snapshot.units, addresses >> times) for times in halvings)
     for moves in (made, *fewer, in_buckets):
         if _gains(moves, snapshot, each_ratio):
             return replace(plan, moves=(*moves, *merged))
     return replace(plan, moves=merged)
-
-
-def _halves(number: int) -> Iterator[int]:
-    """Half of the number, half of that, and so on down to one."""
-    while number > 1:
-        yield (number := number // 2)
 
 
 def _largest(planned: Iterable[Move], units: Iterable[Unit], most: int) -> tuple[Move, ...]:
@@ -165,9 +160,7 @@ def _all_are_small(snapshot: Snapshot, off_ratio: float) -> bool:
     """
     serving = failover.in_service(snapshot.uplinks)
     most_ratio = max((uplink.utilization_ratio for uplink in serving), default=math.inf)
-    if most_ratio + off_ratio >= NEARLY_FULL_RATIO:
-        return False
-    if any(unit.is_bucket for unit in snapshot.units):
+    if most_ratio + off_ratio >= NEARLY_FULL_RATIO or any(u.is_bucket for u in snapshot.units):
         return False
     fullest = {
         uplink.name: uplink.capacity_bps
@@ -188,25 +181,20 @@ def _gains(made: tuple[Move, ...], snapshot: Snapshot, each_ratio: float) -> boo
     if not made:
         return False
     units = {unit.name: unit for unit in snapshot.units}
-    sending = all(move.is_resplit or units[move.unit].is_bucket for move in made)
-    if sending:
-        snapshot = replace(snapshot, uplinks=sent(snapshot.uplinks))
+    moved = sum(not (move.is_resplit or units[move.unit].is_bucket) for move in made)
+    uplinks = snapshot.uplinks if moved else sent(snapshot.uplinks)
     loads = {name: unit.load for name, unit in units.items()}
-    found_ratio, left_ratio = (
-        worst_ratio(uplinks) for uplinks in (snapshot.uplinks, after(snapshot.uplinks, made, loads))
-    )
+    found_ratio, left_ratio = worst_ratio(uplinks), worst_ratio(after(uplinks, made, loads))
     if left_ratio > _enough_ratio(found_ratio):
         return False
-    moved = sum(not (move.is_resplit or units[move.unit].is_bucket) for move in made)
     return found_ratio >= NEARLY_FULL_RATIO or found_ratio - left_ratio >= each_ratio * moved
 
 
 def _enough_ratio(found_ratio: float) -> float:
     """The highest worst utilization after moves at which they are worth it."""
-    full = found_ratio >= NEARLY_FULL_RATIO
-    return found_ratio * (
-        1.0 - (LEAST_GAIN_OF_NEARLY_FULL_RATIO if full else LEAST_GAIN_OF_WORST_RATIO)
-    )
+    if found_ratio >= NEARLY_FULL_RATIO:
+        return found_ratio * (1.0 - LEAST_GAIN_OF_NEARLY_FULL_RATIO)
+    return found_ratio * (1.0 - LEAST_GAIN_OF_WORST_RATIO)
 
 
 def worst_ratio(uplinks: Iterable[Uplink]) -> float:

@@ -15,9 +15,6 @@ DEFAULT_PRESET = "load-based"
 
 Placement = Callable[[Sequence[Unit], Sequence[Uplink]], Mapping[str, str]]
 
-INDEPENDENT = frozenset({Teaming.SWITCH_INDEPENDENT})
-ON_A_LAG = frozenset({Teaming.STATIC, Teaming.LACP})
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -47,8 +44,9 @@ class Limits:
 
 
 ANY_TEAM = Limits()
+A_LAG = Limits(frozenset({Teaming.STATIC, Teaming.LACP}))
 LBFO = Limits(uplinks=32)
-SET = Limits(INDEPENDENT, uplinks=8, equal_speeds=True, standby=False)
+SET = Limits(frozenset({Teaming.SWITCH_INDEPENDENT}), uplinks=8, equal_speeds=True, standby=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +129,7 @@ def _evened_out(classifier: Classifier, window_s: float, limits: Limits = ANY_TE
 PRESETS = {
     "originating-port": Preset(Classifier.VM_PORT),
     "source-mac": Preset(Classifier.SOURCE_MAC),
-    "ip-hash": Preset(Classifier.IP_PAIR, spread=static.by_number, limits=Limits(ON_A_LAG)),
+    "ip-hash": Preset(Classifier.IP_PAIR, spread=static.by_number, limits=A_LAG),
     "address-hash": Preset(Classifier.TRANSPORT, limits=LBFO),
     "explicit": Preset(
         Classifier.VM_PORT, place=static.first_in_order, backup=failover.as_configured

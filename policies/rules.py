@@ -99,19 +99,15 @@ def broken(states: Mapping[str, Mapping[Rule, str]]) -> dict[tuple[str, Rule], s
 
 def _breaches(unit: Unit, uplink: str, others: Iterable[Unit]) -> tuple[int, int, int]:
     """How far each soft rule is broken: members elsewhere, members beside the unit, rank."""
+    together, apart = unit.rules.affinity, unit.rules.anti_affinity
     members = [u for u in others if u.uplink is not None]
+    elsewhere = sum(u.rules.affinity == together and u.uplink != uplink for u in members)
+    beside = sum(u.rules.anti_affinity == apart and u.uplink == uplink for u in members)
     return (
-        sum(_same(u.rules.affinity, unit.rules.affinity) and u.uplink != uplink for u in members),
-        sum(
-            _same(u.rules.anti_affinity, unit.rules.anti_affinity) and u.uplink == uplink
-            for u in members
-        ),
+        0 if together is None else elsewhere,
+        0 if apart is None else beside,
         rank(unit, uplink),
     )
-
-
-def _same(one: str | None, other: str | None) -> bool:
-    return one is not None and one == other
 
 
 def _members(units: Iterable[Unit], of: str) -> dict[str, dict[str, list[str]]]:

@@ -99,11 +99,10 @@ def verdict(snapshot: Snapshot, unit: str, planned: Plan | None = None) -> Verdi
         return Verdict(Standing.HELD)
     if uplink is None:
         return Verdict(Standing.OUT_OF_SERVICE)
-    others = [u for u in serving if u is not uplink]
     expected_ratio = {
         u.name: (u.load + asked.load).utilization_ratio(u.capacity_bps)
-        for u in others
-        if rules.permits(asked, u.name, snapshot.in_sets)
+        for u in serving
+        if u is not uplink and rules.permits(asked, u.name, snapshot.in_sets)
     }
     moves = (plan(snapshot) if planned is None else planned).moves
     if mine := next((move for move in moves if move.unit == unit), None):
