@@ -151,7 +151,7 @@ class Bindings:
             if at_rest and name not in targets and home not in unit.kept_off:
                 # Nearly always: its home is the best of its uplinks.
                 continue
-            order = _best_first(home, self.held, unit, uplinks)
+            order = _best_first(unit, home, uplinks, self.held)
             if not order:
                 self.bound.pop(name, None)
                 continue
@@ -237,7 +237,7 @@ class Bindings:
             self._satisfied = found.satisfied
         by_name = found.by_name
         for unit in placed if self.held else ():
-            if unit.name in by_name and (order := _order(unit, by_name[unit.name], uplinks)):
+            if unit.name in by_name and (order := _best_first(unit, by_name[unit.name], uplinks)):
                 by_name[unit.name] = order[0].name
         return stay | by_name
 
@@ -272,7 +272,7 @@ class Bindings:
 
 def ordered(there: Whereabouts, unit: Unit, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:
     """The uplinks that a unit may use, the one in force first. Their loads do not matter."""
-    best_first = _best_first(there.home, there.held, unit, uplinks, there.beside)
+    best_first = _best_first(unit, there.home, uplinks, there.held, there.beside)
     return tuple(sorted(best_first, key=lambda u: u.name != there.bound))
 
 
@@ -309,20 +309,15 @@ def places_anew(old: BridgeConfig, new: BridgeConfig) -> bool:
 
 
 def _best_first(
-    home: str,
-    held: bool,
     unit: Unit,
+    home: str,
     uplinks: tuple[Uplink, ...],
+    held: bool = False,
     taken: Mapping[str, int] | None = None,
 ) -> tuple[Uplink, ...]:
+    """The uplinks that a unit may use. If bindings are held, the role of its home does not count."""
     if held:
         uplinks = tuple(replace(u, role=Role.ACTIVE) if u.name == home else u for u in uplinks)
-    return _order(unit, home, uplinks, taken)
-
-
-def _order(
-    unit: Unit, home: str, uplinks: tuple[Uplink, ...], taken: Mapping[str, int] | None = None
-) -> tuple[Uplink, ...]:
     return failover.usable_first(homes.order(unit, home, uplinks, taken), unit.kept_off)
 
 

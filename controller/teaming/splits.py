@@ -139,13 +139,8 @@ def may_split(port: VmPortConfig, on_a_lag: bool) -> bool:
     Off a LAG, a VM port with queues may not: queues know it by its address, and frames that leave
     by another uplink than its home have another one.
     """
-    if (
-        PRESETS[port.policy].splits_by is None
-        or port.excluded
-        or port.unsplittable
-        or port.one_of_several
-        or port.per_address
-    ):
+    stays_whole = port.excluded or port.unsplittable or port.one_of_several or port.per_address
+    if stays_whole or PRESETS[port.policy].splits_by is None:
         return False
     return port.allowed is None and (on_a_lag or not port.is_queued)
 
