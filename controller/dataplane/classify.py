@@ -14,13 +14,8 @@ from collections.abc import Iterator
 from controller.config.vlans import TRUNK, PortVlans, VlanSet, blocks
 from controller.dataplane.specs import CopyBits, FlowSpec, PopVlan, PushVlan, SetField, match
 from controller.dataplane.tables import (
-    ETH_FLOW_CONTROL,
     ETH_TAGS,
     MULTICAST,
-    NO_ADDRESS,
-    OF_ONE_LINK,
-    RESERVED_MULTICAST,
-    VENDORS_MULTICAST,
     VLAN_ID_BITS,
     VLAN_ID_MASK,
     VLAN_PRESENT,
@@ -31,6 +26,25 @@ from controller.dataplane.tables import (
 )
 from controller.dataplane.team import Team, kept
 from policies.model import OfPort
+
+# Reserved multicast (IEEE 802.1D table 7-10): a bridge never forwards it.
+RESERVED_MULTICAST = ("01:80:c2:00:00:00", "ff:ff:ff:ff:ff:f0")
+# Of STP and of LACP.
+OF_ONE_LINK = "01:80:c2:00:00:00", "01:80:c2:00:00:02"
+# NORMAL does not forward the frames of other vendors' protocols between switches either: Cisco's (ISL; CDP, VTP, PVST+ and
+# more; UplinkFast), Extreme's (EDP, EAPS).
+VENDORS_MULTICAST = tuple(
+    (address, "ff:ff:ff:ff:ff:f0")
+    for address in (
+        "01:00:0c:00:00:00",
+        "01:00:0c:cc:cc:c0",
+        "01:00:0c:cd:cd:c0",
+        "00:e0:2b:00:00:00",
+    )
+)
+# Pause frames, which may also go to the address of one host.
+ETH_FLOW_CONTROL = 0x8808
+NO_ADDRESS = "00:00:00:00:00:00"
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:

@@ -33,7 +33,6 @@ from controller.dataplane.specs import (
     match,
 )
 from controller.dataplane.tables import (
-    ALL_HOSTS,
     BY_UPLINK,
     FLOODED,
     GROUP_IDS,
@@ -41,8 +40,6 @@ from controller.dataplane.tables import (
     HELD_TIMEOUT_S,
     IGMP_MESSAGE,
     LEARNED_TIMEOUT_S,
-    LINK_LOCAL_GROUPS,
-    LINK_LOCAL_GROUPS_V6,
     MEMBERSHIP,
     MLD_V1_REPORT,
     MULTICAST,
@@ -64,6 +61,11 @@ from controller.dataplane.tables import (
 )
 from controller.dataplane.team import KEPT, Team, VmPort, kept
 from policies.model import MAX_UPLINKS, OfPort
+
+ALL_HOSTS = "224.0.0.1"
+# A switch that snoops never prunes these groups.
+LINK_LOCAL_GROUPS = ("224.0.0.0", "255.255.255.0")
+LINK_LOCAL_GROUPS_V6 = ("ff02::", "ffff::")
 
 
 def opens(old: GroupSpec, new: GroupSpec, live: Collection[int]) -> bool:

@@ -41,12 +41,9 @@ from controller.dataplane.specs import (
 from controller.dataplane.tables import (
     ETH_IPV4,
     ETH_IPV6,
-    GROUP_REPORTS,
-    ND_MESSAGES,
-    SCTP,
+    IGMP_MESSAGE,
+    MLD_V1_REPORT,
     SELECT_GROUP_ID,
-    TCP,
-    UDP,
     UNICAST,
     Register,
     Table,
@@ -89,8 +86,11 @@ SELECT_GROUP = GroupSpec(
     "select",
     tuple(Bucket((SetField(Register.BUCKET, bucket), _TO_BUCKET)) for bucket in range(BUCKETS)),
 )
-# The protocols whose ports the datapath hashes.
-_WITH_PORTS = (TCP, UDP, SCTP)
+# The protocols whose ports the datapath hashes: TCP, UDP and SCTP.
+_WITH_PORTS = (6, 17, 132)
+# Frames that make a snooping switch send a group to where they came from.
+GROUP_REPORTS = (IGMP_MESSAGE, *map(icmpv6, (MLD_V1_REPORT, 132, 143)))
+ND_MESSAGES = range(133, 138)  # solicitations, advertisements and redirects
 
 
 def spread(number: int, home: OfPort, lane: OfPort | None = None) -> Actions:

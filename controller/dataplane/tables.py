@@ -161,21 +161,6 @@ FROM_NORMAL = 1 << 31
 # In the cookies of addresses beyond a VM port's limit, and of members of groups.
 BEYOND_LIMIT, MEMBERSHIP = 1 << 17, 1 << 18
 
-# Reserved multicast (IEEE 802.1D table 7-10): a bridge never forwards it.
-RESERVED_MULTICAST = ("01:80:c2:00:00:00", "ff:ff:ff:ff:ff:f0")
-# Of STP and of LACP.
-OF_ONE_LINK = "01:80:c2:00:00:00", "01:80:c2:00:00:02"
-# NORMAL does not forward the frames of other vendors' protocols between switches either: Cisco's (ISL; CDP, VTP, PVST+ and
-# more; UplinkFast), Extreme's (EDP, EAPS).
-VENDORS_MULTICAST = tuple(
-    (address, "ff:ff:ff:ff:ff:f0")
-    for address in (
-        "01:00:0c:00:00:00",
-        "01:00:0c:cc:cc:c0",
-        "01:00:0c:cd:cd:c0",
-        "00:e0:2b:00:00:00",
-    )
-)
 MULTICAST = ("01:00:00:00:00:00", "01:00:00:00:00:00")
 UNICAST = ("00:00:00:00:00:00", "01:00:00:00:00:00")
 BROADCAST = "ff:ff:ff:ff:ff:ff"
@@ -194,15 +179,9 @@ IS_LOCKED = LearnLoad(1, Register.LOCKED, 1)
 IS_BEHIND_SENDER = LearnLoad(Register.VM_PORT, Register.BEHIND, 16)
 ETH_ARP, ETH_RARP, ETH_IPV4, ETH_IPV6 = 0x0806, 0x8035, 0x0800, 0x86DD
 ETH_TAGS = (0x8100, 0x88A8)
-# Pause frames, which may also go to the address of one host.
-ETH_FLOW_CONTROL = 0x8808
-NO_ADDRESS = "00:00:00:00:00:00"
 IGMP, ICMPV6 = 2, 58
 MLD_V1_REPORT = 131
-TCP, UDP, SCTP = 6, 17, 132
 ND_ADVERTISEMENT = 136
-ND_MESSAGES = range(133, 138)  # solicitations, advertisements and redirects
-MLD_REPORTS = (MLD_V1_REPORT, 132, 143)
 # A tag of any VLAN.
 TAGGED = (VLAN_PRESENT, VLAN_PRESENT)
 
@@ -213,12 +192,6 @@ def icmpv6(message: int) -> dict[str, int]:
 
 
 IGMP_MESSAGE = {"eth_type": ETH_IPV4, "ip_proto": IGMP}
-# Frames that make a snooping switch send a group to where they came from.
-GROUP_REPORTS = (IGMP_MESSAGE, *map(icmpv6, MLD_REPORTS))
-ALL_HOSTS = "224.0.0.1"
-# A switch that snoops never prunes these groups.
-LINK_LOCAL_GROUPS = ("224.0.0.0", "255.255.255.0")
-LINK_LOCAL_GROUPS_V6 = ("ff02::", "ffff::")
 
 
 def binding_group_id(ofport: int) -> int:
