@@ -35,16 +35,16 @@ class Record(StrEnum):
 class Key:
     """One key, without its prefix.
 
-    `default`: the value of a record without this key, as an operator writes it; None if there is
-    none. `otherwise`: words for what applies without the key, if the default does not say it.
-    `meaning`: sentences for people, with literal words between backquotes.
+    `meaning`: sentences for people, with literal words between backquotes. `default`: the value of a
+    record without this key, as an operator writes it; None if there is none. `otherwise`: words for
+    what applies without the key, if the default does not say it.
     """
 
     record: Record
     name: str
     takes: Kind
-    default: str | None
     meaning: str
+    default: str | None = None
     otherwise: str = ""
 
     @property
@@ -88,26 +88,24 @@ KEYS = (
     _host(
         "leader",
         kinds.written(),
-        None,
         "The leading service as `NAME@HOST`, while another service is on standby.",
     ),
     _host(
         "key-loss-grace-s",
         kinds.seconds(0, DAY_S),
-        "30",
         "The time for which the service continues to use the last keys of a bridge whose"
         " `policy` disappears from the database. The time does not apply to `detach`.",
+        default="30",
     ),
     _bridge(
         "policy",
         kinds.name_in(PRESETS),
-        DEFAULT_PRESET,
         "The teaming policy. A bridge that has this key is attached.",
+        default=DEFAULT_PRESET,
     ),
     _bridge(
         "uplinks",
         kinds.interface_names(),
-        None,
         "The uplinks, in failover order. On a bond, the uplinks are all members of the bond. An interface"
         " that appears to belong to a VM is not used as an uplink, unless the interface has `role=active`.",
         otherwise="the members of the bridge's bond",
@@ -115,7 +113,6 @@ KEYS = (
     _bridge(
         "teaming",
         kinds.word(*Teaming),
-        None,
         "The configuration of the upstream switch for the uplinks: separate links"
         " (`switch-independent`), a static LAG (`static`), or a LAG with LACP (`lacp`).",
         otherwise="`lacp` on a bond that negotiates LACP, else `switch-independent`",
@@ -123,80 +120,74 @@ KEYS = (
     _bridge(
         "mode",
         kinds.word("enforce", "observe"),
-        "enforce",
         "With `observe`, the service makes and reports decisions, but does not move VM ports.",
+        default="enforce",
     ),
     _bridge(
         "threshold",
         kinds.percent(10, 100),
-        "75",
         "The utilization of an uplink above which VM ports are moved because of load.",
+        default="75",
     ),
     _bridge(
         "window-s",
         kinds.seconds(1, DAY_S),
-        "30",
         "The time over which loads are averaged, and the minimum time between two moves because of load.",
+        default="30",
     ),
     _bridge(
         "poll-interval-ms",
         kinds.milliseconds(100, 60000),
-        None,
         "The time between two readings of the switch's counters.",
         otherwise="1000; 100 if `adaptive` is in use",
     ),
     _bridge(
         "failback-delay-s",
         kinds.seconds_or_never(0, DAY_S),
-        "45",
         "The time for which an uplink carries no traffic after its link has come up again. With"
         " `never`, the uplink carries no traffic until another uplink fails.",
+        default="45",
     ),
     _bridge(
         "path-check",
         kinds.word("off", "on"),
-        "off",
         "With `on`, the uplinks send probes to each other, to detect faults that do not take a link down.",
+        default="off",
     ),
     _bridge(
         "path-check-targets",
         kinds.hosts(),
-        None,
         "The hosts to which each uplink sends queries, to determine which of two uplinks is at fault.",
     ),
     _bridge(
         "connection-hash",
         kinds.word("multipath", "dp_hash", "auto"),
-        None,
         "The hash that the switch uses for policies that spread connections. With `multipath`,"
         " each connection uses an entry of the switch's flow cache. With `dp_hash`, all"
         " connections of a VM port share 256 entries. `auto` selects `dp_hash`, unless"
         " `hw-offload` is true and a network card may forward the traffic. `attach` sets `auto`.",
-        "`multipath`; `auto` while the traffic of a tunnel endpoint of the userspace datapath is spread",
+        otherwise="`multipath`; `auto` while the traffic of a tunnel endpoint of the userspace datapath is spread",
     ),
     _bridge(
         "patch-unit",
         kinds.word("port", "source-mac"),
-        "port",
         "The `unit` of patch ports whose own `unit` is not set. This key remains when OVN"
         " removes a patch port and creates it again.",
+        default="port",
     ),
     _bridge(
         "no-flood-before",
         kinds.written(kinds.port_names),
-        None,
         "The VM ports that had the flag `no-flood` before `attach`. `detach` does not clear this flag.",
     ),
     _bridge(
         "before",
         kinds.note(),
-        None,
         "The settings that `attach` changed and `detach` restores.",
     ),
     _bridge(
         "team",
         kinds.written(Known.parse, unlimited=True),
-        None,
         "The last valid team: the bond, the uplinks, and other ports that are not VM ports, as"
         " `BOND/UPLINKS/OTHERS`. This team stays in force while the configuration is invalid.",
     ),
@@ -204,21 +195,18 @@ KEYS = (
         "unconfirmed",
         # What it saved of many records. The part that reads it parses it.
         kinds.written(unlimited=True),
-        None,
         "The change that is rolled back unless it is confirmed, the time of the rollback, and the previous"
         " settings, as JSON. After `detach --rollback-after`, the detached bridge also has this key.",
     ),
     _port(
         "protected",
         kinds.written(),
-        None,
         "The service has set the column `protected`, so that NORMAL never forwards frames"
         " between plain uplinks. `detach` clears the key and the column.",
     ),
     _uplink(
         "capacity-mbps",
         kinds.mbps(),
-        None,
         "The capacity of the link.",
         otherwise="the `max-rate` of its QoS, else the speed that OpenFlow reports, else the speed in the"
         " database",
@@ -226,35 +214,32 @@ KEYS = (
     _uplink(
         "qdisc",
         kinds.word("keep", "replace"),
-        "keep",
         "With `replace`, the service replaces another program's qdisc on an uplink that needs"
         " queues.",
+        default="keep",
     ),
     _uplink(
         "role",
         Kind(Role, one_of(Role)),
-        Role.ACTIVE.value,
         "An `active` uplink always carries traffic. A `standby` uplink carries traffic only while no active uplink does. A"
         " `drained` uplink carries traffic only while no other uplink has a link. An `unused` uplink never carries traffic.",
+        default=Role.ACTIVE.value,
     ),
     _uplink(
         "role-before",
         kinds.written(Role),
-        None,
         "The role that `undrain` restores.",
     ),
     _vm_port(
         "pin",
         # Before the uplinks are known.
         Kind(str, "the name of an uplink"),
-        None,
         "The uplink that the VM port uses. The VM port uses another uplink only while this"
         " uplink is down or out of service.",
     ),
     _vm_port(
         "allow",
         kinds.uplinks(),
-        None,
         "The only uplinks that the VM port may use. While none of these uplinks carries"
         " traffic, the VM port has no uplink.",
         otherwise="every uplink",
@@ -262,45 +247,39 @@ KEYS = (
     _vm_port(
         "prefer",
         kinds.uplinks(),
-        None,
         "The uplinks that the VM port should use, the best uplink first, and the uplinks that the VM port should avoid.",
     ),
     _vm_port(
         "affinity",
         kinds.set_name(),
-        None,
         "The set of VM ports that should all use the same uplink.",
     ),
     _vm_port(
         "anti-affinity",
         kinds.set_name(),
-        None,
         "The set of VM ports that should each use a different uplink.",
     ),
     _vm_port(
         "exclude",
         kinds.flag(),
-        "false",
         "With `true`, no policy moves the VM port because of load.",
+        default="false",
     ),
     _vm_port(
         "policy",
         kinds.name_in(PRESETS),
-        None,
         "The teaming policy of this VM port.",
         otherwise="the bridge's policy",
     ),
     _vm_port(
         "shares",
         kinds.integer(1, 100),
-        None,
         "The weight of the VM port for sent traffic, relative to other VM ports on a full uplink.",
         otherwise="50",
     ),
     _vm_port(
         "reserve-mbps",
         kinds.mbps(),
-        None,
         "The rate that is reserved on the uplink for traffic that the VM port sends. At most 95"
         " % of an uplink's capacity can be reserved. A reservation takes precedence over"
         " `affinity`, `anti-affinity` and `prefer`.",
@@ -308,20 +287,17 @@ KEYS = (
     _vm_port(
         "limit-mbps",
         kinds.mbps(),
-        None,
         "The highest rate at which the VM port may send.",
     ),
     _vm_port(
         "unit",
         kinds.word("port", "source-mac"),
-        None,
         "The unit to which a policy assigns an uplink: the whole VM port, or each address behind the VM port.",
         otherwise="`port`; for a patch port, the bridge's `patch-unit`",
     ),
     _vm_port(
         "forged-transmits",
         kinds.word("accept", "reject"),
-        None,
         "With `accept`, the VM can send frames from addresses other than its `attached-mac`."
         " With `reject`, the switch drops these frames.",
         otherwise="`reject` if the VM has an `attached-mac` and `unit` is `port`, else `accept`",
@@ -329,13 +305,11 @@ KEYS = (
     _vm_port(
         "binding",
         kinds.written(),
-        None,
         "The uplink that the VM port uses.",
     ),
     _vm_port(
         "moved",
         kinds.written(kinds.moves),
-        None,
         "The moves that count against the VM port's budget under `adaptive`. For each move, the key contains the time"
         " since the epoch, and the number of consecutive moves because of load (0 for moves with other reasons).",
     ),
