@@ -100,9 +100,10 @@ def _announced(read: DatabaseRead, bridges: Collection[str]) -> Iterator[tuple[s
             continue
         for port in read_bridge(row).endpoints:
             native = port.vlans.native
-            if port.tunnel_mac is None or native is None:
+            if native is None:
                 continue
-            own = (port.tunnel_mac, port.tunnel_addresses, port.tunnel_peers)
+            assert port.tunnel_mac is not None and port.endpoint is not None
+            own = (port.tunnel_mac, port.endpoint.addresses, port.tunnel_peers)
             for frame in frames.own_addresses(*own, port.vlans.tag_in(native)):
                 yield row.name, f'in_port="{port.name}", packet={frame.hex()}, actions=TABLE'
 

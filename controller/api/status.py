@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from controller.config.endpoints import Endpoint
+from controller.config.rows import Endpoint
 from policies.model import Load
 
 BITS_PER_BYTE = 8

@@ -25,7 +25,6 @@ from controller.bridge.failure import Failure
 from controller.bridge.lost_keys import LostKeys
 from controller.bridge.phase import Phase, Turn, after
 from controller.config import controllers
-from controller.config.endpoints import Endpoint
 from controller.config.guests import vm_name
 from controller.config.marks import Marks
 from controller.config.reader import read_bridge
@@ -88,11 +87,6 @@ class Fleet:
         Keys that have vanished are still there for a while (`lost_keys`).
         """
         return self._marks.rows
-
-    @property
-    def endpoints(self) -> Mapping[str, Endpoint]:
-        """The tunnel endpoints of this host, by device."""
-        return self._marks.endpoints
 
     def take_addresses(
         self, addresses: Mapping[str, tuple[str, ...]], in_hand: set[str], now_s: float
@@ -305,7 +299,7 @@ class Fleet:
         name = bridge.config.name
         failed = self.failures.get(name)
         try:
-            found = status.status(bridge, self.epoch_s, self.endpoints)
+            found = status.status(bridge, self.epoch_s)
         except Exception as error:
             self._unreported.append(
                 ReportFailure(f"bridge {name}", error, again=failed is not None)

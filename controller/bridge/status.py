@@ -9,7 +9,6 @@ from dataclasses import replace
 from controller.api.events import UNSUPPORTED, PortCounters
 from controller.api.status import BridgeStatus, PathFaultStatus, PortStatus, UplinkStatus
 from controller.bridge.bridge import Bridge
-from controller.config.endpoints import Endpoint
 from controller.config.values import UplinkConfig, VmPortConfig
 from controller.load.team_view import TeamView
 from controller.teaming.bindings import Bound
@@ -22,16 +21,10 @@ from policies.rules import Rule
 LATELY_S = 2.0
 # The counters of a port of which the switch has reported none.
 UNCOUNTED = PortCounters(0, 0.0, *[UNSUPPORTED] * 4)
-NO_ENDPOINTS: Mapping[str, Endpoint] = {}
 
 
-def status(
-    bridge: Bridge, epoch_s: float, endpoints: Mapping[str, Endpoint] = NO_ENDPOINTS
-) -> BridgeStatus:
-    """The status now. `epoch_s`: the wall-clock time at which engine time was zero, in seconds.
-
-    `endpoints`: the tunnel endpoints of this host, by device.
-    """
+def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
+    """The status now. `epoch_s`: the wall-clock time at which engine time was zero, in seconds."""
     config, decided_s = bridge.config, bridge.scheduler.last_s
     units = {port.name: _units(bridge, port) for port in config.vm_ports if port.per_address}
     uplinks = tuple(
@@ -51,8 +44,7 @@ def status(
         optimality_ratio=_optimality_ratio(bridge),
         uplinks=uplinks,
         ports=tuple(
-            _port(bridge, port, endpoints, bound, team_view, rules, epoch_s)
-            for port in config.asked.vm_ports
+            _port(bridge, port, bound, team_view, rules, epoch_s) for port in config.asked.vm_ports
         ),
         config_errors=tuple(str(error) for error in config.errors),
         not_done=(*config.not_done, *bridge.shaping.team.not_done(), *bridge.shaping.not_done()),
@@ -155,7 +147,6 @@ def _path_faults(bridge: Bridge, uplink: str, epoch_s: float) -> Iterator[PathFa
 def _port(
     bridge: Bridge,
     port: VmPortConfig,
-    endpoints: Mapping[str, Endpoint],
     bindings: Mapping[str, Bound],
     team_view: TeamView,
     rules: Mapping[str, Mapping[Rule, str]],
@@ -186,7 +177,7 @@ def _port(
         tx_packets=_counted(counters.rx_packets),
         rx_packets=_counted(counters.tx_packets),
         tx_dropped_packets=_counted(counters.rx_dropped),
-        endpoint=endpoints.get(port.name),
+        endpoint=port.endpoint,
         rx_dropped_packets=_counted(counters.tx_dropped),
     )
 

@@ -8,27 +8,10 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
-from controller.config.rows import BridgeRow, InterfaceRow, Ovn
-from controller.text.wording import tunnels_sent
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """What a port sends tunnels for. Each tuple is sorted and has no value twice.
-
-    `addresses`: from which they are sent, as far as that is known. `kinds`: the types of the
-    tunnels. `bridges`: the bridges that they belong to.
-    """
-
-    addresses: tuple[str, ...]
-    kinds: tuple[str, ...]
-    bridges: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return tunnels_sent(self.kinds, self.bridges, self.addresses)
+from controller.config.rows import BridgeRow, Endpoint, InterfaceRow, Ovn
 
 
 class TunnelEnd(NamedTuple):
@@ -54,14 +37,12 @@ def find(
     `local_ip`. A tunnel without one leaves by the device that routes to its `remote_ip`, which
     ovs-vswitchd reports.
     """
-    device_of = {address: device for device, of in addresses.items() for address in of}
+    device_of: dict[str | None, str] = {a: device for device, of in addresses.items() for a in of}
     found: dict[str, set[tuple[str, str, str]]] = {}
     for own, towards, kind, bridge, _ in (*tunnels, *_of_ovn(ovn)):
-        if own is not None and (device := device_of.get(own)) is not None:
-            found.setdefault(device, set()).add((own, kind, bridge))
-        elif towards is not None:
-            of = addresses.get(towards, ()) if own is None else (own,)
-            found.setdefault(towards, set()).update((a, kind, bridge) for a in of or ("",))
+        if (device := device_of.get(own, towards)) is not None:
+            sources = addresses.get(device) or ("",) if own is None else (own,)
+            found.setdefault(device, set()).update((a, kind, bridge) for a in sources)
     return {device: _endpoint(ends) for device, ends in found.items()}
 
 
@@ -72,10 +53,12 @@ def ipv6_peers(
 
     A tunnel whose other end flows decide is not known.
     """
-    device_of = {address: device for device, one in endpoints.items() for address in one.addresses}
+    device_of: dict[str | None, str] = {
+        address: device for device, one in endpoints.items() for address in one.addresses
+    }
     found: dict[str, set[tuple[str, str]]] = {}
     for own, towards, _, _, peer in tunnels:
-        device = device_of.get(own, towards) if own is not None else towards
+        device = device_of.get(own, towards)
         if peer is None or ":" not in peer or device is None or device not in endpoints:
             continue
         sources = endpoints[device].addresses if own is None else (own,)
@@ -88,7 +71,7 @@ def marked(
     endpoints: Mapping[str, Endpoint],
     peers: Mapping[str, tuple[tuple[str, str], ...]],
 ) -> BridgeRow:
-    """The same bridge, which says of each interface whether it is one of these endpoints.
+    """The same bridge, which says of each interface which one of these endpoints it is, if any.
 
     `peers`: those of `ipv6_peers`.
     """
@@ -96,10 +79,7 @@ def marked(
     def of(interface: InterfaceRow) -> InterfaceRow:
         if (endpoint := endpoints.get(interface.name)) is None:
             return interface
-        addresses, others = endpoint.addresses, peers.get(interface.name, ())
-        return replace(
-            interface, sends_tunnels=True, tunnel_addresses=addresses, tunnel_peers=others
-        )
+        return replace(interface, endpoint=endpoint, tunnel_peers=peers.get(interface.name, ()))
 
     return row.with_interfaces(of)
 

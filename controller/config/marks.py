@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controller.config import endpoints, guests
-from controller.config.endpoints import Endpoint, TunnelEnd
+from controller.config.endpoints import TunnelEnd
 from controller.config.guests import Trail
-from controller.config.rows import BridgeRow, Ovn
+from controller.config.rows import BridgeRow, Endpoint, Ovn
 
 NONE: frozenset[str] = frozenset()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from controller.text.wording import tunnels_sent
+
 PREFIX = "ovs-lbt-"
 
 
@@ -33,6 +35,22 @@ class Ovn:
     bridge: str = "br-int"
     # The bridges of this host that lead to its physical networks (`ovn-bridge-mappings`).
     mapped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What a port sends tunnels for. Each tuple is sorted and has no value twice.
+
+    `addresses`: from which they are sent, as far as that is known. `kinds`: the types of the
+    tunnels. `bridges`: the bridges that they belong to.
+    """
+
+    addresses: tuple[str, ...]
+    kinds: tuple[str, ...]
+    bridges: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return tunnels_sent(self.kinds, self.bridges, self.addresses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +97,8 @@ class InterfaceRow:
     peer: str | None = None
     # The VMs behind a patch port, by address (`guests.followed`).
     guests: tuple[Guest, ...] = ()
-    # Whether tunnels of this Open vSwitch are sent by it (`endpoints.marked`).
-    sends_tunnels: bool = False
-    # From which addresses, as far as that is known.
-    tunnel_addresses: tuple[str, ...] = ()
+    # The tunnels of this Open vSwitch that are sent by it (`endpoints.marked`); None if there are none.
+    endpoint: Endpoint | None = None
     # The other ends of tunnels from its IPv6 addresses, each after the address.
     tunnel_peers: tuple[tuple[str, str], ...] = ()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from controller.config.kinds import CheckedHost, Known
 from controller.config.offload import NOTHING, Offload
-from controller.config.rows import Guest, InterfaceRow, PortRow
+from controller.config.rows import Endpoint, Guest, InterfaceRow, PortRow
 from controller.config.vlans import TRUNK, PortVlans
 from controller.text.wording import one_line, shortened
 from policies.damping import Moved
@@ -108,8 +108,8 @@ class VmPortConfig:
     # Whether it is one of several endpoints of the userspace datapath on its bridge. A split would leave
     # it to chance by which uplink its inbound traffic comes, and several need none.
     one_of_several: bool = False
-    # The IP addresses that it sends tunnels from, as far as they are known.
-    tunnel_addresses: tuple[str, ...] = ()
+    # The tunnels that it sends; None if there are none.
+    endpoint: Endpoint | None = None
     # The other ends of tunnels from its IPv6 addresses, each after the address.
     tunnel_peers: tuple[tuple[str, str], ...] = ()
     # Whether only flows count what it carries: the counters of a port leave out the tunnels that the

@@ -116,6 +116,7 @@ class _Reader:
         # The bridge's own port has the host's own address.
         own_mac = interface.mac if interface.ofport == OFPORT_LOCAL else None
         tunnel_mac = self._tunnel_mac() if carriers >= set(team) else None
+        counted_by_flows = interface.endpoint is not None and common.in_userspace
         return values.VmPortConfig(
             name=interface.name,
             ofport=OfPort(interface.ofport or 0),
@@ -146,17 +147,16 @@ class _Reader:
             shares=rules["shares"],
             limit_bps=rules["limit-mbps"],
             tunnel_mac=tunnel_mac,
-            tunnel_addresses=interface.tunnel_addresses,
+            endpoint=interface.endpoint,
             tunnel_peers=interface.tunnel_peers,
             # Where Open vSwitch's userspace datapath receives a tunnel, it sends its own frames of the
             # tunnel to the source address of those that it received. Off the home that is one of ours.
             # The hosts of a cloud mostly have the same datapath, so ours tells which one peers have.
             keeps_address=tunnel_mac is None
-            and interface.sends_tunnels
-            and common.in_userspace
+            and counted_by_flows
             and teaming == Teaming.SWITCH_INDEPENDENT
             and PRESETS[policy].spreads_connections,
-            counted_by_flows=interface.sends_tunnels and common.in_userspace,
+            counted_by_flows=counted_by_flows,
             mtu=interface.mtu,
             guests=tuple(self._pinned(guest, keys["pin"]) for guest in interface.guests),
         )
@@ -227,9 +227,8 @@ class _Reader:
 
     def _tunnel_mac(self) -> str | None:
         """The address of a tunnel endpoint that may have off-home addresses, which no LAG needs."""
-        mac, teaming = self.interface.mac, self.common.teaming
-        marked = self.interface.sends_tunnels and teaming == Teaming.SWITCH_INDEPENDENT
-        return mac.lower() if mac and marked else None
+        mac, on_a_lag = self.interface.mac, self.common.teaming != Teaming.SWITCH_INDEPENDENT
+        return mac.lower() if mac and self.interface.endpoint and not on_a_lag else None
 
 
 def fitting_policy(

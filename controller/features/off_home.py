@@ -161,12 +161,12 @@ def _frames(
         port = ports.get(ofport)
         if port is None or port.vlans.native is None:
             continue
-        assert port.tunnel_mac is not None
+        assert port.tunnel_mac is not None and port.endpoint is not None
         tag = port.vlans.tag_in(port.vlans.native)
         if mac is not None:
             yield SendFrame(bridge, ofport, frames.rarp(mac, tag))
             continue
         for frame in frames.own_addresses(
-            port.tunnel_mac, port.tunnel_addresses, port.tunnel_peers, tag
+            port.tunnel_mac, port.endpoint.addresses, port.tunnel_peers, tag
         ):
             yield SendFrame(bridge, ofport, frame)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from controller.config.endpoints import Endpoint
 from controller.config.rows import PREFIX, BridgeRow, Ovn
 from controller.config.values import BridgeConfig, VmPortConfig
 from controller.teaming.buckets import hashed_by
@@ -54,12 +53,9 @@ def dropped(
         )
 
 
-def of_endpoints(config: BridgeConfig, endpoints: Mapping[str, Endpoint]) -> Iterator[str]:
-    """What to do about the endpoints of a bridge, a sentence each; nothing if it has none.
-
-    `endpoints`: those of this host, by device.
-    """
-    ports = [port for port in config.vm_ports if port.name in endpoints]
+def of_endpoints(config: BridgeConfig) -> Iterator[str]:
+    """What to do about the endpoints of a bridge, a sentence each; nothing if it has none."""
+    ports = [port for port in config.vm_ports if port.endpoint is not None]
     if len(ports) > 1:
         names = ", ".join(sorted(port.name for port in ports))
         spread = sorted({port.policy for port in ports if _is_received_anywhere(port, config)})
@@ -75,7 +71,7 @@ def of_endpoints(config: BridgeConfig, endpoints: Mapping[str, Endpoint]) -> Ite
         )
     elif ports:
         (port,) = ports
-        yield f"tunnel endpoint {port.name} ({endpoints[port.name]}): {_alone(port, config)}"
+        yield f"tunnel endpoint {port.name} ({port.endpoint}): {_alone(port, config)}"
 
 
 def _is_received_anywhere(port: VmPortConfig, config: BridgeConfig) -> bool:

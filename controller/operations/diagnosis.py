@@ -8,7 +8,6 @@ from enum import StrEnum
 
 from controller.api.history import Entry, Happened, Moved
 from controller.bridge.bridge import Bridge
-from controller.config.endpoints import Endpoint
 from controller.config.values import VmPortConfig
 from controller.decisions import planning
 from controller.decisions.planning import Basis
@@ -71,8 +70,8 @@ class Account:
     wrong, or an empty text. `behind`: the addresses behind it that are units of their own, the
     busiest first; all other fields are about the rest of the port's traffic. `cooldown_until_s`: the
     end of its cooldown, if it is in one. `split_s`, `split_why`: since when and why what it sends
-    is spread by connection. `endpoint`: the tunnels that are sent by it, if any. `kept_off`: for each
-    uplink that loses some of its frames, what is lost there.
+    is spread by connection. `kept_off`: for each uplink that loses some of its frames, what is lost
+    there.
     """
 
     bridge: str
@@ -104,7 +103,6 @@ class Account:
     cooldown_until_s: float | None = None
     split_s: float | None = None
     split_why: str = ""
-    endpoint: Endpoint | None = None
     kept_off: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -118,9 +116,7 @@ class Account:
         return max(0.0, self.basis.window_s - self.basis.covered_s)
 
 
-def account(
-    bridge: Bridge, port: VmPortConfig, now_s: float, endpoint: Endpoint | None = None
-) -> Account:
+def account(bridge: Bridge, port: VmPortConfig, now_s: float) -> Account:
     """The diagnosis of a VM port, or of an address behind one. `port`: its configuration in force."""
     team_view, config = bridge.placing.team_view, bridge.config
     basis = bridge.placing.basis(port.policy, now_s)
@@ -173,7 +169,6 @@ def account(
         cooldown_until_s=cooldown_until_s if against is in_cooldown else None,
         split_s=bridge.scheduler.splits.since_s.get(port.name),
         split_why=_split_why(bridge, port.name),
-        endpoint=endpoint,
         kept_off=_kept_off(bridge, unit),
     )
 

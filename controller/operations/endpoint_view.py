@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from controller.config.endpoints import Endpoint, local_address
+from controller.config.endpoints import local_address
 from controller.config.guests import vm_name
 from controller.config.reader import read_bridge
-from controller.config.rows import BridgeRow, InterfaceRow, Ovn
+from controller.config.rows import BridgeRow, Endpoint, InterfaceRow, Ovn
 from controller.operations.plan_view import RATES
 from controller.text.drawing import Column, Look, table_text
 from controller.text.wording import lines_of, quoted

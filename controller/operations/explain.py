@@ -43,7 +43,7 @@ def as_text(account: Account, epoch_s: float, now_s: float) -> str:
 
 def _used_by(account: Account) -> str:
     """The VM behind the port, or what its tunnels are for, in brackets."""
-    port, endpoint = account.port, account.endpoint
+    port, endpoint = account.port, account.port.endpoint
     if port.vm != port.name:
         return f" ({port.vm})"
     return f" ({endpoint_of(endpoint.kinds, endpoint.bridges)})" if endpoint else ""
@@ -100,7 +100,7 @@ def as_json(account: Account, epoch_s: float, now_s: float) -> str:
         "rules_broken": {rule.value: how for rule, how in account.rules.items() if how},
         "fails_over_to": [uplink.name for uplink in account.order[1:]],
         "buckets": dict(account.buckets),
-        **({"endpoint": asdict(account.endpoint)} if account.endpoint else {}),
+        **({"endpoint": asdict(port.endpoint)} if port.endpoint else {}),
         **({"split_at": epoch_s + account.split_s} if account.split_s is not None else {}),
         **({"addresses": _behind(account)} if account.port.per_address else {}),
         "last_move": _last_move(account, epoch_s),

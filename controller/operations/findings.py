@@ -321,7 +321,7 @@ def _not_followed(about: About) -> Iterator[str]:
 
 
 def _endpoints(about: About) -> Iterator[str]:
-    return advice.of_endpoints(about.bridge.config, about.fleet.endpoints)
+    return advice.of_endpoints(about.bridge.config)
 
 
 def _patch_ports(about: About) -> Iterator[str]:

@@ -180,4 +180,5 @@ def _as_port(bridge: Bridge, port: VmPortConfig, address: AddressUnit) -> VmPort
         allowed=unit.allowed,
         rules=unit.rules,
         guests=(),
+        endpoint=None,
     )

@@ -383,10 +383,9 @@ def _apply(operator: Operator, request_id: int, asked: Asked, now_s: float) -> C
 def _explain(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
     (name,) = asked.names
     bridge, port = named.port_or_vm(operator.fleet, name)
-    endpoint, epoch_s = operator.fleet.endpoints.get(port.name), operator.fleet.epoch_s
-    account = diagnosis.account(bridge, port, now_s, endpoint)
+    account = diagnosis.account(bridge, port, now_s)
     form = explain.as_json if asked.as_json else explain.as_text
-    return [Reply(request_id, form(account, epoch_s, now_s))]
+    return [Reply(request_id, form(account, operator.fleet.epoch_s, now_s))]
 
 
 # The reason of the moves that each command would have made.

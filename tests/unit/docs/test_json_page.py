@@ -14,7 +14,7 @@ from controller import check as check_command
 from controller.api import history
 from controller.api.events import Faulted
 from controller.api.status import BridgeStatus, PathHindrance, PortStatus, UplinkStatus
-from controller.config.endpoints import Endpoint
+from controller.config.rows import Endpoint
 from controller.decisions.planning import Waiting
 from controller.host import client
 from controller.operations import diagnosis, endpoint_view, explain, plan_view, show, unconfirmed
@@ -104,7 +104,8 @@ def explained() -> Iterator[Any]:
     here = crowded().run_until(60)
     bridge = here.engine.fleet.bridges["br0"]
     port = next(p for p in bridge.config.vm_ports if p.name == "vnet0")
-    found = diagnosis.account(bridge, port, here.now_s, ENDPOINT)
+    port = replace(port, endpoint=ENDPOINT)
+    found = diagnosis.account(bridge, port, here.now_s)
     yield json.loads(explain.as_json(found, 0.0, here.now_s))
     rules = replace(port.rules, prefer=("eth1",), avoid=frozenset({"eth2"}))
     account = replace(

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from controller.config.endpoints import Endpoint, ipv6_peers, tunnels
-from controller.config.rows import BridgeRow, Ovn, PortRow, Tunnel
+from controller.config.endpoints import ipv6_peers, tunnels
+from controller.config.rows import BridgeRow, Endpoint, Ovn, PortRow, Tunnel
 from tests.unit.rows import marked, port
 
 ADDRESSES = {

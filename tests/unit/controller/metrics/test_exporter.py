@@ -7,7 +7,7 @@ from dataclasses import replace
 from prometheus_client.core import Metric
 
 from controller.api.status import BridgeStatus, PathFaultStatus, PortStatus, UplinkStatus
-from controller.config.endpoints import Endpoint
+from controller.config.rows import Endpoint
 from controller.host.faults import PARTS
 from controller.metrics.exporter import Exporter
 from policies.model import Load

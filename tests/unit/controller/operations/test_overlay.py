@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from controller.config.endpoints import Endpoint
 from controller.config.reader import read_bridge
-from controller.config.rows import BridgeRow
+from controller.config.rows import BridgeRow, Endpoint
 from controller.operations.advice import of_endpoints as advice
 from tests.said import says
 from tests.unit.rows import host, with_interface
@@ -21,12 +20,15 @@ def of(row: BridgeRow, *names: str, in_userspace: bool = False) -> list[str]:
     marked = replace(row, in_userspace=in_userspace)
     ports = tuple(
         replace(
-            p, interfaces=tuple(replace(i, sends_tunnels=i.name in names) for i in p.interfaces)
+            p,
+            interfaces=tuple(
+                replace(i, endpoint=TEP if i.name in names else None) for i in p.interfaces
+            ),
         )
         for p in marked.ports
     )
     config = read_bridge(replace(marked, ports=ports))
-    return list(advice(config, dict.fromkeys((*names, "eth9"), TEP)))
+    return list(advice(config))
 
 
 ADAPTIVE = ("load-based", " -> ovs-lbt set interface vnet0 policy=adaptive, or ")
