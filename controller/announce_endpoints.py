@@ -22,8 +22,7 @@ from collections.abc import Collection, Iterator, Sequence
 from controller.api.events import DatabaseRead, Event
 from controller.config.marks import Marks
 from controller.config.reader import read_bridge
-from controller.dataplane import frames
-from controller.features.off_home import OWN_AFTER_S
+from controller.features.off_home import OWN_AFTER_S, announcements
 from controller.host import addresses, arming, faults
 from controller.host.programs import Refused, on_switch
 from controller.ovsdb.database import Database
@@ -99,12 +98,7 @@ def _announced(read: DatabaseRead, bridges: Collection[str]) -> Iterator[tuple[s
         if row.name not in bridges:
             continue
         for port in read_bridge(row).endpoints:
-            native = port.vlans.native
-            if native is None:
-                continue
-            assert port.tunnel_mac is not None and port.endpoint is not None
-            own = (port.tunnel_mac, port.endpoint.addresses, port.tunnel_peers)
-            for frame in frames.own_addresses(*own, port.vlans.tag_in(native)):
+            for frame in announcements(port):
                 yield row.name, f'in_port="{port.name}", packet={frame.hex()}, actions=TABLE'
 
 

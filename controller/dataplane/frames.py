@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address
 
 BROADCAST = b"\xff" * 6
 ETH_VLAN, ETH_ARP, ETH_RARP, ETH_IPV4, ETH_IPV6 = 0x8100, 0x0806, 0x8035, 0x0800, 0x86DD
@@ -51,9 +50,7 @@ def garp(mac: str, address: IPv4Address, vlan: int | None = None) -> bytes:
     return frame(BROADCAST, source, vlan, ETH_ARP, body)
 
 
-def advertisement(
-    mac: str, address: IPv6Address, peer: IPv6Address, vlan: int | None = None
-) -> bytes:
+def advertisement(mac: str, address: IPv6Address, peer: IPv6Address) -> bytes:
     """A neighbour advertisement that nobody asked for (RFC 4861 section 7.2.6), to one neighbour.
 
     `address` is at `mac`. The userspace datapath of Open vSwitch passes over what is sent to all nodes,
@@ -67,24 +64,7 @@ def advertisement(
     pseudo = addresses + struct.pack("!II", len(body), ICMPV6)
     body = body[:2] + _checksum(pseudo + body) + body[4:]
     head = struct.pack("!IHBB", 6 << 28, len(body), ICMPV6, ND_HOPS) + addresses
-    return frame(SOLICITED_NODE + peer.packed[-3:], source, vlan, ETH_IPV6, head + body)
-
-
-def own_addresses(
-    mac: str,
-    addresses: Iterable[str],
-    peers: Iterable[tuple[str, str]],
-    vlan: int | None = None,
-) -> Iterator[bytes]:
-    """What tells neighbours that these addresses are at `mac`.
-
-    `peers`: for IPv6 addresses, whom to tell: each address with a neighbour's.
-    """
-    for text in addresses:
-        if isinstance(address := ip_address(text), IPv4Address):
-            yield garp(mac, address, vlan)
-    for text, peer in peers:
-        yield advertisement(mac, IPv6Address(text), IPv6Address(peer), vlan)
+    return frame(SOLICITED_NODE + peer.packed[-3:], source, None, ETH_IPV6, head + body)
 
 
 def igmp_query(vlan: int | None = None) -> bytes:

@@ -17,7 +17,8 @@ lost on it, and a tunnel's frame that was under way may come between them. The l
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
 from controller.api.events import AnnounceEndpoints, Command, SendFrame
@@ -156,17 +157,26 @@ class OffHomeAddresses(Feature):
 
 def _frames(
     bridge: str, ports: Mapping[OfPort, VmPortConfig], announced: Iterable[_Named]
-) -> Iterable[SendFrame]:
+) -> Iterator[SendFrame]:
     for ofport, mac in sorted(announced, key=lambda named: (named[0], named[1] or "")):
-        port = ports.get(ofport)
-        if port is None or port.vlans.native is None:
-            continue
-        assert port.tunnel_mac is not None and port.endpoint is not None
-        tag = port.vlans.tag_in(port.vlans.native)
-        if mac is not None:
-            yield SendFrame(bridge, ofport, frames.rarp(mac, tag))
-            continue
-        for frame in frames.own_addresses(
-            port.tunnel_mac, port.endpoint.addresses, port.tunnel_peers, tag
-        ):
-            yield SendFrame(bridge, ofport, frame)
+        if (port := ports.get(ofport)) is not None:
+            for frame in announcements(port, mac):
+                yield SendFrame(bridge, ofport, frame)
+
+
+def announcements(port: VmPortConfig, off_home: str | None = None) -> Iterator[bytes]:
+    """The frames that announce an off-home address of an endpoint, or its own addresses to neighbours.
+
+    They belong to its native VLAN, so they have no tag. Without that VLAN there are none.
+    """
+    assert port.endpoint is not None and port.tunnel_mac is not None
+    if port.vlans.native is None:
+        return
+    if off_home is not None:
+        yield frames.rarp(off_home)
+        return
+    for address in map(ip_address, port.endpoint.addresses):
+        if isinstance(address, IPv4Address):
+            yield frames.garp(port.tunnel_mac, address)
+    for own, peer in port.tunnel_peers:
+        yield frames.advertisement(port.tunnel_mac, IPv6Address(own), IPv6Address(peer))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from ipaddress import IPv6Address
+from ipaddress import IPv4Address, IPv6Address
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,7 +54,7 @@ def test_a_vlan_is_a_tag_and_nothing_else(vlan: int | None) -> None:
         frames.igmp_query,
         frames.mld_query,
         lambda v: frames.rarp("52:54:00:00:00:01", v),
-        lambda v: frames.advertisement("52:54:00:00:00:01", IPv6Address(1), IPv6Address(2), v),
+        lambda v: frames.garp("52:54:00:00:00:01", IPv4Address(1), v),
     ):
         plain, tagged = make(None), make(vlan)
         if vlan:
