@@ -9,7 +9,7 @@ this, and the VM port is announced again.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,20 +34,6 @@ MOST_AGAIN = 3
 SILENT_S = 10.0
 # Inbound follows if at least this share of a VM port's inbound bytes comes by its uplink.
 FOLLOWED_RATIO = 0.9
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """The result of one reading of the counters.
-
-    `followed`: the VM ports whose inbound traffic follows, and how long after the move it was first
-    seen on the new uplink, in seconds. `again`: the ofports of VM ports to announce again. `astray`:
-    the VM ports given up, with the ofports of the uplinks that still bring their traffic.
-    """
-
-    followed: tuple[tuple[str, float], ...] = ()
-    again: frozenset[int] = frozenset()
-    astray: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
 @dataclass(slots=True)
@@ -134,29 +120,10 @@ class InboundCheck(Feature):
     def heard(self, event: Event, now_s: float) -> list[Command]:
         """Report what a reading shows, and announce the VM ports again whose inbound does not follow."""
         assert isinstance(event, InboundRead)
-        bridge, seen = self.bridge, self.judge(event.counted, now_s)
-        self.reannounced += len(seen.again)
-        self.not_followed += len(seen.astray)
-        if seen.astray:
-            self.not_followed_s = now_s
-        commands: list[Command] = [
-            Observe(bridge.config.name, "inbound_follow", s) for _, s in seen.followed
-        ]
-        uplinks = {int(uplink.ofport): uplink.name for uplink in bridge.config.uplinks}
-        for port, others in seen.astray:
-            home = bridge.placing.bound[port].uplink if port in bridge.placing.bound else "-"
-            found = ", ".join(uplinks.get(number, str(number)) for number in others)
-            still = f"still arrives by {found} after repeated learning packets"
-            text = f"inbound traffic of {port}: {still} -> by {home}"
-            commands.append(Report("warning", f"{bridge.config.name}: {text}"))
-        return commands + (bridge.announcer.announce_once(seen.again) if seen.again else [])
-
-    def judge(self, counted: Iterable[tuple[int, int, int]], now_s: float) -> Seen:
-        """Judge what came since the last reading, as (ofport, the uplink's ofport, bytes)."""
+        name, commands, again = self.bridge.config.name, list[Command](), set[int]()
         read: dict[int, dict[int, int]] = {}
-        for ofport, uplink, count in counted:
+        for ofport, uplink, count in event.counted:
             read.setdefault(ofport, {})[uplink] = count
-        followed, again, astray = [], set(), []
         for ofport, watched in sorted(self._watched.items()):
             came = _since(watched, read.get(ofport, {}))
             before_s, watched.read_s = watched.read_s, now_s
@@ -169,7 +136,7 @@ class InboundCheck(Feature):
                 if now_s - watched.announced_s >= SILENT_S:
                     del self._watched[ofport]
             elif by_uplink >= FOLLOWED_RATIO * total:
-                followed.append((watched.name, came_s - watched.moved_s))
+                commands.append(Observe(name, "inbound_follow", came_s - watched.moved_s))
                 del self._watched[ofport]
             elif before_s - watched.announced_s < ANSWERED_AFTER_S + COUNTED_AFTER_S:
                 continue
@@ -178,10 +145,22 @@ class InboundCheck(Feature):
                 watched.announced_s = now_s
                 again.add(ofport)
             else:
-                others = (n for n, count in came.items() if count and n != watched.uplink)
-                astray.append((watched.name, tuple(sorted(others))))
+                self.not_followed += 1
+                self.not_followed_s = now_s
+                commands.append(Report("warning", f"{name}: {self._astray(watched, came)}"))
                 del self._watched[ofport]
-        return Seen(tuple(followed), frozenset(again), tuple(astray))
+        self.reannounced += len(again)
+        return commands + (self.bridge.announcer.announce_once(again) if again else [])
+
+    def _astray(self, watched: _Watched, came: Mapping[int, int]) -> str:
+        """By which uplinks the traffic still comes, in words."""
+        bound, port = self.bridge.placing.bound, watched.name
+        uplinks = {int(uplink.ofport): uplink.name for uplink in self.bridge.config.uplinks}
+        others = sorted(n for n, count in came.items() if count and n != watched.uplink)
+        found = ", ".join(uplinks.get(number, str(number)) for number in others)
+        still = f"still arrives by {found} after repeated learning packets"
+        home = bound[port].uplink if port in bound else "-"
+        return f"inbound traffic of {port}: {still} -> by {home}"
 
 
 def _since(watched: _Watched, now: dict[int, int]) -> dict[int, int]:

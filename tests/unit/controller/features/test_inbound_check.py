@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.api.events import InboundRead, Observe, ReadLearned, Report
 from controller.features.inbound_check import (
     ANSWERED_AFTER_S,
     MOST_AGAIN,
     READ_INTERVAL_S,
     SILENT_S,
     InboundCheck,
-    Seen,
 )
+from tests.said import says
 from tests.unit.fake_switch import world
 from tests.unit.rows import host
 
 VM, OLD, NEW = 10, 1, 2
+
+
+class Seen(NamedTuple):
+    """What a reading led to: how long after the move inbound followed, an announcement, or a warning."""
+
+    followed_s: tuple[float, ...] = ()
+    again: bool = False
+    astray: tuple[str, ...] = ()
 
 
 def watched() -> InboundCheck:
@@ -41,34 +51,42 @@ def readings(checks: InboundCheck, *came: Mapping[int, int]) -> Iterator[tuple[f
 def read(checks: InboundCheck, counted: Mapping[int, int], now_s: float) -> Seen:
     if not checks.due(now_s):
         return Seen()
-    return checks.judge([(VM, uplink, count) for uplink, count in counted.items()], now_s)
+    return judged(checks, now_s, *((VM, uplink, count) for uplink, count in counted.items()))
+
+
+def judged(checks: InboundCheck, now_s: float, *counted: tuple[int, int, int]) -> Seen:
+    told = checks.heard(InboundRead("br0", counted), now_s)
+    return Seen(
+        tuple(c.seconds for c in told if isinstance(c, Observe)),
+        any(isinstance(c, ReadLearned) for c in told),
+        tuple(c.text for c in told if isinstance(c, Report)),
+    )
 
 
 def test_inbound_follows_once_it_comes_by_the_new_uplink() -> None:
     seen = dict(readings(watched(), {OLD: 100}, {OLD: 40, NEW: 60}, {NEW: 100}, {OLD: 100}))
-    assert [s.followed for s in seen.values()] == [(), (), (), (("vnet0", 1.0),), ()]
+    assert [s.followed_s for s in seen.values()] == [(), (), (), (1.0,), ()]
     assert not any(s.again or s.astray for s in seen.values())
 
 
 def test_a_stray_frame_by_the_new_uplink_is_not_when_inbound_began_to_follow() -> None:
     seen = dict(readings(watched(), {OLD: 99, NEW: 1}, {OLD: 100}, {OLD: 60, NEW: 40}, {NEW: 100}))
-    assert [s.followed for s in seen.values() if s.followed] == [(("vnet0", 1.5),)]
+    assert [s.followed_s for s in seen.values() if s.followed_s] == [(1.5,)]
 
 
 def test_while_it_comes_by_the_old_one_it_is_announced_again_and_then_given_up() -> None:
     seen = dict(readings(watched(), *[{OLD: 100}] * 30))
     again_s = [at_s for at_s, s in seen.items() if s.again]
     assert again_s == [2.5, 5.0, 7.5], "each once the last had its time, and a whole reading after"
-    assert [(at_s, s.astray) for at_s, s in seen.items() if s.astray] == [
-        (10.0, (("vnet0", (OLD,)),))
-    ]
-    assert not any(s.followed for s in seen.values())
+    ((at_s, (text,)),) = [(at_s, s.astray) for at_s, s in seen.items() if s.astray]
+    assert at_s == 10.0 and says(text, "br0", "vnet0", " by eth1 ", " -> by ")
+    assert not any(s.followed_s for s in seen.values())
 
 
 def test_what_follows_only_when_announced_again_has_followed() -> None:
     seen = dict(readings(watched(), *[{OLD: 100}] * 6, {NEW: 100}))
     assert [at_s for at_s, s in seen.items() if s.again] == [2.5]
-    assert [s.followed for s in seen.values() if s.followed] == [(("vnet0", 3.5),)]
+    assert [s.followed_s for s in seen.values() if s.followed_s] == [(3.5,)]
 
 
 def test_nothing_is_said_of_a_vm_port_that_receives_nothing() -> None:
@@ -82,14 +100,14 @@ def test_counters_that_start_anew_tell_nothing() -> None:
     checks = watched()
     assert read(checks, {OLD: 5000, NEW: 0}, 0.0) == Seen()
     assert read(checks, {OLD: 10, NEW: 0}, 2.0) == Seen()
-    assert read(checks, {OLD: 10, NEW: 100}, 2.5).followed == (("vnet0", 2.5),)
+    assert read(checks, {OLD: 10, NEW: 100}, 2.5).followed_s == (2.5,)
 
 
 def test_nothing_is_read_for_ever_where_nothing_counts_any_more() -> None:
     checks, now_s = watched(), 0.0
     while checks.due(now_s):
         assert now_s <= SILENT_S
-        assert checks.judge([], now_s) == Seen()
+        assert judged(checks, now_s) == Seen()
         now_s += READ_INTERVAL_S
 
 
@@ -98,7 +116,7 @@ def test_the_latest_move_counts() -> None:
     read(checks, {OLD: 0, NEW: 0}, 0.0)
     checks.watch("vnet0", VM, OLD, 0.3)
     assert read(checks, {OLD: 0, NEW: 100}, 0.5) == Seen()
-    assert read(checks, {OLD: 100, NEW: 100}, 1.0).followed == (("vnet0", 0.7),)
+    assert read(checks, {OLD: 100, NEW: 100}, 1.0).followed_s == (0.7,)
 
 
 def test_ports_that_are_gone_are_not_read() -> None:
@@ -121,6 +139,6 @@ def test_whatever_comes_it_ends_and_is_announced_again_so_often_at_most(
     again_s = [0.0] + [at_s for at_s, s in seen.items() if s.again]
     assert len(again_s) - 1 <= MOST_AGAIN
     assert all(b - a > ANSWERED_AFTER_S for a, b in itertools.pairwise(again_s))
-    ends = [at_s for at_s, s in seen.items() if s.followed or s.astray]
+    ends = [at_s for at_s, s in seen.items() if s.followed_s or s.astray]
     assert len(ends) <= 1
     assert not ends or ends[0] >= max(again_s), "announced after the end"
