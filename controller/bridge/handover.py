@@ -128,12 +128,8 @@ class Handover(Feature):
         if not self.bridge.addresses.awaits_normal:
             return []
         self.bridge.addresses.awaits_normal = False
-        follow = (
-            self.bridge.addresses.learn
-            if self.bridge.on_normal
-            else self.bridge.addresses.learn_more
-        )
-        follow(event.addresses, self.bridge.config.vm_ports)
+        was_cleared = not self.bridge.on_normal
+        self.bridge.addresses.learn(event.addresses, self.bridge.config.vm_ports, was_cleared)
         self.bridge.addresses.known |= event.error is None
         return self.bridge.reconcile(now_s)
 

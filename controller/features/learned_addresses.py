@@ -46,27 +46,28 @@ class Addresses:
     # When the flows of each port were last renewed, by port name.
     _renewed_s: dict[str, float] = field(default_factory=dict)
 
-    def learn(self, read: Iterable[tuple[int, str, int]], vm_ports: Iterable[VmPortConfig]) -> None:
-        """Remember the addresses that the switch has learned, as (ofport, MAC, VLAN)."""
+    def learn(
+        self,
+        read: Iterable[tuple[int, str, int]],
+        vm_ports: Iterable[VmPortConfig],
+        was_cleared: bool = False,
+    ) -> None:
+        """Remember the addresses that the switch has learned, as (ofport, MAC, VLAN).
+
+        `was_cleared`: the table was cleared lately, so known addresses that are not in `read` stay.
+        """
+        before, numbers = (self.by_port, self._ofports) if was_cleared else ({}, {})
         names = {int(port.ofport): port.name for port in vm_ports}
         found: dict[str, list[Address]] = {}
         for ofport, mac, vlan in read:
             if ofport in names:
                 found.setdefault(names[ofport], []).append((mac, vlan))
         self.by_port = {name: tuple(sorted(addresses)) for name, addresses in found.items()}
-        self._ofports = {name: ofport for ofport, name in names.items() if name in found}
-
-    def learn_more(
-        self, read: Iterable[tuple[int, str, int]], vm_ports: Iterable[VmPortConfig]
-    ) -> None:
-        """Do the same after the table was cleared: keep known addresses that are not in `read`."""
-        before, numbers = self.by_port, self._ofports
-        self.learn(read, vm_ports)
-        heard = {address for known in self.by_port.values() for address in known}
+        self._ofports = numbers | {name: of for of, name in names.items() if name in found}
+        heard = {address for known in found.values() for address in known}
         for name, known in before.items():
             if silent := set(known) - heard:
                 self.by_port[name] = tuple(sorted(silent.union(self.by_port.get(name, ()))))
-        self._ofports = {**numbers, **self._ofports}
 
     def macs(self) -> dict[str, tuple[str, ...]]:
         """The addresses behind each VM port, in any VLAN."""
