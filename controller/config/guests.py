@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Set
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from controller.config.rows import BridgeRow, Guest, InterfaceRow
@@ -81,14 +81,15 @@ def addresses(external_ids: Mapping[str, str]) -> list[str]:
     return [mac.lower() for mac in re.split(r"[\s,]+", external_ids.get("attached-mac", "")) if mac]
 
 
-class Trail(NamedTuple):
+@dataclass(slots=True)
+class Trail:
     """On what the marks of a bridge depend: the bridges behind it, and the peers of their patch ports.
 
     A peer may be on no bridge yet.
     """
 
-    bridges: frozenset[str] = frozenset()
-    peers: frozenset[str] = frozenset()
+    bridges: set[str] = field(default_factory=set)
+    peers: set[str] = field(default_factory=set)
 
     def leads_to(self, bridges: Set[str], interfaces: Set[str]) -> bool:
         """Whether it leads to one of these bridges, or by one of these interfaces."""
@@ -102,18 +103,14 @@ def followed(
 
     Also on what these marks depend. `rows`: all bridges, by name. `bridge_of`: by interface.
     """
-    if not row.attached:
-        return row, Trail()
-    bridges, peers = set[str](), set[str]()
+    trail = Trail()
 
     def on(interface: InterfaceRow) -> InterfaceRow:
         if interface.peer is None:
             return interface
-        found = _behind(interface, row.name, rows, bridge_of, bridges, peers)
-        return replace(interface, guests=found)
+        return replace(interface, guests=_behind(interface, row.name, rows, bridge_of, trail))
 
-    found = row.with_interfaces(on)
-    return found, Trail(frozenset(bridges), frozenset(peers))
+    return row.with_interfaces(on) if row.attached else row, trail
 
 
 def _behind(
@@ -121,23 +118,22 @@ def _behind(
     own: str,
     rows: Mapping[str, BridgeRow],
     bridge_of: Mapping[str, str],
-    bridges: set[str],
-    peers: set[str],
+    trail: Trail,
 ) -> tuple[Guest, ...]:
     """The VMs on the bridge that a patch port leads to, and on those that lead on from there.
 
-    Adds to `bridges` and `peers` what the answer depends on.
+    Adds to `trail` what the answer depends on.
     """
     found: dict[str, Guest] = {}
     seen, ahead = {own}, [patch]
     while ahead:
         peer = ahead.pop().peer or ""
-        peers.add(peer)
+        trail.peers.add(peer)
         name = bridge_of.get(peer)
         if name is None or name in seen:
             continue
         seen.add(name)
-        bridges.add(name)
+        trail.bridges.add(name)
         for interface in rows[name].interfaces:
             if interface.peer is not None:
                 ahead.append(interface)
