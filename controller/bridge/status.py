@@ -60,9 +60,7 @@ def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
         reannounced=bridge.inbound_check.reannounced,
         not_followed=bridge.inbound_check.not_followed,
         offload=config.offload.told,
-        connection_hash=(used.name, used.why, used.cost)
-        if (used := bridge.connection_hash.in_use)
-        else None,
+        connection_hash=bridge.connection_hash.in_use,
         flooded_pps=bridge.flooded.pps,
         repeated_pps=bridge.repeated.pps,
         overruling=len(bridge.overruling),

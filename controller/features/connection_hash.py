@@ -10,10 +10,9 @@ that gives it its method and leaves its buckets as they are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from controller.api.events import AddSelectGroup, Command, Event, Report, SelectGroupAdded
+from controller.api.events import AddSelectGroup, Command, Event, SelectGroupAdded
 from controller.config.values import BridgeConfig
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import GroupSpec, Pipeline
@@ -32,8 +31,7 @@ OFFLOADED = "hw-offload is true, and network cards do not match dp_hash"
 SILENT_IN_USERSPACE, SILENT_IN_KERNEL = "48 ms", "328 ms in emulation"
 
 
-@dataclass(frozen=True, slots=True)
-class HashInUse:
+class HashInUse(NamedTuple):
     """The hash in use (`MULTIPATH` or `DP_HASH`), and why, in words.
 
     `cost`: what it costs, in words; None if it costs nothing worth telling, or is about to change.
@@ -101,14 +99,11 @@ class ConnectionHash(Feature):
         assert isinstance(event, SelectGroupAdded)
         if not self.request.is_under_way(event.number):
             return []
-        bridge, commands = self.bridge, list[Command]()
-        is_new_error = self.request.finish(event.error, now_s)
+        what = f"{self.bridge.config.name}: connections are hashed by multipath"
+        warnings = self.request.finish(event.error, what, now_s)
         if event.error is None:
-            bridge.installation.add_group(SELECT_GROUP)
-        elif is_new_error:
-            text = f"{bridge.config.name}: connections are hashed by multipath: {event.error}"
-            commands.append(Report("warning", text))
-        return [*commands, *bridge.reconcile(now_s)]
+            self.bridge.installation.add_group(SELECT_GROUP)
+        return [*warnings, *self.bridge.reconcile(now_s)]
 
     @property
     def in_use(self) -> HashInUse | None:
@@ -133,8 +128,7 @@ class ConnectionHash(Feature):
 
 
 def _spreads_connections(config: BridgeConfig) -> bool:
-    policies = {port.policy for port in config.vm_ports}
-    return any(PRESETS[policy].spreads_connections for policy in policies)
+    return any(PRESETS[policy].spreads_connections for policy in config.policies)
 
 
 def _wanted(config: BridgeConfig) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from controller.api.events import Command, Event, PortFlagsSet, ReadLearned, Report, SetPortFlags
+from controller.api.events import Command, Event, PortFlagsSet, ReadLearned, SetPortFlags
 from controller.dataplane import flooding, specs
 from controller.features.feature import Feature
 from controller.features.request import Request
@@ -119,21 +119,19 @@ class NoFlood(Feature):
         assert isinstance(event, PortFlagsSet)
         if not self.request.is_under_way(event.number):
             return []
-        bridge, commands = self.bridge, list[Command]()
-        is_new_error = self.request.finish(event.error, now_s)
+        bridge = self.bridge
+        what = f"{bridge.config.name}: the flag no-flood of VM ports"
+        warnings = self.request.finish(event.error, what, now_s)
         if event.error is None:
             before = self.ports or frozenset()
             self.others, self._set = event.before - before, event.no_flood
             if event.no_flood - before:
                 return [ReadLearned(bridge.config.name)]
-        elif is_new_error:
-            text = f"{bridge.config.name}: the flag no-flood of VM ports: {event.error}"
-            commands.append(Report("warning", text))
-        if event.error is not None and not bridge.serves:
+        elif not bridge.serves:
             # It is better to leave a flag behind than not to give the bridge back.
             self.ports = self.request.confirmed = frozenset()
         self.take_up()
-        return [*commands, *bridge.reconcile(now_s)]
+        return [*warnings, *bridge.reconcile(now_s)]
 
     def take_up(self) -> None:
         """Take up the flags that the switch has confirmed."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from controller.api.events import Command, Report
+
 Wanted = TypeVar("Wanted")
 # A refused request is made again after this time.
 RETRY_AFTER_S = 30.0
@@ -39,15 +41,16 @@ class Request(Generic[Wanted]):
         """Whether the request of this number is the one under way."""
         return self.asked is not None and number == self._number
 
-    def finish(self, error: str | None, now_s: float) -> bool:
-        """The switch has answered the request under way. Returns whether that is an error, and a new one."""
-        is_new = error not in (None, self.error)
+    def finish(self, error: str | None, what: str, now_s: float) -> list[Command]:
+        """The switch has answered the request under way, which is for `what`. Warn of a new error."""
+        assert self.asked is not None
+        warns = error not in (None, self.error)
         if error is None:
             self.confirmed = self.asked
         else:
             self._refused, self._not_before_s = self.asked, now_s + RETRY_AFTER_S
         self.asked, self.error = None, error
-        return is_new
+        return [Report("warning", f"{what}: {error}")] if warns else []
 
     def forget_switch(self) -> None:
         """The connection ended, and with it any request under way."""
