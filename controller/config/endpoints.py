@@ -88,10 +88,7 @@ def tunnels(row: BridgeRow) -> Iterator[TunnelEnd]:
     """This host's ends of a bridge's tunnels."""
     for interface in row.interfaces:
         if (tunnel := interface.tunnel) is not None:
-            own, peer = (
-                local_address(text) if text else None
-                for text in (tunnel.local_ip, tunnel.remote_ip)
-            )
+            own, peer = (local_address(text or "") for text in (tunnel.local_ip, tunnel.remote_ip))
             yield TunnelEnd(own, tunnel.device, interface.kind, row.name, peer)
 
 

@@ -231,14 +231,10 @@ def uplinks_of(team: Collection[str]) -> Kind:
 
 def set_name() -> Kind:
     """The name of a set, which is printable and can be told apart from a list."""
-
-    def is_valid(text: str) -> bool:
-        if not text or len(text) > MOST_NAME_CHARACTERS or not text.isprintable():
-            return False
-        return not re.search(r"[\s,]", text)
-
+    pattern = re.compile(rf"[^\s,]{{1,{MOST_NAME_CHARACTERS}}}")
+    parse = checked(str, lambda text: text.isprintable() and bool(pattern.fullmatch(text)))
     most = f"{MOST_NAME_CHARACTERS} characters at most"
-    return Kind(checked(str, is_valid), f"the name of a set, without commas or spaces, {most}")
+    return Kind(parse, f"the name of a set, without commas or spaces, {most}")
 
 
 def written(parse: Callable[[str], Any] = str, unlimited: bool = False) -> Kind:
@@ -269,11 +265,9 @@ def note() -> Kind:
         if len(text) > MOST_NOTE_CHARACTERS:
             raise ValueError(text)
         found = json.loads(text)
-        if not isinstance(found, dict) or found.keys() != {"fail_mode"}:
+        if found not in [{"fail_mode": mode} for mode in (None, *FAIL_MODES)]:
             raise ValueError(text)
-        if found["fail_mode"] not in (None, *FAIL_MODES):
-            raise ValueError(text)
-        return found
+        return dict(found)
 
     return Kind(parse, f'{WRITTEN_BY_US}, as JSON: {{"fail_mode": ...}}', by_service=True)
 
