@@ -49,27 +49,21 @@ class Probing(Feature):
 
     def follow(self, now_s: float) -> list[Command]:
         """Leave uplinks that probes do not reach or that are blocked, and take them back later."""
-        config, paths = self.bridge.config, self.bridge.paths
-        before = dict(paths.since_s)
-        changed = self.find(now_s)
-        unreachable = paths.unreachable() | {u.name for u in config.uplinks if u.blocked}
-        if unreachable != self.bridge.links.unreachable:
-            self.bridge.links.follow_paths(unreachable, config.uplinks, now_s)
-        if not changed:
-            return []
-        records = [*self.bridge.decision_log.paths(config.name, before, paths.since_s, now_s)]
-        return [*records, *(_path_reported(record.entry) for record in records)]
-
-    def find(self, now_s: float) -> bool:
-        """Whether the faults that probes have shown have changed."""
-        bridge, paths = self.bridge, self.bridge.paths
+        bridge, paths, config = self.bridge, self.bridge.paths, self.bridge.config
+        before, changed = dict(paths.since_s), False
         if not bridge.checks_paths and paths.checks_something:
             paths.end()
             self.hindrances = ()
-        if not bridge.checks_paths and not paths.checks_something:
-            return False
-        linked = [u.name for u in bridge.config.uplinks if bridge.links.has_link(u)]
-        return paths.find(linked, bridge.config.failback_delay_s, now_s)
+        if bridge.checks_paths or paths.checks_something:
+            linked = [uplink.name for uplink in config.uplinks if bridge.links.has_link(uplink)]
+            changed = paths.find(linked, config.failback_delay_s, now_s)
+        unreachable = paths.unreachable() | {u.name for u in config.uplinks if u.blocked}
+        if unreachable != bridge.links.unreachable:
+            bridge.links.follow_paths(unreachable, config.uplinks, now_s)
+        if not changed:
+            return []
+        records = [*bridge.decision_log.paths(config.name, before, paths.since_s, now_s)]
+        return [*records, *(_path_reported(record.entry) for record in records)]
 
     def _hear_again(self, now_s: float) -> list[Command]:
         """Have the switch take frames again after a flood."""
