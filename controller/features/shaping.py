@@ -229,14 +229,15 @@ class Shaping(Feature):
             return False
         return not any(device.found.is_ours for device in self.devices.values())
 
-    def not_done(self) -> list[str]:
+    def not_done(self) -> Iterator[str]:
         """What devices did not take, each as found -> expected."""
-        return [
-            text
-            for name, device in sorted(self.devices.items())
-            if self._asked and self._asked.get(name)
-            for text in _not_done(device)
-        ]
+        for name, device in sorted(self.devices.items()):
+            if not self._asked or not self._asked.get(name):
+                continue
+            if device.found.is_foreign:
+                yield f"qdisc of {name}: {device.found} -> none, or ovs-lbt-qdisc=replace"
+            elif device.error is not None:
+                yield f"shares on {name}: {device.error}"
 
     def on(self) -> list[str]:
         """The devices that have queues of ours."""
@@ -248,10 +249,3 @@ class Shaping(Feature):
         for device in self.devices.values():
             found.update(device.found.drops)
         return found.get(htb.class_minor(port.ofport))
-
-
-def _not_done(device: Device) -> Iterator[str]:
-    if device.found.is_foreign:
-        yield f"qdisc of {device.name}: {device.found} -> none, or ovs-lbt-qdisc=replace"
-    elif device.error is not None:
-        yield f"shares on {device.name}: {device.error}"
