@@ -262,9 +262,7 @@ class Announcer(Feature):
             if ofport in ports and vlan in ports[ofport].vlans.carried
         }
         called_for = {
-            (o, mac, vlan)
-            for o, mac, vlan in located
-            if (o, mac, vlan) in asked or (o in asked and (o, mac, vlan) not in apart)
+            one for one in located if one in asked or (one[0] in asked and one not in apart)
         }
         # On a LAG, only our own switch has to learn where those are.
         quiet = from_normal - called_for if config.on_a_lag else set[Located]()
