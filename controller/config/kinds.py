@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from controller.text.wording import one_of
 from policies.damping import Moved
@@ -155,8 +155,6 @@ class Choice:
     named: tuple[str, ...]
     ruled_out: tuple[str, ...]
 
-    EXPECTED: ClassVar[str] = "names of uplinks, comma-separated; !NAME excludes an uplink"
-
     @classmethod
     def of(cls, text: str) -> Choice:
         """Parse names. Raises ValueError if a name is missing or repeated."""
@@ -212,7 +210,7 @@ class Known:
 
 def uplinks() -> Kind:
     """A choice of uplinks, before the uplinks are known."""
-    return Kind(Choice.of, Choice.EXPECTED)
+    return Kind(Choice.of, "names of uplinks, comma-separated; !NAME excludes an uplink")
 
 
 def uplinks_of(team: Collection[str]) -> Kind:

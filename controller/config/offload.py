@@ -14,8 +14,6 @@ from controller.config.rows import BridgeRow, InterfaceRow
 from policies.presets import PRESETS
 
 DPDK_KINDS = ("dpdk", "dpdkvhostuser", "dpdkvhostuserclient")
-# The one that a card may forward for. vhost-user ports are software.
-CARD_KIND = "dpdk"
 # TCA_ACT_MAX_NUM of Open vSwitch: the most actions of a flow in tc. An output is one.
 MOST_ACTIONS = 16
 # Of a list of ports in a sentence.
@@ -53,15 +51,14 @@ NOTHING = Offload()
 
 def read(row: BridgeRow, uplinks: Sequence[InterfaceRow]) -> Offload:
     """What is offloaded of a bridge with these uplinks, whatever its policies."""
-    interfaces = list(row.interfaces)
     names = {uplink.name for uplink in uplinks}
     by_tc = row.hw_offload and not row.in_userspace
-    representors = [i.name for i in interfaces if i.represents and i.name not in names]
+    representors = [i.name for i in row.interfaces if i.represents and i.name not in names]
     past_queues = by_tc and row.tc_policy != "skip_hw"
     no_queues = tuple(uplink.name for uplink in uplinks if uplink.kind in DPDK_KINDS)
     told = [
         *(_tc(row) if by_tc else ()),
-        *_dpdk(row, interfaces, no_queues),
+        *_dpdk(row, no_queues),
         *(_representors(row, representors) if representors else ()),
     ]
     return Offload(
@@ -131,8 +128,7 @@ def _no_card(row: BridgeRow, uplinks: Sequence[InterfaceRow]) -> str | None:
     One whose tc is switched off at present may be told to forward at any time.
     """
     if row.in_userspace:
-        cards = any(interface.kind == CARD_KIND for interface in row.interfaces)
-        return None if cards else "datapath_type netdev offloads to DPDK's cards only"
+        return None if _has_card(row) else "datapath_type netdev offloads to DPDK's cards only"
     if row.tc_policy == "skip_hw":
         return "tc-policy is skip_hw"
     if uplinks and all(uplink.offloads is False for uplink in uplinks):
@@ -140,10 +136,8 @@ def _no_card(row: BridgeRow, uplinks: Sequence[InterfaceRow]) -> str | None:
     return None
 
 
-def _dpdk(
-    row: BridgeRow, interfaces: Sequence[InterfaceRow], no_queues: Sequence[str]
-) -> Iterator[str]:
-    ports = [interface.name for interface in interfaces if interface.kind in DPDK_KINDS]
+def _dpdk(row: BridgeRow, no_queues: Sequence[str]) -> Iterator[str]:
+    ports = [interface.name for interface in row.interfaces if interface.kind in DPDK_KINDS]
     if no_queues:
         yield (
             f"DPDK uplinks {_some(no_queues)}: they have no Linux device to queue at, so"
@@ -158,7 +152,7 @@ def _dpdk(
         yield (
             "hw-offload: a DPDK card can take over outputs, VLAN tags and rewritten addresses of"
             " cached flows; if it cannot, ovs-vswitchd forwards"
-            if any(interface.kind == CARD_KIND for interface in interfaces)
+            if _has_card(row)
             else "hw-offload: datapath_type netdev offloads to DPDK's cards only, and there are none"
         )
 
@@ -177,6 +171,11 @@ def _representors(row: BridgeRow, names: Sequence[str]) -> Iterator[str]:
             f"{which}: what the card forwards passes no queue of the kernel's, so {SHAPED_BY} are"
             " refused for them"
         )
+
+
+def _has_card(row: BridgeRow) -> bool:
+    """Whether a bridge has a DPDK port of a card. vhost-user ports are software."""
+    return any(interface.kind == "dpdk" for interface in row.interfaces)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -26,10 +26,7 @@ class VlanSet:
 
     @classmethod
     def of(cls, *vlans: int) -> VlanSet:
-        bits = 0
-        for vlan in vlans:
-            bits |= 1 << vlan
-        return cls(bits)
+        return cls(sum(1 << vlan for vlan in {*vlans}))
 
     def __contains__(self, vlan: int) -> bool:
         return vlan >= 0 and bool(self.bits >> vlan & 1)
@@ -85,13 +82,11 @@ def classes(sets: frozenset[VlanSet]) -> tuple[VlanSet, ...]:
 def most_ports(carried: Iterable[VlanSet]) -> int:
     """How many of some ports, given what each carries, are in one VLAN at most."""
     counts = Counter(carried)
-    return max(
-        (
-            sum(count for vlans, count in counts.items() if part <= vlans)
-            for part in classes(frozenset(counts))
-        ),
-        default=0,
+    sizes = (
+        sum(count for vlans, count in counts.items() if part <= vlans)
+        for part in classes(frozenset(counts))
     )
+    return max(sizes, default=0)
 
 
 @dataclass(frozen=True, slots=True)
