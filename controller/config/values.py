@@ -124,10 +124,6 @@ class VmPortConfig:
         """The VM behind this port that has an address, if it is known."""
         return next((guest for guest in self.guests if guest.mac == mac), None)
 
-    def under(self, identity: str) -> VmPortConfig:
-        """The same port, whose rules are kept under this one of its identities."""
-        return replace(self, vm_id=identity)
-
     @property
     def unsplittable(self) -> bool:
         """Whether all that it sends must leave by one uplink."""

@@ -142,7 +142,7 @@ def address(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig] | None:
                 if (a.port, a.mac) == (port.name, guest.mac)
             ]
             if len(known) == 1:
-                return bridge, _as_port(bridge, port, known[0]).under(name.lower())
+                return bridge, replace(_as_port(bridge, port, known[0]), vm_id=name.lower())
     of, slash, mac_and_vlan = name.lower().rpartition("/")
     if not slash:
         return None

@@ -7,6 +7,7 @@ interface has on all: UUID/MAC. The Bridge keeps it until the VM comes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from controller.api.events import Setting
 from controller.bridge.bridge import Bridge
@@ -44,7 +45,7 @@ def named(bridges: Mapping[str, Bridge], name: str) -> tuple[Bridge, VmPortConfi
     for bridge in bridges.values():
         for port in bridge.config.vm_ports:
             if (found := _same(port.vm_ids, name)) is not None:
-                return bridge, port.under(found)
+                return bridge, replace(port, vm_id=found)
     return None
 
 
