@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from controller.api.events import (
     Command,
-    Event,
     ForgetForwarding,
     ForwardingRead,
     ReadForwarding,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 GATHERED_AFTER_S = 1.2
 
 
-class Handover(Feature):
+class Handover(Feature[ForwardingRead]):
     """The handover of one bridge."""
 
     hears = (ForwardingRead,)
@@ -122,9 +121,8 @@ class Handover(Feature):
         self.bridge.addresses.awaits_normal = True
         return [ReadForwarding(self.bridge.config.name)]
 
-    def heard(self, event: Event, now_s: float) -> list[Command]:
+    def heard(self, event: ForwardingRead, now_s: float) -> list[Command]:
         """Take the addresses that NORMAL has learned, before our pipeline replaces it."""
-        assert isinstance(event, ForwardingRead)
         if not self.bridge.addresses.awaits_normal:
             return []
         self.bridge.addresses.awaits_normal = False

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from controller.api.events import (
     Apply,
     BundleDone,
     Command,
-    Event,
     InstalledRead,
     Prepare,
     ReadInstalled,
@@ -30,21 +28,17 @@ from controller.teaming.bindings import Bindings, ordered
 from controller.teaming.own_addresses import probe_macs
 from policies.model import IDLE, Move, Uplink
 
-if TYPE_CHECKING:
-    pass
-
 RETRY_INTERVAL_S = 1.0
 
 
-class Installing(Feature):
+class Installing(Feature[InstalledRead | BundleDone]):
     """How the switch of one bridge follows."""
 
     hears = (InstalledRead, BundleDone)
 
-    def heard(self, event: Event, now_s: float) -> list[Command]:
+    def heard(self, event: InstalledRead | BundleDone, now_s: float) -> list[Command]:
         if isinstance(event, BundleDone):
             return self._finish_bundle(event, now_s)
-        assert isinstance(event, InstalledRead)
         return self._take_installed(event, now_s)
 
     def timers(self) -> Iterator[Timer]:

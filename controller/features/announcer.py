@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from controller.api.events import (
     Command,
     DeliverFrame,
-    Event,
     LearnedRead,
     ReadLearned,
     Renew,
@@ -44,7 +43,7 @@ LEARNED_INTERVAL_S = 2.0
 Announced = int | Located
 
 
-class Announcer(Feature):
+class Announcer(Feature[LearnedRead]):
     """The VM ports of one bridge, and single addresses of theirs, that have to be announced."""
 
     hears = (LearnedRead,)
@@ -184,13 +183,12 @@ class Announcer(Feature):
             self._asked |= due
             self._read_again_s = now_s + LEARNED_INTERVAL_S
 
-    def heard(self, event: Event, now_s: float) -> list[Command]:
+    def heard(self, event: LearnedRead, now_s: float) -> list[Command]:
         """Remember the addresses, and send the learning packets that are due.
 
         They are for units that have moved, and for VM ports whose frames NORMAL has carried until
         now.
         """
-        assert isinstance(event, LearnedRead)
         commands: list[Command] = []
         if self.bridge.installation.settled and self.bridge.phase.is_attached:
             self.bridge.addresses.learn(event.addresses, self.bridge.config.vm_ports)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from controller.api.events import AddSelectGroup, Command, Event, SelectGroupAdded
+from controller.api.events import AddSelectGroup, Command, SelectGroupAdded
 from controller.config.values import BridgeConfig
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import GroupSpec, Pipeline
@@ -45,7 +45,7 @@ class HashInUse(NamedTuple):
         return hashed_by(self.name, self.why, self.cost)
 
 
-class ConnectionHash(Feature):
+class ConnectionHash(Feature[SelectGroupAdded]):
     """The hash of connections of one bridge."""
 
     hears = (SelectGroupAdded,)
@@ -94,9 +94,8 @@ class ConnectionHash(Feature):
         number = self.request.number_for(SELECT_GROUP, now_s)
         return [] if number is None else [AddSelectGroup(bridge.config.name, number)]
 
-    def heard(self, event: Event, now_s: float) -> list[Command]:
+    def heard(self, event: SelectGroupAdded, now_s: float) -> list[Command]:
         """The switch has the group, or has refused it."""
-        assert isinstance(event, SelectGroupAdded)
         if not self.request.is_under_way(event.number):
             return []
         what = f"{self.bridge.config.name}: connections are hashed by multipath"

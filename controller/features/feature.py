@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from controller.api.events import Command, Event
 
 if TYPE_CHECKING:
     from controller.bridge.bridge import Bridge
 
+# The events that a feature hears.
+Heard = TypeVar("Heard")
 Timer = tuple[float, Callable[[float], list[Command]]]
 
 
-class Feature:
+class Feature(Generic[Heard]):
     """What a feature does when; nothing unless it says so. `Bridge` calls its features in their order."""
 
     # The events that `heard` handles.
@@ -29,7 +31,7 @@ class Feature:
         """Ask the switch for what the feature lacks, now that the desired flows are installed."""
         return []
 
-    def heard(self, event: Event, now_s: float) -> list[Command]:
+    def heard(self, event: Heard, now_s: float) -> list[Command]:
         """Handle an event of `hears`."""
         raise NotImplementedError
 

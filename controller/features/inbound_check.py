@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from controller.api.events import Command, Event, InboundRead, Observe, ReadInbound, Report
+from controller.api.events import Command, InboundRead, Observe, ReadInbound, Report
 from controller.features.feature import Feature, Timer
 from controller.teaming.buckets import hashed_by
 from policies.model import Move
@@ -54,7 +54,7 @@ class _Watched:
     came_s: float | None = None
 
 
-class InboundCheck(Feature):
+class InboundCheck(Feature[InboundRead]):
     """The inbound checks of one bridge."""
 
     hears = (InboundRead,)
@@ -117,9 +117,8 @@ class InboundCheck(Feature):
         self._due_s = now_s + READ_INTERVAL_S
         return tuple(sorted(self._watched))
 
-    def heard(self, event: Event, now_s: float) -> list[Command]:
+    def heard(self, event: InboundRead, now_s: float) -> list[Command]:
         """Report what a reading shows, and announce the VM ports again whose inbound does not follow."""
-        assert isinstance(event, InboundRead)
         name, commands, again = self.bridge.config.name, list[Command](), set[int]()
         read: dict[int, dict[int, int]] = {}
         for ofport, uplink, count in event.counted:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from controller.api.events import Command, Event, PortFlagsSet, ReadLearned, SetPortFlags
+from controller.api.events import Command, PortFlagsSet, ReadLearned, SetPortFlags
 from controller.dataplane import flooding, specs
 from controller.features.feature import Feature
 from controller.features.request import Request
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from controller.bridge.bridge import Bridge
 
 
-class NoFlood(Feature):
+class NoFlood(Feature[PortFlagsSet]):
     """The flags of one bridge."""
 
     hears = (PortFlagsSet,)
@@ -111,12 +111,11 @@ class NoFlood(Feature):
         flood = (others | (self.ports or frozenset())) - wanted
         return [SetPortFlags(self.bridge.config.name, number, wanted, flood)]
 
-    def heard(self, event: Event, now_s: float) -> list[Command]:
+    def heard(self, event: PortFlagsSet, now_s: float) -> list[Command]:
         """The switch has changed the flag of ports, or has refused to.
 
         If ports have newly got it, learned addresses are read before `take_up` changes `ports`.
         """
-        assert isinstance(event, PortFlagsSet)
         if not self.request.is_under_way(event.number):
             return []
         bridge = self.bridge

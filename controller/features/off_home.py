@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 from controller.api.events import AnnounceEndpoints, Command, SendFrame
 from controller.config.values import VmPortConfig
@@ -43,7 +43,7 @@ OWN_AFTER_S = (*AFTER_S, AFTER_S[-1] + 12.0)
 _Named = tuple[OfPort, str | None]
 
 
-class OffHomeAddresses(Feature):
+class OffHomeAddresses(Feature[Never]):
     """The off-home addresses of one bridge's endpoints, as far as switches upstream must know them."""
 
     def __init__(self, bridge: Bridge) -> None:

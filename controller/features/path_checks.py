@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from controller.api.events import Command, DeliverFrame, Event, FrameHeard, Report, SendFrame
+from controller.api.events import Command, DeliverFrame, FrameHeard, Report, SendFrame
 from controller.api.history import Entry, Happened
 from controller.api.status import PathHindrance
 from controller.config.values import BridgeConfig, UplinkConfig
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SELF = "02:6c:62:74:00:01"
 
 
-class Probing(Feature):
+class Probing(Feature[FrameHeard]):
     """The rounds of probes between the uplinks of one bridge. What they show is in `bridge.paths`."""
 
     hears = (FrameHeard,)
@@ -90,9 +90,8 @@ class Probing(Feature):
         over = [("info", f"no longer: {before[key]}") for key in before if key not in now]
         return [Report(level, f"{config.name}: {text}") for level, text in new + over]
 
-    def heard(self, event: Event, now_s: float) -> list[Command]:
+    def heard(self, event: FrameHeard, now_s: float) -> list[Command]:
         """The switch has given us a frame that an uplink has received, or the proof of a round."""
-        assert isinstance(event, FrameHeard)
         bridge, paths, config = self.bridge, self.bridge.paths, self.bridge.config
         if not bridge.checks_paths:
             return []

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from controller.api.events import (
     UNSUPPORTED,
     Command,
-    Event,
     Observe,
     PortStatsRead,
     StatsRepeated,
@@ -19,7 +18,7 @@ from controller.load.headers import with_headers
 from controller.load.polling import ADDRESSES_SOON_S
 
 
-class Polls(Feature):
+class Polls(Feature[PortStatsRead | UnitCountersRead | StatsRepeated]):
     """The polls of one bridge."""
 
     hears = (PortStatsRead, UnitCountersRead, StatsRepeated)
@@ -33,7 +32,9 @@ class Polls(Feature):
     def timers(self) -> Iterable[Timer]:
         return ((self.bridge.polling.due_s, self._poll),) if self.bridge.phase.is_attached else ()
 
-    def heard(self, event: Event, now_s: float) -> list[Command]:
+    def heard(
+        self, event: PortStatsRead | UnitCountersRead | StatsRepeated, now_s: float
+    ) -> list[Command]:
         match event:
             case PortStatsRead():
                 return self._take_ports(event, now_s)

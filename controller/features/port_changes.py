@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.api.events import Command, Event, PortChanged, PortRemoved, PortState
+from controller.api.events import Command, PortChanged, PortRemoved, PortState
 from controller.features.feature import Feature
 from controller.teaming.links import PORT_NAME_CHARACTERS
 
@@ -10,15 +10,14 @@ from controller.teaming.links import PORT_NAME_CHARACTERS
 REVALIDATED_S = 1.0
 
 
-class PortChanges(Feature):
+class PortChanges(Feature[PortChanged | PortRemoved]):
     """What changes of the ports of one bridge lead to."""
 
     hears = (PortChanged, PortRemoved)
 
-    def heard(self, event: Event, now_s: float) -> list[Command]:
+    def heard(self, event: PortChanged | PortRemoved, now_s: float) -> list[Command]:
         if isinstance(event, PortChanged):
             return self._change_port(event.port, now_s)
-        assert isinstance(event, PortRemoved)
         return self._remove_port(event.ofport, now_s)
 
     def _change_port(self, port: PortState, now_s: float) -> list[Command]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from controller.api.events import Command, Device, Event, Report, Shape, Shaped
+from controller.api.events import Command, Device, Report, Shape, Shaped
 from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
 from controller.dataplane import htb
 from controller.dataplane.htb import Leaf, Shaper
@@ -132,7 +132,7 @@ def _uses_several(port: VmPortConfig) -> bool:
     return port.per_address or (spread and not port.unsplittable)
 
 
-class Shaping(Feature):
+class Shaping(Feature[Shaped]):
     """The devices of one bridge's uplinks: what was asked of them, and their answers."""
 
     hears = (Shaped,)
@@ -193,9 +193,8 @@ class Shaping(Feature):
         self._asked, self._replaces, self._under_way = goals, replaces, True
         return [Shape(config.name, tuple(goals.items()), replaces)]
 
-    def heard(self, event: Event, now_s: float) -> list[Command]:
+    def heard(self, event: Shaped, now_s: float) -> list[Command]:
         """The devices of uplinks have set their queues, or have refused to. Report what is new."""
-        assert isinstance(event, Shaped)
         before = set(self.not_done())
         self._under_way, self._due_s = False, now_s + AUDIT_INTERVAL_S
         self.devices = {device.name: device for device in event.devices}
