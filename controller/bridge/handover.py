@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from controller.api.events import (
     Command,
@@ -26,25 +26,21 @@ from controller.features.feature import Feature, Timer
 from controller.features.learned_addresses import learns
 from policies.model import OfPort
 
-if TYPE_CHECKING:
-    from controller.bridge.bridge import Bridge
-
 # Frames for a VM keep coming by the member it was moved from until the upstream switch has
 # carried the learning packet into its flow cache: at once, or after the second one (1 s).
 GATHERED_AFTER_S = 1.2
 
 
+@dataclass(eq=False)
 class Handover(Feature[ForwardingRead]):
     """The handover of one bridge."""
 
     hears = (ForwardingRead,)
 
-    def __init__(self, bridge: Bridge) -> None:
-        super().__init__(bridge)
-        # The uplinks with which NORMAL was last made to forget where VMs are; empty: with none.
-        self.taken_over_with: tuple[OfPort, ...] = ()
-        # When frames no longer come by other members, in engine time; infinity: units do not gather.
-        self.gathered_s = math.inf
+    # The uplinks with which NORMAL was last made to forget where VMs are; empty: with none.
+    taken_over_with: tuple[OfPort, ...] = ()
+    # When frames no longer come by other members, in engine time; infinity: units do not gather.
+    gathered_s: float = math.inf
 
     @property
     def is_gathering(self) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 from controller.api.events import (
     Command,
@@ -27,9 +27,6 @@ from controller.teaming.buckets import hashed_by
 from policies.model import Move
 from policies.presets import PRESETS
 
-if TYPE_CHECKING:
-    from controller.bridge.bridge import Bridge
-
 # In seconds after the move. A megaflow that is not revalidated yet (up to about 1 s) may still send
 # frames by the old uplink after a learning packet, so the packet is repeated after that, and once
 # more for switches that lost it.
@@ -43,25 +40,24 @@ LEARNED_INTERVAL_S = 2.0
 Announced = int | Located
 
 
+@dataclass(eq=False)
 class Announcer(Feature[LearnedRead]):
     """The VM ports of one bridge, and single addresses of theirs, that have to be announced."""
 
     hears = (LearnedRead,)
 
-    def __init__(self, bridge: Bridge) -> None:
-        super().__init__(bridge)
-        # What to announce.
-        self._due = Schedule[Announced]()
-        # Those that the reading of learned addresses under way was sent for.
-        self._asked = frozenset[Announced]()
-        # Those that wait until the service knows whether LACP is negotiated.
-        self._waiting = frozenset[Announced]()
-        # Frames to send as soon as NORMAL has taken over.
-        self._introductions: list[Command] = []
-        # Whether a reading was requested behind the bundle under way, to show the state after it.
-        self._reads_ahead = False
-        # When addresses may be read again for units or queues, in seconds of engine time.
-        self._read_again_s = 0.0
+    # What to announce.
+    _due: Schedule[Announced] = field(default_factory=Schedule)
+    # Those that the reading of learned addresses under way was sent for.
+    _asked: frozenset[Announced] = frozenset()
+    # Those that wait until the service knows whether LACP is negotiated.
+    _waiting: frozenset[Announced] = frozenset()
+    # Frames to send as soon as NORMAL has taken over.
+    _introductions: list[Command] = field(default_factory=list)
+    # Whether a reading was requested behind the bundle under way, to show the state after it.
+    _reads_ahead: bool = False
+    # When addresses may be read again for units or queues, in seconds of engine time.
+    _read_again_s: float = 0.0
 
     @property
     def idle(self) -> bool:

@@ -10,7 +10,8 @@ that gives it its method and leaves its buckets as they are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from controller.api.events import AddSelectGroup, Command, SelectGroupAdded
 from controller.config.values import BridgeConfig
@@ -20,9 +21,6 @@ from controller.features.feature import Feature
 from controller.features.request import Request
 from controller.text.wording import hashed_by
 from policies.presets import PRESETS
-
-if TYPE_CHECKING:
-    from controller.bridge.bridge import Bridge
 
 MULTIPATH, DP_HASH, AUTO = "multipath", "dp_hash", "auto"
 OFFLOADED = "hw-offload is true, and network cards do not match dp_hash"
@@ -45,15 +43,14 @@ class HashInUse(NamedTuple):
         return hashed_by(self.name, self.why, self.cost)
 
 
+@dataclass(eq=False)
 class ConnectionHash(Feature[SelectGroupAdded]):
     """The hash of connections of one bridge."""
 
     hears = (SelectGroupAdded,)
 
-    def __init__(self, bridge: Bridge) -> None:
-        super().__init__(bridge)
-        # For the group, which the switch has since it has confirmed that.
-        self.request = Request[GroupSpec]()
+    # For the group, which the switch has since it has confirmed that.
+    request: Request[GroupSpec] = field(default_factory=Request)
 
     @property
     def error(self) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from controller.api.events import Command, Event
@@ -15,14 +16,13 @@ Heard = TypeVar("Heard")
 Timer = tuple[float, Callable[[float], list[Command]]]
 
 
+@dataclass(eq=False)
 class Feature(Generic[Heard]):
     """What a feature does when; nothing unless it says so. `Bridge` calls its features in their order."""
 
+    bridge: Bridge
     # The events that `heard` handles.
     hears: ClassVar[tuple[type[Event], ...]] = ()
-
-    def __init__(self, bridge: Bridge) -> None:
-        self.bridge = bridge
 
     def forget_switch(self) -> None:
         """The connection ended, and with it what the switch has said."""

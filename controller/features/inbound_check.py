@@ -10,17 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 from controller.api.events import Command, InboundRead, Observe, ReadInbound, Report
 from controller.features.feature import Feature, Timer
 from controller.teaming.buckets import hashed_by
 from policies.model import Move
 from policies.presets import PRESETS
-
-if TYPE_CHECKING:
-    from controller.bridge.bridge import Bridge
 
 # The switch updates flow counters twice a second.
 READ_INTERVAL_S = 0.5
@@ -54,22 +50,21 @@ class _Watched:
     came_s: float | None = None
 
 
+@dataclass(eq=False)
 class InboundCheck(Feature[InboundRead]):
     """The inbound checks of one bridge."""
 
     hears = (InboundRead,)
 
-    def __init__(self, bridge: Bridge) -> None:
-        super().__init__(bridge)
-        # How often VM ports were announced again because inbound did not follow.
-        self.reannounced = 0
-        # How many moves inbound did not follow in the end, and when the last of them was given up.
-        self.not_followed = 0
-        self.not_followed_s: float | None = None
-        # The VM ports that have moved lately, by ofport.
-        self._watched: dict[int, _Watched] = {}
-        # When to read counters next, in seconds of engine time.
-        self._due_s = 0.0
+    # How often VM ports were announced again because inbound did not follow.
+    reannounced: int = 0
+    # How many moves inbound did not follow in the end, and when the last of them was given up.
+    not_followed: int = 0
+    not_followed_s: float | None = None
+    # The VM ports that have moved lately, by ofport.
+    _watched: dict[int, _Watched] = field(default_factory=dict)
+    # When to read counters next, in seconds of engine time.
+    _due_s: float = 0.0
 
     def watch_moves(self, moves: Iterable[Move], now_s: float) -> None:
         """Watch the VM ports among these moves, which the switch has made.

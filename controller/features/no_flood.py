@@ -8,31 +8,27 @@ the flags are set, then another bundle starts it again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 from controller.api.events import Command, PortFlagsSet, ReadLearned, SetPortFlags
 from controller.dataplane import flooding, specs
 from controller.features.feature import Feature
 from controller.features.request import Request
 
-if TYPE_CHECKING:
-    from controller.bridge.bridge import Bridge
 
-
+@dataclass(eq=False)
 class NoFlood(Feature[PortFlagsSet]):
     """The flags of one bridge."""
 
     hears = (PortFlagsSet,)
 
-    def __init__(self, bridge: Bridge) -> None:
-        super().__init__(bridge)
-        # The ofports that have the flag; None: not known.
-        self.ports: frozenset[int] | None = None
-        # The ofports on which another program had set the flag when the switch was last asked.
-        self.others = frozenset[int]()
-        self.request = Request[frozenset[int]]()
-        # The flags set by a confirmed request that `take_up` has not taken up yet.
-        self._set: frozenset[int] | None = None
+    # The ofports that have the flag; None: not known.
+    ports: frozenset[int] | None = None
+    # The ofports on which another program had set the flag when the switch was last asked.
+    others: frozenset[int] = frozenset()
+    request: Request[frozenset[int]] = field(default_factory=Request)
+    # The flags set by a confirmed request that `take_up` has not taken up yet.
+    _set: frozenset[int] | None = None
 
     @property
     def error(self) -> str | None:

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import TYPE_CHECKING, Never
+from typing import Never
 
 from controller.api.events import AnnounceEndpoints, Command, SendFrame
 from controller.config.values import VmPortConfig
@@ -29,9 +30,6 @@ from controller.features.feature import Feature, Timer
 from controller.features.schedule import Schedule
 from controller.teaming.buckets import hashed_by
 from policies.model import OfPort
-
-if TYPE_CHECKING:
-    from controller.bridge.bridge import Bridge
 
 # How often. Switches forget an address after 300 s (IEEE 802.1Q) unless set otherwise.
 INTERVAL_S = 60.0
@@ -43,25 +41,24 @@ OWN_AFTER_S = (*AFTER_S, AFTER_S[-1] + 12.0)
 _Named = tuple[OfPort, str | None]
 
 
+@dataclass(eq=False)
 class OffHomeAddresses(Feature[Never]):
     """The off-home addresses of one bridge's endpoints, as far as switches upstream must know them."""
 
-    def __init__(self, bridge: Bridge) -> None:
-        super().__init__(bridge)
-        # By which uplink each address comes, for the endpoints that may have sent from it.
-        self._served: dict[_Named, OfPort] = {}
-        # The endpoints as they were last: one that has no off-home addresses any more is still announced.
-        self._ports: dict[OfPort, VmPortConfig] = {}
-        # The home of each of them.
-        self._homes: dict[OfPort, OfPort] = {}
-        # The endpoints that the switch spreads.
-        self._spread = frozenset[OfPort]()
-        # What to announce.
-        self._due = Schedule[_Named]()
-        # The same, for peers that have learned nothing from the ones before. No request waits for them.
-        self._late = Schedule[_Named]()
-        # When to announce all of them next, in seconds of engine time.
-        self._all_s = math.inf
+    # By which uplink each address comes, for the endpoints that may have sent from it.
+    _served: dict[_Named, OfPort] = field(default_factory=dict)
+    # The endpoints as they were last: one that has no off-home addresses any more is still announced.
+    _ports: dict[OfPort, VmPortConfig] = field(default_factory=dict)
+    # The home of each of them.
+    _homes: dict[OfPort, OfPort] = field(default_factory=dict)
+    # The endpoints that the switch spreads.
+    _spread: frozenset[OfPort] = frozenset()
+    # What to announce.
+    _due: Schedule[_Named] = field(default_factory=Schedule)
+    # The same, for peers that have learned nothing from the ones before. No request waits for them.
+    _late: Schedule[_Named] = field(default_factory=Schedule)
+    # When to announce all of them next, in seconds of engine time.
+    _all_s: float = math.inf
 
     @property
     def idle(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 from controller.api.events import Command, DeliverFrame, FrameHeard, Report, SendFrame
 from controller.api.history import Entry, Happened
@@ -19,24 +19,20 @@ from controller.teaming.own_addresses import probe_group, probe_macs, question_m
 from controller.teaming.path_plan import Path
 from controller.teaming.paths import FULL_RATIO, INTERVAL_S, PathChecks, Round
 
-if TYPE_CHECKING:
-    from controller.bridge.bridge import Bridge
-
 # The source of proofs, which take no network.
 SELF = "02:6c:62:74:00:01"
 
 
+@dataclass(eq=False)
 class Probing(Feature[FrameHeard]):
     """The rounds of probes between the uplinks of one bridge. What they show is in `bridge.paths`."""
 
     hears = (FrameHeard,)
 
-    def __init__(self, bridge: Bridge, key: bytes) -> None:
-        super().__init__(bridge)
-        # What other hosts do to path checks.
-        self.hindrances: tuple[PathHindrance, ...] = ()
-        # Signs probes, so that nobody else can make one.
-        self._key = key
+    # Signs probes, so that nobody else can make one.
+    _key: bytes = field(repr=False)
+    # What other hosts do to path checks.
+    hindrances: tuple[PathHindrance, ...] = ()
 
     def forget_switch(self) -> None:
         self.bridge.paths.interrupt()

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 from controller.api.events import Command, Device, Report, Shape, Shaped
 from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
@@ -18,9 +17,6 @@ from controller.features.feature import Feature, Timer
 from policies.classifiers import Classifier
 from policies.model import can_promise, room_bps
 from policies.presets import PRESETS
-
-if TYPE_CHECKING:
-    from controller.bridge.bridge import Bridge
 
 DEFAULT_SHARES = 50
 # How often to read devices, to count drops and to repair what another program removed.
@@ -132,23 +128,22 @@ def _uses_several(port: VmPortConfig) -> bool:
     return port.per_address or (spread and not port.unsplittable)
 
 
+@dataclass(eq=False)
 class Shaping(Feature[Shaped]):
     """The devices of one bridge's uplinks: what was asked of them, and their answers."""
 
     hears = (Shaped,)
 
-    def __init__(self, bridge: Bridge) -> None:
-        super().__init__(bridge)
-        # The last answer of each device, by name.
-        self.devices: Mapping[str, Device] = {}
-        # What was last asked of each device (None: no queues of ours); None: nothing was asked yet.
-        self._asked: Mapping[str, Shaper | None] | None = None
-        # The devices whose foreign qdisc may be replaced.
-        self._replaces = frozenset[str]()
-        # Whether an answer is outstanding.
-        self._under_way = False
-        # When to read devices next, in seconds of engine time.
-        self._due_s = 0.0
+    # The last answer of each device, by name.
+    devices: Mapping[str, Device] = field(default_factory=dict)
+    # What was last asked of each device (None: no queues of ours); None: nothing was asked yet.
+    _asked: Mapping[str, Shaper | None] | None = None
+    # The devices whose foreign qdisc may be replaced.
+    _replaces: frozenset[str] = frozenset()
+    # Whether an answer is outstanding.
+    _under_way: bool = False
+    # When to read devices next, in seconds of engine time.
+    _due_s: float = 0.0
 
     @property
     def team(self) -> ShapedTeam:
