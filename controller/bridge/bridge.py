@@ -81,7 +81,7 @@ class Bridge:
         self.flooded = Flooded()
         self.repeated = Repeated()
         # The addresses behind VM ports: all of them, and those that are units of their own.
-        self.addresses = Addresses()
+        self.addresses = Addresses(self)
         self.address_units = AddressUnits()
         # Which uplinks reach each other, as probes show.
         self.paths = PathChecks()
@@ -351,7 +351,6 @@ class Bridge:
         self.installation.forget_reading()
         for feature in self.features:
             feature.forget_switch()
-        self.addresses.awaits_normal = False
 
     def heard(self, event: events.Event, now_s: float) -> Commands:
         """Handle an event that one of the features hears."""
@@ -375,7 +374,7 @@ class Bridge:
         self.turn(Turn.CHANGE_MODE if other_mode else Turn.CONFIGURE)
         self.links.delay_s = config.failback_delay_s
         self.links.follow_team(old.uplinks, config.uplinks, now_s)
-        self.addresses.keep_ports(config.vm_ports)
+        self.addresses.keep_ports()
         self.address_units.keep_behind(config)
         if {port.name for port in config.vm_ports} - {port.name for port in old.vm_ports}:
             self.installation.audit_by(now_s + NEW_VM_AUDIT_S)

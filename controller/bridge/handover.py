@@ -122,8 +122,7 @@ class Handover(Feature[ForwardingRead]):
         if not self.bridge.addresses.awaits_normal:
             return []
         self.bridge.addresses.awaits_normal = False
-        was_cleared = not self.bridge.on_normal
-        self.bridge.addresses.learn(event.addresses, self.bridge.config.vm_ports, was_cleared)
+        self.bridge.addresses.learn(event.addresses, was_cleared=not self.bridge.on_normal)
         self.bridge.addresses.known |= event.error is None
         return self.bridge.reconcile(now_s)
 

@@ -124,12 +124,6 @@ class Installing(Feature[InstalledRead | BundleDone]):
         )
         return self.bridge.placing.reused.reuse("links")("", _same, (idle,))
 
-    def _seeds(
-        self, added: Iterable[specs.FlowSpec], installed: specs.Pipeline
-    ) -> tuple[specs.FlowSpec, ...]:
-        """The learned flows to install together with the flows that learn."""
-        return self.bridge.addresses.seeds(self.bridge.config.vm_ports, added, installed)
-
     def foreseen(self, now_s: float) -> list[Command]:
         """The bundle that `take_over` would apply at once, for the shell to send ahead."""
         if not self._may_install(now_s):
@@ -143,7 +137,9 @@ class Installing(Feature[InstalledRead | BundleDone]):
             ahead = self.bridge.placing.planned.foreseen(
                 self.bridge.placing.units(), uplinks, now_s
             )
-        step = self.bridge.installation.step(self._desired(ahead), self._seeds, self._live_ports)
+        step = self.bridge.installation.step(
+            self._desired(ahead), self.bridge.addresses.seeds, self._live_ports
+        )
         if not step.changes:
             return []
         bundle_id = self.bridge.installation.next_bundle_id
@@ -160,7 +156,9 @@ class Installing(Feature[InstalledRead | BundleDone]):
             self.bridge.installation.installed,
         )
         pipeline = specs.EMPTY if team is None else self.bridge.installation.desire(team)
-        step = self.bridge.installation.step(pipeline, self._seeds, self._live_ports)
+        step = self.bridge.installation.step(
+            pipeline, self.bridge.addresses.seeds, self._live_ports
+        )
         bundle = self.bridge.installation.next_bundle(step)
         if bundle is None:
             wanted = [command for one in self.bridge.features for command in one.want(now_s)]
@@ -170,7 +168,7 @@ class Installing(Feature[InstalledRead | BundleDone]):
             self.bridge.installation.finish(done, now_s)
             return self._carried_out(bundle, now_s), True
         added = step.changes.add_flows
-        self.bridge.addresses.seeded(self.bridge.config.vm_ports, added, installed or specs.EMPTY)
+        self.bridge.addresses.seeded(added, installed or specs.EMPTY)
         text = f"{self.bridge.config.name}: {len(bundle.changes)} changes to flows and groups"
         apply = Apply(self.bridge.config.name, bundle.bundle_id, bundle.changes)
         # When the bundle is done, this reading gives the addresses to announce.

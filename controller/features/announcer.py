@@ -187,11 +187,9 @@ class Announcer(Feature[LearnedRead]):
         """
         commands: list[Command] = []
         if self.bridge.installation.settled and self.bridge.phase.is_attached:
-            self.bridge.addresses.learn(event.addresses, self.bridge.config.vm_ports)
+            self.bridge.addresses.learn(event.addresses)
             self.bridge.addresses.known = True
-            up = {ofport: port.up for ofport, port in self.bridge.links.ports.items()}
-            flows = self.bridge.addresses.renewals(self.bridge.config.vm_ports, up, now_s)
-            if flows:
+            if flows := self.bridge.addresses.renewals(now_s):
                 commands.append(Renew(self.bridge.config.name, flows))
             commands += self._follow_addresses(event, now_s)
         elif not self.bridge.installation.settled:

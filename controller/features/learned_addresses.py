@@ -9,8 +9,9 @@ uplink.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Never
 
 from controller.config.values import VmPortConfig
 from controller.config.vlans import PortVlans
@@ -18,6 +19,7 @@ from controller.dataplane import specs, tables
 from controller.dataplane.specs import FlowSpec, LoadBits, Match, Pipeline
 from controller.dataplane.tables import Register, Table
 from controller.dataplane.team import KEPT
+from controller.features.feature import Feature
 from policies.model import OfPort
 
 # Well below the timeout, so that a reading that comes late does no harm.
@@ -28,8 +30,8 @@ LEARNED_PRIORITY = 10
 Address = tuple[str, int]
 
 
-@dataclass(slots=True)
-class Addresses:
+@dataclass(eq=False)
+class Addresses(Feature[Never]):
     """The addresses learned on each VM port of a bridge, by the port's name.
 
     A reading replaces everything that was known. So an address that the switch has since learned
@@ -46,18 +48,17 @@ class Addresses:
     # When the flows of each port were last renewed, by port name.
     _renewed_s: dict[str, float] = field(default_factory=dict)
 
-    def learn(
-        self,
-        read: Iterable[tuple[int, str, int]],
-        vm_ports: Iterable[VmPortConfig],
-        was_cleared: bool = False,
-    ) -> None:
+    def forget_switch(self) -> None:
+        """The connection ended: NORMAL's addresses will not be answered."""
+        self.awaits_normal = False
+
+    def learn(self, read: Iterable[tuple[int, str, int]], was_cleared: bool = False) -> None:
         """Remember the addresses that the switch has learned, as (ofport, MAC, VLAN).
 
         `was_cleared`: the table was cleared lately, so known addresses that are not in `read` stay.
         """
         before, numbers = (self.by_port, self._ofports) if was_cleared else ({}, {})
-        names = {int(port.ofport): port.name for port in vm_ports}
+        names = {int(port.ofport): port.name for port in self.bridge.config.vm_ports}
         found: dict[str, list[Address]] = {}
         for ofport, mac, vlan in read:
             if ofport in names:
@@ -73,41 +74,35 @@ class Addresses:
         """The addresses behind each VM port, in any VLAN."""
         return {name: tuple(mac for mac, _ in known) for name, known in self.by_port.items()}
 
-    def keep_ports(self, vm_ports: Iterable[VmPortConfig]) -> None:
-        """Forget all other ports."""
-        names = {port.name for port in vm_ports}
+    def keep_ports(self) -> None:
+        """Forget ports that are gone."""
+        names = {port.name for port in self.bridge.config.vm_ports}
         self.by_port = {n: known for n, known in self.by_port.items() if n in names}
         self._ofports = {n: ofport for n, ofport in self._ofports.items() if n in names}
         self._renewed_s = {n: at_s for n, at_s in self._renewed_s.items() if n in names}
 
-    def seeds(
-        self, vm_ports: Iterable[VmPortConfig], added: Iterable[FlowSpec], installed: Pipeline
-    ) -> tuple[FlowSpec, ...]:
+    def seeds(self, added: Iterable[FlowSpec], installed: Pipeline) -> tuple[FlowSpec, ...]:
         """The learned flows to install together with the flows that are added, because the switch has
         lost them.
 
         A port's learned flows are lost if the flows that learn from it are new on the switch, or
         if its ofport has changed since its addresses were read.
         """
-        lost = self._lost(vm_ports, added, installed)
+        lost = self._lost(added, installed)
         return tuple(flow for port in lost for flow in _flows(port, self.by_port[port.name]))
 
-    def seeded(
-        self, vm_ports: Iterable[VmPortConfig], added: Iterable[FlowSpec], installed: Pipeline
-    ) -> None:
+    def seeded(self, added: Iterable[FlowSpec], installed: Pipeline) -> None:
         """Note that the bundle with those flows was sent."""
-        for port in self._lost(vm_ports, added, installed):
+        for port in self._lost(added, installed):
             self._ofports[port.name] = int(port.ofport)
 
-    def _lost(
-        self, vm_ports: Iterable[VmPortConfig], added: Iterable[FlowSpec], installed: Pipeline
-    ) -> list[VmPortConfig]:
+    def _lost(self, added: Iterable[FlowSpec], installed: Pipeline) -> list[VmPortConfig]:
         """The ports whose learned flows have to be installed."""
         if learning := {*_learning(flow.key for flow in added)}:
             learning -= {*_learning(installed.flows)}
         return [
             port
-            for port in vm_ports
+            for port in self.bridge.config.vm_ports
             if self.by_port.get(port.name)
             and (
                 self._ofports.get(port.name, port.ofport) != port.ofport
@@ -115,21 +110,20 @@ class Addresses:
             )
         ]
 
-    def renewals(
-        self, vm_ports: Iterable[VmPortConfig], up: Mapping[int, bool], now_s: float
-    ) -> tuple[FlowSpec, ...]:
+    def renewals(self, now_s: float) -> tuple[FlowSpec, ...]:
         """The learned flows whose timeouts to restart, at most once in RENEW_INTERVAL_S.
 
         Only flows of a port that is up and has exactly one address. A port with many addresses has
         a switch behind it, whose hosts come and go without notice; so has a port with
         `unit=source-mac`.
         """
-        due: list[FlowSpec] = []
-        for port in vm_ports:
+        due, ports = list[FlowSpec](), self.bridge.links.ports
+        for port in self.bridge.config.vm_ports:
             known = self.by_port.get(port.name, ())
             macs = {mac for mac, _ in known}
             last_s = self._renewed_s.get(port.name)
-            if len(macs) != 1 or port.per_address or not up.get(int(port.ofport), False):
+            is_up = port.ofport in ports and ports[port.ofport].up
+            if len(macs) != 1 or port.per_address or not is_up:
                 continue
             if last_s is None or now_s - last_s >= RENEW_INTERVAL_S:
                 due += _flows(port, known)
