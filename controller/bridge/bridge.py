@@ -165,8 +165,8 @@ class Bridge:
         """What keeps the bridge from being settled, as the end of a message: found -> expected."""
         if self.connected and self.addresses.awaits_normal:
             return ", because fdb/show was not answered -> an ovs-vswitchd that answers"
-        if self.connected and self.no_flood.error is not None:
-            return f", because of the flag no-flood of VM ports: {self.no_flood.error}"
+        if self.connected and self.no_flood.request.error is not None:
+            return f", because of the flag no-flood of VM ports: {self.no_flood.request.error}"
         return " -> a switch that answers"
 
     @property

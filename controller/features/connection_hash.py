@@ -53,11 +53,6 @@ class ConnectionHash(Feature[SelectGroupAdded]):
     request: Request[GroupSpec] = field(default_factory=Request)
 
     @property
-    def error(self) -> str | None:
-        """Why the switch refused the group last; None: it did not."""
-        return self.request.error
-
-    @property
     def changing(self) -> bool:
         """Whether a request is outstanding."""
         return self.request.asked is not None
@@ -70,10 +65,8 @@ class ConnectionHash(Feature[SelectGroupAdded]):
     @property
     def by_dp_hash(self) -> bool:
         """Whether our flows use the group."""
-        return self._by_dp_hash(self.bridge.config)
-
-    def _by_dp_hash(self, config: BridgeConfig) -> bool:
-        return _wanted(config) and self.error is None and _has_group(self.bridge.installed)
+        has_group = self.request.error is None and _has_group(self.bridge.installed)
+        return has_group and _wanted(self.bridge.config)
 
     def want(self, now_s: float) -> list[Command]:
         """Ask for the group that selects by the datapath's hash.
@@ -116,11 +109,11 @@ class ConnectionHash(Feature[SelectGroupAdded]):
             return HashInUse(MULTIPATH, wanted, _cost(config))
         if not _wanted(config):
             return HashInUse(MULTIPATH, OFFLOADED, _cost(config))
-        if self._by_dp_hash(config):
-            return HashInUse(DP_HASH, wanted)
-        if self.error is not None:
-            return HashInUse(MULTIPATH, self.error, _cost(config))
-        return HashInUse(MULTIPATH, "the switch does not have the group yet")
+        if self.request.error is not None:
+            return HashInUse(MULTIPATH, self.request.error, _cost(config))
+        if not _has_group(self.bridge.installed):
+            return HashInUse(MULTIPATH, "the switch does not have the group yet")
+        return HashInUse(DP_HASH, wanted)
 
 
 def _spreads_connections(config: BridgeConfig) -> bool:

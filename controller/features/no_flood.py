@@ -31,11 +31,6 @@ class NoFlood(Feature[PortFlagsSet]):
     _set: frozenset[int] | None = None
 
     @property
-    def error(self) -> str | None:
-        """Why the switch refused the last change; None: it did not."""
-        return self.request.error
-
-    @property
     def changing(self) -> bool:
         """Whether a request, or the step that follows its answer, is outstanding."""
         return self.request.asked is not None or self._set is not None
