@@ -47,7 +47,7 @@ def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
             _port(bridge, port, bound, team_view, rules, epoch_s) for port in config.asked.vm_ports
         ),
         config_errors=tuple(str(error) for error in config.errors),
-        not_done=(*config.not_done, *bridge.shaping.team.not_done(), *bridge.shaping.not_done()),
+        not_done=(*config.not_done, *bridge.shaping.impossible(), *bridge.shaping.not_done()),
         moves_planned=_by_reason(bridge.placing.counts.planned),
         moves_applied=_by_reason(bridge.placing.counts.applied),
         moves_refused=_by_reason(bridge.placing.counts.refused),

@@ -70,10 +70,6 @@ class Addresses(Feature[Never]):
             if silent := set(known) - heard:
                 self.by_port[name] = tuple(sorted(silent.union(self.by_port.get(name, ()))))
 
-    def macs(self) -> dict[str, tuple[str, ...]]:
-        """The addresses behind each VM port, in any VLAN."""
-        return {name: tuple(mac for mac, _ in known) for name, known in self.by_port.items()}
-
     def keep_ports(self) -> None:
         """Forget ports that are gone."""
         names = {port.name for port in self.bridge.config.vm_ports}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from controller.api.events import Command, Device, Report, Shape, Shaped
-from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
+from controller.config.values import VmPortConfig
 from controller.dataplane import htb
 from controller.dataplane.htb import Leaf, Shaper
 from controller.features.feature import Feature, Timer
@@ -21,111 +21,6 @@ from policies.presets import PRESETS
 DEFAULT_SHARES = 50
 # How often to read devices, to count drops and to repair what another program removed.
 AUDIT_INTERVAL_S = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class ShapedTeam:
-    """The figures that the shapers of uplinks are made from.
-
-    `capacities_bps`: of the uplinks whose speed is known. `bound`: the uplink of each VM port.
-    `macs`: the addresses behind each VM port, as far as they are known.
-    """
-
-    config: BridgeConfig
-    capacities_bps: Mapping[str, float]
-    bound: Mapping[str, str]
-    macs: Mapping[str, Iterable[str]]
-
-    def shapers(self) -> dict[str, Shaper]:
-        """The shaper of each uplink; empty if no VM port asks for one."""
-        if not self.config.queued:
-            return {}
-        sources, queues = self._sources(), self._queues()
-        return {
-            uplink.name: Shaper(
-                capacity_bps=round(self.capacities_bps[uplink.name]),
-                on_wire=uplink.capacity_bps is None,
-                leaves=tuple(self._leaves(uplink)),
-                sources=sources,
-                queues=queues,
-            )
-            for uplink in self.config.uplinks
-            if uplink.name in self.capacities_bps
-        }
-
-    def not_done(self) -> Iterator[str]:
-        """The settings that cannot be carried out, each as found -> expected."""
-        if not self.config.queued:
-            return
-        for uplink in self.config.uplinks:
-            name, reserved_bps = uplink.name, self._reserved_bps(uplink)
-            if name not in self.capacities_bps:
-                expected = "capacity-mbps, which shares and reservations need"
-                yield f"capacity of {name}: unknown -> {expected}"
-            elif self.config.offload.past_queues:
-                ports = ", ".join(self.config.offload.past_queues)
-                found = f"hw-offload sends frames of {ports} past them"
-                yield f"queues of {name}: {found} -> hw-offload=false, or no representors"
-            elif not can_promise(reserved_bps, 0.0, self.capacities_bps[name]):
-                found, most_bps = f"{reserved_bps / 1e6:g}", room_bps(self.capacities_bps[name])
-                yield f"reservations on {name}: {found} Mbit/s -> at most {most_bps / 1e6:g}"
-
-        for port in self.config.vm_ports:
-            rewritten = PRESETS[port.policy].classifier is Classifier.TRANSPORT
-            if port.is_queued and rewritten and not (self.config.on_a_lag or port.unsplittable):
-                found = f"{port.policy}, which sends from another address off the port's home"
-                yield f"shares of {port.name}: {found} -> a pin, or another policy"
-
-    def _leaves(self, uplink: UplinkConfig) -> Iterator[Leaf]:
-        capacity_bps, reserved_bps = self.capacities_bps[uplink.name], self._reserved_bps(uplink)
-        most_bps = room_bps(capacity_bps)
-        kept_ratio = min(1.0, most_bps / max(reserved_bps, 1.0))
-        for port in self.config.vm_ports:
-            reserve_bps = min(port.rules.reserve_bps, most_bps)
-            limit_bps = min(port.limit_bps or capacity_bps, capacity_bps)
-            if self.bound.get(port.name) == uplink.name:
-                reserve_bps = port.rules.reserve_bps * kept_ratio
-            yield Leaf(
-                minor=htb.class_minor(port.ofport),
-                shares=port.shares or DEFAULT_SHARES,
-                rate_bps=max(round(reserve_bps), min(htb.LEAST_RATE_BPS, round(limit_bps))),
-                ceil_bps=round(limit_bps),
-            )
-        rate_bps, ceil_bps = htb.LEAST_RATE_BPS, round(capacity_bps)
-        yield Leaf(htb.DEFAULT_CLASS, DEFAULT_SHARES, min(rate_bps, ceil_bps), ceil_bps)
-
-    def _reserved_bps(self, uplink: UplinkConfig) -> float:
-        """The sum of the reservations of the VM ports bound to an uplink."""
-        ports = self.config.vm_ports
-        return sum(p.rules.reserve_bps for p in ports if self.bound.get(p.name) == uplink.name)
-
-    def _sources(self) -> tuple[tuple[str, int], ...]:
-        """The class of each address. Addresses of VM ports that ask for something come first.
-
-        If two such VM ports have the same address, the first by name gets it.
-        """
-        found: dict[str, int] = {}
-        ports = sorted(self.config.vm_ports, key=lambda p: (not p.is_queued, p.name))
-        for port in ports:
-            for mac in sorted({*port.attached_macs, *self.macs.get(port.name, ())}):
-                if len(found) < htb.MAX_ADDRESSES:
-                    found.setdefault(mac, htb.class_minor(port.ofport))
-        return tuple(sorted(found.items()))
-
-    def _queues(self) -> int | None:
-        """How many queues may be full at once, if they share one buffer; otherwise None."""
-        if not self.config.in_userspace:
-            return None
-        uplinks = len(self.config.uplinks)
-        ways = (uplinks if _uses_several(port) else 1 for port in self.config.vm_ports)
-        return sum(ways) + uplinks
-
-
-def _uses_several(port: VmPortConfig) -> bool:
-    """Whether a VM port may send by more than one uplink at a time."""
-    preset = PRESETS[port.policy]
-    spread = preset.classifier.hashed or preset.splits_by is not None
-    return port.per_address or (spread and not port.unsplittable)
 
 
 @dataclass(eq=False)
@@ -145,18 +40,6 @@ class Shaping(Feature[Shaped]):
     # When to read devices next, in seconds of engine time.
     _due_s: float = 0.0
 
-    @property
-    def team(self) -> ShapedTeam:
-        """The figures of the team now."""
-        bridge, team_view = self.bridge, self.bridge.placing.team_view
-        capacities_bps = {u.name: team_view.known_capacity_bps(u) for u in bridge.config.uplinks}
-        return ShapedTeam(
-            bridge.config,
-            {name: bps for name, bps in capacities_bps.items() if bps},
-            {name: at.uplink for name, at in bridge.placing.bound.items()},
-            bridge.addresses.macs(),
-        )
-
     def shape(self, now_s: float) -> list[Command]:
         """Have uplinks queue as VM ports' shares say; in observe mode, remove our queues.
 
@@ -170,7 +53,7 @@ class Shaping(Feature[Shaped]):
             return self._ask({}, now_s)
         if not (bridge.connected and bridge.addresses.known):
             return []
-        return self._ask(self.team.shapers(), now_s)
+        return self._ask(self._shapers(), now_s)
 
     def _ask(self, wanted: Mapping[str, Shaper], now_s: float) -> list[Command]:
         """Ask devices to queue as `wanted`, if that has changed or it is time to read them again.
@@ -187,6 +70,73 @@ class Shaping(Feature[Shaped]):
             return []
         self._asked, self._replaces, self._under_way = goals, replaces, True
         return [Shape(config.name, tuple(goals.items()), replaces)]
+
+    def _shapers(self) -> dict[str, Shaper]:
+        """The shaper of each uplink whose speed is known."""
+        capacities_bps, sources, queues = self._capacities_bps(), self._sources(), self._queues()
+        return {
+            uplink.name: Shaper(
+                capacity_bps=round(capacities_bps[uplink.name]),
+                on_wire=uplink.capacity_bps is None,
+                leaves=tuple(self._leaves(uplink.name, capacities_bps[uplink.name])),
+                sources=sources,
+                queues=queues,
+            )
+            for uplink in self.bridge.config.uplinks
+            if uplink.name in capacities_bps
+        }
+
+    def _capacities_bps(self) -> dict[str, float]:
+        """The capacity of each uplink whose speed is known."""
+        team_view, uplinks = self.bridge.placing.team_view, self.bridge.config.uplinks
+        known = {uplink.name: team_view.known_capacity_bps(uplink) for uplink in uplinks}
+        return {name: bps for name, bps in known.items() if bps}
+
+    def _leaves(self, uplink: str, capacity_bps: float) -> Iterator[Leaf]:
+        bound, most_bps = self.bridge.placing.on_switch.bound, room_bps(capacity_bps)
+        kept_ratio = min(1.0, most_bps / max(self._reserved_bps(uplink), 1.0))
+        for port in self.bridge.config.vm_ports:
+            reserve_bps = min(port.rules.reserve_bps, most_bps)
+            limit_bps = min(port.limit_bps or capacity_bps, capacity_bps)
+            if port.name in bound and bound[port.name].uplink == uplink:
+                reserve_bps = port.rules.reserve_bps * kept_ratio
+            yield Leaf(
+                minor=htb.class_minor(port.ofport),
+                shares=port.shares or DEFAULT_SHARES,
+                rate_bps=max(round(reserve_bps), min(htb.LEAST_RATE_BPS, round(limit_bps))),
+                ceil_bps=round(limit_bps),
+            )
+        rate_bps, ceil_bps = htb.LEAST_RATE_BPS, round(capacity_bps)
+        yield Leaf(htb.DEFAULT_CLASS, DEFAULT_SHARES, min(rate_bps, ceil_bps), ceil_bps)
+
+    def _reserved_bps(self, uplink: str) -> float:
+        """The sum of the reservations of the VM ports bound to an uplink."""
+        bound = self.bridge.placing.on_switch.bound
+        ports = (p for p in self.bridge.config.vm_ports if p.name in bound)
+        return sum(p.rules.reserve_bps for p in ports if bound[p.name].uplink == uplink)
+
+    def _sources(self) -> tuple[tuple[str, int], ...]:
+        """The class of each address. Addresses of VM ports that ask for something come first.
+
+        If two such VM ports have the same address, the first by name gets it.
+        """
+        found, learned = dict[str, int](), self.bridge.addresses.by_port
+        ports = sorted(self.bridge.config.vm_ports, key=lambda p: (not p.is_queued, p.name))
+        for port in ports:
+            macs = (mac for mac, _ in learned.get(port.name, ()))
+            for mac in sorted({*port.attached_macs, *macs}):
+                if len(found) < htb.MAX_ADDRESSES:
+                    found.setdefault(mac, htb.class_minor(port.ofport))
+        return tuple(sorted(found.items()))
+
+    def _queues(self) -> int | None:
+        """How many queues may be full at once, if they share one buffer; otherwise None."""
+        config = self.bridge.config
+        if not config.in_userspace:
+            return None
+        uplinks = len(config.uplinks)
+        ways = (uplinks if _uses_several(port) else 1 for port in config.vm_ports)
+        return sum(ways) + uplinks
 
     def heard(self, event: Shaped, now_s: float) -> list[Command]:
         """The devices of uplinks have set their queues, or have refused to. Report what is new."""
@@ -223,6 +173,31 @@ class Shaping(Feature[Shaped]):
             return False
         return not any(device.found.is_ours for device in self.devices.values())
 
+    def impossible(self) -> Iterator[str]:
+        """The settings that cannot be carried out, each as found -> expected."""
+        config = self.bridge.config
+        if not config.queued:
+            return
+        capacities_bps = self._capacities_bps()
+        for uplink in config.uplinks:
+            name, reserved_bps = uplink.name, self._reserved_bps(uplink.name)
+            if name not in capacities_bps:
+                expected = "capacity-mbps, which shares and reservations need"
+                yield f"capacity of {name}: unknown -> {expected}"
+            elif config.offload.past_queues:
+                ports = ", ".join(config.offload.past_queues)
+                found = f"hw-offload sends frames of {ports} past them"
+                yield f"queues of {name}: {found} -> hw-offload=false, or no representors"
+            elif not can_promise(reserved_bps, 0.0, capacities_bps[name]):
+                found, most_bps = f"{reserved_bps / 1e6:g}", room_bps(capacities_bps[name])
+                yield f"reservations on {name}: {found} Mbit/s -> at most {most_bps / 1e6:g}"
+
+        for port in config.vm_ports:
+            rewritten = PRESETS[port.policy].classifier is Classifier.TRANSPORT
+            if port.is_queued and rewritten and not (config.on_a_lag or port.unsplittable):
+                found = f"{port.policy}, which sends from another address off the port's home"
+                yield f"shares of {port.name}: {found} -> a pin, or another policy"
+
     def not_done(self) -> Iterator[str]:
         """What devices did not take, each as found -> expected."""
         for name, device in sorted(self.devices.items()):
@@ -243,3 +218,10 @@ class Shaping(Feature[Shaped]):
         for device in self.devices.values():
             found.update(device.found.drops)
         return found.get(htb.class_minor(port.ofport))
+
+
+def _uses_several(port: VmPortConfig) -> bool:
+    """Whether a VM port may send by more than one uplink at a time."""
+    preset = PRESETS[port.policy]
+    spread = preset.classifier.hashed or preset.splits_by is not None
+    return port.per_address or (spread and not port.unsplittable)
