@@ -19,6 +19,19 @@ MOST_ACTIONS = 16
 # Of a list of ports in a sentence.
 NAMED = 4
 SHAPED_BY = "shares, reserve-mbps and limit-mbps"
+# What it means that cached flows are given to tc, and by `tc-policy`.
+BY_TC = (
+    "hw-offload: tc and the card forward by the flows that Open vSwitch has cached, in which"
+    " our tables, groups and learned addresses are already resolved",
+    f"hw-offload: software forwards what tc does not take: frames with more than {MOST_ACTIONS}"
+    " actions, as floods to many VM ports have, and fragments of IPv6",
+    "hw-offload: tc counts packets without their Ethernet header, so 14 bytes are added for"
+    " each packet of a flow",
+)
+TC_POLICIES = {
+    "skip_hw": "tc-policy skip_hw: tc forwards in software, and no card forwards",
+    "skip_sw": "tc-policy skip_sw: what the card does not take, Open vSwitch's kernel module forwards",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +69,11 @@ def read(row: BridgeRow, uplinks: Sequence[InterfaceRow]) -> Offload:
     representors = [i.name for i in row.interfaces if i.represents and i.name not in names]
     past_queues = by_tc and row.tc_policy != "skip_hw"
     no_queues = tuple(uplink.name for uplink in uplinks if uplink.kind in DPDK_KINDS)
-    told = [
-        *(_tc(row) if by_tc else ()),
-        *_dpdk(row, no_queues),
-        *(_representors(row, representors) if representors else ()),
-    ]
+    told = [*BY_TC] if by_tc else []
+    if by_tc and row.tc_policy in TC_POLICIES:
+        told.append(TC_POLICIES[row.tc_policy])
+    told += _dpdk(row, no_queues)
+    told += _representors(row, representors) if representors else ()
     return Offload(
         tuple(told),
         by_tc,
@@ -98,27 +111,6 @@ def _hashed(policy: str, connection_hash: str, no_card: str | None) -> Iterator[
         yield (
             f"hw-offload with {policy}: what is hashed is resolved as well, so each connection"
             " or address is a flow of its own in tc, and its first packet goes through software"
-        )
-
-
-def _tc(row: BridgeRow) -> Iterator[str]:
-    yield (
-        "hw-offload: tc and the card forward by the flows that Open vSwitch has cached, in which"
-        " our tables, groups and learned addresses are already resolved"
-    )
-    yield (
-        f"hw-offload: software forwards what tc does not take: frames with more than {MOST_ACTIONS}"
-        " actions, as floods to many VM ports have, and fragments of IPv6"
-    )
-    yield (
-        "hw-offload: tc counts packets without their Ethernet header, so 14 bytes are added for"
-        " each packet of a flow"
-    )
-    if row.tc_policy == "skip_hw":
-        yield "tc-policy skip_hw: tc forwards in software, and no card forwards"
-    if row.tc_policy == "skip_sw":
-        yield (
-            "tc-policy skip_sw: what the card does not take, Open vSwitch's kernel module forwards"
         )
 
 

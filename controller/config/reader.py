@@ -18,6 +18,11 @@ from controller.text.wording import quoted
 from policies.model import OfPort, Role, Teaming
 from policies.presets import DEFAULT_PRESET, PRESETS
 
+WAITS = (
+    "Open_vSwitch other_config:flow-restore-wait: when ovs-vswitchd has started, it forwards"
+    " nothing until this key is removed, and ovs-lbt connects only then"
+)
+
 
 def read_bridge(row: BridgeRow, last: BridgeConfig | None = None) -> BridgeConfig:
     """The configuration of an attached bridge.
@@ -101,7 +106,7 @@ class _Reader:
                 ),
                 *controllers.not_done(self.row, 0 if bond else len(bridge["uplinks"] or ())),
                 *_unspread(vm_ports, bridge["connection-hash"]),
-                *_waits(self.row),
+                *((WAITS,) if self.row.restores_flows else ()),
                 *_unchecked(bridge, teaming, bond is not None),
             ),
             errors=tuple(self.settings.errors),
@@ -193,14 +198,6 @@ def _unchecked(bridge: Mapping[str, Any], teaming: str, on_bond: bool) -> Iterat
         yield "path-check: mode observe, where nothing of ovs-lbt is on the switch -> enforce"
     elif bridge["path-check"] == "off" and bridge["path-check-targets"]:
         yield "path-check-targets: path-check is off, so no host is asked -> path-check=on"
-
-
-def _waits(row: BridgeRow) -> Iterator[str]:
-    if row.restores_flows:
-        yield (
-            "Open_vSwitch other_config:flow-restore-wait: when ovs-vswitchd has started, it forwards"
-            " nothing until this key is removed, and ovs-lbt connects only then"
-        )
 
 
 def _teaming_violations(teaming: str, bond: PortRow | None) -> Iterator[tuple[str, str]]:
