@@ -119,6 +119,7 @@ def team(row: BridgeRow, named: tuple[str, ...] | None, known: Known) -> Team:
     evident = frozenset(name for name, what in missing.items() if what is not None)
     valid = Known(bond.name if bond else None, last, evident)
     apart = frozenset(missing) | _undecided(row, uplinks, known)
+    assert apart.isdisjoint(uplinks), "an interface would be an uplink and missing"
     return Team(uplinks, bond, tuple(wrong), apart, valid)
 
 

@@ -64,6 +64,7 @@ class _Reader:
         common = Common(name, ids, uplinks, policy, teaming, offloaded, patch_unit, in_userspace)
         neither |= membership.members_of_bonds(self.row)
         read = read_vm_ports(self.row, common, neither, self.last, self.settings)
+        assert neither.isdisjoint(read.by_name), "an uplink as a VM port would be a loop"
         vm_ports = _several_marked(tuple(vm_port.config for vm_port in read.by_name.values()))
         # Open vSwitch fills in the source port of its own tunnels after multipath has seen the frame.
         native = next((p.name for p in vm_ports if p.counted_by_flows and p.may_spread), None)
