@@ -24,9 +24,10 @@ from controller.config.marks import Marks
 from controller.config.reader import read_bridge
 from controller.features.off_home import OWN_AFTER_S, announcements
 from controller.host import addresses, arming, faults
-from controller.host.programs import Refused, on_switch
+from controller.host.programs import on_switch
 from controller.ovsdb.database import Database
 from controller.text import terminal
+from controller.text.wording import Refused
 
 LOG_NAME = "ovs-lbt-announce.log"
 # systemd-run that is refused ends at once, and the announcements of a service take longer.

@@ -16,12 +16,13 @@ import ovs.dirs
 from controller.dataplane.specs import COOKIE_PREFIX
 from controller.dataplane.tables import COOKIE_PREFIX_MASK
 from controller.host import client
-from controller.host.programs import Refused, run
+from controller.host.programs import run
 from controller.operations import upstream
 from controller.operations.findings import Finding
 from controller.operations.upstream import Port
 from controller.text import check_view, terminal
 from controller.text.check_view import NOTE
+from controller.text.wording import Refused
 
 WELL, FOUND, UNKNOWN = 0, 1, 2
 COLUMNS = "name,mtu,link_speed,statistics"
@@ -33,7 +34,7 @@ def main(words: Sequence[str], json_wanted: bool) -> int:
         if (obstacle := client.obstacle()) is not None:
             raise client.Unanswered(obstacle)
         answer = json.loads(client.ask("lbt/check", [*words, "--json"]))
-    except (client.Refusal, client.Unanswered) as why:
+    except Refused as why:
         print(f"ovs-lbt: {why}", file=sys.stderr)
         return UNKNOWN
     for team in answer["bridges"]:

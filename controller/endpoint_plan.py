@@ -15,7 +15,8 @@ from controller.config.marks import Marks
 from controller.host import addresses
 from controller.host.programs import run
 from controller.operations import endpoint_view
-from controller.operations.endpoint_view import Counters, NoChoice
+from controller.operations.endpoint_view import Counters
+from controller.text.wording import Refused
 
 # How often ovs-vswitchd writes statistics to the database, unless asked otherwise. Readings that are
 # a multiple of it apart see as many updates, whenever they begin.
@@ -28,11 +29,11 @@ def plan(remote: str, as_json: bool) -> str:
     """The answer for the Open vSwitch of this host. Takes as long as it measures.
 
     Raises:
-        NoChoice: there is nothing to choose.
+        Refused: there is nothing to choose.
         Refused: the database does not answer, or cannot be read.
     """
     if not remote.startswith("unix:"):
-        raise NoChoice(f"database {remote} -> unix:PATH, on the host of the tunnel endpoints")
+        raise Refused(f"database {remote} -> unix:PATH, on the host of the tunnel endpoints")
     found, marks = read(remote), Marks()
     marks.mark(found.bridges, found.ovn, addresses.read_addresses().devices)
     host = endpoint_view.survey(found.bridges, found.ovn, marks.endpoints)

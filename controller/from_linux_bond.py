@@ -12,13 +12,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Sequence
 
 from controller.dataplane import frames
+from controller.host.programs import wait_until
 from controller.operations import linux_bond
-from controller.operations.linux_bond import RECORD, CannotMove, Host, Links, LinuxBond, Stack, Vlan
-from controller.text.wording import quoted
+from controller.operations.linux_bond import RECORD, Host, Links, LinuxBond, Stack, Vlan
+from controller.text.wording import Refused, quoted
 
 COMMAND_TIMEOUT_S = 10
 # A card may negotiate its speed anew when it has been down.
@@ -36,18 +36,18 @@ def survey(bridge: str, name: str) -> Host:
     """What would move to the bridge. Changes nothing.
 
     Raises:
-        CannotMove: it cannot, or a tool is missing.
+        Refused: it cannot, or a tool is missing.
     """
     links = _links()
     has_it = _asked("ovs-vsctl", "port-to-br", name)
     bond = linux_bond.read(name, links, bridge, has_it)
     exists = _asked("ovs-vsctl", "br-exists", bridge) is not None
     if exists and is_attached(bridge):
-        raise CannotMove(
+        raise Refused(
             f"bridge {bridge}: attached -> a bridge that is not: ovs-lbt detach {quoted(bridge)}"
         )
     if not exists and linux_bond.has(links, bridge):
-        raise CannotMove(f"bridge {bridge}: another device has this name -> another name")
+        raise Refused(f"bridge {bridge}: another device has this name -> another name")
     at = bridge if bond.is_port else name
     own, vlans = _stack(at), _vlans(at, links)
     if bond.is_port:
@@ -62,18 +62,16 @@ def survey_back(bridge: str, name: str) -> Host:
     """What would move from the bridge to the bond of Linux that the port replaces. Changes nothing.
 
     Raises:
-        CannotMove: it replaces none, or a tool is missing.
+        Refused: it replaces none, or a tool is missing.
     """
     links = _links()
     text = _asked("ovs-vsctl", "--if-exists", "get", "port", name, f"external_ids:{RECORD}")
     if not text or _asked("ovs-vsctl", "port-to-br", name) != bridge:
         expected = "a bond that attach --from-bond has moved"
-        raise CannotMove(
-            f"bridge {bridge}: no bond {name} that replaces one of Linux -> {expected}"
-        )
+        raise Refused(f"bridge {bridge}: no bond {name} that replaces one of Linux -> {expected}")
     bond, made_bridge = linux_bond.recorded(json.loads(text))
     if linux_bond.has(links, name):
-        raise CannotMove(f"{name}: a device of this name exists -> none: the bond is made anew")
+        raise Refused(f"{name}: a device of this name exists -> none: the bond is made anew")
     own, vlans = _stack(bridge), _vlans(bridge, links)
     return Host(bond, bridge, own, vlans, _answering(own, vlans), made_bridge)
 
@@ -82,25 +80,25 @@ def move(host: Host, say: Callable[[str], None]) -> None:
     """Make the bond one of Open vSwitch. If a step fails, everything goes back first.
 
     Raises:
-        CannotMove: it failed, and what is so now.
+        Refused: it failed, and what is so now.
     """
     with _undisturbed():
         try:
             _forward(host, say)
-        except CannotMove as why:
+        except Refused as why:
             say(f"failed: {why}; going back")
             try:
                 _back(host, say)
-            except CannotMove as worse:
-                raise CannotMove(f"{why}; going back failed, too: {worse}") from None
-            raise CannotMove(f"{why}; everything is as before") from None
+            except Refused as worse:
+                raise Refused(f"{why}; going back failed, too: {worse}") from None
+            raise Refused(f"{why}; everything is as before") from None
 
 
 def move_back(host: Host, say: Callable[[str], None]) -> None:
     """Make the bond one of Linux again.
 
     Raises:
-        CannotMove: a step failed, and the rest was not done.
+        Refused: a step failed, and the rest was not done.
     """
     with _undisturbed():
         _back(host, say)
@@ -153,7 +151,7 @@ def _back(host: Host, say: Callable[[str], None]) -> None:
     for member in first:
         _to_linux(member, host, say)
     _batch([f"link set {bond.name} up"])
-    wait(lambda: _has_carrier(bond.name), f"{bond.name}: no link", LINK_PATIENCE_S)
+    _wait(lambda: _has_carrier(bond.name), f"{bond.name}: no link", LINK_PATIENCE_S)
     if host.bond.is_port:
         if _members(bond.name) != [bond.name]:
             words = ("--", "--id=@i", "create", "interface", f"name={bond.name}")
@@ -173,7 +171,7 @@ def _make_anew(bond: LinuxBond, say: Callable[[str], None]) -> None:
     """Make the bond of Linux, if need be without options that this kernel does not take with its mode."""
     try:
         _batch(linux_bond.made_anew(bond, bond.options))
-    except CannotMove as why:
+    except Refused as why:
         say(f"{why}; made with its essential options only")
         _batch(linux_bond.made_anew(bond, linux_bond.essential(bond)))
 
@@ -260,7 +258,7 @@ def _check(host: Host, say: Callable[[str], None]) -> None:
     """Wait until the gateways that have answered before answer again."""
     for gateway in host.answering:
         story = f"gateway {gateway}: no answer any more"
-        wait(lambda at=gateway: _answers(at), story, GATEWAY_PATIENCE_S)  # type: ignore[misc]
+        _wait(lambda at=gateway: _answers(at), story, GATEWAY_PATIENCE_S)  # type: ignore[misc]
         say(f"gateway {gateway}: answers")
 
 
@@ -275,11 +273,11 @@ def _up(member: str, bond: LinuxBond) -> list[str]:
 def _wait_for_links(members: Sequence[str], bond: LinuxBond) -> None:
     for member in members:
         what = f"{member}: no link in Open vSwitch"
-        wait(lambda at=member: _linked(at), what, LINK_PATIENCE_S)  # type: ignore[misc]
+        _wait(lambda at=member: _linked(at), what, LINK_PATIENCE_S)  # type: ignore[misc]
     if bond.mode == linux_bond.LACP:
         # Without a partner that answers, the bond falls back, and carries traffic, too.
-        with contextlib.suppress(CannotMove):
-            wait(lambda: all(map(_heard, members)), "LACP: no partner", LACP_PATIENCE_S)
+        with contextlib.suppress(Refused):
+            _wait(lambda: all(map(_heard, members)), "LACP: no partner", LACP_PATIENCE_S)
 
 
 def _linked(member: str) -> bool:
@@ -333,20 +331,20 @@ def _answers(address: str) -> bool:
 def _refuse_used(device: str, own: Stack, vlans: Sequence[Vlan], why: str) -> None:
     if own.addresses or vlans:
         found = ", ".join([*own.addresses, *(vlan.name for vlan in vlans)])
-        raise CannotMove(f"{device}: {found} -> no addresses and VLANs on it: {why}")
+        raise Refused(f"{device}: {found} -> no addresses and VLANs on it: {why}")
 
 
 def _refuse_uplinks(bridge: str) -> None:
     """Refuse a bridge that may lead to the network already: with the bond it would be a loop."""
     for port in _vsctl("list-ports", bridge).split():
         if len(_members(port)) > 1:
-            raise CannotMove(f"bridge {bridge}: has bond {port} -> a bridge without uplinks")
+            raise Refused(f"bridge {bridge}: has bond {port} -> a bridge without uplinks")
 
 
 def _links() -> Links:
     for tool in ("ip", "ovs-vsctl"):
         if shutil.which(tool) is None:
-            raise CannotMove(f"{tool}: not installed -> {tool} in PATH")
+            raise Refused(f"{tool}: not installed -> {tool} in PATH")
     links: Links = json.loads(_run("ip", "-json", "-details", "link", "show"))
     return links
 
@@ -376,17 +374,8 @@ def _undisturbed() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def wait(condition: Callable[[], bool], found: str, patience_s: float) -> None:
-    """Wait until a condition is true.
-
-    Raises:
-        CannotMove: it is not, within the time.
-    """
-    deadline_s = time.monotonic() + patience_s
-    while not condition():
-        if time.monotonic() > deadline_s:
-            raise CannotMove(f"{found} -> within {patience_s:g} s")
-        time.sleep(CHECK_INTERVAL_S)
+def _wait(condition: Callable[[], bool], found: str, patience_s: float) -> None:
+    wait_until(condition, patience_s, CHECK_INTERVAL_S, f"{found} -> within {patience_s:g} s")
 
 
 def _batch(lines: Sequence[str], *options: str) -> None:
@@ -402,7 +391,7 @@ def _asked(*command: str) -> str | None:
     """What a command says; None if it fails."""
     try:
         return _run(*command).strip()
-    except CannotMove:
+    except Refused:
         return None
 
 
@@ -410,7 +399,7 @@ def _run(*command: str, stdin: str = "") -> str:
     """Run a command and return what it says.
 
     Raises:
-        CannotMove: it failed.
+        Refused: it failed.
     """
     try:
         done = subprocess.run(
@@ -422,9 +411,9 @@ def _run(*command: str, stdin: str = "") -> str:
             start_new_session=True,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise CannotMove(f"{' '.join(command[:3])}: {error} -> a command that ends") from None
+        raise Refused(f"{' '.join(command[:3])}: {error} -> a command that ends") from None
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
         lines = f" ({'; '.join(stdin.splitlines())})" if stdin else ""
-        raise CannotMove(f"{' '.join(command)}{lines}: {said[0]} -> a command that succeeds")
+        raise Refused(f"{' '.join(command)}{lines}: {said[0]} -> a command that succeeds")
     return done.stdout

@@ -25,8 +25,8 @@ from controller.config.rows import BridgeRow
 from controller.config.values import BridgeConfig, UplinkConfig
 from controller.host import client
 from controller.host.forwarding import forward, has_pipeline
-from controller.host.programs import Refused, on_switch, wait_until
-from controller.text.wording import one_of
+from controller.host.programs import on_switch, wait_until
+from controller.text.wording import Refused, one_of
 from policies.model import Role
 
 # After a boot, the switch and its links may need some time.

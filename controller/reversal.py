@@ -25,10 +25,11 @@ import ovs.dirs
 from controller.api import history
 from controller.api.history import Entry, Happened
 from controller.host import client, journal
-from controller.host.programs import Refused, run
+from controller.host.programs import run
 from controller.operations import unconfirmed
 from controller.operations.unconfirmed import GRACE_S, UNCONFIRMED, Unconfirmed
 from controller.text import terminal
+from controller.text.wording import Refused
 
 LOOK_INTERVAL_S = 0.5
 RETRY_S = 2.0

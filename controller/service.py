@@ -29,14 +29,13 @@ from controller.engine import Engine
 from controller.host import addresses, client, control, faults, forwarding, garbage
 from controller.host.journal import Journal
 from controller.host.notify import Supervisor
-from controller.host.programs import Refused
 from controller.host.qdisc import Qdiscs
 from controller.host.sockets import BridgeSocket, Reach, TlsFiles
 from controller.inbox import Inbox, StatusWanted
 from controller.metrics.exporter import Exporter
 from controller.openflow import bundles, commands, connections, framework, side_connection
 from controller.ovsdb.database import Database
-from controller.text.wording import one_line
+from controller.text.wording import Refused, one_line
 
 LOG = logging.getLogger(__name__)
 

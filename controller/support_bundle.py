@@ -25,8 +25,8 @@ from controller.config import shareable
 from controller.config.rows import PREFIX
 from controller.host import client
 from controller.host.journal import default_path
-from controller.host.programs import Refused, run
-from controller.text.wording import because
+from controller.host.programs import run
+from controller.text.wording import Refused, because
 
 COMMAND_TIMEOUT_S = 20
 # Of the history, and of each log.
@@ -74,7 +74,7 @@ def _collected(sources: Iterator[tuple[str, Source]]) -> tuple[dict[str, str], d
     for name, source in sources:
         try:
             parts[name] = shareable.without_logins(source())
-        except (Refused, client.Refusal, client.Unanswered, OSError, ValueError) as why:
+        except (Refused, OSError, ValueError) as why:
             missing[name] = shareable.without_logins(because(why))
     return parts, missing
 

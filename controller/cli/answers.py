@@ -10,7 +10,7 @@ import sys
 import time
 
 from controller.host import client
-from controller.text.wording import because
+from controller.text.wording import Refused, because
 
 
 def ask(command: str, words: list[str]) -> int:
@@ -27,7 +27,7 @@ def answer(command: str, words: list[str]) -> str | None:
         if (obstacle := client.obstacle()) is not None:
             raise client.Unanswered(obstacle)
         return client.ask(f"lbt/{command}", words)
-    except (client.Refusal, client.Unanswered) as why:
+    except Refused as why:
         failed(str(why))
         return None
 

@@ -8,14 +8,14 @@ import sys
 
 from controller.cli import answers
 from controller.host import client
-from controller.text.wording import quoted
+from controller.text.wording import Refused, quoted
 
 
 def from_bond(options: argparse.Namespace, words: list[str]) -> int:
     """Make a bond of Linux one of the bridge, and attach it."""
     from controller import from_linux_bond as moving
     from controller.config.keys import BRIDGE_KEYS
-    from controller.operations import bond_plan, linux_bond
+    from controller.operations import bond_plan
 
     if options.uplink:
         return answers.failed(
@@ -35,7 +35,7 @@ def from_bond(options: argparse.Namespace, words: list[str]) -> int:
         if not options.yes:
             return answers.failed("nothing was changed -> the same command with --yes")
         moving.move(host, _say)
-    except linux_bond.CannotMove as why:
+    except Refused as why:
         return answers.failed(str(why))
     _say(bond_plan.configuration(host))
     if status := answers.ask("attach", words):
@@ -50,7 +50,7 @@ def from_bond(options: argparse.Namespace, words: list[str]) -> int:
 def to_bond(options: argparse.Namespace) -> int:
     """Detach a bridge, unless it is detached, and make its bond one of Linux again."""
     from controller import from_linux_bond as moving
-    from controller.operations import bond_plan, linux_bond
+    from controller.operations import bond_plan
 
     try:
         host = moving.survey_back(options.bridge, options.to_bond)
@@ -63,7 +63,7 @@ def to_bond(options: argparse.Namespace) -> int:
             if status := moving.ended([*command, "detach", options.bridge, *purge]):
                 return status
         moving.move_back(host, _say)
-    except linux_bond.CannotMove as why:
+    except Refused as why:
         return answers.failed(str(why))
     return 0
 

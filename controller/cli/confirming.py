@@ -7,6 +7,7 @@ import argparse
 from controller.cli import answers
 from controller.cli.without_service import detach
 from controller.host import client
+from controller.text.wording import Refused
 
 
 def until_confirmed(options: argparse.Namespace, words: list[str]) -> int:
@@ -25,16 +26,16 @@ def until_confirmed(options: argparse.Namespace, words: list[str]) -> int:
         return answers.ask(options.command, words)
     try:
         armed = arming.arm(bridge, float(options.rollback_after), options.service)
-    except arming.NotArmed as error:
+    except Refused as error:
         return answers.failed(str(error))
     if options.command == "detach" and not client.running():
         return detach(words)
     try:
         answers.tell(client.ask(f"lbt/{options.command}", words))
-    except client.Refusal as why:
-        armed.disarm()
-        return answers.failed(str(why))
-    except client.Unanswered as why:
+    except Refused as why:
+        # A service that does not answer may have made the change.
+        if not isinstance(why, client.Unanswered):
+            armed.disarm()
         return answers.failed(str(why))
     return 0
 
@@ -42,7 +43,6 @@ def until_confirmed(options: argparse.Namespace, words: list[str]) -> int:
 def confirm(bridge: str) -> int:
     """Confirm through the service if it is running, else in the database."""
     from controller import reversal
-    from controller.host.programs import Refused
 
     if (obstacle := client.obstacle()) is not None:
         return answers.failed(obstacle)
@@ -51,7 +51,7 @@ def confirm(bridge: str) -> int:
             answers.tell(client.ask("lbt/confirm", [bridge]))
         else:
             print(reversal.confirm(bridge))
-    except (client.Refusal, client.Unanswered, Refused) as why:
+    except Refused as why:
         return answers.failed(_too_late(bridge, str(why)))
     return 0
 
@@ -59,7 +59,6 @@ def confirm(bridge: str) -> int:
 def revert(bridge: str) -> int:
     """Revert through the service if it is running, else with a service of our own."""
     from controller import reversal
-    from controller.host.programs import Refused
 
     if client.obstacle() is not None or client.running():
         return answers.ask("revert", [bridge])
@@ -79,7 +78,7 @@ def _bridge_of(options: argparse.Namespace) -> str | None:
 
     try:
         found = programs.run("ovs-vsctl", "iface-to-br", options.name.partition("/")[0])
-    except programs.Refused:
+    except Refused:
         return None
     return found.strip()
 
@@ -98,7 +97,7 @@ def _too_late(bridge: str, why: str) -> str:
             told = client.ask("lbt/history", asked)
         else:
             told = journal.answer(journal.default_path(client.NAME), tuple(asked))
-    except (client.Refusal, client.Unanswered, ValueError, OSError):
+    except (Refused, ValueError, OSError):
         return why
     if (reverted := reversal.last_reversal(told)) is None:
         return why

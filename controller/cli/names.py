@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller.config.rows import PREFIX
-from controller.host.programs import Refused, run
+from controller.host.programs import run
+from controller.text.wording import Refused
 
 TIMEOUT_S = 2
 # What libvirt, OpenStack and XenServer call a VM.

@@ -11,7 +11,7 @@ from pathlib import Path
 from controller.api.commands import DEFAULT_METRICS
 from controller.cli import answers, environment
 from controller.host import client
-from controller.text.wording import because
+from controller.text.wording import Refused, because
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,7 +35,6 @@ def run(options: argparse.Namespace) -> int:
     if (obstacle := client.obstacle() or client.read_only() or _running()) is not None:
         return answers.failed(obstacle)
     from controller.host.journal import default_path
-    from controller.host.programs import Refused
     from controller.host.sockets import TlsFiles
     from controller.service import Options, Service, serve_and_exit
 

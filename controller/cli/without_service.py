@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from controller.cli import answers, environment
 from controller.host import client
-from controller.text.wording import because, quoted
+from controller.text.wording import Refused, because, quoted
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace, words: list[str]) -> int:
@@ -41,16 +41,13 @@ def _print(found: Callable[[], Iterable[str]]) -> int:
     """Print what is found in the database, or done with it."""
     import ovs.vlog
 
-    from controller.host.programs import Refused
-    from controller.operations.endpoint_view import NoChoice
-
     ovs.vlog.Vlog.set_level("any", "any", "off")
     if (obstacle := client.obstacle()) is not None:
         return answers.failed(obstacle)
     try:
         for line in found():
             print(line, flush=True)
-    except (Refused, NoChoice, ValueError) as error:
+    except (Refused, ValueError) as error:
         return answers.failed(environment.blamed_database(str(error)))
     return 0
 
@@ -67,7 +64,6 @@ def detach(words: list[str]) -> int:
     environment.log(logging.ERROR)
     importlib.import_module("controller.openflow.framework")
     from controller import one_shot
-    from controller.host.programs import Refused
     from controller.service import serve_and_exit
 
     def serve() -> int:

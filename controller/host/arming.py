@@ -21,6 +21,8 @@ from pathlib import Path
 
 import ovs.dirs
 
+from controller.text.wording import Refused
+
 # As sd_booted(3) finds out whether systemd is process 1.
 BOOTED = Path("/run/systemd/system")
 ENVIRONMENT_FILE = "/etc/default/ovs-lbt"
@@ -28,10 +30,6 @@ TIMEOUT_S = 10.0
 LOG_NAME = "ovs-lbt-reversal.log"
 # What decides where Open vSwitch and this program are.
 PASSED_ON = re.compile(r"OVS_[A-Z_]+|PYTHONPATH|PATH")
-
-
-class NotArmed(Exception):
-    """The reversal could not be armed. The text: what was found -> what is expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ def arm(bridge: str, wait_s: float, service: str) -> Armed:
     """Arm the reversal of what will wait to be confirmed on a bridge `wait_s` from now on.
 
     Raises:
-        NotArmed: neither systemd nor a process of its own can do it.
+        Refused: neither systemd nor a process of its own can do it.
     """
     if BOOTED.is_dir():
         unit = f"ovs-lbt-reversal-{re.sub('[^A-Za-z0-9_.]', '-', bridge)}-{time.time_ns() // 1_000_000}"
@@ -67,7 +65,7 @@ def arm(bridge: str, wait_s: float, service: str) -> Armed:
     try:
         return Armed(pid=_detached(_command(bridge, wait_s, service)))
     except (OSError, ValueError) as error:
-        raise NotArmed(f"the rollback cannot be armed: {error} -> a process of its own") from error
+        raise Refused(f"the rollback cannot be armed: {error} -> a process of its own") from error
 
 
 def systemd_run(unit: str, bridge: str, wait_s: float, service: str) -> list[str]:

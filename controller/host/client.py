@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from controller.api.commands import SERVICE, SLOW
-from controller.text.wording import OUR_LOG, quoted
+from controller.text.wording import OUR_LOG, Refused, quoted
 
 # Longer than the service itself waits before it reports that a switch or the database is silent.
 ANSWER_TIMEOUT_S = 20.0
@@ -35,12 +35,8 @@ def pidfile() -> Path:
     return Path(ovs.dirs.RUNDIR) / f"{_name}.pid"
 
 
-class Unanswered(Exception):
-    """There is no answer. The text: what was found -> what is expected."""
-
-
-class Refusal(Exception):
-    """The service refused. The text: what was found -> what is expected."""
+class Unanswered(Refused):
+    """There is no answer."""
 
 
 def running() -> bool:
@@ -87,7 +83,7 @@ def ask(method: str, words: Sequence[str], timeout_s: float | None = None) -> st
     """Send a command to the service and return its answer.
 
     Raises:
-        Refusal: the service refuses the command.
+        Refused: the service refuses the command.
         Unanswered: no service is running, or it ended before it answered.
     """
     request = json.dumps({"id": 0, "method": method, "params": list(words)})
@@ -110,7 +106,7 @@ def ask(method: str, words: Sequence[str], timeout_s: float | None = None) -> st
             f"the service closed the connection: {error.strerror or error} -> {OUR_LOG}"
         ) from None
     if reply.get("error") is not None:
-        raise Refusal(str(reply["error"]).rstrip())
+        raise Refused(str(reply["error"]).rstrip())
     return str(reply.get("result") or "")
 
 

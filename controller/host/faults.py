@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from controller.api.events import Faulted
-from controller.host.programs import Refused
-from controller.text.wording import OUR_LOG, because, one_line
+from controller.text.wording import OUR_LOG, Refused, because, one_line
 
 LOG = logging.getLogger(__name__)
 

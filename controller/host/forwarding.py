@@ -17,7 +17,8 @@ from controller.dataplane.specs import COOKIE_PREFIX
 from controller.dataplane.tables import COOKIE_KIND_MASK, COOKIE_PREFIX_MASK, Kind, cookie
 from controller.host import faults
 from controller.host.faults import ANOTHER_LEADS, NOT_HERE
-from controller.host.programs import Refused, on_switch
+from controller.host.programs import on_switch
+from controller.text.wording import Refused
 from policies.model import OFPORT_LOCAL
 
 LOG = logging.getLogger(__name__)

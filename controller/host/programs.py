@@ -7,16 +7,12 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from controller.text.wording import in_words
+from controller.text.wording import Refused, in_words
 
 TIMEOUT_S = 10.0
 # They know themselves how long they may wait.
 TOOLS = ("ovs-appctl", "ovs-ofctl", "ovs-vsctl")
 PACKAGES = {"tc": "the package iproute2"}
-
-
-class Refused(Exception):
-    """A command cannot be carried out. The text: what was found -> what is expected."""
 
 
 def run(

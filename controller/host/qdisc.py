@@ -19,7 +19,8 @@ from controller.dataplane import htb
 from controller.dataplane.htb import Found, Host, Shaper
 from controller.host import faults
 from controller.host.faults import ANOTHER_LEADS, NOT_HERE
-from controller.host.programs import Refused, run
+from controller.host.programs import run
+from controller.text.wording import Refused
 
 SEND_BUFFER = Path("/proc/sys/net/core/wmem_default")
 DEFAULT_QDISC = Path("/proc/sys/net/core/default_qdisc")

@@ -12,8 +12,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from controller.host.programs import Refused
-from controller.text.wording import in_words
+from controller.text.wording import Refused, in_words
 
 CONNECT_TIMEOUT_S = 5.0
 DEFAULT_PORT = 6653

@@ -21,9 +21,8 @@ from urllib.parse import urlsplit
 from controller.config import controllers
 from controller.config.rows import PREFIX, BridgeRow
 from controller.host import faults, sockets
-from controller.host.programs import Refused
 from controller.openflow import framework
-from controller.text.wording import in_words
+from controller.text.wording import Refused, in_words
 
 LOG = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ from controller.api.events import AddSelectGroup, PortFlagsSet, SelectGroupAdded
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import Bucket, GroupSpec
 from controller.host import faults
-from controller.host.programs import Refused
 from controller.host.sockets import BridgeSocket
 from controller.openflow.encode import encode_action
+from controller.text.wording import Refused
 
 TIMEOUT_S = 5.0
 # A switch that sends other messages instead, or a byte at a time, may not keep the thread for longer.

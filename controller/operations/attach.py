@@ -17,10 +17,10 @@ from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.operations import advice, attach_settings, check, releases, unconfirmed
 from controller.operations.findings import About, Told, of_bridge
-from controller.operations.jobs import Change, Jobs, Refused, Step, Tell, longer_s
+from controller.operations.jobs import Change, Jobs, Step, Tell, longer_s
 from controller.operations.unconfirmed import UNCONFIRMED, Unconfirmed, What
 from controller.text.check_view import JsonObject
-from controller.text.wording import OUR_LOG, lines_of
+from controller.text.wording import OUR_LOG, Refused, lines_of
 
 # Instead of an attach: tell whether one would succeed, by the answer of `check`. Nothing is written.
 Trial = Callable[[JsonObject], str]

@@ -18,8 +18,7 @@ from controller.config.values import BridgeConfig
 from controller.config.vlans import most_ports
 from controller.dataplane.tables import PORTS_PER_VLAN_MAX
 from controller.operations import unconfirmed
-from controller.operations.jobs import Refused
-from controller.text.wording import quoted, shortened
+from controller.text.wording import Refused, quoted, shortened
 
 
 def attachable(

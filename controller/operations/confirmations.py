@@ -19,7 +19,7 @@ from controller.operations import unconfirmed
 from controller.operations.attach import attach
 from controller.operations.attach_settings import refuse_waiting
 from controller.operations.detach import detach
-from controller.operations.jobs import Job, Jobs, Refused, Step, Store, reply
+from controller.operations.jobs import Job, Jobs, Step, Store, reply
 from controller.operations.unconfirmed import (
     GRACE_S,
     NOTHING_WAITS,
@@ -28,7 +28,7 @@ from controller.operations.unconfirmed import (
     What,
     waiting,
 )
-from controller.text.wording import quoted
+from controller.text.wording import Refused, quoted
 
 # How long after a reversal that failed the next one begins.
 RETRY_S = 2.0

@@ -17,9 +17,9 @@ from controller.bridge.handover import GATHERED_AFTER_S
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow
 from controller.operations import attach_settings, unconfirmed
-from controller.operations.jobs import Change, Jobs, Refused, Step, Tell, longer_s
+from controller.operations.jobs import Change, Jobs, Step, Tell, longer_s
 from controller.operations.unconfirmed import Unconfirmed, What
-from controller.text.wording import OUR_LOG
+from controller.text.wording import OUR_LOG, Refused
 
 NO_REVERSAL_YET = "a switch that answers; the change that was not confirmed is rolled back then"
 # A switch that has not answered within this time counts as unreachable.

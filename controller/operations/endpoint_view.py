@@ -17,7 +17,7 @@ from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, Endpoint, InterfaceRow, Ovn
 from controller.operations.plan_view import RATES
 from controller.text.drawing import Column, Look, table_text
-from controller.text.wording import lines_of, quoted
+from controller.text.wording import Refused, lines_of, quoted
 from policies import endpoints as policy
 from policies.endpoints import Vm
 from policies.model import Load
@@ -37,10 +37,6 @@ BY_RECEIVER = (
     "Only what VMs receive was placed: with these tunnels, what a VM sends uses the endpoint whose"
     " network has that of the receiver."
 )
-
-
-class NoChoice(Exception):
-    """There is nothing to choose. The text: what was found -> what is expected."""
 
 
 # Bytes received and sent by each interface, as Open vSwitch counts them: a VM's port receives what
@@ -105,7 +101,7 @@ def survey(rows: Sequence[BridgeRow], ovn: Ovn | None, endpoints: Mapping[str, E
     """The endpoints and VMs among the records of a host.
 
     Raises:
-        NoChoice: there are fewer than two endpoints, or no VMs.
+        Refused: there are fewer than two endpoints, or no VMs.
     """
     found = dict(sorted(endpoints.items()))
     bridges = tuple(sorted({name for endpoint in found.values() for name in endpoint.bridges}))
@@ -120,7 +116,7 @@ def survey(rows: Sequence[BridgeRow], ovn: Ovn | None, endpoints: Mapping[str, E
             places.append(Place(usable[0], device, _capacity_bps(device, rows, found), tunnels))
     if len(places) < 2:
         listed = ", ".join(f"{place.address} on {place.port}" for place in places) or "none"
-        raise NoChoice(f"tunnel endpoints: {listed} -> two or more ({OVERLAY_HOSTS})")
+        raise Refused(f"tunnel endpoints: {listed} -> two or more ({OVERLAY_HOSTS})")
     addresses = {place.address for place in places}
     vifs = []
     for interface in interfaces:
@@ -131,7 +127,7 @@ def survey(rows: Sequence[BridgeRow], ovn: Ovn | None, endpoints: Mapping[str, E
             vifs.append(Vif(interface.name, vm, now))
     if not vifs:
         expected = "interfaces with iface-id, vm-id or vm-uuid in external_ids"
-        raise NoChoice(f"VMs on {', '.join(bridges)}: none -> {expected}")
+        raise Refused(f"VMs on {', '.join(bridges)}: none -> {expected}")
     vifs.sort(key=lambda vif: vif.port)
     by_receiver = ovn is not None and _goes_by_receiver(rows, bridges)
     return Host(bridges, tuple(places), tuple(vifs), ovn is not None, by_receiver)

@@ -21,16 +21,12 @@ from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow
 from controller.config.values import BridgeConfig
 from controller.operations.unconfirmed import Unconfirmed
-from controller.text.wording import one_line
+from controller.text.wording import Refused, one_line
 
 # More time for each VM port of a large bridge: each has some twenty flows and groups.
 TIMEOUT_PER_PORT_S, LARGE_PORTS = 0.03, 300
 # How a job gives its answer: the text, whether the request is refused, and the time.
 Tell = Callable[[str, bool, float], Commands]
-
-
-class Refused(Exception):
-    """A request is refused. The text: what was found -> what is expected."""
 
 
 class Step(Enum):

@@ -15,6 +15,7 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from controller.dataplane import frames
+from controller.text.wording import Refused
 
 # What `ip -details -json link show` shows.
 Links = Sequence[Mapping[str, Any]]
@@ -50,10 +51,6 @@ ESSENTIAL = {"miimon", "updelay", "downdelay", "arp_interval", "arp_ip_target", 
 # Routes that the kernel makes by itself with an address.
 LOCAL_KINDS = {"local", "broadcast", "anycast", "multicast"}
 IFNAME_MAX = 15
-
-
-class CannotMove(Exception):
-    """The bond stays as it is. The text: what was found -> what is expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +130,12 @@ def read(name: str, links: Links, bridge: str, bridge_of_bond: str | None) -> Li
     `bridge_of_bond`: the bridge of Open vSwitch that has the bond as a port.
 
     Raises:
-        CannotMove: there is none, or it cannot be replaced by one of Open vSwitch.
+        Refused: there is none, or it cannot be replaced by one of Open vSwitch.
     """
     by_name = {link["ifname"]: link for link in links}
     bonds = sorted(n for n, link in by_name.items() if _kind(link) == "bond")
     if name not in bonds:
-        raise CannotMove(f"{name}: no bond of Linux -> {', '.join(bonds) or 'one; there is none'}")
+        raise Refused(f"{name}: no bond of Linux -> {', '.join(bonds) or 'one; there is none'}")
     link = by_name[name]
     data: dict[str, Any] = link["linkinfo"]["info_data"]
     members = [other["ifname"] for other in links if other.get("master") == name]
@@ -146,16 +143,14 @@ def read(name: str, links: Links, bridge: str, bridge_of_bond: str | None) -> Li
     mode = data["mode"]
     if mode not in MODES:
         expected = f"one of {', '.join(MODES)}: Open vSwitch has no bond for a LAG without LACP"
-        raise CannotMove(f"bond {name} mode: {mode} -> {expected}")
+        raise Refused(f"bond {name} mode: {mode} -> {expected}")
     if len(members) < 2:
-        raise CannotMove(f"bond {name}: {len(members)} members -> two or more")
+        raise Refused(f"bond {name}: {len(members)} members -> two or more")
     if bridge_of_bond not in (None, bridge):
-        raise CannotMove(
-            f"bond {name}: a port of bridge {bridge_of_bond} -> attach {bridge_of_bond}"
-        )
+        raise Refused(f"bond {name}: a port of bridge {bridge_of_bond} -> attach {bridge_of_bond}")
     if bridge_of_bond is None and (master := link.get("master")):
         expected = "a bond with addresses of its own, or a port of an Open vSwitch bridge"
-        raise CannotMove(f"bond {name}: a port of {master} -> {expected}")
+        raise Refused(f"bond {name}: a port of {master} -> {expected}")
     last = data.get("active_slave") or members[0]
     ordered = (*(m for m in members if m != last), last)
     return LinuxBond(
@@ -266,7 +261,7 @@ def recorded(text: str) -> tuple[LinuxBond, bool]:
     """The bond of a record, and whether the bridge was made for it.
 
     Raises:
-        CannotMove: the text is no such record.
+        Refused: the text is no such record.
     """
     try:
         values = json.loads(text)
@@ -283,7 +278,7 @@ def recorded(text: str) -> tuple[LinuxBond, bool]:
             raise ValueError(text)
         return bond, made_bridge
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise CannotMove(f"Port {RECORD}: {text} -> what attach --from-bond wrote") from None
+        raise Refused(f"Port {RECORD}: {text} -> what attach --from-bond wrote") from None
 
 
 def _refuse_stacked(name: str, links: Links) -> None:
@@ -294,7 +289,7 @@ def _refuse_stacked(name: str, links: Links) -> None:
         if (on == name and link["ifname"] not in movable) or on in movable:
             kind = _kind(link) or "device"
             expected = "no devices on the bond but VLANs; remove it first"
-            raise CannotMove(f"{kind} {link['ifname']} on {on} -> {expected}")
+            raise Refused(f"{kind} {link['ifname']} on {on} -> {expected}")
 
 
 def _options(mode: str, data: Mapping[str, Any]) -> Iterator[str]:
@@ -377,7 +372,7 @@ def _route(words: list[str]) -> str:
     if "proto" in words and words[words.index("proto") + 1] == "ra":
         return ""
     if words[0] in ("nexthop",) or "nhid" in words:
-        raise CannotMove(
+        raise Refused(
             f"route {' '.join(words)} -> routes with one next hop, without nexthop objects"
         )
     for flag in ("linkdown", "dead", "offload", "rt_offload", "trap"):

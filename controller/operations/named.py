@@ -13,9 +13,8 @@ from controller.bridge.phase import Phase
 from controller.config.rows import BridgeRow
 from controller.config.values import UplinkConfig, VmPortConfig
 from controller.operations import vm_rules
-from controller.operations.jobs import Refused
 from controller.teaming.address_units import AddressUnit
-from controller.text.wording import one_of, quoted
+from controller.text.wording import Refused, one_of, quoted
 
 
 def row(fleet: Fleet, name: str) -> BridgeRow:

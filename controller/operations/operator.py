@@ -34,10 +34,10 @@ from controller.operations.attach_settings import attachable, traces
 from controller.operations.confirmations import Confirmations
 from controller.operations.detach import detach
 from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
-from controller.operations.jobs import Jobs, Refused, Step, reply
+from controller.operations.jobs import Jobs, Step, reply
 from controller.operations.plans import Plans
 from controller.text import check_view
-from controller.text.wording import lines_of, one_line, one_of
+from controller.text.wording import Refused, lines_of, one_line, one_of
 from policies import failover, rules
 from policies.model import Reason, Role
 

@@ -10,8 +10,7 @@ from controller.bridge.bridge import Bridge, Commands
 from controller.decisions import planning
 from controller.decisions.planning import Proposal
 from controller.operations import plan_view
-from controller.operations.jobs import Refused
-from controller.text.wording import one_of, quoted
+from controller.text.wording import Refused, one_of, quoted
 
 PLAN_FIRST = "ovs-lbt plan first"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from controller.config.keys import Key
-from controller.operations.jobs import Refused
-from controller.text.wording import one_of, shortened
+from controller.text.wording import Refused, one_of, shortened
 
 
 def assignments(words: Sequence[str], keys: Mapping[str, Key]) -> dict[str, str]:

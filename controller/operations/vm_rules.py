@@ -17,8 +17,7 @@ from controller.config.keys import VM_RULE_KEYS, Key
 from controller.config.rows import PREFIX, BridgeRow, Guest
 from controller.config.values import VmPortConfig
 from controller.config.vm_ports import vm_keys
-from controller.operations.jobs import Refused
-from controller.text.wording import quoted
+from controller.text.wording import Refused, quoted
 
 
 def kept(row: BridgeRow, port: VmPortConfig, key: str, value: str) -> list[Setting]:

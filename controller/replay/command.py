@@ -12,13 +12,13 @@ from pathlib import Path
 from controller.api.commands import BY_NAME
 from controller.config.keys import BRIDGE_KEYS
 from controller.replay.figures import Figures
-from controller.replay.host import Options, Refused
+from controller.replay.host import Options
 from controller.replay.prometheus import duration_s, fetch
 from controller.replay.run import installed_policies, load_policy, replay
 from controller.replay.switch import Mix
 from controller.replay.trace import BadTrace, HostTrace, read
 from controller.text.terminal import Drawn
-from controller.text.wording import because
+from controller.text.wording import Refused, because
 from policies.model import MAX_UPLINKS
 from policies.presets import PRESETS
 

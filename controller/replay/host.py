@@ -26,6 +26,7 @@ from controller.replay.figures import Figures, MacMoves
 from controller.replay.skipping import ON_TIME_RATIO
 from controller.replay.switch import TICKS_PER_S, Mix, Switch, mac_of
 from controller.replay.trace import HostTrace
+from controller.text.wording import Refused
 from policies.model import Load, OfPort, Unit, Uplink
 from policies.optimum import optimality_ratio
 from policies.presets import PRESETS
@@ -56,10 +57,6 @@ class Offered:
 
 
 NOTHING = Offered()
-
-
-class Refused(Exception):
-    """The engine refuses a policy or a setting. The text: what was found -> what is expected."""
 
 
 @dataclass(frozen=True, slots=True)

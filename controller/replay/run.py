@@ -16,8 +16,9 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from controller.replay.figures import Figures, summed
-from controller.replay.host import Host, Options, Refused
+from controller.replay.host import Host, Options
 from controller.replay.trace import HostTrace
+from controller.text.wording import Refused
 from policies.presets import PRESETS, Preset
 
 GROUP = "ovs_lbt.policies"

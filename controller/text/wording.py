@@ -1,4 +1,4 @@
-"""Foreign text in our messages, and phrases that several messages share."""
+"""Refusals, foreign text in our messages, and phrases that several messages share."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ MOST_OF_LINE = 20 * MOST_CHARACTERS
 _LONG_WORD = re.compile(rf"(?<!\S)(\S{{{MOST_CHARACTERS - 1}}})\S{{2,}}")
 # Where the cause of a fault of ovs-lbt can be found.
 OUR_LOG = "see the log of ovs-lbt (journalctl -u ovs-lbt)"
+
+
+class Refused(Exception):
+    """A command or a request cannot be carried out. The text: what was found -> what is expected."""
 
 
 def one_line(text: str, kept: str = "") -> str:

@@ -57,6 +57,7 @@ from controller.engine import Engine
 from controller.host import client, journal
 from controller.metrics.exporter import Exporter
 from controller.text.drawing import plain
+from controller.text.wording import Refused
 from policies.presets import PRESETS
 from tests.goldens.rendering import brief, indented, told
 from tests.unit.fake_switch import FakeSwitch, World
@@ -433,7 +434,7 @@ class Here(World):
         if reply is None:
             raise client.Unanswered("no answer")
         if reply.refused:
-            raise client.Refusal(reply.text)
+            raise Refused(reply.text)
         return reply.text
 
     def _history(self, words: Sequence[str]) -> Reply:

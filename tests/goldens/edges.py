@@ -72,6 +72,7 @@ from controller.ovsdb.leadership import Watch
 from controller.replay.host import Host, Options
 from controller.replay.switch import Switch
 from controller.replay.trace import read as read_trace
+from controller.text.wording import Refused
 from tests.goldens.adapter import row_of, run_command
 from tests.goldens.rendering import digest, indented, told
 from tests.goldens.steps import Played
@@ -858,8 +859,10 @@ def sockets() -> Iterator[str]:
                 ):
                     try:
                         seen.append(f"{method} {client.ask(method, words)}")
-                    except (client.Refusal, client.Unanswered) as error:
-                        seen.append(f"{method} {type(error).__name__} {error}")
+                    except client.Unanswered as error:
+                        seen.append(f"{method} Unanswered {error}")
+                    except Refused as error:
+                        seen.append(f"{method} Refusal {error}")
                 seen.append(f"running {client.running()} another {client.another()}")
                 over.set()
                 server.wake()

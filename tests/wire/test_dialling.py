@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from controller.config.rows import BridgeRow
-from controller.host.programs import Refused
 from controller.host.sockets import Reach
 from controller.openflow.connections import Dialers
+from controller.text.wording import Refused
 
 
 @pytest.mark.parametrize(

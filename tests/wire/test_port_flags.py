@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from controller.api.events import PortFlagsSet, SelectGroupAdded, SetPortFlags
-from controller.host.programs import Refused
 from controller.host.sockets import Reach
 from controller.openflow import side_connection
+from controller.text.wording import Refused
 
 DOWN, NO_FLOOD = 1, 16
 

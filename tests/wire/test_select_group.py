@@ -11,8 +11,8 @@ import pytest
 from controller.api.events import AddSelectGroup, SelectGroupAdded
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import Bucket, GroupSpec, Resubmit, SetField
-from controller.host.programs import Refused
 from controller.openflow import side_connection
+from controller.text.wording import Refused
 from policies.classifiers import BUCKETS
 
 WAIT_S = 5.0

@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from controller.host.programs import Refused
 from controller.host.sockets import Reach, TlsFiles, TlsSocket, is_loopback
 from controller.metrics import scrapes
 from controller.openflow.connections import Dialers
 from controller.ovsdb.database import Database
+from controller.text.wording import Refused
 from tests.wire.certificates import files, make
 
 # Green sockets need a standard library that was patched before the test imported it; the service

@@ -12,6 +12,7 @@ from controller.cli.top import feed, view
 from controller.cli.top.state import State, with_picture
 from controller.host import client
 from controller.text import terminal
+from controller.text.wording import Refused
 
 
 def main(options: argparse.Namespace) -> int:
@@ -32,7 +33,7 @@ def main(options: argparse.Namespace) -> int:
         _known(options.bridges, [bridge["name"] for bridge in first.bridges])
         if options.once:
             return _once(with_picture(state, first))
-    except (client.Refusal, client.Unanswered) as why:
+    except Refused as why:
         return _failed(str(why))
     from controller.cli.top import screen
 
@@ -57,7 +58,7 @@ def _known(wanted: list[str], attached: list[str]) -> None:
     for name in wanted:
         if name not in attached:
             expected = ", ".join(sorted(attached)) or "an attached bridge; there is none"
-            raise client.Refusal(f"bridge: {name}, not attached -> {expected}")
+            raise Refused(f"bridge: {name}, not attached -> {expected}")
 
 
 def _once(state: State) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from controller.cli.top.state import Picture, happenings
 from controller.host import client
+from controller.text.wording import Refused
 
 # The number of recent decisions to ask for; no screen shows more.
 DECISIONS = 60
@@ -39,20 +40,20 @@ def read(version: str = "") -> Picture:
     """Ask the service for its status and recent decisions.
 
     Raises:
-        client.Refusal, client.Unanswered: there is no answer.
+        Refused: there is no answer.
     """
     version = version or client.ask("version", (), READ_TIMEOUT_S).rpartition(" ")[2].strip()
     at_s, clock = time.monotonic(), time.strftime("%H:%M:%S")
     shown = json.loads(client.ask("lbt/show", ("--json",), READ_TIMEOUT_S))
     if shown.get("standby"):
-        raise client.Refusal(
-            f"this service is on standby -> the service that leads: {shown['leader']}"
-        )
+        raise Refused(f"this service is on standby -> the service that leads: {shown['leader']}")
     words, no_history, entries = ("--last", str(DECISIONS), "--json"), "", []
     try:
         written = client.ask("lbt/history", words, READ_TIMEOUT_S)
         entries = [json.loads(line) for line in written.splitlines()]
-    except client.Refusal as refusal:
+    except client.Unanswered:
+        raise
+    except Refused as refusal:
         no_history = str(refusal)
     return Picture(
         at_s, clock, version, tuple(shown["bridges"]), happenings(entries, _clock), no_history
@@ -92,7 +93,7 @@ class Feed:
     def _news(self) -> News:
         try:
             picture = read(self._version)
-        except (client.Refusal, client.Unanswered) as why:
+        except Refused as why:
             self._version = ""
             return Away(str(why))
         except (ValueError, LookupError, TypeError) as error:
@@ -106,7 +107,7 @@ class Feed:
         command, *rest = words
         try:
             answer = Answer(words, client.ask(f"lbt/{command}", rest), refused=False)
-        except (client.Refusal, client.Unanswered) as why:
+        except Refused as why:
             answer = Answer(words, str(why), refused=True)
         except Exception as error:
             found = f"{type(error).__name__}: {error}, a fault of top -> ovs-lbt {' '.join(words)}"

@@ -11,7 +11,7 @@ from controller.api.events import AddressesRead, DatabaseRead
 from controller.dataplane.frames import garp
 from controller.features.off_home import OWN_AFTER_S
 from controller.host import addresses
-from controller.host.programs import Refused
+from controller.text.wording import Refused
 from tests.unit.controller.engine.test_endpoints import OWN_MAC, integration, with_address
 from tests.unit.rows import host, without_us
 

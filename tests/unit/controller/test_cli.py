@@ -15,6 +15,7 @@ from controller.cli import completion as scripts
 from controller.config import manual
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, settable
 from controller.host import arming, client
+from controller.text.wording import Refused
 from policies.presets import PRESETS
 
 COMMANDS = [
@@ -128,7 +129,7 @@ def test_a_reversal_is_armed_before_the_service_is_asked(
     assert capsys.readouterr() == ("done\n", "warning: so\n")
 
 
-@pytest.mark.parametrize(("kind", "disarms"), [(client.Refusal, True), (client.Unanswered, False)])
+@pytest.mark.parametrize(("kind", "disarms"), [(Refused, True), (client.Unanswered, False)])
 def test_only_a_refusal_disarms(
     armed: Armed, monkeypatch: pytest.MonkeyPatch, kind: type[Exception], disarms: bool
 ) -> None:
@@ -146,7 +147,7 @@ def test_what_cannot_be_armed_is_not_changed(
     monkeypatch: pytest.MonkeyPatch, armed: Armed, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def arm(*_: object) -> None:
-        raise arming.NotArmed("found -> expected")
+        raise Refused("found -> expected")
 
     def ask(*_: object) -> str:
         raise AssertionError("the service was asked")

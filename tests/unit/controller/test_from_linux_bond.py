@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from controller import from_linux_bond as moving
-from controller.operations.linux_bond import CannotMove
+from controller.text.wording import Refused
 from tests.unit.controller.operations.test_linux_bond import ACTIVE_BACKUP, LACP, MAC
 
 ADDRESS, ROUTE = "192.0.2.10/24 scope global", "default via 192.0.2.1"
@@ -45,7 +45,7 @@ class Pretended:
         for one in [line, *stdin.splitlines()]:
             if self.fails and one.startswith(self.fails):
                 self.fails = ""
-                raise CannotMove(f"{one}: failed -> a command that succeeds")
+                raise Refused(f"{one}: failed -> a command that succeeds")
         match words[0]:
             case "ip" if stdin:
                 for one in stdin.splitlines():
@@ -57,10 +57,10 @@ class Pretended:
             case "ping":
                 if words[-1] in self.gateways:
                     return ""
-                raise CannotMove("ping -> an answer")
+                raise Refused("ping -> an answer")
             case "ovs-vsctl":
                 return self._vsctl(words[1:])
-        raise CannotMove(f"{line} -> a command that is pretended")
+        raise Refused(f"{line} -> a command that is pretended")
 
     def _ip(self, words: list[str]) -> None:
         match words:
@@ -122,11 +122,11 @@ class Pretended:
         match words:
             case ["port-to-br", port]:
                 if port not in ports:
-                    raise CannotMove(f"{port} -> a port")
+                    raise Refused(f"{port} -> a port")
                 return ports[port]
             case ["br-exists", bridge]:
                 if bridge not in self.bridges:
-                    raise CannotMove(f"{bridge} -> a bridge")
+                    raise Refused(f"{bridge} -> a bridge")
                 return ""
             case ["list-ports", bridge]:
                 return "\n".join(self.bridges[bridge])
@@ -239,7 +239,7 @@ def test_whichever_step_fails_everything_is_as_before(host: Pretended, fails: st
         host.on = {}
     before = [dict(host.masters), dict(host.kinds), dict(host.on), [ADDRESS, ROUTE], {}]
     host.fails = fails
-    with pytest.raises(CannotMove, match="everything is as before"):
+    with pytest.raises(Refused, match="everything is as before"):
         there(host)
     assert host.fails == "", "the step was not taken"
     masters, kinds, on, stands, bridges = host.state()
@@ -265,7 +265,7 @@ def test_a_gateway_that_does_not_answer_any_more_lets_everything_go_back(host: P
     survey = moving.survey("br0", "bond0")
     assert survey.answering == ("192.0.2.1",)
     host.gateways = set()
-    with pytest.raises(CannotMove, match=r"gateway 192.0.2.1: no answer any more .* as before"):
+    with pytest.raises(Refused, match=r"gateway 192.0.2.1: no answer any more .* as before"):
         moving.move(survey, host.said.append)
     assert host.masters == {"eth0": "bond0", "eth1": "bond0"} and host.bridges == {}
     assert host.stands["bond0"] == [ADDRESS, ROUTE]
@@ -279,16 +279,16 @@ def test_a_gateway_that_has_not_answered_before_is_not_asked(host: Pretended) ->
 
 def test_a_bridge_that_is_in_use_is_refused(host: Pretended) -> None:
     host.bridges = {"br0": {"bond1": ["eth2", "eth3"]}}
-    with pytest.raises(CannotMove, match="bridge br0: has bond bond1 -> a bridge without uplinks"):
+    with pytest.raises(Refused, match="bridge br0: has bond bond1 -> a bridge without uplinks"):
         there(host)
     host.bridges, host.stands["br0"] = {"br0": {}}, [ADDRESS]
-    with pytest.raises(CannotMove, match=r"br0: 192.0.2.10/24 .* no addresses and VLANs on it"):
+    with pytest.raises(Refused, match=r"br0: 192.0.2.10/24 .* no addresses and VLANs on it"):
         there(host)
     host.policy = "adaptive"
-    with pytest.raises(CannotMove, match="bridge br0: attached -> a bridge that is not"):
+    with pytest.raises(Refused, match="bridge br0: attached -> a bridge that is not"):
         there(host)
     host.bridges, host.kinds["br0"] = {}, "bridge"
-    with pytest.raises(CannotMove, match="bridge br0: another device has this name"):
+    with pytest.raises(Refused, match="bridge br0: another device has this name"):
         there(host)
 
 
@@ -306,5 +306,5 @@ def test_switches_and_peers_hear_where_each_address_is(host: Pretended) -> None:
 
 def test_a_bond_that_replaces_none_of_linux_does_not_go_back(host: Pretended) -> None:
     host.bridges = {"br0": {"bond0": ["eth0", "eth1"]}}
-    with pytest.raises(CannotMove, match="no bond bond0 that replaces one of Linux"):
+    with pytest.raises(Refused, match="no bond bond0 that replaces one of Linux"):
         moving.survey_back("br0", "bond0")

@@ -12,9 +12,9 @@ import pytest
 from controller import reversal
 from controller.api.events import Setting
 from controller.host import client
-from controller.host.programs import Refused
 from controller.operations import unconfirmed
 from controller.operations.unconfirmed import GRACE_S, UNCONFIRMED, Unconfirmed, What
+from controller.text.wording import Refused
 
 NOW_S = 1000.0
 

@@ -59,12 +59,13 @@ from controller.host import control, journal
 from controller.operations import linux_bond, unconfirmed
 from controller.ovsdb import records
 from controller.replay import command as replay_command
-from controller.replay.host import Options, Refused
+from controller.replay.host import Options
 from controller.replay.prometheus import fetch
 from controller.replay.run import replay
 from controller.replay.switch import Mix
 from controller.replay.trace import COLUMNS, BadTrace, HostTrace, read
 from controller.teaming import own_addresses
+from controller.text.wording import Refused
 from policies.presets import PRESETS
 from tests.unit.fake_switch import World, world
 from tests.unit.fuzz import session
@@ -719,7 +720,7 @@ def _plans(case: tuple[list[Any], Any, Any, int]) -> None:
         with contextlib.suppress(ValueError):
             change = unconfirmed.parse(text)
             assert unconfirmed.parse(unconfirmed.as_text(change)) == change
-        with contextlib.suppress(linux_bond.CannotMove):
+        with contextlib.suppress(Refused):
             bond, _ = linux_bond.recorded(text)
             lines = linux_bond.made_anew(bond, linux_bond.essential(bond))
             assert all("\n" not in line for line in lines)

@@ -14,7 +14,8 @@ import ovs.dirs
 import pytest
 
 from controller.host import arming
-from controller.host.arming import Armed, NotArmed
+from controller.host.arming import Armed
+from controller.text.wording import Refused
 
 
 @pytest.fixture
@@ -125,7 +126,7 @@ def alive(armed: Armed) -> bool:
 
 def test_what_cannot_be_armed_is_said(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arming, "_command", lambda *_: [str(logs / "missing")])
-    with pytest.raises(NotArmed, match=r"the rollback cannot be armed: .* -> a process of its own"):
+    with pytest.raises(Refused, match=r"the rollback cannot be armed: .* -> a process of its own"):
         arming.arm("br0", 60.0, "ovs-lbt")
 
 

@@ -14,6 +14,7 @@ import ovs.dirs
 import pytest
 
 from controller.host import client
+from controller.text.wording import Refused
 
 Talk = Callable[[socket.socket], None]
 
@@ -63,7 +64,7 @@ def test_a_refusal_is_told(place: Path) -> None:
         wire.recv(4096)
         wire.sendall(json.dumps({"id": 0, "result": None, "error": "br9 -> br0\n"}).encode())
 
-    with service(place, talk), pytest.raises(client.Refusal, match=r"^br9 -> br0$"):
+    with service(place, talk), pytest.raises(Refused, match=r"^br9 -> br0$"):
         client.ask("lbt/show", ["br9"])
 
 

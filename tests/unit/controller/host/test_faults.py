@@ -33,13 +33,12 @@ from controller.api.history import Names
 from controller.cli.top import feed
 from controller.host import client, control, faults, forwarding, journal, qdisc
 from controller.host.faults import Ledger
-from controller.host.programs import Refused
 from controller.metrics import scrapes
 from controller.openflow import framework, side_connection
 from controller.openflow.connections import Dialer
 from controller.ovsdb import database
 from controller.ovsdb.replica import Replica
-from controller.text.wording import OUR_LOG
+from controller.text.wording import OUR_LOG, Refused
 from tests.unit.fuzz.targets import _call, _Served
 
 WAIT_S = 5.0

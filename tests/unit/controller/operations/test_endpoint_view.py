@@ -10,7 +10,8 @@ import pytest
 
 from controller.config.rows import BridgeRow, InterfaceRow, Ovn, PortRow, Tunnel
 from controller.operations import endpoint_view
-from controller.operations.endpoint_view import Answer, Host, NoChoice
+from controller.operations.endpoint_view import Answer, Host
+from controller.text.wording import Refused
 from tests.said import says
 from tests.unit.rows import bridge, host, interface, marked, ours, port
 
@@ -181,12 +182,12 @@ def test_an_endpoint_can_carry_its_part_of_the_uplinks() -> None:
 
 
 def test_an_address_that_is_not_ovns_is_no_choice() -> None:
-    with pytest.raises(NoChoice) as refused:
+    with pytest.raises(Refused) as refused:
         survey(vif("a1"), ovn=Ovn(("192.0.2.1",)))
     # The tunnel from the other address is not OVN's.
     assert str(refused.value).startswith("tunnel endpoints: 192.0.2.1 on vnet0 -> two or more (")
 
 
 def test_a_host_without_vms() -> None:
-    with pytest.raises(NoChoice, match="VMs on br-int: none -> interfaces with iface-id"):
+    with pytest.raises(Refused, match="VMs on br-int: none -> interfaces with iface-id"):
         survey()

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from controller.operations import bond_plan, linux_bond
-from controller.operations.linux_bond import CannotMove, Host, Links, LinuxBond, Stack
+from controller.operations.linux_bond import Host, Links, LinuxBond, Stack
+from controller.text.wording import Refused
 from tests.said import says
 
 MAC = "02:1b:00:00:00:01"
@@ -150,14 +151,14 @@ def test_options_are_those_that_ip_takes_for_the_mode() -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_move(shown: Links, why: str) -> None:
-    with pytest.raises(CannotMove) as refused:
+    with pytest.raises(Refused) as refused:
         read(shown)
     assert str(refused.value).startswith(why)
 
 
 def test_a_port_of_open_vswitch_stays_on_its_bridge() -> None:
     assert read(links(master="ovs-system"), at="br0").is_port
-    with pytest.raises(CannotMove, match="bond bond0: a port of bridge br1 -> attach br1"):
+    with pytest.raises(Refused, match="bond bond0: a port of bridge br1 -> attach br1"):
         read(links(master="ovs-system"), at="br1")
 
 
@@ -199,7 +200,7 @@ def test_addresses_and_routes_follow_as_they_are() -> None:
 
 
 def test_a_route_with_several_next_hops_is_refused() -> None:
-    with pytest.raises(CannotMove, match="with one next hop"):
+    with pytest.raises(Refused, match="with one next hop"):
         stack(routes="default nhid 7 via 192.0.2.1\n")
 
 
@@ -239,7 +240,7 @@ def test_a_record_is_read_as_it_was_written() -> None:
     bond = read(links(LACP))
     assert linux_bond.recorded(linux_bond.record(bond, made_bridge=True)) == (bond, True)
     for text in ("{}", "[]", "bond0", '{"made_bridge": true, "name": "bond0"}'):
-        with pytest.raises(CannotMove, match="what attach --from-bond wrote"):
+        with pytest.raises(Refused, match="what attach --from-bond wrote"):
             linux_bond.recorded(text)
 
 
@@ -259,7 +260,7 @@ def test_a_record_that_another_wrote_becomes_no_command(wrong: dict[str, Any]) -
     """`detach --to-bond` runs `ip -batch` with its words, as root."""
     record = json.loads(linux_bond.record(read(links(LACP)), made_bridge=True)) | wrong
     for text in (json.dumps(record), '{"made_bridge":' + "[" * 5000):
-        with pytest.raises(CannotMove, match="what attach --from-bond wrote"):
+        with pytest.raises(Refused, match="what attach --from-bond wrote"):
             linux_bond.recorded(text)
 
 

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from controller import cli
 from controller.replay.figures import MacMoves
-from controller.replay.host import Host, Options, Refused
+from controller.replay.host import Host, Options
 from controller.replay.run import replay
 from controller.replay.switch import Mix
 from controller.replay.trace import HostTrace
+from controller.text.wording import Refused
 from policies.presets import PRESETS
 
 EXAMPLE = Path(__file__).parents[4] / "docs/examples/replay-trace.csv.gz"

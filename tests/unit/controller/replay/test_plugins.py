@@ -12,7 +12,7 @@ import pytest
 
 from controller.config.keys import BRIDGE_KEYS
 from controller.replay import command, run
-from controller.replay.host import Refused
+from controller.text.wording import Refused
 from policies.classifiers import Classifier
 from policies.presets import PRESETS, Preset
 
