@@ -63,7 +63,7 @@ def read_addresses() -> AddressesRead:
         asked.send(MESSAGE.pack(MESSAGE.size + 4, RTM_GETADDR, REQUEST_DUMP, 1, 0) + bytes(4))
         done = False
         while not done:
-            for kind, body in messages(asked.recv(BUFFER_BYTES)):
+            for kind, body in parts(asked.recv(BUFFER_BYTES), MESSAGE):
                 if kind == NLMSG_ERROR:
                     raise OSError(-struct.unpack_from("=i", body)[0], "addresses of devices")
                 done |= kind == NLMSG_DONE
@@ -74,14 +74,18 @@ def read_addresses() -> AddressesRead:
     return AddressesRead({device: tuple(of) for device, of in found.items()})
 
 
-def messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The messages in a datagram: the type of each, and what follows its header."""
-    while len(data) >= MESSAGE.size:
-        length, kind, *_ = MESSAGE.unpack_from(data)
-        if not MESSAGE.size <= length <= len(data):
+def parts(data: bytes, header: struct.Struct) -> Iterator[tuple[int, bytes]]:
+    """The messages in a datagram, or the attributes in a message.
+
+    Each has its length and its type in its header. Yields the type, and what follows the header.
+    """
+    while len(data) >= header.size:
+        length, kind, *_ = header.unpack_from(data)
+        if not header.size <= length <= len(data):
             return
-        yield kind, data[MESSAGE.size : length]
-        data = data[_aligned(length) :]
+        yield kind, data[header.size : length]
+        # The next one is aligned.
+        data = data[length + 3 & ~3 :]
 
 
 def address(body: bytes) -> tuple[int, str] | None:
@@ -89,13 +93,7 @@ def address(body: bytes) -> tuple[int, str] | None:
     family, _, _, scope, device = ADDRESS.unpack_from(body)
     if scope >= SCOPE_LINK or family not in (socket.AF_INET, socket.AF_INET6):
         return None
-    values, rest = {}, body[ADDRESS.size :]
-    while len(rest) >= ATTRIBUTE.size:
-        length, kind = ATTRIBUTE.unpack_from(rest)
-        if not ATTRIBUTE.size <= length <= len(rest):
-            break
-        values[kind] = rest[ATTRIBUTE.size : length]
-        rest = rest[_aligned(length) :]
+    values = dict(parts(body[ADDRESS.size :], ATTRIBUTE))
     # On a point-to-point link, IFA_ADDRESS is the peer's.
     value = values.get(IFA_LOCAL, values.get(IFA_ADDRESS))
     return None if value is None else (device, socket.inet_ntop(family, value))
@@ -117,7 +115,3 @@ def _receive(changes: socket.socket, flags: int = 0) -> bool:
         if error.errno != errno.ENOBUFS:
             raise
         return True
-
-
-def _aligned(length: int) -> int:
-    return length + 3 & ~3

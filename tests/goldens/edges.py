@@ -768,7 +768,7 @@ def of_the_host() -> Iterator[str]:
             body += struct.pack("=HH", 4 + len(packed), kind) + packed
             packed = packed[:-1] + b"\x09"
         message = struct.pack("=IHHII", 16 + len(body), 20, 0, 1, 0) + body
-        found = list(addresses.messages(message * 2 + b"rest"))
+        found = list(addresses.parts(message * 2 + b"rest", addresses.MESSAGE))
         yield f"{len(found)} {found[0][0]} {addresses.address(found[0][1])}"
     yield " ".join(
         f"{host} {is_loopback(host)}"

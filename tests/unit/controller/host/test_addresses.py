@@ -53,12 +53,12 @@ def test_an_address_in_a_message(message: bytes, found: tuple[int, str] | None) 
 def test_messages_in_a_datagram_are_aligned() -> None:
     data = MESSAGE.pack(MESSAGE.size + 1, 20, 0, 1, 0) + b"a" + bytes(3)
     data += MESSAGE.pack(MESSAGE.size, 3, 0, 1, 0)
-    assert list(addresses.messages(data)) == [(20, b"a"), (3, b"")]
+    assert list(addresses.parts(data, MESSAGE)) == [(20, b"a"), (3, b"")]
 
 
 @pytest.mark.parametrize("length", [0, MESSAGE.size - 1, MESSAGE.size + 1])
 def test_a_message_with_a_wrong_length_ends_the_datagram(length: int) -> None:
-    assert list(addresses.messages(MESSAGE.pack(length, 20, 0, 1, 0))) == []
+    assert list(addresses.parts(MESSAGE.pack(length, 20, 0, 1, 0), MESSAGE)) == []
 
 
 def test_the_kernel_is_asked() -> None:
