@@ -42,11 +42,6 @@ GONE_S = 600.0
 ATTEMPT_TIMEOUT_S = 60.0
 
 
-def database() -> str:
-    """The database, as the commands that need no service find it."""
-    return os.environ.get("OVS_LBT_OVSDB") or f"unix:{ovs.dirs.RUNDIR}/db.sock"
-
-
 def waits(bridge: str) -> Unconfirmed | None:
     """What waits to be confirmed on a bridge; None if nothing does, or there is no such bridge.
 
@@ -64,7 +59,7 @@ def waits(bridge: str) -> Unconfirmed | None:
 
 
 def _vsctl(*words: str) -> str:
-    command = ["ovs-vsctl", f"--db={database()}", "--no-wait", *words]
+    command = ["ovs-vsctl", f"--db={client.database()}", "--no-wait", *words]
     return run(*command, expected="a running ovsdb-server", timeout_s=VSCTL_TIMEOUT_S)
 
 
@@ -174,7 +169,7 @@ def once(bridge: str) -> int:
 
     def revert() -> int:
         try:
-            return one_shot.revert(database(), bridge)
+            return one_shot.revert(client.database(), bridge)
         except (Refused, ValueError, OSError) as error:
             print(error, file=sys.stderr)
             return 1

@@ -30,18 +30,6 @@ def log(level: int, everything: bool = False) -> None:
         logging.getLogger(noisy).setLevel(logging.INFO if everything else quiet)
 
 
-def remote(given: str | None) -> str:
-    """The address of Open vSwitch's database: the one that was given, or that of this host."""
-    import ovs.dirs
-
-    return given or f"unix:{ovs.dirs.RUNDIR}/db.sock"
-
-
-def database() -> str:
-    """The address of Open vSwitch's database for a command that has no option for it."""
-    return remote(os.environ.get(RUN_VARIABLES["--ovsdb"]))
-
-
 def blamed_database(why: str) -> str:
     """The error text, naming the variable that may have given the address of the database."""
     return blamed(why, {"--ovsdb": RUN_VARIABLES["--ovsdb"]})

@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
             kept = options.history != "none"
             history = Path(options.history or default_path(options.service)) if kept else None
             metrics_tls = TlsFiles.for_metrics(tls, readers)
-            database = environment.remote(options.ovsdb)
+            database = client.database(options.ovsdb)
             settings = Options(
                 database, metrics, listen, tls, metrics_tls, history, name=options.service
             )

@@ -27,14 +27,14 @@ def rescue(bridge: str | None) -> int:
     """Let bridges of plain uplinks forward by one of them."""
     from controller import rescue as rescuing
 
-    return _print(lambda: rescuing.rescue(environment.database(), bridge))
+    return _print(lambda: rescuing.rescue(client.database(), bridge))
 
 
 def plan_endpoints(as_json: bool) -> int:
     """Show which tunnel endpoint each VM should use."""
     from controller.endpoint_plan import plan
 
-    return _print(lambda: [plan(environment.database(), as_json)])
+    return _print(lambda: [plan(client.database(), as_json)])
 
 
 def _print(found: Callable[[], Iterable[str]]) -> int:
@@ -68,7 +68,7 @@ def detach(words: list[str]) -> int:
 
     def serve() -> int:
         try:
-            return one_shot.detach(environment.database(), words[0], tuple(words[1:]))
+            return one_shot.detach(client.database(), words[0], tuple(words[1:]))
         except (Refused, ValueError, OSError) as error:
             return answers.failed(environment.blamed_database(because(error)))
 

@@ -8,6 +8,8 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
+import ovs.dirs
+
 from controller.api.commands import SERVICE, SLOW
 from controller.text.wording import OUR_LOG, Refused, quoted
 
@@ -30,9 +32,12 @@ def call(name: str) -> None:
 
 def pidfile() -> Path:
     """The pidfile of the chosen service."""
-    import ovs.dirs
-
     return Path(ovs.dirs.RUNDIR) / f"{_name}.pid"
+
+
+def database(given: str | None = None) -> str:
+    """The address of Open vSwitch's database: the one that was given, or that of this host."""
+    return given or os.environ.get("OVS_LBT_OVSDB") or f"unix:{ovs.dirs.RUNDIR}/db.sock"
 
 
 class Unanswered(Refused):
@@ -49,8 +54,6 @@ def running() -> bool:
 
 def another() -> str | None:
     """The name of another service that is running on this Open vSwitch; None if there is none."""
-    import ovs.dirs
-
     for path in sorted(Path(ovs.dirs.RUNDIR).glob(f"{NAME}*.pid")):
         if path.stem != _name and (wire := _connected(ANSWER_TIMEOUT_S, path)) is not None:
             wire.close()
@@ -60,8 +63,6 @@ def another() -> str | None:
 
 def obstacle() -> str | None:
     """Why this user can reach no service here; None if nothing prevents it."""
-    import ovs.dirs
-
     directory = ovs.dirs.RUNDIR
     if not os.path.isdir(directory):
         return f"Open vSwitch is not running: {directory} does not exist -> {STARTED}"
@@ -72,8 +73,6 @@ def obstacle() -> str | None:
 
 def read_only() -> str | None:
     """Why no service can start here: it could not write its pidfile. None if it can."""
-    import ovs.dirs
-
     if os.access(ovs.dirs.RUNDIR, os.W_OK | os.X_OK):
         return None
     return f"{ovs.dirs.RUNDIR}: read-only -> a writable directory"
