@@ -13,7 +13,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from typing import Any, Protocol
+from typing import Any
 
 from controller.api.events import AddSelectGroup, PortFlagsSet, SelectGroupAdded, SetPortFlags
 from controller.dataplane.hashing import SELECT_GROUP
@@ -58,14 +58,6 @@ EXPERIMENTER, NETRONOME, SELECTION_METHOD = 0xFFFF, 0x0000154D, 1
 L4 = 0
 
 
-class Stream(Protocol):
-    """The methods of a socket that the exchange needs."""
-
-    def settimeout(self, timeout_s: float | None, /) -> None: ...
-    def recv(self, count: int, /) -> bytes: ...
-    def sendall(self, data: bytes, /) -> None: ...
-
-
 class SideConnection:
     """An exchange of messages in one version of OpenFlow.
 
@@ -74,13 +66,11 @@ class SideConnection:
 
     Raises, as every method does:
         Refused: the switch does not support the version, or answers with an error.
-        OSError: the connection failed, a read or write took longer than `timeout_s`, or a reply longer
+        OSError: the connection failed, a read or write took longer than `TIMEOUT_S`, or a reply longer
             than `ANSWER_TIMEOUT_S`.
     """
 
-    def __init__(
-        self, stream: Stream, version: int, protocol: str, expected: str, timeout_s: float
-    ) -> None:
+    def __init__(self, stream: BridgeSocket, version: int, protocol: str, expected: str) -> None:
         self._stream = stream
         self._version = version
         self._expected = expected
@@ -88,7 +78,7 @@ class SideConnection:
             f"the switch does not speak {protocol} -> {protocol} among the bridge's protocols"
         )
         self._until_s = 0.0
-        stream.settimeout(timeout_s)
+        stream.settimeout(TIMEOUT_S)
         self.send([self.message(HELLO)])
 
     def message(self, kind: int, body: bytes = b"", xid: int = 0) -> bytes:
@@ -159,7 +149,7 @@ def start(
 
 
 def set_port_flags(
-    sock: Stream, no_flood: frozenset[int], flood: frozenset[int]
+    sock: BridgeSocket, no_flood: frozenset[int], flood: frozenset[int]
 ) -> tuple[frozenset[int], frozenset[int]]:
     """Set the flag of the ports in `no_flood`, and clear it for those in `flood`.
 
@@ -170,7 +160,7 @@ def set_port_flags(
         Refused: the switch does not support OpenFlow 1.0, or refuses a change.
         OSError: the connection failed, or a read or write took longer than `TIMEOUT_S`.
     """
-    wire = SideConnection(sock, OPENFLOW_10, "OpenFlow10", "a switch that sets no-flood", TIMEOUT_S)
+    wire = SideConnection(sock, OPENFLOW_10, "OpenFlow10", "a switch that sets no-flood")
     ports = list(_ports(wire.ask(FEATURES_REQUEST, FEATURES_REPLY)))
     changes = [
         wire.message(PORT_MOD, PORT_CHANGE.pack(number, address, wanted, NO_FLOOD, 0))
@@ -194,16 +184,15 @@ def _ports(features: bytes) -> Iterator[tuple[int, bytes, int]]:
         yield number, address, config
 
 
-def add_select_group(sock: Stream) -> None:
+def add_select_group(sock: BridgeSocket) -> None:
     """Add the group, or give the group with its number its buckets and its selection method.
 
     Raises:
         Refused: the switch does not support OpenFlow 1.5, or refuses the group.
         OSError: the connection failed, or a read or write took longer than `TIMEOUT_S`.
     """
-    wire = SideConnection(
-        sock, OPENFLOW_15, "OpenFlow15", "a switch that has the selection method dp_hash", TIMEOUT_S
-    )
+    expected = "a switch that has the selection method dp_hash"
+    wire = SideConnection(sock, OPENFLOW_15, "OpenFlow15", expected)
     wire.send([wire.message(GROUP_MOD, group_mod(SELECT_GROUP))])
     wire.ask(BARRIER_REQUEST_15, BARRIER_REPLY_15)
 

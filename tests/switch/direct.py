@@ -23,6 +23,7 @@ from controller.api.events import (
 )
 from controller.dataplane import diff
 from controller.dataplane.specs import EMPTY, Pipeline
+from controller.host.sockets import BridgeSocket
 from controller.openflow import bundles, commands, replies, side_connection
 from controller.openflow.framework import ofproto, parser, serialized, unread
 from controller.openflow.framing import statistics
@@ -92,7 +93,7 @@ class Direct:
         """Give the bridge the group that picks a bucket by the datapath's hash."""
         with socket.socket(socket.AF_UNIX) as beside:
             beside.connect(self._management)
-            side_connection.add_select_group(beside)
+            side_connection.add_select_group(BridgeSocket(beside))
 
     def remove(self) -> None:
         self.install(EMPTY)

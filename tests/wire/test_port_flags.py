@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from controller.api.events import PortFlagsSet, SelectGroupAdded, SetPortFlags
-from controller.host.sockets import Reach
+from controller.host.sockets import BridgeSocket, Reach
 from controller.openflow import side_connection
 from controller.text.wording import Refused
 
@@ -25,7 +25,8 @@ class Switch:
         self.ports = ports
         self.refuses = refuses
         self.changes = 0
-        self.ours, self._theirs = socket.socketpair()
+        ours, self._theirs = socket.socketpair()
+        self.ours = BridgeSocket(ours)
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
@@ -87,14 +88,14 @@ def test_a_switch_that_hangs_up() -> None:
     ours, theirs = socket.socketpair()
     theirs.close()
     with pytest.raises(Refused, match="-> OpenFlow10 among the bridge's protocols"):
-        side_connection.set_port_flags(ours, frozenset({1}), frozenset())
+        side_connection.set_port_flags(BridgeSocket(ours), frozenset({1}), frozenset())
 
 
 def test_a_switch_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(side_connection, "TIMEOUT_S", 0.05)
     ours, _theirs = socket.socketpair()
     with pytest.raises(TimeoutError):
-        side_connection.set_port_flags(ours, frozenset({1}), frozenset())
+        side_connection.set_port_flags(BridgeSocket(ours), frozenset({1}), frozenset())
 
 
 def test_a_switch_that_is_away_is_an_event_with_an_error(tmp_path: Path) -> None:
@@ -128,6 +129,7 @@ def test_a_switch_that_sends_something_else_without_end_is_given_up(
 
     threading.Thread(target=say, daemon=True).start()
     with ours:
-        asked = side_connection.SideConnection(ours, 1, "OpenFlow10", "a switch", 5.0)
+        wire = BridgeSocket(ours)
+        asked = side_connection.SideConnection(wire, 1, "OpenFlow10", "a switch")
         with pytest.raises(TimeoutError):
             asked.ask(5, 6)

@@ -11,6 +11,7 @@ import pytest
 from controller.api.events import AddSelectGroup, SelectGroupAdded
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import Bucket, GroupSpec, Resubmit, SetField
+from controller.host.sockets import BridgeSocket
 from controller.openflow import side_connection
 from controller.text.wording import Refused
 from policies.classifiers import BUCKETS
@@ -26,7 +27,8 @@ class Switch:
 
     def __init__(self, error: bytes | None = None) -> None:
         self.groups: list[bytes] = []
-        self.ours, self._theirs = socket.socketpair()
+        ours, self._theirs = socket.socketpair()
+        self.ours = BridgeSocket(ours)
         self._error = error
         threading.Thread(target=self._serve, daemon=True).start()
 
