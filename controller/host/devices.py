@@ -8,7 +8,6 @@ import functools
 import re
 import socket
 import struct
-from enum import Enum
 from pathlib import Path
 
 SYS_CLASS_NET = Path("/sys/class/net")
@@ -27,15 +26,11 @@ _OFFLOADS_TC = "hw-tc-offload"
 _STACKED_DRIVERS = ("bonding", "team", "802.1Q VLAN Support", "macvlan", "bridge", "openvswitch")
 
 
-class Role(Enum):
-    """What a switchdev port stands for."""
+def is_representor(device: str, directory: Path = SYS_CLASS_NET) -> bool | None:
+    """Whether a switchdev port is a representor, and not a port of the card.
 
-    PORT = "port"
-    REPRESENTOR = "representor"
-
-
-def role(device: str, directory: Path = SYS_CLASS_NET) -> Role | None:
-    """What a device stands for; None if it is no switchdev port, or not a device of this host."""
+    None: the device is not a switchdev port, or not a device of this host.
+    """
     if not device or "/" in device or device.startswith("."):
         return None
     try:
@@ -44,8 +39,8 @@ def role(device: str, directory: Path = SYS_CLASS_NET) -> Role | None:
         # The kernel answers EOPNOTSUPP for all other devices.
         return None
     if _FUNCTION.fullmatch(name):
-        return Role.REPRESENTOR
-    return Role.PORT if _PORT.fullmatch(name) else None
+        return True
+    return False if _PORT.fullmatch(name) else None
 
 
 def offloads(device: str, driver: str | None) -> bool | None:

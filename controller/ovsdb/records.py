@@ -236,8 +236,8 @@ def _represents(row: Any, local: bool) -> bool:
     driver = row.status.get("driver_name")
     if row.type not in ("", "system") or driver is None or driver in VIRTUAL_DRIVERS:
         return False
-    found = devices.role(row.name) if local else None
-    return driver in REPRESENTOR_DRIVERS if found is None else found is devices.Role.REPRESENTOR
+    found = devices.is_representor(row.name) if local else None
+    return driver in REPRESENTOR_DRIVERS if found is None else found
 
 
 def _first(optional: Any) -> Any:

@@ -301,13 +301,13 @@ def records() -> Iterator[str]:
         yield told(other)
         yield told(read)
 
-    def role(name: str) -> devices.Role:
-        return devices.Role.PORT if name == "c0" else devices.Role.REPRESENTOR
+    def is_representor(name: str) -> bool:
+        return name != "c0"
 
     def offloads(name: str, driver: str | None) -> bool | None:
         return None if driver is None else name == "c0"
 
-    with mock.patch.multiple(devices, role=role, offloads=offloads):
+    with mock.patch.multiple(devices, is_representor=is_representor, offloads=offloads):
         for local in (False, True):
             bridges = rows_read.Bridges(local)
             for touched in (
@@ -729,6 +729,9 @@ def queued(texts: Sequence[str]) -> Iterator[str]:
                     programs.lines.clear()
 
 
+ROLES = {True: "Role.REPRESENTOR", False: "Role.PORT", None: "None"}
+
+
 def of_the_host() -> Iterator[str]:
     """Small things: addresses, devices, learned addresses, a supervisor, faults that are kept."""
     programs = Programs(**{"protocols": '["OpenFlow13"]', "ovs-": ""})
@@ -738,8 +741,9 @@ def of_the_host() -> Iterator[str]:
         for name in ("p0", "pf0vf1", "c1pf0sf2", "pf0hpf", "p0s1", "x"):
             (directory / name).mkdir()
             (directory / name / "phys_port_name").write_text(f"{name}\n")
-            yield f"{name} {devices.role(name, directory)}"
-        yield f"{devices.role('none', directory)} {devices.role('../x', directory)} {devices.offloads('lo', None)}"
+            yield f"{name} {ROLES[devices.is_representor(name, directory)]}"
+        none, beyond = (devices.is_representor(name, directory) for name in ("none", "../x"))
+        yield f"{none} {beyond} {devices.offloads('lo', None)}"
         yield from _ethtool()
         kept = directory / "faults"
         ledger, said = faults.Ledger(), list[Any]()

@@ -8,19 +8,18 @@ from pathlib import Path
 import pytest
 
 from controller.host import devices
-from controller.host.devices import Role
 
 
 @pytest.mark.parametrize(
     ("phys_port_name", "found"),
     [
-        ("p0", Role.PORT),
-        ("p1s2", Role.PORT),
-        ("pf0", Role.REPRESENTOR),
-        ("pf0vf0", Role.REPRESENTOR),
-        ("pf1vf127", Role.REPRESENTOR),
-        ("pf0sf88", Role.REPRESENTOR),
-        ("c1pf0vf3", Role.REPRESENTOR),
+        ("p0", False),
+        ("p1s2", False),
+        ("pf0", True),
+        ("pf0vf0", True),
+        ("pf1vf127", True),
+        ("pf0sf88", True),
+        ("c1pf0vf3", True),
         ("0", None),
         ("", None),
         ("lan1", None),
@@ -28,20 +27,20 @@ from controller.host.devices import Role
     ],
 )
 def test_a_port_is_told_by_its_name(
-    tmp_path: Path, phys_port_name: str, found: Role | None
+    tmp_path: Path, phys_port_name: str, found: bool | None
 ) -> None:
     (tmp_path / "eth0").mkdir()
     (tmp_path / "eth0" / "phys_port_name").write_text(f"{phys_port_name}\n")
-    assert devices.role("eth0", tmp_path) is found
+    assert devices.is_representor("eth0", tmp_path) is found
 
 
 @pytest.mark.parametrize("device", ["eth9", "", "..", "../eth0", "/etc", "x\0y"])
 def test_what_is_no_device_stands_for_nothing(tmp_path: Path, device: str) -> None:
-    assert devices.role(device, tmp_path) is None
+    assert devices.is_representor(device, tmp_path) is None
 
 
 def test_the_loopback_device_of_this_host_is_no_switchdev_port() -> None:
-    assert devices.role("lo") is None
+    assert devices.is_representor("lo") is None
 
 
 def test_the_loopback_device_of_this_host_takes_no_flows_of_tc() -> None:

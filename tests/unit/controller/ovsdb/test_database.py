@@ -10,7 +10,6 @@ import pytest
 from controller.api.events import Setting
 from controller.config.rows import Ovn, Tunnel
 from controller.host import devices
-from controller.host.devices import Role
 from controller.ovsdb import database, records
 
 
@@ -164,12 +163,12 @@ def test_a_change_of_offload_concerns_every_bridge() -> None:
 
 
 REPRESENTORS = {
-    "a VF by its device": ("", "mlx5_core", {}, Role.REPRESENTOR, True),
+    "a VF by its device": ("", "mlx5_core", {}, True, True),
     "a VF of an older kernel, on another host": ("", "mlx5e_rep", {}, None, True),
-    "a card's port with the driver of representors": ("", "mlx5e_rep", {}, Role.PORT, False),
-    "a card's port": ("", "ice", {}, Role.PORT, False),
+    "a card's port with the driver of representors": ("", "mlx5e_rep", {}, False, False),
+    "a card's port": ("", "ice", {}, False, False),
     "a card that is not in switchdev mode": ("", "ixgbe", {}, None, False),
-    "a driver that is not known yet": ("", None, {}, Role.REPRESENTOR, False),
+    "a driver that is not known yet": ("", None, {}, True, False),
     "a tap": ("", "tun", {}, None, False),
     "an internal port": ("internal", "openvswitch", {}, None, False),
     "a DPDK port": ("dpdk", "net_mlx5", {"dpdk-devargs": "0000:01:00.0"}, None, False),
@@ -180,17 +179,19 @@ REPRESENTORS = {
 
 
 @pytest.mark.parametrize(
-    ("kind", "driver", "options", "role", "represents"), REPRESENTORS.values(), ids=REPRESENTORS
+    ("kind", "driver", "options", "by_device", "represents"),
+    REPRESENTORS.values(),
+    ids=REPRESENTORS,
 )
 def test_representors_are_recognized(
     monkeypatch: pytest.MonkeyPatch,
     kind: str,
     driver: str | None,
     options: dict[str, str],
-    role: Role | None,
+    by_device: bool | None,
     represents: bool,
 ) -> None:
-    monkeypatch.setattr(devices, "role", lambda _: role)
+    monkeypatch.setattr(devices, "is_representor", lambda _: by_device)
     row = _replica("br0").ports[0].interfaces[0]
     row.type, row.options = kind, options
     row.status = {"driver_name": driver} if driver else {}
