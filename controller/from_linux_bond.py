@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 
 from controller.dataplane import frames
+from controller.host.forwarding import parse_forwarding
 from controller.host.programs import wait_until
 from controller.operations import linux_bond
 from controller.operations.linux_bond import RECORD, Host, Links, LinuxBond, Stack, Vlan
@@ -306,8 +307,8 @@ def _learned(bridge: str, uplink: str) -> list[bytes]:
     """Announcements of the addresses that NORMAL has learned on the bridge's other ports."""
     shown = _asked("ovs-appctl", "fdb/show", bridge) or ""
     members = {_vsctl("get", "interface", m, "ofport").strip() for m in _members(uplink)}
-    rows = (line.split() for line in shown.splitlines()[1:])
-    return [frames.rarp(r[2], int(r[1])) for r in rows if len(r) == 4 and r[0] not in members]
+    found = parse_forwarding(shown)
+    return [frames.rarp(mac, vlan) for port, mac, vlan in found if str(port) not in members]
 
 
 def _announce(device: str, announcements: Sequence[bytes]) -> None:

@@ -64,7 +64,7 @@ def detach(ovsdb: str, bridge: str, options: tuple[str, ...] = ()) -> int:
     Raises:
         Refused: the database does not answer.
     """
-    service = Service(Options(ovsdb, metrics=None, only=bridge), OneAnswer)
+    service = Service(Options(ovsdb, only=bridge), OneAnswer)
     service.request(Request(REQUEST_ID, ("detach", bridge, *options)))
     return service.run()
 
@@ -80,7 +80,6 @@ def revert(ovsdb: str, bridge: str) -> int:
     """
     options = Options(
         ovsdb,
-        metrics=None,
         history=journal.default_path(client.NAME),
         only=bridge,
         name=REVERSAL,

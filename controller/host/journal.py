@@ -8,7 +8,7 @@ import logging.handlers
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -125,17 +125,13 @@ def _refuse_unknown(path: Path, query: history.Query, names: history.Names) -> N
         and bridge not in names.bridges
         and (port is None or not _found(path, history.Query(bridge, last=1)))
     ):
-        there = f"{_one_of(names.bridges)}a bridge in the history"
+        listed = ", ".join(sorted(names.bridges))
+        there = f"{f'one of {listed}, or ' if listed else ''}a bridge in the history"
         raise ValueError(f"bridge: {shortened(bridge) or 'nothing'} -> {there}")
     # An address behind a VM port has the port's name before its own.
     if port is not None and names.ports.isdisjoint((port, port.rpartition("/")[0])):
         expected = "a VM port or VM that exists now or is in the history"
         raise ValueError(f"port: {shortened(port) or 'nothing'} -> {expected}")
-
-
-def _one_of(names: Iterable[str]) -> str:
-    listed = ", ".join(sorted(names))
-    return f"one of {listed}, or " if listed else ""
 
 
 def _found(path: Path, query: history.Query) -> list[dict[str, object]]:

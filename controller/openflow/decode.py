@@ -145,7 +145,16 @@ def _remembered(decode: functools._lru_cache_wrapper[R], part: bytes) -> R:
 @functools.lru_cache(REMEMBERED)
 def _installed_group(described: bytes) -> specs.GroupSpec:
     framing.check_group(described)
-    return _decode_group(parser.OFPGroupDescStats.parser(described, 0))
+    group = parser.OFPGroupDescStats.parser(described, 0)
+    buckets = tuple(
+        specs.Bucket(
+            actions=_decode_actions(bucket.actions),
+            watch_port=None if bucket.watch_port == ofp.OFPP_ANY else bucket.watch_port,
+            watch_group=None if bucket.watch_group == ofp.OFPG_ANY else bucket.watch_group,
+        )
+        for bucket in group.buckets
+    )
+    return specs.GroupSpec(group.group_id, GROUP_KINDS.get(group.type, "other"), buckets)
 
 
 def decode_flow(flow: Any) -> specs.FlowSpec:
@@ -179,18 +188,6 @@ def _foreign_flow(flow: Any) -> ForeignFlow:
 def decode_match(match: Any) -> tuple[tuple[str, specs.MatchValue], ...]:
     """Return the fields and values of a parsed match, by the names that `FlowSpec` uses."""
     return tuple(sorted((name.removesuffix("_nxm"), value) for name, value in match.items()))
-
-
-def _decode_group(group: Any) -> specs.GroupSpec:
-    buckets = tuple(
-        specs.Bucket(
-            actions=_decode_actions(bucket.actions),
-            watch_port=None if bucket.watch_port == ofp.OFPP_ANY else bucket.watch_port,
-            watch_group=None if bucket.watch_group == ofp.OFPG_ANY else bucket.watch_group,
-        )
-        for bucket in group.buckets
-    )
-    return specs.GroupSpec(group.group_id, GROUP_KINDS.get(group.type, "other"), buckets)
 
 
 def _decode_actions(actions: Iterable[Any]) -> tuple[specs.Action, ...]:

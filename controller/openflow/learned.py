@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from controller.api.events import LearnedRead
@@ -49,7 +48,9 @@ class Learned:
         self._of_all += 1
         flow = read_flow(stats)
         fields = dict(decode_match(flow.match))
-        mac, vlan = _address(fields), fields.get(tables.Register.VLAN)
+        mac, vlan = fields.get("eth_dst"), fields.get(tables.Register.VLAN)
+        if not isinstance(mac, str):
+            raise ValueError(f"a learned flow with eth_dst {mac} -> one MAC")
         if found & tables.FROM_NORMAL:
             tag = None if vlan is None else _exact(vlan)
             for action in decode_flow(flow).actions:
@@ -69,18 +70,6 @@ class Learned:
             tuple(from_normal),
             tuple(sorted(self.elsewhere)),
         )
-
-
-def _address(fields: Mapping[str, MatchValue]) -> str:
-    """Return the MAC that a learned flow matches.
-
-    Raises:
-        ValueError: it matches no MAC, or a masked one.
-    """
-    found = fields.get("eth_dst")
-    if not isinstance(found, str):
-        raise ValueError(f"a learned flow with eth_dst {found} -> one MAC")
-    return found
 
 
 def _exact(value: MatchValue) -> int:
