@@ -17,7 +17,7 @@ import contextlib
 import queue
 import sys
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 from controller.api.events import DatabaseRead, Event
 from controller.config.marks import Marks
@@ -66,10 +66,7 @@ def announce(remote: str, bridges: Collection[str]) -> None:
             announcement was not sent.
     """
     # The switch may have filled in addresses of ports meanwhile.
-    _repeat(list(_announced(read(remote), bridges)) if bridges else [])
-
-
-def _repeat(announced: Sequence[tuple[str, str]]) -> None:
+    announced = list(_announced(read(remote), bridges)) if bridges else []
     failures = dict[str, str]()
     begun_s = time.monotonic()
     for after_s in OWN_AFTER_S if announced else ():

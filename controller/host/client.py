@@ -44,9 +44,9 @@ class Unanswered(Refused):
     """There is no answer."""
 
 
-def running() -> bool:
-    """Whether the chosen service accepts connections."""
-    wire = _connected(ANSWER_TIMEOUT_S)
+def running(path: Path | None = None) -> bool:
+    """Whether the service with this pidfile, or the chosen one, accepts connections."""
+    wire = _connected(ANSWER_TIMEOUT_S, path)
     if wire is not None:
         wire.close()
     return wire is not None
@@ -54,11 +54,8 @@ def running() -> bool:
 
 def another() -> str | None:
     """The name of another service that is running on this Open vSwitch; None if there is none."""
-    for path in sorted(Path(ovs.dirs.RUNDIR).glob(f"{NAME}*.pid")):
-        if path.stem != _name and (wire := _connected(ANSWER_TIMEOUT_S, path)) is not None:
-            wire.close()
-            return path.stem
-    return None
+    others = (p for p in sorted(Path(ovs.dirs.RUNDIR).glob(f"{NAME}*.pid")) if p.stem != _name)
+    return next((path.stem for path in others if running(path)), None)
 
 
 def obstacle() -> str | None:

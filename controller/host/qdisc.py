@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import fcntl
-import functools
 import json
 import os
 import re
 import socket
 import struct
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +160,7 @@ def _send_buffer_bytes() -> int:
         return Host().send_buffer_bytes
 
 
-@functools.cache
+@cache
 def _has_fq_codel() -> bool:
     """Whether the kernel has fq_codel, built in or as a module that it loads on demand."""
     try:
