@@ -155,6 +155,9 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
     asked to be its master.
     """
 
+    # By number, as the framework sets and changes it. Ryu has a property that warns of each use.
+    ports: Any = None
+
     def __init__(self, sock: Any, address: str, bridge: str | None) -> None:
         self.bridge = bridge
         self.call: Any = None
@@ -257,7 +260,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         Raises:
             Malformed: the switch has too many ports, or too much has come before its datapath id.
         """
-        if self._ports and len(self._ports) > MOST_PORTS:
+        if self.ports and len(self.ports) > MOST_PORTS:
             raise framing.Malformed(f"more than {MOST_PORTS} ports -> at most {MOST_PORTS}")
         if self.bridge is None:
             self._unidentified_bytes += length

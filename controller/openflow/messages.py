@@ -6,7 +6,6 @@ A reply has the transaction id of its request, and an error that of the failed m
 from __future__ import annotations
 
 import struct
-import warnings
 from enum import IntEnum
 from typing import Any
 
@@ -77,11 +76,7 @@ def is_deposed(message: Any) -> bool:
 
 def port_states(datapath: Any) -> tuple[PortState, ...]:
     """Return the ports that the handshake listed, with their changes since."""
-    with warnings.catch_warnings():
-        # The framework warns that the features reply of OpenFlow 1.3 lists no ports. But it keeps
-        # the ports of the port description in the same attribute.
-        warnings.simplefilter("ignore")
-        return tuple(map(port_state, tuple(datapath.ports.values())))
+    return tuple(map(port_state, tuple(datapath.ports.values())))
 
 
 def port_state(port: Any) -> PortState:

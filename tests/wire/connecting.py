@@ -25,6 +25,7 @@ from controller.openflow import connections, framework
 from controller.openflow.connections import Dialer
 from controller.openflow.messages import Asked
 from tests.wire.fake_switch import (
+    ADD,
     DELETE,
     ECHO_REPLY,
     ECHO_REQUEST,
@@ -423,6 +424,23 @@ def ports_change(path: Path) -> Seen:
     return service.seen(told=told, threads_left=service.threads_left())
 
 
+def many_ports(path: Path) -> Seen:
+    """The switch reports more ports than any bridge has."""
+    framework.MOST_PORTS, framework.ECHO_INTERVAL_S = 20, 3600.0
+    switch, service = FakeSwitch(path), Service(path)
+    switch.accept()
+    switch.shake_hands()
+    service.next_event()
+    for number in range(10, 50):
+        status = struct.pack("!B7x", ADD) + port(number, f"n{number}")
+        switch.connection.sendall(message(PORT_STATUS, 0, status))
+    events = [service.next_event()]
+    while events[-1] == "PortChanged":
+        events.append(service.next_event())
+    switch.stop()
+    return service.seen(events=events, threads_left=service.threads_left())
+
+
 SCENARIOS: dict[str, Callable[[Path], Seen]] = {
     "reconnects": reconnects,
     "half-a-handshake": half_a_handshake,
@@ -439,6 +457,7 @@ SCENARIOS: dict[str, Callable[[Path], Seen]] = {
     "late-write-here": lambda path: late_write(path, lambda _, service: service.dialer.stop()),
     "one-is-slow": one_is_slow,
     "ports-change": ports_change,
+    "many-ports": many_ports,
 }
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ ROLE_STATUS = 1911
 NO_GENERATION = (1 << 64) - 1
 PORT_STATS, PORT_DESC = 4, 13
 # A port has changed, and how.
-PORT_STATUS, DELETE, MODIFY = 12, 1, 2
+PORT_STATUS, ADD, DELETE, MODIFY = 12, 0, 1, 2
 HEADER = struct.Struct("!BBHI")
 ROLE = struct.Struct("!I4xQ")
 

@@ -145,3 +145,9 @@ def test_a_port_that_changes_or_goes_keeps_its_number() -> None:
     seen = run("ports-change")
     assert seen["told"] == [["PortChanged", "br0", 7], ["PortRemoved", "br0", 7]]
     assert seen["threads_left"] == 0
+
+
+def test_a_switch_with_more_ports_than_any_bridge_has_is_hung_up_on() -> None:
+    seen = run("many-ports")
+    assert seen["events"] == ["PortChanged"] * 19 + ["SwitchGone"]
+    assert seen["threads_left"] == 0
