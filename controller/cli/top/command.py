@@ -40,7 +40,7 @@ def main(options: argparse.Namespace) -> int:
     locale.setlocale(locale.LC_ALL, "")
     try:
         screen.run(with_picture(state, first))
-    except screen.NoTerminal as why:
+    except Refused as why:
         return _failed(f"{why}, or: ovs-lbt top --once")
     return 0
 

@@ -18,6 +18,7 @@ from controller.cli.top.feed import Answer, Away, Feed, News
 from controller.cli.top.state import State, with_picture
 from controller.text import terminal
 from controller.text.drawing import Line, Style, width_of
+from controller.text.wording import Refused
 
 # How long to wait for the rest of an escape sequence on a slow line.
 ESCAPE_MS = 100
@@ -45,21 +46,17 @@ _CHARACTERS = {
 }
 
 
-class NoTerminal(Exception):
-    """The terminal cannot be drawn on. The text: what was found -> what is expected."""
-
-
 def run(state: State) -> None:
     """Run `top` until the operator quits, and then restore the terminal.
 
     Raises:
-        NoTerminal: the terminal lacks something that curses needs.
+        Refused: the terminal lacks something that curses needs.
     """
     os.environ.setdefault("ESCDELAY", str(ESCAPE_MS))
     try:
         curses.setupterm()
     except curses.error as error:
-        raise NoTerminal(
+        raise Refused(
             f"terminal {os.environ.get('TERM', '')}: {error} -> a terminal that curses supports"
         ) from None
     with contextlib.suppress(KeyboardInterrupt):
