@@ -20,6 +20,7 @@ from controller.cli import (
 )
 from controller.host import client
 from controller.text import terminal
+from controller.text.wording import Refused
 
 # What completion scripts call. It is no command for people.
 HIDDEN = "__complete"
@@ -28,7 +29,10 @@ HIDDEN = "__complete"
 def main(given: Sequence[str] | None = None) -> int:
     """Run one command; its exit status."""
     with terminal.until_unread():
-        return _main(given)
+        try:
+            return _main(given)
+        except Refused as why:
+            return answers.failed(str(why))
 
 
 def _main(given: Sequence[str] | None) -> int:

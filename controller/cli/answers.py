@@ -10,26 +10,28 @@ import sys
 import time
 
 from controller.host import client
-from controller.text.wording import Refused, because
+from controller.text.wording import because
 
 
 def ask(command: str, words: list[str]) -> int:
-    """Send a command to the service and print its answer. Returns the exit status."""
-    if (answered := answer(command, words)) is None:
-        return 1
-    tell(answered)
+    """Send a command to the service and print its answer. Returns the exit status.
+
+    Raises:
+        Refused: there is no answer.
+    """
+    tell(answer(command, words))
     return 0
 
 
-def answer(command: str, words: list[str]) -> str | None:
-    """The service's answer. If there is none, prints the reason and returns None."""
-    try:
-        if (obstacle := client.obstacle()) is not None:
-            raise client.Unanswered(obstacle)
-        return client.ask(f"lbt/{command}", words)
-    except Refused as why:
-        failed(str(why))
-        return None
+def answer(command: str, words: list[str]) -> str:
+    """The service's answer.
+
+    Raises:
+        Refused: there is none.
+    """
+    if (obstacle := client.obstacle()) is not None:
+        raise client.Unanswered(obstacle)
+    return client.ask(f"lbt/{command}", words)
 
 
 def tell(answered: str) -> None:
@@ -48,11 +50,10 @@ def failed(why: str, status: int = 1) -> int:
 def show(bridge: str | None) -> int:
     """Ask for JSON and draw it here, where the width and colours of the terminal are known."""
     words = [] if bridge is None else [bridge]
-    if (answered := answer("show", [*words, "--json"])) is None:
-        return 1
+    shown = json.loads(answer("show", [*words, "--json"]))
     from controller.text import show_view, terminal
 
-    lines = show_view.lines(json.loads(answered), terminal.look(), _time_of_day)
+    lines = show_view.lines(shown, terminal.look(), _time_of_day)
     sys.stdout.write(terminal.written(lines))
     return 0
 

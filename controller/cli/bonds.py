@@ -29,22 +29,20 @@ def from_bond(options: argparse.Namespace, words: list[str]) -> int:
             return answers.failed(f"{key}: {value} -> {BRIDGE_KEYS[key].expects(value)}")
     if (obstacle := client.obstacle()) is not None or not client.running():
         return answers.failed(obstacle or "no service is running -> start one with: ovs-lbt run")
-    try:
-        host = moving.survey(options.bridge, options.from_bond)
-        print(bond_plan.forward(host))
-        if not options.yes:
-            return answers.failed("nothing was changed -> the same command with --yes")
-        moving.move(host, _say)
-    except Refused as why:
-        return answers.failed(str(why))
+    host = moving.survey(options.bridge, options.from_bond)
+    print(bond_plan.forward(host))
+    if not options.yes:
+        return answers.failed("nothing was changed -> the same command with --yes")
+    moving.move(host, _say)
     _say(bond_plan.configuration(host))
-    if status := answers.ask("attach", words):
+    try:
+        return answers.ask("attach", words)
+    except Refused as why:
+        answers.failed(str(why))
         bridge, bond = quoted(options.bridge), quoted(options.from_bond)
         back = f"ovs-lbt detach {bridge} --to-bond {bond} --yes"
-        return answers.failed(
-            f"{options.from_bond} has moved, but is not attached; to go back: {back}", status
-        )
-    return 0
+        found = f"{options.from_bond} has moved, but is not attached"
+        return answers.failed(f"{found}; to go back: {back}")
 
 
 def to_bond(options: argparse.Namespace) -> int:
@@ -52,19 +50,16 @@ def to_bond(options: argparse.Namespace) -> int:
     from controller import from_linux_bond as moving
     from controller.operations import bond_plan
 
-    try:
-        host = moving.survey_back(options.bridge, options.to_bond)
-        print(bond_plan.back(host))
-        if not options.yes:
-            return answers.failed("nothing was changed -> the same command with --yes")
-        if moving.is_attached(options.bridge):
-            command = [sys.executable, "-m", "controller.cli", "-t", options.service]
-            purge = ["--purge"] if options.purge else []
-            if status := moving.ended([*command, "detach", options.bridge, *purge]):
-                return status
-        moving.move_back(host, _say)
-    except Refused as why:
-        return answers.failed(str(why))
+    host = moving.survey_back(options.bridge, options.to_bond)
+    print(bond_plan.back(host))
+    if not options.yes:
+        return answers.failed("nothing was changed -> the same command with --yes")
+    if moving.is_attached(options.bridge):
+        command = [sys.executable, "-m", "controller.cli", "-t", options.service]
+        purge = ["--purge"] if options.purge else []
+        if status := moving.ended([*command, "detach", options.bridge, *purge]):
+            return status
+    moving.move_back(host, _say)
     return 0
 
 

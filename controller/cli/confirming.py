@@ -24,10 +24,7 @@ def until_confirmed(options: argparse.Namespace, words: list[str]) -> int:
     bridge = options.bridge if options.command != "set" else _bridge_of(options)
     if bridge is None:
         return answers.ask(options.command, words)
-    try:
-        armed = arming.arm(bridge, float(options.rollback_after), options.service)
-    except Refused as error:
-        return answers.failed(str(error))
+    armed = arming.arm(bridge, float(options.rollback_after), options.service)
     if options.command == "detach" and not client.running():
         return detach(words)
     try:
@@ -36,7 +33,7 @@ def until_confirmed(options: argparse.Namespace, words: list[str]) -> int:
         # A service that does not answer may have made the change.
         if not isinstance(why, client.Unanswered):
             armed.disarm()
-        return answers.failed(str(why))
+        raise
     return 0
 
 
@@ -62,11 +59,8 @@ def revert(bridge: str) -> int:
 
     if client.obstacle() is not None or client.running():
         return answers.ask("revert", [bridge])
-    try:
-        if reversal.waits(bridge) is None:
-            return answers.failed(reversal.nothing_waits(bridge))
-    except Refused as why:
-        return answers.failed(str(why))
+    if reversal.waits(bridge) is None:
+        return answers.failed(reversal.nothing_waits(bridge))
     return reversal.once(bridge)
 
 

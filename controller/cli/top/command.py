@@ -16,9 +16,13 @@ from controller.text.wording import Refused
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the command. Returns the exit status."""
+    """Run the command. Returns the exit status.
+
+    Raises:
+        Refused: the service does not answer, a bridge is not attached, or there is no terminal.
+    """
     if (obstacle := client.obstacle()) is not None:
-        return _failed(obstacle)
+        raise Refused(obstacle)
     state = State(
         only=tuple(options.bridges),
         interval_s=options.interval,
@@ -27,21 +31,18 @@ def main(options: argparse.Namespace) -> int:
         now_s=time.monotonic(),
     )
     if not options.once and (no_screen := _no_screen()) is not None:
-        return _failed(f"{no_screen} -> a terminal, or: ovs-lbt top --once")
-    try:
-        first = feed.read()
-        _known(options.bridges, [bridge["name"] for bridge in first.bridges])
-        if options.once:
-            return _once(with_picture(state, first))
-    except Refused as why:
-        return _failed(str(why))
+        raise Refused(f"{no_screen} -> a terminal, or: ovs-lbt top --once")
+    first = feed.read()
+    _known(options.bridges, [bridge["name"] for bridge in first.bridges])
+    if options.once:
+        return _once(with_picture(state, first))
     from controller.cli.top import screen
 
     locale.setlocale(locale.LC_ALL, "")
     try:
         screen.run(with_picture(state, first))
     except Refused as why:
-        return _failed(f"{why}, or: ovs-lbt top --once")
+        raise Refused(f"{why}, or: ovs-lbt top --once") from None
     return 0
 
 
@@ -67,8 +68,3 @@ def _once(state: State) -> int:
     state = with_picture(state, feed.read())
     sys.stdout.write(terminal.written(view.once(state, terminal.look())))
     return 0
-
-
-def _failed(why: str) -> int:
-    print(f"ovs-lbt: {why}", file=sys.stderr)
-    return 1
