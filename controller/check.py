@@ -31,9 +31,7 @@ COLUMNS = "name,mtu,link_speed,statistics"
 def main(words: Sequence[str], json_wanted: bool) -> int:
     """Check what the words name. Returns the exit status."""
     try:
-        if (obstacle := client.obstacle()) is not None:
-            raise client.Unanswered(obstacle)
-        answer = json.loads(client.ask("lbt/check", [*words, "--json"]))
+        answer = json.loads(client.request("check", [*words, "--json"]))
     except Refused as why:
         print(f"ovs-lbt: {why}", file=sys.stderr)
         return UNKNOWN

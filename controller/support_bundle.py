@@ -116,7 +116,7 @@ def _sources(bridges: Sequence[str], service: str) -> Iterator[tuple[str, Source
     yield "versions", _versions
     yield "options", lambda: shareable.variables(OPTIONS.read_text())
     for command, name in (("show", "show.json"), ("check", "check.json")):
-        yield name, partial(_asked, command, "--json")
+        yield name, partial(client.request, command, ("--json",))
     yield "history.jsonl", lambda: _history(service)
     yield "log/ovs-lbt", lambda: _journal(service)
     for daemon in ("ovs-vswitchd", "ovsdb-server"):
@@ -175,12 +175,6 @@ def _version(library: str) -> str | None:
         return importlib.metadata.version(library)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _asked(command: str, *words: str) -> str:
-    if (obstacle := client.obstacle()) is not None:
-        raise Refused(obstacle)
-    return client.ask(f"lbt/{command}", words)
 
 
 def _history(service: str) -> str:

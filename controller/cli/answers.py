@@ -19,19 +19,8 @@ def ask(command: str, words: list[str]) -> int:
     Raises:
         Refused: there is no answer.
     """
-    tell(answer(command, words))
+    tell(client.request(command, words))
     return 0
-
-
-def answer(command: str, words: list[str]) -> str:
-    """The service's answer.
-
-    Raises:
-        Refused: there is none.
-    """
-    if (obstacle := client.obstacle()) is not None:
-        raise client.Unanswered(obstacle)
-    return client.ask(f"lbt/{command}", words)
 
 
 def tell(answered: str) -> None:
@@ -50,7 +39,7 @@ def failed(why: str, status: int = 1) -> int:
 def show(bridge: str | None) -> int:
     """Ask for JSON and draw it here, where the width and colours of the terminal are known."""
     words = [] if bridge is None else [bridge]
-    shown = json.loads(answer("show", [*words, "--json"]))
+    shown = json.loads(client.request("show", [*words, "--json"]))
     from controller.text import show_view, terminal
 
     lines = show_view.lines(shown, terminal.look(), _time_of_day)

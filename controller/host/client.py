@@ -75,6 +75,17 @@ def read_only() -> str | None:
     return f"{ovs.dirs.RUNDIR}: read-only -> a writable directory"
 
 
+def request(command: str, words: Sequence[str]) -> str:
+    """The service's answer to one of our commands.
+
+    Raises:
+        Refused: the service refuses the command, does not answer, or cannot be reached by this user.
+    """
+    if (prevented := obstacle()) is not None:
+        raise Unanswered(prevented)
+    return ask(f"lbt/{command}", words)
+
+
 def ask(method: str, words: Sequence[str], timeout_s: float | None = None) -> str:
     """Send a command to the service and return its answer.
 
@@ -82,7 +93,7 @@ def ask(method: str, words: Sequence[str], timeout_s: float | None = None) -> st
         Refused: the service refuses the command.
         Unanswered: no service is running, or it ended before it answered.
     """
-    request = json.dumps({"id": 0, "method": method, "params": list(words)})
+    message = json.dumps({"id": 0, "method": method, "params": list(words)})
     if timeout_s is None:
         slow = method.removeprefix("lbt/") in SLOW
         timeout_s = SLOW_TIMEOUT_S if slow else ANSWER_TIMEOUT_S
@@ -91,7 +102,7 @@ def ask(method: str, words: Sequence[str], timeout_s: float | None = None) -> st
         raise Unanswered(_nobody())
     try:
         with wire:
-            wire.sendall(request.encode())
+            wire.sendall(message.encode())
             reply = _reply(wire)
     except TimeoutError:
         raise Unanswered(
