@@ -257,6 +257,7 @@ class Dialers:
             return retry_pause_s(failures, len(self._dialers) if self._reach.local else None)
 
         with self._lock:
+            assert bridge not in self._dialers, "two threads would dial the same bridge"
             dial = functools.partial(self.dial, bridge)
             self._dialers[bridge] = Dialer(bridge, dial, pause_s, self._tried)
 

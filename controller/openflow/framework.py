@@ -221,6 +221,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         with self._sending:
             if self._unsent is not None:
                 return False
+            assert not self._making, "only a sender thread makes what is to be sent"
             self._unsent, self._making = bytearray(), True
             self._sender = hub.spawn(self._send_rest, make)
         return True

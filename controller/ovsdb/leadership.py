@@ -106,6 +106,7 @@ class Watch:
         """Check whether the leader is alive, or steal its lock."""
         if now_s < self.due_s:
             return []
+        assert not self.leads, "the leader checks no other service"
         self.due_s = now_s + TICK_S
         if not self.asks or self._pending is not None:
             return []
