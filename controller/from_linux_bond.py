@@ -70,7 +70,9 @@ def survey_back(bridge: str, name: str) -> Host:
     if not text or _asked("ovs-vsctl", "port-to-br", name) != bridge:
         expected = "a bond that attach --from-bond has moved"
         raise Refused(f"bridge {bridge}: no bond {name} that replaces one of Linux -> {expected}")
-    bond, made_bridge = linux_bond.recorded(json.loads(text))
+    # ovs-vsctl quotes what is more than a word.
+    record = json.loads(text) if text.startswith('"') else text
+    bond, made_bridge = linux_bond.recorded(record)
     if linux_bond.has(links, name):
         raise Refused(f"{name}: a device of this name exists -> none: the bond is made anew")
     own, vlans = _stack(bridge), _vlans(bridge, links)

@@ -308,3 +308,6 @@ def test_a_bond_that_replaces_none_of_linux_does_not_go_back(host: Pretended) ->
     host.bridges = {"br0": {"bond0": ["eth0", "eth1"]}}
     with pytest.raises(Refused, match="no bond bond0 that replaces one of Linux"):
         moving.survey_back("br0", "bond0")
+    host.record = "word"
+    with pytest.raises(Refused, match="word -> what attach --from-bond wrote"):
+        moving.survey_back("br0", "bond0")
