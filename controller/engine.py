@@ -121,20 +121,14 @@ class Engine:
     def _concerned(self, event: events.Event, now_s: float) -> set[str]:
         """The bridges that an event may change, besides those that a request is changing."""
         match event:
-            case (
-                events.DatabaseRead()
-                | events.AddressesRead()
-                | events.Leading()
-                | events.Request()
-                | events.Written()
-            ):
-                return set(self.fleet.bridges)
+            case events.BridgeEvent():
+                return {event.bridge}
             case events.Challenged() | events.Faulted():
                 return set()
             case events.Tick():
                 return self._due(now_s)
             case _:
-                return {event.bridge}
+                return set(self.fleet.bridges)
 
     def _handle(self, event: events.Event, now_s: float) -> Commands:
         match event:
@@ -173,6 +167,7 @@ class Engine:
             case events.CommandFailed(bridge=name, error=error):
                 return self.fleet.failed(name, error, now_s) if name in self.fleet.bridges else []
             case _:
+                assert isinstance(event, events.BridgeEvent), event
                 if (bridge := self.fleet.bridges.get(event.bridge)) is None:
                     return []
                 decides = isinstance(

@@ -9,6 +9,7 @@ from collections import Counter, deque
 from dataclasses import dataclass
 
 from controller.api.events import (
+    BridgeEvent,
     Event,
     InboundRead,
     InstalledRead,
@@ -148,8 +149,7 @@ class Inbox:
 
 def _bridge_of(item: Item) -> str:
     """The bridge that an event concerns; empty if it does not concern one bridge."""
-    bridge: str = getattr(item, "bridge", "")
-    return bridge
+    return item.bridge if isinstance(item, BridgeEvent) else ""
 
 
 def _weight(item: Item) -> int:

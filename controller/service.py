@@ -269,10 +269,9 @@ class Service:
                 self._carry_out(command)
             except Exception as error:
                 of = command.apply if isinstance(command, events.Prepare) else command
-                bridge = getattr(of, "bridge", None)
-                if bridge is None:
+                if not isinstance(of, events.BridgeCommand):
                     raise
-                self._events.put(events.CommandFailed(bridge, error))
+                self._events.put(events.CommandFailed(of.bridge, error))
 
     def _carry_out(self, command: events.Command) -> None:
         match command:

@@ -14,8 +14,21 @@ from controller.dataplane.specs import Changes, FlowSpec, GroupSpec
 # ---- events ----------------------------------------------------------------------------
 
 
+class Event:
+    """What the engine receives."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class DatabaseRead:
+class BridgeEvent(Event):
+    """What concerns one bridge."""
+
+    bridge: str
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseRead(Event):
     """The present content of the database; sent after every change.
 
     `leader`: the name of the leading service, if it has ever written it. `ovs_version`: Open
@@ -31,7 +44,7 @@ class DatabaseRead:
 
 
 @dataclass(frozen=True, slots=True)
-class AddressesRead:
+class AddressesRead(Event):
     """The IP addresses of this host's devices; sent after every change.
 
     Addresses that reach no other network (of the link only, or of the host) are left out.
@@ -41,14 +54,14 @@ class AddressesRead:
 
 
 @dataclass(frozen=True, slots=True)
-class Leading:
+class Leading(Event):
     """This service leads from now on, or another service does."""
 
     leads: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Challenged:
+class Challenged(Event):
     """A service on standby asks whether this one is alive."""
 
 
@@ -69,16 +82,15 @@ class PortState:
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchConnected:
+class SwitchConnected(BridgeEvent):
     """The OpenFlow handshake with a bridge is done."""
 
-    bridge: str
     ports: tuple[PortState, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchGone:
-    bridge: str
+class SwitchGone(BridgeEvent):
+    """The connection to a bridge has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +105,7 @@ class ForeignFlow:
 
 
 @dataclass(frozen=True, slots=True)
-class InstalledRead:
+class InstalledRead(BridgeEvent):
     """Everything of ours on a bridge, and the flows and groups of others.
 
     `groups`: all groups with ids in our range. `by_default`: whether the switch's own default flow
@@ -101,7 +113,6 @@ class InstalledRead:
     many frames each uplink has flooded to VM ports, by ofport.
     """
 
-    bridge: str
     flows: tuple[FlowSpec, ...]
     groups: tuple[GroupSpec, ...]
     foreign: tuple[ForeignFlow, ...] = ()
@@ -110,22 +121,19 @@ class InstalledRead:
 
 
 @dataclass(frozen=True, slots=True)
-class PortChanged:
-    bridge: str
+class PortChanged(BridgeEvent):
     port: PortState
 
 
 @dataclass(frozen=True, slots=True)
-class PortRemoved:
-    bridge: str
+class PortRemoved(BridgeEvent):
     ofport: int
 
 
 @dataclass(frozen=True, slots=True)
-class FrameHeard:
+class FrameHeard(BridgeEvent):
     """An uplink has received a frame of path checks, or the switch has given back the proof of a round."""
 
-    bridge: str
     uplink: int
     frame: bytes
 
@@ -163,42 +171,37 @@ class PortCounters(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PortStatsRead:
-    bridge: str
+class PortStatsRead(BridgeEvent):
     ports: tuple[PortCounters, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class StatsRepeated:
+class StatsRepeated(BridgeEvent):
     """A replay's answer to a poll: all loads are those that the last poll has shown."""
-
-    bridge: str
 
 
 @dataclass(frozen=True, slots=True)
-class UnitCountersRead:
+class UnitCountersRead(BridgeEvent):
     """What each VM port exchanged with uplinks, by ofport, as counted by its flows.
 
     `buckets`: what each bucket sent, by the number of its hash and its own number, if asked for.
     `address_units`: the same as for VM ports, for addresses behind them, by slot, if asked for.
     """
 
-    bridge: str
     units: tuple[tuple[int, Sample], ...]
     buckets: tuple[tuple[tuple[int, int], Sample], ...] = ()
     address_units: tuple[tuple[int, Sample], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class InboundRead:
+class InboundRead(BridgeEvent):
     """What uplinks delivered to VM ports, as (ofport, the uplink's, bytes), as counted by flows."""
 
-    bridge: str
     counted: tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class LearnedRead:
+class LearnedRead(BridgeEvent):
     """The addresses learned on VM ports, as (ofport, MAC, VLAN).
 
     `from_normal`: addresses learned from ports that the service did not know yet; the VLAN is None if
@@ -206,20 +209,18 @@ class LearnedRead:
     themselves from outside, as (MAC, VLAN).
     """
 
-    bridge: str
     addresses: tuple[tuple[int, str, int], ...]
     from_normal: tuple[tuple[int, str, int | None], ...] = ()
     elsewhere: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class PortFlagsSet:
+class PortFlagsSet(BridgeEvent):
     """The ports, among those asked for, that NORMAL does not flood to; or why the change failed.
 
     `before`: all ports that it did not flood to before.
     """
 
-    bridge: str
     number: int
     no_flood: frozenset[int]
     error: str | None = None
@@ -227,19 +228,17 @@ class PortFlagsSet:
 
 
 @dataclass(frozen=True, slots=True)
-class SelectGroupAdded:
+class SelectGroupAdded(BridgeEvent):
     """The switch has the group that selects by the datapath's hash; or why not."""
 
-    bridge: str
     number: int
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ForwardingRead:
+class ForwardingRead(BridgeEvent):
     """The addresses that NORMAL has learned, as (ofport, MAC, VLAN), or an `error`."""
 
-    bridge: str
     addresses: tuple[tuple[int, str, int], ...]
     error: str | None = None
 
@@ -258,40 +257,36 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Shaped:
+class Shaped(BridgeEvent):
     """The result of a `Shape`, for each device."""
 
-    bridge: str
     devices: tuple[Device, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class BundleDone:
+class BundleDone(BridgeEvent):
     """A bundle was committed, or refused as a whole with `error`."""
 
-    bridge: str
     bundle_id: int
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class CommandFailed:
+class CommandFailed(BridgeEvent):
     """A command for a bridge was not carried out, because of an error of ours."""
 
-    bridge: str
     error: Exception
 
 
 @dataclass(frozen=True, slots=True)
-class ForwardingByOne:
+class ForwardingByOne(BridgeEvent):
     """The result of a `ForwardByOne`: NORMAL forwards by one uplink, unless there is an `error`."""
 
-    bridge: str
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Event):
     """Time has passed: one bridge, the one that has waited longest, does what is due.
 
     Another `Tick` follows while something is due. Meanwhile the shell can send what the first one
@@ -300,7 +295,7 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class Faulted:
+class Faulted(Event):
     """A part of this service has failed, for the `count`th time since the host booted.
 
     `text`: the error. `at_s`: in seconds since the epoch.
@@ -313,7 +308,7 @@ class Faulted:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Request(Event):
     """A command of an operator, for example ("move", "vnet0", "eth1")."""
 
     request_id: int
@@ -321,125 +316,99 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class Written(Event):
     """The database has stored the settings of a request, or refused them with `error`."""
 
     request_id: int
     error: str | None = None
 
 
-Event = (
-    DatabaseRead
-    | AddressesRead
-    | Leading
-    | Challenged
-    | SwitchConnected
-    | SwitchGone
-    | InstalledRead
-    | PortChanged
-    | PortRemoved
-    | FrameHeard
-    | PortStatsRead
-    | StatsRepeated
-    | UnitCountersRead
-    | InboundRead
-    | LearnedRead
-    | ForwardingRead
-    | PortFlagsSet
-    | SelectGroupAdded
-    | Shaped
-    | BundleDone
-    | CommandFailed
-    | ForwardingByOne
-    | Tick
-    | Faulted
-    | Request
-    | Written
-)
-
 # ---- commands --------------------------------------------------------------------------
 
 
+class Command:
+    """What the engine returns."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class Connect:
+class BridgeCommand(Command):
+    """What concerns one bridge. An error of ours in it leaves others alone."""
+
+    bridge: str
+
+
+@dataclass(frozen=True, slots=True)
+class Connect(BridgeCommand):
     """Connect to a bridge's management socket, and reconnect whenever the connection is lost."""
 
-    bridge: str
+
+@dataclass(frozen=True, slots=True)
+class Disconnect(BridgeCommand):
+    """Close the connection to a bridge."""
 
 
 @dataclass(frozen=True, slots=True)
-class Disconnect:
-    bridge: str
+class ReadInstalled(BridgeCommand):
+    """Ask for the installed flows and groups."""
 
 
 @dataclass(frozen=True, slots=True)
-class ReadInstalled:
-    bridge: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReadStats:
+class ReadStats(BridgeCommand):
     """Ask for the counters of ports and, unless `units` is False, of units.
 
     `buckets`, `address_units`: also ask for those of buckets, and of addresses behind VM ports.
     """
 
-    bridge: str
     buckets: bool = False
     address_units: bool = False
     units: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class ReadInbound:
+class ReadInbound(BridgeCommand):
     """Ask which uplinks deliver to these VM ports. The answer may include other VM ports."""
 
-    bridge: str
     ofports: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ReadLearned:
-    bridge: str
+class ReadLearned(BridgeCommand):
+    """Ask for the addresses learned on VM ports."""
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetForwarding:
+class ForgetForwarding(BridgeCommand):
     """Make NORMAL forget all addresses that it has learned."""
 
-    bridge: str
-
 
 @dataclass(frozen=True, slots=True)
-class ReadForwarding:
+class ReadForwarding(BridgeCommand):
     """Ask for the addresses that NORMAL has learned. The answer may be an error."""
 
-    bridge: str
-
 
 @dataclass(frozen=True, slots=True)
-class Renew:
+class Renew(BridgeCommand):
     """Restart the timeouts of these learned flows, if they are unchanged.
 
     Flows that are gone, or were learned on another port or marked as elsewhere since, are not
     affected: the switch compares the cookie.
     """
 
-    bridge: str
     flows: tuple[FlowSpec, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Apply:
+class Apply(BridgeCommand):
     """Make changes as one atomic bundle."""
 
-    bridge: str
     bundle_id: int
     changes: Changes
 
 
 @dataclass(frozen=True, slots=True)
-class Prepare:
+class Prepare(Command):
     """Send these changes ahead, without effect: `Apply` must follow at once when it comes.
 
     The switch drops what is not applied within some seconds.
@@ -449,79 +418,71 @@ class Prepare:
 
 
 @dataclass(frozen=True, slots=True)
-class SendFrame:
+class SendFrame(BridgeCommand):
     """Send a frame through the pipeline as if it had come in by port `ofport`."""
 
-    bridge: str
     ofport: int
     frame: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class DeliverFrame:
+class DeliverFrame(BridgeCommand):
     """Send a frame out by a port unchanged, bypassing the pipeline."""
 
-    bridge: str
     ofport: int
     frame: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class SetPortFlags:
+class SetPortFlags(BridgeCommand):
     """Set the ports that NORMAL does not flood to, and those that it floods to again.
 
     Other ports are not changed. The answer is a `PortFlagsSet` with the same number.
     """
 
-    bridge: str
     number: int
     no_flood: frozenset[int]
     flood: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
-class AddSelectGroup:
+class AddSelectGroup(BridgeCommand):
     """Add the group that selects by the datapath's hash, or set it right.
 
     The answer is a `SelectGroupAdded` with the same number.
     """
 
-    bridge: str
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(BridgeCommand):
     """Set the queues of devices; None removes ours. The answer is a `Shaped`.
 
     `replaces`: the devices on which a qdisc that somebody else has set may be replaced.
     """
 
-    bridge: str
     wanted: tuple[tuple[str, Shaper | None], ...]
     replaces: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class ForwardByOne:
+class ForwardByOne(BridgeCommand):
     """Make NORMAL forward by one plain uplink, and cut the `others` off, as a rescue does.
 
     The answer is a `ForwardingByOne`.
     """
 
-    bridge: str
     uplink: str
     others: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class AnnounceEndpoints:
+class AnnounceEndpoints(BridgeCommand):
     """Announce the own addresses of a bridge's tunnel endpoints, several times within 15 s.
 
     That goes on when the bridge has been given back, and when this service has ended.
     """
-
-    bridge: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -540,7 +501,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class Write(Command):
     """Write settings in one transaction. With a `request_id`, a `Written` event follows.
 
     `applied`: the event follows once ovs-vswitchd has applied the settings, or seems not to.
@@ -552,12 +513,12 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Command):
     """Tell the standby that this service is alive."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Command):
     """The answer to a request: text for stdout, or the reason of a refusal."""
 
     request_id: int
@@ -566,7 +527,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Report(Command):
     """A line for the log."""
 
     level: str
@@ -574,7 +535,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportFailure:
+class ReportFailure(Command):
     """An error of ours, while this bridge or request was handled. `again`: the log has it already."""
 
     of: str
@@ -583,45 +544,15 @@ class ReportFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class Record(Command):
     """An entry of the history."""
 
     entry: Entry
 
 
 @dataclass(frozen=True, slots=True)
-class Observe:
+class Observe(BridgeCommand):
     """An observation for the histogram of this name in controller/metrics/exporter.py."""
 
-    bridge: str
     histogram: str
     seconds: float
-
-
-Command = (
-    Connect
-    | Disconnect
-    | ReadInstalled
-    | ReadStats
-    | ReadInbound
-    | ReadLearned
-    | ReadForwarding
-    | ForgetForwarding
-    | Renew
-    | Apply
-    | Prepare
-    | SendFrame
-    | DeliverFrame
-    | SetPortFlags
-    | AddSelectGroup
-    | Shape
-    | ForwardByOne
-    | AnnounceEndpoints
-    | Write
-    | Answer
-    | Reply
-    | Report
-    | ReportFailure
-    | Record
-    | Observe
-)

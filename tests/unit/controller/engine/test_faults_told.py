@@ -130,4 +130,4 @@ def test_who_stands_by_tells_of_its_own_too(words: tuple[str, ...]) -> None:
     engine.handle(Leading(False), 0.0)
     engine.handle(fault(), 3.0)
     (reply,) = engine.handle(Request(1, words), 4.0)
-    assert re.search("line br0: KeyError: 'x'", reply.text)  # type: ignore[union-attr]
+    assert re.search("line br0: KeyError: 'x'", reply.text)  # type: ignore[attr-defined]
