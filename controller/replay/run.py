@@ -9,9 +9,8 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
-from contextlib import contextmanager
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -75,56 +74,11 @@ def replay(
     jobs = [(host, policy, options) for policy in policies for host in hosts]
     samples = sum(len(host.samples) for host, _, _ in jobs)
     processes = min(len(jobs), processes or PROCESSES_OF_CORE * len(os.sched_getaffinity(0)))
-    if processes == 1:
-        found = _one_after_another(jobs, samples, progress)
-    else:
-        found = _beside_each_other(jobs, samples, progress, processes)
-    by_host = [found[n : n + len(hosts)] for n in range(0, len(jobs), len(hosts))]
-    return {policy: summed(of) for policy, of in zip(policies, by_host, strict=True)}
-
-
-Job = tuple[HostTrace, str, Options]
-
-
-@contextmanager
-def collecting_seldom() -> Iterator[None]:
-    """While this is open, Python seldom looks for objects that refer to each other in circles.
-
-    A replay makes hardly any. It makes objects so fast that each search comes soon after the last one,
-    and goes through the whole trace now and then.
-    """
-    before = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(MADE_BETWEEN_SEARCHES, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
-
-
-def _one_after_another(
-    jobs: Sequence[Job], samples: int, progress: Callable[[float], None]
-) -> list[Figures]:
-    done = 0
-
-    def passed() -> None:
-        nonlocal done
-        done += 1
-        progress(done / samples)
-
-    with collecting_seldom():
-        return [Host(host, policy, options).replay(passed) for host, policy, options in jobs]
-
-
-def _beside_each_other(
-    jobs: Sequence[Job], samples: int, progress: Callable[[float], None], processes: int
-) -> list[Figures]:
     # No thread runs yet whose lock a fork could copy in locked state.
     context = multiprocessing.get_context("fork")
     passed = context.Value("L", 0)
     with ProcessPoolExecutor(processes, context, _begin, (passed,)) as pool:
-        futures = [pool.submit(_work, job) for job in jobs]
+        futures = [pool.submit(_work, *job) for job in jobs]
         unfinished = set(futures)
         while unfinished:
             finished, unfinished = wait(unfinished, PROGRESS_INTERVAL_S)
@@ -132,20 +86,30 @@ def _beside_each_other(
             if failed := next((f for f in finished if f.exception()), None):
                 pool.shutdown(wait=False, cancel_futures=True)
                 failed.result()
-        return [future.result() for future in futures]
+    found = [future.result() for future in futures]
+    by_host = [found[n : n + len(hosts)] for n in range(0, len(jobs), len(hosts))]
+    return {policy: summed(of) for policy, of in zip(policies, by_host, strict=True)}
 
 
 def _begin(passed: Any) -> None:
     global _passed
     _passed = passed
+    search_rarely()
 
 
-def _work(job: Job) -> Figures:
-    host, policy, options = job
-
+def _work(host: HostTrace, policy: str, options: Options) -> Figures:
     def one_more() -> None:
         with _passed.get_lock():
             _passed.value += 1
 
-    with collecting_seldom():
-        return Host(host, policy, options).replay(one_more)
+    return Host(host, policy, options).replay(one_more)
+
+
+def search_rarely() -> None:
+    """From now on, let Python rarely look for objects that refer to each other in circles.
+
+    A replay makes hardly any. It makes objects so fast that each search comes soon after the last one,
+    and goes through the whole trace again and again.
+    """
+    gc.freeze()
+    gc.set_threshold(MADE_BETWEEN_SEARCHES)
