@@ -95,7 +95,7 @@ def parse(lines: Iterable[str]) -> list[HostTrace]:
         line = rows.line_num
         if len(row) != len(COLUMNS):
             _refuse(line, f"{len(row)} fields", f"{len(COLUMNS)} fields")
-        start_s, tx_bps, rx_bps, capacity_bps = _numbers(line, row)
+        start_s, tx_bps, rx_bps, capacity_bps = (_number(line, row, at) for at in (0, 3, 4, 5))
         name, port = row[1], row[2]
         if not name or not port:
             _refuse(line, "no name", "the names of a host and a port")
@@ -124,35 +124,16 @@ def parse(lines: Iterable[str]) -> list[HostTrace]:
     return [hosts[name] for name in sorted(hosts)]
 
 
-def _numbers(line: int, row: list[str]) -> tuple[float, float, float, float]:
-    """The four numbers of a line."""
+def _number(line: int, row: list[str], column: int) -> float:
+    name = COLUMNS[column]
     try:
-        start_s, tx_bps, rx_bps = float(row[0]), float(row[3]), float(row[4])
-        capacity_bps = float(row[5])
+        value = float(row[column])
     except ValueError:
-        _refuse_number(line, row)
-    if not (
-        0 <= start_s <= LAST_S
-        and 0 <= tx_bps <= MOST_BPS
-        and 0 <= rx_bps <= MOST_BPS
-        and 0 <= capacity_bps <= MOST_BPS
-    ):
-        _refuse_number(line, row)
-    return start_s, tx_bps, rx_bps, capacity_bps
-
-
-def _refuse_number(line: int, row: list[str]) -> NoReturn:
-    """Name the first field that is not such a number."""
-    for column in (0, 3, 4, 5):
-        try:
-            value = float(row[column])
-        except ValueError:
-            value = math.nan
-        name = COLUMNS[column]
-        if not 0 <= value <= _MOST[name]:
-            found = f"{name} {shortened(row[column]) or 'empty'}"
-            _refuse(line, found, f"a number from 0 to {_MOST[name]:g}")
-    raise AssertionError(row)
+        value = math.nan
+    if not 0 <= value <= _MOST[name]:
+        found = f"{name} {shortened(row[column]) or 'empty'}"
+        _refuse(line, found, f"a number from 0 to {_MOST[name]:g}")
+    return value
 
 
 def _refuse(line: int, found: str, expected: str) -> NoReturn:
