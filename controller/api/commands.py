@@ -60,11 +60,6 @@ def _interval_s(text: str) -> float:
     return interval_s
 
 
-def _last(text: str) -> str:
-    history.count(text)
-    return text
-
-
 def _yes(option: str) -> Argument:
     text = f"with {option}: perform the migration, instead of only printing it"
     return Argument("--yes", help=text, local=True)
@@ -377,7 +372,7 @@ COMMANDS = (
         (
             ANY_BRIDGE,
             Argument("--port", "PORT", "only entries of this VM port or VM"),
-            Argument("--last", "N", "show the last N entries (default: 20)", parse=_last),
+            Argument("--last", "N", "show the last N entries (default: 20)", parse=history.count),
             Argument("--json", help="print each entry as a line of JSON"),
         ),
         (

@@ -156,7 +156,7 @@ def words(row: Command, given: Mapping[str, Any]) -> list[str]:
             one = argument.setting_value or value
             settings[argument.setting] = ",".join(one) if argument.repeated else one
         elif argument.is_option:
-            options += [argument.name] if value is True else [argument.name, value]
+            options += [argument.name] if value is True else [argument.name, str(value)]
         else:
             names += value if argument.nargs == "+" else [value]
     return [*names, *(f"{key}={settings[key]}" for key in BRIDGE_KEYS if key in settings), *options]
