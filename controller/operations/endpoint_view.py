@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from controller.api.status import BITS_PER_BYTE
 from controller.config.endpoints import local_address
 from controller.config.guests import vm_name
 from controller.config.reader import read_bridge
@@ -23,7 +24,6 @@ from policies.endpoints import Vm
 from policies.model import Load
 
 ENCAP_IP = "encap-ip"
-BITS_PER_BYTE = 8
 PLANNED = (Column("planned TX", right=True), Column("planned RX", right=True))
 ENDPOINTS = (Column("ENDPOINT"), Column("PORT"), *RATES, *PLANNED)
 CHANGES = (Column("PORT"), Column("USED-BY"), Column("FROM"), Column("TO"), *RATES)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from http.client import HTTPException
 from typing import Any
 
+from controller.api.status import BITS_PER_BYTE
 from controller.config.kinds import LAST_S
 from controller.replay.trace import LEAST_CAPACITY_BPS, MOST_BPS, BadTrace, HostTrace
 from controller.text.wording import because
@@ -16,7 +17,6 @@ from controller.text.wording import because
 STEP_S = 300
 TIMEOUT_S = 60.0
 PARTS_S = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-BITS_PER_BYTE = 8
 # More than a month of 500 ports needs.
 MOST_ANSWER_BYTES = 256 * 2**20
 # Exceptions from an answer that has an unexpected structure.
