@@ -103,6 +103,8 @@ class OffHomeAddresses(Feature[Never]):
         if changed | own:
             self._due.plan(changed | own, now_s, AFTER_S)
         if own:
+            # An earlier change's last one would come between, and peers would learn from neither.
+            self._late.cancel(own)
             self._late.plan(own, now_s, OWN_AFTER_S[len(AFTER_S) :])
         if not served:
             self._all_s = math.inf

@@ -36,5 +36,11 @@ class Schedule(Generic[T]):
             self._due = [entry for entry in self._due if entry[0] > now_s]
         return frozenset[T]().union(*due)
 
+    def cancel(self, things: Iterable[T]) -> None:
+        """These are not due any more."""
+        cancelled = frozenset(things)
+        left = ((at_s, due - cancelled) for at_s, due in self._due)
+        self._due = [(at_s, due) for at_s, due in left if due]
+
     def clear(self) -> None:
         self._due.clear()

@@ -306,6 +306,17 @@ def test_peers_are_told_the_own_address_of_an_endpoint_that_has_another_home() -
         assert [round(t, 1) for t in told if t >= 0.0] == [0.0, 1.0, 3.0, 15.0]
 
 
+def test_the_last_announcement_follows_none_within_the_time_that_peers_cache_flows() -> None:
+    here = overlay_team()
+    own = SendFrame("br0", 10, garp(OWN_MAC, IPv4Address("192.0.2.1")))
+    # Its home changes, and again after the failback delay: before the first change's last announcement.
+    here.set_link(1, up=False).run_for(2.0)
+    here.set_link(1, up=True).run_for(40.0)
+    told_s = [at_s for at_s, command in here.log if command == own]
+    assert len(told_s) == 7
+    assert told_s[-1] - told_s[-2] >= 12.0
+
+
 def test_nobody_is_told_the_own_address_again_when_another_port_moves() -> None:
     here = overlay_team()
     own = SendFrame("br0", 10, garp(OWN_MAC, IPv4Address("192.0.2.1")))
