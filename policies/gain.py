@@ -1,4 +1,4 @@
-"""Whether moves gain enough to be worth making.
+"""Whether the moves of a policy that decides at once (`adaptive`) gain enough to be worth making.
 
 Callers ask for the peaks of loads and for the present loads. A placement that is good at the peaks
 of all units is also good between them. A move that helps at the peaks but not now may be too late.

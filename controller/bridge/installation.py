@@ -1,4 +1,4 @@
-"""Our flows and groups on a switch, and the bundles that bring them to the desired ones."""
+"""State of the switch: the installed flows and groups, the desired ones, the bundle under way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The switch follows: what it should have, the bundles that bring it there, and readings of what it has."""
+"""How the switch follows: when it is read, when a bundle is sent, and what its answer leads to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classification: by which port a frame came in, and in which VLAN it is.
+"""Classification: the port and VLAN that a frame came in by, and what no bridge may forward.
 
 Tables: CLASSIFY; in LEARN, FROM_UPLINK and UPLINK_OUT, the flows that drop what no bridge may forward.
 

@@ -1,4 +1,4 @@
-"""Path checks: when rounds of probes are sent, what comes back of them, and what hinders them."""
+"""Path checks: sends rounds of probes, hears them, and takes unreachable and blocked uplinks out of use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shares, reservations and limits of VM ports: the queues of uplinks, as asked for and as found.
+"""Shares, reservations and limits of VM ports: the queues (`tc`) of uplinks.
 
 Every uplink has a class for every VM port, under the same number, so a move changes no class.
 """

@@ -1,4 +1,4 @@
-"""Makes Prometheus metric families of the service's status at each scrape."""
+"""Serves Prometheus metrics at each scrape. Which there are is in `api.status`."""
 
 from __future__ import annotations
 

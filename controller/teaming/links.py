@@ -1,4 +1,4 @@
-"""The links of a bridge: what the switch reports of its ports, and which uplinks carry traffic."""
+"""The links of a bridge, as LACP, BFD and CFM see them, and which uplinks carry traffic."""
 
 from __future__ import annotations
 

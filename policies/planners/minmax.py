@@ -1,4 +1,4 @@
-"""Plans few moves that make the worst utilization of a team as low as possible.
+"""`adaptive`: few moves that make the worst utilization of a team as low as possible.
 
 The utilization of an uplink is that of its busier direction, as a share of its own capacity. The
 planner works in three stages:

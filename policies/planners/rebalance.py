@@ -1,4 +1,4 @@
-"""Evens out what uplinks send, by moving small units from the fullest to the emptiest.
+"""`slb`, `dynamic`, `set`: moves small units from the fullest uplink to the emptiest.
 
 This is the method of Open vSwitch's balance-slb (`bond_rebalance` in ofproto/bond.c), but with
 shares of capacity instead of bytes. Received traffic is not considered, because a hash of sent

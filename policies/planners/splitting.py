@@ -1,4 +1,4 @@
-"""Plans moves as `minmax` does, and splits VM ports if moves are not enough.
+"""`adaptive`: moves as in `minmax`, and splits of VM ports where moves are not enough.
 
 A VM port is split if no placement of whole VM ports keeps uplinks from filling up, and a split does
 so much better. What a split VM port sends is spread over buckets. If neighbours can move out of its

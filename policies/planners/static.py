@@ -1,4 +1,4 @@
-"""Placement by names and numbers, never by load."""
+"""Static policies: placement by names and numbers, never by load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""VMware's Load-Based Teaming: relieves an uplink whose mean load exceeds a threshold.
+"""`load-based`, VMware's Load-Based Teaming: relieves an uplink above the threshold.
 
 The rules are those of vSphere 4.1's "Route based on physical NIC load". The mean utilization over
 the window counts, for sending or receiving. One unit moves at a time: the busiest that fits. It
