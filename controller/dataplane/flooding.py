@@ -55,8 +55,8 @@ from controller.dataplane.tables import (
     cookie_ofport,
     delivery_group_id,
     icmpv6,
+    in_vlans,
     local_group_id,
-    register_values,
     unicast_group_id,
 )
 from controller.dataplane.team import KEPT, Team, VmPort, kept
@@ -264,9 +264,9 @@ class _VlanClass:
         if self.is_rest:
             yield match(**fields)
             return
-        for value in register_values(self.vlans):
-            assert value is not None
-            yield match(**fields, **{Register.VLAN: value})
+        for in_vlan in in_vlans(self.vlans):
+            assert in_vlan, "only all VLANs together need no match, and they are the rest"
+            yield match(**fields, **in_vlan)
 
 
 def _vlan_classes(team: Team) -> Iterator[_VlanClass]:

@@ -50,7 +50,7 @@ from controller.dataplane.tables import (
     bucket_cookie,
     bucket_group_id,
     icmpv6,
-    register_values,
+    in_vlans,
 )
 from controller.dataplane.team import Hash, Team, kept
 from policies.classifiers import BUCKETS, Classifier
@@ -318,9 +318,8 @@ def _off_home_flows(team: Team) -> Iterator[FlowSpec]:
         yield FlowSpec(Table.OFF_HOME, 0, match(**home), out)
         if uplink not in chosen:
             continue
-        target: dict[str, MatchValue] = {Register.TARGET: uplink}
-        for value in register_values(team.uplink_vlans.get(uplink, TRUNK).carried):
-            here = target if value is None else {**target, Register.VLAN: value}
+        for in_vlan in in_vlans(team.uplink_vlans.get(uplink, TRUNK).carried):
+            here = {Register.TARGET: uplink, **in_vlan}
             yield FlowSpec(Table.OFF_HOME, 10, match(**here), out)
             if rewriting and uplink in team.off_home_macs:
                 yield FlowSpec(Table.OFF_HOME, 30, match(**here, **home), out)

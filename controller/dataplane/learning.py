@@ -45,8 +45,8 @@ from controller.dataplane.tables import (
     Register,
     Table,
     cookie,
+    in_vlans,
     learned_cookie,
-    register_values,
 )
 from controller.dataplane.team import Team, VmPort, kept
 from policies.model import OfPort
@@ -181,8 +181,7 @@ def _guard_addresses(port: VmPort) -> Iterator[FlowSpec]:
     If it is trusted, other trusted ports may use them: their flows have a higher priority.
     """
     for mac in port.attached_macs:
-        for value in register_values(port.vlans.carried):
-            in_vlan = {} if value is None else {Register.VLAN: value}
+        for in_vlan in in_vlans(port.vlans.carried):
             priority = 18 if port.trusted else 30
             yield FlowSpec(Table.LEARN, priority, match(eth_src=mac, **in_vlan))
 

@@ -19,7 +19,6 @@ from controller.dataplane.specs import (
     Bucket,
     FlowSpec,
     GroupSpec,
-    MatchValue,
     Output,
     PopVlan,
     Resubmit,
@@ -33,8 +32,8 @@ from controller.dataplane.tables import (
     TAGGED,
     Register,
     Table,
+    in_vlans,
     openflow_port,
-    register_values,
 )
 from controller.dataplane.team import Team
 from policies.model import OfPort
@@ -89,7 +88,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 
 def _port_out(ofport: OfPort, vlans: PortVlans) -> Iterator[FlowSpec]:
     out, carried = Output(openflow_port(ofport)), vlans.carried
-    target: dict[str, MatchValue] = {Register.TARGET: ofport}
+    target = {Register.TARGET: ofport}
     untagged = None if vlans.native_tagged else vlans.native
     if untagged or (untagged == 0 and not vlans.takes_tagged):
         # The switch accepts pop_vlan only in a flow that matches tagged frames.
@@ -97,9 +96,8 @@ def _port_out(ofport: OfPort, vlans: PortVlans) -> Iterator[FlowSpec]:
         yield FlowSpec(Table.PORT_OUT, 20, in_native, (PopVlan(), out))
     if untagged and not vlans.takes_tagged:
         carried = VlanSet()
-    for value in register_values(carried):
-        in_vlan = target if value is None else {**target, Register.VLAN: value}
-        yield FlowSpec(Table.PORT_OUT, 10, match(**in_vlan), (out,))
+    for in_vlan in in_vlans(carried):
+        yield FlowSpec(Table.PORT_OUT, 10, match(**target, **in_vlan), (out,))
 
 
 def _drop_inner_tags(uplink: OfPort, vlans: PortVlans) -> Iterator[FlowSpec]:

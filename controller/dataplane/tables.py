@@ -296,10 +296,11 @@ def openflow_port(ofport: int) -> int:
     return OFPP_LOCAL if ofport == OFPORT_LOCAL else ofport
 
 
-def register_values(vlans: VlanSet) -> Iterator[MatchValue | None]:
-    """Values of register VLAN that together match these VLANs; None: match any VLAN."""
+def in_vlans(vlans: VlanSet) -> Iterator[dict[str, MatchValue]]:
+    """Matches on register VLAN that together cover these VLANs. An empty one matches any VLAN."""
     for value, mask in blocks(vlans):
-        yield masked(value, ~VLAN_ID_MASK & 0xFFFFFFFF | mask, 0xFFFFFFFF) if mask else None
+        whole = masked(value, ~VLAN_ID_MASK & 0xFFFFFFFF | mask, 0xFFFFFFFF)
+        yield {Register.VLAN: whole} if mask else {}
 
 
 def masked(value: int, mask: int, all_ones: int) -> MatchValue:
