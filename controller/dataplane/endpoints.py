@@ -62,22 +62,17 @@ def flows(team: Team) -> Iterator[FlowSpec]:
         number = hashed.get(endpoint.ofport)
         if number is not None and team.has_lanes(number):
             yield from _leaving(endpoint, team)
-    if team.endpoints:
-        for lane in team.lanes:
-            for uplink in team.lanes[lane]:
-                came = {Register.LANE: int(lane), Register.UPLINK: int(uplink)}
-                taken = to_endpoint_group_id(_index(lane, team), _index(uplink, team))
-                unspoken = match(**came, **{Register.TARGET: 0})
-                yield FlowSpec(Table.TO_ENDPOINT, 10, unspoken, (ToGroup(taken),))
+    for lane, order in team.lanes.items() if team.endpoints else ():
+        for uplink in order:
+            unspoken = {Register.LANE: lane, Register.UPLINK: uplink, Register.TARGET: 0}
+            taken = to_endpoint_group_id(_index(lane, team), _index(uplink, team))
+            yield FlowSpec(Table.TO_ENDPOINT, 10, match(**unspoken), (ToGroup(taken),))
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:
     for lane, order in team.lanes.items() if team.endpoints else ():
         yield first_live(lane_group_id(lane), ((u, leave_by(u, team)) for u in order))
-        deliver = (
-            CopyBits(Register.HOME, 0, Register.TARGET, 0, 16),
-            Resubmit(Table.EGRESS),
-        )
+        deliver = CopyBits(Register.HOME, 0, Register.TARGET, 0, 16), Resubmit(Table.EGRESS)
         for position, uplink in enumerate(order):
             group_id = to_endpoint_group_id(_index(lane, team), _index(uplink, team))
             yield if_first_live(group_id, order[:position], uplink, deliver)

@@ -157,16 +157,10 @@ class Team:
 
     def has_lanes(self, number: int) -> bool:
         """Whether frames of an endpoint are spread by this hash, off home under its own addresses."""
-        if not self.endpoints:
-            return False
-        endpoints = {endpoint.ofport for endpoint in self.endpoints}
-        by_transport = any(
-            made.number == number and made.classifier is Classifier.TRANSPORT
-            for made in self.hashes
-        )
-        return by_transport and any(
-            port.ofport in endpoints and port.hashed == number for port in self.vm_ports
-        )
+        ends = {endpoint.ofport for endpoint in self.endpoints}
+        connections = {m.number for m in self.hashes if m.classifier is Classifier.TRANSPORT}
+        spread = (port.ofport for port in self.vm_ports if port.hashed == number)
+        return bool(ends) and number in connections and not ends.isdisjoint(spread)
 
     @property
     def leaves_to_normal(self) -> bool:
