@@ -13,16 +13,19 @@ A switch sends a probe to where it has last seen the probe's destination as a so
 that a wrong place. So when a probe was lost, the next ones leave in a second copy, to a group address, which
 switches flood. A path is broken only if both are lost. If only copies arrive, another host sends from the
 address of the receiver's probes.
+
+A congested network loses some frames of all kinds. By chance, it also loses several probes of one path in
+a row, and that must not count as a broken path.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from controller.teaming.foreign_frames import UNSEEN, ForeignFrames
 from controller.teaming.path_plan import Path
-from controller.teaming.single_losses import MOST, SingleLosses
 from policies.path_faults import Fault, Passage, PathFault, faults
 
 INTERVAL_S = 0.5
@@ -43,16 +46,41 @@ DOUBTED_S = (MENDED_AFTER + 2) * INTERVAL_S
 # An uplink that carries this share of its capacity may be dropping probes with other frames. That
 # probes are lost on its paths then proves nothing.
 FULL_RATIO = 0.9
+# So many losses in a row prove a fault as would be lost by chance this rarely.
+CHANCE = 1e-6
+# At most so many are awaited: 10 s. A network that loses half of all frames is no good anyway.
+MOST_AWAITED = 20
+# How many probes are remembered, about: those of 5 s with three uplinks, and of 16 s with two.
+REMEMBERED = 64
 # The most frames of one round: at most 128 probes and 64 long questions leave in a second, whatever the
 # number of VLANs.
 MOST_PROBES = 64
 MOST_LONG_QUESTIONS = 32
 # For so many rounds after a loss, probes of a path also leave as copies: as long as losses may be counted
 # until the path is broken. Copies that alone arrive keep this up.
-COPIED_AFTER_LOSS = MOST
+COPIED_AFTER_LOSS = MOST_AWAITED
 # So many in a row of which only copies arrive say that another host has the address: by chance, this happens
 # three times in a million in a network that loses 20 % of all probes.
 ASTRAY_AFTER = 8
+
+
+@dataclass(slots=True)
+class SingleLosses:
+    """The share of probes that was lost of late on paths that turned out to be well, of one bridge."""
+
+    ratio: float = 0.0
+
+    def note_losses(self, lost: int) -> None:
+        """A probe has arrived on a path that is well. `lost`: how many before it were lost in a row."""
+        for found in (*[1.0] * lost, 0.0):
+            self.ratio += (found - self.ratio) / REMEMBERED
+
+    def in_a_row(self, least: int) -> int:
+        """How many lost in a row prove a fault; `least` in a network that loses none otherwise."""
+        if self.ratio <= 0.0:
+            return least
+        by_chance = math.ceil(math.log(CHANCE) / math.log(self.ratio))
+        return max(least, min(MOST_AWAITED, by_chance))
 
 
 @dataclass(slots=True)

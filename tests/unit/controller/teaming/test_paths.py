@@ -14,12 +14,12 @@ from controller.teaming.paths import (
     INTERVAL_S,
     LOST_AFTER,
     MENDED_AFTER,
+    MOST_AWAITED,
     MOST_LONG_QUESTIONS,
     MOST_PROBES,
     Counts,
     PathChecks,
 )
-from controller.teaming.single_losses import MOST
 from policies.model import OfPort
 from policies.path_faults import Fault, PathFault
 
@@ -95,7 +95,7 @@ def test_a_network_that_loses_frames_of_all_kinds_is_no_fault(lost_ratio: float)
     for _ in range(2 * 3600):
         here.rounds(1, lose=lambda: chance.random() < lost_ratio)
         assert here.found() == set()
-    here.rounds(MOST + 1, lost="a", lose=lambda: chance.random() < lost_ratio)
+    here.rounds(MOST_AWAITED + 1, lost="a", lose=lambda: chance.random() < lost_ratio)
     assert here.found() == {CUT_OFF}
 
 
