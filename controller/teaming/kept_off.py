@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controller.config.values import BridgeConfig
 from controller.teaming.address_units import AddressUnit
 from controller.teaming.path_plan import Learned, vlans_of
-from controller.teaming.paths import kept_off
-from policies.path_faults import PathFault
+from policies.path_faults import Fault, PathFault
 
 NONE: frozenset[str] = frozenset()
 
@@ -49,10 +48,23 @@ def of_team(
     by_policy: dict[str, frozenset[str]] = {}
     mtus = {port.name: port.mtu for port in config.vm_ports}
     for port in config.vm_ports:
-        if off := kept_off(faults, vlans_of(port, learned), port.mtu):
+        if off := _losing(faults, vlans_of(port, learned), port.mtu):
             by_unit[port.name] = off
             by_policy[port.policy] = by_policy.get(port.policy, NONE) | off
     for unit in units:
-        if off := kept_off(faults, (unit.vlan,), mtus.get(unit.port)):
+        if off := _losing(faults, (unit.vlan,), mtus.get(unit.port)):
             by_unit[unit.name] = off
     return KeptOff(by_unit, by_policy)
+
+
+def _losing(faults: Iterable[PathFault], vlans: Collection[int], mtu: int | None) -> frozenset[str]:
+    """The uplinks that lose frames of these VLANs, up to this MTU (None: not known)."""
+    return frozenset(
+        fault.uplinks[0]
+        for fault in faults
+        if fault.decided
+        and fault.vlan in vlans
+        and (
+            fault.kind is Fault.VLAN or (fault.kind is Fault.MTU and (fault.mtu or 0) <= (mtu or 0))
+        )
+    )

@@ -21,7 +21,7 @@ a row, and that must not count as a broken path.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from controller.teaming.foreign_frames import UNSEEN, ForeignFrames
@@ -408,16 +408,3 @@ class PathChecks:
 
 def _is_long_question(path: Path) -> bool:
     return path.to_host and path.mtu > 0
-
-
-def kept_off(found: Iterable[PathFault], vlans: Collection[int], mtu: int | None) -> frozenset[str]:
-    """The uplinks that lose frames of these VLANs, up to this MTU (None: not known)."""
-    return frozenset(
-        fault.uplinks[0]
-        for fault in found
-        if fault.decided
-        and fault.vlan in vlans
-        and (
-            fault.kind is Fault.VLAN or (fault.kind is Fault.MTU and (fault.mtu or 0) <= (mtu or 0))
-        )
-    )
