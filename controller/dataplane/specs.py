@@ -203,11 +203,8 @@ class Changes:
     delete_groups: tuple[int, ...] = ()
     clear: bool = False
 
-    def __bool__(self) -> bool:
-        return len(self) > 0
-
     def __len__(self) -> int:
-        """The number of messages."""
+        """The number of messages. Without any, there are no changes: the value is false."""
         groups = (*self.add_groups, *self.modify_groups, *self.delete_groups)
         return len(groups) + len(self.add_flows) + len(self.delete_flows) + self.clear
 

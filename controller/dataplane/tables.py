@@ -125,9 +125,8 @@ class Kind(IntEnum):
     INBOUND = 8  # counts what one uplink brings for a VM port; from bit 16 on that uplink's ofport
     PROBE = 9  # gives the service what probes of an uplink's path bring
     OUTSIDE = 10  # made by the switch itself, too: which addresses uplinks bring, and what it drops
-    AROUND_PROBES = (
-        11  # gives the service what else path checks need: copies, forged frames, proofs
-    )
+    # Gives the service what else path checks need: copies, forged frames, proofs
+    AROUND_PROBES = 11
 
 
 _KINDS = {kind.value: kind for kind in Kind}
