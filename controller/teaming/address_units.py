@@ -202,7 +202,7 @@ class AddressUnits:
 
     def _free_slot(self) -> int:
         taken = {unit.slot for unit in self.by_name.values()}
-        assert len(taken) < SLOTS, "an address comes only while a slot is free"
+        assert len(taken) == len(self.by_name) < SLOTS, "each has its own slot, and one is free"
         slot = self._last_slot
         while (slot := (slot + 1) % SLOTS) in taken:
             pass
