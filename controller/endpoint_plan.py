@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
 
 from controller.announce_endpoints import read
 from controller.config.marks import Marks
@@ -29,8 +28,7 @@ def plan(remote: str, as_json: bool) -> str:
     """The answer for the Open vSwitch of this host. Takes as long as it measures.
 
     Raises:
-        Refused: there is nothing to choose.
-        Refused: the database does not answer, or cannot be read.
+        Refused: there is nothing to choose, or the database does not answer or cannot be read.
     """
     if not remote.startswith("unix:"):
         raise Refused(f"database {remote} -> unix:PATH, on the host of the tunnel endpoints")
@@ -56,11 +54,8 @@ def _counters(remote: str) -> Counters:
     listed = json.loads(
         _vsctl(remote, "--format=json", "--columns=name,statistics", "list", "Interface")
     )
-    return {name: _bytes(dict(statistics)) for name, (_, statistics) in listed["data"]}
-
-
-def _bytes(statistics: dict[str, Any]) -> tuple[int, int]:
-    return int(statistics.get("rx_bytes", 0)), int(statistics.get("tx_bytes", 0))
+    rows = ((name, dict(statistics)) for name, (_, statistics) in listed["data"])
+    return {name: (int(of.get("rx_bytes", 0)), int(of.get("tx_bytes", 0))) for name, of in rows}
 
 
 def _vsctl(remote: str, *words: str) -> str:

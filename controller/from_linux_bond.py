@@ -55,7 +55,10 @@ def survey(bridge: str, name: str) -> Host:
         _refuse_used(name, _stack(name), _vlans(name, links), "the bond is a port of the bridge")
     elif exists:
         _refuse_used(bridge, _stack(bridge), _vlans(bridge, links), "the bond has some, too")
-        _refuse_uplinks(bridge)
+        # One that may lead to the network already would be a loop with the bond.
+        for port in _vsctl("list-ports", bridge).split():
+            if len(_members(port)) > 1:
+                raise Refused(f"bridge {bridge}: has bond {port} -> a bridge without uplinks")
     return Host(bond, bridge, own, vlans, _answering(own, vlans), not exists)
 
 
@@ -335,13 +338,6 @@ def _refuse_used(device: str, own: Stack, vlans: Sequence[Vlan], why: str) -> No
     if own.addresses or vlans:
         found = ", ".join([*own.addresses, *(vlan.name for vlan in vlans)])
         raise Refused(f"{device}: {found} -> no addresses and VLANs on it: {why}")
-
-
-def _refuse_uplinks(bridge: str) -> None:
-    """Refuse a bridge that may lead to the network already: with the bond it would be a loop."""
-    for port in _vsctl("list-ports", bridge).split():
-        if len(_members(port)) > 1:
-            raise Refused(f"bridge {bridge}: has bond {port} -> a bridge without uplinks")
 
 
 def _links() -> Links:
