@@ -111,14 +111,19 @@ def team(row: BridgeRow, named: tuple[str, ...] | None, known: Known) -> Team:
         last = uplinks if len(uplinks) > 1 else tuple(dict.fromkeys((*known.uplinks, *uplinks)))
         there = {*uplinks}
     gone = [name for name in last if name not in there]
-    missing = _missing(row, uplinks, known, gone)
+    decided = {*uplinks, *known.vm_ports, *row.mirrored_to}
+    new = [interface for interface in row.interfaces if interface.name not in decided]
+    missing = _missing(row, new, uplinks, known, gone)
     wrong += _strangers(row, bond, last, missing, gone)
     if bond is not None and len(uplinks) < 2 and not missing:
         added = _into(row, bond, gone[0] if gone else "NAME")
         wrong.append((f"bond {bond.name}, with one member", f"two or more: ovs-vsctl {added}"))
     evident = frozenset(name for name, what in missing.items() if what is not None)
     valid = Known(bond.name if bond else None, last, evident)
-    apart = frozenset(missing) | _undecided(row, uplinks, known)
+    apart = frozenset(missing)
+    if row.keys_lost:
+        # The keys that would say which new interfaces are uplinks have vanished.
+        apart |= {interface.name for interface in new if _of_a_vm(row, interface) is None}
     assert apart.isdisjoint(uplinks), "an interface would be an uplink and missing"
     return Team(uplinks, bond, tuple(wrong), apart, valid)
 
@@ -210,17 +215,19 @@ def _working(row: BridgeRow, uplinks: tuple[str, ...]) -> set[str]:
 
 
 def _missing(
-    row: BridgeRow, uplinks: tuple[str, ...], known: Known, gone: Collection[str]
+    row: BridgeRow,
+    new: Iterable[InterfaceRow],
+    uplinks: tuple[str, ...],
+    known: Known,
+    gone: Collection[str],
 ) -> dict[str, str | None]:
-    """Interfaces that are no uplinks and seem to lead to the network, each with the evidence.
+    """The interfaces among `new` ones that seem to lead to the network, each with the evidence.
 
     None: without evidence, but uplinks are `gone`, and one of them may have got another name.
     """
     bonded, in_use, missing = members_of_bonds(row), _in_use(row), dict[str, str | None]()
-    for interface in row.interfaces:
+    for interface in new:
         name = interface.name
-        if name in {*uplinks, *known.vm_ports, *row.mirrored_to}:
-            continue
         if name in bonded:
             missing[name] = "a member of a bond"
         elif interface.ofport is None or _is_vm(row, interface):
@@ -241,13 +248,6 @@ def _missing(
         elif gone:
             missing[name] = None
     return missing
-
-
-def _undecided(row: BridgeRow, uplinks: tuple[str, ...], known: Known) -> frozenset[str]:
-    """New interfaces that may be uplinks, while the keys that would say so have vanished."""
-    decided = known.vm_ports | row.mirrored_to | {*uplinks, *members_of_bonds(row)}
-    new = (i for i in row.interfaces if row.keys_lost and i.name not in decided)
-    return frozenset(i.name for i in new if _of_a_vm(row, i) is None)
 
 
 def _strangers(
