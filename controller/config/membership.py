@@ -226,6 +226,7 @@ def _missing(
     None: without evidence, but uplinks are `gone`, and one of them may have got another name.
     """
     bonded, in_use, missing = members_of_bonds(row), _in_use(row), dict[str, str | None]()
+    stem = _stem(row, uplinks, known)
     for interface in new:
         name = interface.name
         if name in bonded:
@@ -240,7 +241,7 @@ def _missing(
             missing[name] = "an uplink that VM ports are bound to"
         elif name in known.uplinks:
             missing[name] = "an uplink until now"
-        elif _is_named_alike(row, name, uplinks, known):
+        elif name.rstrip(DIGITS) == stem:
             missing[name] = f"new, and named like {uplinks[0]}"
         elif name in known.missing:
             # VM ports that used it as an uplink have left it meanwhile.
@@ -325,17 +326,16 @@ def _is_vm(row: BridgeRow, interface: InterfaceRow) -> bool:
     return bool(_has(interface, WRITTEN_VM_KEYS)) or _of_a_vm(row, interface) is not None
 
 
-def _is_named_alike(row: BridgeRow, name: str, uplinks: tuple[str, ...], known: Known) -> bool:
-    """Whether a new interface has the uplinks' name with another number, and no VM port has.
+def _stem(row: BridgeRow, uplinks: tuple[str, ...], known: Known) -> str | None:
+    """The name that the uplinks have before their numbers, and no VM port has; None if there is none.
 
-    At attach nothing is new.
+    Also None at attach, when no interface is new.
     """
-    written = {i.name for i in row.interfaces if _has(i, WRITTEN_VM_KEYS)}
-    vm_ports = known.vm_ports | written
-    if not vm_ports and not known.uplinks:
-        return False
+    vm_ports = known.vm_ports | {i.name for i in row.interfaces if _has(i, WRITTEN_VM_KEYS)}
     stems = {uplink.rstrip(DIGITS) for uplink in uplinks}
-    return stems == {name.rstrip(DIGITS)} - {other.rstrip(DIGITS) for other in vm_ports}
+    if len(stems) != 1 or not (vm_ports or known.uplinks):
+        return None
+    return next(iter(stems - {other.rstrip(DIGITS) for other in vm_ports}), None)
 
 
 def _is_card(interface: InterfaceRow) -> bool:

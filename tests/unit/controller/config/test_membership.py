@@ -411,6 +411,12 @@ def test_what_was_in_use_at_a_start_stays_no_vm_port_when_vm_ports_have_left_it(
     assert (teamed(named), told(named)) == (["eth1", "eth2", "eth3"], [])
 
 
+def test_a_port_that_comes_to_a_bridge_without_uplinks_is_a_vm_port() -> None:
+    row = bridge(port("ns1", 10), ids=ours(policy="load-based"))
+    config = read_bridge(replace(row, ports=(*row.ports, port("ns2", 11))), read_bridge(row))
+    assert (teamed(config), vm_ports(config), config.missing) == ([], ["ns1", "ns2"], ())
+
+
 def test_a_card_that_is_a_vm_port_already_stays_one() -> None:
     row = plain(of_kind(port("eth3", 3, ours(binding="eth1")), driver="ixgbe"))
     assert vm_ports(read_bridge(row)) == ["eth3"]
