@@ -19,7 +19,7 @@ MOST_ACTIONS = 16
 # Of a list of ports in a sentence.
 NAMED = 4
 SHAPED_BY = "shares, reserve-mbps and limit-mbps"
-# What it means that cached flows are given to tc, and by `tc-policy`.
+# The effects of giving cached flows to tc, and of values of `tc-policy`.
 BY_TC = (
     "hw-offload: tc and the card forward by the flows that Open vSwitch has cached, in which"
     " our tables, groups and learned addresses are already resolved",

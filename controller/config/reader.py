@@ -18,6 +18,7 @@ from controller.text.wording import quoted
 from policies.model import OfPort, Role, Teaming
 from policies.presets import DEFAULT_PRESET, PRESETS
 
+# The effect of `flow-restore-wait`.
 WAITS = (
     "Open_vSwitch other_config:flow-restore-wait: when ovs-vswitchd has started, it forwards"
     " nothing until this key is removed, and ovs-lbt connects only then"
