@@ -44,6 +44,8 @@ class Engine:
         self.fleet = Fleet(epoch_s, leads, probe_key=probe_key)
         self.jobs = Jobs(self.fleet)
         self.operator = Operator(self.fleet, self.jobs, Confirmations(self.fleet, self.jobs))
+        # When the last event was handled.
+        self._now_s = -math.inf
         # By bridge: when it has something to do next. An event concerns few bridges.
         self._due_s: dict[str, float] = {}
         # By bridge: when a failover goes on, of those where one waits for the switch.
@@ -65,6 +67,8 @@ class Engine:
         several events go on. Then timers, of bridges that may have changed: what has moved just now is
         announced at once, and everything else waits for a `Tick`, which is due at `deadline_s`.
         """
+        assert now_s >= self._now_s, "time never goes back"
+        self._now_s = now_s
         concerned = self._concerned(event, now_s) | self.jobs.bridges
         commands = [*self._handle(event, now_s), *self.operator.proceed(now_s)]
         commands += self.fleet.end_failures(now_s)
@@ -88,6 +92,7 @@ class Engine:
             self._due_s[name] = max(bridge.deadline_s(), held_s)
             if (resumes_s := bridge.resumes_s) < math.inf:
                 self._resumes_s[name] = max(resumes_s, held_s)
+        assert len(self._due_s) == len(self.fleet.bridges), "each bridge has its next deadline"
 
     def _tick(self, bridge: Bridge, now_s: float) -> Commands:
         return self.fleet.alone(bridge.config.name, lambda: bridge.tick(now_s), now_s)
@@ -198,7 +203,9 @@ class Engine:
         """Another service leads from now on, and decides."""
         self._has_stood_by = True
         report = events.Report("warning", "another service leads -> this service is on standby")
-        return [report, *self.operator.abandon(), *self.fleet.stand_by()]
+        commands = [report, *self.operator.abandon(), *self.fleet.stand_by()]
+        assert not self.fleet.bridges and not self.jobs.bridges, "a standby does nothing"
+        return commands
 
     def _answer(self) -> Commands:
         """Answer a standby that asks whether this service is alive, and write our name for it.

@@ -62,6 +62,7 @@ class Damping:
             moved = Moved(now_s, last.step)
         else:
             moved = Moved(now_s, _step(before, now_s) + 1 if by_load else 0, provisional)
+        assert not before or before[-1].at_s <= now_s, "moves are recorded as they happen"
         self._moves[unit] = _counting((*before, moved), now_s)
         self._cooling = None
 

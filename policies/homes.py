@@ -67,6 +67,7 @@ def homes(
         else:
             wishes = [_candidate(u, _wishes(u, uplinks)) for u in linked]
             found |= placement.place(wishes, rooms_bps)
+    assert everywhere.issuperset(found.values()), "a home is an uplink of the team"
     return Homes(found, frozenset(asked_for))
 
 

@@ -160,6 +160,9 @@ class Rules:
     # The rate reserved for it on its uplink; 0: none.
     reserve_bps: float = 0.0
 
+    def __post_init__(self) -> None:
+        assert self.reserve_bps >= 0.0, "a rate, or none"
+
     @property
     def in_set(self) -> bool:
         """Whether the places of other units matter for it."""
@@ -275,6 +278,10 @@ class Move:
     reason: Reason
     shares: tuple[tuple[str, float], ...] = ()
 
+    def __post_init__(self) -> None:
+        assert not self.is_resplit or self.source == self.target, "its home stays"
+        assert not self.shares or self.reason is Reason.SPLIT, "only a split has shares"
+
     @property
     def is_resplit(self) -> bool:
         """Whether it only starts or ends spreading, and the home stays."""
@@ -301,3 +308,6 @@ class Plan:
     moves: tuple[Move, ...] = ()
     unrelieved: tuple[str, ...] = ()
     mergeable: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert len({move.unit for move in self.moves}) == len(self.moves), "no unit moves twice"

@@ -60,6 +60,7 @@ def place(
             found |= _with_rooms(tuple(linked), tuple(sorted(rooms.items())))
         else:
             found |= _by_rules(tuple(linked))
+    assert all(found[c.name] in c.able for c in able if c.name in found), "no place that is barred"
     return found
 
 
@@ -88,6 +89,7 @@ def components(
     groups: dict[int, list[Candidate]] = {}
     for i, candidate in enumerate(candidates):
         groups.setdefault(lead(i), []).append(candidate)
+    assert sum(map(len, groups.values())) == len(candidates), "each unit is in one group"
     return list(groups.values())
 
 

@@ -245,6 +245,7 @@ class Bridge:
     def inspect(self) -> Commands:
         """A request inspects the bridge; the service decides nothing about it from now on."""
         self.turn(Turn.INSPECT)
+        assert self.phase.changes_nothing, "a request looks first"
         self.interrupted = False
         return self.read_anew()
 
@@ -256,6 +257,7 @@ class Bridge:
     def take_over(self, config: BridgeConfig, now_s: float) -> Commands:
         """Manage the bridge from now on: it was inspected, or could not be given back."""
         self.turn(Turn.TAKE_OVER)
+        assert self.phase.is_attached, "the service decides from now on"
         self.interrupted = False
         return self.configure(config, now_s)
 
@@ -323,6 +325,7 @@ class Bridge:
 
     def configure(self, config: BridgeConfig, now_s: float) -> Commands:
         """Take a new configuration; the switch follows where it differs."""
+        assert config.name == self.config.name, "a bridge keeps its name"
         config = config.in_force(self.links.lacp_known(config.uplinks))
         return [*self._take_config(config, now_s), *self.reconcile(now_s)]
 
@@ -418,6 +421,7 @@ class Bridge:
         A list of steps, none of which handles an event. A bundle without changes is done at once,
         so the list then runs again. Announcements are planned here; `tick` sends them.
         """
+        assert self.connected or self.installed is None, "what a switch has is asked again"
         commands: Commands = []
         if self.phase.changes_nothing:
             return commands

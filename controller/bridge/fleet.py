@@ -242,6 +242,8 @@ class Fleet:
 
     def manage(self, config: BridgeConfig, inspects: bool = False) -> Commands:
         """Begin to manage a bridge. `inspects`: a request only inspects it so far."""
+        assert self.leads, "only the service that leads decides"
+        assert config.name not in self.bridges, "a bridge is managed once"
         phase = after(Phase.INSPECTING, Turn.TAKE_OVER, config.observes_bond)
         if inspects:
             phase = Phase.INSPECTING

@@ -20,7 +20,7 @@ from controller.api.events import (
     ReadForwarding,
     SendFrame,
 )
-from controller.bridge.phase import Turn
+from controller.bridge.phase import Phase, Turn
 from controller.dataplane import frames, specs
 from controller.features.feature import Feature, Timer
 from controller.features.learned_addresses import learns
@@ -59,6 +59,7 @@ class Handover(Feature[ForwardingRead]):
         if member is None or all(at.uplink == member for at in bound):
             return False
         bridge.turn(Turn.GATHER)
+        assert bridge.phase is Phase.GATHERING, "units gather before a bridge is given back"
         self.gathered_s = now_s + GATHERED_AFTER_S
         bridge.placing.gather_on(member)
         bridge.decision_log.because = f"an operator asked for NORMAL, which takes over by {member}"

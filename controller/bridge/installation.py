@@ -214,6 +214,8 @@ class Installation:
         """The next bundle, under way from now on; None if nothing is left to do."""
         if not step.changes and not self._moves and not (step.final and self._waiting):
             return None
+        assert self.settled, "one bundle at a time, and none before a reading"
+        assert step.final or step.changes, "a first step closes something"
         moves, self._moves = tuple(self._moves), []
         waiting: tuple[Reply, ...] = ()
         if step.final:
@@ -234,6 +236,7 @@ class Installation:
         bundle = self._bundle
         if bundle is None or done.bundle_id != bundle.bundle_id:
             return None
+        assert bundle.bundle_id == self._bundles, "no bundle begins before the last one is done"
         self._bundle = self._taken = None
         self.installed = bundle.installs if done.error is None else None
         if done.error is None and not bundle.final:

@@ -149,6 +149,7 @@ class Installing(Feature[InstalledRead | BundleDone]):
 
     def install(self, now_s: float) -> tuple[list[Command], bool]:
         """Send what differs, as a bundle. Also returns whether it needed no change and is done."""
+        assert not self.bridge.phase.changes_nothing, "a request that only looks changes nothing"
         if not self._may_install(now_s):
             return [], False
         team, installed = (
@@ -180,6 +181,7 @@ class Installing(Feature[InstalledRead | BundleDone]):
 
     def _carried_out(self, bundle: Bundle, now_s: float) -> list[Command]:
         """The switch has made the changes of a bundle: answer requests, and announce moves."""
+        assert self.bridge.installation.settled, "the bundle is done"
         commands: list[Command] = list(bundle.waiting)
         if any(move.is_resplit for move in bundle.moves):
             self.bridge.polls.count_anew(now_s)
@@ -226,6 +228,7 @@ class Installing(Feature[InstalledRead | BundleDone]):
 
     def _bundle_refused(self, bundle: Bundle, error: str, now_s: float) -> list[Command]:
         """The switch has refused a bundle: report that, and read what is installed."""
+        assert self.bridge.installed is None, "what the switch has now is not known"
         self.bridge.installation.audit_at(now_s + RETRY_INTERVAL_S)
         later, waiters = self.bridge.installation.give_up()
         moves = [*bundle.moves, *later]

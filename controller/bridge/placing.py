@@ -198,6 +198,7 @@ class Placing:
         if observed or self.bridge.handover.is_gathering or leaving:
             self._apart = self._apart or self.planned.frozen()
             return
+        assert self._apart is None or self._apart.held, "bindings kept apart follow links only"
         if self._apart is not None and not self.bridge.on_normal:
             self._go_on_from(self._apart, now_s)
         self._apart = None

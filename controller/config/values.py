@@ -58,6 +58,9 @@ class UplinkConfig:
     # Whether spanning tree keeps it from forwarding.
     blocked: bool = False
 
+    def __post_init__(self) -> None:
+        assert self.capacity_bps is None or self.capacity_bps > 0.0, "a capacity, or none known"
+
 
 @dataclass(frozen=True, slots=True)
 class VmPortConfig:
@@ -242,6 +245,10 @@ class BridgeConfig:
     endpoints: tuple[VmPortConfig, ...] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        uplinks = {uplink.name for uplink in self.uplinks}
+        assert len(uplinks) == len(self.uplinks), "an uplink is in the team once"
+        assert uplinks.isdisjoint(port.name for port in self.vm_ports), "uplink or VM port"
+        assert self.instead_of is None or not self.instead_of.fallen_back, "one fallback at a time"
         policies = tuple(sorted({port.policy for port in self.vm_ports}))
         found = {
             "policies": policies,

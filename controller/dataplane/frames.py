@@ -129,6 +129,8 @@ def frame(
     destination: bytes, source: bytes, vlan: int | None, ethertype: int, body: bytes
 ) -> bytes:
     """An Ethernet frame of at least 60 bytes. `vlan` tags it; None or 0 leaves it untagged."""
+    assert len(destination) == len(source) == 6, "MAC addresses"
+    assert vlan is None or 0 <= vlan < 4096, "a VLAN, without other bits of the tag"
     tag = struct.pack("!HH", ETH_VLAN, vlan) if vlan else b""
     whole = destination + source + tag + struct.pack("!H", ethertype) + body
     return whole.ljust(MINIMUM_BYTES, b"\0")

@@ -114,6 +114,7 @@ UNTOUCHED = Found()
 
 def class_minor(ofport: int) -> int:
     """The class of a VM port; its queue has the same number, as a qdisc of the device."""
+    assert ofport not in (ROOT_CLASS, DEFAULT_CLASS, AMBIGUOUS_CLASS), "other classes have these"
     return AMBIGUOUS_CLASS if ofport == HANDLE else ofport
 
 
@@ -164,6 +165,8 @@ def _lines(device: str, shaper: Shaper, host: Host) -> Iterator[str]:
     """A line for each class, the root class first; then one for the queue of each class."""
     frame_bytes, replace = _frame_bytes(shaper, host), f"class replace dev {device}"
     capacity_bps, least = shaper.capacity_bps, min(leaf.shares for leaf in shaper.leaves)
+    assert least > 0, "every VM port has a share"
+    assert all(leaf.rate_bps <= leaf.ceil_bps for leaf in shaper.leaves), "no rate above its limit"
     wire = f" overhead {ETHERNET_OVERHEAD_BYTES} mpu {ETHERNET_LEAST_BYTES}"
     root = _htb(capacity_bps, capacity_bps, frame_bytes)
     root += f" quantum {frame_bytes}" + (wire if shaper.on_wire else "")

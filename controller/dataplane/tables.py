@@ -11,7 +11,7 @@ from enum import IntEnum, StrEnum
 
 from controller.config.vlans import PortVlans, VlanSet, blocks
 from controller.dataplane.specs import COOKIE_PREFIX, LearnLoad, LearnMatch, MatchValue
-from policies.model import OFPORT_LOCAL, OfPort
+from policies.model import MAX_UPLINKS, OFPORT_LOCAL, OfPort
 
 OFPP_LOCAL = 0xFFFFFFFE
 OFPP_CONTROLLER = 0xFFFFFFFD
@@ -195,17 +195,20 @@ IGMP_MESSAGE = {"eth_type": ETH_IPV4, "ip_proto": IGMP}
 
 def binding_group_id(ofport: int) -> int:
     """The group that carries a VM port's traffic to its uplink."""
+    assert 0 <= ofport < 1 << 16, "a number of 16 bits, as in registers"
     return GROUP_IDS.start | ofport
 
 
 def delivery_group_id(ofport: int, uplink_index: int) -> int:
     """The group that delivers to a VM port what an uplink broadcasts."""
+    assert 0 <= uplink_index < MAX_UPLINKS, "delivery groups have ids for so many uplinks"
     return GROUP_IDS.start | (uplink_index + 1) << 16 | ofport
 
 
 def local_group_id(vlan: int | None, part: int = 0) -> int:
     """One of the groups of the local VM ports of the VLANs from `vlan` on (None: of all others)."""
     first, part_bits = GROUP_IDS.start | _LOCAL_BUM_SLOT << 16, part << VLAN_ID_BITS
+    assert 0 <= part_bits < _LOCAL_BUM_ANY_VLAN, "a VLAN has few parts"
     return first | (_LOCAL_BUM_ANY_VLAN - part_bits if vlan is None else part_bits | vlan)
 
 
@@ -226,6 +229,7 @@ def presence_group_id(ofport: int) -> int:
 
 def bucket_group_id(number: int, bucket: int) -> int:
     """The group that carries one bucket of the hash `number` (from 0 to 14) to its uplink."""
+    assert 0 <= bucket < SLOTS, "the ids of buckets have 16 bits"
     return GROUP_IDS.start | HASH_SLOTS[number] << 16 | bucket
 
 
@@ -236,6 +240,7 @@ def lane_group_id(uplink: int) -> int:
 
 def to_endpoint_group_id(lane_index: int, uplink_index: int) -> int:
     """The group that takes frames to such an address from one uplink. Both uplinks by position."""
+    assert max(lane_index, uplink_index) < 1 << 8, "each has eight bits of the id"
     return GROUP_IDS.start | _TO_ENDPOINT_SLOT << 16 | lane_index << 8 | uplink_index
 
 
@@ -246,6 +251,7 @@ def address_group_id(slot: int) -> int:
 
 def bucket_cookie(number: int, bucket: int) -> int:
     """The cookie of the flow that counts a bucket (from 0 to 255) of a hash."""
+    assert 0 <= bucket < 1 << 8, "a hash has at most 256 buckets"
     return cookie(Kind.BUCKET, number << 8 | bucket)
 
 
@@ -255,6 +261,7 @@ def cookie_bucket(value: int) -> tuple[int, int]:
 
 
 def cookie(kind: Kind, ofport: int) -> int:
+    assert 0 <= ofport < 1 << 32, "the kind is above these bits"
     return COOKIE_PREFIX | kind << 32 | ofport
 
 
@@ -265,6 +272,7 @@ def cookie_ofport(value: int) -> int:
 
 def inbound_cookie(ofport: int, uplink: int) -> int:
     """The cookie of the flow that counts what an uplink brings for a VM port."""
+    assert 0 <= ofport < 1 << 16, "the uplink is above these bits"
     return cookie(Kind.INBOUND, uplink << 16 | ofport)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from controller.config.vlans import TRUNK, PortVlans
 from controller.dataplane.specs import FlowSpec
 from policies.classifiers import Classifier
-from policies.model import OfPort
+from policies.model import MAX_UPLINKS, OfPort
 from policies.values import value
 
 # For so many ports, the flows that depend on nothing else are kept from one pipeline to the next.
@@ -21,7 +21,9 @@ def kept(made: Callable[..., Iterable[FlowSpec]]) -> Callable[..., tuple[FlowSpe
 
     @functools.lru_cache(maxsize=KEPT)
     def flows(*about: Hashable) -> tuple[FlowSpec, ...]:
-        return tuple(made(*about))
+        found = tuple(made(*about))
+        assert all(f.goto is None or f.goto > f.table for f in found), "frames only go forward"
+        return found
 
     return flows
 
@@ -145,6 +147,12 @@ class Team:
     probe_group: str = ""
     unheard: frozenset[tuple[OfPort, bool]] = frozenset()
     forwards_bpdu: bool = False
+
+    def __post_init__(self) -> None:
+        assert len(self.uplinks) <= MAX_UPLINKS, "delivery groups have ids for so many uplinks"
+        assert self.lanes.keys() | self.probe_macs.keys() <= set(self.uplinks), "ways by uplinks"
+        assert len({made.number for made in self.hashes}) == len(self.hashes), "each hash once"
+        assert len({one.slot for one in self.addresses}) == len(self.addresses), "a slot each"
 
     @property
     def is_static_lag(self) -> bool:

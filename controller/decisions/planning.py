@@ -39,6 +39,10 @@ class Basis:
     since_move: bool = False
     absent: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        assert 0.0 <= self.covered_s <= self.window_s, "no more than the window counts"
+        assert self.needed_s <= self.window_s, "a full window is enough"
+
     @property
     def known(self) -> bool:
         return self.covered_s >= self.needed_s

@@ -34,6 +34,7 @@ class Schedule(Generic[T]):
         due = [things for at_s, things in self._due if at_s <= now_s]
         if due:
             self._due = [entry for entry in self._due if entry[0] > now_s]
+            assert self.due_s() > now_s, "what was due is not due again"
         return frozenset[T]().union(*due)
 
     def cancel(self, things: Iterable[T]) -> None:

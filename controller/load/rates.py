@@ -60,6 +60,7 @@ class Rates:
         totals = self._totals
         before = totals[-1]
         now = Total(clock_s, before[1] + tx_bytes, before[2] + rx_bytes)
+        assert now.tx_bytes >= before.tx_bytes and now.rx_bytes >= before.rx_bytes, "totals grow"
         totals.append(now)
         self.beats.see(before, now, self.keep_s)
         oldest_s = clock_s - self.keep_s

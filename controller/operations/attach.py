@@ -149,7 +149,9 @@ class Attach(Change):
 
     def written(self, error: str | None, now_s: float) -> Commands:
         bridge, failed = self.bridge, f"database: {error}"
+        assert self.step is not Step.READ, "nothing is written before the switch is read"
         if self.step is Step.LEAVE:
+            assert self.undone, "only an attach that has failed is undone"
             if error is not None:
                 self.undone += f"; its settings could not be restored: {failed}"
             return self.answer(self.undone, now_s, refused=True)

@@ -168,6 +168,7 @@ class Confirmations:
             return
         # From now on, our own clock counts: the host's can be set meanwhile.
         due_s = now_s + change.left_s(self.fleet.epoch_s + now_s) + GRACE_S
+        assert due_s > now_s, "there is time to confirm a change"
         self._waiting[name] = _Waiting(change, now_s if change.begun else due_s)
 
     # ---- requests ------------------------------------------------------------------------
@@ -250,6 +251,7 @@ class Confirmations:
         return [command for name, there in due for command in self._begin(name, there, [])]
 
     def _begin(self, name: str, there: _Waiting, asked: list[int], early: bool = False) -> Commands:
+        assert name not in self._reversals, "a change is reverted once at a time"
         self._reversals[name] = reversal = _Reversal(
             self.jobs,
             self.jobs.next_number(),

@@ -75,6 +75,8 @@ class Detach(Change):
 
     def _forget(self, bridge: Bridge, row: BridgeRow, gone: bool, now_s: float) -> Commands:
         """Nothing of ours is left on the switch (`gone`), or it has not answered: the settings go."""
+        assert self.step in (Step.GATHER, Step.REMOVE), "the settings go once"
+        assert not gone or not bridge.installed_anything, "no flow outlives its settings"
         name = self.name
         found = "does not answer" if bridge.connected else "is not connected"
         if not gone and self.reverts is not None:

@@ -159,6 +159,10 @@ class Change(Job):
     reverts: Unconfirmed | None = None
     changes_bridge: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        assert self.began_s < self.deadline_s < float("inf"), "no job waits for ever"
+        assert self.waits is None or self.reverts is None, "a reversal is not reverted"
+
     def give_back(self, bridge: Bridge, now_s: float) -> Commands:
         """Take everything of ours off the switch. What follows is done even if an error of ours delays it."""
         return self.fleet.alone(self.name, lambda: bridge.give_back(now_s), now_s)
@@ -175,6 +179,7 @@ class Change(Job):
         if self.tell is not None or not bridge.settled or bridge.installed_anything:
             return []
         self.jobs.forget(self)
+        assert self.step is Step.LEAVE, "a bridge is dropped when its settings are gone"
         commands = self.fleet.drop(self.name)
         # An operator has attached it again meanwhile, directly in the database.
         return [*commands, *self.fleet.manage(read_bridge(row))] if row.attached else commands
@@ -216,6 +221,8 @@ class Jobs:
     def begin(self, job: Job) -> None:
         """Begin a job. It takes the place of one with its number: what follows is a part of that one."""
         assert not (job.changes_bridge and job.name in self.in_hand), "a bridge in hand"
+        before = self._by_number.get(job.number)
+        assert before is None or before.step is Step.REVERT, "a number is one request"
         self._by_number[job.number] = job
 
     def forget(self, job: Job) -> None:

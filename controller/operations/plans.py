@@ -64,6 +64,7 @@ class Plans:
             reasons = [move.reason for move in proposal.moves]
             noted = bridge.refuse(reasons, refusal, now_s, proposal.lines)
             return [*noted, Reply(request_id, refusal, refused=True)]
+        assert proposal.bridge == name, "a plan is applied to the bridge that it was made for"
         del self._last[name]
         reply = Reply(request_id, plan_view.made(proposal))
         return bridge.make(proposal.moves, reply, now_s, proposal.evidence)

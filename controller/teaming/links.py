@@ -300,6 +300,7 @@ class Links:
         used = self._without_delay(uplinks)
         if not self._suffice(used):
             used += self._returned_first(uplinks)
+        assert all(map(self.up, used)), "an uplink that is down carries nothing"
         return {uplink.name for uplink in used}
 
     def _without_delay(self, uplinks: Iterable[UplinkConfig]) -> list[UplinkConfig]:

@@ -40,6 +40,7 @@ def _quotas(units: int, uplinks: Sequence[Uplink]) -> dict[str, int]:
     by_remainder = sorted(exact, key=lambda name: (quotas[name] - exact[name], name))
     for name in by_remainder[: units - sum(quotas.values())]:
         quotas[name] += 1
+    assert sum(quotas.values()) == units, "every unit has a place"
     return quotas
 
 

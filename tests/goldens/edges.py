@@ -157,7 +157,7 @@ def heard(texts: Sequence[str]) -> Iterator[str]:
             told_of += session.multipart(asked, 1, counted)
         told_of += session.multipart(Asked.FROM_VM, 1, counted)
         told_of += session.multipart(Asked.INBOUND, 1, counted)
-    moments = itertools.count(100.0, 0.001)
+    moments = itertools.count(1e9, 0.001)
     with (
         mock.patch.object(rig, "_Connection", Connection),
         # Otherwise a thread encodes them.
