@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 
-from controller.api import events
+from controller.api import engine_commands, events
 from controller.api.commands import READING
 from controller.bridge import failure
 from controller.bridge.bridge import Bridge, Commands
@@ -60,7 +60,7 @@ class Engine:
         """Whether this service leads."""
         return self.fleet.leads
 
-    def handle(self, event: events.Event, now_s: float) -> tuple[events.Command, ...]:
+    def handle(self, event: events.Event, now_s: float) -> tuple[engine_commands.Command, ...]:
         """Handle one event and return the commands. `now_s` never decreases.
 
         First the event itself: for most events, its bridge handles it. Then the requests that take
@@ -185,10 +185,10 @@ class Engine:
         """An error of ours: the request is refused. It may have half-changed a bridge: all are read anew."""
         command = request.words[0]
         why = f"{command}: ovs-lbt itself failed: {failure.words(error)} -> {OUR_LOG}"
-        done: Commands = [events.ReportFailure(f"request {command}", error, again=False)]
+        done: Commands = [engine_commands.ReportFailure(f"request {command}", error, again=False)]
         for bridge in self.fleet.serving if command not in READING else ():
             done += bridge.recover(now_s, now_s, why)
-        return [*done, events.Reply(request.request_id, why, refused=True)]
+        return [*done, engine_commands.Reply(request.request_id, why, refused=True)]
 
     # ---- with a standby ----------------------------------------------------------------
 
@@ -196,13 +196,19 @@ class Engine:
         """This service leads from now on."""
         if self.leads:
             return []
-        reports = [events.Report("warning", "this service leads now")] if self._has_stood_by else []
+        reports = (
+            [engine_commands.Report("warning", "this service leads now")]
+            if self._has_stood_by
+            else []
+        )
         return [*reports, *self.fleet.lead(now_s)]
 
     def _stand_by(self) -> Commands:
         """Another service leads from now on, and decides."""
         self._has_stood_by = True
-        report = events.Report("warning", "another service leads -> this service is on standby")
+        report = engine_commands.Report(
+            "warning", "another service leads -> this service is on standby"
+        )
         commands = [report, *self.operator.abandon(), *self.fleet.stand_by()]
         assert not self.fleet.bridges and not self.jobs.bridges, "a standby does nothing"
         return commands
@@ -216,19 +222,21 @@ class Engine:
         if not self.leads:
             return []
         if self._leader == self._name:
-            return [events.Answer()]
-        name = events.Setting("Open_vSwitch", ".", PREFIX + "leader", self._name)
-        return [events.Answer(), events.Write((name,))]
+            return [engine_commands.Answer()]
+        name = engine_commands.Setting("Open_vSwitch", ".", PREFIX + "leader", self._name)
+        return [engine_commands.Answer(), engine_commands.Write((name,))]
 
-    def _refer(self, request: events.Request, now_s: float) -> events.Reply:
+    def _refer(self, request: events.Request, now_s: float) -> engine_commands.Reply:
         """The answer of a service on standby to a request."""
         leader = one_line(self._leader or "another service")
         if request.words[0] == "show" and len(request.words) - ("--json" in request.words) == 1:
             as_json = "--json" in request.words
             faults = self.fleet.recent_faults(now_s)
-            return events.Reply(request.request_id, show.standing_by(leader, as_json, faults))
+            return engine_commands.Reply(
+                request.request_id, show.standing_by(leader, as_json, faults)
+            )
         text = f"this service is on standby -> the service that leads: {leader}"
-        return events.Reply(request.request_id, text, refused=True)
+        return engine_commands.Reply(request.request_id, text, refused=True)
 
     # ------------------------------------------------------------------------------------
 

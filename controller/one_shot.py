@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import TextIO
 
-from controller.api.events import Reply, Request
+from controller.api.engine_commands import Reply
+from controller.api.events import Request
 from controller.host import client, journal
 from controller.service import Options, Service
 

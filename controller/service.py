@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import ovs.dirs
 
 from controller import announce_endpoints
-from controller.api import events, history
+from controller.api import engine_commands, events, history
 from controller.api.status import BridgeStatus
 from controller.engine import Engine
 from controller.host import addresses, client, control, faults, forwarding, garbage
@@ -79,7 +79,7 @@ class Options:
 class Answers(Protocol):
     """Takes the answers to requests, and runs on the main thread."""
 
-    def reply(self, reply: events.Reply) -> None: ...
+    def reply(self, reply: engine_commands.Reply) -> None: ...
     def wake(self) -> None: ...
     def serve(self, going_on: Callable[[], bool]) -> int: ...
 
@@ -88,7 +88,7 @@ class Answers(Protocol):
 class _Staged:
     """A bundle that a switch has but for its commit, the connection that brought it, and when."""
 
-    apply: events.Apply
+    apply: engine_commands.Apply
     datapath: Any
     commit: bytes
     sent_s: float
@@ -121,7 +121,7 @@ class Service:
         self._qdiscs = Qdiscs(self._events.put, self._beside_the_switch, self._confirmed)
         self._supervisor = Supervisor()
         self._role_known = False
-        self._polls: dict[events.ReadStats, bytes] = {}
+        self._polls: dict[engine_commands.ReadStats, bytes] = {}
         self._challenged = threading.Event()
         self._staged: dict[str, _Staged] = {}
         self._exit_status: int | None = None
@@ -262,55 +262,58 @@ class Service:
         if self._role_known and self._dialers.all_tried:
             self._supervisor.ready()
 
-    def _carry_out_all(self, commands: Iterable[events.Command]) -> None:
+    def _carry_out_all(self, commands: Iterable[engine_commands.Command]) -> None:
         """Carry out commands. An error of ours in one for a bridge concerns that bridge only."""
         for command in commands:
             try:
                 self._carry_out(command)
             except Exception as error:
-                of = command.apply if isinstance(command, events.Prepare) else command
-                if not isinstance(of, events.BridgeCommand):
+                of = command.apply if isinstance(command, engine_commands.Prepare) else command
+                if not isinstance(of, engine_commands.BridgeCommand):
                     raise
                 self._events.put(events.CommandFailed(of.bridge, error))
 
-    def _carry_out(self, command: events.Command) -> None:
+    def _carry_out(self, command: engine_commands.Command) -> None:
         match command:
-            case events.Connect(bridge=bridge):
+            case engine_commands.Connect(bridge=bridge):
                 self._dialers.open(bridge)
-            case events.Disconnect(bridge=bridge):
+            case engine_commands.Disconnect(bridge=bridge):
                 self._dialers.close(bridge)
-            case events.Prepare(apply=apply):
+            case engine_commands.Prepare(apply=apply):
                 self._prepare(apply)
-            case events.SetPortFlags(bridge=bridge) | events.AddSelectGroup(bridge=bridge):
+            case (
+                engine_commands.SetPortFlags(bridge=bridge)
+                | engine_commands.AddSelectGroup(bridge=bridge)
+            ):
                 dial = functools.partial(self._dial_beside, bridge)
                 side_connection.start(dial, command, self._events.put)
-            case events.Shape():
+            case engine_commands.Shape():
                 self._qdiscs.start(command)
-            case events.ReadForwarding(bridge=bridge):
+            case engine_commands.ReadForwarding(bridge=bridge):
                 forwarding.read_forwarding(bridge, self._events.put, self._beside_the_switch)
-            case events.ForgetForwarding(bridge=bridge):
+            case engine_commands.ForgetForwarding(bridge=bridge):
                 if self._beside_the_switch:
                     forwarding.forget_forwarding(bridge)
-            case events.ForwardByOne():
+            case engine_commands.ForwardByOne():
                 forwarding.forward_by_one(
                     command, self._events.put, self._confirmed, self._beside_the_switch
                 )
-            case events.AnnounceEndpoints(bridge=bridge):
+            case engine_commands.AnnounceEndpoints(bridge=bridge):
                 if self._beside_the_switch:
                     announce_endpoints.start(bridge, self._ovsdb)
-            case events.Write():
+            case engine_commands.Write():
                 self._database.write(command)
-            case events.Answer():
+            case engine_commands.Answer():
                 self._database.answer()
-            case events.Reply():
+            case engine_commands.Reply():
                 self._control.reply(command)
-            case events.Report(level=level, text=text):
+            case engine_commands.Report(level=level, text=text):
                 LOG.log(logging.getLevelNamesMapping()[level.upper()], "%s", one_line(text))
-            case events.ReportFailure(of=name, error=error, again=again):
+            case engine_commands.ReportFailure(of=name, error=error, again=again):
                 faults.report("bridge", error, name, again=again)
-            case events.Record(entry=entry):
+            case engine_commands.Record(entry=entry):
                 self._journal.write(history.as_line(entry, self._engine.fleet.epoch_s))
-            case events.Observe():
+            case engine_commands.Observe():
                 self._exporter.observe(command.bridge, command.histogram, command.seconds)
             case _:
                 self._send(command)
@@ -334,7 +337,7 @@ class Service:
         datapath = self._connections.get(command.bridge)
         if datapath is None:
             return
-        if isinstance(command, events.ReadStats):
+        if isinstance(command, engine_commands.ReadStats):
             self._asked[command.bridge] = time.monotonic(), command.units
         if not self._send_large(datapath, command):
             datapath.send(self._unless_staged(datapath, command))
@@ -344,7 +347,7 @@ class Service:
 
         Return False if it is not large, or has to be encoded now.
         """
-        if not isinstance(command, events.Apply) or len(command.changes) < LARGE_CHANGES:
+        if not isinstance(command, engine_commands.Apply) or len(command.changes) < LARGE_CHANGES:
             return False
 
         def make() -> bytes:
@@ -356,7 +359,7 @@ class Service:
 
         return command.bridge not in self._staged and bool(datapath.send_made(make))
 
-    def _prepare(self, command: events.Apply) -> None:
+    def _prepare(self, command: engine_commands.Apply) -> None:
         """Send a bundle but for its commit, which is then all that is left to do.
 
         The switch takes up 50 messages of a connection at a time, between which it forwards.
@@ -373,7 +376,7 @@ class Service:
     def _unless_staged(self, datapath: Any, command: Any) -> bytes:
         """What is left to send of a command. A bundle that differs takes a staged one's place."""
         staged = self._staged.get(command.bridge)
-        if staged is None or not isinstance(command, events.Apply):
+        if staged is None or not isinstance(command, engine_commands.Apply):
             return self._encoded(datapath, command)
         is_fresh = time.monotonic() - staged.sent_s < STAGED_FOR_S
         if staged.apply == command and staged.datapath is datapath and is_fresh:
@@ -390,7 +393,7 @@ class Service:
 
     def _encoded(self, datapath: Any, command: Any) -> bytes:
         """The messages as bytes. Those of a poll are the same each time, so they are cached."""
-        if not isinstance(command, events.ReadStats):
+        if not isinstance(command, engine_commands.ReadStats):
             return framework.serialized(commands.encode(datapath, command))
         asked = replace(command, bridge="")
         if asked not in self._polls:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from controller.api import events
+from controller.api import engine_commands, events
 from controller.api.events import ForeignFlow, InstalledRead
 from controller.api.history import Moved
 from controller.bridge import inspection
@@ -45,7 +45,7 @@ from controller.teaming.links import Links
 from controller.teaming.paths import PathChecks
 from policies.model import Move, Reason, Role
 
-Commands = list[events.Command]
+Commands = list[engine_commands.Command]
 # How long after a VM port came to read its addresses, in case ovs-vswitchd restarts and forgets
 # them. By then its VM has usually sent something.
 NEW_VM_AUDIT_S = 2.0
@@ -252,7 +252,7 @@ class Bridge:
     def read_anew(self) -> Commands:
         """Read what is installed as if for the first time."""
         self.installation.forget_reading()
-        return [events.ReadInstalled(self.config.name)] if self.connected else []
+        return [engine_commands.ReadInstalled(self.config.name)] if self.connected else []
 
     def take_over(self, config: BridgeConfig, now_s: float) -> Commands:
         """Manage the bridge from now on: it was inspected, or could not be given back."""
@@ -268,7 +268,7 @@ class Bridge:
         read = self.read_anew() if self.installed is None else []
         return [*read, *self.reconcile(now_s)]
 
-    def move(self, unit: str, target: str, reply: events.Reply, now_s: float) -> Commands:
+    def move(self, unit: str, target: str, reply: engine_commands.Reply, now_s: float) -> Commands:
         """Make `target` a VM port's home, and answer once the switch has followed.
 
         The same for addresses behind it that are units of their own, except silent ones, which
@@ -288,7 +288,7 @@ class Bridge:
     def make(
         self,
         moves: Iterable[Move],
-        reply: events.Reply,
+        reply: engine_commands.Reply,
         now_s: float,
         evidence: Evidence | None = None,
     ) -> Commands:
@@ -319,7 +319,7 @@ class Bridge:
         self.shaping.read_anew()
         self.polling.begin_polling(poll_s)
         waiting = self.installation.fail(read_s)
-        return [events.Reply(reply.request_id, why, refused=True) for reply in waiting]
+        return [engine_commands.Reply(reply.request_id, why, refused=True) for reply in waiting]
 
     # ---- the database ------------------------------------------------------------------------
 
@@ -342,7 +342,7 @@ class Bridge:
         self.polling.begin_polling(now_s)
         self.installation.audit_later(now_s)
         self.polls.count_anew(now_s)
-        return [events.ReadInstalled(self.config.name)]
+        return [engine_commands.ReadInstalled(self.config.name)]
 
     def disconnect(self) -> Commands:
         """The connection is lost. The switch forwards by the installed flows, and bindings stay."""
@@ -405,13 +405,13 @@ class Bridge:
         asked = self.config.asked.vm_ports
         self.placing.planned.set_aside({port.name: port.binding for port in asked if port.binding})
         found = f"{self.config.name}: LACP is not negotiated, so one uplink serves all VM ports"
-        return [events.Report("warning", f"{found} -> LACP on the upstream switch")]
+        return [engine_commands.Report("warning", f"{found} -> LACP on the upstream switch")]
 
     def _end_fallback(self) -> Commands:
         """Members are one link again: drop the announcements planned for single members."""
         self.placing.planned.take_up()
         self.announcer.forget()
-        return [events.Report("info", f"{self.config.name}: LACP is negotiated again")]
+        return [engine_commands.Report("info", f"{self.config.name}: LACP is negotiated again")]
 
     # ---- the steps ---------------------------------------------------------------------------
 
@@ -487,4 +487,6 @@ class Bridge:
 def _errors_reported(old: BridgeConfig, new: BridgeConfig) -> Commands:
     """A log line for each configuration error that is new."""
     known = {*old.errors}
-    return [events.Report("warning", str(error)) for error in new.errors if error not in known]
+    return [
+        engine_commands.Report("warning", str(error)) for error in new.errors if error not in known
+    ]

@@ -8,15 +8,15 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller.api.events import (
+from controller.api.engine_commands import (
     Connect,
     Disconnect,
-    Faulted,
     Report,
     ReportFailure,
     Setting,
     Write,
 )
+from controller.api.events import Faulted
 from controller.api.history import Names
 from controller.api.status import BridgeStatus
 from controller.bridge import failure, status

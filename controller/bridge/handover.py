@@ -13,13 +13,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from controller.api.events import (
-    Command,
-    ForgetForwarding,
-    ForwardingRead,
-    ReadForwarding,
-    SendFrame,
-)
+from controller.api.engine_commands import Command, ForgetForwarding, ReadForwarding, SendFrame
+from controller.api.events import ForwardingRead
 from controller.bridge.phase import Phase, Turn
 from controller.dataplane import frames, specs
 from controller.features.feature import Feature, Timer

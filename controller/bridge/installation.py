@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 
-from controller.api.events import BundleDone, InstalledRead, Reply
+from controller.api.engine_commands import Reply
+from controller.api.events import BundleDone, InstalledRead
 from controller.dataplane import diff, pipeline
 from controller.dataplane.specs import EMPTY, Changes, FlowSpec, GroupSpec, Pipeline
 from controller.dataplane.team import Team

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from controller.api.events import (
+from controller.api.engine_commands import (
     Apply,
-    BundleDone,
     Command,
-    InstalledRead,
     Prepare,
     ReadInstalled,
     ReadLearned,
     Reply,
     Report,
 )
+from controller.api.events import BundleDone, InstalledRead
 from controller.bridge import desired
 from controller.bridge.installation import Bundle
 from controller.bridge.phase import Phase

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from controller.api.events import Command, Report
+from controller.api.engine_commands import Command, Report
 from controller.api.history import Happened
 from controller.decisions.decision_log import DecisionLog
 from controller.load.team_view import TeamView

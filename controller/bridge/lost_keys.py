@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller.api.events import Report, Setting, Write
+from controller.api.engine_commands import Report, Setting, Write
 from controller.bridge.bridge import Commands
 from controller.config.keys import HOST_KEYS
 from controller.config.rows import PREFIX, BridgeRow

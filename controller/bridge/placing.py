@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from controller.api.events import Command, Setting, Write
+from controller.api.engine_commands import Command, Setting, Write
 from controller.bridge import kept_rules
 from controller.bridge.move_counts import Counts
 from controller.bridge.phase import Phase

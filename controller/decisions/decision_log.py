@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from controller.api.events import Record
+from controller.api.engine_commands import Record
 from controller.api.history import Entry, Happened, Moved, Utilization
 from controller.decisions.evidence import Evidence, how
 from controller.load.team_view import UPLINK_LAG_S, TeamView

@@ -9,14 +9,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from controller.api.events import (
-    Command,
-    DeliverFrame,
-    LearnedRead,
-    ReadLearned,
-    Renew,
-    SendFrame,
-)
+from controller.api.engine_commands import Command, DeliverFrame, ReadLearned, Renew, SendFrame
+from controller.api.events import LearnedRead
 from controller.config.values import BridgeConfig
 from controller.dataplane import frames, specs
 from controller.features.feature import Feature, Timer

@@ -13,7 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from controller.api.events import AddSelectGroup, Command, SelectGroupAdded
+from controller.api.engine_commands import AddSelectGroup, Command
+from controller.api.events import SelectGroupAdded
 from controller.config.values import BridgeConfig
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import GroupSpec, Pipeline

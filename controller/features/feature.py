@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from controller.api.events import Command, Event
+from controller.api.engine_commands import Command
+from controller.api.events import Event
 
 if TYPE_CHECKING:
     from controller.bridge.bridge import Bridge

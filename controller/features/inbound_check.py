@@ -12,7 +12,8 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller.api.events import Command, InboundRead, Observe, ReadInbound, Report
+from controller.api.engine_commands import Command, Observe, ReadInbound, Report
+from controller.api.events import InboundRead
 from controller.features.feature import Feature, Timer
 from controller.teaming.buckets import hashed_by
 from policies.model import Move

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from controller.api.events import Command, PortFlagsSet, ReadLearned, SetPortFlags
+from controller.api.engine_commands import Command, ReadLearned, SetPortFlags
+from controller.api.events import PortFlagsSet
 from controller.dataplane import flooding, specs
 from controller.features.feature import Feature
 from controller.features.request import Request

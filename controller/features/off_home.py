@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Never
 
-from controller.api.events import AnnounceEndpoints, Command, SendFrame
+from controller.api.engine_commands import AnnounceEndpoints, Command, SendFrame
 from controller.config.values import VmPortConfig
 from controller.dataplane import frames
 from controller.features.announcer import AFTER_S

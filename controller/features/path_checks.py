@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from controller.api.events import Command, DeliverFrame, FrameHeard, Report, SendFrame
+from controller.api.engine_commands import Command, DeliverFrame, Report, SendFrame
+from controller.api.events import FrameHeard
 from controller.api.history import Entry, Happened
 from controller.api.status import PathHindrance
 from controller.config.values import BridgeConfig, UplinkConfig

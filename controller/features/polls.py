@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from controller.api.events import (
-    UNSUPPORTED,
-    Command,
-    Observe,
-    PortStatsRead,
-    StatsRepeated,
-    UnitCountersRead,
-)
+from controller.api.engine_commands import Command, Observe
+from controller.api.events import UNSUPPORTED, PortStatsRead, StatsRepeated, UnitCountersRead
 from controller.features.feature import Feature, Timer
 from controller.load.filling import MOST_UNITS, READ_EVERY_S
 from controller.load.headers import with_headers

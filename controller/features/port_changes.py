@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from controller.api.events import Command, PortChanged, PortRemoved, PortState
+from controller.api.engine_commands import Command
+from controller.api.events import PortChanged, PortRemoved, PortState
 from controller.features.feature import Feature
 from controller.teaming.links import PORT_NAME_CHARACTERS
 

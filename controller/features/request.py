@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from controller.api.events import Command, Report
+from controller.api.engine_commands import Command, Report
 
 Wanted = TypeVar("Wanted")
 # A refused request is made again after this time.

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from controller.api.events import Command, Device, Report, Shape, Shaped
+from controller.api.engine_commands import Command, Report, Shape
+from controller.api.events import Device, Shaped
 from controller.config.values import VmPortConfig
 from controller.dataplane import htb
 from controller.dataplane.htb import Leaf, Shaper

@@ -24,7 +24,8 @@ import ovs.unixctl.server
 import ovs.util
 
 from controller.api.commands import REQUESTS, SLOW
-from controller.api.events import Reply, Request
+from controller.api.engine_commands import Reply
+from controller.api.events import Request
 from controller.api.requests import form
 from controller.text.wording import printable
 

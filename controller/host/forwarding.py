@@ -12,7 +12,8 @@ import functools
 import logging
 from collections.abc import Callable, Iterator
 
-from controller.api.events import ForwardByOne, ForwardingByOne, ForwardingRead
+from controller.api.engine_commands import ForwardByOne
+from controller.api.events import ForwardingByOne, ForwardingRead
 from controller.dataplane.specs import COOKIE_PREFIX
 from controller.dataplane.tables import COOKIE_KIND_MASK, COOKIE_PREFIX_MASK, Kind, cookie
 from controller.host import faults

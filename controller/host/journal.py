@@ -15,7 +15,8 @@ from typing import BinaryIO
 import ovs.dirs
 
 from controller.api import history
-from controller.api.events import Reply, Request
+from controller.api.engine_commands import Reply
+from controller.api.events import Request
 from controller.host import faults
 from controller.text.wording import because, one_line, shortened
 

@@ -13,7 +13,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from controller.api.events import Device, Shape, Shaped
+from controller.api.engine_commands import Shape
+from controller.api.events import Device, Shaped
 from controller.dataplane import htb
 from controller.dataplane.htb import Found, Host, Shaper
 from controller.host import faults

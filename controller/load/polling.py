@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from controller.api.events import ReadStats
+from controller.api.engine_commands import ReadStats
 from controller.load.rates import BEAT_READING_S
 
 # The shortest interval between readings of VM ports' flows. The switch updates their counters twice

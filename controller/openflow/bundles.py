@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from controller.api.events import Apply
+from controller.api.engine_commands import Apply
 from controller.dataplane.specs import COOKIE_PREFIX, FlowSpec
 from controller.dataplane.tables import COOKIE_PREFIX_MASK, Table
 from controller.openflow.encode import flow_mod, group_mod

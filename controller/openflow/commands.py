@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.api import events
+from controller.api import engine_commands
 from controller.dataplane.tables import COOKIE_KIND_MASK, Kind, Table, cookie, openflow_port
 from controller.openflow import bundles
 from controller.openflow.encode import (
@@ -55,13 +55,13 @@ def set_async(datapath: Any) -> list[Any]:
 def encode(datapath: Any, command: Any) -> list[Any]:
     """The messages of a command. The last reply to a command that reads completes the answer."""
     match command:
-        case events.Apply():
+        case engine_commands.Apply():
             return bundles.apply_changes(datapath, command)
-        case events.ReadInstalled():
+        case engine_commands.ReadInstalled():
             groups = parser.OFPGroupDescStatsRequest(datapath, 0)
             flows = _flow_stats(datapath, Asked.FLOWS, 0, 0, ofp.OFPTT_ALL)
             return [flows, with_xid(groups, Asked.GROUPS)]
-        case events.ReadStats():
+        case engine_commands.ReadStats():
             ports = with_xid(parser.OFPPortStatsRequest(datapath, 0, ofp.OFPP_ANY), Asked.PORTS)
             counted = [
                 *([Asked.BUCKETS] if command.buckets else []),
@@ -69,22 +69,22 @@ def encode(datapath: Any, command: Any) -> list[Any]:
                 *(Asked.TO_VM, Asked.FROM_VM),
             ]
             return [ports, *(_counters(datapath, a) for a in counted if command.units)]
-        case events.ReadInbound(ofports=(ofport,)):
+        case engine_commands.ReadInbound(ofports=(ofport,)):
             # Of one VM port, its own flows only.
             value, mask = cookie(Kind.INBOUND, ofport), COOKIE_KIND_MASK | 0xFFFF
             return [_flow_stats(datapath, Asked.INBOUND, value, mask, Table.INBOUND)]
-        case events.ReadInbound():
+        case engine_commands.ReadInbound():
             return [_counters(datapath, Asked.INBOUND)]
-        case events.ReadLearned():
+        case engine_commands.ReadLearned():
             return [_counters(datapath, Asked.LEARNED)]
-        case events.Renew(flows=flows):
+        case engine_commands.Renew(flows=flows):
             # This restarts the timeouts of flows, and adds no flow.
             modify = ofp.OFPFC_MODIFY_STRICT
             return [flow_mod(datapath, modify, flow, cookie_mask=ALL_BITS) for flow in flows]
-        case events.SendFrame(ofport=ofport, frame=frame):
+        case engine_commands.SendFrame(ofport=ofport, frame=frame):
             # Through the pipeline, as if the port had received it.
             return [_packet_out(datapath, openflow_port(ofport), ofp.OFPP_TABLE, frame)]
-        case events.DeliverFrame(ofport=ofport, frame=frame):
+        case engine_commands.DeliverFrame(ofport=ofport, frame=frame):
             # To a port, without the pipeline.
             return [_packet_out(datapath, ofp.OFPP_CONTROLLER, openflow_port(ofport), frame)]
     raise TypeError(f"no messages for {command!r}")

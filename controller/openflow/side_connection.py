@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from typing import Any
 
-from controller.api.events import AddSelectGroup, PortFlagsSet, SelectGroupAdded, SetPortFlags
+from controller.api.engine_commands import AddSelectGroup, SetPortFlags
+from controller.api.events import PortFlagsSet, SelectGroupAdded
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import Bucket, GroupSpec
 from controller.host import faults

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from controller.api.events import Setting
+from controller.api.engine_commands import Setting
 from controller.bridge.bridge import Bridge
 from controller.config.keys import KEYS, Key, Record
 from controller.config.rows import PREFIX, BridgeRow

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from controller.api.events import Setting, Write
+from controller.api.engine_commands import Setting, Write
 from controller.bridge import inspection
 from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.lost_keys import of_service

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from controller.api.events import Setting
+from controller.api.engine_commands import Setting
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet, isolation
 from controller.config.controllers import SECURE

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field, replace
 
-from controller.api.events import Record, Reply, Report, Setting, Write
+from controller.api.engine_commands import Record, Reply, Report, Setting, Write
 from controller.api.history import Entry, Happened
 from controller.bridge.bridge import Commands
 from controller.bridge.fleet import Fleet

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controller.api.events import ForwardByOne, ForwardingByOne, Report, Setting, Write
+from controller.api.engine_commands import ForwardByOne, Report, Setting, Write
+from controller.api.events import ForwardingByOne
 from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.handover import GATHERED_AFTER_S
 from controller.config.reader import read_bridge

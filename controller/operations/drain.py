@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controller.api.events import Faulted, Setting
+from controller.api.engine_commands import Setting
+from controller.api.events import Faulted
 from controller.bridge.bridge import Bridge, Commands
 from controller.config.rows import PREFIX
 from controller.config.values import UplinkConfig

@@ -14,7 +14,8 @@ from enum import Enum, auto
 from itertools import count
 from typing import ClassVar
 
-from controller.api.events import ForwardingByOne, Reply, Setting, Write, Written
+from controller.api.engine_commands import Reply, Setting, Write
+from controller.api.events import ForwardingByOne, Written
 from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import Fleet
 from controller.config.reader import read_bridge

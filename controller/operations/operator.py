@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.api.commands import REQUESTS
-from controller.api.events import Reply, Request, Setting, Write
+from controller.api.engine_commands import Reply, Setting, Write
+from controller.api.events import Request
 from controller.api.history import Moved
 from controller.api.requests import Asked, parse
 from controller.bridge.bridge import Bridge, Commands

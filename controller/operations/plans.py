@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from controller.api.events import Reply
+from controller.api.engine_commands import Reply
 from controller.bridge.bridge import Bridge, Commands
 from controller.decisions import planning
 from controller.decisions.planning import Proposal

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from controller.api.commands import MOST_CONFIRM_S
-from controller.api.events import Setting
+from controller.api.engine_commands import Setting
 from controller.config.keys import BRIDGE_KEYS
 from controller.config.kinds import LAST_S
 from controller.config.rows import PREFIX, BridgeRow

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from controller.api.events import Setting
+from controller.api.engine_commands import Setting
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
 from controller.config import guests

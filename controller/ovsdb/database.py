@@ -17,7 +17,8 @@ from ovs import stream
 from ovsdbapp.backend.ovs_idl import connection, idlutils, transaction
 from ovsdbapp.schema.open_vswitch import impl_idl
 
-from controller.api.events import Challenged, DatabaseRead, Event, Leading, Setting, Write, Written
+from controller.api.engine_commands import Setting, Write
+from controller.api.events import Challenged, DatabaseRead, Event, Leading, Written
 from controller.config.rows import BridgeRow
 from controller.host import faults
 from controller.host.client import STARTED

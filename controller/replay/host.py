@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from controller.api import events
+from controller.api import engine_commands, events
 from controller.bridge.bridge import Bridge
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
 from controller.engine import Engine
@@ -87,7 +87,7 @@ class Host:
         self.now_s = 0.0
         self._macs = MacMoves()
         self._ofports = {name: ofport for ofport, name in vm_ports.items()}
-        self._pending: deque[tuple[float, events.Apply]] = deque()
+        self._pending: deque[tuple[float, engine_commands.Apply]] = deque()
         self._events: deque[events.Event] = deque()
         # When offered loads or bindings last changed.
         self._changed_s = 0.0
@@ -331,33 +331,33 @@ class Host:
             for command in self.engine.handle(self._events.popleft(), self.now_s):
                 self._carry_out(command)
 
-    def _carry_out(self, command: events.Command) -> None:
+    def _carry_out(self, command: engine_commands.Command) -> None:
         name = self.trace.name
         match command:
-            case events.Connect():
+            case engine_commands.Connect():
                 ports = self.switch.ports(self.trace.capacity_bps)
                 self._events.append(events.SwitchConnected(name, ports))
-            case events.ReadInstalled() if not self.bridge.settled:
+            case engine_commands.ReadInstalled() if not self.bridge.settled:
                 # The engine would check for changes by others at this time. Here there are none.
                 self._events.append(self.switch.installed())
-            case events.ReadStats():
+            case engine_commands.ReadStats():
                 self._read(command)
-            case events.ReadLearned():
+            case engine_commands.ReadLearned():
                 self._events.append(self.switch.learned())
-            case events.ReadForwarding():
+            case engine_commands.ReadForwarding():
                 self._events.append(events.ForwardingRead(name, ()))
-            case events.SetPortFlags(number=number, no_flood=no_flood):
+            case engine_commands.SetPortFlags(number=number, no_flood=no_flood):
                 self._events.append(events.PortFlagsSet(name, number, no_flood))
-            case events.AddSelectGroup(number=number):
+            case engine_commands.AddSelectGroup(number=number):
                 self._events.append(events.SelectGroupAdded(name, number, "recorded traffic only"))
-            case events.Apply():
+            case engine_commands.Apply():
                 self._pending.append((self.now_s + REACTION_S, command))
-            case events.Write():
+            case engine_commands.Write():
                 self._write(command)
-            case events.ReportFailure(error=error):
+            case engine_commands.ReportFailure(error=error):
                 raise error
 
-    def _read(self, read: events.ReadStats) -> None:
+    def _read(self, read: engine_commands.ReadStats) -> None:
         """Read counters, unless they would show again what they have shown last."""
         if read.buckets or (read.units and not self.bridge.placing.hashed):
             self._all_read_s = self.now_s
@@ -385,7 +385,7 @@ class Host:
             return False
         return self._readings.show_buckets(self.switch.steady_s) and bridge.loads.buckets_repeat()
 
-    def _write(self, write: events.Write) -> None:
+    def _write(self, write: engine_commands.Write) -> None:
         """Apply writes to keys of Interfaces: the bindings and moves of VM ports."""
         written: dict[str, dict[str, str | None]] = {}
         for setting in write.settings:
@@ -398,7 +398,7 @@ class Host:
         if write.request_id is not None:
             self._events.append(events.Written(write.request_id))
 
-    def _commit(self, apply: events.Apply) -> None:
+    def _commit(self, apply: engine_commands.Apply) -> None:
         switch = self.switch
         homes = {ofport: route.home for ofport, route in switch.routes.items()}
         buckets, seen_at = switch.bucket_uplinks, switch.seen_at()

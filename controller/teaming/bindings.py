@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from controller.api.events import Setting
+from controller.api.engine_commands import Setting
 from controller.config.kinds import moves_text
 from controller.config.rows import PREFIX
 from controller.config.values import BridgeConfig

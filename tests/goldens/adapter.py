@@ -23,28 +23,30 @@ from prometheus_client import generate_latest
 
 from controller import cli
 from controller.api import history
+from controller.api.engine_commands import (
+    Apply,
+    Command,
+    DeliverFrame,
+    Observe,
+    Record,
+    Reply,
+    SendFrame,
+)
 from controller.api.events import (
     AddressesRead,
-    Apply,
     BundleDone,
     Challenged,
-    Command,
     CommandFailed,
     DatabaseRead,
-    DeliverFrame,
     Event,
     Faulted,
     ForeignFlow,
     FrameHeard,
     Leading,
-    Observe,
     PortChanged,
     PortRemoved,
     PortState,
-    Record,
-    Reply,
     Sample,
-    SendFrame,
     SwitchConnected,
 )
 from controller.cli.top import feed, keys, view

@@ -34,6 +34,7 @@ import ovs.daemon
 import ovs.dirs
 
 from controller import endpoint_plan, from_linux_bond, inbox, rescue, reversal, service
+from controller.api.engine_commands import Reply, Setting, Shape
 from controller.api.events import (
     AddressesRead,
     BundleDone,
@@ -41,10 +42,7 @@ from controller.api.events import (
     PortChanged,
     PortState,
     PortStatsRead,
-    Reply,
     Request,
-    Setting,
-    Shape,
     Shaped,
     UnitCountersRead,
 )

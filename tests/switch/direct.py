@@ -11,16 +11,8 @@ from typing import Any, TypeVar
 
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
-from controller.api.events import (
-    Apply,
-    InstalledRead,
-    LearnedRead,
-    PortStatsRead,
-    ReadInstalled,
-    ReadLearned,
-    ReadStats,
-    UnitCountersRead,
-)
+from controller.api.engine_commands import Apply, ReadInstalled, ReadLearned, ReadStats
+from controller.api.events import InstalledRead, LearnedRead, PortStatsRead, UnitCountersRead
 from controller.dataplane import diff
 from controller.dataplane.specs import EMPTY, Pipeline
 from controller.host.sockets import BridgeSocket

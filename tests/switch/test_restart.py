@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from controller.api.events import Setting, Write
+from controller.api.engine_commands import Setting, Write
 from controller.ovsdb.database import Database
 from tests.switch import frames
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Upstream, run

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from controller.api.events import DatabaseRead, Event, Leading, Setting, Write, Written
+from controller.api.engine_commands import Setting, Write
+from controller.api.events import DatabaseRead, Event, Leading, Written
 from controller.ovsdb.database import Database
 from tests.switch import frames
 from tests.switch.bed import PLAIN, Bed, BedSpec, Upstream

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.api.events import PortFlagsSet, SelectGroupAdded, SetPortFlags
+from controller.api.engine_commands import SetPortFlags
+from controller.api.events import PortFlagsSet, SelectGroupAdded
 from controller.host.sockets import BridgeSocket, Reach
 from controller.openflow import side_connection
 from controller.text.wording import Refused

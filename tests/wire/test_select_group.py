@@ -8,7 +8,8 @@ import threading
 
 import pytest
 
-from controller.api.events import AddSelectGroup, SelectGroupAdded
+from controller.api.engine_commands import AddSelectGroup
+from controller.api.events import SelectGroupAdded
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import Bucket, GroupSpec, Resubmit, SetField
 from controller.host.sockets import BridgeSocket

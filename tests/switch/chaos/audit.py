@@ -11,9 +11,15 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from controller.api.events import (
+from controller.api.engine_commands import (
     Apply,
     Connect,
+    ReadForwarding,
+    ReadInstalled,
+    ReadLearned,
+    SetPortFlags,
+)
+from controller.api.events import (
     DatabaseRead,
     Event,
     ForwardingRead,
@@ -21,10 +27,6 @@ from controller.api.events import (
     LearnedRead,
     PortFlagsSet,
     PortState,
-    ReadForwarding,
-    ReadInstalled,
-    ReadLearned,
-    SetPortFlags,
     SwitchConnected,
 )
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow

@@ -22,7 +22,8 @@ import ovs.dirs
 import pytest
 
 from controller import cli
-from controller.api.events import PortState, Reply, Request
+from controller.api.engine_commands import Reply
+from controller.api.events import PortState, Request
 from controller.cli import environment
 from controller.config.rows import PREFIX, BridgeRow, PortRow
 from controller.host import client

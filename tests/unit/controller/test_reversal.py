@@ -10,7 +10,7 @@ import ovs.dirs
 import pytest
 
 from controller import reversal
-from controller.api.events import Setting
+from controller.api.engine_commands import Setting
 from controller.host import client
 from controller.operations import unconfirmed
 from controller.operations.unconfirmed import GRACE_S, UNCONFIRMED, Unconfirmed, What

@@ -17,16 +17,14 @@ from typing import Any
 import pytest
 
 from controller import inbox, service
+from controller.api.engine_commands import Apply, Prepare, ReadStats
 from controller.api.events import (
-    Apply,
     Challenged,
     CommandFailed,
     DatabaseRead,
     Leading,
     PortChanged,
     PortStatsRead,
-    Prepare,
-    ReadStats,
     SwitchConnected,
     Tick,
 )

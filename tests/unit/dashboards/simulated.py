@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from controller.api.events import AddressesRead, Leading, Observe, ReadStats
+from controller.api.engine_commands import Observe, ReadStats
+from controller.api.events import AddressesRead, Leading
 from controller.config.rows import BridgeRow, Tunnel
 from controller.host import faults
 from controller.metrics.exporter import Exporter

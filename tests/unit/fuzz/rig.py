@@ -13,18 +13,20 @@ from os_ken import cfg
 from os_ken.base.app_manager import AppManager
 from os_ken.controller import ofp_handler
 
-from controller.api.events import (
+from controller.api.engine_commands import (
     AddSelectGroup,
+    ReadForwarding,
+    Reply,
+    SetPortFlags,
+    Write,
+)
+from controller.api.events import (
     DatabaseRead,
     ForwardingRead,
     PortFlagsSet,
-    ReadForwarding,
-    Reply,
     SelectGroupAdded,
-    SetPortFlags,
     SwitchConnected,
     Tick,
-    Write,
 )
 from controller.engine import Engine
 from controller.host import faults

@@ -9,7 +9,7 @@ from typing import Any
 
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
-from controller.api.events import Apply
+from controller.api.engine_commands import Apply
 from controller.dataplane.specs import Changes, FlowSpec, GroupSpec, LoadBits, match
 from controller.dataplane.tables import LEARNED_TIMEOUT_S, Kind, Register, Table, cookie
 from controller.openflow import bundles, messages

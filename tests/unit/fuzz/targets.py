@@ -26,9 +26,9 @@ from hypothesis import strategies as st
 
 from controller.api import requests
 from controller.api.commands import REQUESTS as OF_SERVICE
+from controller.api.engine_commands import DeliverFrame, Reply, SendFrame
 from controller.api.events import (
     BundleDone,
-    DeliverFrame,
     Event,
     FrameHeard,
     InboundRead,
@@ -39,11 +39,9 @@ from controller.api.events import (
     PortRemoved,
     PortState,
     PortStatsRead,
-    Reply,
     Request,
     Sample,
     SelectGroupAdded,
-    SendFrame,
     SwitchConnected,
     UnitCountersRead,
 )

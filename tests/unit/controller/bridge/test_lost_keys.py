@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from controller.api.events import DatabaseRead, Disconnect, Write
+from controller.api.engine_commands import Disconnect, Write
+from controller.api.events import DatabaseRead
 from controller.config.rows import PREFIX
 from tests.unit.fake_switch import World, done, refusal, reports, world
 from tests.unit.rows import bridge, host, ours, plain_uplinks, port, without_us

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.api.events import ReadInstalled, Write
+from controller.api.engine_commands import ReadInstalled, Write
 from controller.bridge.installation import AUDIT_INTERVAL_S, FLUSHED_WITHIN_S
 from controller.config import controllers
 from controller.config.rows import PREFIX, BridgeRow, MirrorRow

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.api.events import Write
+from controller.api.engine_commands import Write
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, PortRow
 from controller.config.values import BridgeConfig

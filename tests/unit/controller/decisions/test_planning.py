@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from controller.api.events import Apply
+from controller.api.engine_commands import Apply
 from controller.config.rows import BridgeRow
 from controller.decisions.planning import KEPT_S, LEAST_S
 from controller.teaming import buckets

@@ -12,13 +12,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from controller.api.events import (
-    DatabaseRead,
-    Event,
-    PortChanged,
-    PortState,
-    Setting,
-)
+from controller.api.engine_commands import Setting
+from controller.api.events import DatabaseRead, Event, PortChanged, PortState
 from controller.config.rows import PREFIX
 from controller.decisions.scheduler import Scheduler
 from controller.load.filling import LASTING_S

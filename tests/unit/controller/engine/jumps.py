@@ -12,7 +12,8 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from controller.api.events import Apply, BundleDone, PortCounters, PortState, Record, Sample, Tick
+from controller.api.engine_commands import Apply, Record
+from controller.api.events import BundleDone, PortCounters, PortState, Sample, Tick
 from controller.api.history import Entry, Happened
 from tests.unit.fake_switch import FakeSwitch, World
 from tests.unit.rows import bond, bridge, interface, ours, port

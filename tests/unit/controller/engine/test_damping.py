@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from controller.api.events import Record
+from controller.api.engine_commands import Record
 from controller.api.history import Happened
 from controller.load.peaks import PEAK_S
 from policies.damping import (

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from controller.api.events import AddressesRead, AnnounceEndpoints, DatabaseRead, SendFrame
+from controller.api.engine_commands import AnnounceEndpoints, SendFrame
+from controller.api.events import AddressesRead, DatabaseRead
 from controller.config.rows import BridgeRow, InterfaceRow, Ovn, Tunnel
 from controller.dataplane.frames import advertisement, garp, rarp
 from controller.features.off_home import INTERVAL_S

@@ -11,20 +11,22 @@ from typing import Any
 
 import pytest
 
-from controller.api.events import (
+from controller.api.engine_commands import (
     Apply,
-    BundleDone,
-    DatabaseRead,
     Disconnect,
-    InstalledRead,
-    PortChanged,
-    PortRemoved,
-    PortState,
     ReadInstalled,
     ReadLearned,
     ReadStats,
     Reply,
     Write,
+)
+from controller.api.events import (
+    BundleDone,
+    DatabaseRead,
+    InstalledRead,
+    PortChanged,
+    PortRemoved,
+    PortState,
 )
 from controller.api.status import BridgeStatus
 from controller.bridge import status

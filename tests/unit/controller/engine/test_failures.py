@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from controller.api.events import Apply, CommandFailed, DatabaseRead, ReadInstalled, ReportFailure
+from controller.api.engine_commands import Apply, ReadInstalled, ReportFailure
+from controller.api.events import CommandFailed, DatabaseRead
 from controller.bridge.bridge import Bridge
 from controller.bridge.failure import LONGEST_PAUSE_S, OVER_AFTER_S
 from controller.bridge.handover import Handover

@@ -7,16 +7,8 @@ import re
 
 import pytest
 
-from controller.api.events import (
-    Apply,
-    Command,
-    Faulted,
-    Leading,
-    ReadForwarding,
-    ReadInstalled,
-    Request,
-    Write,
-)
+from controller.api.engine_commands import Apply, Command, ReadForwarding, ReadInstalled, Write
+from controller.api.events import Faulted, Leading, Request
 from controller.engine import Engine
 from controller.operations.attach import ATTACH_TIMEOUT_S
 from controller.operations.detach import DETACH_TIMEOUT_S

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from controller.api import history
-from controller.api.events import Record
+from controller.api.engine_commands import Record
 from controller.api.history import Names
 from controller.config.rows import BridgeRow
 from controller.decisions.decision_log import OUTCOME_S

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.api.events import Command, Observe, ReadInbound, ReadLearned, ReadStats
+from controller.api.engine_commands import Command, Observe, ReadInbound, ReadLearned, ReadStats
 from tests.unit.fake_switch import World, done, reports, world
 from tests.unit.rows import host, with_ids
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.api.events import SendFrame
+from controller.api.engine_commands import SendFrame
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow
 from controller.config.values import BridgeConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from controller.api.events import Apply, DeliverFrame, SendFrame
+from controller.api.engine_commands import Apply, DeliverFrame, SendFrame
 from controller.dataplane import frames
 from controller.dataplane.frames import rarp
 from tests.unit.controller.engine.ramp import ramp

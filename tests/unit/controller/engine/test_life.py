@@ -16,7 +16,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from controller.api.events import DatabaseRead, Report
+from controller.api.engine_commands import Report
+from controller.api.events import DatabaseRead
 from controller.dataplane import specs, tables
 from tests.unit.fake_switch import World, world
 from tests.unit.rows import bond, bridge, interface, ours, port

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.api.events import Apply, ReadLearned, Record, SendFrame
+from controller.api.engine_commands import Apply, ReadLearned, Record, SendFrame
 from controller.config.rows import BridgeRow
 from controller.dataplane.specs import EMPTY
 from tests.unit.fake_switch import World, done, moves, refusal, reports, world

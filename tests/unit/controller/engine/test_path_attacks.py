@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from controller.api.events import DeliverFrame, FrameHeard, SendFrame
+from controller.api.engine_commands import DeliverFrame, SendFrame
+from controller.api.events import FrameHeard
 from controller.dataplane import frames
 from controller.dataplane.path_probes import ETH_PROBE
 from controller.dataplane.tables import OFPP_CONTROLLER, Kind, cookie_kind

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from controller.api.events import Apply, DatabaseRead, PortChanged, PortRemoved, Write
+from controller.api.engine_commands import Apply, Write
+from controller.api.events import DatabaseRead, PortChanged, PortRemoved
 from controller.teaming.bindings import RETURN_INTERVAL_S, RETURNS_AT_ONCE
 from tests.said import says
 from tests.unit.fake_switch import World, done, moves, refusal, world

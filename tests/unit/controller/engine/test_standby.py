@@ -7,22 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from controller.api.events import (
+from controller.api.engine_commands import (
     Answer,
     Apply,
-    Challenged,
     Connect,
-    DatabaseRead,
     Disconnect,
-    Leading,
     Reply,
     Report,
-    Request,
     Setting,
-    Tick,
     Write,
-    Written,
 )
+from controller.api.events import Challenged, DatabaseRead, Leading, Request, Tick, Written
 from controller.engine import Engine
 from tests.unit.fake_switch import World, world
 from tests.unit.rows import host

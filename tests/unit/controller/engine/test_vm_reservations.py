@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.api.events import Report
+from controller.api.engine_commands import Report
 from tests.unit.controller.engine.test_history import entries
 from tests.unit.fake_switch import World, done, moves, world
 from tests.unit.rows import host, with_interface

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.api.events import Write
+from controller.api.engine_commands import Write
 from controller.config.rows import BridgeRow, PortRow
 from controller.dataplane import tables
 from tests.said import says

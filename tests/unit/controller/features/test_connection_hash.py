@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.api.events import AddSelectGroup, Apply, Report
+from controller.api.engine_commands import AddSelectGroup, Apply, Report
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import EMPTY, Multipath, ToGroup
 from controller.features.connection_hash import OFFLOADED

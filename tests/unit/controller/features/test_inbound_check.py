@@ -9,7 +9,8 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.api.events import InboundRead, Observe, ReadLearned, Report
+from controller.api.engine_commands import Observe, ReadLearned, Report
+from controller.api.events import InboundRead
 from controller.features.inbound_check import (
     ANSWERED_AFTER_S,
     MOST_AGAIN,

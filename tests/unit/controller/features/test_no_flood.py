@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from controller.api.events import (
-    Apply,
-    Command,
-    PortRemoved,
-    PortState,
-    ReadLearned,
-    SendFrame,
-    SetPortFlags,
-)
+from controller.api.engine_commands import Apply, Command, ReadLearned, SendFrame, SetPortFlags
+from controller.api.events import PortRemoved, PortState
 from controller.dataplane import flooding
 from controller.dataplane.flooding import held, is_held
 from controller.dataplane.specs import EMPTY, GroupSpec

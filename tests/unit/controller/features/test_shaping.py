@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.api.events import ReadLearned, Shape
+from controller.api.engine_commands import ReadLearned, Shape
 from controller.config.rows import BridgeRow
 from controller.dataplane import htb
 from controller.dataplane.htb import DEFAULT_CLASS, Found, Leaf

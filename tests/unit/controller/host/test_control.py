@@ -8,7 +8,7 @@ from pathlib import Path
 import ovs.dirs
 import pytest
 
-from controller.api.events import Reply
+from controller.api.engine_commands import Reply
 from controller.host import control
 from tests.unit.fuzz.targets import _call, _Served
 

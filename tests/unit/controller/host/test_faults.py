@@ -16,17 +16,14 @@ from ovsdbapp.backend.ovs_idl import idlutils
 
 import controller
 from controller import one_shot
+from controller.api.engine_commands import AddSelectGroup, Reply, SetPortFlags, Shape
 from controller.api.events import (
-    AddSelectGroup,
     Event,
     Faulted,
     ForwardingRead,
     PortFlagsSet,
-    Reply,
     Request,
     SelectGroupAdded,
-    SetPortFlags,
-    Shape,
     Shaped,
 )
 from controller.api.history import Names

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.api.events import Shape
+from controller.api.engine_commands import Shape
 from controller.dataplane import htb
 from controller.dataplane.htb import DEFAULT_CLASS, Found, Host, Leaf, Shaper
 from controller.host import qdisc

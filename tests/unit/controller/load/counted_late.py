@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.api.events import Command, Event, PortCounters, PortState, ReadStats, Sample
+from controller.api.engine_commands import Command, ReadStats
+from controller.api.events import Event, PortCounters, PortState, Sample
 from tests.unit.fake_switch import Address, FakeSwitch, Rate, World
 from tests.unit.rows import bond, bridge, interface, ours, port
 

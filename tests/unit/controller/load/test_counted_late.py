@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.api.events import Record
+from controller.api.engine_commands import Record
 from controller.api.history import Entry, Happened
 from policies.presets import PRESETS
 from tests.unit.controller.load.counted_late import LateSwitch, Vm, counted_late, vms

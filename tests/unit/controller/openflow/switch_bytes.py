@@ -8,7 +8,7 @@ from typing import Any
 
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
-from controller.api.events import Apply
+from controller.api.engine_commands import Apply
 from controller.config.vlans import access, port_vlans
 from controller.dataplane import pipeline, specs
 from controller.dataplane.specs import Changes, FlowSpec, GroupSpec, LoadBits

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from controller.api.events import (
+from controller.api.engine_commands import (
     Connect,
     DeliverFrame,
     ReadInbound,

@@ -7,15 +7,11 @@ from typing import Any
 
 import pytest
 
-from controller.api.events import (
+from controller.api.engine_commands import (
     Apply,
     Command,
     Connect,
-    DatabaseRead,
-    Event,
-    ForeignFlow,
     ForgetForwarding,
-    InstalledRead,
     Prepare,
     ReadForwarding,
     ReadInstalled,
@@ -23,6 +19,7 @@ from controller.api.events import (
     Renew,
     Write,
 )
+from controller.api.events import DatabaseRead, Event, ForeignFlow, InstalledRead
 from controller.bridge import inspection
 from controller.config import normal
 from controller.config.reader import read_bridge

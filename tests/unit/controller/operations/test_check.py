@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from controller.api.events import Challenged, Connect, Faulted, ForeignFlow, Write
+from controller.api.engine_commands import Connect, Write
+from controller.api.events import Challenged, Faulted, ForeignFlow
 from controller.config.rows import BridgeRow
 from tests.unit.fake_switch import World, done, refusal, world
 from tests.unit.rows import (

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from controller.api.events import Apply, Leading, Record, SendFrame, Write
+from controller.api.engine_commands import Apply, Record, SendFrame, Write
+from controller.api.events import Leading
 from controller.api.history import Happened
 from controller.config.rows import PREFIX, BridgeRow
 from controller.dataplane import frames

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from controller.api.events import Reply
+from controller.api.engine_commands import Reply
 from controller.operations import releases
 from controller.ovsdb import records
 from tests.unit.fake_switch import world

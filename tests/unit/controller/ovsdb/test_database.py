@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.api.events import Setting
+from controller.api.engine_commands import Setting
 from controller.config.rows import Ovn, Tunnel
 from controller.host import devices
 from controller.ovsdb import database, records

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.api.events import Apply, Command, ReadStats, Record
+from controller.api.engine_commands import Apply, Command, ReadStats, Record
 from controller.api.history import Happened
 from controller.replay.host import Host, Options
 from controller.replay.trace import HostTrace

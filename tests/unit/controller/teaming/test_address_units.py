@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.api.events import Apply, ReadLearned, Record, SendFrame
+from controller.api.engine_commands import Apply, ReadLearned, Record, SendFrame
 from controller.api.history import Entry, Happened, Moved, Query, as_line, read
 from controller.api.status import PortStatus
 from controller.config.rows import BridgeRow, InterfaceRow, PortRow

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from controller.api.events import Apply, Sample, UnitCountersRead
+from controller.api.engine_commands import Apply
+from controller.api.events import Sample, UnitCountersRead
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow
 from controller.teaming import buckets

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.api.events import Apply, SendFrame
+from controller.api.engine_commands import Apply, SendFrame
 from controller.decisions.scheduler import Scheduler
 from controller.teaming import buckets
 from controller.teaming.splits import MERGE_AFTER_S, REMEMBERED_S, Splits
