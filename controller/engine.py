@@ -196,6 +196,7 @@ class Engine:
         """This service leads from now on."""
         if self.leads:
             return []
+        assert not self.fleet.bridges, "a standby serves no bridge"
         reports = (
             [engine_commands.Report("warning", "this service leads now")]
             if self._has_stood_by

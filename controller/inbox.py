@@ -129,6 +129,7 @@ class Inbox:
     def _next(self, is_due: bool) -> Item | None:
         lanes = enumerate((self._prompt, is_due, self._patient))
         waiting = [lane for lane, waits in lanes if waits]
+        assert waiting, "nothing is taken before it is there"
         overdue = (lane for lane in waiting[1:] if self._passed[lane] >= MOST_PASSED)
         lane = next(overdue, waiting[0])
         for other in waiting:

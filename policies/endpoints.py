@@ -56,5 +56,4 @@ def assign(vms: Sequence[Vm], capacities_bps: Mapping[str, float]) -> dict[str, 
     ]
     for move in minmax.plan(Snapshot(tuple(uplinks), tuple(units))).moves:
         placed[move.unit] = move.target
-    assert len(placed) == len(vms), "every VM has an endpoint"
     return placed

@@ -160,9 +160,6 @@ class Rules:
     # The rate reserved for it on its uplink; 0: none.
     reserve_bps: float = 0.0
 
-    def __post_init__(self) -> None:
-        assert self.reserve_bps >= 0.0, "a rate, or none"
-
     @property
     def in_set(self) -> bool:
         """Whether the places of other units matter for it."""
@@ -308,6 +305,3 @@ class Plan:
     moves: tuple[Move, ...] = ()
     unrelieved: tuple[str, ...] = ()
     mergeable: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        assert len({move.unit for move in self.moves}) == len(self.moves), "no unit moves twice"

@@ -89,7 +89,6 @@ def components(
     groups: dict[int, list[Candidate]] = {}
     for i, candidate in enumerate(candidates):
         groups.setdefault(lead(i), []).append(candidate)
-    assert sum(map(len, groups.values())) == len(candidates), "each unit is in one group"
     return list(groups.values())
 
 

@@ -42,10 +42,6 @@ class Verdict:
     move: Move | None = None
     expected_ratio: Mapping[str, float] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        moves = self.standing in (Standing.MOVES, Standing.LATER)
-        assert (self.move is not None) is moves, "a verdict names the move that it announces"
-
 
 class WhyAtRest(StrEnum):
     """Why a policy moves nothing.
@@ -73,7 +69,3 @@ class Rest:
     fullest: str | None = None
     emptiest: str | None = None
     unrelieved: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        is_why = self.why is WhyAtRest.UNRELIEVED
-        assert bool(self.unrelieved) is is_why, "the uplinks without relief are the reason"

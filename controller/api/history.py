@@ -106,6 +106,10 @@ class Entry:
     after: Mapping[str, Utilization] = field(default_factory=dict)
     port: str | None = None
 
+    def __post_init__(self) -> None:
+        moves = self.happened in (Happened.MOVED, Happened.PLANNED)
+        assert self.moves or not moves, "an entry of moves has some"
+
 
 def ends(source: str | None, target: str, reason: str) -> tuple[str, str]:
     """Source and target of a move, in words."""

@@ -264,6 +264,7 @@ class Bridge:
     def give_back(self, now_s: float) -> Commands:
         """Take everything of ours off the switch."""
         self.turn(Turn.GIVE_BACK)
+        assert self.phase is Phase.LEAVING, "nothing of ours stays"
         self.handover.end_gathering()
         read = self.read_anew() if self.installed is None else []
         return [*read, *self.reconcile(now_s)]
@@ -348,6 +349,7 @@ class Bridge:
         """The connection is lost. The switch forwards by the installed flows, and bindings stay."""
         self.links.connected = False
         self._forget_switch()
+        assert self.installed is None, "what the switch has now is not known"
         return []
 
     def _forget_switch(self) -> None:

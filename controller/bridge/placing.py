@@ -261,6 +261,7 @@ class Placing:
             return
         policies = {port.name: port.policy for port in self.bridge.config.vm_ports}
         before, in_use = self.units(), self.team_view.in_use
+        assert policies.keys() >= {move.unit for move in resplit}, "only VM ports are split"
         for move in resplit:
             policy = policies[move.unit]
             if move.reason is Reason.SPLIT and policy not in in_use:

@@ -291,6 +291,7 @@ def _power_of_two(count: int) -> bool:
 
 
 def _into(made: Hash, fields: str, basis: int = 0) -> Actions:
+    assert made.buckets, "a hash has buckets"
     return Multipath(fields, len(made.buckets), Register.BUCKET, basis), _TO_BUCKET
 
 

@@ -113,6 +113,7 @@ def probe_frame(probe: Probe, source: str, target: str, tag: int, key: bytes) ->
 
     The signature covers both addresses, but not the tag, which depends on native VLANs on the way.
     """
+    assert key, "without a key, anybody could sign probes"
     body = _BODY.pack(MAGIC, probe.sender, probe.receiver, probe.vlan, probe.mtu, probe.round)
     to, own = frames.octets(target), frames.octets(source)
     signed = body + _signature(to + own + body, key)

@@ -102,6 +102,10 @@ class Proposal:
     fallen_back: bool
     not_done: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        assert len(self.uplinks) == len(self.expected), "each uplink before and after"
+        assert all(move.unit in self.units for move in self.moves), "what moves has a load"
+
     @property
     def moves(self) -> tuple[Move, ...]:
         return tuple(move for opinion in self.opinions for move in opinion.moves)

@@ -34,6 +34,7 @@ class Request(Generic[Wanted]):
         if self.asked is not None or wanted == self.confirmed or waits:
             return None
         self.asked = wanted
+        assert wanted is not None, "a request asks for something"
         self._number += 1
         return self._number
 

@@ -145,6 +145,7 @@ class Polling:
             at_s = self.poll_due_s + missed * interval_s if missed < MOST_MISSED else now_s
             at_s = round(at_s, DIGITS)
             self.poll_due_s = round(at_s + interval_s, DIGITS)
+        assert self.poll_due_s > now_s - ROUNDING_S, "the next poll is due later"
         if self._asked_s is not None and 0.0 < now_s - self._asked_s < TIMEOUT_S:
             return None
         self._asked_s = now_s

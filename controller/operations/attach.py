@@ -97,6 +97,7 @@ class Attach(Change):
 
     def _done(self, bridge: Bridge, row: BridgeRow, now_s: float) -> str:
         """What was attached, and what the operator should know about it."""
+        assert bridge.phase.is_attached, "what is told is so"
         uplinks = ", ".join(uplink.name for uplink in bridge.config.uplinks)
         policy = bridge.config.asked.policy
         lines = [f"{self.name}: {policy} over {uplinks}, {len(bridge.placing.bound)} VM ports"]

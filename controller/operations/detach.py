@@ -141,6 +141,7 @@ class Detach(Change):
         return [*again, *self.end(f"bridge {self.name}: {event.error}", now_s, refused=True)]
 
     def written(self, error: str | None, now_s: float) -> Commands:
+        assert self.step is Step.FORGET, "only the last step writes settings"
         bridge, row = self.bridge, self.row
         if error is None:
             return self._done(bridge, now_s)

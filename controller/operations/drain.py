@@ -31,6 +31,7 @@ class Drain(Job):
     deadline_s: float
 
     def written(self, error: str | None, now_s: float) -> Commands:
+        assert self.step is Step.STORE, "the role is written once"
         if error is not None:
             return self.end(f"database: {error}", now_s, refused=True)
         self.step = Step.EMPTY

@@ -135,6 +135,7 @@ class Store(Job):
     step: Step = Step.STORE
 
     def written(self, error: str | None, now_s: float) -> Commands:
+        assert self.step is Step.STORE, "settings are written once"
         if error is not None:
             return self.end(f"database: {error}", now_s, refused=True)
         return self.stored(now_s)

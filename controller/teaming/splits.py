@@ -52,6 +52,7 @@ class Splits:
     def make(self, moves: Iterable[Move], now_s: float) -> None:
         """Split and merge VM ports as a policy says. The switch follows with the next bundle."""
         for move in moves:
+            assert move.is_resplit, "other moves change bindings"
             if move.reason is Reason.MERGE:
                 self.merge(move.unit)
             else:

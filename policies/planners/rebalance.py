@@ -105,7 +105,6 @@ def _between_extremes(
     ideal_ratio = total_bps / (fullest.capacity_bps + emptiest.capacity_bps)
     if before_ratio - after_ratio < LEAST_GAIN_OF_IDEAL_RATIO * (before_ratio - ideal_ratio):
         return []
-    assert not moves or after_ratio < before_ratio, "a move lowers the fuller of both"
     in_sets |= members
     sent_bps |= {left.name: left.load.tx_bps, right.name: right.load.tx_bps}
     return moves

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from controller.api.events import Leading, Tick
+from controller.api.history import Entry, Happened
 from controller.bridge.bridge import Bridge
 from controller.config.reader import read_bridge
 from controller.config.values import BridgeConfig, UplinkConfig
@@ -19,9 +20,8 @@ from controller.operations.attach import Attach
 from controller.operations.jobs import Store, reply
 from controller.teaming.bindings import Bindings
 from policies.classifiers import Classifier
-from policies.model import Move, OfPort, Plan, Reason, Role, Rules
+from policies.model import Move, OfPort, Reason, Role
 from policies.planners import shares
-from policies.verdicts import Rest, Standing, Verdict, WhyAtRest
 from tests.unit.fake_switch import World, world
 from tests.unit.rows import host
 
@@ -47,10 +47,7 @@ def move(name: str = "vnet0", reason: Reason = Reason.THRESHOLD, target: str = "
 VALUES: dict[str, Callable[[], object]] = {
     "its home stays": lambda: move(reason=Reason.SPLIT),
     "only a split has shares": lambda: replace(move(), shares=(("eth1", 1.0),)),
-    "no unit moves twice": lambda: Plan((move(), move())),
-    "a rate, or none": lambda: Rules(reserve_bps=-1.0),
-    "names the move that it announces": lambda: Verdict(Standing.MOVES),
-    "without relief are the reason": lambda: Rest(WhyAtRest.BELOW, unrelieved=("eth1",)),
+    "an entry of moves has some": lambda: Entry(Happened.MOVED, 0.0, "br0", "why"),
     "comes and goes in one bundle": lambda: Changes(add_groups=(GROUP,), delete_groups=(1,)),
     "or those that are named": lambda: Changes(delete_flows=(FLOW,), clear=True),
     "a slot each": lambda: a_team(addresses=(SLOT, replace(SLOT, ofport=OfPort(11)))),
