@@ -222,7 +222,7 @@ CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
         "The replay with `adaptive` took",
         week(lambda of: [of["replay"]["cpu_s"]]),
     ),
-    (POLICIES, "after a jump of load,", lost_after_a_jump),
+    (POLICIES, "after a load jump,", lost_after_a_jump),
     (ADAPTIVE, "Five jumps on a real switch were settled after", settled_s),
     (
         ADAPTIVE,

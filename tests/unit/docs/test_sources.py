@@ -43,7 +43,7 @@ UNMEASURED: dict[str, set[str]] = {
         "| | detected failures | when a link returns |",
         "| | if the deciding program is down | forged source addresses |",
     },
-    "policies.md": {"| policy | take it if | spreads | moves |"},
+    "policies.md": {"| policy | use it if | distributes | moves |"},
     "policies/equivalents.md": {
         "| other product | ovs-lbt | placed | moved | differences |",
         "| placement rules | ovs-lbt |",
