@@ -223,7 +223,7 @@ CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
         week(lambda of: [of["replay"]["cpu_s"]]),
     ),
     (POLICIES, "after a load jump,", lost_after_a_jump),
-    (ADAPTIVE, "Five jumps on a real switch were settled after", settled_s),
+    (ADAPTIVE, "Five load jumps on a real switch were relieved after", settled_s),
     (
         ADAPTIVE,
         "the worst utilization is",

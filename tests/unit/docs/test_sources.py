@@ -48,13 +48,13 @@ UNMEASURED: dict[str, set[str]] = {
         "| other product | ovs-lbt | placed | moved | differences |",
         "| placement rules | ovs-lbt |",
     },
-    "policies/rules.md": {"| key | asks for | if that is not possible |"},
+    "policies/rules.md": {"| key | requirement | if not possible |"},
     "policies/hashing.md": {
         "| `teaming` | upstream switch | inbound | frames that leave on another uplink than home |",
     },
     "policies/shares.md": {"| key | on a full uplink | otherwise |"},
     "policies/many-vms.md": {"| policy of the port | addresses |"},
-    "policies/plan.md": {"| `against`, in JSON | what keeps the port |"},
+    "policies/plan.md": {"| `against`, in JSON | why the port stays |"},
 }
 
 
