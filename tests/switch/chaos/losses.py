@@ -59,7 +59,7 @@ RESTARTS_HEAD = (
 )
 # What the page calls the state of the service in the raw figures.
 SERVICES = {"alive": "up", "dead": "down"}
-TWICE_HEAD = "| event | broadcasts twice, of one flow | why |\n|---|---:|---|"
+TWICE_HEAD = "| event | duplicate broadcasts of one flow | why |\n|---|---:|---|"
 FAILING = ("cable-down", "flap", "storm", "dark", "lacp-out")
 RETURNING = ("cable-up", "lit", "lacp-in", "flap")
 NOTHING_WHY = "forwarding does not change, or the new path is complete before the old one ends"
@@ -93,28 +93,31 @@ class Bound:
 
 NOTHING = Bound()
 # Of 44 events with BFD at most 1260 ms were lost, of 27 with LACP 1520 ms; on a busy machine.
-_BACK = "until a link is live again: two messages of BFD or LACP, one a second"
+_BACK = "two BFD or LACP messages, one a second, until a link is live again"
 # Every kind of event has its own; docs/reliability/chaos.md shows them.
 BOUNDS: Mapping[str, Bound] = {
     **dict.fromkeys(model.KINDS, NOTHING),
     "cable-down": Bound(
-        100, 100, 100, why="an uplink fails: both switches detect it and leave the link"
+        100, 100, 100, why="until both switches detect the failure and stop using the link"
     ),
-    "flap": Bound(0, 2000, 2000, 100, why=f"100 ms for each failure; {_BACK}"),
-    "storm": Bound(0, 2000, 2000, 100, why=f"100 ms for each failure; {_BACK}"),
+    "flap": Bound(0, 2000, 2000, 100, why=f"100 ms for each failure, and {_BACK}"),
+    "storm": Bound(0, 2000, 2000, 100, why=f"100 ms for each failure, and {_BACK}"),
     "dark": Bound(
         0,
         1000,
         4100,
         slow_ms=3100,
-        why="three BFD periods of 100 ms at either end, and their processing; at first, three of 1 s, and"
-        " a failure; three LACP periods of 1 s, one more, and a failure",
+        why="BFD: three periods of 100 ms at either end, and processing; at first, three periods of 1 s, and"
+        " 100 ms for the failover. LACP: four periods of 1 s, and 100 ms for the failover",
     ),
     "lacp-out": Bound(
-        0, 0, 4100, why="the link is up: three LACP periods of 1 s, one more, and a failure"
+        0,
+        0,
+        4100,
+        why="four LACP periods of 1 s, because the link is up, and 100 ms for the failover",
     ),
     "switch-restarted": Bound(
-        500, 3000, 3000, why="from when the bridge accepts connections until the pipeline is back"
+        500, 3000, 3000, why="after the bridge accepts connections, until the pipeline is installed"
     ),
     "database-restarted": Bound(
         0,
@@ -122,8 +125,10 @@ BOUNDS: Mapping[str, Bound] = {
         3000,
         why="from the reconnection of ovs-vswitchd to its database until a link is live again",
     ),
-    "vm-renamed": Bound(own_ms=1000, why="the VM itself: until its new port is found and bound"),
-    "vm-retagged": Bound(own_ms=500, why="the VM itself: what it sends"),
+    "vm-renamed": Bound(
+        own_ms=1000, why="flows of this VM: until its new port is detected and bound"
+    ),
+    "vm-retagged": Bound(own_ms=500, why="only frames that this VM sends"),
 }
 
 
@@ -382,17 +387,17 @@ def table() -> str:
     none = ", ".join(f"`{kind}`" for kind, b in BOUNDS.items() if b in (NOTHING,))
     own = [(kind, b) for kind, b in BOUNDS.items() if b.own_ms is not None]
     lines += ["", HEAD[1]]
-    lines += [f"| `{kind}`, to others 0 | {b.own_ms:g} | {b.why} |" for kind, b in own]
+    lines += [f"| `{kind}`; for other VMs 0 | {b.own_ms:g} | {b.why} |" for kind, b in own]
     lines.append(
-        f"| any, a broadcast to a VM that gets another uplink in the event or 0.5 s before it | {MOVED_BROADCAST_MS}"
-        " | the network floods it to both links; [a move](limits.md) |"
+        f"| any event, broadcasts to a VM that changes its uplink in the event or 0.5 s before | {MOVED_BROADCAST_MS}"
+        " | the network floods broadcasts to both links during [a move](limits.md) |"
     )
     lines.append(
-        f"| {', '.join(f'`{kind}`' for kind in STOPPING)}, a broadcast to such a VM | {HALF_MOVED_BROADCAST_MS}"
+        f"| {', '.join(f'`{kind}`' for kind in STOPPING)}, broadcasts to such a VM | {HALF_MOVED_BROADCAST_MS}"
         " | the service stops between the two steps of [a move](../architecture.md#moves) |"
     )
     lines.append(
-        f"| `observe`, `enforce` on a bond, a broadcast | {TAKEN_OVER_BROADCAST_MS} | NORMAL accepts it on"
+        f"| `observe`, `enforce` on a bond, broadcasts | {TAKEN_OVER_BROADCAST_MS} | NORMAL accepts broadcasts on"
         " another link, and the switch updates its flow cache entry by entry |"
     )
     lines.append(f"| {none} | 0 | {NOTHING.why} |")
@@ -402,8 +407,8 @@ def table() -> str:
         f"| {failing} | 1 for each link that fails | a broadcast may be on two links when one"
         " of them fails ([Groups](../architecture.md#groups)) |",
         f"| {', '.join(f'`{kind}`' for kind in RETURNING)}, if the service is down | 1 more for each"
-        " link that returns | nothing orders the change |",
-        "| any other; unicast | 0 | |",
+        " link that returns | no service orders the changes |",
+        "| any other event, and unicast frames | 0 | |",
     ]
     return "\n".join(lines)
 

@@ -9,18 +9,18 @@ PAGE = "docs/reliability/hostile-input.md"
 HEAD = "| what is fuzzed | cases | failed |"
 # The rows of the table, and the targets of each.
 TARGETS = {
-    "bytes from a switch: broken, cut, of any length": ["openflow"],
-    "sequences of a switch's messages, on a whole service": ["switch events"],
-    "frames: probes, answers of hosts, announcements, LLDP": ["frames"],
-    "records of the database, and its replica": ["database", "replica"],
+    "bytes from a switch: corrupted, truncated, of any length": ["openflow"],
+    "sequences of a switch's messages to a whole service": ["switch events"],
+    "frames: probes, replies of hosts, announcements, LLDP": ["frames"],
+    "database records, and the replica of the database": ["database", "replica"],
     "command lines, control commands, and the control socket's bytes": [
         "command line",
         "commands",
         "control socket",
     ],
-    "plans while they are applied, and records of changes that wait": ["plans"],
-    "traces, and Prometheus's answers": ["trace", "prometheus"],
-    "lines of the history": ["history"],
+    "plans during `apply`, and records of unconfirmed changes": ["plans"],
+    "traces, and responses of Prometheus": ["trace", "prometheus"],
+    "lines of the history file": ["history"],
 }
 
 

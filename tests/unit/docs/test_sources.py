@@ -31,7 +31,7 @@ UNMEASURED: dict[str, set[str]] = {
         "| condition | how it is checked |",
         "| event | link state | BFD | LACP | why |",
         "| event | lost at most, ms | why |",
-        "| event | broadcasts twice, of one flow | why |",
+        "| event | duplicate broadcasts of one flow | why |",
     },
     "reliability/limits.md": {"| event | limit | test in `tests/switch` |"},
     "reliability/forwarding.md": {
@@ -41,7 +41,7 @@ UNMEASURED: dict[str, set[str]] = {
     "reliability/hostile-input.md": {"| client | what happens | test |"},
     "reliability/others.md": {
         "| | detected failures | when a link returns |",
-        "| | if the deciding program is down | forged source addresses |",
+        "| | if the program that selects uplinks is down | forged source addresses |",
     },
     "policies.md": {"| policy | use it if | distributes | moves |"},
     "policies/equivalents.md": {

@@ -65,7 +65,7 @@ def found(test: str, what: str) -> float:
 
 
 def test_links_that_carry_nothing() -> None:
-    table = rows("docs/reliability/failover.md", "| what fails | what happens | measured | test |")
+    table = rows("docs/reliability/failover.md", "| event | effect | measured | test |")
     dark = "test_liveness.py::test_bfd_leaves_a_link_that_carries_nothing"
     cells = [measured for _, measured, _ in table.values()]
     silent = [f"longest silence of a VM, service {one}, s" for one in ("alive", "dead")]
