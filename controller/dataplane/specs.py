@@ -206,7 +206,6 @@ class Changes:
     def __post_init__(self) -> None:
         kept = {group.group_id for group in (*self.add_groups, *self.modify_groups)}
         assert kept.isdisjoint(self.delete_groups), "no group comes and goes in one bundle"
-        assert not (self.clear and self.delete_flows), "all flows go, or those that are named"
 
     def __len__(self) -> int:
         """The number of messages. Without any, there are no changes: the value is false."""

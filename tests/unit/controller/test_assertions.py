@@ -49,7 +49,6 @@ VALUES: dict[str, Callable[[], object]] = {
     "only a split has shares": lambda: replace(move(), shares=(("eth1", 1.0),)),
     "an entry of moves has some": lambda: Entry(Happened.MOVED, 0.0, "br0", "why"),
     "comes and goes in one bundle": lambda: Changes(add_groups=(GROUP,), delete_groups=(1,)),
-    "or those that are named": lambda: Changes(delete_flows=(FLOW,), clear=True),
     "a slot each": lambda: a_team(addresses=(SLOT, replace(SLOT, ofport=OfPort(11)))),
     "each hash once": lambda: a_team(hashes=(HASH, HASH)),
     "ways by uplinks": lambda: a_team(lanes={OfPort(7): ()}),

@@ -46,7 +46,7 @@ def test_changes_go_in_an_order_in_which_each_is_harmless() -> None:
     old, new = GroupSpec(0x6C000001, "all", ()), GroupSpec(0x6C000002, "all", ())
     entry, way = FlowSpec(Table.CLASSIFY, 1, ()), FlowSpec(Table.BUCKET, 1, ())
     flows = entry, way
-    mods = wrapped(Changes((new,), (old,), flows, flows[::-1], (old.group_id,), clear=True))
+    mods = wrapped(Changes((new,), (old,), flows, flows[::-1], (0x6C000003,), clear=True))
     group, flow = ofproto.OFPT_GROUP_MOD, ofproto.OFPT_FLOW_MOD
     found = [
         (kind, struct.unpack_from("!H", m, 8)[0])
