@@ -84,14 +84,7 @@ def announce(remote: str, bridges: Collection[str]) -> None:
 
 def _announced(read: DatabaseRead, bridges: Collection[str]) -> Iterator[tuple[str, str]]:
     """Each announcement, with its bridge."""
-    try:
-        devices = addresses.read_addresses().devices
-    except OSError as error:
-        raise Refused(
-            f"addresses of this host: {error} -> addresses, by which peers find tunnel endpoints"
-        ) from error
-    marks = Marks()
-    marks.mark(read.bridges, read.ovn, devices)
+    marks = marked(read)
     for row in marks.rows.values():
         if row.name not in bridges:
             continue
@@ -111,6 +104,22 @@ def read(remote: str) -> DatabaseRead:
     found = events.get()
     assert isinstance(found, DatabaseRead)
     return found
+
+
+def marked(read: DatabaseRead) -> Marks:
+    """The records of the database, with the tunnel endpoints among the addresses of this host.
+
+    Raises:
+        Refused: the addresses could not be read.
+    """
+    try:
+        devices = addresses.read_addresses().devices
+    except OSError as error:
+        expected = "addresses, by which peers find tunnel endpoints"
+        raise Refused(f"addresses of this host: {error} -> {expected}") from error
+    marks = Marks()
+    marks.mark(read.bridges, read.ovn, devices)
+    return marks
 
 
 def main(words: list[str]) -> int:

@@ -9,9 +9,7 @@ from __future__ import annotations
 import json
 import time
 
-from controller.announce_endpoints import read
-from controller.config.marks import Marks
-from controller.host import addresses
+from controller.announce_endpoints import marked, read
 from controller.host.programs import run
 from controller.operations import endpoint_view
 from controller.operations.endpoint_view import Counters
@@ -32,9 +30,8 @@ def plan(remote: str, as_json: bool) -> str:
     """
     if not remote.startswith("unix:"):
         raise Refused(f"database {remote} -> unix:PATH, on the host of the tunnel endpoints")
-    found, marks = read(remote), Marks()
-    marks.mark(found.bridges, found.ovn, addresses.read_addresses().devices)
-    host = endpoint_view.survey(found.bridges, found.ovn, marks.endpoints)
+    found = read(remote)
+    host = endpoint_view.survey(found.bridges, found.ovn, marked(found).endpoints)
     measured_s = UPDATES * _update_interval_s(remote)
     before = _counters(remote)
     time.sleep(measured_s)

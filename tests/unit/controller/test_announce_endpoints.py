@@ -73,3 +73,14 @@ def test_a_switch_that_is_gone_is_reported(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_bridge_without_endpoints_has_none_to_announce(monkeypatch: pytest.MonkeyPatch) -> None:
     assert announced(monkeypatch, Clock(), bridge="br-int").sent == []
+
+
+def test_addresses_that_cannot_be_read_are_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the command `plan --endpoints`, too."""
+
+    def refused() -> AddressesRead:
+        raise OSError("no netlink here")
+
+    monkeypatch.setattr(addresses, "read_addresses", refused)
+    with pytest.raises(Refused, match="no netlink here -> addresses, by which peers"):
+        announce_endpoints.marked(DatabaseRead(()))
