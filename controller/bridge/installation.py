@@ -70,8 +70,8 @@ class Installation:
     _waiting: list[Reply] = field(default_factory=list)
     _bundle: Bundle | None = None
     _bundles: int = 0
-    # Until when no bundle is sent, in seconds of engine time; zero: no pause.
-    _pause_until_s: float = 0.0
+    # Until when no bundle is sent, in seconds of engine time; None: no pause.
+    _pause_until_s: float | None = None
     # When to read what is installed next, in seconds of engine time.
     audit_due_s: float = 0.0
     # Until when the switch may flush all flows, in seconds of engine time.
@@ -190,7 +190,7 @@ class Installation:
 
     def ready(self, now_s: float) -> bool:
         """Whether a bundle may be sent now."""
-        return self.settled and now_s >= self._pause_until_s
+        return self.settled and (self._pause_until_s is None or now_s >= self._pause_until_s)
 
     def step(self, desired: Pipeline, seeds: Seeds, live: Collection[int]) -> Step:
         """The next step to the desired pipeline.
@@ -260,12 +260,12 @@ class Installation:
         self._pause_until_s = now_s + REVALIDATED_AFTER_S
 
     def end_pause(self) -> None:
-        self._pause_until_s = 0.0
+        self._pause_until_s = None
 
     @property
     def resumes_s(self) -> float:
         """When the pause ends; infinity if there is none."""
-        return self._pause_until_s if self._pause_until_s > 0.0 else float("inf")
+        return float("inf") if self._pause_until_s is None else self._pause_until_s
 
     def fail(self, read_s: float) -> list[Reply]:
         """An error of ours: read what is installed at `read_s`. Returns the requests that wait."""
@@ -281,4 +281,4 @@ class Installation:
             self._waiting = [*self._bundle.waiting, *self._waiting]
         self.installed = None
         self._bundle = self._taken = None
-        self._pause_until_s = 0.0
+        self._pause_until_s = None
