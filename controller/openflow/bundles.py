@@ -33,7 +33,6 @@ def apply_changes(datapath: Any, command: Apply) -> list[Any]:
         return parser.ONFBundleAddMsg(datapath, command.bundle_id, BUNDLE_FLAGS, message, [])
 
     changes = command.changes
-    assert changes, "a bundle changes something"
     mods = [group_mod(datapath, ofp.OFPGC_ADD, group) for group in changes.add_groups]
     mods += [flow_mod(datapath, ofp.OFPFC_ADD, flow) for flow in _entry_last(changes.add_flows)]
     mods += [group_mod(datapath, ofp.OFPGC_MODIFY, group) for group in changes.modify_groups]

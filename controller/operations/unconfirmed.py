@@ -54,6 +54,9 @@ class Unconfirmed:
     linked: tuple[str, ...] = ()
     begun: bool = False
 
+    def __post_init__(self) -> None:
+        assert self.seconds > 0.0, "there is time to confirm a change"
+
     def is_same(self, other: Unconfirmed) -> bool:
         """Whether both are the same change, reverted or not."""
         return (self.what, self.until_s, self.back) == (other.what, other.until_s, other.back)
