@@ -208,7 +208,7 @@ def placements(name: str, of: Callable[[dict[str, Any]], list[float]]) -> Callab
 CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
     (README, "In twenty generated load jumps, `adaptive` lost", lost_in_jumps),
     (README, "50 VM ports, the service uses", cost_of_one_bridge),
-    (README, "after a switch failure was", silent_after_a_failure_ms),
+    (README, "that failed interrupted traffic for", silent_after_a_failure_ms),
     (
         OVERLAY,
         "VMs behind one endpoint was",
