@@ -10,7 +10,7 @@ from typing import NamedTuple
 from controller.api.engine_commands import Setting
 from controller.config.kinds import moves_text
 from controller.config.rows import PREFIX
-from controller.config.values import BridgeConfig
+from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
 from policies import failover, homes
 from policies.damping import Moved
 from policies.model import Move, Reason, Role, Unit, Uplink
@@ -58,6 +58,8 @@ class Bindings:
     homes: dict[str, str] = field(default_factory=dict)
     bound: dict[str, Bound] = field(default_factory=dict)
     held: bool = False
+    # If held: the units that have a home already. For all others, the roles of uplinks count.
+    _stay: frozenset[str] = frozenset()
     # Why each unit was placed on its home since the last `rebind`.
     _asked: dict[str, Reason] = field(default_factory=dict)
     # The homes to restore when `take_up` is called.
@@ -76,7 +78,11 @@ class Bindings:
 
     def frozen(self) -> Bindings:
         """A held copy of the bindings, in which the uplink in force is each unit's home."""
-        return Bindings(self.by_unit(), dict(self.bound), held=True)
+        return Bindings(self.by_unit(), dict(self.bound), True, _stay=frozenset(self.bound))
+
+    def _holds(self, unit: Unit) -> bool:
+        """Whether only links move a unit."""
+        return self.held and unit.name in self._stay
 
     def keep_bound(self, names: Iterable[str]) -> None:
         """Forget units that are gone."""
@@ -151,7 +157,7 @@ class Bindings:
             if at_rest and name not in targets and home not in unit.kept_off:
                 # Nearly always: its home is the best of its uplinks.
                 continue
-            order = _best_first(unit, home, uplinks, self.held)
+            order = _best_first(unit, home, uplinks, self._holds(unit))
             if not order:
                 self.bound.pop(name, None)
                 continue
@@ -205,7 +211,7 @@ class Bindings:
         """What determines the order of a unit's uplinks."""
         bound = self.bound.get(unit.name)
         at = bound.uplink if bound else None
-        return Whereabouts(at, self.homes.get(unit.name, ""), self.held, self._beside(unit))
+        return Whereabouts(at, self.homes.get(unit.name, ""), self._holds(unit), self._beside(unit))
 
     def take_back(self, moves: Iterable[Move], now_s: float) -> None:
         """Undo moves that the switch refused."""
@@ -234,6 +240,7 @@ class Bindings:
             known = self.homes.get(unit.name, unit.uplink)
             if any(uplink.name == known for uplink in failover.only(unit.allowed, uplinks)):
                 stay[unit.name] = str(known)
+        self._stay = frozenset(stay)
         placed = [self._as_known(unit) for unit in units if unit.name not in stay]
         found = homes.homes(placed, uplinks, self._satisfied)
         if not self.held:
@@ -289,15 +296,23 @@ def remembered(
 
     `moved`: the moves that count against a budget, of the VM ports whose moves have changed.
     """
-    settings = [
-        Setting("Interface", port.name, PREFIX + "binding", bound[port.name].uplink)
-        for port in config.vm_ports
-        if port.name in bound and port.binding != bound[port.name].uplink
-    ]
+    settings = []
+    for port in config.vm_ports:
+        at = bound[port.name].uplink if port.name in bound else port.binding
+        if port.name not in bound and {u.role for u in _may_use(port, config)} == {Role.UNUSED}:
+            # Otherwise a service that starts in observe mode would give it an unused uplink.
+            at = None
+        if at != port.binding:
+            settings.append(Setting("Interface", port.name, PREFIX + "binding", at))
     for name, moves in moved.items():
         text = moves_text(replace(move, at_s=epoch_s + move.at_s) for move in moves)
         settings.append(Setting("Interface", name, PREFIX + "moved", text or None))
     return tuple(settings)
+
+
+def _may_use(port: VmPortConfig, config: BridgeConfig) -> list[UplinkConfig]:
+    """The uplinks that a VM port may use, whatever their roles."""
+    return [u for u in config.uplinks if port.allowed is None or u.name in port.allowed]
 
 
 def places_anew(old: BridgeConfig, new: BridgeConfig) -> bool:

@@ -165,6 +165,19 @@ def test_a_new_vm_port_on_observed_plain_uplinks_is_placed_by_the_rules_there_ar
 # ---- from one to the other -------------------------------------------------------------
 
 
+def test_a_vm_port_without_an_uplink_gets_none_when_plain_uplinks_are_only_observed() -> None:
+    here = world(plain_host()).start()
+    done(here.ask("set", "interface", "vnet0", "allow=eth1"))
+    here.write(with_interface(here.rows["br0"], "eth1", role="unused")).run_for(2)
+    assert "vnet0" not in here.bindings()
+    here.write(with_ids(here.rows["br0"], mode="observe")).run_for(2)
+    assert "vnet0" not in here.bindings(), "an unused uplink carries nothing more than before"
+    here.restart_service().run_for(2)
+    assert "vnet0" not in here.bindings(), "nor after a restart"
+    here.write(with_interface(here.rows["br0"], "eth1", role="active")).run_for(2)
+    assert here.bindings()["vnet0"] == "eth1"
+
+
 def test_from_enforce_to_observe_a_bond_is_given_back_to_normal_with_its_vms_introduced() -> None:
     here = world(host()).start()
     switch = here.switches["br0"]
