@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from controller.api.engine_commands import Command, Setting, Write
 from controller.bridge import kept_rules
-from controller.bridge.move_counts import Counts
 from controller.bridge.phase import Phase
 from controller.config.rows import PREFIX
 from controller.config.values import BridgeConfig, VmPortConfig
@@ -25,6 +25,33 @@ from policies.presets import PRESETS
 
 if TYPE_CHECKING:
     from controller.bridge.bridge import Bridge
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many moves of one bridge were planned, made and refused since the service manages it, by reason."""
+
+    planned: Counter[str] = field(default_factory=Counter)
+    # Confirmed by the switch.
+    applied: Counter[str] = field(default_factory=Counter)
+    # Refused by the switch, or to an operator.
+    refused: Counter[str] = field(default_factory=Counter)
+
+    def plan(self, moves: Iterable[Move]) -> None:
+        self.planned.update(move.reason.value for move in moves)
+
+    def apply(self, moves: Iterable[Move]) -> None:
+        self.applied.update(move.reason.value for move in moves)
+
+    def refuse(self, moves: Iterable[Move]) -> None:
+        """The switch refused moves that were planned."""
+        self.refused.update(move.reason.value for move in moves)
+
+    def refuse_request(self, reasons: Iterable[Reason]) -> None:
+        """Count moves that an operator asked for and did not get, as planned and as refused."""
+        values = [reason.value for reason in reasons]
+        self.planned.update(values)
+        self.refused.update(values)
 
 
 class Placing:
