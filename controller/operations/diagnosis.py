@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from controller.api.history import Entry, Happened, Moved
 from controller.bridge.bridge import Bridge
 from controller.config.values import VmPortConfig
-from controller.decisions import planning
 from controller.decisions.planning import Basis
 from controller.load.rates import COVERAGE_RATIO
 from controller.teaming.bindings import Bound
@@ -58,52 +58,39 @@ class Behind:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The diagnosis of one VM port.
+    """The diagnosis of one VM port, or of an address behind one: what its bridge does not say itself.
 
-    `bound`: its binding in force. `planned`: the uplink it would use in enforce mode, on a bridge
-    in observe mode (`observed`). `on_normal`: that bridge is a bond, whose own choice is not known.
-    `load`: what crosses uplinks, as a mean over `covers_s`; None means the latest rates. `known_s`:
-    for how long that load has been measured. `uplinks`: the team over the same time; `team_view`: the
-    team as the port's policy sees it. `order`: the uplinks that it may use, the one in force first.
-    `last`: the decision that brought it there, if it is still remembered. `against`: what keeps it
-    there. `verdict`: what its policy says, if it was asked. `rules`: for each of its rules what is
-    wrong, or an empty text. `behind`: the addresses behind it that are units of their own, the
-    busiest first; all other fields are about the rest of the port's traffic. `cooldown_until_s`: the
-    end of its cooldown, if it is in one. `split_s`, `split_why`: since when and why what it sends
-    is spread by connection. `kept_off`: for each uplink that loses some of its frames, what is lost
-    there.
+    `port`: its configuration in force. `unit`: with its load over uplinks, as a mean over `window_s`;
+    None means the latest rates. `known_s`: for how long that load has been measured. `uplinks`: the team
+    over the same time; `team_view`: the team as the port's policy sees it. `planned`: the uplink it would
+    use in enforce mode, on a bridge in observe mode. `last`, `moved`: the decision that brought it there,
+    if it is still remembered. `against`: what keeps it there. `verdict`: what its policy says, if it was
+    asked. `rules`: for each of its rules what is wrong, or an empty text. `behind`: the addresses behind
+    it that are units of their own, the busiest first; all other fields are about the rest of the port's
+    traffic. `cooldown_until_s`: the end of its cooldown, if it is in one. `kept_off`: for each uplink that
+    loses some of its frames, what is lost there.
     """
 
-    bridge: str
-    bridge_policy: str
+    bridge: Bridge
+    now_s: float
     port: VmPortConfig
-    own_policy: str
+    unit: Unit
     bound: Bound | None
-    home: str | None
-    why_away: str
     planned: str | None
-    observed: bool
-    on_normal: bool
-    threshold_ratio: float
-    load: Load
-    covers_s: float | None
+    window_s: float | None
     known_s: float
     uplinks: Mapping[str, Uplink]
     team_view: Mapping[str, Uplink]
-    order: tuple[Uplink, ...]
-    links: Mapping[str, str]
     last: Entry | None
     moved: Moved | None
     basis: Basis
     against: Obstacle | Standing
-    verdict: Verdict | None = None
-    buckets: Mapping[str, int] = field(default_factory=dict)
-    rules: Mapping[Rule, str] = field(default_factory=dict)
-    behind: tuple[Behind, ...] = ()
-    cooldown_until_s: float | None = None
-    split_s: float | None = None
-    split_why: str = ""
-    kept_off: Mapping[str, str] = field(default_factory=dict)
+    verdict: Verdict | None
+    cooldown_until_s: float | None
+    buckets: Mapping[str, int]
+    rules: Mapping[Rule, str]
+    behind: tuple[Behind, ...]
+    kept_off: Mapping[str, str]
 
     @property
     def uplink(self) -> Uplink | None:
@@ -111,64 +98,68 @@ class Account:
         return self.uplinks.get(self.bound.uplink) if self.bound else None
 
     @property
+    def own_policy(self) -> str:
+        """The policy that is configured for it, which need not be in force."""
+        asked = {port.name: port for port in self.bridge.config.asked.vm_ports}
+        return asked.get(self.port.name, self.port).policy
+
+    @property
+    def home(self) -> str | None:
+        """The uplink that it returns to."""
+        return self.bridge.placing.planned.homes.get(self.port.name)
+
+    @property
+    def split_s(self) -> float | None:
+        """Since when what it sends is spread by connection."""
+        return self.bridge.scheduler.splits.since_s.get(self.port.name)
+
+    @property
     def decided_in_s(self) -> float:
         """The time until a full window is known, and its policy decides."""
         return max(0.0, self.basis.window_s - self.basis.covered_s)
 
+    def wall_s(self, at_s: float) -> float:
+        """A time of the engine as seconds since the epoch."""
+        return self.bridge.epoch_s + at_s
+
 
 def account(bridge: Bridge, port: VmPortConfig, now_s: float) -> Account:
     """The diagnosis of a VM port, or of an address behind one. `port`: its configuration in force."""
-    team_view, config = bridge.placing.team_view, bridge.config
-    basis = bridge.placing.basis(port.policy, now_s)
-    known_s = bridge.placing.load_known_s(port)
+    team_view, placing, name = bridge.placing.team_view, bridge.placing, port.name
+    basis, known_s = placing.basis(port.policy, now_s), placing.load_known_s(port)
     known = basis.known and known_s >= COVERAGE_RATIO * basis.covered_s
     window_s = basis.covered_s if known else None
     loaded = team_view.loaded(window_s)
-    unit = next(unit for unit in loaded if unit.name == port.name)
+    unit = next(unit for unit in loaded if unit.name == name)
     carrying = {uplink.name: uplink for uplink in team_view.carrying(window_s)}
     uplinks = {uplink.name: uplink for uplink in team_view.uplinks(window_s)}
-    bound = bridge.placing.on_switch.bound.get(port.name)
-    planned = team_view.bound.get(port.name)
-    last, moved = _last_move(bridge, port.name, bound)
-    cooldown_until_s, spent = bridge.placing.cooldowns(now_s).get(port.name, (None, False))
-    in_cooldown = (
-        (Obstacle.SPENT if spent else Obstacle.IN_COOLDOWN)
-        if cooldown_until_s is not None
-        else None
-    )
+    bound, planned = placing.on_switch.bound.get(name), team_view.bound.get(name)
+    last, moved = _last_move(bridge, name, bound)
+    cooldown_until_s, spent = placing.cooldowns(now_s).get(name, (None, False))
+    in_cooldown = None
+    if cooldown_until_s is not None:
+        in_cooldown = Obstacle.SPENT if spent else Obstacle.IN_COOLDOWN
     against, verdict = _against(bridge, port, unit, basis, known_s, in_cooldown)
-    asked = next((p for p in config.asked.vm_ports if p.name == port.name), port)
-    home = bridge.placing.planned.homes.get(port.name)
     return Account(
-        bridge=config.name,
-        bridge_policy=config.asked.policy,
+        bridge=bridge,
+        now_s=now_s,
         port=port,
-        own_policy=asked.policy,
+        unit=unit,
         bound=bound,
-        home=home,
-        why_away=planning.why_away(team_view, home, now_s),
         planned=planned.uplink if bridge.observing and planned else None,
-        observed=bridge.observing,
-        on_normal=bridge.on_normal,
-        threshold_ratio=config.threshold_ratio,
-        load=unit.load,
-        covers_s=window_s,
+        window_s=window_s,
         known_s=known_s,
         uplinks=carrying if bridge.on_normal else uplinks,
         team_view=carrying,
-        order=bridge.placing.order(unit),
-        links={u.name: bridge.links.why_unused(u, now_s) for u in config.uplinks},
         last=last,
         moved=moved,
         basis=basis,
         against=against,
         verdict=verdict,
-        buckets=_buckets(bridge, port),
-        rules=bridge.placing.rules.get(port.name, {}),
-        behind=_behind(bridge, loaded, port),
         cooldown_until_s=cooldown_until_s if against is in_cooldown else None,
-        split_s=bridge.scheduler.splits.since_s.get(port.name),
-        split_why=_split_why(bridge, port.name),
+        buckets=_buckets(bridge, port),
+        rules=placing.rules.get(name, {}),
+        behind=_behind(bridge, loaded, port),
         kept_off=_kept_off(bridge, unit),
     )
 
@@ -180,13 +171,6 @@ def _kept_off(bridge: Bridge, unit: Unit) -> dict[str, str]:
         uplink: ", ".join(fault.short for fault in faults if fault.uplinks == (uplink,))
         for uplink in sorted(unit.kept_off)
     }
-
-
-def _split_why(bridge: Bridge, name: str) -> str:
-    for entry in reversed(bridge.decision_log.entries):
-        if any(m.unit == name and m.reason == Reason.SPLIT for m in entry.moves):
-            return entry.why
-    return "it was split when the service started"
 
 
 def _behind(bridge: Bridge, loaded: Iterable[Unit], port: VmPortConfig) -> tuple[Behind, ...]:
@@ -252,11 +236,8 @@ def _last_move(bridge: Bridge, name: str, bound: Bound | None) -> tuple[Entry | 
 
 def _buckets(bridge: Bridge, port: VmPortConfig) -> dict[str, int]:
     """The number of buckets, among those that a VM port sends by, on each uplink."""
-    found: dict[str, int] = {}
+    if hashed_by(port, bridge.placing.split) is None:
+        return {}
     bound = bridge.placing.on_switch.bound
-    if hashed_by(port, bridge.placing.split) is not None:
-        for unit in bridge.placing.units():
-            if unit.is_bucket and unit.policy == port.policy and unit.name in bound:
-                uplink = bound[unit.name].uplink
-                found[uplink] = found.get(uplink, 0) + 1
-    return found
+    units = (u for u in bridge.placing.units() if u.is_bucket and u.policy == port.policy)
+    return Counter(bound[unit.name].uplink for unit in units if unit.name in bound)

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
+from controller.decisions.planning import why_away
 from controller.operations.diagnosis import Account, Obstacle
 from controller.operations.plan_view import WIDTH, covers, percent, threshold, unknown
 from controller.teaming import bindings
@@ -25,11 +26,12 @@ NAMED = 5
 SECONDS_A_DAY = 86400
 
 
-def as_text(account: Account, epoch_s: float, now_s: float) -> str:
-    """A paragraph per question. `epoch_s`: the wall-clock time at which `now_s` was zero."""
+def as_text(account: Account) -> str:
+    """A paragraph per question."""
     port = account.port
-    lines = [f"{port.name}{_used_by(account)} on {account.bridge}, {account.own_policy}"]
-    for label, text in sentences(account, epoch_s, now_s).items():
+    bridge = account.bridge.config.name
+    lines = [f"{port.name}{_used_by(account)} on {bridge}, {account.own_policy}"]
+    for label, text in sentences(account).items():
         first, rest = f"  {label:<{LABEL_WIDTH}}", " " * (LABEL_WIDTH + 2)
         lines += textwrap.wrap(
             printable(text),
@@ -49,16 +51,16 @@ def _used_by(account: Account) -> str:
     return f" ({endpoint_of(endpoint.kinds, endpoint.bridges)})" if endpoint else ""
 
 
-def sentences(account: Account, epoch_s: float, now_s: float) -> dict[str, str]:
+def sentences(account: Account) -> dict[str, str]:
     """The sentences, by the question that they answer."""
-    now, change = _outlook(account, epoch_s, now_s)
+    now, change = _outlook(account)
     behind = {"addresses": _addresses(account)} if account.port.per_address else {}
     return {
-        "where": _where(account, epoch_s, now_s),
+        "where": _where(account),
         "why there": _why(account),
         "carries": _carries(account),
         **behind,
-        **_split(account, epoch_s, now_s),
+        **_split(account),
         "rules": "; ".join(_rules(account)) or "none",
         "if it fails": _fails_over(account),
         "now": now,
@@ -66,24 +68,24 @@ def sentences(account: Account, epoch_s: float, now_s: float) -> dict[str, str]:
     }
 
 
-def as_json(account: Account, epoch_s: float, now_s: float) -> str:
+def as_json(account: Account) -> str:
     """As documented in docs/reference/json.md; rates in bit/s, times since the epoch."""
-    port, bound, verdict = account.port, account.bound, account.verdict
+    port, bound, verdict, split_s = account.port, account.bound, account.verdict, account.split_s
     move = verdict.move if verdict and verdict.standing is Standing.MOVES else None
     rests_s = account.cooldown_until_s
     fields: dict[str, Any] = {
         "port": port.name,
         "vm": port.vm,
-        "bridge": account.bridge,
+        "bridge": account.bridge.config.name,
         "policy": account.own_policy,
         "uplink": bound.uplink if bound else None,
-        "bound_at": epoch_s + bound.since_s if bound else None,
+        "bound_at": account.wall_s(bound.since_s) if bound else None,
         "reason": bound.reason if bound else None,
         "home": account.home,
         "planned_uplink": account.planned,
-        "tx_bps": account.load.tx_bps,
-        "rx_bps": account.load.rx_bps,
-        "loads_cover_s": account.covers_s,
+        "tx_bps": account.unit.load.tx_bps,
+        "rx_bps": account.unit.load.rx_bps,
+        "loads_cover_s": account.window_s,
         "share_ratio": _share(account),
         "uplink_ratio": account.uplink.utilization_ratio if account.uplink else None,
         "pin": port.rules.pin,
@@ -98,18 +100,18 @@ def as_json(account: Account, epoch_s: float, now_s: float) -> str:
         "affinity": port.rules.affinity,
         "anti_affinity": port.rules.anti_affinity,
         "rules_broken": {rule.value: how for rule, how in account.rules.items() if how},
-        "fails_over_to": [uplink.name for uplink in account.order[1:]],
+        "fails_over_to": [uplink.name for uplink in _others(account)],
         "buckets": dict(account.buckets),
         **({"endpoint": asdict(port.endpoint)} if port.endpoint else {}),
-        **({"split_at": epoch_s + account.split_s} if account.split_s is not None else {}),
-        **({"addresses": _behind(account)} if account.port.per_address else {}),
-        "last_move": _last_move(account, epoch_s),
+        **({"split_at": account.wall_s(split_s)} if split_s is not None else {}),
+        **({"addresses": _behind(account)} if port.per_address else {}),
+        "last_move": _last_move(account),
         "against": account.against.value,
         "target": move.target if move else None,
         "expected_ratio": dict(verdict.expected_ratio) if verdict else {},
-        "rests_until": None if rests_s is None else epoch_s + rests_s,
+        "rests_until": None if rests_s is None else account.wall_s(rests_s),
         "decided_in_s": round(account.decided_in_s, 3),
-        "said": sentences(account, epoch_s, now_s),
+        "said": sentences(account),
     }
     return json.dumps(fields, indent=2)
 
@@ -117,12 +119,12 @@ def as_json(account: Account, epoch_s: float, now_s: float) -> str:
 # ---- where, and why --------------------------------------------------------------------
 
 
-def _where(account: Account, epoch_s: float, now_s: float) -> str:
+def _where(account: Account) -> str:
     bound = account.bound
     if bound is None:
         return "on no uplink"
-    since = f"since {_clock(epoch_s + bound.since_s)}, {_ago(now_s - bound.since_s)}"
-    if account.on_normal:
+    since = _since(account, bound.since_s)
+    if account.bridge.on_normal:
         would = f"would be on {bound.uplink}, {since}"
         return f"{would}: the bridge is in observe mode, and its bond chooses by itself"
     text = f"on {bound.uplink} {since}"
@@ -192,10 +194,10 @@ def _why(account: Account) -> str:
 
 
 def _carries(account: Account) -> str:
-    load, uplink = account.load, account.uplink
+    load, uplink = account.unit.load, account.uplink
     if account.against is Obstacle.NOT_CONNECTED:
         return "unknown, because the switch is not connected"
-    over = f"mean of {account.covers_s:.0f} s" if account.covers_s else "at this moment"
+    over = f"mean of {account.window_s:.0f} s" if account.window_s else "at this moment"
     text = f"sends {load.tx_bps / 1e6:.2f}, receives {load.rx_bps / 1e6:.2f} Mbit/s ({over})"
     if account.buckets:
         shares = ", ".join(f"{n} on {name}" for name, n in sorted(account.buckets.items()))
@@ -207,15 +209,17 @@ def _carries(account: Account) -> str:
     return f"{text}: {_percent(share_ratio)} of {uplink.name}, {at}"
 
 
-def _split(account: Account, epoch_s: float, now_s: float) -> dict[str, str]:
+def _split(account: Account) -> dict[str, str]:
     """For a VM port that is split: since when, and why."""
     if account.split_s is None:
         return {}
-    since = f"{_clock(epoch_s + account.split_s)}, {_ago(now_s - account.split_s)}"
-    text = f"what it sends has been split by connection since {since}, because: {account.split_why}"
-    return {
-        "split": f"{text}. Received traffic, broadcasts and frames other than IP stay on its home uplink"
-    }
+    why = "it was split when the service started"
+    for entry in account.bridge.decision_log.entries:
+        if any((m.unit, m.reason) == (account.port.name, Reason.SPLIT) for m in entry.moves):
+            why = entry.why
+    text = f"what it sends has been split by connection {_since(account, account.split_s)}, because: {why}"
+    rest = "Received traffic, broadcasts and frames other than IP stay on its home uplink"
+    return {"split": f"{text}. {rest}"}
 
 
 def _addresses(account: Account) -> str:
@@ -272,31 +276,37 @@ def _rules(account: Account) -> list[str]:
         for uplink, lost in account.kept_off.items()
     ]
     rules += [f"broken: {rule}, {how}" for rule, how in account.rules.items() if how]
-    if account.own_policy != account.bridge_policy:
-        rules.append(f"has its own policy; the policy of the bridge is {account.bridge_policy}")
+    if account.own_policy != (policy := account.bridge.config.asked.policy):
+        rules.append(f"has its own policy; the policy of the bridge is {policy}")
     return rules
 
 
 def _fails_over(account: Account) -> str:
     if account.bound is None:
         return "none: it talks only to VMs on this bridge"
-    others = [_described(account, uplink) for uplink in account.order[1:]]
+    others = [_described(account, uplink) for uplink in _others(account)]
     return ", then ".join(others) or "no other uplink can take it"
+
+
+def _others(account: Account) -> tuple[Uplink, ...]:
+    """The uplinks that it would use without the one in force, the best first."""
+    return account.bridge.placing.order(account.unit)[1:]
 
 
 def _described(account: Account, uplink: Uplink) -> str:
     if not uplink.usable:
-        return f"{uplink.name} ({account.links[uplink.name]})"
+        (config,) = (u for u in account.bridge.config.uplinks if u.name == uplink.name)
+        return f"{uplink.name} ({account.bridge.links.why_unused(config, account.now_s)})"
     return uplink.name if uplink.role is Role.ACTIVE else f"{uplink.name} ({uplink.role.value})"
 
 
 # ---- what keeps it there, and what would move it ---------------------------------------
 
 
-def _outlook(account: Account, epoch_s: float, now_s: float) -> tuple[str, str]:
+def _outlook(account: Account) -> tuple[str, str]:
     """What keeps it there, or moves it; and what would change that."""
-    name, bridge = account.port.name, quoted(account.bridge)
-    limit, verdict = threshold(account.threshold_ratio), account.verdict
+    config, name, verdict = account.bridge.config, quoted(account.port.name), account.verdict
+    bridge, limit = quoted(config.name), threshold(config.threshold_ratio)
     stays = f"it stays: {_judged_uplink(account)}"
     match account.against:
         case Obstacle.NOT_CONNECTED:
@@ -308,20 +318,24 @@ def _outlook(account: Account, epoch_s: float, now_s: float) -> tuple[str, str]:
             text = "LACP is not negotiated: until it is, one uplink serves all VM ports"
             return text, "the upstream switch has to negotiate LACP"
         case Obstacle.AWAY:
-            text = f"its home is {account.home}, and it has not returned yet: {account.why_away}"
-            return text, f"{account.home} has to carry traffic again; then it returns by itself"
+            home = account.home
+            why = why_away(account.bridge.placing.team_view, home, account.now_s)
+            text = f"its home is {home}, and it has not returned yet: {why}"
+            return text, f"{home} has to carry traffic again; then it returns by itself"
         case Obstacle.PINNED:
-            return "it stays: it is pinned, whatever the loads are", f"ovs-lbt unpin {quoted(name)}"
+            return "it stays: it is pinned, whatever the loads are", f"ovs-lbt unpin {name}"
         case Obstacle.EXCLUDED:
-            change = f"ovs-lbt set interface {quoted(name)} exclude=false"
+            change = f"ovs-lbt set interface {name} exclude=false"
             return "it stays: it is excluded from moves by load", change
         case Obstacle.IN_COOLDOWN | Obstacle.SPENT:
             text = "it stays: it moved recently"
             if account.against is Obstacle.SPENT:
                 often = f"{MOST_MOVES} times in {PERIOD_S:.0f} s, which is the limit for an address"
                 text = f"it stays: it has moved {often}"
-            change = f"nothing: the cooldown ends by itself; to move it now: ovs-lbt move {quoted(name)} UPLINK"
-            return f"{text}, and is in cooldown {_until(account, epoch_s, now_s)}", change
+            change = (
+                f"nothing: the cooldown ends by itself; to move it now: ovs-lbt move {name} UPLINK"
+            )
+            return f"{text}, and is in cooldown {_until(account)}", change
         case Obstacle.UNKNOWN | Obstacle.NEW:
             text = f"its own load has been measured for only {account.known_s:.0f} s"
             if account.against is Obstacle.UNKNOWN:
@@ -332,16 +346,18 @@ def _outlook(account: Account, epoch_s: float, now_s: float) -> tuple[str, str]:
             text = f"it stays: {account.own_policy} moves nothing because of load"
             if account.buckets:
                 text = f"it stays: {account.own_policy} moves buckets of what it sends, but never its home"
-            return text, f"another policy, or: ovs-lbt move {quoted(name)} UPLINK"
+            return text, f"another policy, or: ovs-lbt move {name} UPLINK"
         case Standing.MOVES if verdict and (move := verdict.move):
             does = f"moved to {move.target}"
             if move.is_resplit:
                 is_split = move.reason is Reason.SPLIT
                 does = "split by connection" if is_split else "merged onto its home uplink"
-            text = f"it {'would be' if account.observed else 'is'} {does}"
-            text += f" {_when(account)}, if loads stay as they are"
+            text = f"it {'would be' if account.bridge.observing else 'is'} {does}"
+            wait_s = math.ceil(account.decided_in_s)
+            when = f"in {wait_s} s, when a full window has been measured"
+            text += f" {when if wait_s else 'with the next poll'}, if loads stay as they are"
             change = f"nothing; to move it now: ovs-lbt plan {bridge}, then ovs-lbt apply {bridge}"
-            if account.observed:
+            if account.bridge.observing:
                 change = f"ovs-lbt set bridge {bridge} mode=enforce"
         case Standing.LATER if verdict and (move := verdict.move):
             way = f"{move.source} -> {move.target}"
@@ -380,10 +396,11 @@ def _carrier_wanted(account: Account) -> str:
     return f"{allowed} has to carry traffic; then it returns by itself"
 
 
-def _until(account: Account, epoch_s: float, now_s: float) -> str:
+def _until(account: Account) -> str:
     """How long a VM port is still in cooldown."""
+    now_s = account.now_s
     until_s = now_s if account.cooldown_until_s is None else account.cooldown_until_s
-    return f"for {math.ceil(until_s - now_s)} s more, until {_clock(epoch_s + until_s)}"
+    return f"for {math.ceil(until_s - now_s)} s more, until {_clock(account.wall_s(until_s))}"
 
 
 def _judged_uplink(account: Account) -> str:
@@ -395,11 +412,11 @@ def _judged_uplink(account: Account) -> str:
 
 def _room(account: Account) -> str:
     """What has to change so that another uplink can take it."""
-    verdict, limit_ratio = account.verdict, account.threshold_ratio
+    verdict, limit_ratio = account.verdict, account.bridge.config.threshold_ratio
     able = [account.team_view[name] for name in (verdict.expected_ratio if verdict else ())]
     if verdict is None or not able:
         return "another uplink that it may use has to be in service"
-    alone = [account.load.utilization_ratio(uplink.capacity_bps) for uplink in able]
+    alone = [account.unit.load.utilization_ratio(uplink.capacity_bps) for uplink in able]
     if min(alone) > limit_ratio:
         fastest = f"by itself it needs {min(alone):.0%} of the fastest of them"
         return f"{fastest}: use a faster uplink, or a policy that spreads connections (dynamic)"
@@ -408,20 +425,13 @@ def _room(account: Account) -> str:
     return f"{nearest.name} has to carry less, by {_percent(excess_ratio)} of its capacity"
 
 
-def _when(account: Account) -> str:
-    wait_s = math.ceil(account.decided_in_s)
-    return (
-        f"in {wait_s} s, when a full window has been measured" if wait_s else "with the next poll"
-    )
-
-
 # ---- figures ---------------------------------------------------------------------------
 
 
 def _share(account: Account) -> float | None:
     """What a VM port carries as a share of its uplink, in its busier direction."""
     uplink = account.uplink
-    return account.load.utilization_ratio(uplink.capacity_bps) if uplink else None
+    return account.unit.load.utilization_ratio(uplink.capacity_bps) if uplink else None
 
 
 def _percent(ratio: float) -> str:
@@ -429,12 +439,12 @@ def _percent(ratio: float) -> str:
     return f"{ratio:.1%}" if 0.0 < ratio < 0.1 else f"{ratio:.0%}"
 
 
-def _last_move(account: Account, epoch_s: float) -> dict[str, Any] | None:
+def _last_move(account: Account) -> dict[str, Any] | None:
     last, moved = account.last, account.moved
     if last is None or moved is None:
         return None
     return {
-        "at": epoch_s + last.at_s,
+        "at": account.wall_s(last.at_s),
         "source": moved.source,
         "target": moved.target,
         "reason": moved.reason,
@@ -442,6 +452,11 @@ def _last_move(account: Account, epoch_s: float) -> dict[str, Any] | None:
         "before_ratio": {name: used.worst_ratio for name, used in last.before.items()},
         "expected_ratio": {name: used.worst_ratio for name, used in last.after.items()},
     }
+
+
+def _since(account: Account, at_s: float) -> str:
+    """Since when, by the clock, and how long ago that is."""
+    return f"since {_clock(account.wall_s(at_s))}, {_ago(account.now_s - at_s)}"
 
 
 def _clock(at_s: float) -> str:

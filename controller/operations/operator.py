@@ -386,7 +386,7 @@ def _explain(operator: Operator, request_id: int, asked: Asked, now_s: float) ->
     bridge, port = named.port_or_vm(operator.fleet, name)
     account = diagnosis.account(bridge, port, now_s)
     form = explain.as_json if asked.as_json else explain.as_text
-    return [Reply(request_id, form(account, operator.fleet.epoch_s, now_s))]
+    return [Reply(request_id, form(account))]
 
 
 # The reason of the moves that each command would have made.

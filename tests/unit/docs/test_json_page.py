@@ -106,7 +106,7 @@ def explained() -> Iterator[Any]:
     port = next(p for p in bridge.config.vm_ports if p.name == "vnet0")
     port = replace(port, endpoint=ENDPOINT)
     found = diagnosis.account(bridge, port, here.now_s)
-    yield json.loads(explain.as_json(found, 0.0, here.now_s))
+    yield json.loads(explain.as_json(found))
     rules = replace(port.rules, prefer=("eth1",), avoid=frozenset({"eth2"}))
     account = replace(
         found,
@@ -114,13 +114,13 @@ def explained() -> Iterator[Any]:
         verdict=Verdict(Standing.NO_ROOM, expected_ratio={"eth1": 0.9}),
         buckets={"eth1": 3},
         rules={Rule.ALLOW: "found -> expected"},
-        split_s=1.0,
         kept_off={"eth2": "mtu"},
     )
-    yield json.loads(explain.as_json(account, 0.0, here.now_s))
+    bridge.scheduler.splits.since_s["vnet0"] = 1.0
+    yield json.loads(explain.as_json(account))
     behind = diagnosis.Behind("52:54:00:00:00:01", 0, "eth1", Load(1.0))
     account = replace(found, port=replace(port, unit="source-mac"), behind=(behind,))
-    yield json.loads(explain.as_json(account, 0.0, here.now_s))
+    yield json.loads(explain.as_json(account))
 
 
 def remembered() -> Iterator[Any]:
