@@ -48,7 +48,12 @@ def serving_bridge(fleet: Fleet, name: str) -> Bridge:
 
 
 def interface(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig | None]:
-    """The attached bridge of an interface, and its VM port unless the interface is an uplink."""
+    """The attached bridge of an interface, and its VM port unless the interface is an uplink.
+
+    The interface of a VM also has a name that is the same on every host.
+    """
+    if (found := vm_rules.named(fleet.bridges, name)) is not None:
+        return found
     for bridge in fleet.bridges.values():
         for port in bridge.config.vm_ports:
             if port.name == name:
@@ -62,7 +67,7 @@ def vm_port(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig]:
     """The VM port or the address of this name, with its bridge."""
     if (found := address(fleet, name)) is not None:
         return found
-    bridge, port = vm_rules.named(fleet.bridges, name) or interface(fleet, name)
+    bridge, port = interface(fleet, name)
     if port is None:
         raise Refused(f"port: {name}, an uplink -> {one_of(sorted(bridge.placing.bound))}")
     return bridge, port
@@ -111,16 +116,12 @@ def carrier(bridge: Bridge, port: VmPortConfig, name: str) -> UplinkConfig:
     """An uplink of the team that the port may use."""
     found = uplink(bridge, name)
     if port.carriers is not None and name not in port.carriers:
-        carriers = (
-            one_of(sorted(port.carriers))
-            if port.carriers
-            else "an uplink that carries them; there is none"
-        )
+        some = "an uplink that carries them; there is none"
+        carriers = one_of(sorted(port.carriers)) if port.carriers else some
         raise Refused(f"uplink {name}: does not carry the VLANs of {port.name} -> {carriers}")
     if port.allowed is not None and name not in port.allowed:
-        raise Refused(
-            f"uplink {name}: not allowed for {port.name} -> {one_of(sorted(port.allowed))}"
-        )
+        allowed = one_of(sorted(port.allowed))
+        raise Refused(f"uplink {name}: not allowed for {port.name} -> {allowed}")
     if name in bridge.placing.kept_off.uplinks_of(port.name):
         raise Refused(f"uplink {name}: loses frames of {port.name} (path check) -> another uplink")
     return found
@@ -135,35 +136,27 @@ def address(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig] | None:
     for bridge in fleet.bridges.values():
         if (vm := vm_rules.guest_named(bridge, name)) is not None:
             port, guest = vm
-            known = [
-                a
-                for a in bridge.address_units.by_name.values()
-                if (a.port, a.mac) == (port.name, guest.mac)
-            ]
+            known = _known(bridge, port, guest.mac)
             if len(known) == 1:
                 return bridge, replace(_as_port(bridge, port, known[0]), vm_id=name.lower())
-    of, slash, mac_and_vlan = name.lower().rpartition("/")
-    if not slash:
-        return None
+    of, _, mac_and_vlan = name.lower().rpartition("/")
     mac, _, vlan = mac_and_vlan.partition("%")
-    ports = [(b, p) for b in fleet.bridges.values() for p in b.config.vm_ports]
-    for bridge, port in ports:
-        if port.name.lower() != of:
-            continue
-        there = [
-            one
-            for one in bridge.address_units.by_name.values()
-            if one.port == port.name and one.mac == mac
-        ]
-        found = [one for one in there if not vlan or vlan == str(one.vlan)]
+    ports = ((b, p) for b in fleet.bridges.values() for p in b.config.vm_ports)
+    for bridge, port in ((b, p) for b, p in ports if of and p.name.lower() == of):
+        found = [a for a in _known(bridge, port, mac) if not vlan or vlan == str(a.vlan)]
         if len(found) == 1:
             return bridge, _as_port(bridge, port, found[0])
         if found:
             raise Refused(f"address: {name}, in several VLANs -> {one_of([u.name for u in found])}")
-        raise Refused(
-            f"address: {name} -> one of those that ovs-lbt explain {quoted(port.name)} lists"
-        )
+        listing = f"ovs-lbt explain {quoted(port.name)}"
+        raise Refused(f"address: {name} -> one of those that {listing} lists")
     return None
+
+
+def _known(bridge: Bridge, port: VmPortConfig, mac: str) -> list[AddressUnit]:
+    """The units of an address behind a port, one for each VLAN."""
+    units = bridge.address_units.by_name.values()
+    return [unit for unit in units if (unit.port, unit.mac) == (port.name, mac)]
 
 
 def _as_port(bridge: Bridge, port: VmPortConfig, address: AddressUnit) -> VmPortConfig:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from controller.api.commands import REQUESTS
 from controller.api.engine_commands import Reply, Setting, Write
@@ -97,11 +98,10 @@ def _asked(command: str, words: list[str]) -> Asked:
 
 
 def _show(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
-    names = asked.names
+    names, fleet = asked.names, operator.fleet
     if names:
-        named.attached_bridge(operator.fleet, names[0])
-    statuses = operator.fleet.status(*names)
-    fleet = operator.fleet
+        named.attached_bridge(fleet, names[0])
+    statuses = fleet.status(*names)
     rows = {name: row for name, row in fleet.rows.items() if not names or name in names}
     waiting = unconfirmed.as_json(rows, fleet.epoch_s + now_s)
     text = show.answer(statuses, asked.as_json, fleet.recent_faults(now_s), waiting)
@@ -118,19 +118,15 @@ def _attach(operator: Operator, request_id: int, asked: Asked, now_s: float) -> 
 
 def _check(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
     """`[BRIDGE [KEY=VALUE]…]`; the keys as for an attach. The answer is JSON, or its lines."""
-    fleet = operator.fleet
-
-    def text(found: check_view.JsonObject) -> str:
-        return check_view.shown(found, asked.as_json)
-
+    fleet, text = operator.fleet, partial(check_view.shown, as_json=asked.as_json)
     if not asked.names:
         return [Reply(request_id, text(check.answer(fleet, fleet.serving, now_s)))]
     (name,) = asked.names
-    row = named.row(operator.fleet, name)
+    row = named.row(fleet, name)
     if row.attached:
         if asked.settings:
             raise Refused(f"bridge {name}: attached -> no settings to try")
-        serving = [named.serving_bridge(operator.fleet, name)]
+        serving = [named.serving_bridge(fleet, name)]
         return [Reply(request_id, text(check.answer(fleet, serving, now_s)))]
     operator.jobs.refuse_in_hand(name)
     values = request_words.assignments(asked.settings, settable(BRIDGE_KEYS))
@@ -183,22 +179,17 @@ def _settings(operator: Operator, asked: Asked) -> tuple[str, Record, list[Setti
         row = named.attached_row(operator.fleet, name)
         values = request_words.assignments(assignments, settable(BRIDGE_KEYS))
         attachable(row, {**_ours(row), **values}, operator.fleet.bridges[name].config)
-        settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
-        return name, Record.BRIDGE, settings
+        return name, Record.BRIDGE, _written("Bridge", name, values)
     if (at := _elsewhere(operator, name)) is not None:
         return at.config.name, Record.VM_PORT, _rules_elsewhere(at, name, assignments)
-    bridge, port = vm_rules.named(operator.fleet.bridges, name) or named.interface(
-        operator.fleet, name
-    )
+    bridge, port = named.interface(operator.fleet, name)
     row = operator.fleet.rows[bridge.config.name]
     if port is None:
         values = request_words.assignments(assignments, settable(UPLINK_KEYS))
         if values.get("role") in (Role.DRAINED, Role.UNUSED) and not _others(bridge, name):
             expected = "active or standby, because the bridge has no other active or standby uplink"
             raise Refused(f"role: {values['role']} -> {expected}")
-        settings = [
-            Setting("Interface", name, PREFIX + key, value) for key, value in values.items()
-        ]
+        settings = _written("Interface", name, values)
         _refuse_what_is_bad_together(operator, bridge, settings)
         return bridge.config.name, Record.UPLINK, settings
     settings = list[Setting]()
@@ -213,12 +204,15 @@ def _settings(operator: Operator, asked: Asked) -> tuple[str, Record, list[Setti
     return bridge.config.name, Record.VM_PORT, settings
 
 
+def _written(table: str, name: str, values: Mapping[str, str]) -> list[Setting]:
+    return [Setting(table, name, PREFIX + key, value) for key, value in values.items()]
+
+
 def _elsewhere(operator: Operator, name: str) -> Bridge | None:
     """The bridge that keeps a rule under this name of a VM's interface, if the VM is not known here."""
-    bridges = operator.fleet.bridges
-    if vm_rules.named(bridges, name) is not None or named.address(operator.fleet, name) is not None:
-        return None
-    return vm_rules.home(operator.fleet, name)
+    fleet = operator.fleet
+    known = vm_rules.named(fleet.bridges, name) or named.address(fleet, name)
+    return vm_rules.home(fleet, name) if known is None else None
 
 
 def _rules_elsewhere(bridge: Bridge, name: str, assignments: Sequence[str]) -> list[Setting]:
@@ -289,11 +283,9 @@ def _pin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Com
     name, target = asked.names
     if _elsewhere(operator, name) is not None:
         return _set(operator, request_id, Asked(("interface", name), (f"pin={target}",)), now_s)
-    bridge, port = named.vm_port(operator.fleet, name)
-    _refuse_unnamed(bridge, port)
+    bridge, port, row = _ruled(operator, name)
     _pinnable(bridge, port, target)
     done = answers.pinned(bridge, port, target, now_s)
-    row = operator.fleet.rows[bridge.config.name]
     return operator.jobs.store(request_id, row.name, vm_rules.kept(row, port, "pin", target), done)
 
 
@@ -305,30 +297,29 @@ def _pinnable(bridge: Bridge, port: VmPortConfig, target: str) -> None:
 def _active(bridge: Bridge, uplink: UplinkConfig) -> None:
     """Refuse an uplink that is out of service."""
     if uplink.role is not Role.ACTIVE:
-        active = [u.name for u in bridge.config.uplinks if u.role is Role.ACTIVE]
-        raise Refused(
-            f"uplink {uplink.name}: {uplink.role.value} -> an active uplink: {one_of(sorted(active))}"
-        )
+        active = one_of(sorted(u.name for u in bridge.config.uplinks if u.role is Role.ACTIVE))
+        found = f"uplink {uplink.name}: {uplink.role.value}"
+        raise Refused(f"{found} -> an active uplink: {active}")
 
 
 def _unpin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
     (name,) = asked.names
     if _elsewhere(operator, name) is not None:
         return _set(operator, request_id, Asked(("interface", name), ("pin=",)), now_s)
-    bridge, port = named.vm_port(operator.fleet, name)
-    _refuse_unnamed(bridge, port)
-    row = operator.fleet.rows[bridge.config.name]
+    _, port, row = _ruled(operator, name)
     settings = vm_rules.removed(row, port, "pin")
     before = (s.value for s in unconfirmed.before_set(row, settings))
     done = answers.unpinned(port, next((pin for pin in before if pin is not None), None))
     return operator.jobs.store(request_id, row.name, settings, done)
 
 
-def _refuse_unnamed(bridge: Bridge, port: VmPortConfig) -> None:
-    """Refuse a rule for an address whose VM is not known: it is kept under the VM's name."""
+def _ruled(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig, BridgeRow]:
+    """What a rule is for. A rule for an address is kept under its VM's name, which must be known."""
+    bridge, port = named.vm_port(operator.fleet, name)
     if port.name in bridge.address_units.by_name and port.vm_id is None:
         expected = "an address that the interface of a VM on this host has as attached-mac"
         raise Refused(f"address {port.name}: of no known VM -> {expected}")
+    return bridge, port, operator.fleet.rows[bridge.config.name]
 
 
 def _drain(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
@@ -370,9 +361,8 @@ def _undrain(operator: Operator, request_id: int, asked: Asked, _now_s: float) -
 
 
 def _plan(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
-    bridges = [
-        named.serving_bridge(operator.fleet, name) for name in asked.names
-    ] or operator.fleet.serving
+    fleet = operator.fleet
+    bridges = [named.serving_bridge(fleet, name) for name in asked.names] or fleet.serving
     return [Reply(request_id, operator.plans.make(bridges, asked.as_json, now_s))]
 
 
@@ -399,16 +389,15 @@ def _note_refusal(operator: Operator, words: tuple[str, ...], why: str, now_s: f
     if command not in _MOVING:
         return []
     try:
-        found = named.address(operator.fleet, name) or vm_rules.named(operator.fleet.bridges, name)
+        found = named.address(operator.fleet, name)
         bridge, port = found or named.interface(operator.fleet, name)
     except Refused:
         return []
     moves = []
     if port is not None:
-        name = port.name
-        bound = bridge.placing.on_switch.bound.get(name)
+        bound = bridge.placing.on_switch.bound.get(port.name)
         source = bound.uplink if bound else None
-        moves = [Moved(name, source, rest[0], _MOVING[command].value, port.vm)]
+        moves = [Moved(port.name, source, rest[0], _MOVING[command].value, port.vm)]
     return bridge.refuse([_MOVING[command]], why, now_s, moves)
 
 
