@@ -61,9 +61,13 @@ class Moved:
     buckets: int | None = None
 
     def __str__(self) -> str:
-        what = f"{self.unit}, {self.buckets} buckets" if self.buckets else self.unit
         source, target = self.ends
-        return f"{what}: {source} -> {target} ({self.reason})"
+        return f"{self.what}: {source} -> {target} ({self.reason})"
+
+    @property
+    def what(self) -> str:
+        """What moves, in words."""
+        return f"{self.unit}, {self.buckets} buckets" if self.buckets else self.unit
 
     @property
     def ends(self) -> tuple[str, str]:

@@ -85,9 +85,8 @@ def _table(proposal: Proposal) -> list[str]:
     rows = []
     for moved in proposal.lines:
         load = proposal.load_of(moved)
-        what = f"{moved.unit}, {moved.buckets} buckets" if moved.buckets else moved.unit
         rates = f"{load.tx_bps / 1e6:.2f}", f"{load.rx_bps / 1e6:.2f}"
-        rows.append((what, _vm(moved) or "-", *moved.ends, *rates, moved.reason))
+        rows.append((moved.what, _vm(moved) or "-", *moved.ends, *rates, moved.reason))
     return table_text(MOVES, rows, Look(WIDTH))
 
 
@@ -253,10 +252,9 @@ def _wrap(text: str) -> list[str]:
 
 
 def _named(moved: Moved) -> str:
-    vm = f" ({name})" if (name := _vm(moved)) else ""
-    what = f"{moved.unit}, {moved.buckets} buckets" if moved.buckets else f"{moved.unit}{vm}"
+    vm = f" ({name})" if (name := _vm(moved)) and not moved.buckets else ""
     source, target = moved.ends
-    return f"{what}: {source} -> {target} ({moved.reason})"
+    return f"{moved.what}{vm}: {source} -> {target} ({moved.reason})"
 
 
 # ---- for programs ----------------------------------------------------------------------
