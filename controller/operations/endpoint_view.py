@@ -176,8 +176,48 @@ def commands(found: Answer) -> list[str]:
 
 def as_json(found: Answer) -> str:
     """The plan as documented in docs/reference/json.md; rates in bit/s."""
-    planned = _planned(found)
-    shown: dict[str, Any] = {
+    return json.dumps(_shown(found), indent=2)
+
+
+def as_text(found: Answer) -> str:
+    """Tables of endpoints and of the VMs that should change, and the commands for that."""
+    host, shown, count = found.host, _shown(found), len(found.changes)
+    names = ", ".join(host.bridges)
+    what = f"{count} of {len(host.vifs)} VMs should use another tunnel endpoint"
+    if not count:
+        what = f"all {len(host.vifs)} VMs may stay at their tunnel endpoints"
+    lines = [f"{names}: {what}; measured for {found.measured_s:.0f} s", ""]
+    rows = [
+        (one["address"], one["port"], *_mbps(one), *_mbps(one, "planned_"))
+        for one in shown["endpoints"]
+    ]
+    lines += table_text(ENDPOINTS, rows, Look())
+    if count:
+        changes = [
+            (
+                one["port"],
+                "-" if one["vm"] == one["port"] else one["vm"],
+                one["endpoint"] or "-",
+                one["planned_endpoint"],
+                *_mbps(one),
+            )
+            for one in shown["vms"]
+            if one["planned_endpoint"] != one["endpoint"]
+        ]
+        lines += ["", *table_text(CHANGES, changes, Look()), ""]
+        lines += [f"  {command}" for command in commands(found)] or [f"  {NOT_OVN.format(names)}"]
+        owner = "OVN's operator" if host.is_ovn else f"the program that writes the flows of {names}"
+        lines += ["", f"  {OWNER.format(owner)}"]
+    if host.by_receiver:
+        lines += ["", f"  {BY_RECEIVER}"]
+    return lines_of(lines)
+
+
+def _shown(found: Answer) -> dict[str, Any]:
+    planned = {place.address: Load() for place in found.host.places}
+    for port, address in found.planned.items():
+        planned[address] += found.host.placed(found.loads[port])
+    return {
         "bridges": list(found.host.bridges),
         "measured_s": found.measured_s,
         "endpoints": [
@@ -202,54 +242,6 @@ def as_json(found: Answer) -> str:
         ],
         "commands": commands(found),
     }
-    return json.dumps(shown, indent=2)
-
-
-def as_text(found: Answer) -> str:
-    """Tables of endpoints and of the VMs that should change, and the commands for that."""
-    host, count = found.host, len(found.changes)
-    names = ", ".join(host.bridges)
-    what = f"{count} of {len(host.vifs)} VMs should use another tunnel endpoint"
-    if not count:
-        what = f"all {len(host.vifs)} VMs may stay at their tunnel endpoints"
-    lines = [f"{names}: {what}; measured for {found.measured_s:.0f} s", ""]
-    planned = _planned(found)
-    rows = [
-        (
-            place.address,
-            place.port,
-            *_mbps(found.carried.get(place.address)),
-            *_mbps(planned[place.address], host.by_receiver),
-        )
-        for place in host.places
-    ]
-    lines += table_text(ENDPOINTS, rows, Look())
-    if count:
-        changes = [
-            (
-                vif.port,
-                "-" if vif.vm == vif.port else vif.vm,
-                vif.address or "-",
-                found.planned[vif.port],
-                *_mbps(found.loads[vif.port]),
-            )
-            for vif in found.changes
-        ]
-        lines += ["", *table_text(CHANGES, changes, Look()), ""]
-        lines += [f"  {command}" for command in commands(found)] or [f"  {NOT_OVN.format(names)}"]
-        owner = "OVN's operator" if host.is_ovn else f"the program that writes the flows of {names}"
-        lines += ["", f"  {OWNER.format(owner)}"]
-    if host.by_receiver:
-        lines += ["", f"  {BY_RECEIVER}"]
-    return lines_of(lines)
-
-
-def _planned(found: Answer) -> dict[str, Load]:
-    """What the VMs of each endpoint send and receive, as planned."""
-    loads = {place.address: Load() for place in found.host.places}
-    for port, address in found.planned.items():
-        loads[address] += found.host.placed(found.loads[port])
-    return loads
 
 
 def _goes_by_receiver(rows: Sequence[BridgeRow], bridges: Sequence[str]) -> bool:
@@ -298,10 +290,9 @@ def _rates(load: Load | None, prefix: str, received_only: bool = False) -> dict[
     return received if received_only else {f"{prefix}tx_bps": load.tx_bps, **received}
 
 
-def _mbps(load: Load | None, received_only: bool = False) -> tuple[str, str]:
-    if load is None:
-        return "-", "-"
-    return "-" if received_only else f"{load.tx_bps / 1e6:.2f}", f"{load.rx_bps / 1e6:.2f}"
+def _mbps(shown: Mapping[str, Any], prefix: str = "") -> list[str]:
+    rates = (shown.get(f"{prefix}{name}") for name in ("tx_bps", "rx_bps"))
+    return ["-" if rate is None else f"{rate / 1e6:.2f}" for rate in rates]
 
 
 def _value(address: str) -> str:
