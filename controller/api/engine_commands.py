@@ -182,6 +182,11 @@ class Setting:
     value: str | None
     column: str = "external_ids"
 
+    @property
+    def place(self) -> tuple[str, str, str, str]:
+        """The record, the column and the key that are set."""
+        return self.table, self.record, self.column, self.key
+
 
 @dataclass(frozen=True, slots=True)
 class Write(Command):

@@ -122,10 +122,10 @@ def removed(row: BridgeRow) -> tuple[Setting, ...]:
 
 def staying(row: BridgeRow, settings: Iterable[Setting]) -> str:
     """Our keys that stay on a bridge's ports after these settings, in words; may be empty."""
-    gone = {(setting.table, setting.record, setting.key) for setting in settings}
+    gone = {setting.place for setting in settings}
     kept: dict[str, list[str]] = {}
     for s in unconfirmed.keys_of(row):
-        if s.table == "Interface" and (s.table, s.record, s.key) not in gone:
+        if s.table == "Interface" and s.place not in gone:
             kept.setdefault(s.record, []).append(s.key.removeprefix(PREFIX))
     if not kept:
         return ""
@@ -177,11 +177,7 @@ def refuse_waiting(row: BridgeRow, epoch_now_s: float) -> None:
     Raises:
         Refused: one does.
     """
-    try:
-        change = unconfirmed.of(row)
-    except ValueError:
-        return
-    if change is not None:
+    if (change := unconfirmed.of(row)) is not None:
         left_s = change.left_s(epoch_now_s)
         found = f"{change.what} waits to be confirmed, for another {left_s:.0f} s"
         expected = f"ovs-lbt confirm {quoted(row.name)}, or ovs-lbt rollback {quoted(row.name)}"

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 
 from controller.api.commands import MOST_CONFIRM_S
@@ -114,13 +115,12 @@ def _setting(table: Any, record: Any, key: Any, value: Any) -> Setting:
 
 
 def of(row: BridgeRow) -> Unconfirmed | None:
-    """The change of a bridge that waits to be confirmed; None if there is none.
-
-    Raises:
-        ValueError: the service did not write what is there.
-    """
+    """The change of a bridge that waits to be confirmed; None if the service wrote none there."""
     text = row.external_ids.get(UNCONFIRMED)
-    return None if text is None else parse(text)
+    try:
+        return None if text is None else parse(text)
+    except ValueError:
+        return None
 
 
 # ---- what was there before, and how to restore it ---------------------------------------
@@ -128,16 +128,21 @@ def of(row: BridgeRow) -> Unconfirmed | None:
 
 def keys_of(row: BridgeRow) -> tuple[Setting, ...]:
     """All our keys of a bridge's records."""
-    found = [("Bridge", row.name, row.external_ids)]
-    for port in row.ports:
-        found.append(("Port", port.name, port.external_ids))
-        found += [("Interface", i.name, i.external_ids) for i in port.interfaces]
     return tuple(
         Setting(table, record, key, value)
-        for table, record, ids in found
+        for (table, record), ids in _records(row).items()
         for key, value in sorted(ids.items())
         if key.startswith(PREFIX) and key != UNCONFIRMED
     )
+
+
+def _records(row: BridgeRow) -> dict[tuple[str, str], Mapping[str, str]]:
+    """The external_ids of a bridge, its ports and their interfaces, by table and name."""
+    found = {("Bridge", row.name): row.external_ids}
+    for port in row.ports:
+        found["Port", port.name] = port.external_ids
+        found |= {("Interface", i.name): i.external_ids for i in port.interfaces}
+    return found
 
 
 def before_attach(row: BridgeRow) -> tuple[Setting, ...]:
@@ -147,10 +152,8 @@ def before_attach(row: BridgeRow) -> tuple[Setting, ...]:
 
 def before_set(row: BridgeRow, settings: Iterable[Setting]) -> tuple[Setting, ...]:
     """The present values of the keys that these settings change."""
-    present = {(s.table, s.record, s.key): s.value for s in keys_of(row)}
-    return tuple(
-        Setting(s.table, s.record, s.key, present.get((s.table, s.record, s.key))) for s in settings
-    )
+    present = {s.place: s.value for s in keys_of(row)}
+    return tuple(replace(s, value=present.get(s.place)) for s in settings)
 
 
 def values(change: Unconfirmed) -> dict[str, str]:
@@ -165,10 +168,7 @@ def values(change: Unconfirmed) -> dict[str, str]:
 
 def restored(change: Unconfirmed, row: BridgeRow) -> tuple[Setting, ...]:
     """The settings from before, as far as their records exist."""
-    there = {("Bridge", row.name)}
-    for port in row.ports:
-        there.add(("Port", port.name))
-        there |= {("Interface", interface.name) for interface in port.interfaces}
+    there = _records(row)
     return tuple(s for s in change.back if (s.table, s.record) in there)
 
 
@@ -177,43 +177,32 @@ def missing(change: Unconfirmed, row: BridgeRow) -> tuple[Setting, ...]:
 
     What somebody has set since stays.
     """
-    present = {(s.table, s.record, s.key) for s in keys_of(row)}
+    present = {s.place for s in keys_of(row)}
     attached_with = {PREFIX + name for name in (*values(change), *_ANEW)}
     return tuple(
         s
         for s in restored(change, row)
-        if (s.table, s.record, s.key) not in present
-        and not (s.table == "Bridge" and s.key in attached_with)
+        if s.place not in present and not (s.table == "Bridge" and s.key in attached_with)
     )
 
 
 def merged(*several: Iterable[Setting]) -> tuple[Setting, ...]:
     """Settings of one transaction: of two for one key, the later."""
-    by_key: dict[tuple[str, str, str, str], Setting] = {}
-    for settings in several:
-        for s in settings:
-            by_key[s.table, s.record, s.column, s.key] = s
-    return tuple(by_key.values())
+    return tuple({s.place: s for s in chain(*several)}.values())
 
 
 def as_json(rows: Mapping[str, BridgeRow], epoch_now_s: float) -> list[dict[str, Any]]:
     """The changes of these bridges that wait to be confirmed, for `show`."""
-    listed = []
-    for name, row in sorted(rows.items()):
-        try:
-            change = of(row)
-        except ValueError:
-            continue
-        if change is not None:
-            listed.append(
-                {
-                    "bridge": name,
-                    "change": change.what.value,
-                    "until": change.until_s,
-                    "left_s": round(change.left_s(epoch_now_s), 1),
-                }
-            )
-    return listed
+    return [
+        {
+            "bridge": name,
+            "change": change.what.value,
+            "until": change.until_s,
+            "left_s": round(change.left_s(epoch_now_s), 1),
+        }
+        for name, row in sorted(rows.items())
+        if (change := of(row)) is not None
+    ]
 
 
 def waiting(name: str, change: Unconfirmed, epoch_now_s: float) -> str:

@@ -212,7 +212,7 @@ class Database:
     def _keep(self, settings: Iterable[Setting]) -> None:
         """Keep settings until the database is back. Of several values for a key, keep the last."""
         for setting in settings:
-            self._kept[setting.table, setting.record, setting.column, setting.key] = setting
+            self._kept[setting.place] = setting
 
     def _write_kept(self) -> None:
         if self._kept and not self._away:
