@@ -135,11 +135,9 @@ def account(bridge: Bridge, port: VmPortConfig, now_s: float) -> Account:
     uplinks = {uplink.name: uplink for uplink in team_view.uplinks(window_s)}
     bound, planned = placing.on_switch.bound.get(name), team_view.bound.get(name)
     last, moved = _last_move(bridge, name, bound)
-    cooldown_until_s, spent = placing.cooldowns(now_s).get(name, (None, False))
-    in_cooldown = None
-    if cooldown_until_s is not None:
-        in_cooldown = Obstacle.SPENT if spent else Obstacle.IN_COOLDOWN
-    against, verdict = _against(bridge, port, unit, basis, known_s, in_cooldown)
+    cooldown_until_s, _ = placing.cooldowns(now_s).get(name, (None, False))
+    against, verdict = _against(bridge, unit, basis, known_s, now_s)
+    in_cooldown = against in (Obstacle.IN_COOLDOWN, Obstacle.SPENT)
     return Account(
         bridge=bridge,
         now_s=now_s,
@@ -156,7 +154,7 @@ def account(bridge: Bridge, port: VmPortConfig, now_s: float) -> Account:
         basis=basis,
         against=against,
         verdict=verdict,
-        cooldown_until_s=cooldown_until_s if against is in_cooldown else None,
+        cooldown_until_s=cooldown_until_s if in_cooldown else None,
         buckets=_buckets(bridge, port),
         rules=placing.rules.get(name, {}),
         behind=_behind(bridge, loaded, port),
@@ -182,22 +180,15 @@ def _behind(bridge: Bridge, loaded: Iterable[Unit], port: VmPortConfig) -> tuple
         if u.behind == port.name and u.name in bound
         for one in [known[u.name]]
     ]
-    return tuple(
-        sorted(found, key=lambda one: (-one.load.tx_bps - one.load.rx_bps, one.mac, one.vlan))
-    )
+    found.sort(key=lambda one: (-one.load.tx_bps - one.load.rx_bps, one.mac, one.vlan))
+    return tuple(found)
 
 
 def _against(
-    bridge: Bridge,
-    port: VmPortConfig,
-    unit: Unit,
-    basis: Basis,
-    known_s: float,
-    in_cooldown: Obstacle | None,
+    bridge: Bridge, unit: Unit, basis: Basis, known_s: float, now_s: float
 ) -> tuple[Obstacle | Standing, Verdict | None]:
     """What keeps a VM port on its uplink; the strongest cause comes first."""
-    preset, name = PRESETS[port.policy], port.name
-    team_view = bridge.placing.team_view
+    preset, name, team_view = PRESETS[unit.policy], unit.name, bridge.placing.team_view
     bound = team_view.bound.get(name)
     if not bridge.connected:
         return Obstacle.NOT_CONNECTED, None
@@ -211,9 +202,10 @@ def _against(
         return Obstacle.PINNED if unit.rules.pin else Obstacle.EXCLUDED, None
     if not preset.rebalances or preset.classifier.hashed:
         return Standing.NEVER, None
-    if in_cooldown is not None:
-        return in_cooldown, None
-    snapshot = team_view.snapshot(port.policy, basis.covered_s) if basis.known else None
+    if (cooldown := bridge.placing.cooldowns(now_s).get(name)) is not None:
+        _, spent = cooldown
+        return Obstacle.SPENT if spent else Obstacle.IN_COOLDOWN, None
+    snapshot = team_view.snapshot(unit.policy, basis.covered_s) if basis.known else None
     if snapshot is None:
         return Obstacle.UNKNOWN, None
     if known_s < COVERAGE_RATIO * basis.covered_s:

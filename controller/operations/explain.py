@@ -73,6 +73,10 @@ def as_json(account: Account) -> str:
     port, bound, verdict, split_s = account.port, account.bound, account.verdict, account.split_s
     move = verdict.move if verdict and verdict.standing is Standing.MOVES else None
     rests_s = account.cooldown_until_s
+    behind = [
+        {"mac": one.mac, "vm": one.vm, "vlan": one.vlan, "uplink": one.uplink, **asdict(one.load)}
+        for one in account.behind
+    ]
     fields: dict[str, Any] = {
         "port": port.name,
         "vm": port.vm,
@@ -104,7 +108,7 @@ def as_json(account: Account) -> str:
         "buckets": dict(account.buckets),
         **({"endpoint": asdict(port.endpoint)} if port.endpoint else {}),
         **({"split_at": account.wall_s(split_s)} if split_s is not None else {}),
-        **({"addresses": _behind(account)} if port.per_address else {}),
+        **({"addresses": behind} if port.per_address else {}),
         "last_move": _last_move(account),
         "against": account.against.value,
         "target": move.target if move else None,
@@ -239,13 +243,6 @@ def _addresses(account: Account) -> str:
     return f"{text}. Each address moves by itself. All other lines are about the rest of the port's traffic"
 
 
-def _behind(account: Account) -> list[dict[str, Any]]:
-    return [
-        {"mac": one.mac, "vm": one.vm, "vlan": one.vlan, "uplink": one.uplink, **asdict(one.load)}
-        for one in account.behind
-    ]
-
-
 def _rules(account: Account) -> list[str]:
     port, rules = account.port, []
     if port.rules.pin:
@@ -335,7 +332,10 @@ def _outlook(account: Account) -> tuple[str, str]:
             change = (
                 f"nothing: the cooldown ends by itself; to move it now: ovs-lbt move {name} UPLINK"
             )
-            return f"{text}, and is in cooldown {_until(account)}", change
+            assert account.cooldown_until_s is not None, "a cooldown ends"
+            left_s = math.ceil(account.cooldown_until_s - account.now_s)
+            until = _clock(account.wall_s(account.cooldown_until_s))
+            return f"{text}, and is in cooldown for {left_s} s more, until {until}", change
         case Obstacle.UNKNOWN | Obstacle.NEW:
             text = f"its own load has been measured for only {account.known_s:.0f} s"
             if account.against is Obstacle.UNKNOWN:
@@ -394,13 +394,6 @@ def _carrier_wanted(account: Account) -> str:
     if not allowed:
         return "one of its allowed uplinks has to carry its VLANs"
     return f"{allowed} has to carry traffic; then it returns by itself"
-
-
-def _until(account: Account) -> str:
-    """How long a VM port is still in cooldown."""
-    now_s = account.now_s
-    until_s = now_s if account.cooldown_until_s is None else account.cooldown_until_s
-    return f"for {math.ceil(until_s - now_s)} s more, until {_clock(account.wall_s(until_s))}"
 
 
 def _judged_uplink(account: Account) -> str:
