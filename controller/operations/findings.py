@@ -215,10 +215,8 @@ def _addresses(about: About) -> Iterator[str]:
     for vm_port in (port for port in about.bridge.config.vm_ports if port.per_address):
         known = len(about.bridge.addresses.by_port.get(vm_port.name, ()))
         if known > PER_PORT_MAX:
-            found = (
-                f"{vm_port.name}: {known} addresses, of which {PER_PORT_MAX} are placed one by one"
-            )
-            yield f"{found}; the others leave by its uplink"
+            placed = f"of which {PER_PORT_MAX} are placed one by one"
+            yield f"{vm_port.name}: {known} addresses, {placed}; the others leave by its uplink"
 
 
 # ---- its uplinks -----------------------------------------------------------------------
@@ -320,15 +318,7 @@ def _not_followed(about: About) -> Iterator[str]:
         )
 
 
-def _endpoints(about: About) -> Iterator[str]:
-    return advice.of_endpoints(about.bridge.config)
-
-
-def _patch_ports(about: About) -> Iterator[str]:
-    return advice.of_patch_ports(about.bridge.config, about.fleet.rows)
-
-
-LINKS, RULE_BROKEN = Told.CONNECTED | Told.FIT, "OvsLbtRuleBroken"
+LINKS, BEFORE, RULE_BROKEN = Told.CONNECTED | Told.FIT, Told.FIT | Told.ATTACH, "OvsLbtRuleBroken"
 # In the order in which they are told. A broken rule of a port that no uplink serves cuts it off.
 FINDINGS = (
     Kind("fit", NOTE, Told.FIT, _fit),
@@ -340,7 +330,7 @@ FINDINGS = (
     Kind("observing", NOTE, Told.CHECK, _observing),
     Kind("fault", ERROR, Told.CHECK, _failed, "OvsLbtFault"),
     Kind("bad-value", ERROR, Told.CHECK, _bad_values, "OvsLbtConfigurationError"),
-    Kind("not-done", WARNING, Told.CHECK | Told.FIT | Told.ATTACH, _not_done),
+    Kind("not-done", WARNING, Told.CHECK | BEFORE, _not_done),
     Kind("dropped", WARNING, Told.ATTACH, _dropped),
     Kind("rule-broken", ERROR, Told.CHECK, partial(_rules_broken, has_uplink=False), RULE_BROKEN),
     Kind("rule-broken", WARNING, Told.CHECK, partial(_rules_broken, has_uplink=True), RULE_BROKEN),
@@ -358,12 +348,12 @@ FINDINGS = (
     Kind("unrelieved", WARNING, Told.CONNECTED, _unrelieved, "OvsLbtUplinkSaturated"),
     Kind("budget-spent", WARNING, Told.CONNECTED, _budgets_spent, "OvsLbtMoveBudgetExhausted"),
     Kind("not-followed", WARNING, Told.CONNECTED, _not_followed, "OvsLbtInboundNotFollowing"),
-    Kind("release", NOTE, Told.FIT | Told.ATTACH, _release),
-    Kind(
-        "offload", NOTE, Told.CHECK | Told.FIT | Told.ATTACH, lambda a: a.bridge.config.offload.told
-    ),
+    Kind("release", NOTE, BEFORE, _release),
+    Kind("offload", NOTE, Told.CHECK | BEFORE, lambda a: a.bridge.config.offload.told),
     Kind("connection-hash", NOTE, Told.CHECK | Told.ATTACH, _hash),
     Kind("addresses", NOTE, Told.CHECK, _addresses),
-    Kind("endpoints", NOTE, Told.FIT | Told.ATTACH, _endpoints),
-    Kind("patch-port", NOTE, Told.FIT | Told.ATTACH, _patch_ports),
+    Kind("endpoints", NOTE, BEFORE, lambda a: advice.of_endpoints(a.bridge.config)),
+    Kind(
+        "patch-port", NOTE, BEFORE, lambda a: advice.of_patch_ports(a.bridge.config, a.fleet.rows)
+    ),
 )
