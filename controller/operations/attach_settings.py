@@ -34,7 +34,8 @@ def attachable(
     Raises:
         Refused: the bridge would not have a valid team.
     """
-    if "uplinks" not in values and bond_of(row) is None:
+    has_uplinks = "uplinks" in values or (row.attached and f"{PREFIX}uplinks" in row.keys)
+    if not has_uplinks and bond_of(row) is None:
         found, expected = "0 bonds", "one bond, or --uplink at least twice"
         if bonds := ", ".join(bond.name for bond in bonds_of(row)):
             found = f"{len(bonds_of(row))} bonds, {bonds}"

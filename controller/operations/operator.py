@@ -178,7 +178,7 @@ def _settings(operator: Operator, asked: Asked) -> tuple[str, Record, list[Setti
     if table == "bridge":
         row = named.attached_row(operator.fleet, name)
         values = request_words.assignments(assignments, settable(BRIDGE_KEYS))
-        attachable(row, {**_ours(row), **values}, operator.fleet.bridges[name].config)
+        attachable(row, values, operator.fleet.bridges[name].config)
         return name, Record.BRIDGE, _written("Bridge", name, values)
     if (at := _elsewhere(operator, name)) is not None:
         return at.config.name, Record.VM_PORT, _rules_elsewhere(at, name, assignments)
@@ -433,9 +433,3 @@ def _others(bridge: Bridge, name: str) -> list[UplinkConfig]:
 def _enforcing(bridge: Bridge) -> None:
     if bridge.observing:
         raise Refused(f"bridge {bridge.config.name}: mode observe -> mode enforce")
-
-
-def _ours(row: BridgeRow) -> dict[str, str]:
-    """Our keys of a bridge and their values, as an attach would set them."""
-    present = {key.removeprefix(PREFIX): value for key, value in row.keys.items()}
-    return {key: value for key, value in present.items() if key in BRIDGE_KEYS}
