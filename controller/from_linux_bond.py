@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from controller.dataplane import frames
 from controller.host.forwarding import parse_forwarding
@@ -44,9 +45,8 @@ def survey(bridge: str, name: str) -> Host:
     bond = linux_bond.read(name, links, bridge, has_it)
     exists = _asked("ovs-vsctl", "br-exists", bridge) is not None
     if exists and is_attached(bridge):
-        raise Refused(
-            f"bridge {bridge}: attached -> a bridge that is not: ovs-lbt detach {quoted(bridge)}"
-        )
+        detach = f"ovs-lbt detach {quoted(bridge)}"
+        raise Refused(f"bridge {bridge}: attached -> a bridge that is not: {detach}")
     if not exists and linux_bond.has(links, bridge):
         raise Refused(f"bridge {bridge}: another device has this name -> another name")
     at = bridge if bond.is_port else name
@@ -113,9 +113,8 @@ def move_back(host: Host, say: Callable[[str], None]) -> None:
 
 def is_attached(bridge: str) -> bool:
     """Whether ovs-lbt manages a bridge."""
-    return bool(
-        _vsctl("--if-exists", "get", "bridge", bridge, "external_ids:ovs-lbt-policy").strip()
-    )
+    policy = "external_ids:ovs-lbt-policy"
+    return bool(_vsctl("--if-exists", "get", "bridge", bridge, policy).strip())
 
 
 def ended(command: Sequence[str]) -> int:
@@ -263,8 +262,8 @@ def _is_on(device: str, host: Host) -> bool:
 def _check(host: Host, say: Callable[[str], None]) -> None:
     """Wait until the gateways that have answered before answer again."""
     for gateway in host.answering:
-        story = f"gateway {gateway}: no answer any more"
-        _wait(lambda at=gateway: _answers(at), story, GATEWAY_PATIENCE_S)  # type: ignore[misc]
+        late = f"gateway {gateway}: no answer any more"
+        _wait(partial(_answers, gateway), late, GATEWAY_PATIENCE_S)
         say(f"gateway {gateway}: answers")
 
 
@@ -278,8 +277,7 @@ def _up(member: str, bond: LinuxBond) -> list[str]:
 
 def _wait_for_links(members: Sequence[str], bond: LinuxBond) -> None:
     for member in members:
-        what = f"{member}: no link in Open vSwitch"
-        _wait(lambda at=member: _linked(at), what, LINK_PATIENCE_S)  # type: ignore[misc]
+        _wait(partial(_linked, member), f"{member}: no link in Open vSwitch", LINK_PATIENCE_S)
     if bond.mode == linux_bond.LACP:
         # Without a partner that answers, the bond falls back, and carries traffic, too.
         with contextlib.suppress(Refused):
@@ -350,11 +348,8 @@ def _links() -> Links:
 
 def _stack(device: str) -> Stack:
     addresses = _run("ip", "-json", "address", "show", "dev", device)
-    both = [
-        _run("ip", family, "route", "show", "table", "all", "dev", device)
-        for family in ("-4", "-6")
-    ]
-    return linux_bond.stack(addresses, *both)
+    shown = ("route", "show", "table", "all", "dev", device)
+    return linux_bond.stack(addresses, _run("ip", "-4", *shown), _run("ip", "-6", *shown))
 
 
 def _vlans(device: str, links: Links) -> tuple[Vlan, ...]:

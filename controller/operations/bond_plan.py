@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller.operations.linux_bond import LACP, Host, Stack
+from controller.operations.linux_bond import LACP, MODES, Host, Stack
 from controller.text.wording import quoted
 
 RISK = """\
@@ -44,9 +44,7 @@ def back(host: Host) -> str:
         f"becomes: bond of Linux, {bond.mode}, {' '.join(bond.options)}",
         *([] if bond.is_port else _moved(host, bond.name)),
     ]
-    risk = RISK_BACK
-    if bond.is_port:
-        risk = risk.partition(" The VMs")[0]
+    risk = RISK_BACK.partition(" The VMs")[0] if bond.is_port else RISK_BACK
     return "\n".join([*lines, risk])
 
 
@@ -69,11 +67,10 @@ def configuration(host: Host) -> str:
         f"--- /etc/network/interfaces (ifupdown)\n{_ifupdown(host)}",
         f"--- /etc/netplan/*.yaml (netplan)\n{_netplan(host)}",
         f"--- NetworkManager\n{_networkmanager(host)}",
-        "VLAN devices stay what they are, with the bridge in place of the bond."
-        if host.vlans
-        else "",
     ]
-    return "\n".join(part for part in parts if part)
+    if host.vlans:
+        parts.append("VLAN devices stay what they are, with the bridge in place of the bond.")
+    return "\n".join(parts)
 
 
 def _addresses(host: Host) -> tuple[list[str], str | None]:
@@ -112,7 +109,7 @@ def _ifupdown(host: Host) -> str:
 def _netplan(host: Host) -> str:
     bond, bridge = host.bond, host.bridge
     addresses, gateway = _addresses(host)
-    mode = next(s.partition("=")[2] for s in bond.settings if s.startswith("bond_mode="))
+    mode = MODES[bond.mode]
     lacp = "{lacp: active}" if bond.mode == LACP else "{}"
     lines = [
         "network:",
@@ -137,7 +134,7 @@ def _netplan(host: Host) -> str:
 def _networkmanager(host: Host) -> str:
     bond, bridge = host.bond, host.bridge
     addresses, gateway = _addresses(host)
-    mode = next(s.partition("=")[2] for s in bond.settings if s.startswith("bond_mode="))
+    mode = MODES[bond.mode]
     lacp = " ovs-port.lacp active" if bond.mode == LACP else ""
     add = "nmcli connection add type"
     port = f"{bridge}-{bond.name}"

@@ -50,6 +50,8 @@ ZERO_IS_NONE = {"arp_interval", "updelay", "downdelay", "peer_notify_delay"}
 ESSENTIAL = {"miimon", "updelay", "downdelay", "arp_interval", "arp_ip_target", "lacp_rate"}
 # Routes that the kernel makes by itself with an address.
 LOCAL_KINDS = {"local", "broadcast", "anycast", "multicast"}
+# States of a route that `ip` shows, and does not take.
+STATES = {"linkdown", "dead", "offload", "rt_offload", "trap"}
 IFNAME_MAX = 15
 
 
@@ -159,8 +161,8 @@ def read(name: str, links: Links, bridge: str, bridge_of_bond: str | None) -> Li
         link["address"],
         link["mtu"],
         ordered,
-        tuple(_options(mode, data)),
-        tuple(_settings(mode, data)),
+        tuple(_options(data)),
+        tuple(_settings(data)),
         tuple(_lost(data)),
         bridge_of_bond is not None,
         data.get("primary"),
@@ -169,20 +171,17 @@ def read(name: str, links: Links, bridge: str, bridge_of_bond: str | None) -> Li
 
 def vlans(name: str, links: Links, stacks: Mapping[str, Stack]) -> tuple[Vlan, ...]:
     """The VLAN devices on a device, by name, with what stands on them."""
-    found, names = [], vlan_names(name, links)
-    for link in links:
-        if link["ifname"] in names:
-            data = link["linkinfo"]["info_data"]
-            words = ["type", "vlan", "protocol", data["protocol"], "id", str(data["id"])]
-            for option in ("ingress_qos", "egress_qos"):
-                if maps := data.get(option):
-                    words += [f"{option}-map".replace("_", "-")]
-                    words += [f"{one['from']}:{one['to']}" for one in maps]
-            stack = stacks.get(link["ifname"], Stack())
-            made = " ".join(words)
-            found.append(
-                Vlan(link["ifname"], data["id"], made, link["mtu"], link.get("master"), stack)
-            )
+    found, names = list[Vlan](), vlan_names(name, links)
+    for link in (link for link in links if link["ifname"] in names):
+        data = link["linkinfo"]["info_data"]
+        words = ["type", "vlan", "protocol", data["protocol"], "id", str(data["id"])]
+        for option in ("ingress_qos", "egress_qos"):
+            if maps := data.get(option):
+                pairs = (f"{one['from']}:{one['to']}" for one in maps)
+                words += [f"{option}-map".replace("_", "-"), *pairs]
+        device, made = link["ifname"], " ".join(words)
+        stack = stacks.get(device, Stack())
+        found.append(Vlan(device, data["id"], made, link["mtu"], link.get("master"), stack))
     return tuple(sorted(found, key=lambda vlan: vlan.name))
 
 
@@ -292,7 +291,8 @@ def _refuse_stacked(name: str, links: Links) -> None:
             raise Refused(f"{kind} {link['ifname']} on {on} -> {expected}")
 
 
-def _options(mode: str, data: Mapping[str, Any]) -> Iterator[str]:
+def _options(data: Mapping[str, Any]) -> Iterator[str]:
+    mode = data["mode"]
     for option in OPTIONS:
         value = data.get(option)
         if value is None or option in NOT_AT_CREATION or (option in ZERO_IS_NONE and not value):
@@ -306,7 +306,8 @@ def _options(mode: str, data: Mapping[str, Any]) -> Iterator[str]:
         yield from (TAKEN_AS.get(option, option), str(value))
 
 
-def _settings(mode: str, data: Mapping[str, Any]) -> Iterator[str]:
+def _settings(data: Mapping[str, Any]) -> Iterator[str]:
+    mode = data["mode"]
     yield f"bond_mode={MODES[mode]}"
     if mode == LACP:
         fast = data.get("ad_lacp_rate") in ("fast", 1)
@@ -332,8 +333,7 @@ def _lost(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _kind(link: Mapping[str, Any]) -> str:
-    kind = link.get("linkinfo", {}).get("info_kind", "")
-    return str(kind)
+    return str(link.get("linkinfo", {}).get("info_kind", ""))
 
 
 def _is_moved(info: Mapping[str, Any]) -> bool:
@@ -371,12 +371,10 @@ def _route(words: list[str]) -> str:
         return ""
     if "proto" in words and words[words.index("proto") + 1] == "ra":
         return ""
-    if words[0] in ("nexthop",) or "nhid" in words:
-        raise Refused(
-            f"route {' '.join(words)} -> routes with one next hop, without nexthop objects"
-        )
-    for flag in ("linkdown", "dead", "offload", "rt_offload", "trap"):
-        words = [word for word in words if word != flag]
+    if words[0] == "nexthop" or "nhid" in words:
+        expected = "routes with one next hop, without nexthop objects"
+        raise Refused(f"route {' '.join(words)} -> {expected}")
+    words = [word for word in words if word not in STATES]
     for option in ("dev", "expires", "error"):
         if option in words:
             at = words.index(option)
