@@ -162,9 +162,8 @@ class Confirmations:
 
     def _follow(self, name: str, change: Unconfirmed, now_s: float) -> None:
         known, reverted = self._waiting.get(name), self._reverted.get(name)
-        if reverted is not None and reverted.is_same(change):
-            return
-        if known is not None and known.change.is_same(change):
+        seen = (reverted, known.change if known else None)
+        if any(one is not None and one.is_same(change) for one in seen):
             return
         # From now on, our own clock counts: the host's can be set meanwhile.
         due_s = now_s + change.left_s(self.fleet.epoch_s + now_s) + GRACE_S
@@ -254,7 +253,7 @@ class Confirmations:
         assert name not in self._reversals, "a change is reverted once at a time"
         self._reversals[name] = reversal = _Reversal(
             self.jobs,
-            self.jobs.next_number(),
+            next(self.jobs.own_numbers),
             name,
             functools.partial(self._finish, name),
             change=there.change,

@@ -7,7 +7,6 @@ after it has been answered.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -195,7 +194,7 @@ class Jobs:
     # In the order in which they have begun.
     _by_number: dict[int, Job] = field(default_factory=dict)
     # The numbers of requests that the service makes itself.
-    _own: count[int] = field(default_factory=lambda: count(-1, -1))
+    own_numbers: count[int] = field(default_factory=lambda: count(-1, -1))
 
     @property
     def bridges(self) -> set[str]:
@@ -206,10 +205,6 @@ class Jobs:
     def in_hand(self) -> set[str]:
         """The bridges that a request attaches or detaches now. Nothing else may change them."""
         return {job.name for job in self._by_number.values() if job.changes_bridge}
-
-    def next_number(self) -> int:
-        """The number of a request that the service makes itself."""
-        return next(self._own)
 
     def refuse_in_hand(self, bridge: str) -> None:
         """Refuse to change a bridge that another request is changing.
@@ -276,11 +271,7 @@ class Jobs:
 
 def reply(request_id: int) -> Tell:
     """Answer an operator's request."""
-    return functools.partial(_replied, request_id)
-
-
-def _replied(request_id: int, text: str, refused: bool, now_s: float) -> Commands:
-    return [Reply(request_id, text, refused)]
+    return lambda text, refused, _now_s: [Reply(request_id, text, refused)]
 
 
 def longer_s(config: BridgeConfig) -> float:

@@ -6,6 +6,7 @@ import json
 import math
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from controller.api import history
@@ -267,7 +268,9 @@ def _bridge(proposal: Proposal) -> dict[str, Any]:
         "observed": proposal.observed,
         "threshold_ratio": proposal.threshold_ratio,
         "loads_cover_s": proposal.basis_s,
-        "moves": [_move(moved, proposal) for moved in proposal.lines],
+        "moves": [
+            {**history.move(moved), **asdict(proposal.load_of(moved))} for moved in proposal.lines
+        ],
         "uplinks": [
             _uplink(*pair) for pair in zip(proposal.uplinks, proposal.expected, strict=True)
         ],
@@ -277,11 +280,6 @@ def _bridge(proposal: Proposal) -> dict[str, Any]:
         ],
         "not_done": list(proposal.not_done),
     }
-
-
-def _move(moved: Moved, proposal: Proposal) -> dict[str, Any]:
-    load = proposal.load_of(moved)
-    return {**history.move(moved), "tx_bps": load.tx_bps, "rx_bps": load.rx_bps}
 
 
 def _uplink(now: Uplink, then: Uplink) -> dict[str, Any]:
