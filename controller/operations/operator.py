@@ -14,6 +14,7 @@ from controller.api.engine_commands import Reply, Setting, Write
 from controller.api.events import Request
 from controller.api.history import Moved
 from controller.api.requests import Asked, parse
+from controller.bridge import kept_rules
 from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import Fleet
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Record, settable
@@ -38,9 +39,10 @@ from controller.operations.detach import detach
 from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
 from controller.operations.jobs import Jobs, Step, reply
 from controller.operations.plans import Plans
+from controller.teaming.bindings import Bound
 from controller.text import check_view
 from controller.text.wording import Refused, lines_of, one_line, one_of
-from policies import failover, rules
+from policies import failover
 from policies.model import Reason, Role
 
 LOST = "another service took the lead meanwhile -> ask that service what was done"
@@ -265,18 +267,17 @@ def _move(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Co
     if name in bridge.address_units.silent():
         # It could not be announced, and upstream switches would keep sending to its old uplink.
         raise Refused(f"address {name}: silent -> an address that the switch has learned")
-    broken = _against_shoulds(bridge, port, target)
+    broken = _against_shoulds(bridge, name, target, now_s)
     text = lines_of([answers.moved(bridge, port, target), *broken])
     return bridge.move(name, target, Reply(request_id, text), now_s)
 
 
-def _against_shoulds(bridge: Bridge, port: VmPortConfig, target: str) -> list[str]:
+def _against_shoulds(bridge: Bridge, name: str, target: str, now_s: float) -> list[str]:
     """The soft rules that a move breaks, as lines for the operator."""
-    at = {name: bound.uplink for name, bound in bridge.placing.bound.items()} | {port.name: target}
-    ruled = [unit for unit in bridge.placing.units() if unit.rules.ruled or unit.rules.reserve_bps]
-    units = [replace(unit, uplink=at.get(unit.name)) for unit in ruled]
-    states = rules.found(units, bridge.placing.uplinks()).get(port.name, {})
-    return [f"{port.name} {rule}: {how}" for rule, how in states.items() if how]
+    moved = {name: Bound(target, now_s, Reason.MANUAL)}
+    bound = bridge.placing.on_switch.bound | moved
+    states = kept_rules.states(bridge.placing.team_view, bound).get(name, {})
+    return [f"{name} {rule}: {how}" for rule, how in states.items() if how]
 
 
 def _pin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
