@@ -20,7 +20,7 @@ from controller.operations.findings import About, Told, of_bridge
 from controller.operations.jobs import Change, Jobs, Step, Tell, longer_s
 from controller.operations.unconfirmed import UNCONFIRMED, Unconfirmed, What
 from controller.text.check_view import JsonObject
-from controller.text.wording import OUR_LOG, Refused, lines_of
+from controller.text.wording import Refused, lines_of
 
 # Instead of an attach: tell whether one would succeed, by the answer of `check`. Nothing is written.
 Trial = Callable[[JsonObject], str]
@@ -109,8 +109,8 @@ class Attach(Change):
 
     def _held_up(self, bridge: Bridge) -> str:
         """Why an attach is not done. Only blames the switch if nothing else is the cause."""
-        if (fault := self.fleet.blamed(self.name, self.began_s)) is not None:
-            return f", because ovs-lbt itself failed: {fault.text} -> {OUR_LOG}"
+        if ours := self.blame(self.began_s):
+            return ours
         row = self.row
         stored = self.step not in (Step.READ, Step.STORE) and row is not None and row.attached
         if self.step is not Step.READ and not stored:

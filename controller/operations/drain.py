@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from controller.api.engine_commands import Setting
-from controller.api.events import Faulted
 from controller.bridge.bridge import Bridge, Commands
 from controller.config.rows import PREFIX
 from controller.config.values import UplinkConfig
 from controller.operations.jobs import Job, Step
-from controller.text.wording import OUR_LOG
 from policies.model import Role
 
 # An operator is waiting. The last learning packet is sent 3 s after a move.
@@ -48,18 +46,16 @@ class Drain(Job):
         in_time = now_s < self.deadline_s
         if self.step is Step.STORE or (in_time and not self._over(bridge)):
             return []
-        fault = self.fleet.blamed(self.name, self.deadline_s - DRAIN_TIMEOUT_S)
+        cause = self.blame(self.deadline_s - DRAIN_TIMEOUT_S) or " -> a switch that answers"
         if not bridge.connected:
-            return self._refuse(
-                f"drained, but the switch is not connected{_expected(fault)}", now_s
-            )
+            return self._refuse(f"drained, but the switch is not connected{cause}", now_s)
         if remaining := bridge.placing.planned.on(self.uplink):
             found = f"drained, but still used by {', '.join(remaining)}"
             expected = "VM ports that may use another uplink that is up"
             return self._refuse(f"{found} -> {expected}", now_s)
         if not in_time and not bridge.settled:
             found = "drained, but the switch has not confirmed the moves"
-            return self._refuse(f"{found}{_expected(fault)}", now_s)
+            return self._refuse(f"{found}{cause}", now_s)
         text = f"{self.uplink}: idle, {self.ports} VM port{'' if self.ports == 1 else 's'}"
         if self.addresses:
             text += f" and {self.addresses} address{'' if self.addresses == 1 else 'es'}"
@@ -77,13 +73,6 @@ class Drain(Job):
 
     def _refuse(self, why: str, now_s: float) -> Commands:
         return self.end(f"uplink {self.uplink}: {why}", now_s, refused=True)
-
-
-def _expected(fault: Faulted | None) -> str:
-    """What is expected: an answer from the switch, unless ovs-lbt itself has failed."""
-    if fault is None:
-        return " -> a switch that answers"
-    return f", because ovs-lbt itself failed: {fault.text} -> {OUR_LOG}"
 
 
 def drained(uplink: UplinkConfig) -> tuple[Setting, ...]:

@@ -21,7 +21,7 @@ from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow
 from controller.config.values import BridgeConfig
 from controller.operations.unconfirmed import Unconfirmed
-from controller.text.wording import Refused, one_line
+from controller.text.wording import OUR_LOG, Refused, one_line
 
 # More time for each VM port of a large bridge: each has some twenty flows and groups.
 TIMEOUT_PER_PORT_S, LARGE_PORTS = 0.03, 300
@@ -113,6 +113,11 @@ class Job:
     def interrupted(self, why: str, now_s: float) -> Commands:
         """An error of ours has interrupted `proceed`."""
         return []
+
+    def blame(self, since_s: float) -> str:
+        """The error of ours since then that has delayed the job, as the end of an answer; may be empty."""
+        fault = self.fleet.blamed(self.name, since_s)
+        return f", because ovs-lbt itself failed: {fault.text} -> {OUR_LOG}" if fault else ""
 
     def answer(self, text: str, now_s: float, refused: bool = False) -> Commands:
         """Give the answer. The job goes on."""
