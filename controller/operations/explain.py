@@ -24,6 +24,17 @@ LABEL_WIDTH = 12
 # The number of addresses behind a VM port that are listed.
 NAMED = 5
 SECONDS_A_DAY = 86400
+# What brought a VM port to its uplink, by the reason of its binding.
+BROUGHT = {
+    bindings.RESTORED: "it was there when the service started, and nothing has required a move since",
+    Reason.THRESHOLD: "{source} was above the threshold, and it was the busiest port that another"
+    " uplink could take",
+    Reason.PIN: "it is pinned to {uplink}",
+    Reason.DRAIN: "{source} is drained, unused or on standby again",
+    Reason.MANUAL: "an operator moved it",
+    Reason.FAILOVER: "{source} no longer carried traffic",
+    Reason.FAILBACK: "{uplink} is its home, and carries traffic again",
+}
 
 
 def as_text(account: Account) -> str:
@@ -150,17 +161,12 @@ def _why(account: Account) -> str:
     moved, last = account.moved, account.last
     source = moved.source if moved and moved.source else "its last uplink"
     match bound.reason:
-        case bindings.RESTORED:
-            text = "it was there when the service started, and nothing has required a move since"
-        case Reason.THRESHOLD:
-            text = f"{source} was above the threshold, and it was the busiest port that"
-            text += " another uplink could take"
+        case reason if reason in BROUGHT:
+            text = BROUGHT[reason].format(source=source, uplink=bound.uplink)
         case Reason.REBALANCE:
             text = "its policy or its team has changed, and this is its new home"
             if PRESETS[account.own_policy].at_once:
                 text = "its move makes the fullest uplink less full, or its team has changed"
-        case Reason.PIN:
-            text = f"it is pinned to {bound.uplink}"
         case Reason.RULE:
             text = "its rules ask for this uplink"
             if account.port.rules.reserve_bps:
@@ -169,14 +175,6 @@ def _why(account: Account) -> str:
                 text = f"it may not use {source}, or another uplink comes first"
                 if account.port.rules.reserve_bps:
                     text += " or has room for its reservation"
-        case Reason.DRAIN:
-            text = f"{source} is drained, unused or on standby again"
-        case Reason.MANUAL:
-            text = "an operator moved it"
-        case Reason.FAILOVER:
-            text = f"{source} no longer carried traffic"
-        case Reason.FAILBACK:
-            text = f"{bound.uplink} is its home, and carries traffic again"
         case reason if reason in list(Reason):
             text = last.why if last else "the decision log no longer has that move"
         case _ if account.port.rules.ruled:
@@ -334,7 +332,7 @@ def _outlook(account: Account) -> tuple[str, str]:
             )
             assert account.cooldown_until_s is not None, "a cooldown ends"
             left_s = math.ceil(account.cooldown_until_s - account.now_s)
-            until = _clock(account.wall_s(account.cooldown_until_s))
+            until = _clock(account, account.cooldown_until_s)
             return f"{text}, and is in cooldown for {left_s} s more, until {until}", change
         case Obstacle.UNKNOWN | Obstacle.NEW:
             text = f"its own load has been measured for only {account.known_s:.0f} s"
@@ -449,12 +447,12 @@ def _last_move(account: Account) -> dict[str, Any] | None:
 
 def _since(account: Account, at_s: float) -> str:
     """Since when, by the clock, and how long ago that is."""
-    return f"since {_clock(account.wall_s(at_s))}, {_ago(account.now_s - at_s)}"
+    return f"since {_clock(account, at_s)}, {_ago(account.now_s - at_s)}"
 
 
-def _clock(at_s: float) -> str:
-    """The time of day in UTC."""
-    minutes, second = divmod(int(at_s % SECONDS_A_DAY), 60)
+def _clock(account: Account, at_s: float) -> str:
+    """A time of the engine as the time of day in UTC."""
+    minutes, second = divmod(int(account.wall_s(at_s) % SECONDS_A_DAY), 60)
     return f"{minutes // 60:02}:{minutes % 60:02}:{second:02} UTC"
 
 
