@@ -83,11 +83,10 @@ def _differences(ports: Mapping[str, Port], on_a_lag: bool) -> Iterator[Finding]
         yield Finding(WARNING, "mtu", text)
     speeds = {n: f"{p.speed_bps / 1e6:g} Mbit/s" for n, p in ports.items() if p.speed_bps}
     if len(set(speeds.values())) > 1:
+        text = f"speed of uplinks: {_each(speeds)}"
         if on_a_lag:
-            text = f"speed of uplinks: {_each(speeds)} -> one speed, which a LAG requires"
-            yield Finding(WARNING, "speed", text)
-        else:
-            yield Finding(NOTE, "speed", f"speed of uplinks: {_each(speeds)}")
+            text += " -> one speed, which a LAG requires"
+        yield Finding(WARNING if on_a_lag else NOTE, "speed", text)
 
 
 def _deaf(ports: Mapping[str, Port], on_a_lag: bool) -> Iterator[Finding]:
@@ -128,9 +127,8 @@ def _returned(
     elif team.get("teaming") == Teaming.STATIC and same_by_all(came):
         found = f"all members receive the same number of broadcasts ({_each(came)}), so each arrives twice"
     if found:
-        separate = (
-            f"if the uplinks are separate ports there: {_set_teaming(team, 'switch-independent')}"
-        )
+        change = _set_teaming(team, "switch-independent")
+        separate = f"if the uplinks are separate ports there: {change}"
         yield Finding(WARNING, "no-lag", f"LAG: {found} -> one LAG upstream; {separate}")
 
 
@@ -143,20 +141,17 @@ def _never_returned(
 ) -> Iterator[Finding]:
     # Broadcasts of VMs that have left do not count: they pass another table.
     sent, came_back = (_multicasts(flows, table) for table in (Table.DESTINATION, Table.PRESENT))
-    if sent >= ENOUGH_FRAMES and came_back == 0:
-        text = f"of {sent} broadcasts of our VMs, none came back by another uplink"
-        if same := same_by_all(came):
-            text += (
-                ", but all receive the same broadcasts from other hosts: isolated ports upstream"
-            )
-        elif max(came.values()) < ENOUGH_TO_COMPARE:
-            text += (
-                " -> uplinks of one network; other hosts' broadcasts will show if they are a LAG"
-            )
-        else:
-            static = _set_teaming(team, "static")
-            text += f" -> uplinks of one network; if they are a LAG upstream: {static}, or LACP"
-        yield Finding(NOTE if same else WARNING, "not-one-network", text)
+    if sent < ENOUGH_FRAMES or came_back > 0:
+        return
+    text = f"of {sent} broadcasts of our VMs, none came back by another uplink"
+    if same := same_by_all(came):
+        text += ", but all receive the same broadcasts from other hosts: isolated ports upstream"
+    elif max(came.values()) < ENOUGH_TO_COMPARE:
+        text += " -> uplinks of one network; other hosts' broadcasts will show if they are a LAG"
+    else:
+        static = _set_teaming(team, "static")
+        text += f" -> uplinks of one network; if they are a LAG upstream: {static}, or LACP"
+    yield Finding(NOTE if same else WARNING, "not-one-network", text)
 
 
 def _multicasts(flows: Sequence[Counted], table: Table) -> int:
