@@ -300,7 +300,7 @@ def _described(account: Account, uplink: Uplink) -> str:
 
 def _outlook(account: Account) -> tuple[str, str]:
     """What keeps it there, or moves it; and what would change that."""
-    config, name, verdict = account.bridge.config, quoted(account.port.name), account.verdict
+    config, name, verdict = account.bridge.config, account.port.name, account.verdict
     bridge, limit = quoted(config.name), threshold(config.threshold_ratio)
     stays = f"it stays: {_judged_uplink(account)}"
     match account.against:
@@ -318,18 +318,16 @@ def _outlook(account: Account) -> tuple[str, str]:
             text = f"its home is {home}, and it has not returned yet: {why}"
             return text, f"{home} has to carry traffic again; then it returns by itself"
         case Obstacle.PINNED:
-            return "it stays: it is pinned, whatever the loads are", f"ovs-lbt unpin {name}"
+            return "it stays: it is pinned, whatever the loads are", f"ovs-lbt unpin {quoted(name)}"
         case Obstacle.EXCLUDED:
-            change = f"ovs-lbt set interface {name} exclude=false"
+            change = f"ovs-lbt set interface {quoted(name)} exclude=false"
             return "it stays: it is excluded from moves by load", change
         case Obstacle.IN_COOLDOWN | Obstacle.SPENT:
             text = "it stays: it moved recently"
             if account.against is Obstacle.SPENT:
                 often = f"{MOST_MOVES} times in {PERIOD_S:.0f} s, which is the limit for an address"
                 text = f"it stays: it has moved {often}"
-            change = (
-                f"nothing: the cooldown ends by itself; to move it now: ovs-lbt move {name} UPLINK"
-            )
+            change = f"nothing: the cooldown ends by itself; to move it now: ovs-lbt move {quoted(name)} UPLINK"
             assert account.cooldown_until_s is not None, "a cooldown ends"
             left_s = math.ceil(account.cooldown_until_s - account.now_s)
             until = _clock(account, account.cooldown_until_s)
@@ -344,7 +342,7 @@ def _outlook(account: Account) -> tuple[str, str]:
             text = f"it stays: {account.own_policy} moves nothing because of load"
             if account.buckets:
                 text = f"it stays: {account.own_policy} moves buckets of what it sends, but never its home"
-            return text, f"another policy, or: ovs-lbt move {name} UPLINK"
+            return text, f"another policy, or: ovs-lbt move {quoted(name)} UPLINK"
         case Standing.MOVES if verdict and (move := verdict.move):
             does = f"moved to {move.target}"
             if move.is_resplit:
