@@ -16,7 +16,7 @@ from policies.model import Role
 
 def moved(bridge: Bridge, port: VmPortConfig, target: str) -> str:
     """What `move` has done. Call it before the move."""
-    source = _uplink(bridge, port)
+    source = bridge.placing.on_switch.by_unit().get(port.name)
     if source == target:
         return f"{_named(port)}: on {target} already"
     return f"{_named(port)}: {f'moved from {source} to' if source else 'on'} {target}"
@@ -24,7 +24,7 @@ def moved(bridge: Bridge, port: VmPortConfig, target: str) -> str:
 
 def pinned(bridge: Bridge, port: VmPortConfig, target: str, now_s: float) -> str:
     """What `pin` has done, and when the VM port goes there. Call it before the pin."""
-    source = _uplink(bridge, port)
+    source = bridge.placing.on_switch.by_unit().get(port.name)
     text = f"{_named(port)}: pinned to {target}"
     if source == target:
         return f"{text}, where it is"
@@ -82,11 +82,6 @@ def _key_of(setting: Setting, keys: Mapping[str, Key]) -> str:
     name = setting.key.removeprefix(PREFIX)
     # `anti-affinity` ends as `affinity` does.
     return max((key for key in keys if f"-{name}".endswith(f"-{key}")), key=len)
-
-
-def _uplink(bridge: Bridge, port: VmPortConfig) -> str | None:
-    bound = bridge.placing.on_switch.bound.get(port.name)
-    return bound.uplink if bound else None
 
 
 def _named(port: VmPortConfig) -> str:

@@ -230,6 +230,6 @@ def _buckets(bridge: Bridge, port: VmPortConfig) -> dict[str, int]:
     """The number of buckets, among those that a VM port sends by, on each uplink."""
     if hashed_by(port, bridge.placing.split) is None:
         return {}
-    bound = bridge.placing.on_switch.bound
+    at = bridge.placing.on_switch.by_unit()
     units = (u for u in bridge.placing.units() if u.is_bucket and u.policy == port.policy)
-    return Counter(bound[unit.name].uplink for unit in units if unit.name in bound)
+    return Counter(at[unit.name] for unit in units if unit.name in at)

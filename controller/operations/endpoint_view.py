@@ -119,12 +119,10 @@ def survey(rows: Sequence[BridgeRow], ovn: Ovn | None, endpoints: Mapping[str, E
         raise Refused(f"tunnel endpoints: {listed} -> two or more ({OVERLAY_HOSTS})")
     addresses = {place.address for place in places}
     vifs = []
-    for interface in interfaces:
-        vm = vm_name(interface)
-        if vm is not None and interface.tunnel is None:
+    for interface in (i for i in interfaces if i.tunnel is None):
+        if (vm := vm_name(interface)) is not None:
             asked = local_address(interface.external_ids.get(ENCAP_IP, ""))
-            now = asked if asked in addresses else None
-            vifs.append(Vif(interface.name, vm, now))
+            vifs.append(Vif(interface.name, vm, asked if asked in addresses else None))
     if not vifs:
         expected = "interfaces with iface-id, vm-id or vm-uuid in external_ids"
         raise Refused(f"VMs on {', '.join(bridges)}: none -> {expected}")

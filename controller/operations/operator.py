@@ -396,8 +396,7 @@ def _note_refusal(operator: Operator, words: tuple[str, ...], why: str, now_s: f
         return []
     moves = []
     if port is not None:
-        bound = bridge.placing.on_switch.bound.get(port.name)
-        source = bound.uplink if bound else None
+        source = bridge.placing.on_switch.by_unit().get(port.name)
         moves = [Moved(port.name, source, rest[0], _MOVING[command].value, port.vm)]
     return bridge.refuse([_MOVING[command]], why, now_s, moves)
 
