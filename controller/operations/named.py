@@ -24,19 +24,13 @@ def row(fleet: Fleet, name: str) -> BridgeRow:
     return fleet.rows[name]
 
 
-def attached_row(fleet: Fleet, name: str) -> BridgeRow:
-    """The row of an attached bridge."""
-    found = row(fleet, name)
-    if not found.attached or name not in fleet.bridges:
+def attached_bridge(fleet: Fleet, name: str) -> Bridge:
+    """An attached bridge, in whatever phase it is."""
+    if not row(fleet, name).attached or name not in fleet.bridges:
         attached = [name for name, row in fleet.rows.items() if row.attached]
         expected = one_of(sorted(attached)) if attached else "an attached bridge; there is none"
         raise Refused(f"bridge: {name}, not attached -> {expected}")
-    return found
-
-
-def attached_bridge(fleet: Fleet, name: str) -> Bridge:
-    """An attached bridge, in whatever phase it is."""
-    return fleet.bridges[attached_row(fleet, name).name]
+    return fleet.bridges[name]
 
 
 def serving_bridge(fleet: Fleet, name: str) -> Bridge:

@@ -178,9 +178,9 @@ def _settings(operator: Operator, asked: Asked) -> tuple[str, Record, list[Setti
     if table not in ("bridge", "interface"):
         raise Refused(f"table: {table} -> bridge or interface")
     if table == "bridge":
-        row = named.attached_row(operator.fleet, name)
+        config = named.attached_bridge(operator.fleet, name).config
         values = request_words.assignments(assignments, settable(BRIDGE_KEYS))
-        attachable(row, values, operator.fleet.bridges[name].config)
+        attachable(operator.fleet.rows[name], values, config)
         return name, Record.BRIDGE, _written("Bridge", name, values)
     if (at := _elsewhere(operator, name)) is not None:
         return at.config.name, Record.VM_PORT, _rules_elsewhere(at, name, assignments)
