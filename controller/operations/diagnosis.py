@@ -92,6 +92,11 @@ class Account:
     behind: tuple[Behind, ...]
     kept_off: Mapping[str, str]
 
+    def __post_init__(self) -> None:
+        asked = isinstance(self.against, Standing)
+        assert self.verdict is None or asked, "a policy is asked only if nothing else keeps it"
+        assert self.cooldown_until_s is None or not asked, "what is in cooldown is not judged"
+
     @property
     def uplink(self) -> Uplink | None:
         """The uplink that it is on, or would be on."""

@@ -91,6 +91,11 @@ class Answer:
     # What each endpoint's tunnels carry now, where tunnels say which endpoint is theirs.
     carried: Mapping[str, Load] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        places = {place.address for place in self.host.places}
+        assert self.measured_s > 0.0, "a rate takes time"
+        assert places.issuperset(self.planned.values()), "only an endpoint of the host is planned"
+
     @property
     def changes(self) -> tuple[Vif, ...]:
         """The VMs that should use another endpoint than now."""
