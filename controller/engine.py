@@ -69,10 +69,10 @@ class Engine:
         """
         assert now_s >= self._now_s, "time never goes back"
         self._now_s = now_s
-        concerned = self._concerned(event, now_s) | self.jobs.bridges
-        commands = [*self._handle(event, now_s), *self.operator.proceed(now_s)]
+        concerned = self._concerned(event, now_s) | self.jobs.concerned
+        commands = [*self._handle(event, now_s), *self.operator.continue_requests(now_s)]
         commands += self.fleet.end_failures(now_s)
-        concerned |= self.jobs.bridges
+        concerned |= self.jobs.concerned
         if (there := self.fleet.bridges.keys()) != self._due_s.keys():
             concerned |= there ^ self._due_s.keys()
         for bridge in self._in_order(concerned):
@@ -165,7 +165,7 @@ class Engine:
                 except Exception as error:
                     return self._request_failed(event, error, now_s)
             case events.Written():
-                answered = self.jobs.written(event, now_s)
+                answered = self.jobs.take_answer(event, now_s)
                 return [*answered, *self.fleet.let_go(self.jobs.in_hand)]
             case events.ForwardingByOne():
                 return self.jobs.forwards_by_one(event, now_s)
@@ -211,7 +211,7 @@ class Engine:
             "warning", "another service leads -> this service is on standby"
         )
         commands = [report, *self.operator.abandon(), *self.fleet.stand_by()]
-        assert not self.fleet.bridges and not self.jobs.bridges, "a standby does nothing"
+        assert not self.fleet.bridges and not self.jobs.concerned, "a standby does nothing"
         return commands
 
     def _answer(self) -> Commands:

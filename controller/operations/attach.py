@@ -54,7 +54,7 @@ class Attach(Change):
         """
         return tuple(setting for setting in self.settings if setting.column == "fail_mode")
 
-    def due_s(self) -> float:
+    def goes_on_s(self) -> float:
         return self.deadline_s if self.step is not Step.LEAVE else float("inf")
 
     def proceed(self, now_s: float) -> Commands:
@@ -155,7 +155,7 @@ class Attach(Change):
             assert self.undone, "only an attach that has failed is undone"
             if error is not None:
                 self.undone += f"; its settings could not be restored: {failed}"
-            return self.answer(self.undone, now_s, refused=True)
+            return self.give_answer(self.undone, now_s, refused=True)
         if error is None and self.step is Step.STORE:
             self.step = Step.TAKE_OVER
             return []

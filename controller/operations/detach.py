@@ -43,7 +43,7 @@ class Detach(Change):
     one_uplink: ForwardByOne | None = None
     settings: tuple[Setting, ...] = ()
 
-    def due_s(self) -> float:
+    def goes_on_s(self) -> float:
         if self.step in (Step.FORGET, Step.LEAVE):
             return float("inf")
         if self.step is Step.GATHER and (bridge := self.bridge) is not None:
@@ -165,7 +165,7 @@ class Detach(Change):
         if bridge is None:
             return self.end(text, now_s, refused)
         self.step = Step.LEAVE
-        return self.answer(text, now_s, refused)
+        return self.give_answer(text, now_s, refused)
 
 
 def detach(

@@ -35,7 +35,7 @@ class Drain(Job):
         self.step = Step.EMPTY
         return []
 
-    def due_s(self) -> float:
+    def goes_on_s(self) -> float:
         return self.deadline_s if self.step is Step.EMPTY else float("inf")
 
     def proceed(self, now_s: float) -> Commands:

@@ -102,7 +102,7 @@ class Job:
         """Go on as far as possible. Called after each event."""
         return []
 
-    def due_s(self) -> float:
+    def goes_on_s(self) -> float:
         """When the job goes on although nothing has happened; infinity if it only waits."""
         return float("inf")
 
@@ -119,7 +119,7 @@ class Job:
         fault = self.fleet.blamed(self.name, since_s)
         return f", because ovs-lbt itself failed: {fault.text} -> {OUR_LOG}" if fault else ""
 
-    def answer(self, text: str, now_s: float, refused: bool = False) -> Commands:
+    def give_answer(self, text: str, now_s: float, refused: bool = False) -> Commands:
         """Give the answer. The job goes on."""
         assert self.tell is not None, "a request is answered once"
         tell, self.tell = self.tell, None
@@ -128,7 +128,7 @@ class Job:
     def end(self, text: str, now_s: float, refused: bool = False) -> Commands:
         """Give the answer if it was not given; the job is done."""
         self.jobs.forget(self)
-        return [] if self.tell is None else self.answer(text, now_s, refused)
+        return [] if self.tell is None else self.give_answer(text, now_s, refused)
 
 
 @dataclass(slots=True, eq=False)
@@ -202,7 +202,7 @@ class Jobs:
     own_numbers: count[int] = field(default_factory=lambda: count(-1, -1))
 
     @property
-    def bridges(self) -> set[str]:
+    def concerned(self) -> set[str]:
         """The bridges with a job."""
         return {job.name for job in self._by_number.values()}
 
@@ -239,7 +239,7 @@ class Jobs:
         self.begin(Store(self, number, bridge, reply(number), text=one_line(done)))
         return [Write(tuple(settings), number)]
 
-    def written(self, event: Written, now_s: float) -> Commands:
+    def take_answer(self, event: Written, now_s: float) -> Commands:
         """The database has stored or refused the settings of a job. One that is gone needs no answer."""
         job = self._by_number.get(event.request_id)
         return [] if job is None else job.written(event.error, now_s)
@@ -249,7 +249,7 @@ class Jobs:
         found = [job for job in self._by_number.values() if job.name == event.bridge]
         return [command for job in found for command in job.forwards_by_one(event, now_s)]
 
-    def proceed(self, now_s: float) -> Commands:
+    def go_on(self, now_s: float) -> Commands:
         """Each job goes on as far as possible. Called after each event.
 
         First those that attach or detach a bridge: other jobs end when they drop it.
@@ -263,9 +263,9 @@ class Jobs:
                 commands += job.interrupted(self.fleet.failures[job.name].why, now_s)
         return commands
 
-    def due_s(self) -> float:
+    def next_s(self) -> float:
         """When the first of them goes on although nothing has happened; infinity if none does."""
-        return min((job.due_s() for job in self._by_number.values()), default=float("inf"))
+        return min((job.goes_on_s() for job in self._by_number.values()), default=float("inf"))
 
     def abandon(self) -> list[int]:
         """Drop all jobs as they are. Returns the requests that wait for an answer."""

@@ -62,7 +62,7 @@ class Operator:
 
     def next_job_s(self) -> float:
         """When the first request in progress has something to do; infinity if there is none."""
-        return min(self.jobs.due_s(), self.confirmations.reverts_s())
+        return min(self.jobs.next_s(), self.confirmations.reverts_s())
 
     def answer_request(self, request: Request, now_s: float) -> Commands:
         """Carry out a request, completely or as far as possible now."""
@@ -84,9 +84,9 @@ class Operator:
         self.plans = Plans()
         return [Reply(number, LOST, refused=True) for number in numbers]
 
-    def proceed(self, now_s: float) -> Commands:
+    def continue_requests(self, now_s: float) -> Commands:
         """Take requests in progress one step further. Called after each event."""
-        return [*self.confirmations.revert_due(now_s), *self.jobs.proceed(now_s)]
+        return [*self.confirmations.revert_due(now_s), *self.jobs.go_on(now_s)]
 
 
 # ---- commands --------------------------------------------------------------------------

@@ -70,7 +70,7 @@ class Link:
         """It no longer carries traffic. It may not return until its failback delay has ended."""
         self.failed, self.returned_s, self.proof = True, None, None
 
-    def serve(self) -> None:
+    def carry_again(self) -> None:
         """It carries traffic again: its failback delay has ended."""
         self.failed, self.returned_s, self.proof = False, None, None
 
@@ -148,7 +148,7 @@ class Links:
         if self.delay_s == NEVER_S and not was_away:
             for other in self.by_name.values():
                 if other.returned_s is not None:
-                    other.serve()
+                    other.carry_again()
 
     def _return(self, uplink: str, now_s: float) -> None:
         """An uplink could carry traffic again; its failback delay begins."""
@@ -264,7 +264,7 @@ class Links:
             first = (self.by_name[uplink.name] for uplink in self._returned_first(uplinks))
             due += [link for link in first if not link.waits_for_frame]
         for link in due:
-            link.serve()
+            link.carry_again()
         for link in links:
             if link.lacp_known_s is not None and link.lacp_known_s <= now_s:
                 link.lacp_known_s = None

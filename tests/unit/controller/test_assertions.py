@@ -106,8 +106,8 @@ def two_attaches(here: World) -> object:
 
 def answered_twice(here: World) -> object:
     job = Store(here.engine.jobs, 7, "br0", reply(7))
-    job.answer("done", 0.0)
-    return job.answer("done", 0.0)
+    job.give_answer("done", 0.0)
+    return job.give_answer("done", 0.0)
 
 
 def a_standby_that_decides(here: World) -> object:

@@ -213,7 +213,7 @@ def test_a_drain_the_database_refuses_changes_nothing() -> None:
     here.refuse_writes = "read-only"
     assert refusal(here.ask("drain", "eth1")) == "database: read-only"
     assert used(here) == {"eth1", "eth2"}
-    assert not here.engine.jobs.bridges
+    assert not here.engine.jobs.concerned
 
 
 def test_a_bridge_detached_during_a_drain_ends_it() -> None:
