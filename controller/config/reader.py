@@ -156,7 +156,7 @@ class _Reader:
         return UplinkConfig(
             name=interface.name,
             ofport=OfPort(interface.ofport or 0),
-            capacity_bps=values["capacity-mbps"] or port.qos_max_rate_bps,
+            capacity_bps=values["capacity-mbps"] or port.qos_max_rate_bps or None,
             link_speed_bps=interface.link_speed_bps,
             role=values["role"],
             role_before=values["role-before"] or Role.ACTIVE,

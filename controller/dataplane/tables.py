@@ -11,7 +11,7 @@ from enum import IntEnum, StrEnum
 
 from controller.config.vlans import PortVlans, VlanSet, blocks
 from controller.dataplane.specs import COOKIE_PREFIX, LearnLoad, LearnMatch, MatchValue
-from policies.model import MAX_UPLINKS, OFPORT_LOCAL, OfPort
+from policies.model import OFPORT_LOCAL, OfPort
 
 OFPP_LOCAL = 0xFFFFFFFE
 OFPP_CONTROLLER = 0xFFFFFFFD
@@ -201,7 +201,7 @@ def binding_group_id(ofport: int) -> int:
 
 def delivery_group_id(ofport: int, uplink_index: int) -> int:
     """The group that delivers to a VM port what an uplink broadcasts."""
-    assert 0 <= uplink_index < MAX_UPLINKS, "delivery groups have ids for so many uplinks"
+    assert 0 <= uplink_index < HASH_SLOTS.start - 1, "there are ids for so many uplinks"
     return GROUP_IDS.start | (uplink_index + 1) << 16 | ofport
 
 

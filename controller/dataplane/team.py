@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from controller.config.vlans import TRUNK, PortVlans
 from controller.dataplane.specs import FlowSpec
 from policies.classifiers import Classifier
-from policies.model import MAX_UPLINKS, OfPort
+from policies.model import OfPort
 from policies.values import value
 
 # For so many ports, the flows that depend on nothing else are kept from one pipeline to the next.
@@ -149,7 +149,6 @@ class Team:
     forwards_bpdu: bool = False
 
     def __post_init__(self) -> None:
-        assert len(self.uplinks) <= MAX_UPLINKS, "delivery groups have ids for so many uplinks"
         assert self.lanes.keys() | self.probe_macs.keys() <= set(self.uplinks), "ways by uplinks"
         assert len({made.number for made in self.hashes}) == len(self.hashes), "each hash once"
         assert len({one.slot for one in self.addresses}) == len(self.addresses), "a slot each"

@@ -153,6 +153,9 @@ class Attach(Change):
         assert self.step is not Step.READ, "nothing is written before the switch is read"
         if self.step is Step.LEAVE:
             assert self.undone, "only an attach that has failed is undone"
+            if self.tell is None:
+                # The answer to what was written before the undo has come late, and was taken for its own.
+                return []
             if error is not None:
                 self.undone += f"; its settings could not be restored: {failed}"
             return self.give_answer(self.undone, now_s, refused=True)

@@ -134,6 +134,9 @@ class Detach(Change):
 
     def forwards_by_one(self, event: ForwardingByOne, now_s: float) -> Commands:
         """The bridge of plain uplinks forwards by one of them now, or could not be made to."""
+        if self.step is not Step.FORGET or self.one_uplink is None:
+            # An earlier detach asked for it.
+            return []
         if event.error is None:
             return [Write(self.settings, self.number)]
         row = self.row

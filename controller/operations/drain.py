@@ -64,9 +64,6 @@ class Drain(Job):
             text += "; the upstream switch continues to send on it until its link goes down"
         return self.end(text, now_s)
 
-    def interrupted(self, why: str, now_s: float) -> Commands:
-        return self.end(why, now_s, refused=True)
-
     def _over(self, bridge: Bridge) -> bool:
         roles = {uplink.name: uplink.role for uplink in bridge.config.uplinks}
         return roles.get(self.uplink) in (Role.DRAINED, None) and bridge.at_rest

@@ -7,6 +7,7 @@ after it has been answered.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -111,8 +112,8 @@ class Job:
         return []
 
     def interrupted(self, why: str, now_s: float) -> Commands:
-        """An error of ours has interrupted `proceed`."""
-        return []
+        """An error of ours has interrupted the job."""
+        return self.end(why, now_s, refused=True)
 
     def blame(self, since_s: float) -> str:
         """The error of ours since then that has delayed the job, as the end of an answer; may be empty."""
@@ -168,6 +169,10 @@ class Change(Job):
     def __post_init__(self) -> None:
         assert self.began_s < self.deadline_s < float("inf"), "no job waits for ever"
         assert self.waits is None or self.reverts is None, "a reversal is not reverted"
+
+    def interrupted(self, why: str, now_s: float) -> Commands:
+        """What was begun on the bridge is still undone, or done: an attach is given up, a detach goes on."""
+        return []
 
     def give_back(self, bridge: Bridge, now_s: float) -> Commands:
         """Take everything of ours off the switch. What follows is done even if an error of ours delays it."""
@@ -242,12 +247,17 @@ class Jobs:
     def take_answer(self, event: Written, now_s: float) -> Commands:
         """The database has stored or refused the settings of a job. One that is gone needs no answer."""
         job = self._by_number.get(event.request_id)
-        return [] if job is None else job.written(event.error, now_s)
+        if job is None:
+            return []
+        return self._alone(job, lambda: job.written(event.error, now_s), now_s)
 
     def forwards_by_one(self, event: ForwardingByOne, now_s: float) -> Commands:
         """A bridge of plain uplinks forwards by one of them now, or could not be made to."""
-        found = [job for job in self._by_number.values() if job.name == event.bridge]
-        return [command for job in found for command in job.forwards_by_one(event, now_s)]
+        commands = Commands()
+        for job in [job for job in self._by_number.values() if job.name == event.bridge]:
+            go_on = functools.partial(job.forwards_by_one, event, now_s)
+            commands += self._alone(job, go_on, now_s)
+        return commands
 
     def go_on(self, now_s: float) -> Commands:
         """Each job goes on as far as possible. Called after each event.
@@ -256,12 +266,16 @@ class Jobs:
         """
         commands = Commands()
         for job in sorted(self._by_number.values(), key=lambda job: not job.changes_bridge):
-            try:
-                commands += job.proceed(now_s)
-            except Exception as error:
-                commands += self.fleet.failed(job.name, error, now_s)
-                commands += job.interrupted(self.fleet.failures[job.name].why, now_s)
+            commands += self._alone(job, functools.partial(job.proceed, now_s), now_s)
         return commands
+
+    def _alone(self, job: Job, go_on: Callable[[], Commands], now_s: float) -> Commands:
+        """Let a job go on. An error of ours concerns its bridge only."""
+        try:
+            return go_on()
+        except Exception as error:
+            failed = self.fleet.failed(job.name, error, now_s)
+            return [*failed, *job.interrupted(self.fleet.failures[job.name].why, now_s)]
 
     def next_s(self) -> float:
         """When the first of them goes on although nothing has happened; infinity if none does."""

@@ -52,7 +52,7 @@ VALUES: dict[str, Callable[[], object]] = {
     "a slot each": lambda: a_team(addresses=(SLOT, replace(SLOT, ofport=OfPort(11)))),
     "each hash once": lambda: a_team(hashes=(HASH, HASH)),
     "ways by uplinks": lambda: a_team(lanes={OfPort(7): ()}),
-    "for so many uplinks": lambda: tables.delivery_group_id(10, 64),
+    "for so many uplinks": lambda: tables.delivery_group_id(10, 223),
     "at most 256 buckets": lambda: tables.bucket_cookie(1, 256),
     "without other bits of the tag": lambda: frames.rarp("02:00:00:00:00:01", 0x1001),
     "frames only go forward": lambda: kept(lambda: [replace(FLOW, goto=2)])(),

@@ -232,6 +232,12 @@ def test_an_explicit_capacity_is_stronger_than_the_ports_qos() -> None:
     assert read_bridge(bridge(told, port("eth2", 2), ids=ids)).uplinks[0].capacity_bps == 1e9
 
 
+def test_a_qos_of_zero_says_nothing_of_the_capacity() -> None:
+    limited = PortRow("eth1", (interface("eth1", 1),), qos_max_rate_bps=0.0)
+    config = read_bridge(bridge(limited, port("eth2", 2), ids=ours(uplinks="eth1,eth2")))
+    assert [uplink.capacity_bps for uplink in config.uplinks] == [None, None]
+
+
 @pytest.mark.parametrize("text", ["0", "1e9", *NOT_NUMBERS])
 def test_a_bad_capacity_keeps_the_last_good_one(text: str) -> None:
     _, good = uplink(ours(capacity_mbps="1000"))

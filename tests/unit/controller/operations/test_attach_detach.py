@@ -19,7 +19,16 @@ from controller.api.engine_commands import (
     Renew,
     Write,
 )
-from controller.api.events import DatabaseRead, Event, ForeignFlow, InstalledRead
+from controller.api.events import (
+    DatabaseRead,
+    Event,
+    ForeignFlow,
+    ForwardingByOne,
+    InstalledRead,
+    Request,
+    SwitchGone,
+    Written,
+)
 from controller.bridge import inspection
 from controller.config import normal
 from controller.config.reader import read_bridge
@@ -28,7 +37,8 @@ from controller.dataplane import pipeline, tables
 from controller.dataplane.specs import EMPTY, GroupSpec
 from controller.dataplane.tables import GROUP_IDS, Kind, Register, Table
 from controller.dataplane.team import Team
-from controller.operations.attach import ATTACH_TIMEOUT_S
+from controller.operations.attach import ATTACH_TIMEOUT_S, Attach
+from controller.operations.jobs import Step, Store
 from tests.said import says
 from tests.unit.fake_switch import FakeSwitch, World, done, refusal, world
 from tests.unit.rows import (
@@ -721,3 +731,37 @@ def test_a_detach_after_somebody_took_our_flows_away_clears_our_flags() -> None:
     here.restart_service()
     done(here.ask("detach", "br0"))
     assert (switch.no_flood, switch.installed) == (set(), EMPTY)
+
+
+def test_the_late_answer_to_an_attach_that_was_given_up_ends_nothing() -> None:
+    """Its settings were written, and then undone: two answers of the database under one number."""
+    here = world(without_us(host())).start()
+    jobs, settings = here.engine.jobs, {"settings": (), "undo": (), "undone": "given up"}
+    times = {"began_s": here.now_s, "deadline_s": here.now_s + ATTACH_TIMEOUT_S}
+    jobs.begin(Attach(jobs, 7, "br0", None, step=Step.LEAVE, **times, **settings))  # type: ignore[arg-type]
+    assert jobs.take_answer(Written(7), here.now_s) == []
+
+
+def test_a_bridge_that_forwards_by_one_uplink_for_an_earlier_detach_changes_nothing() -> None:
+    here = world(host()).start()
+    here.switches.pop("br0")
+    here.engine.handle(SwitchGone("br0"), here.now_s)
+    here.engine.handle(Request(here.asked + 1, ("detach", "br0")), here.now_s)
+    for error in (None, "no tool"):
+        assert not here.engine.handle(ForwardingByOne("br0", error), here.now_s)
+    assert here.engine.jobs.in_hand == {"br0"}
+
+
+def test_an_error_of_ours_in_a_job_concerns_its_bridge_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = world(host()).start()
+    here.expects_failures = True
+
+    def fails(*_: object) -> None:
+        raise AssertionError("no such state")
+
+    monkeypatch.setattr(Store, "stored", fails)
+    answer = here.ask("set", "bridge", "br0", "window-s=20")
+    assert answer and answer.refused and "ovs-lbt itself failed" in answer.text
+    assert [failure.of for failure in here.failures] == ["bridge br0"]
