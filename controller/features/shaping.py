@@ -47,14 +47,19 @@ class Shaping(Feature[Shaped]):
         Queues wait until learned addresses are known. Otherwise a service that starts would take
         away the classes that VM ports have.
         """
-        bridge = self.bridge
-        if bridge.phase.changes_nothing:
+        if self.bridge.phase.changes_nothing:
             return []
-        if not bridge.serves or bridge.observing or not bridge.config.queued:
+        if not self._wanted_now:
             return self._ask({}, now_s)
-        if not (bridge.connected and bridge.addresses.known):
+        if not (self.bridge.connected and self.bridge.addresses.known):
             return []
         return self._ask(self._shapers(), now_s)
+
+    @property
+    def _wanted_now(self) -> bool:
+        """Whether uplinks should have queues."""
+        serves = self.bridge.serves and not self.bridge.observing
+        return serves and bool(self.bridge.config.queued)
 
     def _ask(self, wanted: Mapping[str, Shaper], now_s: float) -> list[Command]:
         """Ask devices to queue as `wanted`, if that has changed or it is time to read them again.
@@ -159,7 +164,10 @@ class Shaping(Feature[Shaped]):
         self._due_s = 0.0
 
     def timers(self) -> Iterable[Timer]:
-        return ((self._deadline_s, self.shape),) if self.bridge.connected else ()
+        bridge = self.bridge
+        known = bridge.addresses.known or not self._wanted_now
+        may_act = bridge.connected and known and not bridge.phase.changes_nothing
+        return ((self._deadline_s, self.shape),) if may_act else ()
 
     @property
     def _deadline_s(self) -> float:

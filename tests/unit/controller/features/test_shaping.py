@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from controller.api.engine_commands import ReadLearned, Shape
+from controller.api.events import Request, Tick
 from controller.config.rows import BridgeRow
 from controller.dataplane import htb
 from controller.dataplane.htb import DEFAULT_CLASS, Found, Leaf
@@ -259,3 +260,13 @@ def test_drops_are_summed_over_uplinks() -> None:
     here.run_for(12)
     assert [p.shaped_drops for p in here.engine.fleet.status()[0].ports] == [6, 2, 0, 0]
     assert htb.class_minor(10) == 10
+
+
+def test_queues_keep_nothing_busy_while_a_detach_waits_for_a_silent_switch() -> None:
+    here = shared(limit_mbps="10")
+    here.switches.pop("br0")
+    here.engine.handle(Request(7, ("detach", "br0")), here.now_s)
+    bridge = here.engine.fleet.bridges["br0"]
+    bridge.shaping.read_anew()
+    here.engine.handle(Tick(), here.now_s)
+    assert here.engine.deadline_s() > here.now_s
