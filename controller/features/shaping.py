@@ -164,6 +164,8 @@ class Shaping(Feature[Shaped]):
         self._due_s = 0.0
 
     def timers(self) -> Iterable[Timer]:
+        if not self._asked:
+            return ()
         bridge = self.bridge
         known = bridge.addresses.known or not self._wanted_now
         may_act = bridge.connected and known and not bridge.phase.changes_nothing
