@@ -61,6 +61,11 @@ class UplinkConfig:
     def __post_init__(self) -> None:
         assert self.capacity_bps is None or self.capacity_bps > 0.0, "a capacity, or none known"
 
+    @property
+    def serves(self) -> bool:
+        """Whether it is active or standby: neither drained nor unused."""
+        return self.role in (Role.ACTIVE, Role.STANDBY)
+
 
 @dataclass(frozen=True, slots=True)
 class VmPortConfig:

@@ -223,8 +223,7 @@ def _addresses(about: About) -> Iterator[str]:
 
 
 def _serving(about: About) -> list[UplinkConfig]:
-    serving = (Role.ACTIVE, Role.STANDBY)
-    return [uplink for uplink in about.bridge.config.uplinks if uplink.role in serving]
+    return [uplink for uplink in about.bridge.config.uplinks if uplink.serves]
 
 
 def _working(about: About) -> list[UplinkConfig]:

@@ -426,8 +426,7 @@ _COMMANDS: dict[str, Callable[[Operator, int, Asked, float], Commands]] = {
 
 def _others(bridge: Bridge, name: str) -> list[UplinkConfig]:
     """The other uplinks that are in service."""
-    serving = (Role.ACTIVE, Role.STANDBY)
-    return [u for u in bridge.config.uplinks if u.name != name and u.role in serving]
+    return [u for u in bridge.config.uplinks if u.name != name and u.serves]
 
 
 def _enforcing(bridge: Bridge) -> None:

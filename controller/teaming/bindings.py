@@ -10,7 +10,7 @@ from typing import NamedTuple
 from controller.api.engine_commands import Setting
 from controller.config.kinds import moves_text
 from controller.config.rows import PREFIX
-from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
+from controller.config.values import BridgeConfig
 from policies import failover, homes
 from policies.damping import Moved
 from policies.model import Move, Reason, Role, Unit, Uplink
@@ -299,20 +299,17 @@ def remembered(
     settings = []
     for port in config.vm_ports:
         at = bound[port.name].uplink if port.name in bound else port.binding
-        if port.name not in bound and {u.role for u in _may_use(port, config)} == {Role.UNUSED}:
-            # Otherwise a service that starts in observe mode would give it an unused uplink.
-            at = None
+        if port.name not in bound:
+            allowed = (u for u in config.uplinks if port.allowed is None or u.name in port.allowed)
+            if {uplink.role for uplink in allowed} == {Role.UNUSED}:
+                # Otherwise a service that starts in observe mode would give it an unused uplink.
+                at = None
         if at != port.binding:
             settings.append(Setting("Interface", port.name, PREFIX + "binding", at))
     for name, moves in moved.items():
         text = moves_text(replace(move, at_s=epoch_s + move.at_s) for move in moves)
         settings.append(Setting("Interface", name, PREFIX + "moved", text or None))
     return tuple(settings)
-
-
-def _may_use(port: VmPortConfig, config: BridgeConfig) -> list[UplinkConfig]:
-    """The uplinks that a VM port may use, whatever their roles."""
-    return [u for u in config.uplinks if port.allowed is None or u.name in port.allowed]
 
 
 def places_anew(old: BridgeConfig, new: BridgeConfig) -> bool:

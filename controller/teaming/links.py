@@ -321,7 +321,7 @@ class Links:
 
     def _suffice(self, uplinks: Iterable[UplinkConfig]) -> bool:
         """Whether one of them is active or standby."""
-        return any(uplink.role in (Role.ACTIVE, Role.STANDBY) for uplink in uplinks)
+        return any(uplink.serves for uplink in uplinks)
 
     def why_waiting(self, uplink: UplinkConfig) -> str:
         """Why an uplink that has a link carries nothing, if it is blocked or has received nothing."""
