@@ -46,10 +46,12 @@ class Engine:
         self.operator = Operator(self.fleet, self.jobs, Confirmations(self.fleet, self.jobs))
         # When the last event was handled.
         self._now_s = -math.inf
-        # By bridge: when it has something to do next. An event concerns few bridges.
+        # By bridge: when it has something to do next.
         self._due_s: dict[str, float] = {}
         # By bridge: when a failover goes on, of those where one waits for the switch.
         self._resumes_s: dict[str, float] = {}
+        # The bridges for which both may have changed. Several events may pass before anyone asks.
+        self._changed: set[str] = set()
         self._name = name
         # The leader's name in the database.
         self._leader: str | None = None
@@ -78,12 +80,14 @@ class Engine:
         for bridge in self._in_order(concerned):
             if max(bridge.announces_at_s, self.fleet.held_until_s(bridge.config.name)) <= now_s:
                 commands += self._tick(bridge, now_s)
-        self._schedule(concerned)
+        self._changed |= concerned
         return tuple(commands)
 
-    def _schedule(self, names: set[str]) -> None:
-        """Note when these bridges have something to do next."""
-        for name in names:
+    def _schedule(self) -> None:
+        """Note when the bridges that may have changed have something to do next."""
+        if not self._changed:
+            return
+        for name in self._changed:
             self._resumes_s.pop(name, None)
             if (bridge := self.fleet.bridges.get(name)) is None:
                 self._due_s.pop(name, None)
@@ -93,12 +97,14 @@ class Engine:
             if (resumes_s := bridge.resumes_s) < math.inf:
                 self._resumes_s[name] = max(resumes_s, held_s)
         assert len(self._due_s) == len(self.fleet.bridges), "each bridge has its next deadline"
+        self._changed.clear()
 
     def _tick(self, bridge: Bridge, now_s: float) -> Commands:
         return self.fleet.alone(bridge.config.name, lambda: bridge.tick(now_s), now_s)
 
     def deadline_s(self) -> float:
         """When a `Tick` is next due; infinity if nothing waits for time to pass."""
+        self._schedule()
         waiting_s = [self.operator.next_job_s(), self.fleet.lost_keys.expires_s()]
         return min([*self._due_s.values(), *waiting_s])
 
@@ -108,6 +114,7 @@ class Engine:
         A failover goes on first: hundreds of polls may be late. Otherwise it is the bridge that has
         had something to do for longest, and of several the one that was attached first.
         """
+        self._schedule()
         bridges = self.fleet.bridges
         resuming = [name for name in bridges if name in self._resumes_s] if self._resumes_s else []
         for names, due_s in ((resuming, self._resumes_s), (bridges, self._due_s)):
