@@ -331,9 +331,7 @@ def test_the_command_is_the_package_s_not_a_checkout_s(package: Path, machine: M
     assert machine.do("bash", "-c", completing) == "complete -F _ovs_lbt ovs-lbt\n"
     for script in ("zsh/vendor-completions/_ovs-lbt", "fish/vendor_completions.d/ovs-lbt.fish"):
         machine.do("test", "-s", f"/usr/share/{script}")
-    assert machine.do("ovs-lbt", "__complete", "comp") == (
-        "completion\tprint the script by which a shell completes commands\n"
-    )
+    assert machine.do("ovs-lbt", "__complete", "comp").startswith("completion\t")
 
 
 def test_what_is_in_the_way_or_missing_is_named(package: Path, machine: Machine) -> None:
