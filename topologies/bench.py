@@ -324,7 +324,7 @@ def _run_bench(
     from topologies.compare.kept_runs import DIRECTORY, KeptRuns
     from topologies.compare.plan import Options
     from topologies.loads.web_load import Direction
-    from topologies.reports import console, origin, page, repeated, report
+    from topologies.reports import benchmarks, console, origin, repeated, report
 
     paces = {one.name: one for one in (pace.ACCELERATED, pace.FAITHFUL, pace.QUICK)}
     plan = PLANS[name]
@@ -365,21 +365,26 @@ def _run_bench(
     ]
     phases = vmware_lbt.phases(how, results[0]) if name == "vmware_lbt" else []
     made = report.build(report.environment(how), results, phases, checked)
-    paths = [report.write(made, results, directory), page.write(directory)]
+    path = report.write(made, results, directory)
+    pictures = []
     if phases:
-        paths += _try_to_draw(lambda: _draw_ramp(how, results[0], phases, directory))
+        pictures += _try_to_draw(lambda: _draw_ramp(how, results[0], phases, directory))
         print(console.phase_table(phases, results[0].scenario.layout.published), end="\n\n")
     if draw := plan.draw:
-        paths += _try_to_draw(lambda: draw(results, directory))
+        pictures += _try_to_draw(lambda: draw(results, directory))
     for result in results:
         print(f"{result.scenario.name}: {result.scenario.what}")
         print(console.contender_table(result.medians()), end="\n\n")
     print(console.verdicts(checked), end="\n\n")
-    read = json.loads(paths[0].read_text())
-    if before := repeated.published(read):
+    read = json.loads(path.read_text())
+    before = repeated.published(read)
+    if before:
         found = repeated.repeated(read, before)
         print(*repeated.sentences(found), sep="\n", end="\n\n")
-    print(*paths, sep="\n")
+    summary = directory / "report.md"
+    names = [one.name for one in pictures if one.suffix == ".png"]
+    summary.write_text(benchmarks.of_bench(read, before, names))
+    print(path, summary, *pictures, sep="\n")
     if not failures:
         finished.append(kept)
     return 0 if all(one.met for one in checked) else 1

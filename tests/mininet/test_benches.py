@@ -254,7 +254,7 @@ def test_shift_runs_a_jump_by_number(tmp_path: Path) -> None:
         directory = bench.out / "shift_seeds"
         report = json.loads((directory / "report.json").read_text())
         kept = json.loads((directory / "seed-3.json").read_text())
-        assert "shift_seeds" in (directory / "report.html").read_text()
+        assert "shift_seeds" in (directory / "report.md").read_text()
     (jump,) = report["seeds"]
     assert kept["instance"] == generator.generate(3).as_json()
     ours, control = jump["jump"]["adaptive"], jump["control"]["adaptive"]

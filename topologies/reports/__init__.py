@@ -1,1 +1,1 @@
-"""Reports the results of benches: on the terminal, as JSON, as HTML, and as docs/benchmarks.md."""
+"""Reports the results of benches: on the terminal, as JSON, and as Markdown."""

@@ -1,4 +1,4 @@
-"""Generates docs/benchmarks.md from the stored reports of all layouts.
+"""Generates docs/benchmarks.md from the stored reports of all layouts, and `report.md` of a bench.
 
     python -m topologies.reports.benchmarks docs/results > docs/benchmarks.md
 
@@ -28,6 +28,7 @@ from topologies.reports.comparison import MOST_DEVIATION_RATIO, Duel, Order, Pub
 from topologies.reports.known_figures import BEFORE_UNIT, Figure, percent, repetitions
 from topologies.reports.markdown import bullets, code, plain, table
 from topologies.reports.origin import NOT_RECORDED
+from topologies.reports.repeated import repeated, sentences
 from topologies.reports.settings import VARIANTS, report_name, setting, setting_name, variants
 from topologies.reports.table import Column, Kind, Row
 from topologies.scale.section import section as scale_section
@@ -105,8 +106,27 @@ def benchmarks(
         _layout(report, notes.get(name, ""), when.get(name, ()))
         for name, report in ((report_name(one), one) for one in known)
     ]
-    text = "\n\n".join(part for part in parts if part) + "\n"
-    return text.replace(BEFORE_UNIT, " ")  # an ordinary space, so that the text can be searched
+    return _text(parts)
+
+
+def of_bench(
+    report: Mapping[str, Any],
+    before: Mapping[str, Any] | None = None,
+    pictures: Sequence[str] = (),
+) -> str:
+    """Generate the `report.md` of a bench from its report.
+
+    `before` is the published report of the same bench, if there is one. `pictures` are file names.
+    """
+    parts = [f"## {report_name(report)}", layout_texts.described(report["layout"]).headline]
+    parts += [_repetitions(report), _origin(report, []), *_measured(report)]
+    parts += [
+        _list("Where a peer is better", peers.better(report)),
+        _list("Compared with the published runs", _repeated(report, before) if before else []),
+        _environment(report.get("environment", {})),
+        *(f"![{name}]({name})" for name in pictures),
+    ]
+    return _text(parts)
 
 
 def read_notes(text: str) -> dict[str, str]:
@@ -167,6 +187,11 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _text(parts: Sequence[str]) -> str:
+    text = "\n\n".join(part for part in parts if part) + "\n"
+    return text.replace(BEFORE_UNIT, " ")  # an ordinary space, so that the text can be searched
+
+
 def _source(name: str) -> str:
     """Where the raw figures of a report are, seen from the document."""
     return f"Raw figures: [`results/{name}.json`](results/{name}.json)."
@@ -203,15 +228,8 @@ def _of(some: int, all_: int) -> str:
 
 def _layout(report: Mapping[str, Any], note: str, measured: Sequence[str]) -> str:
     parts = [f"## {report_name(report)}", *_introduced(report)]
-    parts += [_repetitions(report), _origin(report, measured)]
-    scenarios = page_comparison.scenarios(report)
-    for scenario in scenarios:
-        if len(scenarios) > 1:
-            parts.append(f"### {plain(scenario['name'])}")
-        parts += [scenario.get("what", ""), _table(scenario)]
+    parts += [_repetitions(report), _origin(report, measured), *_measured(report)]
     parts += [
-        _phases(report),
-        _list("Expectations", [_expectation(one) for one in report.get("expectations", [])]),
         _list("Where we match the document", _matches(report)),
         _list("Where we differ from the document", _differs(report)),
         _list("No difference: the ranges of the runs overlap", peers.without_difference(report)),
@@ -219,6 +237,31 @@ def _layout(report: Mapping[str, Any], note: str, measured: Sequence[str]) -> st
         _environment(report.get("environment", {})),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _measured(report: Mapping[str, Any]) -> list[str]:
+    """The tables of the scenarios and of the phases, and the expectations."""
+    parts = []
+    scenarios = page_comparison.scenarios(report)
+    for scenario in scenarios:
+        if len(scenarios) > 1:
+            parts.append(f"### {plain(scenario['name'])}")
+        parts += [scenario.get("what", ""), _table(scenario)]
+    expectations = [_expectation(one) for one in report.get("expectations", [])]
+    return [*parts, _phases(report), _list("Expectations", expectations)]
+
+
+def _repeated(report: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
+    """What the comparison with the published runs came to, and each figure that differs."""
+    found = repeated(report, before)
+    return [
+        *map(plain, sentences(found)),
+        *(
+            f"{plain(one.scenario)}: {one.figure.label}: {peers.side(one.here, one.figure)};"
+            f" published {peers.side(one.published, one.figure)}."
+            for one in found.different
+        ),
+    ]
 
 
 def _introduced(report: Mapping[str, Any]) -> list[str]:
@@ -248,12 +291,13 @@ def _repetitions(report: Mapping[str, Any]) -> str:
 
 
 def _origin(report: Mapping[str, Any], measured: Sequence[str]) -> str:
-    """The origin of the runs. One sentence lists what no run recorded."""
-    by_topic = {
-        name: text
-        for name, text in page_origin.described(page_origin.of_runs(report)).items()
-        if name != "commit"
-    }
+    """The origin of the runs. One sentence lists what no run recorded.
+
+    `measured` has the lines about their commits; without it, the commits are listed like the rest.
+    """
+    by_topic = page_origin.described(page_origin.of_runs(report))
+    if measured:
+        del by_topic["commit"]
     known = [f"{name}: {plain(text)}" for name, text in by_topic.items() if text != NOT_RECORDED]
     unknown = [name for name, text in by_topic.items() if text == NOT_RECORDED]
     sentences = [*measured]

@@ -3,7 +3,7 @@
     python -m topologies.reports.joined docs/results/NAME.json out/NAME/report.json
 
 It adds the scenarios of the second report to the first. Each run keeps its own origin, so that the
-page shows every commit. Runs of the first report without a commit stay no later than the last commit of
+document shows every commit. Runs of the first report without a commit stay no later than the last commit of
 its file before this change.
 """
 

@@ -24,8 +24,8 @@ class Figure:
         unit: the unit of the displayed number; empty for a plain number.
         scale: the factor from the reported to the displayed number.
         better: MORE or LESS if one of two values is better, else 0.
-        share: whether it is a share of what was possible, which is drawn as a bar.
-        minor: whether only the table of all figures has it.
+        share: whether it is a share of what was possible.
+        minor: whether the tables leave it out, unless it was published.
     """
 
     name: str

@@ -33,6 +33,11 @@ def ahead(reports: Sequence[Mapping[str, Any]]) -> str:
     return "\n\n".join(parts if firm or single else [*parts, NONE])
 
 
+def better(report: Mapping[str, Any]) -> list[str]:
+    """The figures in which a peer is better and the ranges of the runs do not overlap."""
+    return [_beats(where, one) for where, one in _ahead(report)]
+
+
 def without_difference(report: Mapping[str, Any]) -> list[str]:
     """The figures in which a peer's median is better, but the ranges of the runs overlap."""
     return [
@@ -73,7 +78,11 @@ def _have_ranges(one: Behind) -> bool:
 
 def _linked(report: Mapping[str, Any], place: str, one: Behind) -> str:
     name = report_name(report)
+    return f"[{code(name)}](#{name}), {_beats(place, one)}"
+
+
+def _beats(place: str, one: Behind) -> str:
     return (
-        f"[{code(name)}](#{name}), {place}{one.figure.label}: {side(one.peer, one.figure)} beats"
+        f"{place}{one.figure.label}: {side(one.peer, one.figure)} beats"
         f" {side(one.ours, one.figure)}."
     )

@@ -1,4 +1,4 @@
-"""The rows and columns of a scenario's table, independent of HTML and Markdown."""
+"""The rows and columns of a scenario's table, independent of Markdown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from topologies.compare.contenders import ORACLE
-from topologies.reports.comparison import best, by_kind, champions
+from topologies.reports.comparison import best, by_kind
 from topologies.reports.known_figures import Figure, figure, figures, measured, number
 
 
@@ -32,17 +32,13 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row for the limit or a contender: measured figures, published ones, and the best ones.
-
-    `champion` marks the contender of its side that an operator would choose.
-    """
+    """A row for the limit or a contender: measured figures, published ones, and the best ones."""
 
     name: str
     kind: Kind
     found: Mapping[str, Any] = field(default_factory=dict)
     published: Mapping[str, Any] = field(default_factory=dict)
     best_in: frozenset[str] = frozenset()
-    champion: bool = False
 
     @property
     def count(self) -> str:
@@ -77,7 +73,7 @@ def rows(scenario: Mapping[str, Any]) -> list[Row]:
         "share_of_limit": 1.0,
         "steady_share_of_limit": 1.0,
     }
-    marks, chosen = _best_in(contenders, columns(scenario)), champions(contenders)
+    marks = _best_in(contenders, columns(scenario))
     return [
         Row("limit", Kind.LIMIT, limits),
         *(
@@ -87,7 +83,7 @@ def rows(scenario: Mapping[str, Any]) -> list[Row]:
         ),
         *(Row(name, Kind.ORACLE, found) for name, found in contenders.items() if name == ORACLE),
         *(
-            Row(name, kind, found, published.get(name, {}), marks[name], name in chosen)
+            Row(name, kind, found, published.get(name, {}), marks[name])
             for kind in (Kind.PEER, Kind.OURS)
             for name, found in by_kind(contenders, ours=kind == Kind.OURS).items()
         ),

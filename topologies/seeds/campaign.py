@@ -82,13 +82,13 @@ def run_campaign(
     environment = {**reports.machine(), **settings}
     made = report.build(environment, watched_s, records, expectations)
     (directory / "report.json").write_text(json.dumps(made, indent=2) + "\n")
-    (directory / "report.html").write_text(report.page(made))
+    (directory / "report.md").write_text(f"{report.section(made)}\n")
     write_line("")
     write_line(console.table(report.table(made)))
     write_line("")
     write_line(console.verdicts(expectations))
     write_line("")
-    write_line(f"{directory / 'report.json'}\n{directory / 'report.html'}")
+    write_line(f"{directory / 'report.json'}\n{directory / 'report.md'}")
     return 0 if expectations and all(one.met for one in expectations) else 1
 
 

@@ -1,4 +1,4 @@
-"""The report of a campaign: as JSON, as a terminal table, as HTML, and as Markdown."""
+"""The report of a campaign: as JSON, as a terminal table, and as Markdown."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from dataclasses import asdict
 from typing import Any
 
 from topologies.compare.expectation import Expectation
-from topologies.reports.markup import Markup, tag
-from topologies.reports.style import CSS
 from topologies.seeds.conditions import OURS
 from topologies.seeds.figures import SPAN_S
 from topologies.seeds.records import CONTROL, JUMP, RECORDED_FIGURES
@@ -162,41 +160,8 @@ def line(record: Record) -> str:
     return "; ".join(parts)
 
 
-def page(report: Mapping[str, Any]) -> str:
-    """The report as one self-contained HTML file."""
-    head, *rows = table(report)
-    verdicts = [
-        tag("li", _verdict(one["met"]), tag("span", one["condition"], ": ", one["found"]))
-        for one in sorted(report["expectations"], key=lambda one: bool(one["met"]))
-    ]
-    body = tag(
-        "body",
-        tag("header", tag("p", "ovs-lbt bench", class_="above"), tag("h1", NAME)),
-        tag("ul", *verdicts, class_="verdicts"),
-        tag("p", _plain(_text(report))),
-        tag(
-            "div",
-            tag(
-                "table",
-                tag("thead", tag("tr", *(tag("th", cell, scope="col") for cell in head))),
-                tag("tbody", *(_row(row) for row in rows)),
-            ),
-            class_="wide",
-        ),
-        tag("p", _environment(report["environment"]), class_="soft"),
-    )
-    title = tag("title", f"{NAME} – ovs-lbt bench")
-    html = tag(
-        "html",
-        tag("head", tag("meta", charset="utf-8"), title, tag("style", Markup(CSS))),
-        body,
-        lang="en",
-    )
-    return f"<!DOCTYPE html>\n{html}\n"
-
-
 def section(report: Mapping[str, Any], note: str = "") -> str:
-    """The Markdown section of docs/benchmarks.md; `note` is prose that follows the table."""
+    """The section of docs/benchmarks.md, and `report.md`; `note` is prose that follows the table."""
     head, *rows = table(report)
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     drawn = "\n".join(f"| {' | '.join(one)} |" for one in lines)
@@ -217,22 +182,8 @@ def _text(report: Mapping[str, Any]) -> str:
     )
 
 
-def _plain(text: str) -> str:
-    return text.replace("`", "").replace("*", "")
-
-
-def _row(row: Sequence[str]) -> Markup:
-    first, *others = row
-    return tag("tr", tag("th", first, scope="row"), *(tag("td", cell) for cell in others))
-
-
-def _verdict(holds: bool) -> Markup:
-    word = "PASS" if holds else "FAIL"
-    return tag("span", word, class_=f"verdict {word.lower()}")
-
-
 def _environment(environment: Mapping[str, Any]) -> str:
     return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in environment.items())
 
 
-__all__ = ["NAME", "OURS", "build", "line", "page", "section", "table"]
+__all__ = ["NAME", "OURS", "build", "line", "section", "table"]

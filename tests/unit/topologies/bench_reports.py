@@ -1,4 +1,4 @@
-"""Builds small reports of a bench: two scenarios, and runs with known uplinks."""
+"""Builds small reports of a bench."""
 
 from __future__ import annotations
 
@@ -86,49 +86,3 @@ def report(*scenarios: Mapping[str, Any], layout: str = "set_vs_lbfo") -> dict[s
             {"condition": "no duplicates", "found": "3", "met": False},
         ],
     }
-
-
-def run(
-    contender: str,
-    shares: Mapping[str, float],
-    scenario: str = "team to team",
-    repetition: int = 1,
-    load_s: int = 20,
-    moves_s: tuple[float, ...] = (),
-) -> dict[str, Any]:
-    """A run in which each uplink constantly sends this share of its capacity."""
-    return {
-        "scenario": scenario,
-        "contender": contender,
-        "repetition": repetition,
-        "samples": [
-            {
-                "at_s": quarter / 4,
-                "sent_bytes": {
-                    uplink: int(share * CAPACITY_BPS / 8 * quarter / 4)
-                    for uplink, share in shares.items()
-                },
-                "received_bytes": dict.fromkeys(shares, quarter),
-                "bindings": {},
-                "moves": sum(move_s <= quarter / 4 for move_s in moves_s),
-            }
-            for quarter in range(4 * load_s + 1)
-        ],
-        "load_s": load_s,
-        "measured_s": [5.0, load_s - 5.0],
-        "cpu_s": {"ovs-vswitchd": 11.25},
-        "entered_packets": 1000,
-        "delivered_packets": 1000,
-        "outcome": {"received_bytes": 1, "throughput_bps": 1.0, "figures": {}, "details": None},
-    }
-
-
-def runs() -> list[dict[str, Any]]:
-    """Runs of the default report, the repetitions not in order."""
-    return [
-        run("dynamic", {"uplink1": 0.1, "uplink2": 0.1}, repetition=2),
-        run("dynamic", {"uplink1": 0.9, "uplink2": 0.6}, moves_s=(7.25, 9.0)),
-        run("manual", {"uplink1": 0.8, "uplink2": 0.4}),
-        run("balance-tcp", {"uplink1": 0.5, "uplink2": 0.5}),
-        run("manual", {"uplink1": 0.3, "uplink2": 0.3}, scenario="fault"),
-    ]

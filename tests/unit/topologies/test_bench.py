@@ -149,7 +149,7 @@ def test_bench_repeats_every_contender_and_reports(
     directory = tmp_path / "set_vs_lbfo"
     assert said.out.splitlines()[-2:] == [
         str(directory / "report.json"),
-        str(directory / "report.html"),
+        str(directory / "report.md"),
     ]
     report = json.loads((directory / "report.json").read_text())
     assert list(report["contenders"]) == ["manual", "dynamic", "balance-tcp"]
@@ -158,7 +158,7 @@ def test_bench_repeats_every_contender_and_reports(
         assert one["cpu_ratio"] == 1.0
         assert len(one["runs"]) == 2
     assert (directory / "samples.jsonl").read_text().count("\n") == 6
-    assert (directory / "report.html").read_text().rstrip().endswith("</html>")
+    assert "| `balance-tcp` | 2 |" in (directory / "report.md").read_text()
 
 
 @pytest.mark.parametrize(

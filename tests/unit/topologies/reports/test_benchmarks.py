@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +115,32 @@ def test_page_opens_with_what_peers_are_better_in() -> None:
     )
     assert made.index(opening) < made.index("## set_vs_lbfo")
     assert made.count(" beats ") == opening.count(" beats ")
+
+
+def test_report_of_a_bench_has_the_tables_of_the_document() -> None:
+    report = bench.report()
+    made = benchmarks_page.of_bench(report, pictures=["uplinks.png"])
+    tables = re.findall(r"(?:^\|.*\n)+", made, re.MULTILINE)
+    document = benchmarks_page.benchmarks([report], {})
+    assert len(tables) == 2 and all(table in document for table in tables)
+    assert "- PASS total within 5%: 93.5 %\n- **FAIL** no duplicates: 3\n" in made
+    better = made.split("**Where a peer is better**")[1]
+    assert "- team to team: uplinks’ CV: `manual` 0.010 (n = 3) beats `dynamic`" in better
+    assert made.endswith("![uplinks.png](uplinks.png)\n")
+    assert "not recorded for these runs: commit, " in made.lower()
+
+
+def test_report_without_scenarios_is_one_scenario() -> None:
+    report = bench.report()
+    del report["scenarios"]
+    made = benchmarks_page.of_bench(report)
+    assert made.count("| contender |") == 1 and "| `dynamic` | 3 | **187.0** |" in made
+
+
+@pytest.mark.slow
+def test_report_of_a_bench_needs_no_matplotlib() -> None:
+    program = "import sys; sys.modules['matplotlib'] = None; import topologies.reports.benchmarks"
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=DOCS.parent)
 
 
 def test_large_deviation_from_the_document_is_a_difference() -> None:

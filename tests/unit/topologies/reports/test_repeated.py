@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.topologies import bench_reports as bench
 from topologies.layouts import LAYOUTS
-from topologies.reports import page
+from topologies.reports.benchmarks import of_bench
 from topologies.reports.comparison import Side
 from topologies.reports.known_figures import figure
 from topologies.reports.repeated import PUBLISHED, Pair, published, repeated, sentences
@@ -35,7 +35,7 @@ def test_disjoint_ranges_differ() -> None:
     assert _different(_report(0.53), before) == []
 
 
-def test_equal_numbers_on_the_page_do_not_differ() -> None:
+def test_equal_texts_do_not_differ() -> None:
     assert _different(_report(0.500001, 0.500002), _report(0.5, 0.5)) == []
 
 
@@ -105,12 +105,15 @@ def test_chance_is_that_of_runs_of_the_same_distribution(here: int, before: int)
     assert share == pytest.approx(pairs[0].by_chance, abs=0.01)
 
 
-def test_page_lists_what_differs() -> None:
-    text = page.page(_report(0.6, 0.62, 0.64), [], _report(0.5, 0.52, 0.54))
-    assert "Beside the published runs" in text
-    assert "differ from the published ones by more than the ranges of the runs" in text
-    assert "share of the limit: 62.0" in text and "published</li>" in text
-    assert "Beside the published runs" not in page.page(_report(0.6), [])
+def test_report_of_a_bench_lists_what_differs() -> None:
+    here, before = _report(0.6, 0.62, 0.64), _report(0.5, 0.52, 0.54)
+    compared = of_bench(here, before).split("**Compared with the published runs**")[1]
+    assert f"- {sentences(repeated(here, before))[0]}\n" in compared
+    assert (
+        "- here: share of the limit: `dynamic` 62.0 % (60.0 to 64.0, n = 3);"
+        " published `dynamic` 52.0 % (50.0 to 54.0, n = 3).\n" in compared
+    )
+    assert "published runs" not in of_bench(here)
 
 
 def test_published_reports_differ_from_themselves_in_nothing() -> None:
