@@ -54,8 +54,8 @@ INTRODUCTION = """\
 
 These benchmarks run on Mininet. Most layouts come from published documents and have the load of the
 document; the others are our own. The benchmarks compare our policies with the peers: Open vSwitch's
-bonds, and placement by hand (`manual`). `ovs-lbt bench NAME` repeats the benchmark of a layout, and draws the
-uplinks of each contender over time.
+bonds, and placement by hand (`manual`). `ovs-lbt bench NAME` repeats the benchmark of a layout, and writes
+these tables to `report.md`.
 """
 
 READING = f"""\
