@@ -17,9 +17,7 @@ class Kind(StrEnum):
 
     LIMIT = "limit"
     DOCUMENT = "document"  # published, but not run here
-    ORACLE = "oracle"  # knows what no team can know
-    PEER = "peer"
-    OURS = "ours"
+    CONTENDER = "contender"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +72,8 @@ def rows(scenario: Mapping[str, Any]) -> list[Row]:
         "steady_share_of_limit": 1.0,
     }
     marks = _best_in(contenders, columns(scenario))
+    oracle = {name: found for name, found in contenders.items() if name == ORACLE}
+    peers, ours = (by_kind(contenders, ours=ours) for ours in (False, True))
     return [
         Row("limit", Kind.LIMIT, limits),
         *(
@@ -81,11 +81,9 @@ def rows(scenario: Mapping[str, Any]) -> list[Row]:
             for name, found in published.items()
             if name not in contenders
         ),
-        *(Row(name, Kind.ORACLE, found) for name, found in contenders.items() if name == ORACLE),
         *(
-            Row(name, kind, found, published.get(name, {}), marks[name])
-            for kind in (Kind.PEER, Kind.OURS)
-            for name, found in by_kind(contenders, ours=kind == Kind.OURS).items()
+            Row(name, Kind.CONTENDER, found, published.get(name, {}), marks[name])
+            for name, found in (oracle | peers | ours).items()
         ),
     ]
 
