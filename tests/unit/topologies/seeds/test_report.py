@@ -7,12 +7,13 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.topologies import bench_reports, bench_runs
+from tests.unit.topologies import bench_runs
 from topologies import bench
 from topologies.compare import run
 from topologies.compare.contenders import Contender, Teams, by_name
@@ -24,7 +25,6 @@ from topologies.loads.load import Outcome
 from topologies.loads.seeded_load import layout_of
 from topologies.loads.settling import Reading
 from topologies.network import processes
-from topologies.reports import benchmarks
 from topologies.seeds import campaign, conditions, generator, report
 from topologies.seeds.figures import gaps, highest_ratio, relieved_s, series, stalls
 from topologies.seeds.records import CONTROL, JUMP, is_reusable
@@ -182,18 +182,6 @@ def test_report_has_medians_and_worst_values_but_no_details() -> None:
     assert "| seed-3 |" in section and "It is *so*." in section and "**FAIL**" in section
 
 
-def test_benchmarks_document_has_the_jumps_after_the_layouts(tmp_path: Path) -> None:
-    records = [_record(seed, _run(0.0, 0.0)) for seed in (1, 2)]
-    made = report.build({"cpus": 2}, 15.0, records, conditions.expectations(records))
-    (tmp_path / "shift_seeds.json").write_text(json.dumps(made))
-    (tmp_path / "converged.json").write_text(json.dumps(bench_reports.report(layout="converged")))
-    (tmp_path / "notes.md").write_text("## shift_seeds\n\nBecause of *that*.\n")
-    text = benchmarks.read(tmp_path)
-    assert text.index("\n## converged\n") < text.index("\n## shift_seeds\n")
-    assert "Because of *that*." in text and "| seed-2 |" in text
-    assert text.endswith(".\n") and not text.endswith("\n\n")
-
-
 def test_port_numbers_hash_to_the_homes() -> None:
     jump = generator.generate(2)
     layout = layout_of(jump)
@@ -330,19 +318,10 @@ def _observing(
         if failing and failing in ran[-1]:
             raise RuntimeError("vm1: no answer")
         measured = {"loss_ratio": 0.0, "highest_ratio": 0.8, "sent_ratio": 1.0, "strangers": 0.0}
-        seen = bench_runs.observed(
-            scenario.layout,
-            contender.name,
-            dict.fromkeys(scenario.layout.sending_uplinks(), 0.5),
-            measured=measured,
-        )
+        uplinks = scenario.layout.sending_uplinks()
+        seen = bench_runs.observed(scenario.layout, contender.name, dict.fromkeys(uplinks, 0.5))
         outcome = Outcome(1, 1.0, measured, details={"readings": [], "hot": [], "history": []})
-        return Observed(
-            **{
-                **{name: getattr(seen, name) for name in Observed.__slots__},
-                "outcome": outcome,
-            }
-        )
+        return replace(seen, outcome=outcome)
 
     return observe
 
