@@ -99,17 +99,18 @@ class Database:
             path = remote.removeprefix("unix:")
             raise Refused(f"Open vSwitch is not running: {path} does not exist -> {STARTED}")
         try:
-            helper = idlutils.get_schema_helper(remote, SCHEMA)
+            helper = _schema(remote)
         except Exception as error:
             _refuse_ours(error)
             why = reason(_refusal(remote, tls) or error)
             raise Refused(f"{remote}: no answer ({why}) -> a running ovsdb-server") from error
-        for table, columns in records.COLUMNS.items():
-            helper.register_columns(table, columns.split())
-        self._idl = Replica(remote, helper, SCHEMA)
-        self._idl._session.reconnect.set_backoff(*(RECONNECT_LOCAL_MS if local else RECONNECT_MS))
-        self._link = connection.Connection(self._idl, timeout=TRANSACTION_TIMEOUT_S)
         try:
+            for table, columns in records.COLUMNS.items():
+                helper.register_columns(table, columns.split())
+            self._idl = Replica(remote, helper, SCHEMA)
+            backoff_ms = RECONNECT_LOCAL_MS if local else RECONNECT_MS
+            self._idl._session.reconnect.set_backoff(*backoff_ms)
+            self._link = connection.Connection(self._idl, timeout=TRANSACTION_TIMEOUT_S)
             self._api = _Api(self._link)
         except Exception as error:
             _refuse_ours(error)
@@ -267,6 +268,30 @@ def _removals_last(settings: Iterable[Setting]) -> list[Setting]:
     """
     last = {(one.table, one.record, one.column, one.key): one for one in settings}
     return sorted(last.values(), key=lambda one: one.value is None)
+
+
+def _schema(remote: str) -> Any:
+    """Ask for the schema, on a thread: the library waits forever for a server that hangs.
+
+    Raises:
+        Refused: there is no answer in time.
+        Exception: the library's, which names no class of its own.
+    """
+    answers = list[Any]()
+
+    def ask() -> None:
+        try:
+            answers.append(idlutils.get_schema_helper(remote, SCHEMA))
+        except Exception as error:
+            answers.append(error)
+
+    threading.Thread(target=ask, name="ovsdb schema", daemon=True).start()
+    late = f"none within {TRANSACTION_TIMEOUT_S} s"
+    wait_until(lambda: bool(answers), TRANSACTION_TIMEOUT_S, ROWS_PAUSE_S, late)
+    (answer,) = answers
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def _refuse_ours(error: Exception) -> None:

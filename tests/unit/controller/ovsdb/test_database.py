@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import socket
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +14,7 @@ from controller.api.engine_commands import Setting
 from controller.config.rows import Ovn, Tunnel
 from controller.host import devices
 from controller.ovsdb import database, records
+from controller.text.wording import Refused
 
 
 @pytest.mark.parametrize(
@@ -261,3 +265,33 @@ def test_in_a_transaction_removals_come_last_and_the_last_value_of_a_key_counts(
     given += [setting("d", None), setting("d", "2")]
     found = [(one.key, one.value) for one in database._removals_last(given)]
     assert found == [("b", "1"), ("d", "2"), ("a", None), ("c", None)]
+
+
+# ---- servers that are no ovsdb-server --------------------------------------------------------
+
+
+def refusal_of(server: socket.socket) -> str:
+    """What is said about a server when the service starts."""
+    with pytest.raises(Refused) as refused:
+        database.Database(f"tcp:127.0.0.1:{server.getsockname()[1]}", lambda _: None)
+    return str(refused.value).partition(": ")[2]
+
+
+def test_a_server_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "TRANSACTION_TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert refusal_of(server) == "no answer (none within 0.2 s) -> a running ovsdb-server"
+
+
+def test_a_server_with_a_schema_that_is_none_is_refused() -> None:
+    def answer() -> None:
+        caller, _ = server.accept()
+        with caller:
+            asked = json.loads(caller.recv(4096))
+            caller.sendall(json.dumps({"id": asked["id"], "result": [1], "error": None}).encode())
+            caller.recv(4096)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=answer, daemon=True).start()
+        expected = "not Open vSwitch's database -> the database of an ovsdb-server"
+        assert refusal_of(server) == expected
