@@ -7,33 +7,34 @@ whose upstream switch is a bridge of the same Open vSwitch. Here it is another o
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import json
-import os
-import statistics
+import itertools
 import sys
-import time
-from pathlib import Path
 from typing import Any
 
-from tests.switch import connection_figures as connections
 from tests.switch import datapath
-from tests.switch.bed import BALANCE_SLB, LACP, Bed, BedSpec, Upstream, upstream_ovs
+from tests.switch.bed import BALANCE_SLB, LACP, Bed
+from tests.switch.bench import Bench, Shown, table
 from tests.switch.test_failover import place_in_bond
-from tests.switch.translation_figures import UPLINKS, Contender, forwarding
 from tests.switch.waiting import wait_until
-from tests.switch.wire import OwnNetwork, Stream, sending_socket
-from topologies.network.private_ovs import PrivateOvs
-from topologies.reports.origin import origin
+from tests.switch.wire import Stream
+from tests.switch.without_service import (
+    BOUND,
+    DP_HASH,
+    MULTIPATH,
+    Contender,
+    bed_of,
+    cached_flows,
+    connect,
+)
+from tests.switch.without_service import frame as frame_of_first
 
 CONTENDERS = (
     Contender("balance-slb", BALANCE_SLB),
-    Contender("load-based on balance-slb", BALANCE_SLB, "bound"),
-    Contender("dynamic, dp_hash, on balance-slb", BALANCE_SLB, "dp_hash"),
-    Contender("dynamic, multipath, on balance-slb", BALANCE_SLB, "multipath"),
+    Contender("load-based on balance-slb", BALANCE_SLB, BOUND),
+    Contender("dynamic, dp_hash, on balance-slb", BALANCE_SLB, DP_HASH),
+    Contender("dynamic, multipath, on balance-slb", BALANCE_SLB, MULTIPATH),
     Contender("balance-tcp", LACP),
-    Contender("dynamic, dp_hash, on balance-tcp", LACP, "dp_hash"),
+    Contender("dynamic, dp_hash, on balance-tcp", LACP, DP_HASH),
 )
 CACHED = (100, 10_000)
 CUTS = 9
@@ -43,62 +44,46 @@ BEFORE, AFTER = 100, 200
 SENT_PER_S = 3000.0
 # Why Open vSwitch translates all cached flows again, as its coverage counters name it.
 REASONS = ("reconfigure", "port_toggled", "bond", "flow_table", "mac_learning")
+SHOWN: dict[str, Shown] = {
+    "cached flows": "flows",
+    "silent, ms": "silent_ms",
+    "revalidations": lambda run: " ".join(sorted(run["revalidations"])) or "none",
+}
 
 
 def main() -> int:
     """Measure all of them, and write what was found."""
-    parser = argparse.ArgumentParser(prog="failover_figures", description=__doc__)
-    parser.add_argument("--cuts", type=int, default=CUTS, help=f"failures of each ({CUTS})")
-    parser.add_argument("--cached", type=int, nargs="+", default=list(CACHED))
-    parser.add_argument("--by", nargs="+", default=[one.name for one in CONTENDERS])
-    parser.add_argument("--out", type=Path, default=Path("out/failover.json"))
-    options = parser.parse_args()
-    report: dict[str, Any] = {
-        "origin": origin(["python", "-m", "tests.switch.failover_figures", *sys.argv[1:]]),
-        "datapath": datapath.NAME,
-        "watched": 2 * WATCHED,
-        "pps": PPS,
-        "runs": [],
-    }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    with OwnNetwork().entered(), upstream_ovs() as tor:
-        for contender in CONTENDERS:
-            if contender.name not in options.by:
+    names = [*map(str, CONTENDERS)]
+    bench = Bench("failover_figures", __doc__, "out/failover.json")
+    bench.report |= {"datapath": datapath.NAME, "watched": 2 * WATCHED, "pps": PPS}
+    add = bench.parser.add_argument
+    add("--cuts", type=int, default=CUTS, help=f"failures of each ({CUTS})")
+    add("--cached", type=int, nargs="+", default=list(CACHED))
+    add("--by", nargs="+", default=names, choices=names)
+    with bench.begun() as tor:
+        for one in CONTENDERS:
+            if one.name not in bench.options.by:
                 continue
-            for found in measured(tor, contender, options.cached, options.cuts):
-                report["runs"].append({"by": contender.name, **found})
-                print(json.dumps(report["runs"][-1]), flush=True)
-                options.out.write_text(json.dumps(report, indent=1) + "\n")
-    print(table(report["runs"]))
+            with bed_of(tor, one, vms=2) as bed:
+                for before, count in itertools.pairwise([0, *sorted(bench.options.cached)]):
+                    fill(bed, before, count)
+                    for number in range(bench.options.cuts):
+                        case = {"by": one.name, "connections": count, "cut": number}
+                        bench.run(case, cut, bed, one)
+    print(table(bench.runs, ("connections", "by"), SHOWN))
     return 0
 
 
-def measured(tor: Upstream, contender: Contender, cached: list[int], cuts: int) -> Any:
-    """What each failure cost a contender, with so many connections cached."""
-    with (
-        PrivateOvs(prefix="ovs-lbt-failover-") as ovs,
-        Bed(ovs, tor, BedSpec(contender.team, UPLINKS, (None,) * 2)) as bed,
-        forwarding(bed, contender),
-    ):
-        ovs.vsctl("set", "Open_vSwitch", ".", f"other_config:max-idle={connections.MAX_IDLE_MS}")
-        before = 0
-        for count in sorted(cached):
-            fill(bed, before, count)
-            before = count
-            for cut in range(cuts):
-                if contender.pipeline is None and contender.team != LACP:
-                    place_in_bond(bed)
-                yield {"connections": count, "cut": cut, **failover(bed)}
+def cut(bed: Bed, contender: Contender) -> dict[str, Any]:
+    """What a failure costs a contender; a bond that does not place VMs as we do is told to."""
+    if contender.pipeline is None and contender.team != LACP:
+        place_in_bond(bed)
+    return failover(bed)
 
 
 def fill(bed: Bed, first: int, end: int) -> None:
     """Send a frame of each new connection."""
-    with contextlib.closing(sending_socket(bed.vms[0].point)) as out:
-        started_s = time.monotonic()
-        for number in range(first, end):
-            while started_s + (number - first) / SENT_PER_S > time.monotonic():
-                time.sleep(0.001)
-            out.send(connections.frame(bed, number, 1 + number))
+    connect(bed, first, end, SENT_PER_S)
     bed.fence()
 
 
@@ -109,7 +94,7 @@ def failover(bed: Bed) -> dict[str, Any]:
         (vm.point, frame(bed, vm_at, n)) for vm_at, vm in enumerate(bed.vms) for n in range(WATCHED)
     ]
     bed.revalidated()
-    flows, before = len(connections.flows(bed)), revalidations(bed)
+    flows, before = len(cached_flows(bed)), revalidations(bed)
     with bed.ears(host.point, *ends.values()) as ears, Stream(watched, PPS) as stream:
         ear = ears[host.point]
 
@@ -140,13 +125,12 @@ def failover(bed: Bed) -> dict[str, Any]:
         "lost": lost,
         "silent_ms": round(1000 * lost / (PPS * on_it), 1),
         "revalidations": {name: count for name, count in asked.items() if count},
-        "load_average": round(os.getloadavg()[0], 1),
     }
 
 
 def frame(bed: Bed, vm_at: int, number: int) -> bytes:
     """The first frame of a watched connection of a VM; those of the first VM are among the cached ones."""
-    data = connections.frame(bed, number, 0)
+    data = frame_of_first(bed, number, 0)
     return data[:6] + bytes.fromhex(bed.vms[vm_at].mac.replace(":", "")) + data[12:]
 
 
@@ -154,29 +138,6 @@ def revalidations(bed: Bed) -> dict[str, int]:
     """How often all cached flows had to be translated again since the switch started, by reason."""
     asked = ("ovs-appctl", "coverage/read-counter")
     return {name: int(bed.ovs.run(*asked, f"rev_{name}")) for name in REASONS}
-
-
-def table(runs: list[dict[str, Any]]) -> str:
-    """Medians, as a table in Markdown."""
-    lines = [
-        "| connections | by | n | cached flows | silent, ms: median (range) | revalidations |",
-        "|---:|---|---:|---:|---:|---|",
-    ]
-    for count in sorted({run["connections"] for run in runs}):
-        for contender in CONTENDERS:
-            of_one = [
-                run for run in runs if (run["connections"], run["by"]) == (count, contender.name)
-            ]
-            if not of_one:
-                continue
-            silent = [run["silent_ms"] for run in of_one]
-            why = sorted({" ".join(sorted(run["revalidations"])) for run in of_one})
-            lines.append(
-                f"| {count:,} | {contender.name} | {len(of_one)}"
-                f" | {statistics.median(run['flows'] for run in of_one):.0f}"
-                f" | {statistics.median(silent):g} ({min(silent):g} to {max(silent):g}) | {'; '.join(why)} |"
-            )
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -10,31 +10,25 @@ each is translated with every contender.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
-import os
 import socket
-import statistics
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
-from tests.switch.bed import BALANCE_SLB, LACP, Bed, BedSpec, Upstream, upstream_ovs
-from tests.switch.translation_figures import UPLINKS, Contender, forwarding, steps
-from tests.switch.wire import OwnNetwork, sending_socket
+from tests.switch.bed import BALANCE_SLB, LACP, Bed, Upstream
+from tests.switch.bench import SENT, Bench, Shown, counters, table
+from tests.switch.wire import sending_socket
+from tests.switch.without_service import BOUND, DP_HASH, MULTIPATH, Contender, bed_of, steps
 from topologies.connections import sender
-from topologies.network.private_ovs import PrivateOvs
-from topologies.reports.origin import origin
 
 CONTENDERS = (
     Contender("balance-slb", BALANCE_SLB),
-    Contender("load-based on balance-slb", BALANCE_SLB, "bound"),
-    Contender("dynamic, multipath, on balance-slb", BALANCE_SLB, "multipath"),
-    Contender("dynamic, dp_hash, on balance-slb", BALANCE_SLB, "dp_hash"),
+    Contender("load-based on balance-slb", BALANCE_SLB, BOUND),
+    Contender("dynamic, multipath, on balance-slb", BALANCE_SLB, MULTIPATH),
+    Contender("dynamic, dp_hash, on balance-slb", BALANCE_SLB, DP_HASH),
     Contender("balance-tcp", LACP),
-    Contender("dynamic, dp_hash, on balance-tcp", LACP, "dp_hash"),
+    Contender("dynamic, dp_hash, on balance-tcp", LACP, DP_HASH),
 )
 AS_IT_IS, EACH = "as it is", "each"
 FIRST_PER_S, STEP_RATIO, STEPS_MAX = 8000.0, 1.15, 17
@@ -47,52 +41,43 @@ REACHED_RATIO_MIN = 0.9
 QUIET_S, QUIET_TIMEOUT_S = 0.1, 5.0
 TICK_S = 0.0005
 FRAME_BYTES = 200
-# Of the network that this thread is in: /sys may show another one.
-DEVICES, SENT_AT = Path("/proc/thread-self/net/dev"), 9
 REPEAT = 3
+SHOWN: dict[str, Shown] = {
+    **{key: key for key in ("lookups", "resubmits", "groups")},
+    "as it is, connections/s": lambda run: run[AS_IT_IS]["most_per_s"],
+    "each translated, connections/s": lambda run: run[EACH]["most_per_s"],
+}
 
 
 def main() -> int:
     """Measure all of them in turn, and write what was found."""
-    parser = argparse.ArgumentParser(prog="new_connection_figures", description=__doc__)
-    parser.add_argument("--repeat", type=int, default=REPEAT, help=f"runs of each ({REPEAT})")
-    parser.add_argument("--by", nargs="+", default=[one.name for one in CONTENDERS])
-    parser.add_argument("--first", type=int, default=0, help="number of the first run (0)")
-    parser.add_argument("--out", type=Path, default=Path("out/new_per_second.json"))
-    options = parser.parse_args()
-    report: dict[str, Any] = {
-        "lost_ratio_max": LOST_RATIO_MAX,
-        "step_ratio": STEP_RATIO,
-        "runs": [],
-    }
-    if options.first and options.out.exists():
-        report = json.loads(options.out.read_text())
-    made_by = origin(["python", "-m", "tests.switch.new_connection_figures", *sys.argv[1:]])
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    with OwnNetwork().entered(), upstream_ovs() as tor:
-        for number in range(options.first, options.first + options.repeat):
-            for contender in (one for one in CONTENDERS if one.name in options.by):
-                found = measured(tor, contender)
-                run = {"by": contender.name, "repetition": number, **found, "origin": made_by}
-                report["runs"].append(run)
-                print({key: run[key] for key in run if key != "origin"}, flush=True)
-                options.out.write_text(json.dumps(report, indent=1) + "\n")
-    print(table(report["runs"]))
+    bench = Bench("new_connection_figures", __doc__, "out/new_per_second.json", REPEAT)
+    bench.report |= {"lost_ratio_max": LOST_RATIO_MAX, "step_ratio": STEP_RATIO}
+    names = [*map(str, CONTENDERS)]
+    add = bench.parser.add_argument
+    add("--by", nargs="+", default=names, choices=names)
+    add("--first", type=int, default=0, help="number of the first run (0); later ones are added")
+    options = bench.options
+    options.resume = options.resume or options.first > 0
+    with bench.begun() as tor:
+        for repetition in range(options.first, options.first + options.repeat):
+            for one in CONTENDERS:
+                if one.name in options.by:
+                    bench.run({"by": one.name, "repetition": repetition}, measured, tor, one)
+    print(table(bench.runs, ("by",), SHOWN))
     return 0
 
 
 def measured(tor: Upstream, contender: Contender) -> dict[str, Any]:
     """One run of a contender, on a switch of its own."""
     with (
-        PrivateOvs(prefix="ovs-lbt-new-") as ovs,
-        Bed(ovs, tor, BedSpec(contender.team, UPLINKS, (None,))) as bed,
-        forwarding(bed, contender),
+        bed_of(tor, contender) as bed,
         contextlib.closing(sending_socket(bed.vms[0].point)) as out,
     ):
-        found: dict[str, Any] = {"load_average": os.getloadavg()[0], **steps(bed)}
+        found: dict[str, Any] = {**steps(bed)}
         frames = made(bed, round(FIRST_PER_S * STEP_RATIO**STEPS_MAX * STEP_S))
         found[AS_IT_IS] = most_per_s(bed, frames, out)
-        ovs.run("ovs-appctl", "upcall/disable-megaflows")
+        bed.ovs.run("ovs-appctl", "upcall/disable-megaflows")
         found[EACH] = most_per_s(bed, frames, out)
         return found
 
@@ -152,9 +137,8 @@ def step(
 
 def left(bed: Bed) -> int:
     """What has left by the uplinks."""
-    names = {uplink.name for uplink in bed.uplinks}
-    lines = (line.split(":") for line in DEVICES.read_text().splitlines() if ":" in line)
-    return sum(int(counted.split()[SENT_AT]) for name, counted in lines if name.strip() in names)
+    now = counters()
+    return sum(now[uplink.name][SENT] for uplink in bed.uplinks)
 
 
 def settled(bed: Bed) -> int:
@@ -166,23 +150,6 @@ def settled(bed: Bed) -> int:
         if (now := left(bed)) != before:
             before, since_s = now, time.monotonic()
     return before
-
-
-def table(runs: list[dict[str, Any]]) -> str:
-    """Medians, as a table in Markdown."""
-    lines = [
-        "| by | n | look-ups | resubmits | groups | as it is, connections/s | each translated, connections/s |",
-        "|---|---:|---:|---:|---:|---:|---:|",
-    ]
-    for contender in CONTENDERS:
-        of_one = [run for run in runs if run["by"] == contender.name]
-        if of_one:
-            cells = [str(of_one[0][key]) for key in ("lookups", "resubmits", "groups")]
-            for how in (AS_IT_IS, EACH):
-                values = sorted(run[how]["most_per_s"] for run in of_one)
-                cells.append(f"{statistics.median(values):,.0f} ({values[0]:,} to {values[-1]:,})")
-            lines.append(f"| {contender.name} | {len(of_one)} | {' | '.join(cells)} |")
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

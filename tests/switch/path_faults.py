@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from controller.api import history
@@ -12,7 +12,7 @@ from tests.switch import datapath, frames
 from tests.switch.bed import Bed, Station, Uplink, run
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
-from tests.switch.wire import SEQUENCE_MASK, STREAM_SHIFT, CountingEar, Stream
+from tests.switch.wire import SEQUENCE_MASK, STREAM_SHIFT, CountingEar, Sent, Stream
 from topologies.network.private_ovs import PrivateOvs
 
 # A fault as `show` has it: uplink, kind, whether it is decided, and VLAN.
@@ -174,16 +174,32 @@ def switches_upstream(bed: Bed, *ends: Sequence[int]) -> Iterator[list[SwitchUps
 # ---- what VMs lose -----------------------------------------------------------------------
 
 
-class Talk:
-    """VMs and a host upstream send to each other, both ways, until `stop` or the end of this block."""
+def _frame(sender: Station, receiver: Station, _number: int) -> bytes:
+    return frames.udp(sender.mac, receiver.mac)
 
-    def __init__(self, vms: Sequence[Station], host: Station, pps: float = TALK_PPS) -> None:
+
+class Talk:
+    """VMs and a host upstream send to each other, both ways, until `stop` or the end of this block.
+
+    There are so many connections of each VM. `build`: the frame of one way of the connection of a number.
+    """
+
+    def __init__(
+        self,
+        vms: Sequence[Station],
+        host: Station,
+        pps: float = TALK_PPS,
+        connections: int = 1,
+        build: Callable[[Station, Station, int], bytes] = _frame,
+    ) -> None:
         self._pps = pps
-        self._ways = [way for vm in vms for way in ((vm, host), (host, vm))]
-        self._stream = Stream([(a.point, frames.udp(a.mac, b.mac)) for a, b in self._ways], pps)
+        self._ways = [way for vm in vms for way in ((vm, host), (host, vm)) * connections]
+        flows = [(a.point, build(a, b, number)) for number, (a, b) in enumerate(self._ways)]
+        self._stream = Stream(flows, pps)
         # VMs of several beds have the same names.
-        self._ears = [CountingEar(vm.point) for vm in vms]
-        self._at_host = CountingEar(host.point)
+        ears = {id(one): CountingEar(one.point) for one in (*vms, host)}
+        self._ears = list(ears.values())
+        self._receivers = [ears[id(receiver)] for _, receiver in self._ways]
         self._began_at = 0.0
 
     def __enter__(self) -> Talk:
@@ -193,7 +209,7 @@ class Talk:
 
     def __exit__(self, *_: object) -> None:
         self._stream.stop()
-        for ear in (*self._ears, self._at_host):
+        for ear in self._ears:
             ear.close()
 
     def go_on(self, for_s: float) -> None:
@@ -201,27 +217,25 @@ class Talk:
         end_s = time.monotonic() + for_s
         while (left_s := end_s - time.monotonic()) > 0:
             time.sleep(min(left_s, TAKEN_UP_EVERY_S))
-            for ear in (*self._ears, self._at_host):
-                ear.listen()
+            self._listen()
 
     def until_heard(self, for_s: float) -> None:
         """Let them talk until of each flow something has arrived that was sent so much later than now."""
         goal = (time.time() - self._began_at + for_s) * self._pps
 
         def arrive() -> bool:
-            for ear in (*self._ears, self._at_host):
-                ear.listen()
+            self._listen()
             return all(max(of, default=-1) >= goal for of in self._arrived())
 
         wait_until(arrive, f"all flows arrive, {for_s:g} s later", interval_s=TAKEN_UP_EVERY_S)
 
-    def stop(self) -> None:
-        """End it, and take up what is still under way."""
+    def stop(self) -> Sent:
+        """End it, and take up what is still under way; what was sent."""
         sent = self._stream.stop()
         assert not any(sent.refused), "the stations' own interfaces refused frames"
         time.sleep(UNDER_WAY_S)
-        for ear in (*self._ears, self._at_host):
-            ear.listen()
+        self._listen()
+        return sent
 
     @property
     def sent(self) -> int:
@@ -248,9 +262,12 @@ class Talk:
 
     def _arrived(self) -> list[set[int]]:
         """The numbers of the frames of each flow that have arrived."""
-        arrived: list[set[int]] = []
-        for flow in range(len(self._ways)):
-            ear = self._at_host if flow % 2 == 0 else self._ears[flow // 2]
-            of = self._stream.first_id(flow) >> STREAM_SHIFT
-            arrived.append({one & SEQUENCE_MASK for one in ear.counts if one >> STREAM_SHIFT == of})
-        return arrived
+        first = self._stream.first_id(0) >> STREAM_SHIFT
+        return [
+            {one & SEQUENCE_MASK for one in ear.counts if one >> STREAM_SHIFT == flow}
+            for flow, ear in enumerate(self._receivers, start=first)
+        ]
+
+    def _listen(self) -> None:
+        for ear in self._ears:
+            ear.listen()

@@ -11,16 +11,13 @@ LAG, the switch upstream takes a port in another VLAN out of the LAG.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
+import itertools
 import os
-import statistics
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from controller.api import history
@@ -38,12 +35,10 @@ from tests.switch.bed import (
     Upstream,
     learning_at_once,
     run,
-    upstream_ovs,
 )
-from tests.switch.runs_file import RunsFile
+from tests.switch.bench import RECEIVED_BYTES, SENT_BYTES, Bench, Run, Shown, counters, table
 from tests.switch.service import Service
 from tests.switch.waiting import HANG_S, wait_until
-from tests.switch.wire import SEQUENCE_MASK, STREAM_SHIFT, CountingEar, Ears, OwnNetwork, Stream
 from topologies.network.private_ovs import PrivateOvs
 
 UPLINKS, VMS, CONNECTIONS = 2, 4, 2
@@ -63,7 +58,6 @@ END_S = 1.0
 LOST_BEFORE_RATIO = 0.05
 # What the documents promise.
 FOUND_WITHIN_S = 5.0
-MENDED = "when it is mended"
 REPEAT = 5
 # Of a run that does not count.
 ATTEMPTS = 3
@@ -94,6 +88,17 @@ CONTENDERS = (
 )
 
 
+SHOWN: dict[str, Shown] = {
+    "detected after, s": "found_after_s",
+    "moved after, s": "moved_after_s",
+    "frames lost": lambda one: one["lost_until_found"] + one["lost_after"],
+    "of these after detection": lambda one: (
+        None if one["found_after_s"] is None else one["lost_after"]
+    ),
+    "nothing lost after, s (–: until it is mended)": "lossless_after_s",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """What a fault did. Times are in seconds since it began, and None is never.
@@ -122,35 +127,34 @@ def main() -> int:
 
     The result is 1 if path checks found a fault too late.
     """
-    parser = argparse.ArgumentParser(prog="path_figures", description=__doc__)
-    parser.add_argument("--repeat", type=int, default=REPEAT, help=f"runs of each ({REPEAT})")
-    parser.add_argument(
-        "--contenders", type=int, nargs="+", default=range(len(CONTENDERS)), help="by number"
+    bench = Bench("path_figures", __doc__, "out/paths/faults.json", REPEAT, adds=True)
+    numbers = range(len(CONTENDERS))
+    bench.parser.add_argument(
+        "--contenders", type=int, nargs="+", default=numbers, help="by number"
     )
-    parser.add_argument("--out", type=Path, default=Path("out/paths/faults.json"))
-    options = parser.parse_args()
-    file = RunsFile(options.out, "tests.switch.path_figures")
     share.give(os.getpid())
-    with OwnNetwork().entered(), upstream_ovs() as tor:
+    with bench.begun() as tor:
         share.give(tor.ovs.pid("ovs-vswitchd"))
-        for contender in (CONTENDERS[number] for number in options.contenders):
+        for contender in (CONTENDERS[number] for number in bench.options.contenders):
             with forwarding(tor, contender) as (bed, service):
                 share.give(bed.ovs.pid("ovs-vswitchd"))
-                for fault in FAULTS * options.repeat:
-                    for _ in range(ATTEMPTS):
-                        made: dict[str, Any] = {"contender": str(contender), "fault": fault}
-                        made |= asdict(happen(bed, service, contender, fault))
-                        made["load_average"] = round(os.getloadavg()[0], 2)
-                        file.add(made)
-                        print(made, flush=True)
-                        if counts(made):
+                for number, fault in itertools.product(range(bench.options.repeat), FAULTS):
+                    case = {"contender": str(contender), "fault": fault, "repetition": number}
+                    for attempt in range(ATTEMPTS):
+                        case["attempt"] = attempt
+                        if counts(bench.run(case, measured, bed, service, contender, fault)):
                             break
-    print(table(file.runs))
-    late = [run for run in file.runs if is_late(run)]
+    print(table(filter(counts, bench.runs), ("fault", "contender"), SHOWN))
+    late = [run for run in bench.runs if is_late(run)]
     for one in late:
         found = one["found_after_s"]
         print(f"{one['contender']}, {one['fault']}: {found} s -> {FOUND_WITHIN_S:g} s")
     return 1 if late else 0
+
+
+def measured(bed: Bed, service: Service | None, contender: Contender, fault: str) -> Run:
+    """What a fault did, as the file has it."""
+    return asdict(happen(bed, service, contender, fault))
 
 
 def counts(made: Mapping[str, Any]) -> bool:
@@ -236,37 +240,22 @@ def faulty(bed: Bed, uplink: Uplink, fault: str) -> Iterator[None]:
 def happen(bed: Bed, service: Service | None, contender: Contender, fault: str) -> Found:
     """Let a fault begin while traffic runs, watch it, and mend it."""
     settle(bed, service, contender)
-    vms, host = bed.vms[:VMS], bed.hosts[0]
-    ways = [way for vm in vms for way in ((vm, host), (host, vm)) * CONNECTIONS]
-    flows = [(a.point, frame(a, b, number)) for number, (a, b) in enumerate(ways)]
-    with (
-        Ears([one.point for one in (*vms, host)], CountingEar) as ears,
-        Stream(flows, PPS) as stream,
-    ):
-        started_at = time.time()
+    with path_faults.Talk(bed.vms[:VMS], bed.hosts[0], PPS, CONNECTIONS, frame) as talk:
         before = carried(bed)
-        listen(ears, BEFORE_S)
+        talk.go_on(BEFORE_S)
         now = carried(bed)
         uplink = max(bed.uplinks, key=lambda one: now[one] - before[one])
         began_at = time.time()
         with faulty(bed, uplink, fault):
-            listen(ears, WATCHED_S)
+            talk.go_on(WATCHED_S)
             while contender.checks and not is_over(told(bed, began_at, uplink)):
                 assert time.time() < began_at + HANG_S, f"{fault} on {uplink}: not found"
-                listen(ears, END_S)
-            sent = stream.stop()
-            ears.until_quiet()
+                talk.go_on(END_S)
+            sent = talk.stop()
             entries = told(bed, began_at, uplink) if service else []
-    assert not any(sent.refused), "the VMs' own interfaces refused frames"
-    lost: list[float] = []
-    silent = 0
-    for number, (_, b) in enumerate(ways):
-        ear = ears[b.point]
-        assert isinstance(ear, CountingEar)
-        arrived = {i & SEQUENCE_MASK for i in ear.counts if i >> STREAM_SHIFT == 1 + number}
-        lost += [started_at + n / PPS for n in range(sent.count) if n not in arrived]
-        silent += max(arrived, default=0) < sent.count - END_S * PPS
-    rate, late_s = len(ways) * PPS, round(sent.latest_s, 3)
+    lost = [at for of in talk.lost_at for at in of]
+    rate, late_s = 2 * VMS * CONNECTIONS * PPS, round(sent.latest_s, 3)
+    silent = len(talk.silent(END_S))
     return judged(lost, silent, entries, began_at, sent_per_s=rate, sender_late_s=late_s)
 
 
@@ -344,19 +333,10 @@ def is_well(bed: Bed, service: Service) -> bool:
     return all(one["up"] and not one.get("path_faults") for one in uplinks)
 
 
-def listen(ears: Ears, for_s: float) -> None:
-    end_s = time.monotonic() + for_s
-    while (left_s := end_s - time.monotonic()) > 0:
-        ears.listen(within_s=min(0.05, left_s))
-
-
 def carried(bed: Bed) -> dict[Uplink, int]:
     """How many bytes have passed each uplink, both ways."""
-    counts = {}
-    for uplink in bed.uplinks:
-        (link,) = json.loads(run("ip", "-s", "-j", "link", "show", uplink.name))
-        counts[uplink] = sum(link["stats64"][way]["bytes"] for way in ("rx", "tx"))
-    return counts
+    now = counters()
+    return {one: now[one.name][RECEIVED_BYTES] + now[one.name][SENT_BYTES] for one in bed.uplinks}
 
 
 def frame(a: Station, b: Station, number: int) -> bytes:
@@ -368,45 +348,6 @@ def frame(a: Station, b: Station, number: int) -> bytes:
         destination_ip=f"198.51.100.{number + 1}",
         frame_bytes=FRAME_BYTES,
     )
-
-
-# ---- what it comes to --------------------------------------------------------------------
-
-
-def table(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Medians and ranges of the runs that count, as a table in Markdown."""
-    runs = [one for one in runs if counts(one)]
-    lines = [
-        "| fault, contender | n | detected after, s | moved after, s | frames lost | of these after detection"
-        " | nothing lost after, s |",
-        "|---|---:|---:|---:|---:|---:|---:|",
-    ]
-    for fault in FAULTS:
-        for contender in map(str, CONTENDERS):
-            of = [one for one in runs if (one["fault"], one["contender"]) == (fault, contender)]
-            if not of:
-                continue
-            cells = [
-                spread([one["found_after_s"] for one in of]),
-                spread([one["moved_after_s"] for one in of]),
-                spread([one["lost_until_found"] + one["lost_after"] for one in of], "", 0),
-                spread(
-                    [one["lost_after"] for one in of if one["found_after_s"] is not None], "–", 0
-                ),
-                spread([one["lossless_after_s"] for one in of], MENDED),
-            ]
-            lines.append(f"| {fault}, {contender} | {len(of)} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def spread(values: Sequence[float | None], never: str = "–", digits: int = 2) -> str:
-    """A cell: the median and the range of the values, or what it says where there are none."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return never
-    texts = [f"{of(known):.{digits}f}" for of in (statistics.median, min, max)]
-    text = texts[0] if texts[1] == texts[2] else f"{texts[0]} ({texts[1]} to {texts[2]})"
-    return text + f", {never} in {len(values) - len(known)}" * (len(known) < len(values))
 
 
 if __name__ == "__main__":

@@ -17,28 +17,35 @@ uplinks carry, and so on. Each of them begins with idle uplinks.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import itertools
 import json
+import math
 import os
 import re
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tests import documents
 from tests.switch import datapath, frames, iperf
-from tests.switch.bed import PLAIN, Bed, BedSpec, Upstream, run, upstream_ovs
+from tests.switch.bed import PLAIN, Bed, BedSpec, Upstream, run
+from tests.switch.bench import (
+    RECEIVED,
+    RECEIVED_BYTES,
+    SENT_BYTES,
+    Bench,
+    Run,
+    counters,
+    markdown,
+)
 from tests.switch.path_faults import Talk, blocked, checking, faults, found_after_s, told_faults
-from tests.switch.runs_file import RunsFile
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
-from tests.switch.wire import OwnNetwork, Stream, inside
+from tests.switch.wire import Stream, inside
 from topologies.network.private_ovs import PrivateOvs
 
 STORM, LOOP, HOSTS, LOAD = "storm", "loop", "hosts", "load"
@@ -81,28 +88,13 @@ BEGIN, END = "<!-- quiet: begin -->", "<!-- quiet: end -->"
 SOURCE = (
     "*Source:* [`results/paths/quiet.json`](../results/paths/quiet.json); `make bench-quiet-paths`."
 )
+HEAD = (
+    *("case", "hosts", "uplinks", "minutes", "rounds judged", "void", "probes sent", "lost"),
+    *("lost on a full uplink", "faults found", "load average"),
+)
 # What is counted is written so often.
 PART_S = 300.0
 COUNTED = re.compile(r'ovslbt_path_(rounds|frames)_total\{.*result="(\w+)"')
-
-
-@dataclass(frozen=True, slots=True)
-class Quiet:
-    """What path checks counted and found while nothing was wrong.
-
-    `rounds`, `frames`: as the metrics `path_rounds_total` and `path_frames_total` have them, by result.
-    `findings`: what the history says of faults. `more`: what only one case has.
-    """
-
-    case: str
-    hosts: int
-    uplinks: int
-    seconds: float
-    rounds: dict[str, int]
-    frames: dict[str, int]
-    findings: list[str]
-    load_average: float
-    more: dict[str, Any]
 
 
 class Host:
@@ -153,37 +145,30 @@ def main() -> int:
 
     The result is 1 if path checks found a fault where none was, or not the one that was.
     """
-    parser = argparse.ArgumentParser(prog="path_quiet_figures", description=__doc__)
-    parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES)
-    parser.add_argument("--seconds", type=float, help="of each case")
-    parser.add_argument("--hosts", type=int, default=MANY_HOSTS, help="of the case `hosts`")
-    parser.add_argument("--out", type=Path, default=Path("out/paths/quiet.json"))
+    bench = Bench("path_quiet_figures", __doc__, "out/paths/quiet.json", adds=True)
+    add = bench.parser.add_argument
+    add("--cases", nargs="+", choices=CASES, default=CASES)
+    add("--seconds", type=float, help="of each case")
+    add("--hosts", type=int, default=MANY_HOSTS, help="of the case `hosts`")
     told = "put what these files have together in docs/results, and its table in docs/reliability/path-checks.md"
-    parser.add_argument("--publish", type=Path, nargs="+", metavar="FILE", help=told)
-    options = parser.parse_args()
+    add("--publish", type=Path, nargs="+", metavar="FILE", help=told)
+    options, made = bench.options, list[Run]()
     if options.publish:
         publish([json.loads(path.read_text()) for path in options.publish])
         return 0
-    file = RunsFile(options.out, "tests.switch.path_quiet_figures")
-    made: list[Quiet] = []
-    for case in options.cases:
-        left_s = options.seconds or SECONDS[case]
-        with (
-            OwnNetwork().entered(),
-            upstream_ovs() as tor,
-            bed_of(case, tor, options.hosts) as run_,
-        ):
-            while left_s > 0:
-                made.append(run_(min(PART_S, left_s)))
-                left_s -= PART_S
-                file.add(asdict(made[-1]))
-                print(made[-1], flush=True)
-    print(table(file.runs))
-    return 1 if any(one.findings or not found_alone(one) for one in made) else 0
+    with bench.begun() as tor:
+        for case in options.cases:
+            left_s = options.seconds or SECONDS[case]
+            with bed_of(case, tor, options.hosts) as watch:
+                for part in range(math.ceil(left_s / PART_S)):
+                    seconds = min(PART_S, left_s - part * PART_S)
+                    made.append(bench.run({"case": case, "part": part}, watch, seconds))
+    print(table(bench.runs))
+    return 1 if any(one["findings"] or not found_alone(one) for one in made) else 0
 
 
 @contextlib.contextmanager
-def bed_of(case: str, tor: Upstream, hosts: int = MANY_HOSTS) -> Iterator[Callable[[float], Quiet]]:
+def bed_of(case: str, tor: Upstream, hosts: int = MANY_HOSTS) -> Iterator[Callable[[float], Run]]:
     """What runs a case for some seconds, on a bed that stays for all of its runs."""
     if case == HOSTS:
         with segment(tor, hosts, SERVICES) as many:
@@ -202,28 +187,23 @@ def bed_of(case: str, tor: Upstream, hosts: int = MANY_HOSTS) -> Iterator[Callab
                 yield lambda seconds: storm(host, bed, seconds, loops=case == LOOP)
 
 
-def watched(case: str, hosts: Sequence[Host], during: Callable[[], dict[str, Any]]) -> Quiet:
-    """What path checks count and find meanwhile, and until all that has followed would be seen."""
+def watched(case: str, hosts: Sequence[Host], during: Callable[[], Run]) -> Run:
+    """What path checks count and find meanwhile, and until all that has followed would be seen.
+
+    `rounds`, `frames`: as the metrics `path_rounds_total` and `path_frames_total` have them, by result.
+    `findings`: what the history says of faults. `more`: what only one case has.
+    """
     before, began_at, began_s = counted(hosts), time.time(), time.monotonic()
     more = during()
     time.sleep(AFTER_S)
     beds = [bed for host in hosts for bed in host.beds]
     now = counted(hosts)
-    return Quiet(
-        case=case,
-        hosts=len(beds),
-        uplinks=sum(len(bed.uplinks) for bed in beds),
-        seconds=round(time.monotonic() - began_s, 1),
-        rounds={
-            result: now[of, result] - before[of, result] for of, result in now if of == "rounds"
-        },
-        frames={
-            result: now[of, result] - before[of, result] for of, result in now if of == "frames"
-        },
-        findings=[one["why"] for host in hosts for one in told_faults(host.ovs, began_at)],
-        load_average=round(os.getloadavg()[0], 2),
-        more=more,
-    )
+    found: Run = {"case": case, "hosts": len(beds), "uplinks": sum(len(b.uplinks) for b in beds)}
+    found |= {"seconds": round(time.monotonic() - began_s, 1), "rounds": {}, "frames": {}}
+    for of, result in now:
+        found[of][result] = now[of, result] - before[of, result]
+    told = [one["why"] for host in hosts for one in told_faults(host.ovs, began_at)]
+    return found | {"findings": told, "more": more}
 
 
 def counted(hosts: Sequence[Host]) -> Counter[tuple[str, str]]:
@@ -242,10 +222,10 @@ def counted(hosts: Sequence[Host]) -> Counter[tuple[str, str]]:
 # ---- storm -------------------------------------------------------------------------------
 
 
-def storm(host: Host, bed: Bed, seconds: float, loops: bool) -> Quiet:
+def storm(host: Host, bed: Bed, seconds: float, loops: bool) -> Run:
     """Broadcasts keep both switches busy. `loops`: they go round, instead of being sent."""
 
-    def during() -> dict[str, Any]:
+    def during() -> Run:
         vm, sender = bed.vms[0], bed.hosts[0]
         before = received([vm.point.interface], vm.point.netns)
         of_uplinks = received([uplink.name for uplink in bed.uplinks])
@@ -287,8 +267,8 @@ def loop(bed: Bed) -> Iterator[None]:
 
 def received(interfaces: Sequence[str], netns: str | None = None) -> int:
     """How many frames interfaces have received."""
-    shown = json.loads(run("ip", "-s", "-j", "link", "show", netns=netns))
-    return sum(one["stats64"]["rx"]["packets"] for one in shown if one["ifname"] in interfaces)
+    now = counters(netns)
+    return sum(now[name][RECEIVED] for name in interfaces)
 
 
 # ---- many hosts --------------------------------------------------------------------------
@@ -330,11 +310,11 @@ def join(tor: Upstream, segment_name: str, bed: Bed) -> None:
         tor.ovs.vsctl("add-port", bridge, patch, *setting)
 
 
-def many_hosts(hosts: Sequence[Host], seconds: float, pps: float = TALK_PPS) -> Quiet:
+def many_hosts(hosts: Sequence[Host], seconds: float, pps: float = TALK_PPS) -> Run:
     """All VMs talk to a host upstream."""
     beds = [bed for host in hosts for bed in host.beds]
 
-    def during() -> dict[str, Any]:
+    def during() -> Run:
         with Talk([bed.vms[0] for bed in beds], beds[0].hosts[0], pps) as talk:
             talk.go_on(seconds)
             talk.stop()
@@ -344,16 +324,15 @@ def many_hosts(hosts: Sequence[Host], seconds: float, pps: float = TALK_PPS) -> 
     return watched(HOSTS, hosts, during)
 
 
-def many_hosts_and_faults(hosts: Sequence[Host], seconds: float) -> Quiet:
+def many_hosts_and_faults(hosts: Sequence[Host], seconds: float) -> Run:
     """The same; then an uplink of a host with two is cut off, and one of a host with three."""
     quiet = many_hosts(hosts, seconds)
-    last = quiet.hosts - 1
-    return replace(
-        quiet, more=quiet.more | {"faults": [one_fault(hosts, n) for n in (last - 1, last)]}
-    )
+    last = quiet["hosts"] - 1
+    quiet["more"]["faults"] = [one_fault(hosts, number) for number in (last - 1, last)]
+    return quiet
 
 
-def one_fault(hosts: Sequence[Host], number: int) -> dict[str, Any]:
+def one_fault(hosts: Sequence[Host], number: int) -> Run:
     """Cut off an uplink of one host: who finds what."""
     host = hosts[number % len(hosts)]
     bed = host.beds[number // len(hosts)]
@@ -372,10 +351,10 @@ def one_fault(hosts: Sequence[Host], number: int) -> dict[str, Any]:
     }
 
 
-def found_alone(one: Quiet) -> bool:
+def found_alone(one: Run) -> bool:
     """Whether real faults were found where they were, and nowhere else, and every VM was reached."""
-    alone = not any(fault["found_elsewhere"] for fault in one.more.get("faults", ()))
-    return alone and not one.more.get("silent")
+    alone = not any(fault["found_elsewhere"] for fault in one["more"].get("faults", ()))
+    return alone and not one["more"].get("silent")
 
 
 # ---- full load ---------------------------------------------------------------------------
@@ -393,11 +372,11 @@ def fill(host: Host, bed: Bed) -> None:
     bed.limit_uplinks(CAPACITY_MBPS, BURST_BYTES)
 
 
-def full_load(host: Host, bed: Bed, seconds: float, phase_s: float) -> Quiet:
+def full_load(host: Host, bed: Bed, seconds: float, phase_s: float) -> Run:
     """All uplinks are full in both directions, by one kind of load after another."""
 
-    def during() -> dict[str, Any]:
-        end_s, phases = time.monotonic() + seconds, list[dict[str, Any]]()
+    def during() -> Run:
+        end_s, phases = time.monotonic() + seconds, list[Run]()
         for kind in itertools.cycle(KINDS):
             if time.monotonic() >= end_s:
                 return {"phases": phases}
@@ -442,9 +421,8 @@ def overload(bed: Bed, seconds: float) -> None:
 
 def carried_bytes(bed: Bed) -> list[int]:
     """What each uplink has sent and received."""
-    shown = json.loads(run("ip", "-s", "-j", "link", "show"))
-    by_name = {one["ifname"]: one["stats64"] for one in shown}
-    return [by_name[u.name][way]["bytes"] for u in bed.uplinks for way in ("tx", "rx")]
+    now = counters()
+    return [now[u.name][way] for u in bed.uplinks for way in (SENT_BYTES, RECEIVED_BYTES)]
 
 
 # ---- what it comes to --------------------------------------------------------------------
@@ -459,25 +437,20 @@ def publish(reports: Sequence[Mapping[str, Any]]) -> None:
 
 def with_table(text: str, runs: Sequence[Mapping[str, Any]]) -> str:
     """The text with the table of these runs between its marks."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{table(runs)}\n\n{SOURCE}\n\n{END}{after}"
+    return documents.with_made(text, BEGIN, END, f"\n{table(runs)}\n\n{SOURCE}\n")
 
 
 def table(runs: Sequence[Mapping[str, Any]]) -> str:
     """All runs of each case together, as a table in Markdown."""
-    lines = [
-        "| case | hosts | uplinks | minutes | rounds judged | void | probes sent | lost | lost on a full uplink"
-        " | faults found | load average |",
-        f"|---|{'---:|' * 10}",
-    ]
+    rows = []
     for case in CASES:
         of = [one for one in runs if one["case"] == case]
         if not of:
             continue
         rounds, sent = summed(of, "rounds"), summed(of, "frames")
         loads = [one["load_average"] for one in of]
-        cells = (
+        row = (
+            TITLES[case],
             of[0]["hosts"],
             of[0]["uplinks"],
             round(sum(one["seconds"] for one in of) / 60),
@@ -489,8 +462,8 @@ def table(runs: Sequence[Mapping[str, Any]]) -> str:
             sum(len(one["findings"]) for one in of),
             f"{min(loads):.1f} to {max(loads):.1f}",
         )
-        lines.append(f"| {TITLES[case]} | {' | '.join(map(str, cells))} |")
-    return "\n".join(lines)
+        rows.append(row)
+    return markdown(HEAD, rows)
 
 
 def summed(runs: Sequence[Mapping[str, Any]], of: str) -> Counter[str]:

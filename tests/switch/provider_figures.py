@@ -10,10 +10,8 @@ floating IP: addresses that are nearly idle, and have no reason to move.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
-import os
 import re
 import statistics
 import subprocess
@@ -22,16 +20,16 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from tests import share
 from tests.switch import frames
-from tests.switch.bed import run, upstream_ovs
+from tests.switch.bed import run
+from tests.switch.bench import RECEIVED, SENT_BYTES, Bench, Run, counters, table
 from tests.switch.ovn.host import EXTERNAL, UPLINKS, Host, Vm
 from tests.switch.ovn.provider import FLOATING_IP, VLAN, Place, provider
-from tests.switch.runs_file import RunsFile
 from tests.switch.waiting import wait_until
-from tests.switch.wire import OwnNetwork, Stream, inside
+from tests.switch.wire import Stream
 
 VMS, UPLINK_MBPS, HOT_MBPS, COLD_MBPS = 6, 100, 30, 5
 FLOW_PPS, MTU_BYTES = 1000, 9000
@@ -64,21 +62,19 @@ CONTENDERS = (
 
 def main() -> int:
     """Measure, and write what was found. Runs are added to those that the file has."""
-    parser = argparse.ArgumentParser(prog="provider_figures", description=__doc__)
-    parser.add_argument("--repeat", type=int, default=REPEAT, help=f"runs of each ({REPEAT})")
-    parser.add_argument("--contenders", type=int, nargs="+", default=[0, 1, 2, 3], help="by number")
-    parser.add_argument("--phase-s", type=float, default=PHASE_S, help=f"({PHASE_S:g})")
-    parser.add_argument("--out", type=Path, default=Path("out/ovn/provider.json"))
-    options = parser.parse_args()
-    file = RunsFile(options.out, "tests.switch.provider_figures")
-    with OwnNetwork().entered(), upstream_ovs() as tor, provider(tor, VMS) as place:
+    bench = Bench("provider_figures", __doc__, "out/ovn/provider.json", REPEAT, adds=True)
+    bench.tell = lambda run: print(_line(run), flush=True)
+    add = bench.parser.add_argument
+    add("--contenders", type=int, nargs="+", default=[0, 1, 2, 3], help="by number")
+    add("--phase-s", type=float, default=PHASE_S, help=f"({PHASE_S:g})")
+    options = bench.options
+    with bench.begun() as tor, provider(tor, VMS) as place:
         _prepare(place)
-        for _ in range(options.repeat):
-            for contender in (CONTENDERS[number] for number in options.contenders):
-                made = _measure(place, contender, options.phase_s)
-                file.add(made)
-                print(_line(made), flush=True)
-    print(table(file.runs))
+        for repetition in range(options.repeat):
+            for one in (CONTENDERS[number] for number in options.contenders):
+                case = {"contender": one.name, "repetition": repetition}
+                bench.run(case, _measure, place, one, options.phase_s)
+    print(_tables(bench.runs))
     return 0
 
 
@@ -116,14 +112,8 @@ def _measure(place: Place, contender: Contender, phase_s: float) -> dict[str, An
             busy = _on_one_uplink(place, contender, number)
             phases.append(_phase(place, busy, phase_s))
         lost = [_lost(ping) for ping in pings]
-        made: dict[str, Any] = {
-            "contender": contender.name,
-            "load_average": round(os.getloadavg()[0], 2),
-            "phases": phases,
-            "pings_lost": dict(
-                zip(("floating IP, out", "router, out", "floating IP, in"), lost, strict=True)
-            ),
-        }
+        names = ("floating IP, out", "router, out", "floating IP, in")
+        made: Run = {"phases": phases, "pings_lost": dict(zip(names, lost, strict=True))}
         if contender.policy:
             return made | _decisions(place, begun)
         with _vswitchd_log(host).open("rb") as log:
@@ -199,10 +189,11 @@ def _phase(place: Place, busy: Sequence[Vm], phase_s: float) -> dict[str, Any]:
     mbps = {str(vm): float(HOT_MBPS if vm in busy else COLD_MBPS) for vm in place.vlan.vms}
     before = _received(outside)
     looks: list[tuple[float, dict[str, int]]] = []
-    with _counters(host.name) as counters, _sending(place, mbps, FLOW_PPS) as stream:
+    with _sending(place, mbps, FLOW_PPS) as stream:
         begun_s = time.monotonic()
         while (passed_s := time.monotonic() - begun_s) < phase_s:
-            looks.append((passed_s, _sent_bytes(counters)))
+            now = counters(host.name)
+            looks.append((passed_s, {name: now[name][SENT_BYTES] for name in UPLINKS}))
             time.sleep(LOOKS_EVERY_S)
         sent = stream.stop()
     wait_until(lambda: _is_quiet(outside), "the last frame has come")
@@ -242,25 +233,8 @@ def _sending(place: Place, mbps: dict[str, float], pps: float) -> Stream:
 # ---- what is read ------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _counters(netns: str) -> Iterator[TextIO]:
-    """The namespace's counters. A file of /proc/net stays that of the namespace it was opened in."""
-    with contextlib.ExitStack() as opened:
-        with inside(netns):
-            file = opened.enter_context(open("/proc/thread-self/net/dev"))
-        yield file
-
-
-def _sent_bytes(counters: TextIO) -> dict[str, int]:
-    counters.seek(0)
-    rows = {row.partition(":")[0].strip(): row.partition(":")[2].split() for row in counters}
-    return {name: int(rows[name][8]) for name in UPLINKS}
-
-
 def _received(vm: Vm) -> int:
-    with _counters(vm.name) as counters:
-        rows = {row.partition(":")[0].strip(): row.partition(":")[2].split() for row in counters}
-    return int(rows["eth0"][1])
+    return counters(vm.name)["eth0"][RECEIVED]
 
 
 def _is_quiet(vm: Vm) -> bool:
@@ -278,15 +252,8 @@ def _rates(looks: Sequence[tuple[float, dict[str, int]]]) -> list[tuple[float, d
         since, then = looks[first]
         if at - since < RATE_OVER_S / 2:
             continue
-        found.append(
-            (
-                at,
-                {
-                    name: (bytes_[name] - then[name]) * 8 / (at - since) / UPLINK_MBPS / 1e6
-                    for name in UPLINKS
-                },
-            )
-        )
+        bps = UPLINK_MBPS * 1e6 * (at - since)
+        found.append((at, {name: 8 * (bytes_[name] - then[name]) / bps for name in UPLINKS}))
     return found
 
 
@@ -342,32 +309,33 @@ def _line(made: dict[str, Any]) -> str:
     )
 
 
-def table(runs: list[dict[str, Any]]) -> str:
-    """Medians and ranges over the runs."""
-    lines = []
-    for name in dict.fromkeys(one["contender"] for one in runs):
-        of = [one for one in runs if one["contender"] == name]
-        phases = [phase for one in of for phase in one["phases"]]
-        texts = {
-            "fullest at the end, %": [100 * max(p["uplinks_at_end"].values()) for p in phases],
-            "relieved after, s": [p["relieved_after_s"] for p in phases],
-            "moves": [one["moves"] for one in of],
-            "moves of idle": [len(one.get("moves_of_idle", ())) for one in of],
-            "lost, %": [
-                100
-                * sum(p["lost_frames"] for p in one["phases"])
-                / sum(p["sent_frames"] for p in one["phases"])
-                for one in of
-            ],
-            "pings lost": [sum(one["pings_lost"].values()) for one in of],
-        }
-        found = "; ".join(
-            f"{what} {statistics.median(v):.4g} ({min(v):.4g} to {max(v):.4g})"
-            for what, v in texts.items()
-        )
-        full = sum(not phase["relieved"] for phase in phases)
-        lines.append(f"{name}, n = {len(of)}: {found}; not relieved {full} of {len(phases)}")
-    return "\n".join(lines)
+def _tables(runs: list[Run]) -> str:
+    """Medians and ranges over the runs, and over their phases."""
+    phases = [{**one, **phase} for one in runs for phase in one["phases"]]
+    of_phases = table(
+        phases,
+        ("contender",),
+        {
+            "fullest at the end, %": lambda one: 100 * max(one["uplinks_at_end"].values()),
+            "relieved after, s": "relieved_after_s",
+            "relieved": lambda one: "relieved" if one["relieved"] else "not relieved",
+        },
+    )
+    of_runs = table(
+        runs,
+        ("contender",),
+        {
+            "moves": "moves",
+            "moves of idle": lambda one: len(one.get("moves_of_idle", ())),
+            "lost, %": lambda one: 100 * _total(one, "lost_frames") / _total(one, "sent_frames"),
+            "pings lost": lambda one: sum(one["pings_lost"].values()),
+        },
+    )
+    return f"{of_phases}\n\n{of_runs}"
+
+
+def _total(run: Run, what: str) -> int:
+    return sum(phase[what] for phase in run["phases"])
 
 
 if __name__ == "__main__":

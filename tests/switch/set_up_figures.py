@@ -13,7 +13,6 @@ sound, and show what could be gained at most: one learns nothing, and one leaves
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import signal
@@ -31,14 +30,14 @@ from controller.dataplane.specs import EMPTY, FlowSpec, GroupSpec, Learn, Output
 from controller.dataplane.tables import HASH_SLOTS, Table
 from policies.classifiers import Classifier
 from tests.switch import new_connection_figures
-from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Upstream, upstream_ovs
+from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Upstream
+from tests.switch.bench import Bench, table
 from tests.switch.direct import Direct
 from tests.switch.new_connection_figures import left, made
-from tests.switch.runs_file import RunsFile
 from tests.switch.test_hashing import team_of
-from tests.switch.translation_figures import UPLINKS, forwarding, steps
 from tests.switch.waiting import wait_until
-from tests.switch.wire import OwnNetwork, sending_socket
+from tests.switch.wire import sending_socket
+from tests.switch.without_service import forwarding, steps
 from topologies.connections import sender
 from topologies.network.private_ovs import PrivateOvs
 
@@ -49,24 +48,21 @@ NAMES = (*(one.name for one in CONTENDERS), UNLEARNING, SHORTENED)
 BURST, BURSTS = 150, 40
 REPEAT = 6
 QUIET_S = 0.2
-PASSED = ("lookups", "resubmits", "groups", "learns")
+# The last three are microseconds for a frame.
+KEYS = ("lookups", "resubmits", "groups", "learns", "new_us", "each_new_us", "cached_us")
+SHOWN = {key: key for key in KEYS}
 
 
 def main() -> int:
     """Measure all of them in turn, and write what was found."""
-    parser = argparse.ArgumentParser(prog="set_up_figures", description=__doc__)
-    parser.add_argument("--repeat", type=int, default=REPEAT, help=f"runs of each ({REPEAT})")
-    parser.add_argument("--out", type=Path, default=Path("out/set_up.json"))
-    options = parser.parse_args()
-    file = RunsFile(options.out, "tests.switch.set_up_figures")
-    with OwnNetwork().entered(), upstream_ovs() as tor:
-        for number in range(options.repeat):
+    bench = Bench("set_up_figures", __doc__, "out/set_up.json", REPEAT, adds=True)
+    with bench.begun() as tor:
+        for repetition in range(bench.options.repeat):
             # Who comes first is not always the same one.
-            for name in NAMES if number % 2 == 0 else reversed(NAMES):
-                run = {"by": name, "repetition": number, **measured(tor, name)}
-                file.add({**run, "burst": BURST, "bursts": BURSTS})
-                print(run, flush=True)
-    print(table(file.runs))
+            for name in NAMES if repetition % 2 == 0 else reversed(NAMES):
+                case = {"by": name, "repetition": repetition, "burst": BURST, "bursts": BURSTS}
+                bench.run(case, measured, tor, name)
+    print(table(bench.runs, ("by",), SHOWN))
     return 0
 
 
@@ -74,11 +70,11 @@ def measured(tor: Upstream, name: str) -> dict[str, Any]:
     """One run of a contender, on a switch of its own."""
     with (
         PrivateOvs(prefix="ovs-lbt-set-up-") as ovs,
-        Bed(ovs, tor, BedSpec(BALANCE_SLB, UPLINKS, (None,))) as bed,
+        Bed(ovs, tor, BedSpec(BALANCE_SLB, 2, (None,))) as bed,
         forwards(bed, name),
         contextlib.closing(sending_socket(bed.vms[0].point)) as out,
     ):
-        found: dict[str, Any] = {"load_average": round(os.getloadavg()[0], 1), **steps(bed)}
+        found: dict[str, Any] = {**steps(bed)}
         frames = made(bed, BURST * BURSTS)
         for how in ("", "each_"):
             if how:
@@ -163,25 +159,6 @@ def worked_off_us(bed: Bed, frames: sender.Frames, out: socket.socket) -> float:
 def spent_ns(pid: int) -> int:
     """The processor time of the main thread of a process."""
     return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0])
-
-
-def table(runs: list[dict[str, Any]]) -> str:
-    """Medians, as a table in Markdown."""
-    lines = [
-        "| microseconds for a frame | n | look-ups | resubmits | groups | learn actions | new, as it is"
-        " | new, each | cached |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
-    ]
-    for name in NAMES:
-        of_one = [run for run in runs if run["by"] == name]
-        if not of_one:
-            continue
-        cells = [str(len(of_one)), *(str(of_one[0][key]) for key in PASSED)]
-        for what in ("new_us", "each_new_us", "cached_us"):
-            values = sorted(run[what] for run in of_one)
-            cells.append(f"{statistics.median(values):.1f} ({values[0]:.1f} to {values[-1]:.1f})")
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

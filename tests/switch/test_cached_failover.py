@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.switch import connection_figures, datapath, judging
+from tests.switch import datapath, judging
 from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, Bed, BedSpec, Upstream
 from tests.switch.failover_figures import PPS, failover, fill, frame
 from tests.switch.judging import OUTAGE_S, at_most, judges_time, repetitions
 from tests.switch.service import Service
 from tests.switch.test_failover import place_in_bond
 from tests.switch.test_split import is_split
-from tests.switch.translation_figures import Contender, forwarding
 from tests.switch.waiting import wait_until
 from tests.switch.wire import Stream
+from tests.switch.without_service import MAX_IDLE_MS, Contender, forwarding
 
 BONDS = (ACTIVE_BACKUP, BALANCE_SLB)
 POLICIES = ("load-based", "dynamic", "adaptive")
@@ -57,12 +57,7 @@ def runs() -> int:
 @contextlib.contextmanager
 def beds(own: Service, tor: Upstream, team: str) -> Iterator[Bed]:
     """A bond whose cached flows outlast the measurement."""
-    own.ovs.vsctl(
-        "set",
-        "Open_vSwitch",
-        ".",
-        f"other_config:max-idle={connection_figures.MAX_IDLE_MS}",
-    )
+    own.ovs.vsctl("set", "Open_vSwitch", ".", f"other_config:max-idle={MAX_IDLE_MS}")
     with Bed(own.ovs, tor, BedSpec(team, 2, (None,) * 2)) as bed:
         yield bed
 

@@ -28,8 +28,8 @@ PPS = 20.0
 def test_nothing_is_found_where_nothing_is_wrong(tor: Upstream, case: str, seconds: float) -> None:
     with bed_of(case, tor) as during:
         quiet = during(seconds)
-    assert quiet.findings == []
-    assert quiet.rounds["judged"], "path checks did not come to look"
+    assert quiet["findings"] == []
+    assert quiet["rounds"]["judged"], "path checks did not come to look"
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +40,9 @@ def hosts(tor: Upstream) -> Iterator[list[Host]]:
 
 def test_hosts_on_one_segment_do_not_disturb_each_other(hosts: list[Host]) -> None:
     quiet = many_hosts(hosts, TALK_S, PPS)
-    assert (quiet.case, quiet.hosts, quiet.findings) == (HOSTS, FEW_HOSTS, [])
-    assert quiet.rounds["judged"] >= FEW_HOSTS * TALK_S
-    assert quiet.more["silent"] == []
+    assert (quiet["case"], quiet["hosts"], quiet["findings"]) == (HOSTS, FEW_HOSTS, [])
+    assert quiet["rounds"]["judged"] >= FEW_HOSTS * TALK_S
+    assert quiet["more"]["silent"] == []
 
 
 @pytest.mark.parametrize("number", [FEW_HOSTS - 2, FEW_HOSTS - 1])

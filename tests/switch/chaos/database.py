@@ -5,29 +5,17 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from tests.switch import frames
-from tests.switch.bed import (
-    ACTIVE_BACKUP,
-    BALANCE_SLB,
-    PLAIN,
-    STATIC_LAG,
-    Bed,
-    BedSpec,
-    Upstream,
-    upstream_ovs,
-)
+from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, PLAIN, STATIC_LAG, Bed, BedSpec, Upstream
+from tests.switch.bench import Bench, table
 from tests.switch.service import Service
-from tests.switch.wire import OwnNetwork, Stream
+from tests.switch.wire import STREAM_SHIFT, Ear, Stream
 from topologies.network.private_ovs import PrivateOvs
-from topologies.reports.origin import origin
 
 ALONE, DEAD, ALIVE = "never attached", "dead", "alive"
 CONTENDERS = (
@@ -45,30 +33,26 @@ VM_VLANS = (None, None, 10, 10, 20)
 PPS = 200.0
 BEFORE_S, AFTER_S = 1.0, 1.0
 REPEAT = 3
+SHOWN = ("away_s", "silent_s", "lost_before_or_behind")
 
 
 def main() -> int:
     """Measure all of them, and write what was found."""
-    parser = argparse.ArgumentParser(prog="database", description=__doc__)
-    parser.add_argument("--repeat", type=int, default=REPEAT, help=f"restarts of each ({REPEAT})")
-    parser.add_argument("--out", type=Path, default=Path("out/database/restart.json"))
-    options = parser.parse_args()
-    command = ["python", "-m", "tests.switch.chaos.database", *sys.argv[1:]]
-    report: dict[str, Any] = {"origin": origin(command), "pps": PPS, "contenders": []}
-    with OwnNetwork().entered(), upstream_ovs() as tor:
+    bench = Bench(
+        "chaos.database", __doc__, "out/database/restart.json", REPEAT, listed="contenders"
+    )
+    bench.report["pps"] = PPS
+    bench.tell = lambda run: print(run["team"], run["service"], flush=True)
+    with bench.begun() as tor:
         for team, service in CONTENDERS:
-            runs = measured(tor, team, service, options.repeat)
-            report["contenders"].append({"team": team, "service": service, "runs": runs})
-            print(team, service, [{k: run[k] for k in SHOWN} for run in runs], flush=True)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(report, indent=2) + "\n")
+            case = {"team": team, "service": service}
+            bench.run(case, measured, tor, team, service, bench.options.repeat)
+    restarts = [{**one, **run} for one in bench.runs for run in one["runs"]]
+    print(table(restarts, ("team", "service"), {key: key for key in SHOWN}))
     return 0
 
 
-SHOWN = ("away_s", "silent_s", "lost_before_or_behind")
-
-
-def measured(tor: Upstream, team: str, state: str, repeat: int) -> list[dict[str, Any]]:
+def measured(tor: Upstream, team: str, state: str, repeat: int) -> dict[str, Any]:
     """What flows lose of each of some restarts."""
     spec = BedSpec(team, 2, VM_VLANS)
     with PrivateOvs(prefix="ovs-lbt-database-") as ovs, Bed(ovs, tor, spec) as bed:
@@ -81,16 +65,15 @@ def measured(tor: Upstream, team: str, state: str, repeat: int) -> list[dict[str
                 service.attach(bed, "--policy", "originating-port")
             if state == DEAD:
                 service.kill()
-            return [_one(bed) for _ in range(repeat)]
+            return {"runs": [_one(bed) for _ in range(repeat)]}
         finally:
             service.kill()
 
 
 def _one(bed: Bed) -> dict[str, Any]:
     host = bed.hosts[0]
-    sent = [(host.point, frames.udp(host.mac, vm.mac, vlan=vm.vlan or 0)) for vm in bed.vms]
-    sent += [(vm.point, frames.udp(vm.mac, host.mac)) for vm in bed.vms]
-    receivers = [*bed.vms, *(host for _ in bed.vms)]
+    ways = [(host, vm) for vm in bed.vms] + [(vm, host) for vm in bed.vms]
+    sent = [(a.point, frames.udp(a.mac, b.mac, vlan=b.vlan or 0)) for a, b in ways]
     bed.revalidated()
     with bed.ears() as ears, Stream(sent, PPS, catch_up_s=0.0) as stream:
         time.sleep(BEFORE_S)
@@ -101,10 +84,9 @@ def _one(bed: Bed) -> dict[str, Any]:
         stream.stop()
         ears.until_quiet(quiet_s=0.3)
         flows: list[dict[str, Any]] = []
-        for index, receiver in enumerate(receivers):
-            sender = [*(host for _ in bed.vms), *bed.vms][index]
-            out = _times(ears[sender.point].frames(), stream.first_id(index), outgoing=True)
-            came = _times(ears[receiver.point].frames(), stream.first_id(index), outgoing=False)
+        for index, (sender, receiver) in enumerate(ways):
+            out = _times(ears[sender.point], stream.first_id(index), outgoing=True)
+            came = _times(ears[receiver.point], stream.first_id(index), outgoing=False)
             missing = sorted(out.keys() - came.keys())
             cut = [n for n in missing if begun_s <= out[n] <= begun_s + away_s]
             at_s = sorted(came.values())
@@ -125,14 +107,14 @@ def _one(bed: Bed) -> dict[str, Any]:
     }
 
 
-def _times(heard: Any, first: int, outgoing: bool) -> dict[int, float]:
+def _times(ear: Ear, first_id: int, outgoing: bool) -> dict[int, float]:
     """When each frame of a flow passed."""
     return {
-        one.frame_id - first: one.at_s
-        for one in heard
+        one.frame_id: one.at_s
+        for one in ear.frames()
         if one.outgoing is outgoing
         and one.frame_id is not None
-        and first <= one.frame_id < first + (1 << 40)
+        and one.frame_id >> STREAM_SHIFT == first_id >> STREAM_SHIFT
     }
 
 

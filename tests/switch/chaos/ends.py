@@ -8,21 +8,16 @@ it for live until the other end does, what the one sends by it is lost.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import re
 import sys
 import time
-from pathlib import Path
-from typing import Any
 
 from tests.switch.appctl import Appctl
-from tests.switch.bed import LACP, Bed, BedSpec, upstream_ovs
-from tests.switch.waiting import HANG_S
-from tests.switch.wire import OwnNetwork
+from tests.switch.bed import LACP, Bed, BedSpec
+from tests.switch.bench import Bench
+from tests.switch.waiting import wait_until
 from topologies.network.private_ovs import PrivateOvs
-from topologies.reports.origin import origin
 
 RETURNS = 24
 SETTLED_S = 2.0
@@ -33,15 +28,11 @@ LOOK_S = 0.005
 
 def main() -> int:
     """Measure it, and write what was found."""
-    parser = argparse.ArgumentParser(prog="ends", description=__doc__)
-    parser.add_argument("--returns", type=int, default=RETURNS, help=f"of the cable ({RETURNS})")
-    parser.add_argument("--out", type=Path, default=Path("out/soak/learning/ends.json"))
-    options = parser.parse_args()
-    command = ["python", "-m", "tests.switch.chaos.ends", *sys.argv[1:]]
-    report: dict[str, Any] = {"origin": origin(command)}
+    bench = Bench("chaos.ends", __doc__, "out/soak/learning/ends.json", listed="live_after_ms")
+    returns = f"of the cable ({RETURNS})"
+    bench.parser.add_argument("--returns", type=int, default=RETURNS, help=returns)
     with (
-        OwnNetwork().entered(),
-        upstream_ovs() as tor,
+        bench.begun() as tor,
         PrivateOvs(prefix="ovs-lbt-ends-") as ovs,
         Bed(ovs, tor, BedSpec(LACP, 2, (None,))) as bed,
         contextlib.closing(Appctl(ovs)) as here,
@@ -56,25 +47,26 @@ def main() -> int:
         def live() -> set[str]:
             return {end for end, (asked, name) in ends.items() if _is_live(asked, bed.bond, name)}
 
-        report["live_after_ms"] = []
-        for number in range(options.returns):
+        def returned(away_s: float) -> dict[str, float]:
             time.sleep(SETTLED_S)
             bed.pull_cable(cable)
-            while live():
-                time.sleep(LOOK_S)
-            time.sleep(LATER_S * number)
+            wait_until(lambda: not live(), "both ends miss the link", interval_s=LOOK_S)
+            time.sleep(away_s)
             since_s, after_ms = time.monotonic(), dict[str, float]()
             bed.plug_cable(cable)
-            while after_ms.keys() != ends.keys():
-                assert time.monotonic() < since_s + HANG_S, "the link does not return"
-                now_ms = (time.monotonic() - since_s) * 1000
-                after_ms |= {end: round(now_ms, 1) for end in live() - after_ms.keys()}
-                time.sleep(LOOK_S)
-            report["live_after_ms"].append(after_ms)
-    apart = [round(one["upstream"] - one["here"]) for one in report["live_after_ms"]]
+
+            def all_live() -> bool:
+                now_ms = round((time.monotonic() - since_s) * 1000, 1)
+                after_ms.update(dict.fromkeys(live() - after_ms.keys(), now_ms))
+                return after_ms.keys() == ends.keys()
+
+            wait_until(all_live, "the link returns", interval_s=LOOK_S)
+            return after_ms
+
+        for number in range(bench.options.returns):
+            bench.run({"return": number}, returned, LATER_S * number)
+    apart = [round(one["upstream"] - one["here"]) for one in bench.runs]
     print(f"upstream after here, ms: {apart}")
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(report, indent=2) + "\n")
     return 0
 
 

@@ -9,18 +9,14 @@ is, and one that caches no flow, as the switch upstream in chaos.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
-from pathlib import Path
-from typing import Any
 
 from tests.switch import frames
-from tests.switch.bed import PLAIN, Bed, BedSpec, Upstream, learning_at_once, upstream_ovs
-from tests.switch.wire import OwnNetwork, Point, Stream
+from tests.switch.bed import PLAIN, Bed, BedSpec, Upstream, learning_at_once
+from tests.switch.bench import Bench
+from tests.switch.wire import Point, Stream
 from topologies.network.private_ovs import PrivateOvs
-from topologies.reports.origin import origin
 
 MOVES = 24
 VM_PPS, HOST_PPS = 50.0, 500.0
@@ -31,24 +27,16 @@ VM_MAC = "02:00:00:00:00:01"
 
 def main() -> int:
     """Measure both, and write what was found."""
-    parser = argparse.ArgumentParser(prog="learning", description=__doc__)
-    parser.add_argument("--moves", type=int, default=MOVES, help=f"of the VM ({MOVES})")
-    parser.add_argument("--out", type=Path, default=Path("out/soak/learning/moves.json"))
-    options = parser.parse_args()
-    command = ["python", "-m", "tests.switch.chaos.learning", *sys.argv[1:]]
-    report: dict[str, Any] = {"origin": origin(command), "vm_pps": VM_PPS, "found_after_ms": {}}
-    with (
-        OwnNetwork().entered(),
-        upstream_ovs() as tor,
-        PrivateOvs(prefix="ovs-lbt-learning-") as ovs,
-    ):
-        found = report["found_after_ms"]
-        found["as it is"] = found_after_ms(ovs, tor, options.moves)
+    bench = Bench("chaos.learning", __doc__, "out/soak/learning/moves.json")
+    bench.parser.add_argument("--moves", type=int, default=MOVES, help=f"of the VM ({MOVES})")
+    moves = bench.options.moves
+    with bench.begun() as tor, PrivateOvs(prefix="ovs-lbt-learning-") as ovs:
+        found = {"as it is": found_after_ms(ovs, tor, moves)}
         with learning_at_once(tor.ovs):
-            found["no cached flows"] = found_after_ms(ovs, tor, options.moves)
-    print(json.dumps(found))
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(report, indent=2) + "\n")
+            found["no cached flows"] = found_after_ms(ovs, tor, moves)
+    bench.report |= {"vm_pps": VM_PPS, "found_after_ms": found}
+    bench.write()
+    print(found)
     return 0
 
 

@@ -479,8 +479,7 @@ def restarts(report: Mapping[str, Any]) -> str:
             str(max(run["lost_before_or_behind"] for run in runs)),
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    found = report["origin"]
-    load = found["load_average"][0]
+    load = (report.get("origin") or report["origins"][0])["load_average"][0]
     lines += [
         "",
         f"*Source:* [`results/database/restart.json`](../results/database/restart.json) (load average"

@@ -12,16 +12,12 @@ counted. `--resume` takes these events for done, and has the rest happen to a ne
 from __future__ import annotations
 
 import argparse
-import functools
-import importlib.metadata
 import json
 import os
-import shlex
 import signal
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -36,8 +32,7 @@ from tests.switch.chaos.run import Report
 from tests.switch.chaos.shrink import smallest
 from tests.switch.chaos.world import Extras, first_state, spec_of
 from tests.switch.wire import OwnNetwork
-from topologies.reports.origin import git
-from topologies.reports.report import machine
+from topologies.reports.origin import origin
 
 TRIES = 16
 # What is still wrong then stays so, but where LACP comes back: enough to try with fewer events.
@@ -95,13 +90,7 @@ class Kept:
     """The results of a seed in files, as they come: a summary, and a line for each event."""
 
     def __init__(self, out: Path, seed: int, extras: Extras, resume: bool) -> None:
-        name = "-".join(
-            [
-                f"seed-{seed}",
-                *("adaptive" for _ in range(extras.adaptive)),
-                *("standby" for _ in range(extras.standby)),
-            ]
-        )
+        name = f"seed-{seed}{'-adaptive' * extras.adaptive}{'-standby' * extras.standby}"
         self._summary, self._events = out / f"{name}.json", out / f"{name}.events"
         self._replay = out / f"{name}.replay"
         self._extras = extras
@@ -166,12 +155,9 @@ class Kept:
         return {
             "seed": report.seed,
             "team": _team(report.seed),
-            "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "events": len(report.events),
             "begun_again_behind": self._begun_again,
-            "command": shlex.join(["python", "-m", "tests.switch.chaos.soak", *sys.argv[1:]]),
-            "commit": _commit(),
-            "versions": _versions(),
+            **origin(["python", "-m", "tests.switch.chaos.soak", *sys.argv[1:]]),
             "load_average": {"before": self._load_average, "after": os.getloadavg()},
             "extras": asdict(self._extras),
             "frames_per_second_of_a_flow": losses.PPS,
@@ -190,29 +176,24 @@ class Kept:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
-    parser.add_argument("--seed", type=int, default=1, help="the first one (1)")
-    parser.add_argument("--seeds", type=int, default=1, help="how many, one after another (1)")
-    parser.add_argument("--jobs", type=int, default=1, help="so many seeds beside each other (1)")
-    parser.add_argument("--resume", action="store_true", help="go on where a run has ended")
-    parser.add_argument("--events", type=int, default=500, help="of each seed (500)")
-    parser.add_argument("--replay", type=Path, help="the events of this file instead")
-    parser.add_argument("--tries", type=int, default=TRIES, help=f"to find fewer events ({TRIES})")
-    parser.add_argument(
-        "--for-s", type=float, default=float("inf"), help="no event begins later than that"
+    add = parser.add_argument
+    add("--seed", type=int, default=1, help="the first one (1)")
+    add("--seeds", type=int, default=1, help="how many, one after another (1)")
+    add("--jobs", type=int, default=1, help="so many seeds beside each other (1)")
+    add("--resume", action="store_true", help="go on where a run has ended")
+    add("--events", type=int, default=500, help="of each seed (500)")
+    add("--replay", type=Path, help="the events of this file instead")
+    add("--tries", type=int, default=TRIES, help=f"to find fewer events ({TRIES})")
+    add("--for-s", type=float, default=float("inf"), help="no event begins later than that")
+    add("--adaptive", action="store_true", help="`adaptive`, and VMs that it splits")
+    add("--standby", action="store_true", help="a second service, that takes over")
+    add("--go-on", action="store_true", help="do not stop where frames are lost")
+    kinds, sabotage = (
+        ("", *model.KINDS),
+        "lose frames at each event of this kind: it has to be found",
     )
-    parser.add_argument(
-        "--adaptive", action="store_true", help="`adaptive`, and VMs that it splits"
-    )
-    parser.add_argument("--standby", action="store_true", help="a second service, that takes over")
-    parser.add_argument("--go-on", action="store_true", help="do not stop where frames are lost")
-    parser.add_argument(
-        "--sabotage",
-        default="",
-        choices=("", *model.KINDS),
-        metavar="KIND",
-        help="lose frames at each event of this kind: it has to be found",
-    )
-    parser.add_argument("--out", type=Path, default=Path("out/soak"))
+    add("--sabotage", default="", choices=kinds, metavar="KIND", help=sabotage)
+    add("--out", type=Path, default=Path("out/soak"))
     return parser.parse_args()
 
 
@@ -261,18 +242,6 @@ def _fewest(
 def _team(seed: int) -> str:
     first = first_state(seed)
     return f"{spec_of(seed)}{' with BFD' * (first.watched and not first.negotiated)}"
-
-
-@functools.cache
-def _commit() -> str:
-    """What is checked out, and whether it is changed."""
-    words = ("describe", "--always", "--abbrev=40", "--exclude=*", "--dirty")
-    return (git(*words, root=Path(__file__).parent) or "").strip()
-
-
-@functools.cache
-def _versions() -> dict[str, Any]:
-    return {**machine(), "os-ken": importlib.metadata.version("os-ken")}
 
 
 if __name__ == "__main__":
