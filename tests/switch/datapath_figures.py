@@ -22,7 +22,7 @@ from tests.switch.bed import PLAIN, Bed, BedSpec, run, upstream_ovs
 from tests.switch.direct import Direct
 from tests.switch.test_hashing import in_turn, number
 from tests.switch.waiting import SLOWNESS_RATIO, wait_until
-from tests.switch.wire import OwnNetwork, Point, Stream
+from tests.switch.wire import Heard, OwnNetwork, Point, Stream
 from topologies.network.private_ovs import PrivateOvs
 
 SPEC = BedSpec(PLAIN, 2, (None, None), addresses=True)
@@ -67,10 +67,8 @@ def team(bed: Bed, first: int = 0) -> Team:
     """Every station by one uplink, without the service."""
     uplinks = tuple(number(bed, uplink.name) for uplink in bed.uplinks)
     orders = in_turn(uplinks[first:] + uplinks[:first], len(bed.stations))
-    ports = (number(bed, station.port) for station in bed.stations)
-    return Team(
-        uplinks, tuple(VmPort(port, order) for port, order in zip(ports, orders, strict=True))
-    )
+    numbers = [number(bed, station.port) for station in bed.stations]
+    return Team(uplinks, tuple(map(VmPort, numbers, orders)))
 
 
 def beats(bed: Bed, direct: Direct) -> dict[str, object]:
@@ -82,24 +80,26 @@ def beats(bed: Bed, direct: Direct) -> dict[str, object]:
     with Stream([(vm.point, frames.udp(vm.mac, host.mac))], PPS):
         end_s = time.monotonic() + LOOKED_S
         while (now_s := time.monotonic()) < end_s:
-            counted = {one.ofport: one for one in direct.port_stats().ports}
-            port.append((now_s, counted[of_uplink].tx_bytes))
+            port.append((now_s, ports(direct)[of_uplink].tx_bytes))
             units = dict(direct.counters().units)
             flow.append((time.monotonic(), units[of_vm].tx_bytes or 0.0))
     return {"pps": PPS, "looks": len(port), "port": beat(port), "flows": beat(flow)}
+
+
+def ports(direct: Direct) -> dict[int, Any]:
+    """The counters of the bridge's ports, by their numbers."""
+    return {int(one.ofport): one for one in direct.port_stats().ports}
 
 
 def beat(seen: Sequence[tuple[float, float]]) -> dict[str, float]:
     """Of a counter that was looked at again and again: the time between its changes."""
     changed_s = [now[0] for before, now in itertools.pairwise(seen) if now[1] != before[1]]
     apart_s = [b - a for a, b in itertools.pairwise(changed_s)]
-    if not apart_s:
-        return {"changes": len(changed_s)}
-    return {
-        "changes": len(changed_s),
-        "median_s": round(statistics.median(apart_s), 3),
-        "max_s": round(max(apart_s), 3),
-    }
+    found: dict[str, float] = {"changes": len(changed_s)}
+    if apart_s:
+        found["median_s"] = round(statistics.median(apart_s), 3)
+        found["max_s"] = round(max(apart_s), 3)
+    return found
 
 
 def lost_until_changed(bed: Bed, direct: Direct) -> dict[str, object]:
@@ -135,20 +135,18 @@ def across_mtu(bed: Bed, direct: Direct) -> dict[str, object]:
     vm, home = bed.vms[0], bed.uplinks[1 if REPEAT % 2 else 0]
     run("ip", "link", "set", vm.port, "mtu", str(JUMBO_BYTES))
     run("ip", "link", "set", "eth0", "mtu", str(JUMBO_BYTES), netns=vm.point.netns)
-    end = home.upstream_end
+    end, of_home = home.upstream_end, number(bed, home.name)
     crossed: dict[str, object] = {}
     for size in (FITS_BYTES, TOO_LONG_BYTES):
         with bed.ears(end) as ears:
-            before = next(
-                p for p in direct.port_stats().ports if p.ofport == number(bed, home.name)
-            )
+            before = ports(direct)[of_home]
             for frame_id in range(1, 6):
                 data = frames.udp(vm.mac, bed.hosts[0].mac, frame_id=frame_id, frame_bytes=size)
                 bed.send(vm.point, data)
             bed.fence()
             ears.until_quiet(quiet_s=datapath.QUIET_S)
             heard = sum(1 for h in ears[end].frames() if h.frame_id and not h.outgoing)
-            after = next(p for p in direct.port_stats().ports if p.ofport == number(bed, home.name))
+            after = ports(direct)[of_home]
             crossed[f"{size} bytes"] = {
                 "sent": 5,
                 "arrived": heard,
@@ -195,8 +193,7 @@ def settled(direct: Direct, vm: int, uplink: int) -> tuple[float, float]:
     while True:
         time.sleep(1.5)
         units = {int(port): sample for port, sample in direct.counters().units}
-        ports = {int(one.ofport): one for one in direct.port_stats().ports}
-        now = (float(units[vm].tx_bytes or 0), float(ports[uplink].tx_bytes))
+        now = (float(units[vm].tx_bytes or 0), float(ports(direct)[uplink].tx_bytes))
         if now == seen:
             return now
         seen = now
@@ -213,22 +210,11 @@ def tunnelled(bed: Bed, _: Direct) -> dict[str, object]:
     with bed.ears(*(u.upstream_end for u in bed.uplinks)) as ears:
 
         def vxlan_by() -> dict[str, int]:
+            frame = frames.broadcast("02:ee:00:00:00:09", 0, 7).hex()
+            sent = f"in_port=LOCAL packet={frame} actions=output:vx0"
             for _ in range(3):
-                frame = frames.broadcast("02:ee:00:00:00:09", 0, 7)
-                bed.ovs.run(
-                    "ovs-ofctl",
-                    "packet-out",
-                    inner,
-                    f"in_port=LOCAL packet={frame.hex()} actions=output:vx0",
-                )
-            return {
-                u.name: sum(
-                    1
-                    for h in ears[u.upstream_end].frames()
-                    if not h.outgoing and h.ethertype == 0x0800 and h.data[36:38] == VXLAN_PORT
-                )
-                for u in bed.uplinks
-            }
+                bed.ovs.run("ovs-ofctl", "packet-out", inner, sent)
+            return {u.name: sum(map(is_vxlan, ears[u.upstream_end].frames())) for u in bed.uplinks}
 
         wait_until(lambda: sum(vxlan_by().values()) > 0, "encapsulated frames leave", 20.0)
         by = vxlan_by()
@@ -236,6 +222,11 @@ def tunnelled(bed: Bed, _: Direct) -> dict[str, object]:
     bed.ovs.vsctl("del-br", inner)
     used = [name for name, count in by.items() if count]
     return {"leaves_by": len(used), "by_the_home_of_LOCAL": used == homes["LOCAL"]}
+
+
+def is_vxlan(heard: Heard) -> bool:
+    """Whether it is a datagram of VXLAN that has come there."""
+    return not heard.outgoing and heard.ethertype == 0x0800 and heard.data[36:38] == VXLAN_PORT
 
 
 if __name__ == "__main__":

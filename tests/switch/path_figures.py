@@ -177,27 +177,24 @@ def forwarding(tor: Upstream, contender: Contender) -> Iterator[tuple[Bed, Servi
     """The bed, with a switch of its own, and the service if it takes part."""
     vlans = (*(VM_VLAN,) * VMS, MANAGEMENT_VLAN, MIGRATION_VLAN)
     spec = BedSpec(contender.team, UPLINKS, vlans, VLANS, JUMBO_MTU, addresses=True)
-    with (
-        learning_at_once(tor.ovs),
-        PrivateOvs(prefix="ovs-lbt-paths-") as ovs,
-        Bed(ovs, tor, spec) as bed,
-    ):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(learning_at_once(tor.ovs))
+        ovs = stack.enter_context(PrivateOvs(prefix="ovs-lbt-paths-"))
+        bed = stack.enter_context(Bed(ovs, tor, spec))
         if contender.policy:
             service = Service(ovs)
+            stack.callback(service.kill)
             service.start()
-            try:
-                attach(bed, service, contender)
-                yield bed, service
-                service.do("detach", bed.bridge)
-            finally:
-                service.kill()
-        else:
-            if contender.team == LACP:
-                for switch in (ovs, tor.ovs):
-                    switch.vsctl("set", "port", bed.bond, "bond_mode=balance-tcp")
-                wait_until(bed.lacp_is_negotiated, "LACP negotiated on all uplinks")
-            bed.introduce_to_normal()
-            yield bed, None
+            attach(bed, service, contender)
+            yield bed, service
+            service.do("detach", bed.bridge)
+            return
+        if contender.team == LACP:
+            for switch in (ovs, tor.ovs):
+                switch.vsctl("set", "port", bed.bond, "bond_mode=balance-tcp")
+            wait_until(bed.lacp_is_negotiated, "LACP negotiated on all uplinks")
+        bed.introduce_to_normal()
+        yield bed, None
 
 
 def attach(bed: Bed, service: Service, contender: Contender) -> None:
@@ -213,25 +210,19 @@ def attach(bed: Bed, service: Service, contender: Contender) -> None:
 def faulty(bed: Bed, uplink: Uplink, fault: str) -> Iterator[None]:
     """The switch port of an uplink has another MTU or VLAN in this block; its link stays up."""
     end, netns, tor = uplink.upstream_end.interface, uplink.upstream_end.netns, bed.tor.ovs
-    if fault == MTU:
-        run("ip", "link", "set", end, "mtu", str(STANDARD_MTU), netns=netns)
-        try:
-            yield
-        finally:
-            run("ip", "link", "set", end, "mtu", str(JUMBO_MTU), netns=netns)
-    elif bed.spec.is_lag:
-        with bed.lacp_withdrawn(uplink):
+    with contextlib.ExitStack() as mended:
+        if fault == MTU:
+            set_mtu = ("ip", "link", "set", end, "mtu")
+            run(*set_mtu, str(STANDARD_MTU), netns=netns)
+            mended.callback(run, *set_mtu, str(JUMBO_MTU), netns=netns)
+        elif bed.spec.is_lag:
+            mended.enter_context(bed.lacp_withdrawn(uplink))
             tor.vsctl("add-port", bed.upstream, end, f"tag={ODD_VLAN}")
-            try:
-                yield
-            finally:
-                tor.vsctl("del-port", bed.upstream, end)
-    else:
-        tor.vsctl("set", "port", end, f"tag={ODD_VLAN}")
-        try:
-            yield
-        finally:
-            tor.vsctl("clear", "port", end, "tag")
+            mended.callback(tor.vsctl, "del-port", bed.upstream, end)
+        else:
+            tor.vsctl("set", "port", end, f"tag={ODD_VLAN}")
+            mended.callback(tor.vsctl, "clear", "port", end, "tag")
+        yield
 
 
 # ---- one fault ---------------------------------------------------------------------------

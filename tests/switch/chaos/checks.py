@@ -9,7 +9,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -127,11 +127,7 @@ def installed(world: World) -> list[str]:
 
 def resources(world: World) -> list[str]:
     """What the service has more of than it may have."""
-    most = {
-        "resident bytes": RSS_MAX_BYTES,
-        "threads": THREADS_MAX,
-        "open files": FILES_MAX,
-    }
+    most = {"resident bytes": RSS_MAX_BYTES, "threads": THREADS_MAX, "open files": FILES_MAX}
     found = resources_of(world)
     return [f"{w}: {n} -> at most {most[w]}" for w, n in found.items() if n > most[w]]
 
@@ -187,33 +183,17 @@ def from_outside(world: World, known: bool = True) -> Iterator[Probe]:
     bed, host = world.bed, world.bed.hosts[0]
     ends = {str(uplink.upstream_end) for uplink in bed.uplinks}
     reached = {str(s): bool(world.state.exits(n)) for n, s in world.here.items()}
-
     for name, station in world.here.items() if known else ():
-        vlan = station.vlan or 0
-
-        def at_it(n: Counter[str], station: Station = station) -> str:
-            # What comes by an uplink that it may not use itself is delivered, too.
-            if n[str(station)] != reached[str(station)]:
-                return f"once at {station}" if reached[str(station)] else f"none at {station}"
-            return "none back" if any(n[end] for end in ends) else _once(n)
-
-        shot = bed.shot(
-            host.point, _to(station.mac), host.mac, vlan, host.sends(vlan), f"to {name or 'LOCAL'}"
-        )
+        vlan, story = station.vlan or 0, f"to {name or 'LOCAL'}"
+        shot = bed.shot(host.point, _to(station.mac), host.mac, vlan, host.sends(vlan), story)
+        at_it = functools.partial(_at_it, str(station), reached[str(station)], ends)
         yield Probe(shot, at_it)
     for vlan in () if world.state.on_normal else VLANS:
-        hearing = [s for s in world.here.values() if s.hears(vlan)]
-        expected = Counter({str(s): 1 for s in hearing if reached[str(s)]})
-
-        def at_all(n: Counter[str], expected: Counter[str] = expected) -> str:
-            return "" if n == expected else f"once each at {sorted(expected)}"
-
+        hearing = [s for s in world.here.values() if s.hears(vlan) and reached[str(s)]]
         for kind in ("broadcast", "unknown unicast"):
-            build = frames.FLOODED[kind]
-            story = f"{kind} in VLAN {vlan}"
-            yield Probe(
-                bed.shot(host.point, build, host.mac, vlan, host.sends(vlan), story), at_all
-            )
+            build, story = frames.FLOODED[kind], f"{kind} in VLAN {vlan}"
+            shot = bed.shot(host.point, build, host.mac, vlan, host.sends(vlan), story)
+            yield Probe(shot, functools.partial(_at_all, _once_at(hearing)))
 
 
 def from_everywhere(world: World) -> Iterator[Probe]:
@@ -222,56 +202,61 @@ def from_everywhere(world: World) -> Iterator[Probe]:
     ends = {str(world.uplink(name).upstream_end): name for name in state.uplinks}
     yield from from_outside(world)
     for name, station in world.here.items():
-        vlan, exits = station.vlan or 0, state.exits(name)
+        vlan, who = station.vlan or 0, name or "LOCAL"
         neighbours = [s for s in world.here.values() if s != station and s.hears(vlan)]
+        leaves = functools.partial(_leaves, ends, state.exits(name))
 
-        def leaves(
-            n: Counter[str],
-            exits: frozenset[str] = exits,
-            neighbours: Sequence[Station] = neighbours,
-            near: Sequence[Station] = (),
-            flooded: bool = False,
-        ) -> str:
-            by = [ends[at] for at in n if at in ends]
-            if sum(n[at] for at in n if at in ends) != bool(exits) or not exits.issuperset(by):
-                return f"once by one of {sorted(exits)}" if exits else "by no uplink"
-            here = Counter({at: k for at, k in n.items() if at not in ends})
-            if flooded and (state.on_normal or here == Counter({str(s): 1 for s in neighbours})):
-                return ""
-            expected = Counter({str(s): 1 for s in near})
-            return "" if here == expected else f"{dict(expected)} here"
+        def shot(
+            build: frames.Builder, story: str, station: Station = station, vlan: int = vlan
+        ) -> Shot:
+            tag = station.sends(vlan)
+            return bed.shot(station.point, build, station.mac, vlan, tag, story)
 
-        def everywhere(
-            n: Counter[str],
-            near: Sequence[Station] = neighbours,
-            check: Callable[..., str] = leaves,
-        ) -> str:
-            return check(n, near=near)
-
-        who, tag = name or "LOCAL", station.sends(vlan)
-        shot = bed.shot(
-            station.point, frames.broadcast, station.mac, vlan, tag, f"broadcast of {who}"
-        )
-        yield Probe(shot, everywhere)
+        flooded = _once_at(neighbours)
+        broadcast = shot(frames.broadcast, f"broadcast of {who}")
+        yield Probe(broadcast, functools.partial(leaves, (flooded,)))
         elsewhere = [s.mac for s in world.away.values() if (s.vlan or 0) == vlan]
         # What is for somebody that the switch has not learned is flooded to neighbours.
-        leaves_unheard = functools.partial(leaves, flooded=True)
+        here = () if state.on_normal else (Counter[str](), flooded)
         for mac in (host.mac, *elsewhere):
-            shot = bed.shot(
-                station.point, _to(mac), station.mac, vlan, tag, f"{who} to {mac} upstream"
-            )
-            yield Probe(shot, leaves_unheard)
+            yield Probe(shot(_to(mac), f"{who} to {mac} upstream"), functools.partial(leaves, here))
         for other in neighbours:
-            if (other.vlan or 0) != vlan:
-                continue
+            if (other.vlan or 0) == vlan:
+                at_other = functools.partial(_at_all, _once_at([other]))
+                yield Probe(shot(_to(other.mac), f"{who} to {other}"), at_other)
 
-            def at_neighbour(n: Counter[str], other: Station = other) -> str:
-                return "" if n == {str(other): 1} else f"once at {other}"
 
-            story = f"{who} to {other}"
-            yield Probe(
-                bed.shot(station.point, _to(other.mac), station.mac, vlan, tag, story), at_neighbour
-            )
+def _at_it(station: str, reached: bool, ends: Collection[str], n: Counter[str]) -> str:
+    """Against a unicast frame: it is not once at its station, or came back, or came twice."""
+    # What comes by an uplink that the station may not use itself is delivered, too.
+    if n[station] != reached:
+        return f"{'once' if reached else 'none'} at {station}"
+    if any(n[end] for end in ends):
+        return "none back"
+    return "each at most once" if any(count > 1 for count in n.values()) else ""
+
+
+def _at_all(expected: Counter[str], n: Counter[str]) -> str:
+    """Against a frame: it did not come out there, and nowhere else."""
+    return "" if n == expected else f"once each at {sorted(expected)}"
+
+
+def _leaves(
+    ends: Mapping[str, str], exits: frozenset[str], here: Sequence[Counter[str]], n: Counter[str]
+) -> str:
+    """Against a frame: it did not leave once by one of the exits, or was heard `here` in none of these ways.
+
+    No way: it may be heard anywhere.
+    """
+    by = [ends[at] for at in n.elements() if at in ends]
+    if len(by) != bool(exits) or not exits.issuperset(by):
+        return f"once by one of {sorted(exits)}" if exits else "by no uplink"
+    heard = Counter({at: count for at, count in n.items() if at not in ends})
+    return f"{dict(here[0])} here" if here and heard not in here else ""
+
+
+def _once_at(stations: Iterable[Station]) -> Counter[str]:
+    return Counter(map(str, stations))
 
 
 def from_cables(world: World, traffic: Traffic) -> list[str]:
@@ -307,10 +292,6 @@ def from_cables(world: World, traffic: Traffic) -> list[str]:
 
 def _to(mac: str) -> frames.Builder:
     return lambda source, tag, frame_id: frames.udp(source, mac, vlan=tag, frame_id=frame_id)
-
-
-def _once(at: Mapping[str, int]) -> str:
-    return "each at most once" if any(n > 1 for n in at.values()) else ""
 
 
 # ---- what goes on all the while ---------------------------------------------------------
@@ -414,19 +395,10 @@ class Background:
 
     def _bindings(self) -> dict[str, str]:
         """The uplink of each VM port as the database says it."""
-        shown = self.world.bed.ovs.vsctl(
-            "--bare",
-            "--no-headings",
-            "-f",
-            "csv",
-            "--columns=name,external_ids",
-            "list",
-            "interface",
-        )
-        found = (
-            re.match(r'"?([^",]+)"?,.*ovs-lbt-binding=([^" ]+)', line) for line in shown.split("\n")
-        )
-        return {match[1]: match[2] for match in found if match}
+        columns = ("--columns=name,external_ids", "list", "interface")
+        shown = self.world.bed.ovs.vsctl("--bare", "--no-headings", "-f", "csv", *columns)
+        line = r'^"?([^",\n]+)"?,.*ovs-lbt-binding=([^" \n]+)'
+        return dict(re.findall(line, shown, re.MULTILINE))
 
     def wrong(self, event: Event) -> tuple[list[str], list[str]]:
         """What is wrong with the way of frames; and what was lost or came twice beyond the bounds."""

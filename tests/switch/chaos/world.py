@@ -84,6 +84,17 @@ SHOWS_NEW_ADDRESSES = frozenset(
         *("leader-killed", "leader-paused", "switch-restarted", "database-restarted"),
     }
 )
+# Events that are one command of an operator, on what they happen to.
+COMMANDS = {
+    "drain": "drain {}",
+    "undrain": "undrain {}",
+    "role": "set interface {} role={}",
+    "pin": "pin {} {}",
+    "unpin": "unpin {}",
+    "allow": "set interface {} allow={}",
+    "allow-all": "set interface {} allow=",
+    "vm-policy": "set interface {} policy={}",
+}
 # How long a VM stays split under load.
 SPLIT_FOR_S = 1.0
 # A fault that is planted loses so many frames.
@@ -206,11 +217,14 @@ class World:
         Raises:
             AssertionError: it did not go as it must.
         """
-        method: Callable[..., None] = getattr(self, "_" + event.kind.replace("-", "_"))
         before, self.state = self.state, model.after(self.state, event)
         self.begin(before)
         try:
-            method(*event.args)
+            if command := COMMANDS.get(event.kind):
+                self.service.do(*command.format(*map(self._named, event.args)).split())
+            else:
+                method: Callable[..., None] = getattr(self, "_" + event.kind.replace("-", "_"))
+                method(*event.args)
             if self.state.watched:
                 self._see_links()
             if event.kind in SHOWS_NEW_ADDRESSES:
@@ -329,15 +343,6 @@ class World:
     def _lit(self, uplink: str) -> None:
         heals(self.bed, self.uplink(uplink))
 
-    def _drain(self, uplink: str) -> None:
-        self.service.do("drain", self.uplink(uplink).name)
-
-    def _undrain(self, uplink: str) -> None:
-        self.service.do("undrain", self.uplink(uplink).name)
-
-    def _role(self, uplink: str, role: str) -> None:
-        self.service.do("set", "interface", self.uplink(uplink).name, f"role={role}")
-
     # ---- VMs ---------------------------------------------------------------------------
 
     def _vm_stops(self, vm: str) -> None:
@@ -364,11 +369,8 @@ class World:
         self._speaks(vm, frames.broadcast)
 
     def _vm_retagged(self, vm: str, vlan: str) -> None:
-        port = self.vm(vm).port
-        if int(vlan):
-            self.bed.ovs.vsctl("set", "port", port, f"tag={vlan}")
-        else:
-            self.bed.ovs.vsctl("clear", "port", port, "tag")
+        tag = vlan if int(vlan) else "[]"
+        self.bed.ovs.vsctl("set", "port", self.vm(vm).port, f"tag={tag}")
         self._speaks(vm, frames.broadcast)
 
     def _vm_migrates_out(self, vm: str) -> None:
@@ -448,13 +450,7 @@ class World:
         self._is_followed()
         killed.start()
 
-    def _leader_paused(self, seconds: str) -> None:
-        paused = self.service
-        os.kill(paused.pid, signal.SIGSTOP)
-        try:
-            time.sleep(int(seconds))
-        finally:
-            os.kill(paused.pid, signal.SIGCONT)
+    _leader_paused = _service_paused
 
     def _is_followed(self) -> None:
         assert self.other, "nobody stands by"
@@ -528,8 +524,7 @@ class World:
         self._set_bridge("mode", "enforce")
 
     def _garbage(self, key: str, word: str) -> None:
-        value = model.garbage_value(key, word)
-        self._write(key, value)
+        self._write(key, model.garbage_value(key, word))
 
     def _garbage_cleared(self, key: str) -> None:
         self._write(key, DEFAULTS[key])
@@ -540,17 +535,21 @@ class World:
         quoted = '"' + value.replace('"', '\\"') + '"'
         self.bed.ovs.vsctl("set", "bridge", self.bed.bridge, f"external_ids:ovs-lbt-{key}={quoted}")
 
+    def _named(self, word: str) -> str:
+        """What an uplink, a VM or the bridge is called on the switch; another word as it is."""
+        if word in self._uplinks:
+            return self.uplink(word).name
+        return self.vm(word).port if word in self._vms else word.replace("BRIDGE", self.bed.bridge)
+
     def _refused(self, *words: str) -> None:
-        names = {name: uplink.name for name, uplink in self._uplinks.items()}
-        names |= {name: self.vm(name).port for name in self._vms} | {"BRIDGE": self.bed.bridge}
-        done = self.service.command(*(names.get(word, word) for word in words))
+        done = self.service.command(*map(self._named, words))
         status = REFUSED[" ".join(words)]
         assert done.returncode == status, f"{words}: exit {done.returncode} -> {status}"
         assert "->" in done.stderr, f"{words}: {done.stderr!r} -> what was found -> expected"
 
     def _move(self, vm: str, uplink: str) -> None:
         """Not before the failback delay of an uplink that has just returned is over."""
-        words = ("move", self.vm(vm).port, self.uplink(uplink).name)
+        words = ("move", self._named(vm), self._named(uplink))
 
         def answer() -> subprocess.CompletedProcess[str] | None:
             done = self.service.command(*words)
@@ -558,22 +557,6 @@ class World:
 
         done = wait_until(answer, f"{uplink} has returned", BOUND_WITHIN_S)
         assert done and done.returncode == 0, f"ovs-lbt {' '.join(words)}: {done}"
-
-    def _pin(self, vm: str, uplink: str) -> None:
-        self.service.do("pin", self.vm(vm).port, self.uplink(uplink).name)
-
-    def _unpin(self, vm: str) -> None:
-        self.service.do("unpin", self.vm(vm).port)
-
-    def _allow(self, vm: str, uplink: str) -> None:
-        name = self.uplink(uplink).name
-        self.service.do("set", "interface", self.vm(vm).port, f"allow={name}")
-
-    def _allow_all(self, vm: str) -> None:
-        self.service.do("set", "interface", self.vm(vm).port, "allow=")
-
-    def _vm_policy(self, vm: str, policy: str) -> None:
-        self.service.do("set", "interface", self.vm(vm).port, f"policy={policy}")
 
 
 @contextlib.contextmanager
