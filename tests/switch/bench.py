@@ -119,14 +119,17 @@ def counters(netns: str | None = None) -> dict[str, list[int]]:
 Shown = str | Callable[[Run], object]
 
 
-def table(runs: Iterable[Run], keys: Sequence[str], columns: Mapping[str, Shown]) -> str:
+def table(
+    runs: Iterable[Run], keys: Sequence[str], columns: Mapping[str, Shown] | Sequence[str]
+) -> str:
     """In Markdown, what runs with the same values of these keys have found, and how many they are."""
+    of_run = columns.values() if isinstance(columns, Mapping) else columns
     groups: dict[tuple[object, ...], list[Run]] = {}
     for run in runs:
         groups.setdefault(tuple(run[key] for key in keys), []).append(run)
     rows = []
     for named, of in groups.items():
-        shown = [[run[c] if isinstance(c, str) else c(run) for run in of] for c in columns.values()]
+        shown = [[run[c] if isinstance(c, str) else c(run) for run in of] for c in of_run]
         rows.append((*named, len(of), *map(spread, shown)))
     return markdown((*keys, "n", *columns), rows, left=len(keys))
 

@@ -42,8 +42,7 @@ WATCHED, PPS = 32, 100.0
 BEFORE_S, AFTER_S = 0.5, 1.5
 REPEAT = 3
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-KEYS = ("cached_flows", "upcalls", "lost", "cpu_s", "resident_mb", "on_the_uplink", "lost_of_one")
-SHOWN = {key: key for key in KEYS}
+SHOWN = ("cached_flows", "upcalls", "lost", "cpu_s", "resident_mb", "on_the_uplink", "lost_of_one")
 
 
 def main() -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
@@ -14,6 +14,7 @@ FLOWS_PER_VM = 8
 REPORT = "group report"
 # Nobody's.
 UNKNOWN = "02:dd:00:00:00:99"
+SOLICITATION_IPS, ADVERTISEMENT_IPS = ("fe80::1", "ff02::1:ff00:63"), ("fe80::1", "fe80::2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,45 +115,39 @@ def udp(bed: Bed, vm: Station, ips: tuple[str, str], source_port: int, source: s
 def cut_up(bed: Bed) -> Iterator[Sending]:
     """Datagrams in two fragments, which only the first of has ports."""
     for number, vm in enumerate(bed.vms):
-        ips = (own_ips(number)[0], "198.51.100.1")
+        ips, vlan = (own_ips(number)[0], "198.51.100.1"), vlan_of(bed, vm)
         for part in range(2):
             name = f"fragment {part + 1} of a datagram"
+            build = functools.partial(_fragment, vm.mac, bed.hosts[0].mac, ips, part)
+            yield Sending(name, vm, vm.mac, vlan, "a datagram", build, ips, True)
 
-            def build(
-                tag: int, frame_id: int, vm: Station = vm, ips: tuple[str, str] = ips, i: int = part
-            ) -> bytes:
-                return frames.fragments(vm.mac, bed.hosts[0].mac, *ips, tag)[i](frame_id)
 
-            yield Sending(name, vm, vm.mac, vlan_of(bed, vm), "a datagram", build, ips, True)
+def _fragment(
+    source: str, destination: str, ips: tuple[str, str], part: int, tag: int, frame_id: int
+) -> bytes:
+    return frames.fragments(source, destination, *ips, tag)[part](frame_id)
 
 
 def others(bed: Bed) -> Iterator[Sending]:
     """What is not a connection: ARP, ND, broadcast, multicast, protocols other than IP."""
     host = bed.hosts[0].mac
-    flooded: Mapping[str, tuple[frames.Builder, tuple[str, str] | None]] = {
-        "broadcast": (frames.broadcast, None),
-        "ARP request": (frames.arp_request, None),
-        "multicast": (frames.multicast, ("192.0.2.1", "239.1.2.3")),
-        "neighbour solicitation": (frames.neighbour_solicitation, ("fe80::1", "ff02::1:ff00:63")),
-    }
-    addressed: Mapping[
-        str, tuple[Callable[[str, str, int, int], bytes], tuple[str, str] | None]
-    ] = {
-        "ARP reply": (frames.arp_reply, None),
-        "neighbour advertisement": (frames.solicited_advertisement, ("fe80::1", "fe80::2")),
-        "unicast of another protocol": (frames.plain, None),
-    }
+    # What it is, how it is made, for which address if not for a group's, and its IP addresses.
+    kinds: tuple[tuple[str, Callable[..., bytes], tuple[str, ...], tuple[str, str] | None], ...] = (
+        ("broadcast", frames.broadcast, (), None),
+        ("ARP request", frames.arp_request, (), None),
+        ("multicast", frames.multicast, (), ("192.0.2.1", "239.1.2.3")),
+        ("neighbour solicitation", frames.neighbour_solicitation, (), SOLICITATION_IPS),
+        ("ARP reply", frames.arp_reply, (host,), None),
+        ("neighbour advertisement", frames.solicited_advertisement, (host,), ADVERTISEMENT_IPS),
+        ("unicast of another protocol", frames.plain, (host,), None),
+        ("unknown unicast", frames.plain, (UNKNOWN,), None),
+        (REPORT, frames.igmp_report, (), ("192.0.2.1", "224.0.0.22")),
+    )
     for station in bed.stations:
         place = (station, station.mac, vlan_of(bed, station))
-        for name, (flood, ips) in flooded.items():
-            build = functools.partial(flood, station.mac)
-            yield Sending(name, *place, name, build, ips, floods=True)
-        for name, (make, ips) in addressed.items():
-            yield Sending(name, *place, name, functools.partial(make, station.mac, host), ips)
-        unknown = functools.partial(frames.plain, station.mac, UNKNOWN)
-        yield Sending("unknown unicast", *place, "unknown unicast", unknown, floods=True)
-        joins = functools.partial(frames.igmp_report, station.mac)
-        yield Sending(REPORT, *place, REPORT, joins, ("192.0.2.1", "224.0.0.22"), floods=True)
+        for name, make, to, ips in kinds:
+            build = functools.partial(make, station.mac, *to)
+            yield Sending(name, *place, name, build, ips, floods=to != (host,))
 
 
 def fire(bed: Bed, sendings: Sequence[Sending]) -> list[Landing]:

@@ -49,8 +49,7 @@ BURST, BURSTS = 150, 40
 REPEAT = 6
 QUIET_S = 0.2
 # The last three are microseconds for a frame.
-KEYS = ("lookups", "resubmits", "groups", "learns", "new_us", "each_new_us", "cached_us")
-SHOWN = {key: key for key in KEYS}
+SHOWN = ("lookups", "resubmits", "groups", "learns", "new_us", "each_new_us", "cached_us")
 
 
 def main() -> int:

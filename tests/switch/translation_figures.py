@@ -33,8 +33,7 @@ REPEAT = 5
 # A flow in a table that no contender uses. To add it makes Open vSwitch revalidate everything.
 UNUSED = "table=200,priority=1,cookie=0x1,actions=drop"
 REVALIDATORS = "revalidator"
-KEYS = ("lookups", "resubmits", "groups", "learns", "revalidated_us")
-SHOWN = {key: key for key in KEYS}
+SHOWN = ("lookups", "resubmits", "groups", "learns", "revalidated_us")
 CONTENDERS = (
     Contender("balance-slb", BALANCE_SLB),
     Contender("load-based on balance-slb", BALANCE_SLB, BOUND),

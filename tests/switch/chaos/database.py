@@ -48,7 +48,7 @@ def main() -> int:
             case = {"team": team, "service": service}
             bench.run(case, measured, tor, team, service, bench.options.repeat)
     restarts = [{**one, **run} for one in bench.runs for run in one["runs"]]
-    print(table(restarts, ("team", "service"), {key: key for key in SHOWN}))
+    print(table(restarts, ("team", "service"), SHOWN))
     return 0
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import re
 import statistics
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -326,23 +327,18 @@ class Counted:
     @property
     def worst(self) -> Lost | None:
         """The flow that lost most."""
-        return max(
-            (one for one in self.flows if one.promised), key=lambda o: o.lost_ms, default=None
-        )
+        held = (one for one in self.flows if one.promised)
+        return max(held, key=lambda one: one.lost_ms, default=None)
 
 
 def by_kind(counted: Sequence[Counted], took_s: Sequence[float]) -> dict[str, dict[str, Any]]:
     """What events of each kind cost, and how long each took, as the result of a run says it."""
-    kinds: dict[str, list[tuple[Counted, float]]] = {}
-    for one, seconds in zip(counted, took_s, strict=True):
-        kinds.setdefault(one.event.kind, []).append((one, seconds))
-    return {
-        kind: {
-            **_summary([one for one, _ in found]),
-            "took_s": _middle_and_worst([seconds for _, seconds in found]),
-        }
-        for kind, found in sorted(kinds.items())
-    }
+    found: dict[str, dict[str, Any]] = {}
+    for kind in sorted({one.event.kind for one in counted}):
+        of = [(one, s) for one, s in zip(counted, took_s, strict=True) if one.event.kind == kind]
+        took = _middle_and_worst([seconds for _, seconds in of])
+        found[kind] = {**_summary([one for one, _ in of]), "took_s": took}
+    return found
 
 
 def _middle_and_worst(seconds: Sequence[float]) -> dict[str, float | None]:
@@ -384,33 +380,31 @@ def table() -> str:
     for kind, bound in BOUNDS.items():
         if bound != NOTHING and bound.own_ms is None:
             lines.append(f"| `{kind}` | {' | '.join(bound.cells())} | {bound.why} |")
-    none = ", ".join(f"`{kind}`" for kind, b in BOUNDS.items() if b in (NOTHING,))
     own = [(kind, b) for kind, b in BOUNDS.items() if b.own_ms is not None]
     lines += ["", HEAD[1]]
     lines += [f"| `{kind}`; for other VMs 0 | {b.own_ms:g} | {b.why} |" for kind, b in own]
-    lines.append(
-        f"| any event, broadcasts to a VM that changes its uplink in the event or 0.5 s before | {MOVED_BROADCAST_MS}"
-        " | the network floods broadcasts to both links during [a move](limits.md) |"
-    )
-    lines.append(
-        f"| {', '.join(f'`{kind}`' for kind in STOPPING)}, broadcasts to such a VM | {HALF_MOVED_BROADCAST_MS}"
-        " | the service stops between the two steps of [a move](../architecture.md#moves) |"
-    )
-    lines.append(
-        f"| `observe`, `enforce` on a bond, broadcasts | {TAKEN_OVER_BROADCAST_MS} | NORMAL accepts broadcasts on"
-        " another link, and the switch updates its flow cache entry by entry |"
-    )
-    lines.append(f"| {none} | 0 | {NOTHING.why} |")
-    lines += ["", TWICE_HEAD]
-    failing = ", ".join(f"`{kind}`" for kind in FAILING)
+    none = _named(kind for kind, bound in BOUNDS.items() if bound == NOTHING)
     lines += [
-        f"| {failing} | 1 for each link that fails | a broadcast may be on two links when one"
+        "| any event, broadcasts to a VM that changes its uplink in the event or 0.5 s before"
+        f" | {MOVED_BROADCAST_MS} | the network floods broadcasts to both links during [a move](limits.md) |",
+        f"| {_named(STOPPING)}, broadcasts to such a VM | {HALF_MOVED_BROADCAST_MS}"
+        " | the service stops between the two steps of [a move](../architecture.md#moves) |",
+        f"| `observe`, `enforce` on a bond, broadcasts | {TAKEN_OVER_BROADCAST_MS} | NORMAL accepts broadcasts on"
+        " another link, and the switch updates its flow cache entry by entry |",
+        f"| {none} | 0 | {NOTHING.why} |",
+        "",
+        TWICE_HEAD,
+        f"| {_named(FAILING)} | 1 for each link that fails | a broadcast may be on two links when one"
         " of them fails ([Groups](../architecture.md#groups)) |",
-        f"| {', '.join(f'`{kind}`' for kind in RETURNING)}, if the service is down | 1 more for each"
+        f"| {_named(RETURNING)}, if the service is down | 1 more for each"
         " link that returns | no service orders the changes |",
         "| any other event, and unicast frames | 0 | |",
     ]
     return "\n".join(lines)
+
+
+def _named(kinds: Iterable[str]) -> str:
+    return ", ".join(f"`{kind}`" for kind in kinds)
 
 
 def runs() -> str:
@@ -468,7 +462,8 @@ def restarts(report: Mapping[str, Any]) -> str:
     lines = [RESTARTS_HEAD]
     for one in report["contenders"]:
         runs = one["runs"]
-        worst = max((flow for run in runs for flow in run["flows"]), key=_lost_while_away)
+        flows = [flow for run in runs for flow in run["flows"]]
+        worst = max(flows, key=operator.itemgetter("lost_while_away"))
         away_s = [run["away_s"] for run in runs]
         cells = [
             f"`{one['team']}`",
@@ -486,10 +481,6 @@ def restarts(report: Mapping[str, Any]) -> str:
         f" {load:g}); `make bench-database`.",
     ]
     return "\n".join(lines)
-
-
-def _lost_while_away(flow: Mapping[str, Any]) -> int:
-    return int(flow["lost_while_away"])
 
 
 def with_table(text: str) -> str:

@@ -12,6 +12,7 @@ counted. `--resume` takes these events for done, and has the rest happen to a ne
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import signal
@@ -57,8 +58,20 @@ def main() -> int:
                 events = model.from_text(options.replay.read_text())
             else:
                 events = run.events_of(seed, max(0, options.events - done), extras, done)
-            report = _observed(kept, events, tor, extras, options)
+            print(f"seed {seed}: {len(events)} events on {_team(seed)}", flush=True)
+            report = run.carry_out(
+                seed,
+                events,
+                tor,
+                functools.partial(print, flush=True),
+                for_s=options.for_s,
+                extras=extras,
+                go_on=options.go_on,
+                report=kept.report,
+                keep=kept.event,
+            )
             if report.violations:
+                print("\n".join(run.lines(report)), flush=True)
                 tries = 0 if options.sabotage else options.tries
                 kept.found(_fewest(report, report.events[done:], tor, tries, extras))
             kept.write()
@@ -195,27 +208,6 @@ def _options() -> argparse.Namespace:
     add("--sabotage", default="", choices=kinds, metavar="KIND", help=sabotage)
     add("--out", type=Path, default=Path("out/soak"))
     return parser.parse_args()
-
-
-def _observed(
-    kept: Kept, events: Sequence[Event], tor: Upstream, extras: Extras, options: argparse.Namespace
-) -> Report:
-    seed = kept.report.seed
-    print(f"seed {seed}: {len(events)} events on {_team(seed)}", flush=True)
-    report = run.carry_out(
-        seed,
-        events,
-        tor,
-        lambda line: print(line, flush=True),
-        for_s=options.for_s,
-        extras=extras,
-        go_on=options.go_on,
-        report=kept.report,
-        keep=kept.event,
-    )
-    if report.violations:
-        print("\n".join(run.lines(report)), flush=True)
-    return report
 
 
 def _fewest(
