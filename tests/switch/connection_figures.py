@@ -14,8 +14,7 @@ from typing import Any
 
 from tests.switch.bed import LACP, PLAIN, Bed, Upstream
 from tests.switch.bench import Bench, table
-from tests.switch.waiting import wait_until
-from tests.switch.wire import Stream
+from tests.switch.failover_figures import failover
 from tests.switch.without_service import (
     DP_HASH,
     MULTIPATH,
@@ -23,7 +22,6 @@ from tests.switch.without_service import (
     bed_of,
     cached_flows,
     connect,
-    frame,
     processor_s,
 )
 
@@ -39,7 +37,6 @@ CONNECTIONS = (1000, 10_000, 30_000)
 NEW_PER_S = 2000.0
 # Connections that are under way when an uplink fails, and the rate of each.
 WATCHED, PPS = 32, 100.0
-BEFORE_S, AFTER_S = 0.5, 1.5
 REPEAT = 3
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 SHOWN = ("cached_flows", "upcalls", "lost", "cpu_s", "resident_mb", "on_the_uplink", "lost_of_one")
@@ -63,7 +60,14 @@ def main() -> int:
 def measured(tor: Upstream, contender: Contender, count: int) -> dict[str, Any]:
     """What so many connections of a VM cost, and what an uplink's failure costs then."""
     with bed_of(tor, contender, UPLINKS) as bed:
-        return {**cost(bed, count), **failover(bed)}
+        found = cost(bed, count)
+        failed = failover(bed, WATCHED, PPS, catch_up_s=0.0)
+        on_it, lost = failed["on_the_uplink"], failed["lost"]
+        return found | {
+            "on_the_uplink": on_it,
+            "lost_at_failover": lost,
+            "lost_of_one": lost / on_it,
+        }
 
 
 def cost(bed: Bed, count: int) -> dict[str, Any]:
@@ -89,32 +93,6 @@ def cost(bed: Bed, count: int) -> dict[str, Any]:
         "doubled": len(heard) - len(set(heard)),
         "cpu_s": round(processor_s(bed) - cpu_s, 2),
         "resident_mb": round(resident_pages * PAGE_BYTES / 1e6, 1),
-    }
-
-
-def failover(bed: Bed) -> dict[str, Any]:
-    """Frames of some connections that are lost when an uplink loses its carrier, with all cached."""
-    host = bed.hosts[0]
-    watched = [(bed.vms[0].point, frame(bed, number, 0)) for number in range(WATCHED)]
-    fails = bed.uplinks[1]
-    with (
-        bed.ears(host.point, fails.upstream_end) as ears,
-        Stream(watched, PPS, catch_up_s=0.0) as stream,
-    ):
-        ear, at_uplink = ears[host.point], ears[fails.upstream_end]
-        wait_until(lambda: len(stream.received(ear, 0)) > PPS * BEFORE_S, "they arrive")
-        used_by = [n for n in range(WATCHED) if stream.received(at_uplink, n)]
-        bed.pull_cable(fails)
-        enough = len(stream.received(ear, 0)) + PPS * AFTER_S
-        wait_until(lambda: len(stream.received(ear, 0)) > enough, "they arrive again")
-        stream.stop()
-        ears.until_quiet()
-        lost = [stream.lost(ear, number) for number in range(WATCHED)]
-    bed.plug_cable(fails)
-    return {
-        "on_the_uplink": len(used_by),
-        "lost_at_failover": sum(lost),
-        "lost_of_one": sum(lost) / max(1, len(used_by)),
     }
 
 

@@ -8,6 +8,7 @@ whose upstream switch is a bridge of the same Open vSwitch. Here it is another o
 from __future__ import annotations
 
 import itertools
+import math
 import sys
 from typing import Any
 
@@ -87,15 +88,22 @@ def fill(bed: Bed, first: int, end: int) -> None:
     bed.fence()
 
 
-def failover(bed: Bed) -> dict[str, Any]:
+def failover(
+    bed: Bed, of_each_vm: int = WATCHED, pps: float = PPS, catch_up_s: float = math.inf
+) -> dict[str, Any]:
     """What is lost of the watched connections when the uplink of most of them loses its carrier."""
     host, ends = bed.hosts[0], {uplink: uplink.upstream_end for uplink in bed.uplinks}
     watched = [
-        (vm.point, frame(bed, vm_at, n)) for vm_at, vm in enumerate(bed.vms) for n in range(WATCHED)
+        (vm.point, frame(bed, vm_at, number))
+        for vm_at, vm in enumerate(bed.vms)
+        for number in range(of_each_vm)
     ]
     bed.revalidated()
     flows, before = len(cached_flows(bed)), revalidations(bed)
-    with bed.ears(host.point, *ends.values()) as ears, Stream(watched, PPS) as stream:
+    with (
+        bed.ears(host.point, *ends.values()) as ears,
+        Stream(watched, pps, catch_up_s=catch_up_s) as stream,
+    ):
         ear = ears[host.point]
 
         def newest() -> int:
@@ -123,7 +131,7 @@ def failover(bed: Bed) -> dict[str, Any]:
         "flows": flows,
         "on_the_uplink": on_it,
         "lost": lost,
-        "silent_ms": round(1000 * lost / (PPS * on_it), 1),
+        "silent_ms": round(1000 * lost / (pps * on_it), 1),
         "revalidations": {name: count for name, count in asked.items() if count},
     }
 

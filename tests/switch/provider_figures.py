@@ -25,7 +25,7 @@ from typing import Any
 from tests import share
 from tests.switch import frames
 from tests.switch.bed import run
-from tests.switch.bench import RECEIVED, SENT_BYTES, Bench, Run, counters, table
+from tests.switch.bench import RECEIVED, SENT_BYTES, Bench, Run, Shown, counters, table
 from tests.switch.ovn.host import EXTERNAL, UPLINKS, Host, Vm
 from tests.switch.ovn.provider import FLOATING_IP, VLAN, Place, provider
 from tests.switch.waiting import wait_until
@@ -40,6 +40,17 @@ RELIEVED_RATIO = 0.75
 END_S = 5.0
 PINGS_PER_S = 5
 REPEAT = 5
+OF_PHASES: dict[str, Shown] = {
+    "fullest at the end, %": lambda one: 100 * max(one["uplinks_at_end"].values()),
+    "relieved after, s": "relieved_after_s",
+    "relieved": lambda one: "relieved" if one["relieved"] else "not relieved",
+    "lost, %": lambda one: 100 * one["lost_frames"] / one["sent_frames"],
+}
+OF_RUNS: dict[str, Shown] = {
+    "moves": "moves",
+    "moves of idle": lambda one: len(one.get("moves_of_idle", ())),
+    "pings lost": lambda one: sum(one["pings_lost"].values()),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +74,7 @@ CONTENDERS = (
 def main() -> int:
     """Measure, and write what was found. Runs are added to those that the file has."""
     bench = Bench("provider_figures", __doc__, "out/ovn/provider.json", REPEAT, adds=True)
-    bench.tell = lambda run: print(_line(run), flush=True)
+    bench.tell = lambda run: print(_tables([run]), flush=True)
     add = bench.parser.add_argument
     add("--contenders", type=int, nargs="+", default=[0, 1, 2, 3], help="by number")
     add("--phase-s", type=float, default=PHASE_S, help=f"({PHASE_S:g})")
@@ -296,46 +307,12 @@ def _decisions(place: Place, begun: float) -> dict[str, Any]:
 # ---- what it comes to --------------------------------------------------------------------
 
 
-def _line(made: dict[str, Any]) -> str:
-    phases = "; ".join(
-        f"{p['relieved_after_s']:g} s, {p['lost_frames']} lost, "
-        f"{'/'.join(f'{100 * u:.0f}' for u in p['uplinks_at_end'].values())} %"
-        for p in made["phases"]
-    )
-    idle = len(made.get("moves_of_idle", ()))
-    return (
-        f"{made['contender']}: {phases}; {made['moves']} moves, {idle} of idle; "
-        f"pings lost {made['pings_lost']}, load {made['load_average']}"
-    )
-
-
 def _tables(runs: list[Run]) -> str:
     """Medians and ranges over the runs, and over their phases."""
     phases = [{**one, **phase} for one in runs for phase in one["phases"]]
-    of_phases = table(
-        phases,
-        ("contender",),
-        {
-            "fullest at the end, %": lambda one: 100 * max(one["uplinks_at_end"].values()),
-            "relieved after, s": "relieved_after_s",
-            "relieved": lambda one: "relieved" if one["relieved"] else "not relieved",
-        },
+    return "\n\n".join(
+        (table(phases, ("contender",), OF_PHASES), table(runs, ("contender",), OF_RUNS))
     )
-    of_runs = table(
-        runs,
-        ("contender",),
-        {
-            "moves": "moves",
-            "moves of idle": lambda one: len(one.get("moves_of_idle", ())),
-            "lost, %": lambda one: 100 * _total(one, "lost_frames") / _total(one, "sent_frames"),
-            "pings lost": lambda one: sum(one["pings_lost"].values()),
-        },
-    )
-    return f"{of_phases}\n\n{of_runs}"
-
-
-def _total(run: Run, what: str) -> int:
-    return sum(phase[what] for phase in run["phases"])
 
 
 if __name__ == "__main__":

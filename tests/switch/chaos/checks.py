@@ -16,8 +16,8 @@ from pathlib import Path
 from tests.switch import frames
 from tests.switch.bed import Bed, Shot, Station
 from tests.switch.chaos import audit, losses
-from tests.switch.chaos.losses import Flow, Lost
-from tests.switch.chaos.model import VLANS, Event, Service
+from tests.switch.chaos.losses import Counted, Flow, Lost
+from tests.switch.chaos.model import VLANS, Service
 from tests.switch.chaos.traffic import Rounds, Sending, Traffic
 from tests.switch.chaos.world import World
 from tests.switch.wire import SEQUENCE_MASK, STREAM_SHIFT
@@ -302,17 +302,13 @@ class Background:
 
     Each second VM speaks until all is settled, the others until the event is over; they change
     roles with each event. The sender goes on between events, and what is lost then is of the next one.
+    `cost` gets what the event has cost.
     """
 
-    def __init__(self, world: World, traffic: Traffic, number: int) -> None:
+    def __init__(self, world: World, traffic: Traffic, number: int, cost: Counted) -> None:
         self.world = world
         self.traffic = traffic
-        # By what was sent: the most frames of it that one receiver heard more than once.
-        self.twice: Counter[str] = Counter()
-        # The most frames of one flow that came twice, and how many that may be.
-        self.flow_twice = self.twice_bound = 0
-        self.counted: list[Lost] = []
-        self.late_s = 0.0
+        self.cost = cost
         self.before = world.state
         bed, host = world.bed, world.bed.hosts[0]
         self.ends = frozenset(str(uplink.upstream_end) for uplink in bed.uplinks)
@@ -357,12 +353,8 @@ class Background:
 
     def vms_fall_silent(self) -> None:
         """From here on half of them do not speak."""
-        self._end(n for n in self._silent_flows())
-
-    def _silent_flows(self) -> Iterator[int]:
-        for number, sent in self._sent.items():
-            if self._of <= number < self._load_of and sent.heard[0][0].silent:
-                yield number
+        of_vms = {n: s for n, s in self._sent.items() if self._of <= n < self._load_of}
+        self._end(number for number, sent in of_vms.items() if sent.heard[0][0].silent)
 
     def _end(self, numbers: Iterable[int]) -> None:
         ended = list(numbers)
@@ -400,11 +392,11 @@ class Background:
         line = r'^"?([^",\n]+)"?,.*ovs-lbt-binding=([^" \n]+)'
         return dict(re.findall(line, shown, re.MULTILINE))
 
-    def wrong(self, event: Event) -> tuple[list[str], list[str]]:
+    def wrong(self) -> tuple[list[str], list[str]]:
         """What is wrong with the way of frames; and what was lost or came twice beyond the bounds."""
-        rounds = self.traffic.rounds(self.first)
+        rounds, cost = self.traffic.rounds(self.first), self.cost
         self.traffic.counted = rounds.end
-        self.late_s = rounds.latest_s
+        cost.late_s = rounds.latest_s
         for sent in self._sent.values():
             sent.end = min(sent.end, rounds.end)
         after = self.world.state
@@ -417,15 +409,14 @@ class Background:
         }
         self.traffic.landed(going_on, rounds.end)
         now = self._bindings()
-        self.counted = self._count(event, rounds, now)
-        if any(one.beyond for one in self.counted):
+        cost.flows = self._count(rounds, now)
+        if cost.beyond:
             # They may only be late, on a machine that is busy.
             self.traffic.listen_for(LATE_S)
-            self.counted = self._count(event, rounds, now)
+            cost.flows = self._count(rounds, now)
         heard = self._heard(rounds)
-        beyond = [str(one) for one in self.counted if one.beyond]
-        self.twice_bound = losses.twice_bound(event, self.before)
-        return self._looped(heard), [*beyond, *self._twice(heard)]
+        cost.twice_bound = losses.twice_bound(cost.event, self.before)
+        return self._looped(heard), [*map(str, cost.beyond), *self._twice(heard)]
 
     def _on_normal(self) -> bool:
         """What a bond of Open vSwitch lets through by itself is not ours."""
@@ -443,22 +434,23 @@ class Background:
         return wrong
 
     def _twice(self, heard_at: Mapping[str, Mapping[int, int]]) -> list[str]:
-        wrong = []
+        wrong, cost = [], self.cost
+        # By what was sent: the most frames of it that one receiver heard more than once.
+        twice = Counter[str]()
         for point, heard in heard_at.items():
             again = Counter(number >> STREAM_SHIFT for number, n in heard.items() if n > 1)
-            self.twice |= Counter(
-                kind for i, n in again.items() for kind in [self._sent[i].kind] * n
-            )
+            twice |= Counter(kind for i, n in again.items() for kind in [self._sent[i].kind] * n)
             if self._on_normal():
                 continue
-            self.flow_twice = max([self.flow_twice, *again.values()])
+            cost.flow_twice = max([cost.flow_twice, *again.values()])
             for index, count in again.items():
                 sent = self._sent[index]
-                most = self.twice_bound if sent.kind == "broadcasts" else 0
+                most = cost.twice_bound if sent.kind == "broadcasts" else 0
                 if count > most:
                     wrong.append(
                         f"{count} {sent.kind} of one flow heard twice at {point} -> {most}"
                     )
+        cost.twice = dict(twice)
         return wrong
 
     def _heard(self, rounds: Rounds) -> dict[str, dict[int, int]]:
@@ -473,9 +465,9 @@ class Background:
             for point, counts in self.traffic.heard().items()
         }
 
-    def _count(self, event: Event, rounds: Rounds, now: Mapping[str, str]) -> list[Lost]:
+    def _count(self, rounds: Rounds, now: Mapping[str, str]) -> list[Lost]:
         """What each flow has lost. `now`: the uplinks of VM ports at the end."""
-        before, after = self.before, self.world.state
+        event, before, after = self.cost.event, self.before, self.world.state
         numbers: dict[tuple[str, int], set[int]] = {}
         for point, counts in self.traffic.heard().items():
             for number in counts:

@@ -116,7 +116,7 @@ def _one(
 ) -> tuple[list[str], list[str], Counted]:
     """What went wrong, what the way of frames has beyond its bounds, and all that was counted."""
     counted = Counted(event)
-    with checks.Background(world, traffic, number) as background:
+    with checks.Background(world, traffic, number, counted) as background:
         try:
             world.carry_out(event)
             background.vms_fall_silent()
@@ -125,10 +125,7 @@ def _one(
             counted.settle_s = time.monotonic() - since_s
         except (AssertionError, RuntimeError, OSError, ValueError) as error:
             wrong = [f"{type(error).__name__}: {error}"]
-    broken, beyond = background.wrong(event)
-    counted.flows, counted.late_s = background.counted, background.late_s
-    counted.twice = dict(background.twice)
-    counted.flow_twice, counted.twice_bound = background.flow_twice, background.twice_bound
+    broken, beyond = background.wrong()
     return wrong + broken, beyond, counted
 
 
