@@ -1,4 +1,4 @@
-"""Every command in the documents is one that there is, and every figure of README was measured.
+"""Every command in the documents is one that there is, and what they name exists.
 
 A block of commands is followed on a real switch (tests/switch/test_documents*.py), or consists of
 commands that are only parsed, or is in `NOT_RUN`, with the reason. A new one that is none of
@@ -8,11 +8,9 @@ these fails.
 from __future__ import annotations
 
 import ast
-import json
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -204,72 +202,6 @@ def anchors(page: Path) -> set[str]:
     bare = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
     named = re.findall(r'<a id="([\w-]+)"></a>', page.read_text())
     return {heading.replace(" ", "-") for heading in bare} | {*named}
-
-
-# ---- figures ----------------------------------------------------------------------------
-
-# The rows of README's comparison: scenario of the layout, and figure.
-LAYOUT = "shift"
-ROWS = {
-    "loads jump: settled after": ("load jump", "settle_s"),
-    "loads jump: lost": ("load jump", "loss_ratio"),
-    "one of unequal uplinks fails: lost": ("an uplink fails", "loss_ratio"),
-    "one of equal uplinks fails: CPU per Gbit": ("one of equal uplinks fails", "cpu_s_per_gbit"),
-}
-CONTENDERS = ("load-based", "adaptive", "balance-slb", "balance-slb/1s")
-RUNS = 5
-UNITS = {"%": 0.01, "ms": 1.0, "s": 1.0}
-UNIT_S_IN_MS = 1000.0
-
-
-def test_every_figure_of_readme_was_measured_and_none_is_left_out() -> None:
-    table = rows("| |`load-based`")
-    assert [first for first, *_ in table] == list(ROWS)
-    for (first, *cells), (scenario, figure) in zip(table, ROWS.values(), strict=True):
-        for contender, cell in zip(CONTENDERS, cells, strict=True):
-            found = measured(scenario, contender)
-            assert found["n"] == RUNS, f"{first}: {contender}"
-            assert_rounded(cell, found[figure], figure)
-
-
-def rows(beginning: str) -> list[list[str]]:
-    lines = iter((documents.ROOT / "README.md").read_text().splitlines())
-    next(line for line in lines if line.startswith(beginning))
-    next(lines)
-    found = []
-    for line in lines:
-        if not line.startswith("|"):
-            break
-        found.append([cell.strip() for cell in line.strip("|").split("|")])
-    return found
-
-
-def measured(scenario: str, contender: str) -> dict[str, Any]:
-    path = documents.ROOT / "docs" / "results" / f"{LAYOUT}.json"
-    report: dict[str, Any] = json.loads(path.read_text())
-    (found,) = [s["contenders"] for s in report["scenarios"] if s["name"] == scenario]
-    figures: dict[str, Any] = found[contender]
-    return {**figures, "n": len(figures["runs"])}
-
-
-def test_readme_names_the_rows_in_which_bonds_win() -> None:
-    """`load-based` loses the first two to both bonds; `balance-slb` wins the last one."""
-    for number, (scenario, figure) in enumerate(ROWS.values()):
-        of = {name: measured(scenario, name)[figure] for name in CONTENDERS}
-        bonds = [of.pop("balance-slb"), of.pop("balance-slb/1s")]
-        if number < 2:
-            assert of["load-based"] > max(bonds)
-        assert (min(bonds) < min(of.values())) == (number == 3)
-
-
-def assert_rounded(cell: str, found: float, figure: str) -> None:
-    """A cell is a measured figure, as exact as it is written; `over`: a load that never settled."""
-    match = re.fullmatch(r"(over )?([\d.]+) (%|ms|s)", cell)
-    assert match, f"{cell} -> a number and a unit"
-    scale = UNITS[match[3]] * (UNIT_S_IN_MS if figure.endswith("_ms") and match[3] == "s" else 1.0)
-    digits = len(match[2].partition(".")[2])
-    half = 0.5 * 10**-digits * scale
-    assert abs(float(match[2]) * scale - found) <= half * 1.001, f"{figure}: {found}, not {cell}"
 
 
 @pytest.mark.parametrize(

@@ -9,42 +9,29 @@ from __future__ import annotations
 import functools
 import re
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from controller.features.connection_hash import SILENT_IN_KERNEL, SILENT_IN_USERSPACE
 from tests import documents
-from tests.unit.docs.figures import NUMBER, assert_says, grouped, raw
+from tests.unit.docs.figures import NUMBER, assert_says, grouped, raw, scenario, span
 
 README, BENCHMARKS = "README.md", "docs/benchmarks.md"
-DATAPATHS, OVERLAY, POLICIES, ADAPTIVE, FAILOVER, SCALE = (
-    f"docs/{name}.md"
-    for name in (
-        *("guide/datapaths", "overlay", "policies", "policies/adaptive"),
-        *("reliability/failover", "reliability/scale"),
-    )
+DATAPATHS, OVERLAY, POLICIES, ADAPTIVE = (
+    f"docs/{name}.md" for name in ("guide/datapaths", "overlay", "policies", "policies/adaptive")
+)
+FAILOVER, SCALE, LIMITS, HOSTILE, STANDBY = (
+    f"docs/reliability/{name}.md"
+    for name in ("failover", "scale", "limits", "hostile-input", "standby")
 )
 BOTH_WAYS, ONE_WAY, ONE, TWO = "both ways, ", "one way, ", "one endpoint", "two endpoints"
 DP_HASH, MULTIPATH = "dynamic, dp_hash,", "dynamic, multipath,"
 
 
-def span(values: Iterable[float]) -> list[float]:
-    """The least and the greatest of values."""
-    found = list(values)
-    return [min(found), max(found)]
-
-
 def median_and_span(values: Sequence[float]) -> list[float]:
     return [statistics.median(values), *span(values)]
-
-
-def scenario(layout: str, name: str) -> dict[str, Any]:
-    """The contenders of a scenario."""
-    (found,) = (one for one in raw(f"{layout}.json")["scenarios"] if one["name"] == name)
-    contenders: dict[str, Any] = found["contenders"]
-    return contenders
 
 
 def settled_s() -> list[float]:
@@ -197,6 +184,26 @@ def lost_after_a_jump() -> list[float]:
     ]
 
 
+def of_whole_run(test: str, *what: str) -> Callable[[], list[float]]:
+    """What a whole run of `make bench-times` found: figures of one test, each in all its cases."""
+    return lambda: [
+        one["found"]
+        for figure in what
+        for one in raw("times/whole.json")["figures"]
+        if test in one["test"] and one["what"] == figure
+    ]
+
+
+def share_of_a_core_in_a_storm() -> list[float]:
+    (share,) = of_whole_run("test_hostile.py::test_a_storm", "of a core, the service")()
+    return [100 * share]
+
+
+def limits_that_were_held() -> list[float]:
+    kept = [one["kept"] for one in raw("times/whole.json")["figures"]]
+    return [sum(kept), len(kept)]
+
+
 def week(of: Callable[[dict[str, Any]], list[float]]) -> Callable[[], list[float]]:
     return lambda: of(raw("replay/week.json"))
 
@@ -204,6 +211,9 @@ def week(of: Callable[[dict[str, Any]], list[float]]) -> Callable[[], list[float
 def placements(name: str, of: Callable[[dict[str, Any]], list[float]]) -> Callable[[], list[float]]:
     return lambda: of(raw(f"placements/{name}.json")[name])
 
+
+DARK = "test_liveness.py::test_bfd_leaves_a_link_that_carries_nothing"
+LEADER = "test_standby.py::test_a_leader_that_is"
 
 CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
     (README, "In twenty generated load jumps, `adaptive` lost", lost_in_jumps),
@@ -242,6 +252,37 @@ CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
             *(0.8, *new_connections("each", DP_HASH, MULTIPATH)),
         ],
     ),
+    (
+        FAILOVER,
+        "a VM receives nothing for at most",
+        of_whole_run(DARK, "longest silence of a VM, service alive, s"),
+    ),
+    (
+        FAILOVER,
+        "the switch stops using the uplink |",
+        of_whole_run(DARK, "longest silence of a VM, service dead, s"),
+    ),
+    (FAILOVER, "and VM ports return |", of_whole_run(DARK, "back after, s")),
+    (
+        FAILOVER,
+        "no frame to the port before it forwards |",
+        of_whole_run("test_no_failback", "frames lost since the cable was plugged in"),
+    ),
+    (HOSTILE, "no frame to the service, which uses", share_of_a_core_in_a_storm),
+    (HOSTILE, "The table shows a run with", lambda: [raw("fuzz/summary.json")["cases"]]),
+    (
+        HOSTILE,
+        "one run of 140 s for each target,",
+        lambda: [raw("fuzz/summary.json")["seconds"] / 60],
+    ),
+    (LIMITS, "One complete run of `make bench-times` met", limits_that_were_held),
+    (STANDBY, "polls the switch | 2 s |", of_whole_run(f"{LEADER}_killed", "taken over, s")),
+    (
+        STANDBY,
+        "leader stopped (SIGSTOP) | 2 s |",
+        of_whole_run(f"{LEADER}_stopped", "taken over, s"),
+    ),
+    (STANDBY, "and leads again", of_whole_run(f"{LEADER}_stopped", "taken over again, s")),
     (SCALE, "the later version used", cost_of_protection),
     (SCALE, "A poll of one bridge costs the service", poll_of_one_bridge_ms),
     (BENCHMARKS, "by `dp_hash`,", flows_by_dp_hash),
@@ -268,6 +309,7 @@ def test_a_claim_has_the_numbers_that_were_measured(
     _, found, after = text(page).partition(words)
     assert found and words not in after, f"{page}: {words} -> there, once"
     due = numbers()
+    assert due, "nothing was measured"
     assert_says(" ".join(re.findall(NUMBER, after)[: len(due)]), *due)
 
 

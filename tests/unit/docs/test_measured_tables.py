@@ -1,19 +1,30 @@
-"""Tables of measured figures in docs/reliability against the raw figures.
+"""Tables of measured figures in the documents against the raw figures of docs/results.
 
-A row is compared with the median and the range of its runs in docs/results, as exact as the row is
-written. (pages for operators: `test_operations_tables.py`; README's comparison: `test_documents.py`; generated tables: the tests of what makes them.)
+A function of each table says which figures are due in each cell (see `figures.Rows`). The page must have
+the same rows and figures, as exact as it writes them. (Generated tables: the tests of what makes them.)
 """
 
 from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import pytest
 
-from tests.unit.docs.figures import NUMBER, assert_says, grouped, of_runs, plain, raw, rows
+from tests.unit.docs.figures import (
+    NUMBER,
+    RESULTS,
+    Rows,
+    Table,
+    assert_cell,
+    grouped,
+    raw,
+    rows,
+    scenario,
+    span,
+)
 
 
 class Of(NamedTuple):
@@ -25,25 +36,29 @@ class Of(NamedTuple):
     scale: float  # of the row's unit in one of the file's
 
 
-LIMITS, FAILOVER, OVERLAYS, PATH_CHECKS, SCALE, CHAOS = (
+LIMITS, FAILOVER, OVERLAYS, PATH_CHECKS, SCALE, CHAOS, HOSTILE = (
     f"docs/reliability/{name}.md"
-    for name in ("limits", "failover", "overlays", "path-checks", "scale", "chaos")
+    for name in (
+        *("limits", "failover", "overlays", "path-checks", "scale", "chaos", "hostile-input"),
+    )
 )
-CAUSES = "docs/results/causes/README.md"
+CAUSES, DATAPATHS = "docs/results/causes/README.md", "docs/guide/datapaths.md"
 NO_LAG = ("plain-3-untagged", "plain-3-vlans", "balance-slb-2-vlans", "active-backup-2-untagged")
 BOTH = ("each uplink fails, service alive", "each uplink fails, service dead")
 CONNECTIONS = "lost of a flow of 100 pps, "
 BROADCASTS = "lost of a flow of 1000 pps, "
 FIRST_AND_SECOND = (BROADCASTS + "each uplink fails", BROADCASTS + "each uplink fails and returns")
+REPETITIONS_HEAD = "| what | limit | n |"
+DATAPATHS_HEAD = "| | kernel, emulated | userspace |"
 
 REPETITIONS = {
     "attach to plain uplinks, worst flow": Of("adoption", ("plain",), ("pps, attach",), 1),
     "detach from plain uplinks, worst flow": Of("adoption", ("plain",), ("pps, detach",), 1),
-    "a VM with eight connections, 30 s, `dynamic` over `balance-slb`": Of(
+    "a VM with eight connections, 30 s, dynamic over balance-slb": Of(
         "hot_vm", ("test_hot_vm",), ("balance-slb, dynamic",), 1
     ),
-    "the same, `adaptive`": Of("hot_vm", ("test_hot_vm",), ("balance-slb, adaptive",), 1),
-    "an uplink fails, `balance-slb`, frames of 1000 per second": Of(
+    "the same, adaptive": Of("hot_vm", ("test_hot_vm",), ("balance-slb, adaptive",), 1),
+    "an uplink fails, balance-slb, frames of 1000 per second": Of(
         "failover", ("failover",), ("frames lost, balance-slb",), 1
     ),
     "the same, service up": Of("failover", ("failover",), ("service alive",), 1),
@@ -81,415 +96,616 @@ REPETITIONS = {
 WHAT_DOES_NOT_MOVE = 0
 
 
-def of_row(row: str, what: str) -> tuple[list[float], list[float]]:
+def of_row(of: Of, what: str) -> tuple[list[float], list[float]]:
     """The values of a row, in its unit, and the load averages of their measurement."""
-    of = REPETITIONS[row]
     figures = [
         figure
         for figure in raw(f"times/{of.file}.json")["figures"]
         if any(test in figure["test"] for test in of.tests)
         and figure["what"].partition(", median")[0].endswith(what)
     ]
-    assert figures, f"{row}: {what} was not measured"
     values = [run * of.scale for f in figures for run in f["runs"] or [f["found"]]]
     if what.endswith("moves"):
         values = [value for value in values if value != WHAT_DOES_NOT_MOVE]
-    loads = [f["load_average"] for f in figures]
-    return values, loads
+    return values, [f["load_average"] for f in figures]
 
 
-def test_every_row_of_repetitions_is_compared() -> None:
-    assert {*rows(LIMITS, "| what | limit | n |")} == REPETITIONS.keys()
+def repetitions() -> Rows:
+    found: Rows = {}
+    for row, of in REPETITIONS.items():
+        each = [of_row(of, what)[0] for what in of.what]
+        every = tuple(span(value for values in each for value in values))
+        found[row] = [None, (*map(len, each),), (*map(statistics.median, each),), every, None]
+    return found
 
 
 @pytest.mark.parametrize("row", REPETITIONS)
-def test_repetitions(row: str) -> None:
-    _, n, median, spread, loads = rows(LIMITS, "| what | limit | n |")[row]
-    found = [of_row(row, what) for what in REPETITIONS[row].what]
-    values = [values for values, _ in found]
-    assert_says(n, *map(len, values))
-    assert_says(median, *map(statistics.median, values))
-    every = [value for one in values for value in one]
-    assert_says(spread, min(every), max(every))
-    # Of the tests of this row; or from the beginning of the command to its end.
-    whole = raw(f"times/{REPETITIONS[row].file}.json")
+def test_a_load_average_is_that_of_the_tests_or_of_the_command(row: str) -> None:
+    told = [float(one) for one in re.findall(NUMBER, rows(LIMITS, REPETITIONS_HEAD)[row][-1])]
+    of = REPETITIONS[row]
+    measured = [load for what in of.what for load in of_row(of, what)[1]]
+    whole = raw(f"times/{of.file}.json")
     command = [whole["origin"]["load_average"][0], whole["load_average_at_end"][0]]
-    measured = [load for _, one in found for load in one]
-    numbers = [float(number) for number in re.findall(NUMBER, loads)]
-    within = [says_span(numbers, one) for one in (measured, command, measured + command)]
-    assert any(within), f"{loads} -> {sorted(measured + command)}"
-
-
-def says_span(told: Sequence[float], found: Sequence[float]) -> bool:
-    """Whether the least and the most of both are the same, within what one digit can tell."""
+    # One digit may be cut or rounded.
     room = 0.051 if any(number % 1 for number in told) else 0.51
-    return all(abs(edge(told) - edge(found)) <= room for edge in (min, max))
+    assert any(
+        all(abs(edge(told) - edge(found)) <= room for edge in (min, max))
+        for found in (measured, command, measured + command)
+    )
 
 
-def test_carrier_loss() -> None:
-    (scenario,) = [s for s in raw("shift.json")["scenarios"] if s["name"] == "an uplink fails"]
-    table = rows(FAILOVER, "| | no loss after | placed after |")
-    assert len(table) == len(scenario["contenders"])
-    for first, (lossless, placed, lost) in table.items():
-        name = first.split("`")[1] + ("/1s" if "every 1 s" in first else "")
-        runs = scenario["contenders"][name]["runs"]
-        assert len(runs) == 5
-        for cell, figure in ((lossless, "lossless_s"), (placed, "placed_s")):
-            values = [run[figure] for run in runs]
-            if cell == "never":
-                assert min(values) >= 40
+def not_held() -> Rows:
+    """The limits that a whole run of `make bench-times` did not hold, and what repetitions found."""
+    again: dict[tuple[str, str], list[float]] = {}
+    for one in (one for run in raw("times/again.json") for one in run["figures"]):
+        again.setdefault((one["test"], one["what"]), []).append(one["found"])
+    found: Rows = {}
+    for one in raw("times/whole.json")["figures"]:
+        if not one["kept"]:
+            file, _, name = one["test"].partition("::")
+            case = name.partition("[")[2].rstrip("]")
+            repeated = again[one["test"], one["what"]]
+            if len(repeated) > 1 and len(set(repeated)) == 1:
+                repeated_text = f"{repeated[0]:.4g}, {len(repeated)} times"
             else:
-                assert_says(*of_runs(cell.replace("immediately", "0"), values))
-        assert_says(*of_runs(lost, [100 * run["loss_ratio"] for run in runs]))
+                repeated_text = listed(repeated)
+            cells = (listed([one["limit"]]), listed([one["found"]]))
+            runs = listed(one["runs"] or [one["found"]])
+            found[f"{file} | {one['what']} | {case}"] = [*cells, runs, repeated_text]
+    return found
 
 
-def test_loads_that_jump_below_ovn() -> None:
+def listed(found: Sequence[float]) -> str:
+    return ", ".join(f"{one:.4g}" for one in found)
+
+
+def carrier_loss() -> Rows:
+    found: Rows = {}
+    for name, contender in scenario("shift", "an uplink fails").items():
+        runs = contender["runs"]
+        assert len(runs) == 5
+        seconds = [[run[of] for run in runs] for of in ("lossless_s", "placed_s")]
+        found[name.replace("/1s", ", every 1 s")] = [
+            *("never" if min(values) >= 40 else values for values in seconds),
+            [100 * run["loss_ratio"] for run in runs],
+        ]
+    return found
+
+
+def load_jumps_below_ovn() -> Rows:
     runs = raw("ovn/provider.json")["runs"]
-    table = rows(OVERLAYS, "| contender | relieved after, s |")
-    assert {first.replace("`", "") for first in table} == {run["contender"] for run in runs}
-    for first, (relieved, fullest, missed, moves, lost) in table.items():
-        of = [run for run in runs if run["contender"] == first.replace("`", "")]
+    assert not any(lost for run in runs for lost in run["pings_lost"].values())
+    assert not any(run.get("moves_of_idle") for run in runs)
+    assert [round(load, 1) for load in span(run["load_average"] for run in runs)] == [0.9, 1.9]
+    found: Rows = {}
+    for name, of in grouped(runs, "contender").items():
         jumps = [jump for run in of for jump in run["phases"]]
         assert (len(of), len(jumps)) == (5, 20)
-        assert_says(*of_runs(relieved, [jump["relieved_after_s"] for jump in jumps]))
-        at_end = [100 * max(jump["uplinks_at_end"].values()) for jump in jumps]
-        assert_says(*of_runs(fullest, at_end))
-        assert_says(missed, sum(not jump["relieved"] for jump in jumps))
-        assert_says(*of_runs(moves, [run["moves"] for run in of]))
-        assert_says(*of_runs(lost, [share_lost(run["phases"]) for run in of]))
-        assert not any(run.get("moves_of_idle") for run in of)
-    assert not any(lost for run in runs for lost in run["pings_lost"].values())
-    loads = [run["load_average"] for run in runs]
-    assert (round(min(loads), 1), round(max(loads), 1)) == (0.9, 1.9)
-
-
-def test_faults_that_keep_the_links_up() -> None:
-    every = raw("paths/faults.json")["runs"]
-    runs = [run for run in every if run["lost_before"] <= 0.05 * run["sent_per_s"]]
-    table = rows(PATH_CHECKS, "| fault, contender | n | detected after, s |")
-    assert {first.replace("`", "") for first in table} == {
-        f"{run['fault']}, {run['contender']}" for run in runs
-    }
-    for first, (n, *cells) in table.items():
-        fault, _, contender = first.replace("`", "").partition(", ")
-        of = [run for run in runs if (run["fault"], run["contender"]) == (fault, contender)]
-        assert int(n) == len(of) >= 4
-        columns: list[list[float | None]] = [
-            [run["found_after_s"] for run in of],
-            [run["moved_after_s"] for run in of],
-            [run["lost_until_found"] + run["lost_after"] for run in of],
-            [run["lost_after"] if run["found_after_s"] is not None else None for run in of],
-            [run["lossless_after_s"] for run in of],
+        found[name] = [
+            [jump["relieved_after_s"] for jump in jumps],
+            [100 * max(jump["uplinks_at_end"].values()) for jump in jumps],
+            sum(not jump["relieved"] for jump in jumps),
+            [run["moves"] for run in of],
+            [
+                100 * total(run["phases"], "lost_frames") / total(run["phases"], "sent_frames")
+                for run in of
+            ],
         ]
-        for cell, values in zip(cells, columns, strict=True):
-            known = [value for value in values if value is not None]
-            said, _, never = cell.partition(", when it is fixed in ")
-            assert int(never or 0) == (len(of) - len(known) if known else 0)
-            if known:
-                assert_says(*of_runs(said, known))
-            else:
-                assert cell in ("–", "when it is fixed")
+    return found
 
 
-def share_lost(jumps: Sequence[dict[str, Any]]) -> float:
-    """Percent of the frames that were sent."""
-    lost, sent = (sum(jump[key] for jump in jumps) for key in ("lost_frames", "sent_frames"))
-    return 100.0 * float(lost) / float(sent)
+def total(of: Iterable[dict[str, Any]], key: str) -> float:
+    return float(sum(one[key] for one in of))
 
 
-class Beyond(NamedTuple):
-    """A flow that lost more in an event of chaos than its bound allows."""
+def faults_that_keep_the_links_up() -> Rows:
+    runs = raw("paths/faults.json")["runs"]
+    runs = [run for run in runs if run["lost_before"] <= 0.05 * run["sent_per_s"]]
+    found: Rows = {}
+    for (fault, contender), of in grouped(runs, "fault", "contender").items():
+        after, moved, lossless = (
+            [run[key] for run in of]
+            for key in ("found_after_s", "moved_after_s", "lossless_after_s")
+        )
+        lost = [run["lost_after"] for run in of]
+        found[f"{fault}, {contender}"] = [
+            len(of),
+            "–" if None in after else after,
+            "–" if None in moved else moved,
+            [run["lost_until_found"] + run["lost_after"] for run in of],
+            "–" if None in after else lost,
+            "when it is fixed" if None in lossless else lossless,
+        ]
+    return found
 
-    kind: str
-    lost_ms: int
-    bound_ms: int
+
+LOST = re.compile(r".*: lost \d+ of \d+ frames \((\d+) ms,.* -> at most (\d+) ms")
 
 
-LOST = re.compile(r"(.*): lost \d+ of \d+ frames \((\d+) ms,.* -> at most (\d+) ms")
-
-
-def beyond(file: str) -> list[Beyond]:
-    """What a run of chaos lists beyond its bounds."""
-    return [
-        Beyond(finding["event"].partition(" ")[0], int(told[2]), int(told[3]))
-        for finding in raw(f"soak/{file}.json")["beyond_bounds"]
+def exceptions_of_chaos() -> Rows:
+    busy = raw("soak/busy/seed-10.json")
+    found = [
+        (finding["event"], int(told[1]), int(told[2]))
+        for finding in busy["beyond_bounds"]
         if (told := LOST.match(finding["what"]))
     ]
+    pulled = span(lost_ms for event, lost_ms, _ in found if event.startswith("cable-down "))
+    moved = span(lost_ms for _, lost_ms, bound_ms in found if bound_ms == 80)
+    up = raw("soak/busy/seed-12.json")["kinds"]["cable-up"]["flow_lost_ms"]["worst"]
+    storms = [raw(f"soak/links/seed-{seed}.json")["beyond_bounds"] for seed in (5, 9, 12)]
+    assert [one["event"] for of in storms for one in of] == ["storm 2"] * 3
+    return {
+        "cable-up, LACP, service down": [up, None],
+        "storm, plain uplinks, in one event": ["a broadcast arrived twice at three VMs", None],
+        "cable-down, and broadcasts to VMs that move, on a busy machine": [
+            (*pulled, *moved),
+            busy["sender_late_s"],
+        ],
+    }
 
 
-def span(found: Sequence[Beyond]) -> str:
-    lost_ms = [one.lost_ms for one in found]
-    return f"{min(lost_ms)} to {max(lost_ms)} ms"
-
-
-def test_exceptions_of_chaos() -> None:
-    table = rows(CHAOS, "| event | loss | why |")
-    cells = {first.split("`")[1]: (loss, why) for first, (loss, why) in table.items()}
-    assert len(cells) == len(table) == 3
-    worst_ms = raw("soak/busy/seed-12.json")["kinds"]["cable-up"]["flow_lost_ms"]["worst"]
-    assert_says(cells["cable-up"][0].partition(" of ")[0], worst_ms)
-    busy = beyond("busy/seed-10")
-    pulled, moved = (
-        span([one for one in busy if one.kind == "cable-down"]),
-        span([one for one in busy if one.bound_ms == 80]),
-    )
-    assert cells["cable-down"][0] == f"{pulled} and {moved}"
-    late_s = raw("soak/busy/seed-10.json")["sender_late_s"]
-    assert f"{late_s:.2f} s late" in cells["cable-down"][1]
-    storms = [
-        finding["event"]
-        for seed in (5, 9, 12)
-        for finding in raw(f"soak/links/seed-{seed}.json")["beyond_bounds"]
-    ]
-    assert storms == ["storm 2"] * 3, "three VMs"
-
-
-def test_vms_that_send_nothing() -> None:
+def frames_to_vms_that_send_nothing() -> Rows:
     figures = [one for one in raw("times/silent.json")["figures"] if "send_nothing" in one["test"]]
-    table = rows(FAILOVER, "| frames to VMs that send nothing")
-    for (n, lost), figure in zip(table.values(), figures, strict=True):
-        assert int(n) == len(figure["runs"])
-        assert_says(*of_runs(lost, figure["runs"]))
+    names = ("balance-slb", "attached bridge, service up")
+    return {
+        name: [len(figure["runs"]), figure["runs"]]
+        for name, figure in zip(names, figures, strict=True)
+    }
 
 
-def test_cables_pulled_while_vms_send_nothing() -> None:
-    ((n, (lost, silent)),) = rows(FAILOVER, "| cables pulled |").items()
+def cables_pulled_while_vms_send_nothing() -> Rows:
     pulled = raw("soak/silent/now.json")["kinds"]["cable-down"]
-    assert int(n) == pulled["n"]
-    for cell, what in ((lost, "frames_lost"), (silent, "flow_lost_ms")):
-        assert_says(cell, pulled[what]["median"], pulled[what]["worst"])
+    both = (pulled["frames_lost"], pulled["flow_lost_ms"])
+    return {str(pulled["n"]): [(one["median"], one["worst"]) for one in both]}
 
 
-def test_scale() -> None:
-    found = {row["bridges"]: row for row in raw("scale.json")["rows"]}
-    table = rows(SCALE, "| bridges | CPU at rest")
-    assert {int(first) for first in table} == found.keys()
-    for first, (cpu, resident, threads, poll, decision, failover, start) in table.items():
-        row, rest = found[int(first)], found[int(first)]["at_rest"]
-        assert_says(cpu, 100 * rest["cpu_ratio"])
-        assert_says(resident, row["rss_bytes"] / 1e6)
-        assert_says(threads, row["threads"])
-        assert_says(poll, *(1000 * rest["poll_s"][of] for of in ("median", "p99")))
-        assert_says(decision, *(1000 * rest["decision_s"][of] for of in ("median", "p99")))
-        assert_says(failover, 1000 * row["failover_s"]["median"])
-        assert_says(start, row["start_s"])
+def scale() -> Rows:
+    found: Rows = {}
+    for row in raw("scale.json")["rows"]:
+        rest = row["at_rest"]
+        found[str(row["bridges"])] = [
+            100 * rest["cpu_ratio"],
+            row["rss_bytes"] / 1e6,
+            row["threads"],
+            *(
+                (1000 * rest[of]["median"], 1000 * rest[of]["p99"])
+                for of in ("poll_s", "decision_s")
+            ),
+            1000 * row["failover_s"]["median"],
+            row["start_s"],
+        ]
+    return found
 
 
-def test_failovers_of_many_bridges() -> None:
+def failovers_of_many_bridges() -> Rows:
     runs = raw("scale/failovers_garbage.json")["services"]["now"]["runs"]
     assert len(runs) == 4
-    ((count, row),) = rows(SCALE, "| failovers | service's part").items()
-    *failover, poll, slow_poll, cpu = row
-    assert_says_failovers(failover, [one for run in runs for one in run["failovers"]], int(count))
-    for cell, of in ((poll, "median"), (slow_poll, "p99")):
-        assert_says_range(cell, [1000 * run["poll_s"][of] for run in runs])
-    assert_says_range(cpu, [100 * run["cpu_ratio"] for run in runs])
+    failovers = [one for run in runs for one in run["failovers"]]
+    return {
+        str(len(failovers)): [
+            *([1000 * one[of] for one in failovers] for of in ("service_s", "whole_s", "switch_s")),
+            *([1000 * run["poll_s"][of] for run in runs] for of in ("median", "p99")),
+            [100 * run["cpu_ratio"] for run in runs],
+        ]
+    }
 
 
-def assert_says_failovers(
-    cells: Sequence[str], failovers: Sequence[Mapping[str, float]], count: int
-) -> None:
-    """The service's part, the whole failover, and the switch's longest answer."""
-    assert len(failovers) == count
-    for cell, what in zip(cells, ("service_s", "whole_s", "switch_s"), strict=True):
-        assert_says_range(cell, [1000 * one[what] for one in failovers])
+def failovers_with_many_connections() -> Rows:
+    found: Rows = {}
+    for file in ("connections/failover.json", "connections/many.json"):
+        for row in raw(file)["rows"]:
+            for one in row["sizes"]:
+                lost = grouped(one["failovers"], "service")
+                up, down = (
+                    [run["probe_lost"] for service in services for run in lost.get(service, ())]
+                    for services in (("alive", "none"), ("dead",))
+                )
+                assert len(up) == 9 and len(down) in (0, 9)
+                load = row["origin"]["load_average"][0]
+                name = f"{one['connections']:,} connections, {row['contender']}"
+                found[name] = [len(up), one["flows"], up, down or "–", load]
+    return found
 
 
-def assert_says_range(cell: str, values: Sequence[float]) -> None:
-    """A median and a range, both of which are due."""
-    assert "(" in cell, f"{cell} -> a range"
-    assert_says(*of_runs(cell, values))
+def failovers_on_the_kernel() -> Rows:
+    found: Rows = {}
+    for who, of in grouped(raw("causes/failover_kernel_few.json")["runs"], "who").items():
+        name = "balance-slb" if who == "balance-slb" else "load-based on balance-slb"
+        found[f"few connections, {name}"] = [len(of), "–", [run["lost"] for run in of]]
+    every = raw("causes/failover_kernel.json")["runs"]
+    for by, of in grouped([run for run in every if run["silent_ms"] is not None], "by").items():
+        found[f"10,000 connections, {by}"] = silences(of)
+    return found
 
 
-CACHED = {
-    (one["connections"], row["contender"]): one | {"load_average": row["origin"]["load_average"][0]}
-    for file in ("connections/failover.json", "connections/many.json")
-    for row in raw(file)["rows"]
-    for one in row["sizes"]
+def silences(runs: Sequence[dict[str, Any]]) -> list[Any]:
+    flows = statistics.median(run["flows"] for run in runs)
+    return [len(runs), flows, [run["silent_ms"] for run in runs]]
+
+
+def failovers_without_the_service() -> Rows:
+    runs = raw("causes/failover_userspace.json")["runs"]
+    assert all(run["revalidations"]["reconfigure"] for run in runs)
+    found = grouped(runs, "connections", "by")
+    return {f"{count:,} connections, {by}": silences(of) for (count, by), of in found.items()}
+
+
+def order_of_revalidations() -> Rows:
+    found: dict[tuple[bool, bool], list[float]] = {}
+    for run in raw("causes/failover_order.json")["runs"]:
+        is_ours = run["who"] != "balance-slb"
+        sees = run["group_sees" if is_ours else "bond_sees"]
+        is_early = bool(run["revalidation_starts"][0] < sees)
+        found.setdefault((is_early, is_ours), []).append(run["lost"])
+    return {
+        name: [
+            due for ours in (False, True) for due in (len(found[early, ours]), found[early, ours])
+        ]
+        for name, early in (("before the new state took effect", True), ("after it", False))
+    }
+
+
+def upstream_switch_that_learns_late() -> Rows:
+    found = raw("soak/learning/moves.json")["found_after_ms"]
+    due: Rows = {}
+    for row, of in (
+        ("Open vSwitch with its flow cache", "as it is"),
+        ("without cached flows", "no cached flows"),
+    ):
+        later = found[of][2:]
+        assert len(later) == 22
+        due[row] = [(*sorted(found[of][:2]),), (*span(later), statistics.median(later))]
+    return due
+
+
+def events_below_tunnels() -> Rows:
+    runs = raw("overlay/events.json")["runs"]
+    assert len(runs) == 97
+    assert all(run["tcp_unbroken"] and not run["twice"] for run in runs)
+    found: Rows = {}
+    services = {"none": "–", "alive": "up", "dead": "down"}
+    for (way, service), of in grouped(runs, "way", "service").items():
+        events = grouped(of, "event")
+        lost = [
+            [run["lost"] for run in events.get(event, ())]
+            for event in ("an uplink fails", "it returns", "an endpoint moves")
+        ]
+        assert {len(one) for one in lost if one} == {9 if "one endpoint" in way else 5}
+        pause_s = max(run["tcp_pause_s"] for run in of)
+        found[f"{way} | {services[service]}"] = [*(one or "–" for one in lost), pause_s]
+    return found
+
+
+WORK = ("lookups", "resubmits", "groups", "learns")
+
+
+def by_contender(file: str, work: Sequence[str], *figures: str) -> Rows:
+    """The work for a flow of each contender, and figures of its runs."""
+    return {
+        by: [len(of), *(of[0][one] for one in work), *([run[one] for run in of] for one in figures)]
+        for by, of in grouped(raw(file)["runs"], "by").items()
+    }
+
+
+def translations() -> Rows:
+    found = by_contender("causes/translation.json", WORK, "revalidated_us")
+    plain_uplinks = {by for by in found if not by.endswith(("balance-slb", "balance-tcp"))}
+    return {f"{by}, plain uplinks" if by in plain_uplinks else by: found[by] for by in found}
+
+
+def new_connections() -> Rows:
+    runs = grouped(raw("connections/new_per_second.json")["runs"], "by")
+    found = by_contender("connections/new_per_second.json", WORK[:3])
+    for by, cells in found.items():
+        for how in ("as it is", "each"):
+            cells.append([run[how]["most_per_s"] / 1000 for run in runs[by]])
+    return found
+
+
+def set_up_of_flows() -> Rows:
+    return by_contender("causes/set_up.json", WORK, "new_us", "each_new_us", "cached_us")
+
+
+def few_connections_over_lacp() -> Rows:
+    runs = raw("causes/few_connections.json")["runs"]
+    return {
+        f"{name}, {contender}": [
+            len(of),
+            [100 * run["share_of_limit"] for run in of],
+            [run["first_move_s"] for run in of if run["first_move_s"]],
+            sum(run["fuller_link_received_ratio"] > 0.99 for run in of),
+        ]
+        for (name, contender), of in grouped(runs, "scenario", "contender").items()
+    }
+
+
+FUZZED = {
+    "bytes from a switch: corrupted, truncated, of any length": ["openflow"],
+    "sequences of a switch's messages to a whole service": ["switch events"],
+    "frames: probes, replies of hosts, announcements, LLDP": ["frames"],
+    "database records, and the replica of the database": ["database", "replica"],
+    "command lines, control commands, and the control socket's bytes": [
+        *("command line", "commands", "control socket"),
+    ],
+    "plans during apply, and records of unconfirmed changes": ["plans"],
+    "traces, and responses of Prometheus": ["trace", "prometheus"],
+    "lines of the history file": ["history"],
 }
 
 
-def test_failovers_with_many_connections() -> None:
-    table = rows(FAILOVER, "| userspace datapath | n | cached flows |")
-    assert len(table) == len(CACHED)
-    for first, (n, flows, alive, dead, load) in table.items():
-        size, name = first.split(" connections, ")
-        one = CACHED[int(size.replace(",", "")), name.strip("`")]
-        assert_says(flows, one["flows"])
-        assert_says(load, one["load_average"])
-        for cell, services in ((alive, ("alive", "none")), (dead, ("dead",))):
-            lost = [c["probe_lost"] for c in one["failovers"] if c["service"] in services]
-            if lost:
-                assert_says(*of_runs(cell, lost))
-                assert int(n) == len(lost)
-            else:
-                assert cell == "–"
-
-
-def test_failovers_on_the_kernel() -> None:
-    table = rows(FAILOVER, "| kernel datapath, service down | n |")
-    few = grouped(raw("causes/failover_kernel_few.json")["runs"], "who")
-    runs = [
-        run for run in raw("causes/failover_kernel.json")["runs"] if run["silent_ms"] is not None
-    ]
-    many = grouped(runs, "by")
-    by_name = {
-        plain(first).partition(" connections, ")[::2]: cells for first, cells in table.items()
+def fuzzed_cases() -> Rows:
+    targets = raw("fuzz/summary.json")["targets"]
+    assert {name for names in FUZZED.values() for name in names} == targets.keys()
+    return {
+        what: [
+            sum(targets[name]["cases"] for name in names),
+            sum(len(targets[name]["failures"]) for name in names),
+        ]
+        for what, names in FUZZED.items()
     }
-    assert by_name.keys() == {("few", on_the_bond(who)) for who in few} | {
-        ("10,000", by) for by in many
+
+
+# By the row of README's comparison: the scenario, and the figure with what it is scaled by.
+README_ROWS = {
+    "loads jump: settled after": ("load jump", "settle_s", 1),
+    "loads jump: lost": ("load jump", "loss_ratio", 100),
+    "one of unequal uplinks fails: lost": ("an uplink fails", "loss_ratio", 100),
+    "one of equal uplinks fails: CPU per Gbit": (
+        *("one of equal uplinks fails", "cpu_s_per_gbit", 1),
+    ),
+}
+CONTENDERS = ("load-based", "adaptive", "balance-slb", "balance-slb/1s")
+
+
+def comparison_with_bonds() -> Rows:
+    due: Rows = {}
+    for row, (name, figure, scale) in README_ROWS.items():
+        found = scenario("shift", name)
+        assert all(len(found[one]["runs"]) == 5 for one in CONTENDERS)
+        due[row] = [scale * found[one][figure] for one in CONTENDERS]
+    return due
+
+
+def test_readme_names_the_rows_in_which_bonds_win() -> None:
+    """`load-based` loses the first two to both bonds; `balance-slb` wins the last one."""
+    for row, (load_based, adaptive, *bonds) in comparison_with_bonds().items():
+        if row.startswith("loads jump"):
+            assert load_based > max(bonds)
+        assert (min(bonds) < min(load_based, adaptive)) == row.endswith("CPU per Gbit")
+
+
+# ---- pages for operators ---------------------------------------------------------------
+
+
+def what_one_host_costs() -> Rows:
+    found = raw("scale.json")
+    names = ("one poll a second (the default)", "adaptive, ten polls a second")
+    both = (found["rows"][0], found["adaptive"])
+    return {
+        name: [100 * one["at_rest"]["cpu_ratio"], one["rss_bytes"] / 1e6]
+        for name, one in zip(names, both, strict=True)
     }
-    for who, of in few.items():
-        n, _, cell = by_name["few", on_the_bond(who)]
-        assert int(n) == len(of)
-        assert_says(*of_runs(cell, [run["lost"] for run in of]))
-    for by, of in many.items():
-        n, flows, cell = by_name["10,000", by]
-        assert int(n) == len(of)
-        assert_says(flows, statistics.median(run["flows"] for run in of))
-        assert_says(*of_runs(cell, [run["silent_ms"] for run in of]))
 
 
-def on_the_bond(who: str) -> str:
-    """A contender of few connections, by the name of its row."""
-    return "balance-slb" if who == "balance-slb" else "load-based on balance-slb"
-
-
-def test_failovers_without_the_service() -> None:
-    table = rows(FAILOVER, "| userspace datapath, service down | n |")
-    found = grouped(raw("causes/failover_userspace.json")["runs"], "connections", "by")
-    assert {plain(first) for first in table} == {f"{n:,} connections, {by}" for n, by in found}
-    for (connections, by), runs in found.items():
-        n, flows, cell = named(table, f"{connections:,} connections, {by}")
-        assert int(n) == len(runs)
-        assert_says(flows, statistics.median(run["flows"] for run in runs))
-        assert_says(*of_runs(cell, [run["silent_ms"] for run in runs]))
-        assert all(run["revalidations"]["reconfigure"] for run in runs)
-
-
-def named(table: dict[str, list[str]], name: str) -> list[str]:
-    """The cells of the row with this name."""
-    (cells,) = (cells for first, cells in table.items() if plain(first) == name)
-    return cells
-
-
-def test_order_of_revalidations() -> None:
-    table = rows(CAUSES, "| the first revalidation began |")
-    runs = raw("causes/failover_order.json")["runs"]
-    assert len(runs) == 48
-    for first, cells in table.items():
-        for who, (n, lost) in zip(("balance-slb", "ours"), (cells[:2], cells[2:]), strict=True):
-            of = [
-                run["lost"]
-                for run in runs
-                if (run["who"] == "balance-slb") == (who == "balance-slb")
-                and began_early(run) == first.startswith("before")
-            ]
-            assert_says(n, len(of))
-            assert_says(*of_runs(lost, of))
-
-
-def began_early(run: dict[str, Any]) -> bool:
-    """Whether the first revalidation began before the new state took effect."""
-    sees = "bond_sees" if run["who"] == "balance-slb" else "group_sees"
-    return bool(run["revalidation_starts"][0] < run[sees])
-
-
-def test_an_upstream_switch_that_learns_late() -> None:
-    table = rows(CHAOS, "| upstream switch | moves to a new port (n = 2) |")
-    found = raw("soak/learning/moves.json")["found_after_ms"]
-    assert len(table) == len(found)
-    for (there, back), name in zip(table.values(), ("as it is", "no cached flows"), strict=True):
-        first, later = sorted(found[name][:2]), found[name][2:]
-        assert_says(there, *first)
-        assert len(later) == 22
-        assert_says(back, min(later), max(later), statistics.median(later))
-
-
-def test_events_below_tunnels() -> None:
-    table = rows(OVERLAYS, "| hosts | service | an uplink fails |")
-    runs = raw("overlay/events.json")["runs"]
-    assert len(runs) == 97
-    assert not any(run["twice"] for run in runs)
-    assert all(run["tcp_unbroken"] for run in runs)
-    found = grouped(runs, "way", "service")
-    names = {"–": "none", "up": "alive", "down": "dead"}
-    assert {(plain(way), names[cells[0]]) for (way, cells) in split(table)} == found.keys()
-    for way, (service, fails, returns, moves, pause) in split(table):
-        of = found[plain(way), names[service]]
-        events = grouped(of, "event")
-        for cell, event in zip(
-            (fails, returns, moves),
-            ("an uplink fails", "it returns", "an endpoint moves"),
-            strict=True,
-        ):
-            if cell == "–":
-                assert (event,) not in events and event not in events
-                continue
-            lost = [run["lost"] for run in events[event]]
-            assert len(lost) == (9 if "one endpoint" in way else 5)
-            assert_says(*of_runs(cell, lost))
-        assert_says(pause, max(run["tcp_pause_s"] for run in of))
-
-
-def split(table: dict[str, list[str]]) -> list[tuple[str, list[str]]]:
-    """The rows of a table of which several have the same first cell."""
-    return [(first.partition("\0")[0], cells) for first, cells in table.items()]
-
-
-def test_translations_and_new_connections() -> None:
-    for page, head, file, figures in (
-        (CAUSES, "| translated again | n |", "causes/translation.json", ("revalidated_us",)),
-        (
-            FAILOVER,
-            "| thousands of new connections",
-            "connections/new_per_second.json",
-            ("as it is", "each"),
-        ),
-        (
-            CAUSES,
-            "| microseconds for a frame",
-            "causes/set_up.json",
-            ("new_us", "each_new_us", "cached_us"),
-        ),
+def what_endpoints_carry() -> Rows:
+    due: Rows = {}
+    for name, endpoints in (
+        *((name, "two endpoints") for name in ("adaptive", "load-based", "dynamic")),
+        *((name, "two endpoints") for name in ("balance-slb", "balance-tcp", "active-backup")),
+        ("balance-slb", "one endpoint"),
     ):
-        found = grouped(raw(file)["runs"], "by")
-        table = rows(page, head)
-        by_name = {
-            plain(first).removesuffix(", plain uplinks"): cells for first, cells in table.items()
-        }
-        assert by_name.keys() == found.keys()
-        for by, (n, *cells) in by_name.items():
-            runs = found[by]
-            assert int(n) == len(runs)
-            counted = ("lookups", "resubmits", "groups", "learns")[: len(cells) - len(figures)]
-            for cell, key in zip(cells, counted, strict=False):
-                assert_says(cell, runs[0][key])
-            for cell, figure in zip(cells[-len(figures) :], figures, strict=True):
-                values = [run[figure] for run in runs]
-                if isinstance(values[0], dict):
-                    values = [one["most_per_s"] / 1000 for one in values]
-                assert_says(*of_runs(cell, values))
+        runs = scenario("overlay", f"both ways, {endpoints}")[name]["runs"]
+        assert len(runs) == 5
+        is_bond = name.startswith(("balance", "active"))
+        lag = " on a LAG" if name == "balance-tcp" else ""
+        row = f"bond with {name}{lag}, {endpoints}" if is_bond else f"{name}, {endpoints}"
+        due[row] = [statistics.median(run["throughput_bps"] for run in runs) / 1e6]
+    return due
 
 
-def test_another_figure_is_seen() -> None:
-    assert_says("2.5, 3.5 ms", 2.46, 3.54)
-    with pytest.raises(AssertionError):
-        assert_says("2.5, 3.5 ms", 2.44, 3.5)
-    with pytest.raises(AssertionError):
-        assert_says("0 to 7 ms", 0)
+def losses_while_a_bond_of_linux_becomes_one_of_ours() -> Rows:
+    probes = [probe for run in raw("linux_bond/losses.json")["runs"] for probe in run["probes"]]
+    due: Rows = {}
+    for mode, options in (("active-backup", ""), ("802.3ad", ", lacp_rate fast")):
+        for where, row in (
+            ("", options),
+            ("a port of the bridge", ", a port of the bridge with a VM"),
+        ):
+            ways = [
+                [
+                    probe["lost"]
+                    for probe in probes
+                    if probe["mode"] == mode
+                    and ("a port of the bridge" in probe["what"]) == bool(where)
+                    and way in probe["what"]
+                ]
+                for way in ("there", "back")
+            ]
+            # Two probes each time.
+            (n,) = {len(lost) // 2 for lost in ways}
+            due[mode + row] = [*((*sorted({*span(lost)}),) for lost in ways), n]
+    return due
 
 
-def test_few_connections_over_lacp() -> None:
-    table = rows(CAUSES, "| over LACP |")
-    runs = raw("causes/few_connections.json")["runs"]
-    found = grouped(runs, "scenario", "contender")
-    for first, (n, share, move, by_one_link) in table.items():
-        scenario, contender = plain(first).rsplit(", ", 1)
-        seen = found.pop((scenario, contender))
-        assert int(n) == len(seen)
-        assert_says(*of_runs(share, [100 * run["share_of_limit"] for run in seen]))
-        moved = [run["first_move_s"] for run in seen if run["first_move_s"]]
-        assert_says(*of_runs(move, moved))
-        assert int(by_one_link) == sum(run["fuller_link_received_ratio"] > 0.99 for run in seen)
-    assert not found
+def connections_on_the_kernel() -> Rows:
+    due: Rows = {}
+    runs = raw("connections/kernel.json")["runs"]
+    for (count, team, by), of in grouped(runs, "connections", "team", "by").items():
+        assert len(of) == 2
+        lost = [run["lost_at_failover"] / run["on_the_uplink"] for run in of]
+        each = [[run[key] for run in of] for key in ("cached_flows", "upcalls", "cpu_s")]
+        row = f"{count:,} | {team.replace('lacp', 'LACP')} | {by}"
+        due[row] = [statistics.median(values) for values in (*each, lost)]
+    return due
+
+
+LOG = re.compile(
+    r"(?:PASS|FAIL)  (?P<test>\S+): (?P<what>.+): (?P<found>[\d.]+), limit \S+"
+    r"(?: \(n = (?P<n>\d+), median (?P<median>[\d.]+), (?P<least>[\d.]+) to (?P<most>[\d.]+)\))?$"
+)
+
+
+def logged(name: str, test: str, what: str) -> dict[str, str]:
+    """A figure of a log of the kernel's datapath: of a test, and of what it measured."""
+    lines = (RESULTS / "kernel" / name).read_text().splitlines()
+    (found,) = (
+        match.groupdict("")
+        for match in map(LOG.search, lines)
+        if match and test in match["test"] and match["what"] == what
+    )
+    return found
+
+
+def logged_runs(name: str, test: str, what: str, n: int) -> list[float]:
+    """The least, the median and the most of n runs, or what was found in one."""
+    found = logged(name, test, what)
+    assert found["n"] in ("", str(n))
+    return [float(found[of]) for of in (("least", "median", "most") if found["n"] else ("found",))]
+
+
+def both_datapaths() -> Rows:
+    """The rows have long names, so that they are compared in their order, each by how it begins."""
+    failover, cached = judged("kernel/failover.json", 15), judged("kernel/cached_failover.json", 9)
+    # The limit of each is the median of the bond and 9 ms.
+    assert {one["limit"] for one in raw("kernel/cached_failover.json")["figures"]} == {4 + 9}
+    lost = {
+        row["contender"]: tuple(
+            [run["frames_lost"] for run in runs]
+            for runs in grouped(row["sizes"][0]["failovers"], "service").values()
+        )
+        for row in raw("kernel/connections.json")["rows"]
+    }
+    figures = raw("kernel/figures.json")["runs"]
+    assert [run["datapath"] for run in figures] == ["kernel", "userspace"]
+    for run in figures:
+        assert run["change_of_rules"]["last_by_the_old_way_after_s"] == [0.0] * 5
+        long = run["mtu"]["2000 bytes"]
+        assert (long["arrived"], long["counted_as_dropped"]) == (0, 0)
+    tcp = [run["tcp"]["offloads on"] for run in figures]
+    due: tuple[tuple[Any, ...], ...] = (
+        ("frames lost when an uplink loses its carrier", failover[0], None),
+        ("the same loss on an attached bridge", (failover[1], failover[2]), None),
+        ("frames lost to silent VMs", (failover[3], failover[4]), None),
+        ("10,000 cached connections", (cached[0], cached[1]), None),
+        ("the same, dynamic", (cached[2], cached[3]), None),
+        ("the same, adaptive", (cached[4], cached[5]), None),
+        ("100 cached connections", lost["balance-slb"], None),
+        ("the same, load-based", lost["load-based"], None),
+        ("the same, dynamic", lost["dynamic"], None),
+        ("broadcasts of 1,000 pps lost in 4 moves, worst VM", moves_on_the_kernel(), None),
+        ("frames of 1,000 pps lost when a bond", attaches("adoption.log", "balance-slb"), None),
+        ("the same with plain uplinks", attaches("attach_plain.log", "plain"), None),
+        ("a port's counters change", None, None),
+        (
+            "a flow's counters change every",
+            *(run["counters"]["flows"]["median_s"] for run in figures),
+        ),
+        ("last frame on the old uplink", "none", "none"),
+        ("2,000-byte frame", "dropped, in no counter", "dropped, in no counter"),
+        ("TCP of a VM", *("stalls" if "failed" in one else "works" for one in tcp)),
+        ("bytes of that TCP", *("-" if "failed" in one else one["flow_over_port"] for one in tcp)),
+        ("another bridge's VXLAN traffic", None, None),
+    )
+    names = rows(DATAPATHS, DATAPATHS_HEAD)
+    assert all(name.startswith(one[0]) for name, one in zip(names, due, strict=True))
+    return {name: list(cells) for name, (_, *cells) in zip(names, due, strict=True)}
+
+
+def judged(name: str, n: int) -> list[list[float]]:
+    """The runs of each figure of tests, n of each."""
+    found = [figure["runs"] for figure in raw(name)["figures"]]
+    assert {len(runs) for runs in found} == {n}
+    return found
+
+
+def moves_on_the_kernel() -> tuple[float, ...]:
+    """What VMs of three beds lost in moves, and what they received twice in any."""
+    test = "test_no_copy_twice_while_moves_and_failovers_happen"
+    lost, twice = (
+        [
+            float(logged("delivery.log", f"{test}[{bed}", what)["found"])
+            for bed in ("plain-3-untagged", "balance-slb-2-vlans", "static-lag-3-untagged")
+        ]
+        for what in ("frames lost of a flow of 1000 pps, 4 moves", "frames heard twice")
+    )
+    return (*lost, max(twice))
+
+
+def attaches(log: str, bed: str) -> tuple[list[float], ...]:
+    """What an attach and a detach lost."""
+    flow = "frames lost of a flow of 1000 pps"
+    test = f"lose_nothing[{bed}-2-untagged"
+    return tuple(logged_runs(log, test, f"{flow}, {way}", n=15) for way in ("attach", "detach"))
+
+
+RESTARTS = {
+    "ovs-vswitchd is restarted": ("upgrade.log", "restart"),
+    "ovs-ctl restart, as packages do": ("upgrade.log", "upgrade"),
+    "ovs-ctl force-reload-kmod": ("reload_module.log", "reload_module"),
+}
+
+
+def restarts_of_open_vswitch() -> Rows:
+    due: Rows = {}
+    for row, (log, name) in RESTARTS.items():
+        bond, up, down, plain_up, *plain_down = (
+            logged_runs(log, f"bond[{name}]", f"frames lost of one flow, {name}, {who}", n=5)
+            for who in (
+                *("balance-slb", "balance-slb, service alive", "balance-slb, service dead"),
+                "plain, service alive",
+                # Without the service, plain uplinks forward nothing, and the test does not try.
+                *(["plain, service dead"] if name != "restart" else []),
+            )
+        )
+        uplinks = (plain_up, *plain_down) if plain_down else f"{plain_up[0]:.0f}; forwards nothing"
+        due[row] = [bond, (up, down), uplinks]
+    return due
+
+
+TABLES = (
+    Table(LIMITS, REPETITIONS_HEAD, repetitions),
+    Table(LIMITS, "| test in `tests/switch` or `tests/mininet` | what | case |", not_held, names=3),
+    Table(FAILOVER, "| | no loss after | placed after |", carrier_loss),
+    Table(OVERLAYS, "| contender | relieved after, s |", load_jumps_below_ovn),
+    Table(
+        PATH_CHECKS, "| fault, contender | n | detected after, s |", faults_that_keep_the_links_up
+    ),
+    Table(CHAOS, "| event | loss | why |", exceptions_of_chaos),
+    Table(FAILOVER, "| frames to VMs that send nothing", frames_to_vms_that_send_nothing),
+    Table(FAILOVER, "| cables pulled |", cables_pulled_while_vms_send_nothing),
+    Table(SCALE, "| bridges | CPU at rest", scale),
+    Table(SCALE, "| failovers | service's part", failovers_of_many_bridges),
+    Table(FAILOVER, "| userspace datapath | n | cached flows |", failovers_with_many_connections),
+    Table(FAILOVER, "| kernel datapath, service down | n |", failovers_on_the_kernel),
+    Table(FAILOVER, "| userspace datapath, service down | n |", failovers_without_the_service),
+    Table(CAUSES, "| the first revalidation began |", order_of_revalidations),
+    Table(
+        CHAOS, "| upstream switch | moves to a new port (n = 2)", upstream_switch_that_learns_late
+    ),
+    Table(OVERLAYS, "| hosts | service | an uplink fails |", events_below_tunnels, names=2),
+    Table(CAUSES, "| translated again | n |", translations),
+    Table(FAILOVER, "| thousands of new connections", new_connections),
+    Table(CAUSES, "| microseconds for a frame", set_up_of_flows),
+    Table(CAUSES, "| over LACP |", few_connections_over_lacp),
+    Table(HOSTILE, "| what is fuzzed | cases | failed |", fuzzed_cases),
+    Table("README.md", "| |`load-based`|", comparison_with_bonds),
+    Table("docs/guide/install.md", "| | CPU at rest | resident memory |", what_one_host_costs),
+    Table("docs/overlay.md", "| | both directions, Mbit/s each", what_endpoints_carry),
+    Table(
+        "docs/guide/linux-bond.md",
+        "| packets lost | to Open vSwitch | back | n |",
+        losses_while_a_bond_of_linux_becomes_one_of_ours,
+    ),
+    Table(DATAPATHS, "| connections | team | hash | cached flows |", connections_on_the_kernel, 3),
+    Table(DATAPATHS, DATAPATHS_HEAD, both_datapaths),
+    Table(DATAPATHS, "| | `balance-slb` bond alone |", restarts_of_open_vswitch),
+)
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.due.__name__)
+def test_a_table_has_the_rows_and_figures_that_were_measured(table: Table) -> None:
+    due, found = table.due(), rows(table.page, table.head, table.names)
+    assert found.keys() == due.keys()
+    for row, cells in found.items():
+        for cell, figures in zip(cells, due[row], strict=True):
+            assert_cell(cell, figures)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import documents
+from tests.unit.docs.test_measured_tables import TABLES
 from topologies.reports.origin import git
 
 DOCS = documents.ROOT / "docs"
@@ -95,29 +96,27 @@ def test_a_table_without_a_source_is_seen() -> None:
     assert list(tables(text)) == [("| a |", "More.\n"), ("| b |", "*Source:* x.\nand y.\n")]
 
 
-# A table may be in an item of a list, and so is its source.
 FIGURES = (*RELIABILITY, "operations.md", *TASKS)
-TESTS = Path(__file__).parent
+# Tables of words, of which test_measured_numbers.py compares the numbers.
+WITH_CLAIMS = (
+    *("| event | effect | measured | test |", "| a VM | what happens | test |"),
+    "| what | promised | measured | test |",
+)
 GENERATED = re.compile(r"<!-- (\w+): begin.*?<!-- \1: end -->", re.DOTALL)
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_table_with_raw_figures_is_compared_with_them(name: str) -> None:
-    compared = set()
-    for path in TESTS.glob("test_*_tables.py"):
-        compared |= set(re.findall(r"\"( *\|[^\"]*)\"", path.read_text()))
-    assert len(compared) > 20
     # What is generated from raw figures is compared as a whole (test_chaos_losses.py).
     written = GENERATED.sub("", (DOCS / name).read_text())
+    # A table may be in an item of a list, and so is its source.
     found = [
         head
         for head, after in tables(re.sub(r"^ +", "", written, flags=re.MULTILINE))
         if after.startswith("*Source:*") and "results/" in after
     ]
-    # A bare "| " is no table's head: every table would begin with it.
-    heads = tuple(head.strip() for head in compared if head.strip(" |"))
-    assert heads
-    assert [head for head in found if not head.startswith(heads)] == []
+    compared = (*(table.head for table in TABLES if table.page == f"docs/{name}"), *WITH_CLAIMS)
+    assert [head for head in found if not head.startswith(compared)] == []
 
 
 def test_no_figure_is_without_raw_figures() -> None:
