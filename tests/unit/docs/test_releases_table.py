@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from controller.operations import releases
-from tests.releases import kernel, result, running, table
-from tests.releases.distributions import Distribution, Package
-from tests.releases.root import RELEASES, Root
-from tests.releases.steps import FRESH, KERNEL, SHORT, TESTS, Step, chosen, counted
+from tests.releases import result, running, table
+from tests.releases.steps import FRESH, KERNEL, SHORT, Step, counted
 
 CHECKOUT = Path(__file__).parents[3]
-STEP = Step("a step", "what it is", "command", 60)
-ON_A_KERNEL = {
-    "commit": "abc",
-    "distribution": "Debian GNU/Linux 12 (bookworm)",
-    "openvswitch": "3.1.0",
-    "built": False,
-    "python": "3.11.2",
-    "frameworks": {"os-ken": "4.2.2"},
-    "kernel": {"version": "6.1.0-56-amd64", "runs": kernel.EMULATED, "cores": 2},
-}
 
 
 def test_the_table_is_what_was_run() -> None:
@@ -97,13 +81,6 @@ def test_a_log_is_counted_by_its_last_lines_and_verdicts(
     assert (counts["passed"], counts["failed"]) == (passed, failed)
 
 
-def test_steps_are_chosen_by_name_in_their_order() -> None:
-    assert [one.name for one in chosen(FRESH, ["attach", "deb"])] == ["deb", "attach"]
-    assert chosen(TESTS, None) == TESTS
-    with pytest.raises(ValueError, match=r"--steps demo -> attach \| delivery"):
-        chosen(TESTS, ["demo"])
-
-
 def test_every_test_file_of_a_step_is_there() -> None:
     files = re.findall(
         r"tests/\S+\.(?:py|sh)", " ".join(step.command for step in FRESH + KERNEL + SHORT)
@@ -131,36 +108,6 @@ def test_a_step_that_fails_or_is_late_is_no_success(tmp_path: Path) -> None:
     assert told[-1].startswith("x: not done in time")
 
 
-def test_a_step_that_waits_for_a_processor_has_longer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # On a busy machine, a process alone may take a tenth of a second to start.
-    step = Step("x", "x", "", 0.3, tests=False)
-
-    def run() -> dict[str, Any]:
-        return running.run(step, ["sleep", "1"], tmp_path / "x.log", lambda _: None)
-
-    assert run()["status"] is None
-    monkeypatch.setattr(running, "waits_s", lambda _: {"1": time.monotonic()})
-    found = run()
-    assert found["verdict"] == result.PASSED
-    assert 0.3 < found["waited_s"] <= found["seconds"]
-
-
-def test_the_kernel_tells_how_long_a_thread_has_waited() -> None:
-    found = running.waits_s(os.getsid(0))
-    assert found[str(threading.get_native_id())] >= 0
-
-
-def test_what_other_steps_found_is_kept_for_the_same_commit_only(tmp_path: Path) -> None:
-    path = tmp_path / result.FILE
-    found = result.with_step(result.begun(path, "abc"), {"name": "attach", "verdict": "failed"})
-    result.write(path, found)
-    again = result.with_step(result.begun(path, "abc"), {"name": "attach", "verdict": "passed"})
-    assert again["steps"] == [{"name": "attach", "verdict": "passed"}]
-    assert result.begun(path, "def") == {"commit": "def", "steps": []}
-
-
 def test_what_is_not_committed_is_not_published(tmp_path: Path) -> None:
     path = tmp_path / result.FILE
     path.write_text(json.dumps({"commit": "abc+changes"}))
@@ -168,90 +115,8 @@ def test_what_is_not_committed_is_not_published(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == [result.FILE]
 
 
-def test_the_logs_of_a_kernel_s_steps_are_published(tmp_path: Path) -> None:
-    made, checkout = tmp_path / "out", tmp_path / "checkout"
-    made.mkdir()
-    (checkout / "docs").mkdir(parents=True)
-    shutil.copyfile(CHECKOUT / table.PAGE, checkout / table.PAGE)
-    step = {"name": "attach", "verdict": "passed", "passed": 3, "failed": 0, "rerun": 0}
-    (made / "attach.log").write_text("3 passed in 3.00s\n")
-    (made / "result.json").write_text(json.dumps({**ON_A_KERNEL, "steps": [step]}))
-    assert table.publish([made / "result.json"], checkout) == 0
-    published = checkout / "docs/results"
-    assert (published / "releases/kernel-6.1.json").exists()
-    assert (published / "kernel/attach.log").read_text() == "3 passed in 3.00s\n"
-    assert "| attach | 3 of 3 |" in (checkout / table.PAGE).read_text()
-
-
-def test_steps_of_an_earlier_commit_on_a_kernel_stay_with_their_commit() -> None:
-    first = [{"name": "attach", "passed": 1, "failed": 0}, {"name": "lacp", "passed": 2}]
-    second = [{"name": "attach", "passed": 3, "failed": 0, "rerun": 0, "verdict": "passed"}]
-    found = table.with_steps_before(
-        {**ON_A_KERNEL, "commit": "def", "steps": second}, {**ON_A_KERNEL, "steps": first}
-    )
-    assert found["steps"] == [{"name": "lacp", "passed": 2, "commit": "abc"}, *second]
-    found["steps"][0] |= {"failed": 0, "rerun": 0, "verdict": "passed"}
-    assert table.table([found]).endswith(" | `def`; lacp: `abc` |")
-    assert "| attach; lacp | 5 of 5 |" in table.table([found])
-    # And with it through a third one.
-    third = table.with_steps_before({**ON_A_KERNEL, "commit": "ghi", "steps": []}, found)
-    assert [step["commit"] for step in third["steps"]] == ["abc", "def"]
-    # What ran with another Open vSwitch is of that one.
-    later = {**ON_A_KERNEL, "openvswitch": "9.9.9", "steps": []}
-    assert table.with_steps_before(later, found)["steps"] == []
-
-
 @pytest.mark.system
 def test_scripts_are_sound() -> None:
     scripts = (CHECKOUT / "tests/releases").glob("*.sh")
     done = subprocess.run(["shellcheck", *scripts], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
-
-
-@pytest.mark.parametrize(
-    ("distribution", "name"),
-    [
-        ("Debian GNU/Linux 13 (trixie)", "trixie"),
-        ("Ubuntu 24.04.4 LTS", "ubuntu-24.04"),
-        ("Another Linux", "another-linux"),
-    ],
-)
-def test_a_result_is_kept_by_the_name_of_its_release(distribution: str, name: str) -> None:
-    found = {"distribution": distribution, "built": False, "openvswitch": "3.1.0"}
-    assert table.name_of(found) == name
-
-
-def test_keys_that_are_not_those_that_are_known_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "keys.deb").write_bytes(b"something else")
-    keys = Package((tmp_path / "keys.deb").as_uri(), "0" * 64, "usr/share/no-such-keyring.gpg")
-    with pytest.raises(RuntimeError, match="SHA-256"):
-        Distribution("Ubuntu", ("noble",), ("main",), keys=keys).keyring(tmp_path)
-    (tmp_path / "keys.deb").unlink()
-    with pytest.raises(RuntimeError, match="the keys of Ubuntu"):
-        Distribution("Ubuntu", ("noble",), ("main",), keys=keys).keyring(tmp_path)
-
-
-def test_a_kernel_of_this_machine_needs_no_guest() -> None:
-    command = kernel.Kernel("6.1.0", kernel.NATIVE).running("true", "a step")
-    assert command[:2] == ["bash", "-c"] and "vng" not in command[2]
-    assert "OVS_LBT_DATAPATH=kernel" in command[2]
-
-
-def test_a_row_of_a_kernel_says_how_it_ran() -> None:
-    # What `make test` runs is not of the selection.
-    steps = [
-        {"name": "attach", "verdict": "passed", "passed": 3, "failed": 0, "rerun": 0},
-        {"name": "delivery", "verdict": "failed", "passed": 1, "failed": 2, "rerun": 0},
-        {"name": SHORT[0].name, "verdict": "passed", "passed": 9, "failed": 0, "rerun": 0},
-    ]
-    found = {**ON_A_KERNEL, "steps": steps}
-    assert table.name_of(found) == "kernel-6.1"
-    row = table.table([found]).splitlines()[-1]
-    assert "| kernel: Linux 6.1.0-56-amd64, in QEMU without KVM |" in row
-    assert "| delivery; attach | 4 of 6; failed: delivery | failover; cached-failover; lacp;" in row
-
-
-def test_a_root_has_mounts_and_processes_of_its_own(tmp_path: Path) -> None:
-    command = Root(RELEASES[0], tmp_path).entering("true")
-    assert command[:2] == ["env", "-i"], "nothing of this machine's environment gets in"
-    assert {"--mount", "--pid", "--fork", "--kill-child"} <= {*command}
