@@ -22,7 +22,6 @@ IN_LINK = re.compile(r"\$\{__(?:data\.fields|field\.labels)\.(\w+)\}")
 IN_LEGEND = re.compile(r"\{\{(\w+)\}\}")
 # Not $1, which is a group of a pattern.
 VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
-STRING = re.compile(r'"[^"]*"')
 MADE = re.compile(r', "(\w+)", "[^"]*", "\w*", "[^"]*"\)')
 LABEL_VALUES = re.compile(r"label_values\((.+), (\w+)\)")
 
@@ -62,11 +61,6 @@ class Query:
         """The labels that it groups, joins or copies by."""
         lists = GROUPING.findall(self.text)
         return frozenset(label.strip() for found in lists for label in found.split(",")) - {""}
-
-    @property
-    def bare(self) -> str:
-        """The query without what is in quotes, such as patterns."""
-        return STRING.sub('""', self.text)
 
     @property
     def made(self) -> frozenset[str]:

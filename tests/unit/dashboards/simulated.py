@@ -1,7 +1,6 @@
 """Simulated hosts with known events, as Prometheus would have scraped them.
 
-The engine and the exporter are the project's own, unchanged. Moves are taken from the simulated
-switches and the journal of the engine, not from metrics.
+The engine and the exporter are the project's own, unchanged.
 """
 
 from __future__ import annotations
@@ -43,15 +42,6 @@ Points = list[tuple[float, float]]
 Recorded = dict[Series, Points]
 
 
-class Move(NamedTuple):
-    """A VM port that its switch sends over another uplink than before."""
-
-    at_s: float
-    port: str
-    reason: str
-    uplink: str
-
-
 class Moment(NamedTuple):
     """A time at which the dashboards are queried, and what happened before."""
 
@@ -62,10 +52,9 @@ class Moment(NamedTuple):
 
 @dataclass
 class Recording:
-    """All series, the moves, and the moments by their names."""
+    """All series, and the moments by their names."""
 
     series: Recorded = field(default_factory=dict)
-    moves: list[Move] = field(default_factory=list)
     moments: dict[str, Moment] = field(default_factory=dict)
 
 
@@ -78,7 +67,6 @@ class Target:
         self.failed = dict.fromkeys(faults.PARTS, 0)
         self._born_s = BEGIN_S
         self._seen = 0
-        self._was = self._uplinks()
         self._expose()
 
     def _expose(self) -> None:
@@ -107,27 +95,7 @@ class Target:
                 self.here.run_until(now_s)
             else:
                 self.here._pass(now_s)
-            self._note_moves(now_s)
         self._scrape(now_s)
-
-    def _uplinks(self) -> dict[tuple[str, str], str]:
-        """The uplink over which each switch sends the frames of each VM port."""
-        return {
-            (name, switch.ports[ofport].name): switch.ports[uplink].name
-            for name, switch in (self.here.switches.items() if self.here else ())
-            for ofport in switch.ports
-            if ofport >= FIRST_VM_PORT and (uplink := switch.uplink_of(ofport)) is not None
-        }
-
-    def _note_moves(self, now_s: float) -> None:
-        assert self.here is not None
-        found = self._uplinks()
-        for where, uplink in found.items():
-            if self._was.get(where, uplink) != uplink:
-                name, moved = where
-                reason = self.here.engine.fleet.bridges[name].placing.bound[moved].reason
-                self.recording.moves.append(Move(now_s, moved, str(reason), uplink))
-        self._was = found
 
     def _scrape(self, now_s: float) -> None:
         """Record what Prometheus stores; of a dead target, only that it is down."""

@@ -8,23 +8,17 @@ from typing import Any
 
 import pytest
 
-from dashboards import panels
-from dashboards.colours import PORT_SERIES, REASONS, UPLINK_NAMES, UPLINK_SERIES
+from dashboards.colours import PORT_SERIES, REASONS, UNKNOWN, UPLINK_SERIES
 from policies.model import Reason
-from policies.presets import PRESETS
 from tests.unit.dashboards.dashboards import ALL, BY_NAME, Dashboard
-from tests.unit.dashboards.expected import SORTED, STEPS, WORDS
-from tests.unit.dashboards.test_rules import NAMES as ALERT_NAMES
 
-TILES = ("stat", "bargauge")
 # Characters that fit into the title of a panel: so many for each column of the grid, less the marks
 # beside the title.
 TITLE_PER_COLUMN, BESIDE_TITLE = 7, 12
-# The room of a table, of a cell, and of a character, in pixels of a screen 1280 wide.
-COLUMN_PX, AROUND_TABLE_PX, AROUND_CELL_PX, CHARACTER_PX = 50, 24, 14, 7
-# What a column without a width has at least.
-LEAST_PX = 90
-TIME = "2026-12-31 23:59:59"
+# The room that a column without a width has at least, and that of a character, in pixels.
+LEAST_PX, CHARACTER_PX, AROUND_CELL_PX = 90, 7, 14
+# Words that say that something is well.
+WELL = {"up", "connected", "fine", "kept", "leads"}
 
 Panel = dict[str, Any]
 each_dashboard = pytest.mark.parametrize("dashboard", ALL, ids=str)
@@ -68,31 +62,20 @@ def columns(panel: Panel) -> dict[str, dict[str, Any]]:
 # Nothing is green that is not known to be well.
 
 
-def test_values_have_the_colours_of_how_well_they_are() -> None:
-    found: dict[str, set[str]] = {}
-    for dashboard in ALL:
-        for panel in dashboard.asking:
-            for name, settings in fields(panel):
-                steps = settings.get("thresholds", {"steps": []})["steps"]
-                told = [f"{s['value'] or 0} {s['color']}" for s in steps[1:]]
-                # A text that has no colour says nothing.
-                if steps and [s["color"] for s in steps] != ["text"]:
-                    assert steps[0]["value"] is None, name
-                    found.setdefault(", ".join([steps[0]["color"], *told]), set()).add(name)
-    assert found == STEPS
-
-
-def test_values_have_the_words_and_colours_of_what_they_mean() -> None:
-    found = {
-        name: ", ".join(sorted(f"{v} {r['text']} {r['color']}" for v, r in options.items()))
-        for dashboard in ALL
-        for panel in dashboard.asking
-        for name, settings in fields(panel)
-        for mapping in settings.get("mappings", [])
-        for options in [mapping["options"]]
-        if mapping["type"] == "value" and set(options) != set(REASONS)
-    }
-    assert found == {name: ", ".join(sorted(words.split(", "))) for name, words in WORDS.items()}
+@each_dashboard
+def test_only_what_is_known_to_be_well_is_green(dashboard: Dashboard) -> None:
+    for panel in dashboard.asking:
+        for name, settings in fields(panel):
+            steps = settings.get("thresholds", {"steps": []})["steps"]
+            # A text that has no colour says nothing.
+            if steps and [s["color"] for s in steps] != ["text"]:
+                assert (steps[0]["value"], steps[0]["color"]) == (None, UNKNOWN), name
+            for mapping in settings.get("mappings", []):
+                options = mapping["options"]
+                if mapping["type"] == "value" and set(options) != set(REASONS):
+                    assert all(
+                        (o["color"] == "green") == (o["text"] in WELL) for o in options.values()
+                    )
 
 
 @each_dashboard
@@ -117,42 +100,17 @@ def test_each_reason_has_one_colour() -> None:
 
 
 @each_dashboard
-def test_reasons_have_their_colour_everywhere(dashboard: Dashboard) -> None:
-    for panel in of_type(dashboard, "timeseries"):
-        if any(target["legendFormat"] == "{{reason}}" for target in panel["targets"]):
-            given = {name: own["color"]["fixedColor"] for name, own in overrides(panel).items()}
-            assert given == {f"/(^| ){r}$/": colour for r, colour in REASONS.items()}
-    for panel in of_type(dashboard, "table"):
-        for properties in columns(panel).values():
-            if properties["label"] == "reason":
-                (mapping,) = properties["mappings"]
-                told = {word: result["color"] for word, result in mapping["options"].items()}
-                assert told == REASONS, panel["title"]
-
-
-@each_dashboard
-def test_marks_have_the_words_and_colours_of_their_reasons(dashboard: Dashboard) -> None:
+def test_each_reason_is_marked_once(dashboard: Dashboard) -> None:
     marked: list[str] = []
     tables = {panel["title"] for panel in of_type(dashboard, "table")}
-    bars = [
-        panel["id"]
-        for panel in of_type(dashboard, "timeseries")
-        if panel["fieldConfig"]["defaults"]["custom"]["drawStyle"] == "bars"
-    ]
     for mark in dashboard.annotations:
         (found,) = re.findall(r'reason=~"([^"]*)"', mark["expr"])
         reasons = found.split("|")
         marked += reasons
-        if set(reasons) & {Reason.FAILOVER, Reason.FAILBACK}:
-            assert [mark["iconColor"]] == [REASONS[Reason(r)] for r in reasons], mark["name"]
-        else:
-            assert mark["iconColor"] not in {"red", "green"}, mark["name"]
-        failed_over = reasons == [Reason.FAILOVER]
-        assert ("failed over" in mark["titleFormat"]) == failed_over, mark["name"]
+        is_of_links = bool({*reasons} & {Reason.FAILOVER, Reason.FAILBACK})
+        assert not is_of_links or mark["iconColor"] == REASONS[Reason(found)], mark["name"]
         (listed,) = re.findall(r'"([^"]+)" lists each move', mark["textFormat"])
         assert listed in tables
-        # A mark would hide the bar of what it marks.
-        assert mark["filter"] == {"exclude": True, "ids": bars}
     assert sorted(marked) == (sorted(Reason) if dashboard.annotations else [])
 
 
@@ -192,33 +150,6 @@ def colours(text: str, patterns: dict[str, str]) -> list[str]:
     return [colour for pattern, colour in patterns.items() if re.search(pattern[1:-1], text)]
 
 
-def test_uplinks_and_vm_ports_have_their_colours_in_all_panels_of_a_bridge() -> None:
-    dashboard = BY_NAME["bridge"]
-    for panel in of_type(dashboard, "timeseries"):
-        own = overrides(panel)
-        legends = {target["legendFormat"].partition("}}")[0] for target in panel["targets"]}
-        for label, series in (("uplink", UPLINK_SERIES), ("port", PORT_SERIES)):
-            if f"{{{{{label}" in legends:
-                given = {p: own[p]["color"]["fixedColor"] for p in series}
-                assert given == series, panel["title"]
-    shown = [
-        panel["fieldConfig"]["defaults"]
-        for panel in dashboard.asking
-        if panel["title"] == "Uplink of each VM port"
-    ]
-    shown += [
-        properties
-        for panel in of_type(dashboard, "table")
-        for properties in columns(panel).values()
-        if properties["label"] == "uplink"
-    ]
-    for properties in shown:
-        options = [mapping["options"] for mapping in properties["mappings"]]
-        told = {one["pattern"]: one["result"]["color"] for one in options}
-        told.pop("/^not known$/", None)
-        assert told == UPLINK_NAMES | {"/^none$/": "red"}
-
-
 # What is drawn is what is said of it.
 
 
@@ -252,12 +183,10 @@ def test_quantiles_are_those_that_are_said(dashboard: Dashboard) -> None:
 
 
 @each_dashboard
-def test_tables_begin_with_what_needs_attention(dashboard: Dashboard) -> None:
+def test_tables_are_ordered_by_columns_that_they_have(dashboard: Dashboard) -> None:
     for panel in of_type(dashboard, "table"):
-        by = panel["options"]["sortBy"]
-        told = ", ".join(f"{'' if one['desc'] else '+'}{one['displayName']}" for one in by)
-        assert told == SORTED[panel["title"]]
-        assert {one["displayName"] for one in by} <= set(columns(panel))
+        by = {one["displayName"] for one in panel["options"]["sortBy"]}
+        assert by and by <= set(columns(panel)), panel["title"]
 
 
 @each_dashboard
@@ -268,36 +197,11 @@ def test_titles_fit(dashboard: Dashboard) -> None:
 
 
 @each_dashboard
-def test_columns_fit_their_names_and_the_table(dashboard: Dashboard) -> None:
+def test_columns_fit_their_names(dashboard: Dashboard) -> None:
     for panel in of_type(dashboard, "table"):
-        shown = columns(panel)
-        widths = {t: p.get("custom.width", LEAST_PX) for t, p in shown.items()}
-        room_px = COLUMN_PX * panel["gridPos"]["w"] - AROUND_TABLE_PX
-        flexible = [t for t, p in shown.items() if "custom.width" not in p]
-        assert flexible, f"{panel['title']}: no column takes the rest"
-        assert sum(widths.values()) <= room_px, f"{panel['title']}: {widths}"
-        more_px = (room_px - sum(widths.values())) / len(flexible)
-        for title, properties in shown.items():
-            width_px = widths[title] + (more_px if title in flexible else 0)
-            longest = max(len(text) for text in _texts(panel, title, properties))
-            needed_px = longest * CHARACTER_PX + AROUND_CELL_PX
-            assert needed_px <= width_px, f"{panel['title']}: {title} needs {needed_px}"
-
-
-def _texts(panel: Panel, title: str, properties: dict[str, Any]) -> Iterator[str]:
-    """The name of a column, and the texts in it that are known."""
-    yield title
-    if properties["unit"] == panels.TIME:
-        yield TIME
-    for mapping in properties.get("mappings", []):
-        if mapping["type"] == "value":
-            yield from (result["text"] for result in mapping["options"].values())
-    # A VM port that nothing has moved has the name of its policy for a reason.
-    is_placed = properties["label"] == "reason" and panel["title"].endswith(("now", "endpoints"))
-    if properties["label"] == "policy" or is_placed:
-        yield from PRESETS
-    if properties["label"] == "alertname":
-        yield from ALERT_NAMES
+        for title, properties in columns(panel).items():
+            needed_px = len(title) * CHARACTER_PX + AROUND_CELL_PX
+            assert needed_px <= properties.get("custom.width", LEAST_PX), panel["title"]
 
 
 # Where links lead.
