@@ -11,33 +11,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 # What an operator does, one page for each task.
 TASKS = (
-    "docs/hosts/libvirt.md",
-    "docs/hosts/proxmox.md",
-    "docs/hosts/netplan.md",
-    "docs/hosts/ovn.md",
-    "docs/hosts/opennebula.md",
-    "docs/hosts/openshift.md",
-    "docs/guide/install.md",
-    "docs/guide/adopt.md",
-    "docs/guide/linux-bond.md",
-    "docs/guide/uplinks-and-rules.md",
-    "docs/guide/check.md",
-    "docs/guide/path-checks.md",
-    "docs/guide/lacp.md",
-    "docs/guide/standby.md",
-    "docs/guide/remote-hosts.md",
-    "docs/guide/vm-security.md",
-    "docs/guide/fleet.md",
-    "docs/guide/upgrade.md",
-    "docs/guide/datapaths.md",
-    "docs/guide/offload.md",
-    "docs/guide/replay.md",
-    "docs/guide/alerts.md",
-    "docs/overlay.md",
-    "docs/no-network.md",
-    "docs/runbooks.md",
-    "docs/runbooks-service.md",
-    "docs/equivalents.md",
+    *(
+        str(path.relative_to(ROOT))
+        for folder in ("hosts", "guide")
+        for path in sorted((ROOT / "docs" / folder).glob("*.md"))
+    ),
+    *("docs/overlay.md", "docs/no-network.md", "docs/equivalents.md"),
+    *("docs/runbooks.md", "docs/runbooks-service.md"),
 )
 # Made from results or from the sources of tests, or a history: their commands are not an operator's.
 RECORDS = ("CHANGELOG.md", "docs/architecture.md", "docs/benchmarks.md", "docs/results/")

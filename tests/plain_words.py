@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -26,30 +26,8 @@ CODE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
-    """What not to write, and what to write instead."""
-
-    bad: re.Pattern[str]
-    better: str
-
-
-@dataclass(frozen=True, slots=True)
-class Exceptions:
-    """`unchecked`: patterns of paths. `words`: what may stand in a document, by its path."""
-
-    unchecked: tuple[str, ...] = ()
-    words: tuple[tuple[str, str], ...] = field(default=())
-
-    def skip(self, path: str) -> bool:
-        return any(fnmatch(path, pattern) for pattern in self.unchecked)
-
-    def of(self, path: str) -> list[str]:
-        return [words for where, words in self.words if where == path]
-
-
-@dataclass(frozen=True, slots=True)
 class Hit:
-    """A place in a document where a pattern fits."""
+    """A place in a document where a pattern fits, and what to write instead."""
 
     path: str
     line: int
@@ -60,52 +38,43 @@ class Hit:
         return f"{self.path}:{self.line}: “{self.found}”: write {self.better}"
 
 
-def patterns(text: str) -> list[Pattern]:
-    """The patterns of a list, one in each line.
+def lines(path: Path, separator: str) -> list[tuple[str, str]]:
+    """The two parts of each line of a list; the second is empty in a line without the separator."""
+    kept = (line for line in path.read_text().splitlines() if line and not line.startswith("#"))
+    return [(begin, end) for begin, _, end in (line.partition(separator) for line in kept)]
 
-    Raises:
-        ValueError: a line has no replacement.
-    """
-    found = []
-    for line in _lines(text):
-        bad, arrow, better = line.partition(" -> ")
-        if not arrow:
-            raise ValueError(f"{line}: write PATTERN -> REPLACEMENT")
+
+def patterns() -> list[tuple[re.Pattern[str], str]]:
+    """What not to write, and what to write instead."""
+    return [
         # A sentence goes on in the next line.
-        found.append(Pattern(re.compile(bad.replace(" ", r"\s+"), re.IGNORECASE), better))
-    return found
+        (re.compile(bad.replace(" ", r"\s+"), re.IGNORECASE), better)
+        for bad, better in lines(PATTERNS, " -> ")
+    ]
 
 
-def exceptions(text: str) -> Exceptions:
-    """Documents that are not checked, and words that may stand."""
-    parts = [line.partition(": ") for line in _lines(text)]
-    return Exceptions(
-        tuple(path for path, colon, _ in parts if not colon),
-        tuple((path, words) for path, colon, words in parts if colon),
-    )
+def exceptions() -> list[tuple[str, str]]:
+    """Documents and the words that may stand there; patterns of documents that are not checked, and ""."""
+    return lines(EXCEPTIONS, ": ")
 
 
-def hits(path: str, text: str, bad: Sequence[Pattern], allowed: Sequence[str]) -> Iterator[Hit]:
+def hits(path: str, text: str) -> Iterator[Hit]:
     """Where patterns fit the prose of a document."""
-    for words in allowed:
-        text = text.replace(words, _blank(words))
+    for where, words in exceptions():
+        if not words and fnmatch(path, where):
+            return
+        if words and where == path:
+            text = text.replace(words, _blank(words))
     prose = CODE.sub(lambda found: _blank(found[0]), text)
-    for pattern in bad:
-        for found in pattern.bad.finditer(prose):
+    for bad, better in patterns():
+        for found in bad.finditer(prose):
             line = prose.count("\n", 0, found.start()) + 1
-            yield Hit(path, line, " ".join(found[0].split()), pattern.better)
+            yield Hit(path, line, " ".join(found[0].split()), better)
 
 
 def found() -> list[Hit]:
     """All hits in the documents that are checked."""
-    bad = patterns(PATTERNS.read_text())
-    known = exceptions(EXCEPTIONS.read_text())
-    return [
-        hit
-        for path in pages()
-        if not known.skip(path)
-        for hit in hits(path, (ROOT / path).read_text(), bad, known.of(path))
-    ]
+    return [hit for path in pages() for hit in hits(path, (ROOT / path).read_text())]
 
 
 def main() -> int:
@@ -114,10 +83,6 @@ def main() -> int:
     for hit in all_hits:
         print(hit, file=sys.stderr)
     return 1 if all_hits else 0
-
-
-def _lines(text: str) -> list[str]:
-    return [line for line in text.splitlines() if line and not line.startswith("#")]
 
 
 def _blank(text: str) -> str:

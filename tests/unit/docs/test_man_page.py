@@ -12,7 +12,6 @@ import pytest
 
 from controller.cli import arguments
 from controller.cli.environment import RUN_VARIABLES
-from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, settable
 from policies.presets import PRESETS
 from tests import documents
 from tests.reference.commands import parsers
@@ -52,13 +51,6 @@ def test_every_option_of_a_command_is_on_the_page_and_no_other(name: str) -> Non
     tags = re.findall(r"^\.TP\n(.+)$", commands().get(name, ""), re.MULTILINE)
     listed = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", " ".join(tags)))
     assert listed == options(parsers()[name])
-
-
-def test_every_setting_is_on_the_page_and_no_other() -> None:
-    keys = {**BRIDGE_KEYS, **UPLINK_KEYS, **VM_RULE_KEYS}
-    tags = re.findall(r"^\.TP\n\.BR? (.+)$", parts()["SETTINGS"], re.MULTILINE)
-    listed = {word.strip('," ') for tag in tags for word in shlex.split(tag)} - {","}
-    assert {word for word in listed if word} == settable(keys).keys()
 
 
 def test_every_policy_is_on_the_page() -> None:

@@ -35,7 +35,3 @@ def test_a_decision_is_at_most_400_words(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_a_page_is_at_most_1500_words(page: Path) -> None:
     assert words(page.read_text()) <= MOST_WORDS
-
-
-def test_words_are_counted_without_tables() -> None:
-    assert words("# One two\n\n| a | b |\n|---|---|\n\nThree - four.\n") == 4

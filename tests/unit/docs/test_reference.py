@@ -14,8 +14,8 @@ from controller.features.shaping import DEFAULT_SHARES
 from controller.metrics.exporter import HELP
 from policies.presets import DEFAULT_PRESET, PRESETS
 from tests import documents
-from tests.reference import commands, metrics, settings
-from tests.reference.pages import COMMAND, MAN_PAGE, PAGES, Page, generated
+from tests.reference import metrics, settings
+from tests.reference.pages import COMMAND, PAGES, Page, generated
 from tests.unit.docs.test_page_lengths import words
 
 MOST_WORDS = 300
@@ -37,16 +37,6 @@ def test_the_words_around_what_is_generated_are_few(page: Page) -> None:
 def test_pages_with_more_belong_to_keys_and_metrics_that_exist() -> None:
     assert settings.MORE.keys() <= {(k.record, k.name) for k in KEYS}
     assert metrics.MORE.keys() <= HELP.keys()
-
-
-@pytest.mark.slow
-def test_every_option_of_a_command_is_in_its_section_with_a_meaning() -> None:
-    sections = re.split(r"^## ", commands.markdown(MAN_PAGE.read_text()), flags=re.MULTILINE)
-    texts = {section.partition("\n")[0].split(", ")[0]: section for section in sections}
-    for name, parser in commands.parsers().items():
-        rows = "".join(line for line in texts[name].splitlines() if line.startswith("| `-"))
-        options = {word for action in parser._actions for word in action.option_strings}
-        assert {o for o in options - {"-h", "--help"} if f"`{o}" not in rows} == set(), name
 
 
 @pytest.mark.parametrize(

@@ -91,11 +91,6 @@ def test_sources_exist(name: str) -> None:
         assert re.search(r"`(make|ovs-lbt bench) ", source), source
 
 
-def test_a_table_without_a_source_is_seen() -> None:
-    text = "| a |\n|---|\n| 1 |\n\nMore.\n\n| b |\n|---|\n| 2 |\n\n*Source:* x.\nand y.\n"
-    assert list(tables(text)) == [("| a |", "More.\n"), ("| b |", "*Source:* x.\nand y.\n")]
-
-
 FIGURES = (*RELIABILITY, "operations.md", *TASKS)
 # Tables of words, of which test_measured_numbers.py compares the numbers.
 WITH_CLAIMS = (
