@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import re
@@ -29,6 +30,7 @@ class Table(NamedTuple):
     names: int = 1
 
 
+@functools.cache
 def raw(name: str) -> Any:
     return json.loads((RESULTS / name).read_text())
 

@@ -9,7 +9,7 @@ from tests import documents
 PAGE = documents.ROOT / "docs/architecture.md"
 FILE = re.compile(r"`([a-z.](?:[\w.-]*/)+[\w.-]*)`")
 WORD = re.compile(r"^\| (.+?) \|", re.MULTILINE)
-MOST_WORDS, MOST_TERMS = 5000, 40
+MOST_TERMS = 40
 
 
 def section(title: str) -> str:
@@ -27,10 +27,6 @@ def test_every_file_that_is_named_exists() -> None:
     assert len(paths) > 60
     missing = {p for p in paths if not any(documents.ROOT.glob(re.sub("[A-Z]{4,}", "*", p)))}
     assert missing == set()
-
-
-def test_it_is_short_enough_to_be_read() -> None:
-    assert len(PAGE.read_text().split()) <= MOST_WORDS
 
 
 def test_the_glossary_has_few_terms_each_once() -> None:

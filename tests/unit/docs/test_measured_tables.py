@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.switch import path_quiet_figures as quiet
 from tests.unit.docs.figures import (
     NUMBER,
     RESULTS,
@@ -709,3 +710,17 @@ def test_a_table_has_the_rows_and_figures_that_were_measured(table: Table) -> No
     for row, cells in found.items():
         for cell, figures in zip(cells, due[row], strict=True):
             assert_cell(cell, figures)
+
+
+def test_the_table_of_quiet_path_checks_is_that_of_the_published_runs() -> None:
+    runs = raw(str(quiet.PUBLISHED))["runs"]
+    text = quiet.PAGE.read_text()
+    assert quiet.with_table(text, runs) == text, (
+        "again: python -m tests.switch.path_quiet_figures --publish docs/results/paths/quiet.json"
+    )
+    assert not any(run["findings"] for run in runs)
+    full = [run for run in runs if run["case"] == quiet.LOAD]
+    assert sum(run["seconds"] for run in full) >= quiet.SECONDS[quiet.LOAD], "an hour"
+    many = [run for run in runs if run["case"] == quiet.HOSTS]
+    assert many and not any(run["more"]["silent"] for run in many)
+    assert not any(fault["found_elsewhere"] for run in many for fault in run["more"]["faults"])

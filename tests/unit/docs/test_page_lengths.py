@@ -35,3 +35,12 @@ def test_a_decision_is_at_most_400_words(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_a_page_is_at_most_1500_words(page: Path) -> None:
     assert words(page.read_text()) <= MOST_WORDS
+
+
+@pytest.mark.parametrize(("page", "most"), [("README.md", 900), ("docs/architecture.md", 5000)])
+def test_a_page_with_tables_is_short_enough_to_be_read(page: str, most: int) -> None:
+    assert len((documents.ROOT / page).read_text().split()) <= most
+
+
+def test_readme_has_few_lines() -> None:
+    assert len((documents.ROOT / "README.md").read_text().splitlines()) <= 130
