@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
 import subprocess
+import urllib.parse
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from tests.switch import prometheus
+from tests.switch.prometheus import ready
 from tests.switch.service import free_tcp_port
 from tests.unit.dashboards.simulated import Recorded
 
@@ -20,25 +24,36 @@ LOOKBACK_S = 6
 Found = tuple[dict[str, str], dict[float, float]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Prometheus:
-    """A running one, with its answers by time."""
+    """A running one. Every answer of it must be without error and warning."""
 
-    running: prometheus.Prometheus
+    port: int
+    _connection: http.client.HTTPConnection = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+
+    def get(self, endpoint: str, **fields: str) -> Any:
+        self._connection.request("GET", f"/api/v1/{endpoint}?{urllib.parse.urlencode(fields)}")
+        told = json.load(self._connection.getresponse())
+        assert told["status"] == "success", f"{told['error']}: {fields}"
+        assert not told.get("warnings"), f"{told['warnings']}: {fields}"
+        return told["data"]
 
     def at(self, query: str, at_s: float) -> list[Found]:
-        found = self.running.at(query, at_s)
+        found = self.get("query", query=query, time=f"{at_s}")["result"]
         return [(one["metric"], {at_s: float(one["value"][1])}) for one in found]
 
     def over(self, query: str, from_s: float, to_s: float, step_s: float) -> list[Found]:
         span = {"start": f"{from_s}", "end": f"{to_s}", "step": f"{step_s}"}
-        found = self.running.get("query_range", query=query, **span)["result"]
+        found = self.get("query_range", query=query, **span)["result"]
         return [(one["metric"], {s: float(value) for s, value in one["values"]}) for one in found]
 
     def values(self, selector: str, label: str, from_s: float, to_s: float) -> list[str]:
         """The values of a label in a time span, as variables have them."""
         span = {"match[]": selector, "start": f"{from_s}", "end": f"{to_s}"}
-        found = self.running.get("series", **span)
+        found = self.get("series", **span)
         return sorted({series[label] for series in found if label in series})
 
 
@@ -60,12 +75,12 @@ def store(series: Recorded, directory: Path) -> None:
 @contextlib.contextmanager
 def answering(directory: Path) -> Iterator[Prometheus]:
     """A Prometheus of the blocks in this directory."""
-    config, address = directory / "prometheus.yml", f"127.0.0.1:{free_tcp_port()}"
+    config, port = directory / "prometheus.yml", free_tcp_port()
     config.write_text("{}\n")
     command = [
         *("prometheus", f"--config.file={config}", f"--storage.tsdb.path={directory}/data"),
         *("--storage.tsdb.retention.time=100y", f"--query.lookback-delta={LOOKBACK_S}s"),
-        f"--web.listen-address={address}",
+        f"--web.listen-address=127.0.0.1:{port}",
     ]
-    with prometheus.ready(command, address, directory / "log"):
-        yield Prometheus(prometheus.Prometheus(f"http://{address}", target=""))
+    with ready(command, f"127.0.0.1:{port}", directory / "log"):
+        yield Prometheus(port)
