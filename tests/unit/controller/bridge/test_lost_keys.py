@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from controller.api.engine_commands import Disconnect, Write
 from controller.api.events import DatabaseRead
 from controller.config.rows import PREFIX
+from tests.unit.controller.engine.told import shown
 from tests.unit.fake_switch import World, done, refusal, reports, world
 from tests.unit.rows import bridge, host, ours, plain_uplinks, port, without_us
 
@@ -23,9 +23,7 @@ def attached() -> World:
 
 
 def errors(here: World) -> list[str]:
-    (shown,) = json.loads(done(here.ask("show", "br0", "--json")))["bridges"]
-    found: list[str] = shown["config_errors"]
-    return found
+    return shown(here)["config_errors"]
 
 
 def test_the_service_goes_on_and_says_so() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from itertools import pairwise
@@ -12,8 +11,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from controller.api.engine_commands import Record
-from controller.api.history import Happened
 from controller.load.peaks import PEAK_S
 from policies.damping import (
     CORRECTED_WITHIN_S,
@@ -27,6 +24,8 @@ from policies.damping import (
     Moved,
 )
 from policies.model import Reason
+from tests.unit.controller.engine import jumps
+from tests.unit.controller.engine.told import explained, offer, steady
 from tests.unit.fake_switch import World, done, moves, world
 from tests.unit.rows import VMS, host, with_interface
 
@@ -115,8 +114,8 @@ def crowded(*loads: Callable[[float], float], poll_interval_ms: str = "100") -> 
 def moved_s(here: World) -> dict[str, list[float]]:
     """When each VM port moved."""
     made: dict[str, list[float]] = {}
-    for entry in [command.entry for _, command in here.log if isinstance(command, Record)]:
-        for moved in entry.moves if entry.happened is Happened.MOVED else ():
+    for entry in jumps.moved(here, 0.0):
+        for moved in entry.moves:
             if moved.source:
                 made.setdefault(str(moved.unit), []).append(entry.at_s)
     return made
@@ -143,10 +142,6 @@ def most_moves(here: World) -> int:
         ),
         default=0,
     )
-
-
-def steady(bps: float) -> Callable[[float], float]:
-    return lambda _now_s: bps
 
 
 def utilizations(here: World) -> list[float]:
@@ -263,14 +258,12 @@ def test_operators_moves_count_and_are_never_refused() -> None:
     for target in ("eth2", "eth1", "eth2", "eth1", "eth2"):
         done(here.ask("move", "vnet0", target))
         here.run_for(2)
-    here.switches["br0"].offered_bps = {10: steady(4e9)}
+    offer(here, [4e9])
     done(here.ask("set", "interface", "vnet1", "exclude=true"))
     done(here.ask("move", "vnet1", "eth2"))
-    here.switches["br0"].offered_bps = {10: steady(4e9), 11: steady(5e9)}
-    here.run_for(PERIOD_S - 30)
+    offer(here, (4e9, 5e9)).run_for(PERIOD_S - 30)
     assert here.bindings()["vnet0"] == "eth2", "its budget is spent"
-    found = json.loads(done(here.ask("explain", "vnet0", "--json")))
-    assert found["against"] == "budget-spent"
+    assert explained(here, "vnet0")["against"] == "budget-spent"
     here.run_for(40)
     assert here.bindings()["vnet0"] == "eth1"
 
@@ -288,14 +281,3 @@ def test_the_budget_is_remembered_across_restarts() -> None:
     here.switches["br0"].offered_bps[ofport] = steady(6e9)
     here.run_for(PERIOD_S)
     assert set(here.bindings().values()) == {"eth1", "eth2"}
-
-
-@pytest.mark.parametrize("policy", ["load-based"])
-def test_other_policies_have_no_budget(policy: str) -> None:
-    here = world(host(policy, binding="eth1", window_s="1"))
-    here.switches["br0"].offered_bps = {10: steady(5e9), 11: steady(4e9)}
-    here.start().run_until(3)
-    for target in ("eth2", "eth1", "eth2", "eth1"):
-        done(here.ask("move", "vnet0", target))
-    here.run_for(10)
-    assert here.bindings()["vnet0"] != here.bindings()["vnet1"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from controller.api.engine_commands import Command, Observe, ReadInbound, ReadLearned, ReadStats
+from tests.unit.controller.engine.told import offer
 from tests.unit.fake_switch import World, done, reports, world
 from tests.unit.rows import host, with_ids
 
@@ -39,21 +40,15 @@ def observed(here: World) -> list[Command]:
     return here.commands(Observe)
 
 
-def test_inbound_that_follows_is_observed_once() -> None:
-    here = receiving()
-    moved_s = move(here)
-    assert observed(here) == [Observe("br0", "inbound_follow", 0.5)]
-    assert frames_after(here, moved_s) == [0.0, 1.0, 3.0], "nothing is said beyond that"
-    assert here.engine.fleet.status()[0].reannounced == 0
-
-
-def test_counters_are_read_for_as_long_as_there_is_something_to_see() -> None:
+def test_inbound_that_follows_is_observed_once_and_read_until_it_has() -> None:
     here = receiving()
     assert not here.commands(ReadInbound)
     moved_s = move(here)
-    reads = [at_s - moved_s for at_s, c in here.log if isinstance(c, ReadInbound)]
-    assert reads == [0.0, 0.5]
-    assert {c.ofports for c in here.commands(ReadInbound) if isinstance(c, ReadInbound)} == {(10,)}
+    reads = [(at_s - moved_s, c.ofports) for at_s, c in here.log if isinstance(c, ReadInbound)]
+    assert reads == [(0.0, (10,)), (0.5, (10,))]
+    assert observed(here) == [Observe("br0", "inbound_follow", 0.5)]
+    assert frames_after(here, moved_s) == [0.0, 1.0, 3.0], "nothing is said beyond that"
+    assert here.engine.fleet.status()[0].reannounced == 0
 
 
 def test_inbound_that_stays_is_announced_again_until_it_follows() -> None:
@@ -114,20 +109,14 @@ def test_flows_are_read_twice_a_second_at_most_and_ports_with_each_poll() -> Non
     assert bridge.scheduler.last_s == polls[-1][0], "each poll ends with a decision"
 
 
-def test_a_poll_a_second_reads_all_there_is() -> None:
-    here = world(host("load-based")).start().run_until(5)
-    assert all(c.units for c in here.commands(ReadStats) if isinstance(c, ReadStats))
-
-
 def test_settling_ends_with_the_last_move_that_was_needed() -> None:
-    here = world(host("load-based", binding="eth1", window_s="2"))
-    here.switches["br0"].offered_bps = {10 + i: (lambda _: 3e9) for i in range(3)}
-    here.start().run_until(60)
+    row = host("load-based", binding="eth1", window_s="2")
+    here = offer(world(row), [3e9] * 3).start().run_until(60)
     made = here.engine.fleet.status()[0].moves_applied["threshold"]
     took_s = [c.seconds for c in observed(here) if isinstance(c, Observe)]
     assert (made, took_s) == (1, [0.0]), "one move is as quick as the switch"
     # Two are a window apart.
-    here.switches["br0"].offered_bps = {10 + i: (lambda _: 3e9) for i in range(4)}
+    offer(here, [3e9] * 4)
     done(here.ask("move", "vnet0", "eth1"))
     here.run_for(60)
     assert here.engine.fleet.status()[0].moves_applied["threshold"] == made + 2

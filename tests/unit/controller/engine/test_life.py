@@ -17,7 +17,6 @@ from hypothesis.stateful import (
 )
 
 from controller.api.engine_commands import Report
-from controller.api.events import DatabaseRead
 from controller.dataplane import specs, tables
 from tests.unit.fake_switch import World, world
 from tests.unit.rows import bond, bridge, interface, ours, port
@@ -72,8 +71,16 @@ class Life(RuleBasedStateMachine):
     def set_role(self, uplink: str, role: str) -> None:
         """By hand; one uplink that may be used is left."""
         if role != "unused" or any(r != "unused" for n, r in self.roles.items() if n != uplink):
-            self.here.rows["br0"] = self.with_keys(uplink, role=role)
-            self.here.say(DatabaseRead(tuple(self.here.rows.values())))
+            keys = ours(role=role)
+            self.here.write(
+                self.here.rows["br0"].with_interfaces(
+                    lambda i: (
+                        replace(i, external_ids={**i.external_ids, **keys})
+                        if i.name == uplink
+                        else i
+                    )
+                )
+            )
 
     @rule(command=st.sampled_from(["drain", "undrain"]), uplink=st.sampled_from(UPLINKS))
     def drain(self, command: str, uplink: str) -> None:
@@ -262,22 +269,6 @@ class Life(RuleBasedStateMachine):
         self.replayed = len(self.here.log)
         bound = self.here.bindings()
         self.at = {n: self.at.get(n, uplink) for n, uplink in bound.items()}
-
-    def with_keys(self, name: str, **keys: str):  # type: ignore[no-untyped-def]
-        row = self.here.rows["br0"]
-        ports = tuple(
-            replace(
-                p,
-                interfaces=tuple(
-                    replace(i, external_ids={**i.external_ids, **ours(**keys)})
-                    if i.name == name
-                    else i
-                    for i in p.interfaces
-                ),
-            )
-            for p in row.ports
-        )
-        return replace(row, ports=ports)
 
     def teardown(self) -> None:
         if not hasattr(self, "here"):

@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow
-from tests.unit.controller.engine.test_history import entries
+from tests.unit.controller.engine.told import entries, shown
 from tests.unit.fake_switch import World, done, world
 from tests.unit.rows import host, with_lacp
 
 
 def watched(row: BridgeRow, *uplinks: str, bfd: bool = True, cfm: bool = False) -> BridgeRow:
     """The same bridge with BFD, CFM or both on these uplinks."""
-    ports = (
-        replace(
-            port,
-            interfaces=tuple(
-                replace(one, bfd=bfd, cfm=cfm) if one.name in uplinks else one
-                for one in port.interfaces
-            ),
-        )
-        for port in row.ports
-    )
-    return replace(row, ports=tuple(ports))
+    return row.with_interfaces(lambda i: replace(i, bfd=bfd, cfm=cfm) if i.name in uplinks else i)
 
 
 def started() -> World:
     return world(watched(host("originating-port", failback_delay_s="5"), "eth1")).start()
 
 
-def uplink(here: World, name: str = "eth1") -> dict[str, object]:
-    (bridge,) = json.loads(done(here.ask("show", "--json")))["bridges"]
-    found: dict[str, object] = next(one for one in bridge["uplinks"] if one["name"] == name)
-    return found
+def uplink(here: World, name: str = "eth1") -> dict[str, Any]:
+    return next(one for one in shown(here)["uplinks"] if one["name"] == name)
 
 
 def told(here: World) -> list[str]:

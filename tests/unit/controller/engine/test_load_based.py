@@ -8,9 +8,9 @@ import pytest
 
 from controller.bridge.installation import REVALIDATED_AFTER_S
 from controller.dataplane.tables import HELD_TIMEOUT_S
-from tests.unit.controller.engine.ramp import ramp
+from tests.unit.controller.engine.told import offer, ramp
 from tests.unit.fake_switch import PLACED, done, moves, world
-from tests.unit.rows import VMS, host, with_interface
+from tests.unit.rows import host
 
 
 def test_the_published_ramp_gives_exactly_two_moves_at_the_expected_times() -> None:
@@ -42,9 +42,7 @@ def test_each_move_is_a_few_groups_and_for_a_moment_one_flow() -> None:
 
 
 def test_moves_are_a_window_apart_even_under_a_sudden_load() -> None:
-    here = world(host(binding="eth1", window_s="30"))
-    here.switches["br0"].offered_bps = {10 + i: lambda _: 3e9 for i in range(4)}
-    here.start().run_until(200)
+    here = offer(world(host(binding="eth1", window_s="30")), [3e9] * 4).start().run_until(200)
     times = [at_s for at_s, _ in here.applied() if at_s > 0][::2]
     assert times[0] >= 27, "a window is covered"
     assert all(later - earlier >= 30 for earlier, later in itertools.pairwise(times))
@@ -64,13 +62,3 @@ def test_a_manual_move_starts_a_new_window() -> None:
     assert moves(here) == {"manual": 1}
     here.run_until(100)
     assert moves(here) == {"manual": 1}
-
-
-def test_a_pinned_port_is_not_moved_by_load() -> None:
-    row = host(binding="eth1", vms=VMS[:2])
-    for name in VMS[:2]:
-        row = with_interface(row, name, binding="eth1", pin="eth1")
-    here = world(row)
-    here.switches["br0"].offered_bps = {10: lambda _: 5e9, 11: lambda _: 4e9}
-    here.start().run_until(100)
-    assert moves(here) == {}

@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 from controller.api.events import DatabaseRead
-from controller.config.rows import BridgeRow, PortRow
+from controller.config.rows import BridgeRow, InterfaceRow
 from controller.engine import Engine
 from tests.unit.rows import bridge, ours, port, two_uplinks, with_interface
 
@@ -19,11 +19,10 @@ def a_bridge(number: int) -> BridgeRow:
     """A bridge with `PORTS` patch ports, as a host of many networks has them."""
     name = f"br{number}"
 
-    def patch(one: PortRow) -> PortRow:
-        to = (replace(i, kind="patch", peer=f"{i.name}-peer") for i in one.interfaces)
-        return replace(one, interfaces=tuple(to))
+    def patch(one: InterfaceRow) -> InterfaceRow:
+        return replace(one, kind="patch", peer=f"{one.name}-peer")
 
-    ports = (patch(port(f"{name}-vm{n}", 10 + n)) for n in range(PORTS))
+    ports = (port(f"{name}-vm{n}", 10 + n).with_interfaces(patch) for n in range(PORTS))
     ids = ours(policy="load-based", uplinks="eth1,eth2")
     return replace(bridge(*two_uplinks(), *ports, ids=ids), name=name)
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 from tests.unit.fake_switch import world
-from tests.unit.rows import bridge, ours, port
+from tests.unit.rows import ours, plain_uplinks
 
 KEYS = 5000
 # Of the processor. Each key compared with each other one takes many times as long.
@@ -14,11 +14,8 @@ AT_MOST_S = 1.0
 
 
 def test_thousands_of_invalid_keys_take_a_moment() -> None:
-    uplinks, ids = (
-        (port("eth1", 1), port("eth2", 2)),
-        ours(policy="originating-port", uplinks="eth1,eth2"),
-    )
-    row = bridge(*uplinks, port("vnet0", 10), ids=ids, fail_mode="secure")
+    ids = ours(policy="originating-port", uplinks="eth1,eth2")
+    row = replace(plain_uplinks("secure"), external_ids=ids)
     here = world(row).start()
     keys = {f"ovs-lbt-x{number}": "1" for number in range(KEYS)}
     bad = row.with_interfaces(lambda i: replace(i, external_ids=keys) if i.name == "vnet0" else i)

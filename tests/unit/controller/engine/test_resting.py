@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
 from tests.said import says
-from tests.unit.controller.engine.test_damping import steady
+from tests.unit.controller.engine.told import explained, offer
 from tests.unit.fake_switch import World, done, world
 from tests.unit.rows import host
 
 
 def on_one_uplink(*loads_bps: float) -> World:
-    here = world(host("adaptive", binding="eth1"))
-    here.switches["br0"].offered_bps = {10 + i: steady(bps) for i, bps in enumerate(loads_bps)}
-    return here.start()
-
-
-def explained(here: World, name: str) -> dict[str, Any]:
-    found = json.loads(done(here.ask("explain", name, "--json")))
-    assert isinstance(found, dict)
-    return found
+    return offer(world(host("adaptive", binding="eth1")), loads_bps).start()
 
 
 def test_one_that_load_has_moved_rests_for_a_while() -> None:

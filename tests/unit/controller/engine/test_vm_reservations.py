@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from typing import Any
-
-import pytest
 
 from controller.api.engine_commands import Report
-from tests.unit.controller.engine.test_history import entries
+from tests.unit.controller.engine.told import entries, explained, shown
 from tests.unit.fake_switch import World, done, moves, world
 from tests.unit.rows import host, with_interface
 
@@ -24,33 +20,10 @@ def team(keys: dict[str, dict[str, str]], binding: str | None = None, uplinks: i
     return world(row, speed_bps=CAPACITY_BPS).start().run_for(3)
 
 
-def shown(here: World) -> dict[str, Any]:
-    (bridge,) = json.loads(done(here.ask("show", "--json")))["bridges"]
-    assert isinstance(bridge, dict)
-    return bridge
-
-
 def broken(here: World) -> dict[str, str]:
     found = shown(here)["rules_broken"]
     assert {one["rule"] for one in found} <= {"reserve-mbps"}
     return {one["port"]: one["how"] for one in found}
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [{"prefer": "eth1"}, {"prefer": "!eth2"}, {"affinity": "db"}],
-    ids=["prefer", "should-not", "affinity"],
-)
-@pytest.mark.parametrize("binding", [None, "eth1", "eth2"])
-def test_two_that_do_not_fit_one_uplink_have_one_each(
-    rule: dict[str, str], binding: str | None
-) -> None:
-    asked = {"reserve_mbps": "60", **rule}
-    here = team({"vnet0": asked, "vnet1": asked}, binding)
-    assert here.bindings()["vnet0"] != here.bindings()["vnet1"]
-    assert shown(here)["not_done"] == []
-    cut = [one for one in shown(here)["rules_broken"] if one["rule"] == "reserve-mbps"]
-    assert cut == [] and len(shown(here)["rules_broken"]) in (1, 2), "what was given up is told"
 
 
 def test_what_is_cut_by_shaping_has_no_room() -> None:
@@ -67,8 +40,7 @@ def test_a_reservation_that_comes_moves_one_and_says_why() -> None:
     bound = here.bindings()
     assert (bound["vnet0"], bound["vnet1"]) == ("eth1", "eth2")
     assert moves(here) == Counter({"rule": 1})
-    said = json.loads(done(here.ask("explain", "vnet1", "--json")))["said"]
-    assert "has room for its reservation" in said["why there"]
+    assert "has room for its reservation" in explained(here, "vnet1")["said"]["why there"]
     here.run_for(60)
     assert here.bindings() == bound and moves(here)["rule"] == 1
 
@@ -80,9 +52,9 @@ def test_what_cannot_be_kept_is_told_of_uplink_and_vm_port_and_so_is_its_end() -
     assert broken(here) == {"vnet0": said, "vnet1": said}
     assert here.bindings()["vnet2"] == "eth2"
     assert shown(here)["not_done"] == ["reservations on eth1: 120 Mbit/s -> at most 95"]
-    explained = json.loads(done(here.ask("explain", "vnet0", "--json")))
-    assert explained["rules_broken"] == {"reserve-mbps": said}
-    assert f"broken: reserve-mbps, {said}" in explained["said"]["rules"]
+    told_of_vnet0 = explained(here, "vnet0")
+    assert told_of_vnet0["rules_broken"] == {"reserve-mbps": said}
+    assert f"broken: reserve-mbps, {said}" in told_of_vnet0["said"]["rules"]
     done(here.ask("unpin", "vnet1"))
     assert broken(here) == {} and here.bindings()["vnet1"] == "eth2"
     told = Counter(entry["event"] for entry in entries(here, "rule-broken", "rule-kept"))
