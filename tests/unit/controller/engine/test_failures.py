@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from controller.api.engine_commands import Apply, ReadInstalled, ReportFailure
-from controller.api.events import CommandFailed, DatabaseRead
+from controller.api.engine_commands import Apply, ReadInstalled
+from controller.api.events import DatabaseRead
 from controller.bridge.bridge import Bridge
 from controller.bridge.failure import LONGEST_PAUSE_S, OVER_AFTER_S
 from controller.bridge.handover import Handover
@@ -20,6 +20,7 @@ from controller.features.polls import Polls
 from controller.features.port_changes import PortChanges
 from controller.text.wording import OUR_LOG
 from tests.said import says
+from tests.unit.controller.engine.told import desired, shown
 from tests.unit.fake_switch import World, done, refusal, reports, world
 from tests.unit.rows import host, ours, plain_uplinks, without_us
 
@@ -34,12 +35,6 @@ def two_bridges(policy: str = "originating-port") -> World:
     here.switches["br1"] = world(rows[1]).switches["br1"]
     here.expects_failures = True
     return here.start().run_until(5)
-
-
-def of_bridge(here: World, name: str = "br0") -> dict[str, object]:
-    (bridge,) = json.loads(done(here.ask("show", name, "--json")))["bridges"]
-    found: dict[str, object] = bridge
-    return found
 
 
 def installed(here: World) -> Pipeline:
@@ -81,7 +76,7 @@ def test_a_bundle_that_cannot_be_encoded_concerns_its_bridge_only() -> None:
     assert set(here.bindings("br1").values()) == {"eth2"}
     assert installed(here) == before, "its last pipeline"
     text = "ValueError: a group is too long"
-    assert of_bridge(here)["failure"] == text and "failure" not in of_bridge(here, "br1")
+    assert shown(here)["failure"] == text and "failure" not in shown(here, "br1")
     assert text in done(here.ask("show", "br0"))
     ((of, why),) = found_by_check(here)
     assert of == "br0" and says(why, text, OUR_LOG)
@@ -90,10 +85,10 @@ def test_a_bundle_that_cannot_be_encoded_concerns_its_bridge_only() -> None:
     here.cannot_encode = lambda _: False
     here.run_for(LONGEST_PAUSE_S)
     assert set(here.bindings().values()) == {"eth2"}
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
+    assert here.switches["br0"].installed == desired(here)
     assert installed(here) != before
     here.run_for(LONGEST_PAUSE_S + OVER_AFTER_S)
-    assert "failure" not in of_bridge(here) and not found_by_check(here)
+    assert "failure" not in shown(here) and not found_by_check(here)
     assert "br0: handled again without errors" in reports(here, "info")
 
 
@@ -106,7 +101,7 @@ def test_a_bridge_that_fails_again_and_again_is_tried_less_and_less_often() -> N
     assert soon >= 3 and len(here.commands(Apply)) - soon < 15
     # It is still seen what the switch reports.
     here.set_link(1, up=True)
-    assert of_bridge(here)["uplinks"][0]["up"]  # type: ignore[index]
+    assert shown(here)["uplinks"][0]["up"]
 
 
 @pytest.mark.parametrize(
@@ -118,10 +113,10 @@ def test_a_decision_that_fails_leaves_failovers_alone(
     here = two_bridges("load-based")
     ends = breaks(monkeypatch, method, of)
     here.run_for(30)
-    assert of_bridge(here)["failure"] == BROKEN
+    assert shown(here)["failure"] == BROKEN
     here.set_link(1, up=False).run_for(1)
     assert set(here.bindings().values()) == {"eth2"}
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
+    assert here.switches["br0"].installed == desired(here)
     ends()
     here.run_for(LONGEST_PAUSE_S + 60)
     assert len(here.failures) < 10
@@ -150,7 +145,7 @@ def test_whatever_fails_of_one_bridge_the_others_go_on(
     here.run_for(15)
     assert set(here.bindings("br1").values()) == {"eth2"}
     assert here.engine.fleet.bridges["br1"].config.policy == "explicit"
-    assert of_bridge(here)["failure"] == BROKEN and here.switches["br0"].installed.flows.keys()
+    assert shown(here)["failure"] == BROKEN and here.switches["br0"].installed.flows.keys()
     assert of is PortChanges or method == "configure" or installed(here) == before
     assert 0 < len(here.failures) < 12
     ends()
@@ -238,9 +233,3 @@ def test_a_drain_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     here = two_bridges()
     monkeypatch.setattr(Bridge, "at_rest", property(fails))
     assert says(refusal(here.ask("drain", "eth1")), BROKEN, OUR_LOG)
-
-
-def test_an_error_of_a_bridge_that_is_gone_is_none() -> None:
-    here = two_bridges()
-    here.say(CommandFailed("br9", ValueError("late")))
-    assert not here.commands(ReportFailure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from controller.api.engine_commands import Apply, Write
 from controller.api.events import DatabaseRead, PortChanged, PortRemoved
 from controller.teaming.bindings import RETURN_INTERVAL_S, RETURNS_AT_ONCE
-from tests.said import says
+from tests.said import pattern, says
+from tests.unit.controller.engine.told import desired, offer
 from tests.unit.fake_switch import World, done, moves, refusal, world
 from tests.unit.rows import VMS, host, with_ids, with_interface
 
@@ -43,8 +45,10 @@ def used(here: World) -> set[str]:
 
 
 def test_a_standby_uplink_is_used_while_no_active_one_is_and_by_nothing_else() -> None:
-    here = team("active", "standby", failback_delay_s="45")
-    assert used(here) == {"eth1"}
+    here = offer(team("active", "standby", failback_delay_s="45"), [4e9] * 4).run_for(100)
+    assert used(here) == {"eth1"}, "whatever the load"
+    told = refusal(here.ask("move", "vnet0", "eth2"))
+    assert says(told, "uplink eth2: standby", " -> one of eth1")
     here.set_link(1, up=False).run_for(1)
     assert used(here) == {"eth2"}
     here.set_link(1, up=True).run_for(44)
@@ -54,20 +58,12 @@ def test_a_standby_uplink_is_used_while_no_active_one_is_and_by_nothing_else() -
     assert moves(here) == {"failover": 4, "failback": 4}
 
 
-def test_load_never_moves_a_vm_port_to_a_standby_uplink_while_an_active_one_works() -> None:
-    here = team("active", "standby")
-    here.switches["br0"].offered_bps = {10 + i: lambda _: 4e9 for i in range(4)}
-    here.run_for(100)
-    assert used(here) == {"eth1"}
-
-
 def test_load_is_balanced_over_standby_uplinks_while_they_are_all_there_is() -> None:
     here = team("active", "standby", "standby", policy="load-based")
     here.set_link(1, up=False).run_for(1)
     for name in VMS:
         done(here.ask("move", name, "eth2"))
-    here.switches["br0"].offered_bps = {10 + i: lambda _: 2.4e9 for i in range(4)}
-    here.run_for(70)
+    offer(here, [2.4e9] * 4).run_for(70)
     assert used(here) == {"eth2", "eth3"}
 
 
@@ -81,7 +77,7 @@ def test_an_unused_uplink_is_not_even_the_last_resort() -> None:
 def test_a_team_of_unused_uplinks_binds_nothing_and_recovers() -> None:
     here = team("unused", "unused")
     assert here.bindings() == {}
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
+    assert here.switches["br0"].installed == desired(here)
     set_role(here, "eth2", "active")
     assert used(here) == {"eth2"}
 
@@ -111,12 +107,8 @@ def test_a_drain_moves_only_the_vm_ports_of_its_uplink_and_they_return_after_it(
     here = team("active", "active", "active", policy="originating-port")
     before = here.bindings()
     set_role(here, "eth2", "drained")
-    during = here.bindings()
-    assert (
-        {n for n in VMS if during[n] != before[n]}
-        == {n for n in VMS if before[n] == "eth2"}
-        != set()
-    )
+    during, of_eth2 = here.bindings(), {n for n in VMS if before[n] == "eth2"}
+    assert {n for n in VMS if during[n] != before[n]} == of_eth2 != set()
     set_role(here, "eth2", "active")
     here.run_for(1)
     assert here.bindings() == before
@@ -129,24 +121,20 @@ def test_a_role_wins_over_a_pin_and_the_pin_holds_again_after_it(role: str) -> N
     done(here.ask("pin", "vnet0", "eth2"))
     set_role(here, "eth2", role)
     assert here.bindings()["vnet0"] == "eth1"
+    refused = f"uplink eth2: {role} -> an active uplink: one of eth1"
+    assert refusal(here.ask("pin", "vnet2", "eth2")) == refused, "it would not hold"
+    assert refusal(here.ask("set", "interface", "vnet2", "pin=eth2")) == refused
     set_role(here, "eth2", "active")
     here.run_for(2)
     assert here.bindings()["vnet0"] == "eth2"
 
 
-@pytest.mark.parametrize("role", ["standby", "drained", "unused"])
-def test_a_pin_that_would_not_hold_is_refused(role: str) -> None:
-    here = team("active", role)
-    text = f"uplink eth2: {role} -> an active uplink: one of eth1"
-    assert refusal(here.ask("pin", "vnet0", "eth2")) == text
-    assert refusal(here.ask("set", "interface", "vnet0", "pin=eth2")) == text
-
-
 # ---- drain -----------------------------------------------------------------------------
 
 
-def test_drain_answers_when_the_uplink_is_idle_and_the_neighbours_know() -> None:
+def test_a_drain_is_over_when_the_neighbours_know_and_undrain_gives_all_back() -> None:
     here = team("active", "active")
+    before = here.bindings()
     here.switches["br0"].learned = ((10, "52:54:00:00:00:01", 0),)
     assert here.ask("drain", "eth1") is None
     assert used(here) == {"eth2"}
@@ -156,6 +144,11 @@ def test_drain_answers_when_the_uplink_is_idle_and_the_neighbours_know() -> None
     assert done(here.replies[1]) == "eth1: idle, 2 VM ports moved"
     assert moves(here) == {"drain": 2}
     assert len(here.frames()) == 3
+    done(here.ask("undrain", "eth1"))
+    here.run_for(2)
+    assert here.bindings() == before
+    (eth1, _) = here.rows["br0"].ports[0].interfaces
+    assert eth1.external_ids == {}
 
 
 def test_drain_of_what_is_drained_is_done_already() -> None:
@@ -163,18 +156,6 @@ def test_drain_of_what_is_drained_is_done_already() -> None:
     here.log.clear()
     assert done(here.ask("drain", "eth2")) == "eth2: idle, 0 VM ports moved"
     assert here.commands(Write) == []
-
-
-def test_undrain_gives_back_the_role_and_the_vm_ports() -> None:
-    here = team("active", "active")
-    before = here.bindings()
-    here.ask("drain", "eth1")
-    here.run_for(5)
-    done(here.ask("undrain", "eth1"))
-    here.run_for(2)
-    assert here.bindings() == before
-    (eth1, _) = here.rows["br0"].ports[0].interfaces
-    assert eth1.external_ids == {}
 
 
 def test_a_standby_uplink_is_a_standby_uplink_again_after_a_drain() -> None:
@@ -208,14 +189,6 @@ def test_a_drain_on_a_lag_says_that_the_switch_upstream_decides_what_it_sends() 
     assert says(text, "eth1: idle, 2 VM ports moved; ", "upstream switch")
 
 
-def test_a_drain_the_database_refuses_changes_nothing() -> None:
-    here = team("active", "active")
-    here.refuse_writes = "read-only"
-    assert refusal(here.ask("drain", "eth1")) == "database: read-only"
-    assert used(here) == {"eth1", "eth2"}
-    assert not here.engine.jobs.concerned
-
-
 def test_a_bridge_detached_during_a_drain_ends_it() -> None:
     here = team("active", "active")
     assert here.ask("drain", "eth1") is None
@@ -223,6 +196,7 @@ def test_a_bridge_detached_during_a_drain_ends_it() -> None:
     assert "was detached" in refusal(here.replies[1])
 
 
+# Some of it the command refuses by itself, and another client may send it.
 REFUSALS = {
     "drain eth3": "uplink eth3: unused -> an active or standby uplink",
     "move vnet0 eth3": "uplink eth3: unused -> one of eth1, eth2",
@@ -230,6 +204,10 @@ REFUSALS = {
         "role-before=standby -> KEY=VALUE with KEY one of capacity-mbps, qdisc, role"
     ),
     "set port vnet0 pin=eth1": "table: port -> bridge or interface",
+    "set bridge br0 threshold=75 threshold=60": "threshold: given 2 times -> once",
+    "set interface vnet0 pin= pin=eth1": "pin: given 2 times -> once",
+    "set bridge br0 no-flood-before=vnet0": "no-flood-before=vnet0 -> KEY=VALUE with KEY one of …",
+    "set interface vnet0 binding=eth2": "binding=eth2 -> KEY=VALUE with KEY one of affinity, allow, …",
 }
 
 
@@ -237,7 +215,7 @@ REFUSALS = {
 def test_a_refusal_says_what_was_found_and_what_is_expected(command: str) -> None:
     here = team("active", "active", "unused")
     here.log.clear()
-    assert refusal(here.ask(*command.split())) == REFUSALS[command]
+    assert re.fullmatch(pattern(REFUSALS[command]), refusal(here.ask(*command.split())))
     assert here.commands(Write) == here.commands(Apply) == []
 
 
@@ -252,12 +230,6 @@ def test_the_last_uplink_in_service_is_not_taken_out_of_it(role: str) -> None:
     expected = "active or standby, because the bridge has no other active or standby uplink"
     text = f"role: {role} -> {expected}"
     assert refusal(here.ask("set", "interface", "eth1", f"role={role}")) == text
-
-
-def test_drain_needs_a_switch_that_follows() -> None:
-    here = team("active", "active").disconnect()
-    text = "bridge br0: not connected -> a connected bridge"
-    assert refusal(here.ask("drain", "eth1")) == text
 
 
 def test_settings_of_a_bridge_that_is_not_attached_are_refused() -> None:
@@ -324,19 +296,6 @@ def test_a_link_that_is_present_and_not_live_yet_delays_no_return() -> None:
     assert here.bindings() == home
 
 
-def test_of_uplinks_that_are_used_while_they_wait_none_is_left_when_one_has_waited() -> None:
-    """As after LACP was lost on all of them: nothing else is there meanwhile."""
-    here = team("active", "active", failback_delay_s="10")
-    home = here.bindings()
-    here.set_link(1, up=False).set_link(2, up=False).run_for(1)
-    here.set_link(1, up=True).run_for(0.5)
-    here.set_link(2, up=True).run_for(2)
-    assert here.bindings() == home
-    before = moves(here)
-    here.run_for(20)
-    assert (here.bindings(), moves(here)) == (home, before)
-
-
 def test_a_move_to_an_uplink_that_waits_says_how_long() -> None:
     here = team("active", "active", failback_delay_s="45").set_link(2, up=False)
     text = "uplink eth2: link down -> one of eth1"
@@ -344,12 +303,6 @@ def test_a_move_to_an_uplink_that_waits_says_how_long() -> None:
     here.run_until(10).set_link(2, up=True).run_until(20)
     told = refusal(here.ask("move", "vnet0", "eth2"))
     assert says(told, "uplink eth2: ", "failback delay", "35 s -> one of eth1")
-
-
-def test_a_move_to_a_standby_uplink_is_refused_while_an_active_one_works() -> None:
-    here = team("active", "standby")
-    told = refusal(here.ask("move", "vnet0", "eth2"))
-    assert says(told, "uplink eth2: standby", " -> one of eth1")
 
 
 def test_an_uplink_missing_at_a_reconnect_waits_when_it_returns() -> None:
