@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,17 +10,26 @@ import pytest
 from controller.api.engine_commands import Apply, ReadLearned, Record, SendFrame
 from controller.config.rows import BridgeRow
 from controller.dataplane.specs import EMPTY
+from tests.unit.controller.engine.told import desired, offer, shown
 from tests.unit.fake_switch import World, done, moves, refusal, reports, world
-from tests.unit.rows import VMS, backed_up, bridge, host, ours, port, with_ids, with_interface
+from tests.unit.rows import (
+    VMS,
+    backed_up,
+    bridge,
+    host,
+    ours,
+    port,
+    two_uplinks,
+    with_ids,
+    with_interface,
+)
 
 
 def plain_host(binding: str | None = None, **keys: str) -> BridgeRow:
     """Bridge br0 with uplinks of their own, eth1 and eth2."""
-    bound = ours(binding=binding) if binding else {}
-    ports = [port(name, 10 + i, bound) for i, name in enumerate(VMS)]
-    uplinks = [port("eth1", 1), port("eth2", 2)]
+    _, *ports = host(binding=binding).ports
     ids = ours(policy="load-based", uplinks="eth1,eth2", **keys)
-    return bridge(*uplinks, *ports, ids=ids, fail_mode="secure")
+    return bridge(*two_uplinks(), *ports, ids=ids, fail_mode="secure")
 
 
 HOSTS = {"bond": host, "plain": plain_host}
@@ -46,17 +54,7 @@ def would_be(here: World) -> dict[str, str | None]:
 
 
 def loaded(row: BridgeRow, bps: float) -> World:
-    here = world(row)
-    here.switches["br0"].offered_bps = {10 + i: lambda _: bps for i in range(4)}
-    return here.start()
-
-
-def test_observing_a_bond_installs_nothing() -> None:
-    here = world(host(binding="eth1", mode="observe"))
-    here.switches["br0"].offered_bps = {10 + i: lambda _: 3e9 for i in range(4)}
-    here.start().run_until(100)
-    assert here.applied() == []
-    assert here.switches["br0"].installed == EMPTY, "on a bond the bridge stays on NORMAL"
+    return offer(world(row), [bps] * 4).start()
 
 
 @on_each
@@ -69,6 +67,7 @@ def test_planning_goes_on_as_if_its_moves_were_made(make: Callable[..., BridgeRo
     here.run_until(300)
     assert planned(here) == moves(enforced) == {"threshold": 2}
     assert would_be(here) == enforced.bindings()
+    assert set(would_be(enforced).values()) == {None}, "nothing is planned that is not made"
     assert moves(here) == {} and here.commands(Apply) == []
     assert (here.switches["br0"].flows, here.switches["br0"].groups) == installed
     told = [line for line in reports(here, "info") if "not made" in line]
@@ -82,23 +81,9 @@ def test_on_plain_uplinks_the_bindings_in_force_are_shown_beside_the_planned_one
     assert set(here.stored_bindings().values()) == {"eth1", None}
     text = done(here.ask("show"))
     assert "observe mode: load moves nothing" in text and "eth1 (eth2)" in text
-
-
-def test_on_a_bond_nothing_is_installed_and_the_virtual_binding_is_shown() -> None:
-    here = loaded(host(binding="eth1", mode="observe"), 3e9).run_until(300)
-    assert here.switches["br0"].installed == EMPTY
-    (shown,) = json.loads(done(here.ask("show", "--json")))["bridges"]
-    assert shown["mode"] == "observe"
-    uplinks = [p["uplink"] for p in shown["ports"]]
-    assert sorted(uplinks) == ["eth1", "eth1", "eth2", "eth2"]
-    assert [p["planned_uplink"] for p in shown["ports"]] == uplinks
-    assert "observe mode: the bond forwards as before" in done(here.ask("show"))
-
-
-def test_enforcing_nothing_is_planned_that_is_not_made() -> None:
-    here = world(host()).start()
-    assert set(would_be(here).values()) == {None}
-    assert "observing" not in done(here.ask("show"))
+    here.restart_service().run_for(1)
+    assert set(here.bindings().values()) == {"eth1"}
+    assert here.commands(Apply) == []
 
 
 def test_a_failover_on_an_observed_bond_is_planned_only() -> None:
@@ -121,7 +106,7 @@ def test_a_failover_on_observed_plain_uplinks_is_followed() -> None:
     here.run_for(6)
     assert here.bindings() == before
     assert moves(here) == planned(here) == {"failover": 2, "failback": 2}
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
+    assert here.switches["br0"].installed == desired(here)
 
 
 @pytest.mark.parametrize("change", ["pin", "drained", "unused", "standby", "policy"])
@@ -134,12 +119,15 @@ def test_rules_and_roles_are_planned_and_not_followed(
     here.write(changed(here.rows["br0"], change)).run_for(100)
     assert would_be(here)["vnet1"] == "eth1"
     assert moves(here) == {}
-    if make is plain_host:
-        assert here.bindings() == before
-        used = [here.switches["br0"].uplink_of(10 + i) for i in range(4)]
-        assert used == [int(before[name].removeprefix("eth")) for name in VMS]
-    else:
+    if make is host:
         assert here.switches["br0"].installed == EMPTY
+        return
+    assert here.bindings() == before
+    used = [here.switches["br0"].uplink_of(10 + i) for i in range(4)]
+    assert used == [int(before[name].removeprefix("eth")) for name in VMS]
+    here.restart_service().run_for(100)
+    assert here.bindings() == before and here.commands(Apply) == []
+    assert change == "policy" or would_be(here)["vnet1"] == "eth1"
 
 
 @on_each
@@ -218,24 +206,25 @@ def test_vm_ports_are_on_the_active_member_before_normal_takes_over(back: bool) 
 
 def test_from_observe_to_enforce_a_bond_gets_the_bindings_that_were_planned() -> None:
     here = loaded(host(binding="eth1", mode="observe"), 3e9).run_until(300)
-    virtual = would_be(here)
+    assert here.applied() == [] and here.switches["br0"].installed == EMPTY
+    virtual, told = would_be(here), shown(here)
+    assert sorted(str(u) for u in virtual.values()) == ["eth1", "eth1", "eth2", "eth2"]
+    assert told["mode"] == "observe"
+    for key in ("uplink", "planned_uplink"):
+        assert {p["name"]: p[key] for p in told["ports"]} == virtual
+    assert "observe mode: the bond forwards as before" in done(here.ask("show"))
     done(here.ask("set", "bridge", "br0", "mode=enforce"))
     here.run_for(200)
+    assert "observe mode" not in done(here.ask("show"))
     assert here.bindings() == virtual
     assert moves(here) == {}
-    assert (
-        here.switches["br0"].installed
-        == here.engine.fleet.bridges["br0"].installing.desired()
-        != EMPTY
-    )
+    assert here.switches["br0"].installed == desired(here) != EMPTY
 
 
 def test_a_window_begins_with_enforcing() -> None:
     """Under NORMAL all was on eth1; what that loaded says nothing of our bindings."""
-    here = world(host(mode="observe", policy="load-based"))
+    here = loaded(host(mode="observe"), 3e9).run_until(100)
     switch = here.switches["br0"]
-    switch.offered_bps = {10 + i: lambda _: 3e9 for i in range(4)}
-    here.start().run_until(100)
     switch.sent_bytes[1] = switch.sent_bytes.get(1, 0) + 9e9 / 8 * 60
     here.run_until(101)
     done(here.ask("set", "bridge", "br0", "mode=enforce"))
@@ -254,24 +243,6 @@ def test_on_plain_uplinks_neither_way_moves_anything_by_itself() -> None:
     assert moves(here) == {"pin": 1}
 
 
-def test_a_restart_while_observing_plain_uplinks_changes_nothing() -> None:
-    here = loaded(plain_host(binding="eth1", mode="observe"), 3e9).run_until(300)
-    here.restart_service().run_for(1)
-    assert set(here.bindings().values()) == {"eth1"}
-    assert here.commands(Apply) == []
-
-
-@pytest.mark.parametrize("change", ["pin", "drained", "unused", "standby"])
-def test_a_restart_follows_no_rule_or_role_that_was_only_planned(change: str) -> None:
-    here = world(plain_host(mode="observe")).start()
-    before = here.bindings()
-    here.write(changed(here.rows["br0"], change)).run_for(1)
-    here.restart_service().run_for(100)
-    assert here.bindings() == before
-    assert here.commands(Apply) == []
-    assert would_be(here)["vnet1"] == "eth1"
-
-
 def test_an_uplink_that_failed_before_is_not_returned_to_with_or_without_a_restart() -> None:
     """Its failback is planned. A service that starts knows no other home than the uplink in use."""
     row = with_interface(plain_host(), "eth2", role="standby")
@@ -281,9 +252,7 @@ def test_an_uplink_that_failed_before_is_not_returned_to_with_or_without_a_resta
     for _ in range(2):
         assert set(here.bindings().values()) == {"eth2"}
         assert set(would_be(here).values()) == {"eth1"}
-        assert (
-            here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
-        )
+        assert here.switches["br0"].installed == desired(here)
         here.restart_service().run_for(100)
         assert here.commands(Apply) == []
 
@@ -294,11 +263,7 @@ def test_a_bridge_whose_switch_is_away_changes_its_mode_when_it_is_back() -> Non
     assert here.switches["br0"].installed == EMPTY
     here.disconnect()
     here.write(with_ids(here.rows["br0"], mode="enforce")).connect()
-    assert (
-        here.switches["br0"].installed
-        == here.engine.fleet.bridges["br0"].installing.desired()
-        != EMPTY
-    )
+    assert here.switches["br0"].installed == desired(here) != EMPTY
 
 
 def test_a_bond_member_left_out_does_not_confuse_it() -> None:
@@ -307,10 +272,6 @@ def test_a_bond_member_left_out_does_not_confuse_it() -> None:
     row = replace(row, ports=(*row.ports, port("eth3", 3)))
     here = world(row).start()
     here.write(with_ids(here.rows["br0"], uplinks="eth1,eth3")).run_for(1)
-    assert (
-        here.switches["br0"].installed
-        == here.engine.fleet.bridges["br0"].installing.desired()
-        == EMPTY
-    )
+    assert here.switches["br0"].installed == desired(here) == EMPTY
     (error,) = here.engine.fleet.status()[0].config_errors
     assert error.startswith("Bridge br0 ovs-lbt-uplinks: eth1,eth3 -> the members of bond0, all")
