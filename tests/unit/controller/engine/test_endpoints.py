@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 
 from controller.api.engine_commands import AnnounceEndpoints, SendFrame
 from controller.api.events import AddressesRead, DatabaseRead
-from controller.config.rows import BridgeRow, InterfaceRow, Ovn, Tunnel
+from controller.config.rows import BridgeRow, Ovn, PortRow, Tunnel
 from controller.dataplane.frames import advertisement, garp, rarp
 from controller.features.off_home import INTERVAL_S
 from controller.load.loads import Loads
@@ -21,8 +20,9 @@ from controller.teaming.splits import may_split
 from controller.text.wording import endpoint_of
 from policies.model import Load
 from policies.presets import PRESETS
+from tests.unit.controller.engine.told import explained, shown, steady
 from tests.unit.fake_switch import World, done, world
-from tests.unit.rows import bridge, host, ours, port, without_us
+from tests.unit.rows import bridge, host, interface, with_ids, without_us
 
 # VM port vnet0 stands for an internal port of the host.
 OF_THE_HOST = AddressesRead({"vnet0": ("192.0.2.1",)})
@@ -31,10 +31,8 @@ ENDPOINT = {"addresses": ["192.0.2.1"], "kinds": ["geneve"], "bridges": ["br-int
 
 def integration(**tunnel: str) -> BridgeRow:
     """A bridge that is not attached, with a tunnel."""
-    made = port("g1", 1)
-    (one,) = made.interfaces
-    made = replace(made, interfaces=(replace(one, kind="geneve", tunnel=Tunnel(**tunnel)),))
-    return replace(bridge(made, ids={}), name="br-int")
+    made = replace(interface("g1", 1), kind="geneve", tunnel=Tunnel(**tunnel))
+    return replace(bridge(PortRow("g1", (made,)), ids={}), name="br-int")
 
 
 def overlay(**tunnel: str) -> World:
@@ -43,18 +41,14 @@ def overlay(**tunnel: str) -> World:
     return here.write(integration(**tunnel))
 
 
-def shown(here: World, name: str = "vnet0") -> dict[str, Any] | None:
-    (one,) = json.loads(done(here.ask("show", "br0", "--json")))["bridges"]
-    endpoint: dict[str, Any] | None = next(p for p in one["ports"] if p["name"] == name).get(
-        "endpoint"
-    )
-    return endpoint
+def endpoint(here: World, name: str = "vnet0") -> dict[str, Any] | None:
+    return next(p for p in shown(here)["ports"] if p["name"] == name).get("endpoint")
 
 
 def test_show_names_the_bridge_whose_tunnels_a_port_sends() -> None:
     here = overlay(local_ip="192.0.2.1").say(OF_THE_HOST)
-    assert shown(here) == ENDPOINT
-    assert shown(here, "vnet1") is None
+    assert endpoint(here) == ENDPOINT
+    assert endpoint(here, "vnet1") is None
     text = done(here.ask("show", "br0"))
     assert "  vnet0: tunnel endpoint, geneve of br-int, from 192.0.2.1\n" in text + "\n"
 
@@ -64,14 +58,11 @@ def test_explain_and_tables_say_what_an_endpoint_is_for() -> None:
     assert done(here.ask("explain", "vnet0")).startswith("vnet0 on br0, ")
     assert "USED-BY" not in done(here.ask("show", "br0"))
     here.say(OF_THE_HOST)
-    assert done(here.ask("explain", "vnet0")).startswith(
-        "vnet0 (br-int's Geneve endpoint) on br0, "
-    )
-    assert json.loads(done(here.ask("explain", "vnet0", "--json")))["endpoint"] == ENDPOINT
-    assert "endpoint" not in json.loads(done(here.ask("explain", "vnet1", "--json")))
-    rows = [line.split("  ") for line in done(here.ask("show", "br0")).splitlines()]
-    used_by = [[word.strip() for word in row if word] for row in rows if row[1:2] == ["vnet0"]]
-    assert [words[1] for words in used_by] == ["br-int's Geneve endpoint"]
+    assert "vnet0 (br-int's Geneve endpoint) on br0, " in done(here.ask("explain", "vnet0"))
+    assert explained(here, "vnet0")["endpoint"] == ENDPOINT
+    assert "endpoint" not in explained(here, "vnet1")
+    (used,) = [row for row in done(here.ask("show", "br0")).splitlines() if "  vnet0  " in row]
+    assert "br-int's Geneve endpoint" in used
 
 
 def test_the_tunnels_of_several_bridges_are_named() -> None:
@@ -81,31 +72,27 @@ def test_the_tunnels_of_several_bridges_are_named() -> None:
     )
 
 
-def test_an_endpoint_follows_its_address() -> None:
+def test_an_endpoint_follows_its_address_and_ends_with_its_last_tunnel() -> None:
     here = overlay(local_ip="192.0.2.1")
-    assert shown(here) is None
-    assert shown(here.say(OF_THE_HOST)) == ENDPOINT
+    assert endpoint(here) is None
+    assert endpoint(here.say(OF_THE_HOST)) == ENDPOINT
     here.say(AddressesRead({"vnet1": ("192.0.2.1",)}))
-    assert shown(here) is None
-    assert shown(here, "vnet1") == ENDPOINT
-
-
-def test_an_endpoint_ends_with_its_last_tunnel() -> None:
-    here = overlay(local_ip="192.0.2.1").say(OF_THE_HOST)
+    assert endpoint(here) is None
+    assert endpoint(here, "vnet1") == ENDPOINT
     here.write(replace(here.rows["br-int"], ports=()))
-    assert shown(here) is None
+    assert endpoint(here, "vnet1") is None
 
 
 def test_a_tunnel_without_an_address_is_found_by_its_route() -> None:
     here = overlay(device="vnet0")
-    assert shown(here) == {**ENDPOINT, "addresses": []}
-    assert shown(here.say(OF_THE_HOST)) == ENDPOINT
+    assert endpoint(here) == {**ENDPOINT, "addresses": []}
+    assert endpoint(here.say(OF_THE_HOST)) == ENDPOINT
 
 
 def test_endpoints_of_ovn_need_no_tunnel() -> None:
     here = world(host()).start().say(OF_THE_HOST)
     here.say(DatabaseRead(tuple(here.rows.values()), ovn=Ovn(("192.0.2.1", "192.0.2.7"))))
-    assert shown(here) == ENDPOINT
+    assert endpoint(here) == ENDPOINT
 
 
 # ---- what a policy may do with them --------------------------------------------------------
@@ -119,22 +106,17 @@ def spread(here: World, name: str = "vnet0") -> bool:
 
 
 def not_done(here: World) -> list[str]:
-    (one,) = json.loads(done(here.ask("show", "br0", "--json")))["bridges"]
-    texts: list[str] = one["not_done"]
-    return texts
+    return shown(here)["not_done"]
 
 
 OWN_MAC = "02:00:00:00:00:01"
+# What peers are told of the own address of vnet0.
+OWN = SendFrame("br0", 10, garp(OWN_MAC, IPv4Address("192.0.2.1")))
 
 
 def with_address(row: BridgeRow, name: str = "vnet0") -> BridgeRow:
     """The same bridge, of which a VM port has a MAC address."""
-
-    def changed(one: InterfaceRow) -> InterfaceRow:
-        return replace(one, mac=OWN_MAC) if one.name == name else one
-
-    ports = (replace(p, interfaces=tuple(map(changed, p.interfaces))) for p in row.ports)
-    return replace(row, ports=tuple(ports))
+    return row.with_interfaces(lambda i: replace(i, mac=OWN_MAC) if i.name == name else i)
 
 
 @pytest.mark.parametrize("in_userspace", [True, False])
@@ -155,15 +137,6 @@ def test_an_endpoint_is_spread_as_other_ports_are(
     assert spread(here) and spread(here, "vnet1") and not_done(here) == []
 
 
-@pytest.mark.parametrize("in_userspace", [True, False])
-def test_adaptive_may_split_an_endpoint(in_userspace: bool) -> None:
-    row = with_address(replace(host("adaptive"), in_userspace=in_userspace))
-    here = world(row).start().write(integration(local_ip="192.0.2.1")).say(OF_THE_HOST)
-    config = here.engine.fleet.bridges["br0"].config
-    may = {port.name: may_split(port, config.on_a_lag) for port in config.vm_ports}
-    assert may["vnet0"] and may["vnet1"] and not_done(here) == []
-
-
 @pytest.mark.parametrize(("in_userspace", "may"), [(True, False), (False, True)])
 def test_adaptive_splits_none_of_several_endpoints_in_userspace(
     in_userspace: bool, may: bool
@@ -171,8 +144,9 @@ def test_adaptive_splits_none_of_several_endpoints_in_userspace(
     row = with_address(with_address(host("adaptive")), "vnet1")
     here = world(replace(row, in_userspace=in_userspace)).start()
     here.write(integration(local_ip="192.0.2.1")).say(OF_THE_HOST)
-    (first, *_) = here.engine.fleet.bridges["br0"].config.vm_ports
-    assert may_split(first, on_a_lag=False)
+    vnet0, vnet1, *_ = here.engine.fleet.bridges["br0"].config.vm_ports
+    assert may_split(vnet0, on_a_lag=False) and may_split(vnet1, on_a_lag=False)
+    assert not_done(here) == []
     addresses = {**OF_THE_HOST.devices, "vnet1": ("192.0.2.2",)}
     here.say(AddressesRead(addresses))
     ovn = Ovn(("192.0.2.1", "192.0.2.2"))
@@ -183,22 +157,19 @@ def test_adaptive_splits_none_of_several_endpoints_in_userspace(
     assert may_split(ports["vnet2"], on_a_lag=False)
 
 
-@pytest.mark.parametrize(
-    ("policy", "in_userspace", "whole"), [("dynamic", True, True), ("dynamic", False, False)]
-)
+@pytest.mark.parametrize("in_userspace", [True, False])
 def test_an_endpoint_without_off_home_addresses_is_whole_where_peers_may_answer_to_ours(
-    policy: str, in_userspace: bool, whole: bool
+    in_userspace: bool,
 ) -> None:
     """Its own address, to which answers would have to be given, is not known."""
-    row = replace(host(policy), in_userspace=in_userspace)
+    row = replace(host("dynamic"), in_userspace=in_userspace)
     here = world(row).start().write(integration(local_ip="192.0.2.1"))
     assert spread(here) and spread(here, "vnet1") and not_done(here) == []
     here.say(OF_THE_HOST)
-    assert spread(here) is not whole
+    assert spread(here) is not in_userspace
     assert spread(here, "vnet1")
-    assert [text.split(",")[0] for text in not_done(here)] == whole * [
-        f"{policy} does not spread vnet0"
-    ]
+    whole = ["dynamic does not spread vnet0"] if in_userspace else []
+    assert [text.split(",")[0] for text in not_done(here)] == whole
     assert here.engine.fleet.bridges["br0"].placing.bound["vnet0"].uplink in ("eth1", "eth2")
     here.say(AddressesRead({}))
     assert spread(here) and not_done(here) == []
@@ -220,15 +191,11 @@ def test_connections_in_tunnels_of_the_userspace_datapath_are_told_apart(
     row = replace(row, in_userspace=in_userspace, hw_offload=hw_offload)
     here = world(with_address(row)).start().write(integration(local_ip="192.0.2.1"))
     here.run_for(5.0)
-    (before,) = json.loads(done(here.ask("show", "br0", "--json")))["bridges"]
-    assert before["connection_hash"]["used"] == "multipath"
+    assert shown(here)["connection_hash"]["used"] == "multipath"
     here.say(OF_THE_HOST).run_for(5.0)
-    (one,) = json.loads(done(here.ask("show", "br0", "--json")))["bridges"]
+    one = shown(here)
     assert one["connection_hash"]["used"] == used
-    if used == "dp_hash":
-        assert one["connection_hash"]["why"] == (
-            "multipath sees no source ports of the tunnels of vnet0"
-        )
+    assert used != "dp_hash" or "tunnels of vnet0" in one["connection_hash"]["why"]
     assert ["by peers only" in text for text in one["not_done"]] == (asked is not None) * [True]
 
 
@@ -296,96 +263,66 @@ def test_off_home_addresses_are_announced_when_they_change_uplinks_and_at_interv
 def test_peers_are_told_the_own_address_of_an_endpoint_that_has_another_home() -> None:
     """They may have the off-home address of its home, from which nothing is sent."""
     here = overlay_team()
-    own = SendFrame("br0", 10, garp(OWN_MAC, IPv4Address("192.0.2.1")))
-    here.run_for(10.0)
-    assert own not in here.commands(SendFrame)
+    assert here.bindings()["vnet0"] == "eth1"
+    for up in (False, True):
+        here.set_link(2, up=up).run_for(25.0)
+        assert OWN not in here.commands(SendFrame), "only other ports move"
     for up in (False, True):
         here.set_link(1, up=up)
         changed_s = here.now_s + (0.0 if up is False else 5.0)
         here.run_for(25.0)
-        told = [at_s - changed_s for at_s, command in here.log if command == own]
+        told = [at_s - changed_s for at_s, command in here.log if command == OWN]
         assert [round(t, 1) for t in told if t >= 0.0] == [0.0, 1.0, 3.0, 15.0]
 
 
 def test_the_last_announcement_follows_none_within_the_time_that_peers_cache_flows() -> None:
     here = overlay_team()
-    own = SendFrame("br0", 10, garp(OWN_MAC, IPv4Address("192.0.2.1")))
     # Its home changes, and again after the failback delay: before the first change's last announcement.
     here.set_link(1, up=False).run_for(2.0)
     here.set_link(1, up=True).run_for(40.0)
-    told_s = [at_s for at_s, command in here.log if command == own]
+    told_s = [at_s for at_s, command in here.log if command == OWN]
     assert len(told_s) == 7
     assert told_s[-1] - told_s[-2] >= 12.0
 
 
-def test_nobody_is_told_the_own_address_again_when_another_port_moves() -> None:
-    here = overlay_team()
-    own = SendFrame("br0", 10, garp(OWN_MAC, IPv4Address("192.0.2.1")))
-    here.run_for(10.0)
-    home = here.engine.fleet.bridges["br0"].placing.bound["vnet0"].uplink
-    here.set_link(2 if home == "eth1" else 1, up=False)
-    here.run_for(25.0)
-    assert own not in here.commands(SendFrame)
-
-
-def test_off_home_addresses_that_nobody_uses_are_not_announced() -> None:
-    here = overlay_team("load-based")
-    here.run_for(2 * INTERVAL_S)
-    assert announced(here, 0.0) == {}
-
-
-@pytest.mark.parametrize("ends", ["policy", "detach"])
-def test_peers_are_told_the_endpoints_own_address_when_it_is_spread_no_more(ends: str) -> None:
-    here = overlay_team()
-    here.run_for(5.0)
-    own = SendFrame("br0", 10, garp(OWN_MAC, IPv4Address("192.0.2.1")))
-    assert own not in here.commands(SendFrame)
-    if ends == "policy":
-        row = here.rows["br0"]
-        ids = {**row.external_ids, **ours(policy="load-based")}
-        here.write(replace(row, external_ids=ids)).run_for(5.0)
-        assert here.commands(SendFrame).count(own) == 3
-        # A drain would not wait for the last one, which is for peers that have cached the others.
-        assert here.engine.fleet.bridges["br0"].at_rest
-        here.run_for(7.0)
-        assert here.commands(SendFrame).count(own) == 3
-        here.run_for(4.0)
-        assert here.commands(SendFrame).count(own) == 4
-        assert not here.commands(AnnounceEndpoints)
+@pytest.mark.parametrize("ends", [{"policy": "load-based"}, {"teaming": "static"}])
+def test_peers_are_told_the_endpoints_own_address_when_it_is_spread_no_more(
+    ends: dict[str, str],
+) -> None:
+    """Or when a LAG ends the off-home addresses, of which they may have heard one last."""
+    here = overlay_team().run_for(5.0)
+    assert OWN not in here.commands(SendFrame)
+    here.write(with_ids(here.rows["br0"], **ends)).run_for(5.0)
+    assert here.commands(SendFrame).count(OWN) == 3
+    # A drain would not wait for the last one, which is for peers that have cached the others.
+    assert here.engine.fleet.bridges["br0"].at_rest
+    here.run_for(7.0)
+    assert here.commands(SendFrame).count(OWN) == 3
+    here.run_for(4.0)
+    assert here.commands(SendFrame).count(OWN) == 4
+    assert not here.commands(AnnounceEndpoints)
+    if "policy" in ends:
         # Peers may not have heard it.
         later_s = here.now_s
         here.run_for(INTERVAL_S)
         assert announced(here, later_s).keys() == set(off_home(here).values())
-    else:
-        done(here.ask("detach", "br0"))
-        assert here.commands(SendFrame).count(own) == 1
-        assert here.commands(AnnounceEndpoints) == [AnnounceEndpoints("br0")]
 
 
-def test_peers_are_told_by_a_service_that_has_not_spread_anything_itself() -> None:
+@pytest.mark.parametrize("policy", ["dynamic", "load-based"])
+def test_peers_are_told_at_a_detach_also_by_a_service_that_has_not_spread_anything_itself(
+    policy: str,
+) -> None:
     """The one that did has died. A detach without it is made by another one."""
-    here = overlay_team("load-based")
-    own = SendFrame("br0", 10, garp(OWN_MAC, IPv4Address("192.0.2.1")))
+    here = overlay_team(policy)
+    if policy == "load-based":
+        assert announced(here.run_for(2 * INTERVAL_S), 0.0) == {}, "nobody uses them"
     done(here.ask("detach", "br0"))
-    assert own in here.commands(SendFrame)
+    assert here.commands(SendFrame).count(OWN) == 1
     assert here.commands(AnnounceEndpoints) == [AnnounceEndpoints("br0")]
 
 
-def test_peers_are_told_when_a_lag_ends_the_off_home_addresses() -> None:
-    """They may have heard one of these last."""
-    here = overlay_team()
-    here.run_for(10.0)
-    own = SendFrame("br0", 10, garp(OWN_MAC, IPv4Address("192.0.2.1")))
-    assert own not in here.commands(SendFrame)
-    row = here.rows["br0"]
-    here.write(replace(row, external_ids={**row.external_ids, **ours(teaming="static")}))
-    here.run_for(16.0)
-    assert here.commands(SendFrame).count(own) == 4
-
-
 def test_nobody_is_told_of_a_bridge_without_endpoints() -> None:
-    here = world(host()).start()
-    here.run_for(1.0)
+    here = world(host()).start().run_for(1.0)
     done(here.ask("detach", "br0"))
     assert not here.commands(AnnounceEndpoints)
 
@@ -407,9 +344,7 @@ def test_peers_of_ipv6_endpoints_are_told_each_for_itself(ends: str) -> None:
     told = [SendFrame("br0", 10, advertisement(OWN_MAC, ip, IPv6Address(p))) for p in PEERS]
     assert not any(one in here.commands(SendFrame) for one in told)
     if ends == "policy":
-        row = here.rows["br0"]
-        ids = {**row.external_ids, **ours(policy="load-based")}
-        here.write(replace(row, external_ids=ids)).run_for(5.0)
+        here.write(with_ids(here.rows["br0"], policy="load-based")).run_for(5.0)
     else:
         done(here.ask("detach", "br0"))
     times = 3 if ends == "policy" else 1
@@ -433,7 +368,7 @@ def test_the_load_of_an_endpoint_is_what_flows_count_where_its_port_counts_no_tu
 ) -> None:
     row = replace(host(policy, poll_interval_ms="500"), in_userspace=in_userspace)
     here = world(row).start().write(integration(local_ip="192.0.2.1")).say(OF_THE_HOST)
-    here.switches["br0"].offered_bps[10] = lambda _now_s: 40e6
+    here.switches["br0"].offered_bps[10] = steady(40e6)
     here.run_for(8.0)
     # The counters of the userspace datapath's ports leave tunnels out.
     port_load = Loads.port
