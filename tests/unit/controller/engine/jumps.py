@@ -10,12 +10,12 @@ import itertools
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from controller.api.engine_commands import Apply, Record
-from controller.api.events import BundleDone, PortCounters, PortState, Sample, Tick
+from controller.api.events import BundleDone, PortCounters, Sample, Tick
 from controller.api.history import Entry, Happened
-from tests.unit.fake_switch import FakeSwitch, World
+from tests.unit.fake_switch import FakeSwitch, World, world
 from tests.unit.rows import bond, bridge, interface, ours, port
 
 FRAME_BYTES = 1442
@@ -26,6 +26,7 @@ FOLLOW_S = 0.1
 # A revalidator looks twice a second.
 FLOWS_S = 0.5
 POLL_S = 0.1
+WATCHED_S = 15.0
 
 
 @dataclass(frozen=True)
@@ -152,18 +153,14 @@ def made(seed: int, spread_s: float = 0.2) -> Jump:
         return Jump(capacities, before, tuple(after), starts, at)
 
 
-@dataclass
 class Uplinks:
     """Queues in front of links, as fluids."""
 
-    capacities_bps: Sequence[float]
-    queue_bytes: list[float] = field(default_factory=list)
-    sent_bytes: list[float] = field(default_factory=list)
-    lost_bytes: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.queue_bytes = [0.0] * len(self.capacities_bps)
-        self.sent_bytes = [0.0] * len(self.capacities_bps)
+    def __init__(self, capacities_bps: Sequence[float]) -> None:
+        self.capacities_bps = capacities_bps
+        self.queue_bytes = [0.0] * len(capacities_bps)
+        self.sent_bytes = [0.0] * len(capacities_bps)
+        self.lost_bytes = 0.0
 
     def carry(self, offered_bps: Sequence[float], seconds: float) -> None:
         for u, (bps, cap) in enumerate(zip(offered_bps, self.capacities_bps, strict=True)):
@@ -177,12 +174,12 @@ class Uplinks:
             self.sent_bytes[u] += sent
 
 
-def perfect_loss_ratio(jump: Jump, watched_s: float = 15.0, phase_s: float = 0.0) -> float:
+def perfect_loss_ratio(jump: Jump, phase_s: float) -> float:
     """What is lost where who decides knows all loads, and moves at once, but each 100 ms only."""
     at = list(jump.at)
     uplinks = Uplinks(jump.capacities_bps)
     polls = [phase_s + k * POLL_S for k in range(8)]
-    times = sorted({0.0, watched_s, *jump.starts_s, *polls})
+    times = sorted({0.0, WATCHED_S, *jump.starts_s, *polls})
     sent = 0.0
     for begin, end in itertools.pairwise(times):
         loads = [
@@ -201,9 +198,6 @@ def perfect_loss_ratio(jump: Jump, watched_s: float = 15.0, phase_s: float = 0.0
 
 class QueuedSwitch(FakeSwitch):
     """Its uplinks carry what they can, and its flows are counted late."""
-
-    capacities_bps: dict[int, float]
-    follow_s: float = FOLLOW_S
 
     def begin(self, capacities_bps: Mapping[int, float], flows_phase_s: float) -> None:
         self.uplink_numbers = list(capacities_bps)
@@ -261,7 +255,7 @@ class QueuedSwitch(FakeSwitch):
         if not self.in_force:
             self.in_force = after
         elif not self.changes or self.changes[-1][1] != after:
-            self.changes.append((now_s + self.follow_s, after))
+            self.changes.append((now_s + FOLLOW_S, after))
 
     def _leaves(self, ofport: int) -> int | None:
         """Each VM has one connection."""
@@ -325,19 +319,18 @@ class Late(World):
 class Outcome:
     """What became of a jump.
 
-    `rounds`: when what was moved where. `above`: from when to when an uplink was offered more than
-    90 % of its capacity, later than a second after the last load began.
+    `rounds`: the moves that were made together. `above`: from when to when an uplink was offered
+    more than 90 % of its capacity, later than a second after the last load began.
     """
 
     loss_ratio: float
     perfect_ratio: float
-    rounds: list[tuple[float, list[str]]]
+    rounds: list[Entry]
     above: list[tuple[float, float, float]]
-    world: Late
 
     @property
     def moves(self) -> int:
-        return sum(len(moved) for _, moved in self.rounds)
+        return sum(len(entry.moves) for entry in self.rounds)
 
 
 def moved(world: World, since_s: float) -> list[Entry]:
@@ -350,7 +343,6 @@ def team(
     capacities_bps: Sequence[float],
     at: Sequence[int],
     sent_bps: Sequence[float],
-    policy: str = "adaptive",
     flows_phase_s: float = 0.123,
 ) -> tuple[Late, QueuedSwitch]:
     """A bridge with VMs that send that, at uplinks by their indexes; not yet started."""
@@ -360,15 +352,9 @@ def team(
         for number, cap in capacities.items()
     ]
     ports = [port(f"vm{i:02}", 10 + i, ours(binding=f"eth{home + 1}")) for i, home in enumerate(at)]
-    row = bridge(bond(*members), *ports, ids=ours(policy=policy))
+    row = bridge(bond(*members), *ports, ids=ours(policy="adaptive"))
     here = Late(row)
-    states = {
-        i.ofport: PortState(i.ofport, i.name, up=True, speed_bps=10e9)
-        for p in row.ports
-        for i in p.interfaces
-        if i.ofport is not None
-    }
-    switch = QueuedSwitch(states)
+    switch = QueuedSwitch(world(row).switches["br0"].ports)
     switch.begin(capacities, flows_phase_s)
     switch.start_s = {10 + i: (bps, bps, 0.0) for i, bps in enumerate(sent_bps)}
     switch.offered_bps = {10 + i: (lambda _: 0.0) for i in range(len(at))}
@@ -376,18 +362,16 @@ def team(
     return here, switch
 
 
-def run(
-    jump: Jump, phase_s: float = 0.0, watched_s: float = 15.0, policy: str = "adaptive"
-) -> Outcome:
-    """Have a jump `phase_s` after a poll, and look for so long what comes of it."""
-    here, switch = team(jump.capacities_bps, jump.at, jump.before_bps, policy, 0.123 + phase_s * 3)
+def run(jump: Jump, phase_s: float) -> Outcome:
+    """Have a jump `phase_s` after a poll, and look for a while what comes of it."""
+    here, switch = team(jump.capacities_bps, jump.at, jump.before_bps, 0.123 + phase_s * 3)
     jump_s = 20.0 + phase_s
     loads = zip(jump.before_bps, jump.after_bps, jump.starts_s, strict=True)
     switch.start_s = {10 + i: (b, a, jump_s + s) for i, (b, a, s) in enumerate(loads)}
     here.start()
     here.run_until(jump_s)
     lost, offered = switch.uplinks.lost_bytes, switch.offered_bytes
-    here.run_until(jump_s + watched_s)
+    here.run_until(jump_s + WATCHED_S)
     limit_s = max(jump.starts_s) + 1.0
     above = []
     for begin_s, end_s, used in switch.series:
@@ -396,14 +380,7 @@ def run(
             above.append((max(begin_s - jump_s, limit_s), end_s - jump_s, worst))
     return Outcome(
         (switch.uplinks.lost_bytes - lost) / (switch.offered_bytes - offered),
-        perfect_loss_ratio(jump, watched_s, phase_s=-jump_s % POLL_S),
-        [
-            (
-                entry.at_s - jump_s,
-                [f"{m.unit}:{m.source}>{m.target} {m.reason}" for m in entry.moves],
-            )
-            for entry in moved(here, jump_s)
-        ],
+        perfect_loss_ratio(jump, phase_s=-jump_s % POLL_S),
+        moved(here, jump_s),
         above,
-        here,
     )

@@ -36,9 +36,8 @@ def test_hardly_more_is_lost_than_who_knows_all_loads_would_lose(
 
 def test_loads_that_start_later_are_placed_at_once_too() -> None:
     """The first two are per_address while the others have not begun, which takes a second round."""
-    capacities = (100e6, 100e6)
     jump = Jump(
-        capacities,
+        (100e6, 100e6),
         before_bps=(1e5,) * 4,
         after_bps=(60e6, 45e6, 38e6, 20e6),
         starts_s=(0.0, 0.0, 0.25, 0.25),
@@ -72,10 +71,9 @@ def test_a_correction_is_no_further_step_and_the_last_of_its_kind() -> None:
 
 
 def test_the_history_tells_what_a_move_was_decided_by() -> None:
-    found = outcome(jumps.made_like_trial(1), 1)
-    entry = jumps.moved(found.world, since_s=20.0)[0]
-    assert max(used.worst_ratio for used in entry.before.values()) > 1.0
     jump = jumps.made_like_trial(1)
+    entry = outcome(jump, 1).rounds[0]
+    assert max(used.worst_ratio for used in entry.before.values()) > 1.0
     moves = {str(move.unit): move.target for move in entry.moves}
     at = [moves.get(f"vm{i:02}", f"eth{home + 1}") for i, home in enumerate(jump.at)]
     after = max(used.worst_ratio for used in entry.after.values())

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller.api.engine_commands import Command, ReadStats
-from controller.api.events import Event, PortCounters, PortState, Sample
-from tests.unit.fake_switch import Address, FakeSwitch, Rate, World
+from controller.api.events import Event, PortCounters, Sample
+from tests.unit.fake_switch import Address, FakeSwitch, Rate, World, world
 from tests.unit.rows import bond, bridge, interface, ours, port
 
 BUCKETS = 256
@@ -99,12 +99,9 @@ class LateSwitch(FakeSwitch):
         """The uplink by which what a VM sends leaves now."""
         if (vm.ofport, vm.mac, 0) in slots:
             return self.uplink_of_address(vm.ofport, vm.mac, slots=slots)
-        number = self.hash_of(vm.ofport)
-        return (
-            self.uplink_of(vm.ofport)
-            if number is None
-            else self.uplink_of_bucket(number, vm.bucket)
-        )
+        if (number := self.hash_of(vm.ofport)) is not None:
+            return self.uplink_of_bucket(number, vm.bucket)
+        return self.uplink_of(vm.ofport)
 
     def carry_out(self, command: Command) -> list[Event]:
         if not isinstance(command, ReadStats):
@@ -154,15 +151,9 @@ def counted_late(
     ]
     ports = [port(f"vnet{ofport - 10}", ofport, ours(**_keys(ofport, unit))) for ofport in ofports]
     row = bridge(bond(*uplinks), *ports, ids=ours(policy=policy, **(keys or {})))
-    here = World(row)
-    states = {
-        i.ofport: PortState(i.ofport, i.name, up=True, speed_bps=10e9)
-        for of in row.ports
-        for i in of.interfaces
-        if i.ofport is not None
-    }
+    here = world(row)
     here.switches["br0"] = LateSwitch(
-        states,
+        here.switches["br0"].ports,
         vms=sending,
         beat_s=beat_s,
         patches=frozenset({10}) if beat_s else frozenset(),

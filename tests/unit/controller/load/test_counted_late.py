@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from controller.api.engine_commands import Record
-from controller.api.history import Entry, Happened
 from policies.presets import PRESETS
+from tests.unit.controller.engine.jumps import moved
 from tests.unit.controller.load.counted_late import LateSwitch, Vm, counted_late, vms
 from tests.unit.fake_switch import Rate, World, moves
 
@@ -83,17 +82,16 @@ def test_a_patch_port_is_as_one_that_is_counted_at_once(
 @pytest.mark.parametrize("beat_s", [0.0, 0.5, 1.0])
 def test_addresses_are_not_taken_for_their_port(beat_s: float) -> None:
     here = settled("adaptive", "source-mac", False, beat_s)
-    moved_at_s = [at_s for at_s, entry in entries(here) if entry.happened is Happened.MOVED]
     assert ways(here)["52:54:00:00:0a:00"] == 2
-    assert len(moved_at_s) == moves(here)["rebalance"] == 1, "the address alone, and once"
+    made = moved(here, 0.0)
+    assert len(made) == moves(here)["rebalance"] == 1, "the address alone, and once"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("beat_s", "at_most_s"), [(0.0, 2.0), (0.5, 1.5), (1.0, 2.5)])
 def test_a_jump_behind_a_port_is_soon_relieved(beat_s: float, at_most_s: float) -> None:
     here = settled("adaptive", "source-mac", True, beat_s)
-    moved_at_s = [at_s for at_s, entry in entries(here) if entry.happened is Happened.MOVED]
-    assert JUMP_S < moved_at_s[0] <= JUMP_S + at_most_s
+    assert JUMP_S < moved(here, 0.0)[0].at_s <= JUMP_S + at_most_s
 
 
 @pytest.mark.parametrize(
@@ -113,12 +111,7 @@ def test_a_load_that_trembles_is_relieved_as_soon(seed: int) -> None:
 
     some = [replace(vm, mbps=trembling(vm.mbps)) for vm in sending(SOME)]
     here = counted_late("adaptive", some, 0.5, unit="source-mac").run_until(JUMP_S + 10.0)
-    moved_at_s = [at_s for at_s, entry in entries(here) if entry.happened is Happened.MOVED]
-    assert JUMP_S < moved_at_s[0] <= JUMP_S + 1.5 + 0.6
-
-
-def entries(here: World) -> list[tuple[float, Entry]]:
-    return [(at_s, command.entry) for at_s, command in here.log if isinstance(command, Record)]
+    assert JUMP_S < moved(here, 0.0)[0].at_s <= JUMP_S + 1.5 + 0.6
 
 
 def test_addresses_carry_no_more_than_their_port() -> None:
