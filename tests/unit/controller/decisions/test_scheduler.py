@@ -12,9 +12,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from controller.api.engine_commands import Setting
 from controller.api.events import DatabaseRead, Event, PortChanged, PortState
-from controller.config.rows import PREFIX
+from controller.config.rows import PREFIX, InterfaceRow
 from controller.decisions.scheduler import Scheduler
 from controller.load.filling import LASTING_S
 from controller.load.peaks import PEAK_S
@@ -45,25 +44,16 @@ def bridge_key(key: str, value: str) -> Happening:
 
 
 def port_key(port: str, key: str, value: str | None) -> Happening:
+    def with_key(one: InterfaceRow) -> InterfaceRow:
+        kept = {k: v for k, v in one.external_ids.items() if k != PREFIX + key}
+        new = {} if value is None else {PREFIX + key: value}
+        return replace(one, external_ids=kept | new) if one.name == port else one
+
     def changed(host: Host) -> Event:
-        setting = Setting("Interface", port, PREFIX + key, value)
-        ports = tuple(
-            replace(row, interfaces=tuple(_with(i, setting) for i in row.interfaces))
-            for row in host.row.ports
-        )
-        host.row = replace(host.row, ports=ports)
+        host.row = host.row.with_interfaces(with_key)
         return DatabaseRead((host.row,))
 
     return changed
-
-
-def _with(interface: Any, setting: Setting) -> Any:
-    if interface.name != setting.record:
-        return interface
-    ids = {k: v for k, v in interface.external_ids.items() if k != setting.key}
-    if setting.value is not None:
-        ids[setting.key] = setting.value
-    return replace(interface, external_ids=ids)
 
 
 HAPPENINGS: dict[str, Happening] = {
