@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from controller.api.events import UNSUPPORTED, PortCounters, Sample, UnitCountersRead
 from controller.load.headers import HEADER_BYTES, with_headers
 from controller.load.loads import Loads
-from tests.unit.fake_switch import Rate, World, world
+from tests.unit.controller.engine.told import offer
+from tests.unit.fake_switch import World, world
 from tests.unit.rows import host, with_interface
 
 VM_PORT, KEEP_S, SECONDS = 10, 60.0, 12
@@ -74,12 +75,7 @@ def test_what_is_not_counted_stays_so(counted: int | None) -> None:
 
 # ---- decisions -----------------------------------------------------------------------------
 
-MBIT = 1e6
 SMALL_BYTES = 64
-
-
-def constant(bps: float) -> Rate:
-    return lambda _s: bps
 
 
 def small_frames(offload: bool) -> World:
@@ -87,10 +83,7 @@ def small_frames(offload: bool) -> World:
     row = host(binding="eth1", vms=("vnet0", "vnet1", "vnet2"))
     row = with_interface(row, "vnet2", binding="eth2")
     here = world(replace(row, hw_offload=offload), speed_bps=100e6, frame_bytes=SMALL_BYTES)
-    switch = here.switches["br0"]
-    for ofport, mbps in ((10, 50), (11, 40), (12, 38)):
-        switch.offered_bps[ofport] = constant(mbps * MBIT)
-    return here.start().run_for(120)
+    return offer(here, (50e6, 40e6, 38e6)).start().run_for(120)
 
 
 def test_a_vm_port_is_not_moved_to_where_it_only_seems_to_fit() -> None:
@@ -107,4 +100,4 @@ def test_loads_begin_anew_when_offload_is_asked_for() -> None:
     loads = here.engine.fleet.bridges["br0"].loads
     assert loads.unit_known_s(10) == 0.0
     here.run_for(20)
-    assert loads.unit(10, 10.0).tx_bps == pytest.approx(50 * MBIT, rel=1e-4)
+    assert loads.unit(10, 10.0).tx_bps == pytest.approx(50e6, rel=1e-4)

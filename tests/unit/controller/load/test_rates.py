@@ -22,18 +22,24 @@ def steady(from_s: int, to_s: int, bytes_per_s: int = 1000) -> list[tuple[float,
     return [(t, t * bytes_per_s, 0) for t in range(from_s, to_s + 1)]
 
 
-def test_a_rate_is_bits_between_two_samples_in_each_direction() -> None:
-    assert rates((10, 1000, 50), (12, 3000, 50)).latest() == Load(tx_bps=8000, rx_bps=0)
+RATES: dict[str, tuple[list[tuple[float, int | None, int | None]], Load]] = {
+    "bits in each direction": ([(10, 1000, 50), (12, 3000, 50)], Load(tx_bps=8000)),
+    "no sample": ([], Load()),
+    "what was before us": ([(10, 10**12, 10**12)], Load()),
+    "by the clock of the switch": ([(10, 0, 0), (10.5, 500, 0)], Load(tx_bps=8000)),
+    "repeated": ([(10, 0, 0), (11, 1000, 0), (11, 1000, 0)], Load(tx_bps=8000)),
+    "a reset of one is one of both": ([(1, 1000, 1000), (2, 2000, 0)], Load()),
+    # All ones in OpenFlow.
+    "unsupported": ([(1, UNSUPPORTED, 0), (2, UNSUPPORTED, 1000)], Load(rx_bps=8000)),
+    "not counted": ([(1, None, 0), (2, None, 1000)], Load(rx_bps=8000)),
+}
 
 
-def test_there_is_no_rate_before_the_second_sample() -> None:
-    assert rates().latest() == Load()
-    assert rates((10, 10**12, 10**12)).latest() == Load(), "what was before us is not our rate"
-
-
-def test_the_clock_is_the_switchs_own() -> None:
-    """Replies may come late and in heaps: 0.5 s by the switch are 0.5 s."""
-    assert rates((10, 0, 0), (10.5, 500, 0)).latest().tx_bps == 8000
+@pytest.mark.parametrize(("samples", "expected"), RATES.values(), ids=list(RATES))
+def test_a_rate_is_bits_between_two_samples(
+    samples: list[tuple[float, int | None, int | None]], expected: Load
+) -> None:
+    assert rates(*samples).latest() == expected
 
 
 def test_a_steady_load_whose_readings_differ_has_not_risen() -> None:
@@ -49,10 +55,6 @@ def test_a_steady_load_whose_readings_differ_has_not_risen() -> None:
     assert kept.rise(recent_s=0.3).tx_bps > 8e6, "a rise is seen at once"
 
 
-def test_a_repeated_sample_is_ignored() -> None:
-    assert rates((10, 0, 0), (11, 1000, 0), (11, 1000, 0)).latest().tx_bps == 8000
-
-
 def test_a_counter_reset_starts_anew_instead_of_showing_a_negative_rate() -> None:
     reset = rates(*steady(0, 40), (41, 300, 0))
     assert reset.latest() == Load()
@@ -61,21 +63,11 @@ def test_a_counter_reset_starts_anew_instead_of_showing_a_negative_rate() -> Non
     assert reset.latest().tx_bps == 8000
 
 
-def test_a_reset_in_one_direction_is_a_reset_of_both() -> None:
-    assert rates((1, 1000, 1000), (2, 2000, 0)).latest() == Load()
-
-
 def test_a_port_that_was_created_again_starts_anew() -> None:
     """Its clock goes back, even where its counters are higher than before."""
     created_again = rates(*steady(100, 140), (2, 10**9, 10**9))
     assert created_again.latest() == Load()
     assert created_again.mean(30) is None
-
-
-@pytest.mark.parametrize("bits", [32, 64])
-def test_a_wrapped_counter_goes_on(bits: int) -> None:
-    wrapped = rates((1, 2**bits - 500, 0), (2, 500, 0))
-    assert wrapped.latest().tx_bps == 8000
 
 
 @pytest.mark.parametrize("bits", [32, 64])
@@ -91,12 +83,6 @@ def test_a_counter_may_wrap_again_and_again() -> None:
         kept.add_reading(Sample(t, t * 2**28 % 2**32, 0))
         if t:
             assert kept.latest().tx_bps == 8 * 2**28
-
-
-def test_what_the_switch_does_not_count_is_no_traffic() -> None:
-    """All ones in OpenFlow; it must not hide what is counted in the other direction."""
-    assert rates((1, UNSUPPORTED, 0), (2, UNSUPPORTED, 1000)).latest() == Load(0, 8000)
-    assert rates((1, None, 0), (2, None, 1000)).latest() == Load(0, 8000)
 
 
 def test_a_counter_that_begins_to_be_counted_was_not_at_zero_before() -> None:
