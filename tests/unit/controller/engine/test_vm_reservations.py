@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from controller.api.engine_commands import Report
 from tests.unit.controller.engine.told import entries, explained, shown
 from tests.unit.fake_switch import World, done, moves, world
@@ -91,10 +93,18 @@ def test_while_an_uplink_is_down_others_make_room_and_all_return() -> None:
     assert [c.text for _, c in here.log if isinstance(c, Report) and "rule broken" in c.text]
 
 
-def test_a_restart_moves_nothing() -> None:
-    asked = {"reserve_mbps": "41", "prefer": "eth1"}
-    here = team(dict.fromkeys(("vnet0", "vnet1", "vnet2", "vnet3"), asked))
+@pytest.mark.parametrize("rule", [{"prefer": "eth1"}, {"prefer": "!eth2"}, {"affinity": "db"}])
+@pytest.mark.parametrize("binding", [None, "eth1", "eth2"])
+def test_what_does_not_fit_one_uplink_is_shared_against_rules_and_a_restart_moves_nothing(
+    rule: dict[str, str], binding: str | None
+) -> None:
+    asked = {"reserve_mbps": "41", **rule}
+    here = team(dict.fromkeys(("vnet0", "vnet1", "vnet2", "vnet3"), asked), binding)
     before = here.bindings()
     assert Counter(before.values()) == {"eth1": 2, "eth2": 2}
+    found = shown(here)
+    assert found["not_done"] == []
+    assert found["rules_broken"], "what was given up is told"
+    assert "reserve-mbps" not in {one["rule"] for one in found["rules_broken"]}
     here.restart_service().run_for(5)
     assert here.bindings() == before
