@@ -231,8 +231,11 @@ def test_uplinks_that_return_together_are_used_together() -> None:
     here.set_link(2, up=True).run_until(11)
     here.set_link(1, up=True).run_until(12)
     assert here.bindings() == before
+    made = moves(here)
     here.run_until(55.5)
     assert here.bindings() == before, "the end of one delay ends the other's"
+    here.run_until(80)
+    assert (here.bindings(), moves(here)) == (before, made)
 
 
 def test_an_uplink_that_was_removed_and_returns_waits_out_its_failback_delay() -> None:
