@@ -30,11 +30,6 @@ class SharedLink:
     # For each flow under way: the value of `_served_bits` at its end, and its time on an idle link.
     _ends: list[tuple[float, float]] = field(default_factory=list)
 
-    @property
-    def under_way(self) -> int:
-        """The number of flows that have not ended."""
-        return len(self._ends)
-
     def advance(self, now_s: float) -> None:
         """Let time pass."""
         while self._ends:

@@ -27,8 +27,3 @@ def client_ports(clients: Sequence[int], places: Sequence[int]) -> list[int]:
         number = next(counters.setdefault((client, place), itertools.count())) % count
         found.append(FIRST_CLIENT_PORT + number * PLACES + place)
     return found
-
-
-def place_of(client_port: int) -> int:
-    """The number of the uplink that a client's port names."""
-    return client_port % PLACES

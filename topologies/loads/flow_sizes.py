@@ -36,22 +36,6 @@ class SizeDistribution:
     source: str
     points: Sequence[tuple[float, float]]
 
-    def quantile_bytes(self, probability: float) -> float:
-        """The size that this share of flows does not exceed.
-
-        Raises:
-            ValueError: the probability is not from 0 to 1.
-        """
-        if not 0 <= probability <= 1:
-            raise ValueError(f"probability: {probability} -> 0 to 1")
-        for (below, least), (above, most) in pairwise(self.points):
-            if probability <= above:
-                if above == below:
-                    continue
-                part = (probability - below) / (above - below)
-                return least + max(0.0, part) * (most - least)
-        return self.points[-1][1]
-
     @property
     def mean_bytes(self) -> float:
         """The mean size."""

@@ -17,7 +17,6 @@ from topologies.benches.plans import PLANS
 from topologies.compare import contenders, pace, running
 from topologies.compare.plan import Options
 from topologies.layouts import LAYOUTS
-from topologies.loads import flow_ports
 from topologies.network.private_ovs import PrivateOvs
 from topologies.network.switches import (
     BalanceSlbServer,
@@ -151,7 +150,6 @@ def test_oracle_sends_each_flow_by_the_uplink_that_its_port_names(tmp_path: Path
             f" server group_id={number + 1},type=fast_failover,{buckets}"
         )
         assert f"tcp,tp_src=7300,tp_dst={number}/0x3,actions=group:{number + 1}" in flows[number]
-        assert flow_ports.place_of(int(f"{10_000 + number}")) == number
 
 
 def test_oracle_is_left_out_where_no_load_tells_it_anything(
