@@ -41,11 +41,6 @@ def test_every_span_offers_the_load(
         assert offered_bps(flows, span) == pytest.approx(load_bps, rel=one_flow + 0.002)
 
 
-def test_plan_is_the_same_for_a_seed_and_another_for_another() -> None:
-    first, again, other = (plan_flows(WEB_SEARCH, 140e6, SPANS, SHARES, seed) for seed in (1, 1, 2))
-    assert first == again != other
-
-
 def test_starts_are_in_order_and_gaps_are_those_of_a_poisson_process() -> None:
     flows = plan_flows(WEB_SEARCH.scaled(0.01), 140e6, SPANS, SHARES, 1)
     starts_s = [one.start_s for one in flows]

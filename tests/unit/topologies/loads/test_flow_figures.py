@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topologies.loads.flow_arrivals import wire_bytes
 from topologies.loads.flow_figures import (
-    BASE_LATENCY_S,
     Completion,
     figures,
     ideal_s,
@@ -94,9 +92,3 @@ def test_lateness_is_apart_from_the_times_of_flows() -> None:
     flows = [Completion(1000, 0.0, late / 1000, 0.002) for late in range(200)]
     assert lateness_figures(flows) == pytest.approx({"late_p99_ms": 197, "late_worst_ms": 199})
     assert figures(flows, LINK_BPS)["fct_small_p99_ms"] == pytest.approx(2)
-
-
-@given(st.integers(1, 10**8))
-def test_no_flow_is_faster_than_its_link(size_bytes: int) -> None:
-    assert ideal_s(size_bytes, LINK_BPS) - BASE_LATENCY_S >= size_bytes * 8 / LINK_BPS
-    assert wire_bytes(size_bytes) > size_bytes

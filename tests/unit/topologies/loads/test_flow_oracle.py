@@ -62,13 +62,6 @@ def test_cost_is_the_sum_of_what_all_flows_suffer() -> None:
     assert link.cost(SIZE_BYTES) == pytest.approx(ALONE_S / ideal)
 
 
-def test_link_that_closes_takes_only_what_ends_before() -> None:
-    link = SharedLink(LINK_BPS, closes_s=1.5 * ALONE_S)
-    assert link.cost(SIZE_BYTES) < math.inf
-    link.add(SIZE_BYTES)
-    assert link.cost(SIZE_BYTES) == math.inf
-
-
 def test_large_flows_go_to_different_uplinks_and_small_ones_beside_the_fewest() -> None:
     flows = [FlowPlan(0.0, 0, 9_000_000), FlowPlan(0.01, 0, 9_000_000)]
     assert place(flows, [LINK_BPS] * 2) == [0, 1]
@@ -81,12 +74,3 @@ def test_flow_avoids_an_uplink_that_is_about_to_fail() -> None:
     assert place(_flows(0.5, 0.5), [LINK_BPS] * 2, closes_s) == [1, 0]
     assert place(_flows(0.95, 0.95), [LINK_BPS] * 2, closes_s) == [1, 1]
     assert place(_flows(2.0), [LINK_BPS] * 2, [1.0, 0.99]) == [0], "the last one to fail"
-
-
-@given(plans, st.integers(1, 4))
-@settings(deadline=None)
-def test_every_flow_has_an_uplink(flows: list[FlowPlan], uplinks: int) -> None:
-    found = place(flows, [LINK_BPS] * uplinks)
-    assert len(found) == len(flows)
-    assert set(found) <= set(range(uplinks))
-    assert found == place(flows, [LINK_BPS] * uplinks)

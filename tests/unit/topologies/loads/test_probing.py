@@ -26,28 +26,26 @@ def _result(*numbers: int, sent: int = 10) -> FlowResult:
     return FlowResult(sent, 0.0, (sent - 1) * INTERVAL_S, arrivals)
 
 
-def test_arrivals_in_order_show_no_loss_duplicates_or_reordering() -> None:
-    result = _result(*range(10))
-    assert (result.lost, result.duplicated, result.reordered) == (0, 0, 0)
-    assert result.longest_gap_s() == pytest.approx(INTERVAL_S)
-
-
-def test_a_datagram_that_arrives_twice_is_neither_lost_nor_reordered() -> None:
-    result = _result(0, 1, 2, 1, 1, 3, sent=5)
-    assert (result.lost, result.duplicated, result.reordered) == (1, 2, 0)
-
-
-def test_an_overtaken_datagram_is_reordered() -> None:
-    assert _result(0, 2, 1, 3, 5, 6, 4).reordered == 2
-
-
-def test_a_flow_without_arrivals_has_one_gap_of_its_whole_duration() -> None:
-    result = FlowResult(sent=101, start_s=5.0, end_s=6.0, arrivals=[])
-    assert result.lost == 101
-    assert result.longest_gap_s() == 1.0
+@pytest.mark.parametrize(
+    ("numbers", "lost", "duplicated", "reordered"),
+    [
+        ([*range(10)], 0, 0, 0),
+        ([], 10, 0, 0),
+        # A datagram that arrives twice is not reordered.
+        ([0, 1, 2, 1, 1, 3], 6, 2, 0),
+        # An overtaken one is.
+        ([0, 2, 1, 3, 5, 6, 4], 3, 0, 2),
+    ],
+)
+def test_datagrams_are_counted_by_their_numbers(
+    numbers: list[int], lost: int, duplicated: int, reordered: int
+) -> None:
+    result = _result(*numbers)
+    assert (result.lost, result.duplicated, result.reordered) == (lost, duplicated, reordered)
 
 
 def test_the_times_before_the_first_and_after_the_last_arrival_are_gaps() -> None:
+    assert FlowResult(sent=101, start_s=5.0, end_s=6.0, arrivals=[]).longest_gap_s() == 1.0
     result = FlowResult(
         sent=100, start_s=0.0, end_s=1.0, arrivals=[(30, 0.3), (31, 0.31), (32, 0.32)]
     )

@@ -1,4 +1,4 @@
-"""A load that changes: the settling time, the hot VMs, and the result of each flow."""
+"""A load that changes: the hot VMs, and the result of each flow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,87 +14,7 @@ import pytest
 from topologies import shift
 from topologies.loads import paced
 from topologies.loads.move_load import tcp_counters
-from topologies.loads.settling import END_S, Reading, rates, settle_s
 from topologies.loads.shift_load import flow_result, hot_vms, is_balanced, parse_fdb
-
-CAPACITY_BPS = 100_000_000
-CAPACITIES = {"uplink1": CAPACITY_BPS, "uplink2": CAPACITY_BPS}
-EVERY_S, JUMP_S, END = 0.01, 2.0, 12.0
-Loads = Callable[[float], tuple[float, float]]
-
-
-def _readings(loads: Loads, stalls: Mapping[float, float] | None = None) -> list[Reading]:
-    """The counters of two uplinks with these utilizations.
-
-    `stalls` has durations by start time. During a stall the uplinks send nothing. Afterwards they
-    send the backlog at full speed.
-    """
-    sent, backlog, found = [0.0, 0.0], [0.0, 0.0], []
-    for number in range(round(END / EVERY_S) + 1):
-        at_s = number * EVERY_S
-        found.append(Reading(at_s, dict(zip(CAPACITIES, map(int, sent), strict=True))))
-        stalled = any(begin <= at_s < begin + s for begin, s in (stalls or {}).items())
-        for index, share in enumerate(loads(at_s)):
-            backlog[index] += share * CAPACITY_BPS / 8 * EVERY_S
-            sending = 0.0 if stalled else min(backlog[index], CAPACITY_BPS / 8 * EVERY_S)
-            backlog[index] -= sending
-            sent[index] += sending
-    return found
-
-
-def _steps(*steps: tuple[float, float, float]) -> Loads:
-    """An even load, then the utilizations of each step; a step's time is relative to the jump."""
-
-    def loads(at_s: float) -> tuple[float, float]:
-        now = (0.4, 0.4)
-        for after_s, *shares in steps:
-            if at_s >= JUMP_S + after_s - 1e-9:
-                now = (shares[0], shares[1])
-        return now
-
-    return loads
-
-
-def _settle_s(
-    *steps: tuple[float, float, float], stalls: Mapping[float, float] | None = None
-) -> float:
-    return settle_s(_readings(_steps(*steps), stalls), CAPACITIES, JUMP_S, END)
-
-
-def test_uplinks_settle_with_the_last_change_of_the_split() -> None:
-    found = _settle_s((0, 1.0, 0.16), (2.5, 0.87, 0.45), (4.0, 0.62, 0.70), (5.3, 0.66, 0.66))
-    assert found == pytest.approx(5.3, abs=0.03)
-
-
-def test_the_settling_time_is_zero_if_the_split_never_changes() -> None:
-    assert _settle_s((0, 0.66, 0.66)) == 0.0
-
-
-def test_uplinks_have_not_settled_if_one_is_full_in_the_end() -> None:
-    assert _settle_s((0, 1.0, 0.16)) == END - JUMP_S
-
-
-def test_uplinks_have_not_settled_if_the_split_changes_near_the_end() -> None:
-    after_s = END - JUMP_S - END_S / 2
-    assert _settle_s((0, 0.8, 0.2), (after_s, 0.5, 0.5)) >= after_s - 0.03
-
-
-def test_a_stall_of_the_machine_does_not_change_the_settling_time() -> None:
-    found = _settle_s(
-        (0, 1.0, 0.16), (0.4, 0.66, 0.66), stalls={4.0: 0.05, 6.0: 0.3, JUMP_S + 5.0: 0.5}
-    )
-    assert found == pytest.approx(0.4, abs=0.03)
-
-
-def test_the_move_of_the_smallest_vm_counts_as_a_change() -> None:
-    assert _settle_s((0, 0.62, 0.70), (3.0, 0.66, 0.66)) == pytest.approx(3.0, abs=0.03)
-
-
-def test_a_rate_is_the_median_of_the_span_around_its_time() -> None:
-    found = rates(_readings(_steps((0, 0.8, 0.2)), {5.0: 0.05}), CAPACITIES)
-    near = [used for at_s, used in found if 4.5 < at_s < 5.5]
-    assert min(used["uplink1"] for used in near) == pytest.approx(0.8, abs=0.01)
-    assert max(used["uplink2"] for used in near) == pytest.approx(0.2, abs=0.01)
 
 
 def test_the_hot_vms_are_on_the_uplink_with_the_most_vms() -> None:

@@ -57,18 +57,7 @@ def test_the_published_threads_give_the_published_figures(mode: str) -> None:
     assert published["stream_cv"] == cv
 
 
-@given(
-    st.lists(st.floats(1e3, 1e10), min_size=2, max_size=20),
-    st.floats(0.001, 1000),
-)
-def test_cv_does_not_depend_on_the_unit(rates: list[float], factor: float) -> None:
-    scaled = spread([rate * factor for rate in rates])
-    assert scaled.cv == pytest.approx(spread(rates).cv, rel=1e-6, abs=1e-9)
-
-
-def test_equal_streams_and_a_single_stream_have_no_variation() -> None:
-    assert spread([5.0, 5.0, 5.0]).cv == 0.0
-    assert spread([5.0]).cv == 0.0
+def test_silent_streams_have_no_variation() -> None:
     assert spread([0.0, 0.0]).cv == 0.0
 
 
@@ -96,15 +85,10 @@ def _report(rates_bps: list[list[float]], step_s: float = 1.0) -> dict[str, Any]
     }
 
 
-def test_rates_exclude_warm_up_and_cool_down() -> None:
-    slow, fast = [8e6, 16e6], [80e6, 160e6]
-    report = _report([slow, slow, fast, fast, fast, fast, slow])
-    assert stream_rates_bps(report, 2, *MEASURED_S) == pytest.approx(fast)
-
-
 def test_an_interval_across_an_edge_counts_in_proportion() -> None:
     # The measured part has the last second of the interval from 1.5 to 3 s.
-    report = _report([[0, 0], [6e6, 0], [12e6, 8e6], [12e6, 8e6], [0, 0]], step_s=1.5)
+    other = [99e6, 99e6]  # before and after it
+    report = _report([other, [6e6, 0], [12e6, 8e6], [12e6, 8e6], other], step_s=1.5)
     assert stream_rates_bps(report, 2, *MEASURED_S) == pytest.approx(
         [(6e6 * 1 + 12e6 * 3) / 4, 8e6 * 3 / 4], rel=1e-6
     )
@@ -158,17 +142,13 @@ def test_flows_that_send_at_different_times_are_measured_over_the_whole_load(
     assert outcome.throughput_bps == pytest.approx((4 * 30e6 + 2 * 50e6) / 10)
 
 
-def test_an_empty_report_has_no_bytes_and_no_ports() -> None:
-    assert received_bytes({}) == 0
-    assert ports({}) == []
-
-
 def test_ports_are_pairs_of_the_sender_and_the_receiver() -> None:
     connected = [
         {"socket": 5, "local_port": 5201, "remote_port": 40001},
         {"socket": 6, "local_port": 5201, "remote_port": 40002},
     ]
     assert ports({"start": {"connected": connected}}) == [(40001, 5201), (40002, 5201)]
+    assert ports({}) == []
 
 
 def test_the_commands_of_a_flow_match_the_document() -> None:
