@@ -12,11 +12,12 @@ import pytest
 
 from tests.unit.topologies import bench_runs
 from topologies import LAYOUT_NAMES, benches
-from topologies.benches import converged, mixed_speed, quad_gbe_team, shift
+from topologies import live_migration as live_migration_layouts
+from topologies.benches import converged, live_migration, mixed_speed, overlay, quad_gbe_team, shift
 from topologies.benches.plans import PLANS
 from topologies.compare import contenders
 from topologies.compare.expectation import Expectation, is_ours, is_peer
-from topologies.compare.figures import Figures
+from topologies.compare.figures import Figures, uplink_difference
 from topologies.compare.pace import ACCELERATED, FAITHFUL, QUICK, Pace
 from topologies.compare.plan import Options
 from topologies.compare.result import Result
@@ -30,11 +31,12 @@ from topologies.network.private_ovs import PrivateOvs
 
 OPTIONS = Options(ACCELERATED)
 every_bench = pytest.mark.parametrize("name", PLANS)
-# The duration of a load is known from the start, except for a migration.
-OPEN_ENDED = ("live_migration",)
+# Figures of each contender.
+Measured = Mapping[str, Mapping[str, float]]
 
-# Additional figures of loads, with values that meet the expectations of every bench.
-MEASURED: Mapping[str, float] = {
+# Figures with which a contender does well in most scenarios.
+USUAL: Mapping[str, float] = {
+    "throughput_bps": 92.5e6,
     "steady_throughput_bps": 130e6,
     "steady_share_of_limit": 0.65,
     "downloads": 4000,
@@ -54,12 +56,32 @@ MEASURED: Mapping[str, float] = {
     "lossless_s": 0.1,
     "placed_s": 0.5,
     "restored_s": 0.5,
-    "fault_found_s": 2.0,
     "loss_ratio": 0.0005,
     "retransmissions_per_move": 0,
     "duplicated": 0,
     "slowdown_p99": 10.0,
     "late_p99_ms": 2.0,
+}
+SLOW_JUMP = {"settle_s": 4.0, "loss_ratio": 0.0034, "moves": 3}
+SLOW_RESTORES = {"balance-slb": {"restored_s": 12.0}, "balance-slb/1s": {"restored_s": 6.0}}
+FAULT_FOUND = {name: {"fault_found_s": 2.0} for name in converged.WITH_PATH_CHECKS}
+ONE_ENDPOINT_BOND = {"balance-slb": {"throughput_bps": 50e6, "spread_cv": 1.0}}
+# What differs from the usual figures in a scenario that goes well.
+GOOD: Mapping[str, Measured] = {
+    converged.JUMBO: {name: {"throughput_bps": 185e6} for name in converged.CONTENDERS},
+    "fault: a member's MTU": FAULT_FOUND,
+    "fault: a member's VLAN": FAULT_FOUND,
+    shift.JUMP: {"balance-slb/1s": SLOW_JUMP},
+    shift.FAILURE: SLOW_RESTORES,
+    shift.EQUAL_FAILURE: SLOW_RESTORES,
+    live_migration.TCP: {name: {"share_of_limit": 0.75} for name in live_migration.LACP},
+    live_migration.SMB: {name: {"share_of_limit": 0.91} for name in live_migration.LACP},
+    live_migration.MULTICHANNEL: {"manual": {"share_of_limit": 0.9}},
+    overlay.ONE_WAY: ONE_ENDPOINT_BOND,
+    overlay.VXLAN_ONE_WAY: ONE_ENDPOINT_BOND,
+    overlay.ONE_ENDPOINT: ONE_ENDPOINT_BOND,
+    overlay.VXLAN_ONE_ENDPOINT: ONE_ENDPOINT_BOND,
+    overlay.HEADROOM: {name: {"throughput_bps": 160e6} for name in ("adaptive", "active-backup")},
 }
 
 
@@ -70,15 +92,16 @@ def _scenarios(name: str, options: Options = OPTIONS) -> dict[str, Scenario]:
 def _result(
     scenario: Scenario,
     names: Iterable[str] | None = None,
-    changed: Mapping[str, Mapping[str, float]] | None = None,
-    throughput_bps: Mapping[str, float] | None = None,
+    changed: Measured | None = None,
     shares: Mapping[str, Sequence[float]] | None = None,
 ) -> Result:
-    """A run of each contender: ours use the sending uplinks evenly, the others do not.
+    """A good run of each contender: ours use the sending uplinks evenly, the others do not.
 
-    `changed` replaces figures of the load, `shares` the sending uplinks' utilization.
+    `changed` has what differs from the usual figures instead of `GOOD`, `shares` the utilization of
+    the sending uplinks.
     """
     uplinks = scenario.layout.sending_uplinks()
+    differs = {**GOOD.get(scenario.name, {}), **(changed or {})}
     runs = []
     for name in scenario.contenders if names is None else names:
         used = (shares or {}).get(name) or (
@@ -89,8 +112,7 @@ def _result(
             name,
             dict(zip(uplinks, used, strict=True)),
             scenario=scenario.name,
-            throughput_bps=(throughput_bps or {}).get(name, 92.5e6),
-            measured={**MEASURED, **(changed or {}).get(name, {})},
+            measured={**USUAL, **differs.get(name, {})},
         )
         runs.append(one)
     return bench_runs.result(scenario, runs)
@@ -126,24 +148,19 @@ def test_scenarios_have_unique_names_and_the_layout(name: str, pace: Pace) -> No
     for one in scenarios:
         assert one.layout.name == name
         assert one.what.endswith("."), "a sentence"
-        assert one.layout.limit_bps > 0
 
 
 @every_bench
 def test_every_contender_is_known_and_supported(name: str) -> None:
-    for scenario in PLANS[name].scenarios(OPTIONS):
+    scenarios = PLANS[name].scenarios(OPTIONS)
+    for scenario in scenarios:
         assert len(set(scenario.contenders)) == len(scenario.contenders)
         for contender in map(contenders.by_name, scenario.contenders):
             assert contender.name in scenario.contenders, "two names for the same"
             assert contenders.unsupported_reason(scenario.layout, contender) == "", contender.name
-
-
-@every_bench
-def test_main_scenario_has_baseline_policies_and_peers(name: str) -> None:
-    main = PLANS[name].scenarios(OPTIONS)[0]
-    assert main.contenders[0] == contenders.MANUAL
-    assert any(map(is_ours, main.contenders))
-    assert any(map(is_peer, main.contenders))
+    main = scenarios[0].contenders
+    assert main[0] == contenders.MANUAL
+    assert any(map(is_ours, main)) and any(map(is_peer, main))
 
 
 @every_bench
@@ -172,13 +189,12 @@ def test_any_part_of_a_bench_can_be_left_out(name: str) -> None:
                 assert not compared or both
 
 
+# The duration of a load is known from the start, except for a migration.
 @pytest.mark.slow
-@every_bench
+@pytest.mark.parametrize("name", [one for one in PLANS if one != "live_migration"])
 def test_measured_part_is_within_the_load_and_quick_loads_are_short(
     name: str, tmp_path: Path
 ) -> None:
-    if name in OPEN_ENDED:
-        return
     for pace in (ACCELERATED, FAITHFUL, QUICK):
         for scenario in PLANS[name].scenarios(Options(pace)):
             nothing_is_up = cast(PrivateOvs, None)
@@ -188,36 +204,109 @@ def test_measured_part_is_within_the_load_and_quick_loads_are_short(
             assert pace is not QUICK or load.load_s <= 22
 
 
-def test_set_vs_lbfo_expects_the_published_totals_within_5_percent() -> None:
-    (scenario,) = _scenarios("set_vs_lbfo").values()
-    assert _missed("set_vs_lbfo", _result(scenario)) == []
-    for name in ("dynamic/lacp", "balance-tcp", "dynamic", "set"):
-        # One is below and one above, and no peer is faster.
-        for mbps in (86.0, 99.0):
-            (missed,) = _missed("set_vs_lbfo", _result(scenario, [name], None, {name: mbps * 1e6}))
-            assert missed.startswith(f"{name}: total as a share of a link, within 5 %")
-    (checked, (complete,)) = _team_view("set_vs_lbfo", [_result(scenario, ["set"])])
-    assert complete.medians()["set"]["share_of_link"] == 0.925
-    assert checked[0].found == "0.925"
+# That of `vmware_lbt` expects phases, which an even load does not have.
+@pytest.mark.parametrize("name", [one for one in PLANS if one != "vmware_lbt"])
+def test_good_results_meet_every_expectation(name: str) -> None:
+    assert _missed(name, *map(_result, PLANS[name].scenarios(OPTIONS))) == []
 
 
-def test_quad_gbe_team_judges_streams_and_hashes_in_the_main_scenario() -> None:
-    scenarios = _scenarios("quad_gbe_team")
-    main, sender, both = scenarios.values()
-    assert _missed("quad_gbe_team", *map(_result, scenarios.values())) == []
-    where = "from team to team"
-    for changed, names, missed in (
-        ({"one_stream_share": 0.87}, ["manual"], f"{where}: manual: one stream"),
-        ({"one_stream_share": 0.98}, ["ip-hash"], f"{where}: ip-hash: one stream"),
-        ({"ten_streams_share": 0.84}, ["dynamic/lacp"], f"{where}: dynamic/lacp: ten streams"),
-        ({"ten_streams_share": 0.86}, ["address-hash"], f"{where}: address-hash: ten streams"),
-        ({"ten_streams_share": 0.96}, ["address-hash"], f"{where}: address-hash: ten streams"),
-    ):
-        worse = dict.fromkeys(names, changed)
-        (found,) = _missed("quad_gbe_team", _result(main, names, worse))
-        assert found.startswith(missed)
-        for elsewhere in (sender, both):
-            assert _missed("quad_gbe_team", _result(elsewhere, names, worse)) == []
+QUAD, BEHIND_A_SWITCH = quad_gbe_team.WHERE[0], quad_gbe_team.WHERE[1]
+MTU_FAULT, LOOKS = "fault: a member's MTU", "dynamic+path-check"
+WEB, MOVED = "web search, 70%", "originating-port"
+TCP, SMB, TWO_NICS = live_migration.TCP, live_migration.SMB, live_migration.MULTICHANNEL
+# A bench, its scenario, a contender there, and one figure that is not as usual. What this misses is the
+# last part of a row: parts of conditions, with " + " between them, or nothing.
+DEVIATIONS = [
+    # What is published, within 5 %.
+    ("set_vs_lbfo", "eight streams", "dynamic/lacp", "throughput_bps", 86e6, "dynamic/lacp: total"),
+    ("set_vs_lbfo", "eight streams", "balance-tcp", "throughput_bps", 86e6, "balance-tcp: total"),
+    ("set_vs_lbfo", "eight streams", "dynamic", "throughput_bps", 99e6, "dynamic: total"),
+    ("set_vs_lbfo", "eight streams", "set", "throughput_bps", 86e6, "set: total"),
+    # One stream and ten, only from team to team.
+    ("quad_gbe_team", QUAD, "manual", "one_stream_share", 0.87, "manual: one stream"),
+    ("quad_gbe_team", QUAD, "ip-hash", "one_stream_share", 0.98, "ip-hash: one stream"),
+    ("quad_gbe_team", QUAD, "dynamic/lacp", "ten_streams_share", 0.84, "dynamic/lacp: ten"),
+    ("quad_gbe_team", QUAD, "address-hash", "ten_streams_share", 0.86, "address-hash: ten"),
+    ("quad_gbe_team", QUAD, "address-hash", "ten_streams_share", 0.96, "address-hash: ten"),
+    ("quad_gbe_team", BEHIND_A_SWITCH, "dynamic/lacp", "ten_streams_share", 0.84, ""),
+    # Faults are to be found by those that look for them. The third one finds nothing.
+    ("converged", converged.JUMBO, "manual", "throughput_bps", 184e6, "over standard frames"),
+    ("converged", MTU_FAULT, "dynamic", "throughput_bps", 1e6, ""),
+    ("converged", MTU_FAULT, LOOKS, "fault_found_s", 5.1, f"{LOOKS}: found within 5 s"),
+    ("converged", MTU_FAULT, LOOKS, "throughput_bps", 83e6, "found within + over the best peer"),
+    # Outages: only of our policies, and only where something fails.
+    ("two_switches", "a switch fails", "load-based", "probe_duplicated", 1, "no duplicates"),
+    ("two_switches", "a switch fails", "load-based", "failover_ms", 1001, "a failed switch"),
+    ("two_switches", "a switch fails", "balance-slb", "failover_ms", 1001, ""),
+    (
+        "spine_leaf",
+        "a leaf switch fails",
+        "load-based",
+        "failover_ms",
+        1001,
+        "a failed leaf switch",
+    ),
+    ("spine_leaf", "unequal VMs", "load-based", "failover_ms", 1001, ""),
+    ("live_migration", "an uplink fails", "dynamic", "failover_ms", 1001, "a failed uplink"),
+    # A jump of the load, compared with the fastest bond.
+    ("shift", "load jump", "adaptive", "settle_s", 1.01, "settled within 1.0 s"),
+    ("shift", "load jump", "adaptive", "settle_s", 4.0, "settled within + settled sooner than"),
+    ("shift", "load jump", "adaptive", "loss_ratio", 0.0011, "at most 0.1% of the packets lost"),
+    ("shift", "load jump", "adaptive", "loss_ratio", 0.0034, "at most 0.1% + fewer packets lost"),
+    ("shift", "load jump", "adaptive", "moves", 5, "at most 4 moves + no more moves than"),
+    ("shift", shift.FAILURE, "adaptive", "restored_s", 5.5, "placed by capacity within 5.0 s"),
+    (
+        *("shift", shift.EQUAL_FAILURE, "adaptive", "restored_s", 12.0),
+        "placed by capacity within 5.0 s + sooner than balance-slb + sooner than balance-slb/1s",
+    ),
+    ("shift", "moves", MOVED, "retransmissions_per_move", 0.5, "no more retransmissions per move"),
+    ("shift", "moves", MOVED, "duplicated", 1, f"moves, {MOVED}: no duplicates"),
+    # Slow flows, compared with peers that need no LAG.
+    ("flows", WEB, "manual", "slowdown_p99", 9.9, "not above that of manual"),
+    ("flows", WEB, "balance-slb", "slowdown_p99", 9.9, "not above that of balance-slb"),
+    ("flows", WEB, "active-backup", "slowdown_p99", 9.9, "not above that of active-backup"),
+    ("flows", WEB, "balance-tcp", "slowdown_p99", 2.0, ""),
+    ("flows", WEB, "oracle", "slowdown_p99", 2.0, ""),
+    ("flows", WEB, "dynamic", "late_p99_ms", 20.5, "start within 20 ms"),
+    # Migrations get half of a team without a LAG, and most of one with it.
+    ("live_migration", TCP, "active-backup", "share_of_limit", 0.6, "half of the team"),
+    ("live_migration", SMB, "dynamic", "share_of_limit", 0.3, "half of the team"),
+    (
+        "live_migration",
+        SMB,
+        "dynamic/lacp",
+        "share_of_limit",
+        0.84,
+        "dynamic/lacp: share of the team",
+    ),
+    ("live_migration", TWO_NICS, "manual", "share_of_limit", 0.8, "in the published order"),
+    ("live_migration", TCP, "dynamic", "worst_blackout_ms", 1001, "reachable again within 1000 ms"),
+    ("live_migration", SMB, "dynamic", "probe_duplicated", 1, "our policies deliver no duplicates"),
+    ("live_migration", TCP, "balance-slb", "worst_blackout_ms", 5000, ""),
+    ("live_migration", TCP, "balance-slb", "probe_duplicated", 9, ""),
+    # Tunnels, compared with a bond of one endpoint.
+    (
+        *("overlay", overlay.ONE_ENDPOINT, "balance-slb", "throughput_bps", 52e6),
+        "adaptive over balance-slb + load-based over balance-slb",
+    ),
+    ("overlay", overlay.ONE_WAY, "dynamic", "throughput_bps", 89e6, "dynamic over balance-slb"),
+    ("overlay", overlay.VXLAN, "adaptive", "spread_cv", 0.11, "adaptive uses both uplinks alike"),
+    ("overlay", overlay.HEADROOM, "adaptive", "throughput_bps", 149e6, "times the rate needed"),
+]
+
+
+@pytest.mark.parametrize(("name", "scenario", "contender", "figure", "value", "missed"), DEVIATIONS)
+def test_deviation_misses_its_expectation(
+    name: str, scenario: str, contender: str, figure: str, value: float, missed: str
+) -> None:
+    results = [
+        _result(one, changed={contender: {figure: value}} if one.name == scenario else {})
+        for one in PLANS[name].scenarios(OPTIONS)
+    ]
+    found = _missed(name, *results)
+    parts = missed.split(" + ") if missed else []
+    assert len(found) == len(parts), found
+    assert all(part in condition for part, condition in zip(parts, found, strict=True)), found
 
 
 def test_hash_is_judged_by_the_median_ratio_to_each_runs_prediction() -> None:
@@ -233,100 +322,41 @@ def test_hash_is_judged_by_the_median_ratio_to_each_runs_prediction() -> None:
     assert len(_missed("quad_gbe_team", replace(result, figures={name: [bad, *runs]}))) == 1
 
 
-def test_converged_compares_jumbo_with_standard_frames() -> None:
-    scenarios = _scenarios("converged")
-    standard = _result(scenarios[converged.STANDARD])
-    names = scenarios[converged.JUMBO].contenders
-    twice = _result(scenarios[converged.JUMBO], throughput_bps=dict.fromkeys(names, 185e6))
-    assert _missed("converged", standard, twice) == []
-    _, complete = _team_view("converged", [standard, twice])
-    assert {one["jumbo_ratio"] for one in complete[1].medians().values()} == {2.0}
-    assert "jumbo_ratio" not in complete[0].medians()["manual"]
-    less = _result(scenarios[converged.JUMBO], throughput_bps=dict.fromkeys(names, 184e6))
-    assert _missed("converged", standard, less) == [
-        f"{name}: jumbo over standard frames: at least 2.000" for name in names
-    ]
-
-
-def test_converged_expects_nothing_of_contenders_with_a_fault() -> None:
+def test_only_scenarios_without_a_fault_must_be_reachable() -> None:
     for name, scenario in _scenarios("converged").items():
-        slow = _result(
-            scenario, throughput_bps=dict.fromkeys(("load-based", "adaptive", "dynamic"), 1e6)
-        )
-        checked, _ = _team_view("converged", [slow])
         assert scenario.reachable == (not name.startswith("fault"))
-        assert any(not one.met for one in checked) == scenario.reachable
-        assert scenario.reachable or all(
-            contenders.PATH_CHECK in one.condition for one in checked
-        ), "only of those that look for it"
-
-
-def test_converged_expects_path_checks_to_find_a_fault_and_then_to_carry_as_much_as_peers() -> None:
-    scenario = _scenarios("converged")["fault: a member's MTU"]
-    assert _missed("converged", _result(scenario)) == []
-    found_late, carries_less = converged.WITH_PATH_CHECKS[:2]
-    late = _result(
-        scenario,
-        changed={found_late: {"fault_found_s": 5.1}},
-        throughput_bps={"balance-tcp": 100e6, carries_less: 89e6},
-    )
-    assert _missed("converged", late) == [
-        f"fault: a member's MTU, {found_late}: found within 5 s",
-        f"fault: a member's MTU, {carries_less} over the best peer: at least 0.900",
-    ]
-    figures = {
-        name: [dict(one) for one in runs] for name, runs in _result(scenario).figures.items()
-    }
-    del figures[found_late][0]["fault_found_s"]
-    assert _missed("converged", replace(_result(scenario), figures=figures)) == [
-        f"fault: a member's MTU, {found_late}: found within 5 s"
-    ]
 
 
 def test_two_switches_judges_the_worst_of_all_runs() -> None:
     (scenario,) = _scenarios("two_switches").values()
-    assert _missed("two_switches", _result(scenario)) == []
-    result = _result(scenario, ["manual", "load-based"])
+    result = _result(scenario, ["load-based"])
     (good,) = result.figures["load-based"]
-    for worse, missed in (
-        ({"probe_duplicated": 1.0}, "load-based: no duplicates"),
-        ({"failover_ms": 1001.0}, "load-based: a failed switch interrupts no VM for more than"),
-    ):
-        runs = {"manual": [{**good, **worse}], "load-based": [good, good, {**good, **worse}]}
-        (found,) = _missed("two_switches", replace(result, figures=runs))
-        assert found.startswith(missed)
-
-
-def test_spine_leaf_judges_the_failure_of_a_leaf_switch() -> None:
-    unequal, failure = _scenarios("spine_leaf").values()
-    for scenario in (unequal, failure):
-        assert _missed("spine_leaf", _result(scenario)) == []
-    slow = {"load-based": {"failover_ms": 1001.0}}
-    (found,) = _missed("spine_leaf", _result(failure, ["load-based"], slow))
-    assert found.startswith("a leaf switch fails, load-based: a failed leaf switch interrupts")
+    for worse in ({"probe_duplicated": 1.0}, {"failover_ms": 1001.0}):
+        runs = {"load-based": [good, good, {**good, **worse}]}
+        assert len(_missed("two_switches", replace(result, figures=runs))) == 1
 
 
 def test_mixed_speed_expects_even_uplinks_except_with_a_bond() -> None:
     scenario = _scenarios("mixed_speed")["equal loads"]
-    assert _missed("mixed_speed", _result(scenario)) == []
-    apart = _result(scenario, ["load-based"], shares={"load-based": (0.7, 0.62)})
-    assert _missed("mixed_speed", apart) == [
-        "load-based: utilizations within 10% of each other",
-    ]
-    other_way = _result(scenario, ["dynamic"], shares={"dynamic": (0.62, 0.7)})
-    assert _missed("mixed_speed", other_way) == ["dynamic: utilizations within 10% of each other"]
-    alike = _result(scenario, ["balance-slb"], shares={"balance-slb": (0.7, 0.65)})
-    assert _missed("mixed_speed", alike) == [
-        "balance-slb: utilizations not within 10% of each other"
-    ]
+    for name, used, condition in (
+        ("load-based", (0.7, 0.62), "load-based: utilizations within 10% of each other"),
+        ("dynamic", (0.62, 0.7), "dynamic: utilizations within 10% of each other"),
+        ("balance-slb", (0.7, 0.65), "balance-slb: utilizations not within 10% of each other"),
+    ):
+        result = _result(scenario, [name], shares={name: used})
+        assert _missed("mixed_speed", result) == [condition]
+
+
+def test_uplink_difference_is_a_share_of_the_busier_uplink() -> None:
+    assert uplink_difference({"uplink1": 0.6, "uplink2": 0.8}) == pytest.approx(0.25)
+    assert uplink_difference({"uplink1": 0, "uplink2": 0}) == 1
 
 
 def test_skewed_loads_are_drawn_and_fit_the_fast_uplink() -> None:
     skewed = _scenarios("mixed_speed")["skewed loads"]
     weights = mixed_speed.drawn_weights(11)
     assert weights == mixed_speed.drawn_weights(11), "every run has the same loads"
-    shares = sorted(weight / sum(weights) for weight in weights)
-    assert shares[-1] > 5 * shares[0], "hardly skewed"
+    assert max(weights) > 5 * min(weights), "hardly skewed"
     assert mixed_speed.OFFERED_RATIO * skewed.layout.limit_bps < 100e6
     even = _result(skewed, ["adaptive"], shares={"adaptive": (0.7, 0.2)})
     assert _missed("mixed_speed", even) == [], "no placement makes such loads even"
@@ -338,94 +368,11 @@ def test_placement_by_hand_knows_the_speeds() -> None:
     assert (homes.count("uplink1"), homes.count("uplink2")) == (10, 1)
 
 
-def test_uplink_difference_is_a_share_of_the_busier_uplink() -> None:
-    scenario = _scenarios("mixed_speed")["equal loads"]
-    for shares, apart in (((0.8, 0.6), 0.25), ((0.6, 0.8), 0.25), ((0.5, 0), 1), ((0, 0), 1)):
-        result = _result(scenario, ["manual"], shares={"manual": shares})
-        found = mixed_speed.difference(scenario.layout, result, "manual")
-        assert found == pytest.approx(apart, abs=1e-4)
-
-
-def test_shift_expects_to_settle_sooner_than_the_fastest_bond() -> None:
-    jump = _scenarios("shift")["load jump"]
-    slow: Mapping[str, float] = {"settle_s": 4.0, "loss_ratio": 0.0034, "moves": 3}
-    slower = {"balance-slb/1s": slow}
-    assert _missed("shift", _result(jump, changed=slower)) == []
-    for changed, missed in (
-        ({"settle_s": 1.01}, ["adaptive: settled within 1.0 s"]),
-        ({"loss_ratio": 0.0011}, ["adaptive: at most 0.1% of the packets lost"]),
-        (
-            {"moves": 5},
-            ["adaptive: at most 4 moves", "adaptive: no more moves than balance-slb/1s"],
-        ),
-        (
-            slow,
-            [
-                "adaptive: settled within 1.0 s",
-                "adaptive: at most 0.1% of the packets lost",
-                "adaptive: settled sooner than balance-slb/1s",
-                "adaptive: fewer packets lost than balance-slb/1s",
-            ],
-        ),
-    ):
-        assert _missed("shift", _result(jump, changed={**slower, "adaptive": changed})) == missed
-
-
-@pytest.mark.parametrize(
-    ("name", "speeds_bps"),
-    [
-        ("an uplink fails", [50e6, 50e6, 100e6]),
-        ("one of equal uplinks fails", [75e6, 75e6, 75e6]),
-    ],
-)
-def test_shift_expects_to_restore_sooner_than_any_bond(name: str, speeds_bps: list[float]) -> None:
-    failure = _scenarios("shift")[name]
-    uplinks = failure.layout.sending_uplinks()
-    assert sorted(map(failure.layout.capacity_bps, uplinks)) == speeds_bps
-    offered_bps = 1e6 * sum(shift.FAILURE_RATES_MBPS)
-    assert offered_bps / (sum(speeds_bps) - speeds_bps[0]) == pytest.approx(0.7)
-    slow = {"balance-slb": {"restored_s": 12.0}, "balance-slb/1s": {"restored_s": 6.0}}
-    assert _missed("shift", _result(failure, changed=slow)) == []
-    for restored_s, missed in (
-        (5.5, ["nothing lost and placed by capacity within 5.0 s"]),
-        (
-            12.0,
-            [
-                "nothing lost and placed by capacity within 5.0 s",
-                "sooner than balance-slb",
-                "sooner than balance-slb/1s",
-            ],
-        ),
-    ):
-        found = _missed(
-            "shift", _result(failure, changed={**slow, "adaptive": {"restored_s": restored_s}})
-        )
-        assert found == [f"{name}, adaptive: {one}" for one in missed]
-
-
-def test_shift_expects_moves_to_cost_tcp_no_more_than_a_bonds() -> None:
-    moves = _scenarios("shift")["moves"]
-    assert _missed("shift", _result(moves)) == []
-    worse = _result(moves, changed={"originating-port": {"retransmissions_per_move": 0.5}})
-    assert _missed("shift", worse) == [
-        "moves, originating-port: no more retransmissions per move than balance-slb"
-    ]
-    twice = _result(moves, ["originating-port"], {"originating-port": {"duplicated": 1}})
-    assert _missed("shift", twice) == ["moves, originating-port: no duplicates"]
-
-
-def test_flows_expects_no_peer_without_a_lag_to_be_faster_and_flows_in_time() -> None:
-    main = next(iter(_scenarios("flows").values()))
-    assert _missed("flows", _result(main)) == []
-    for peer in ("manual", "active-backup", "balance-slb"):
-        faster = _result(main, changed={peer: {"slowdown_p99": 9.9}})
-        assert _missed("flows", faster) == [
-            f"web search, 70%, adaptive: p99 of the slowdown not above that of {peer}"
-        ]
-    for other in ("balance-tcp", "oracle", "load-based"):
-        assert _missed("flows", _result(main, changed={other: {"slowdown_p99": 2.0}})) == []
-    late = _result(main, changed={"dynamic": {"late_p99_ms": 20.5}})
-    assert _missed("flows", late) == ["web search, 70%: 99 % of the flows start within 20 ms"]
+@pytest.mark.parametrize("name", [shift.FAILURE, shift.EQUAL_FAILURE])
+def test_load_of_shift_is_70_percent_of_what_a_failure_leaves(name: str) -> None:
+    layout = _scenarios("shift")[name].layout
+    *left, _failing = map(layout.capacity_bps, layout.sending_uplinks())
+    assert 1e6 * sum(shift.FAILURE_RATES_MBPS) / sum(left) == pytest.approx(0.7)
 
 
 @pytest.mark.slow
@@ -472,11 +419,47 @@ def test_flows_has_percentiles_of_all_runs_where_single_runs_have_too_few_flows(
     assert PLANS["flows"].derived([once]) == {main.name: {"adaptive": {}}}
 
 
+def test_all_migrations_copy_the_same_memory() -> None:
+    limit_bps = live_migration_layouts.layout().limit_bps
+    for options in (Options(ACCELERATED), Options(QUICK)):
+        for name, scenario in _scenarios("live_migration", options).items():
+            if name != live_migration.FAILURE:
+                migrations = scenario.load.keywords["migrations"]  # type: ignore[attr-defined]
+                total_bytes = migrations.memory_bytes * len(scenario.layout.nodes(Role.VM))
+                assert total_bytes == int(limit_bps / 8 * options.pace.streams_s[1] / 2)
+
+
+def test_published_shares_of_migrations_are_those_of_their_contenders() -> None:
+    published = {name: one.published for name, one in _scenarios("live_migration").items()}
+    assert published[live_migration.TCP]["balance-tcp"] == {"share_of_limit": 0.85}
+    assert published[live_migration.TCP]["active-backup"] == {"share_of_limit": 0.5}
+    assert published[live_migration.SMB]["dynamic/lacp"] == {"share_of_limit": 0.95}
+    assert published[live_migration.MULTICHANNEL] == {"manual": {"share_of_limit": 1.0}}
+    assert published["2 at once, TCP"]["balance-tcp"] == {"share_of_limit": 0.45}
+    assert published["1 at once, TCP"]["balance-tcp"] == {"share_of_limit": pytest.approx(0.2375)}
+    assert not published["4 at once, TCP"]
+    assert published[live_migration.JUMBO]["manual"] == {"jumbo_ratio": pytest.approx(1.175)}
+
+
+def test_jumbo_frames_are_compared_under_the_same_load() -> None:
+    scenarios = _scenarios("live_migration")
+    standard, jumbo = scenarios[live_migration.STANDARD], scenarios[live_migration.JUMBO]
+    results = [_result(standard), _result(jumbo, ["manual"], {"manual": {"throughput_bps": 111e6}})]
+    (figures,) = results[1].figures["manual"]
+    figures["cpu_s_per_gbit"] /= 2
+    assert PLANS["live_migration"].derived(results)[live_migration.JUMBO] == {
+        "manual": {
+            "jumbo_ratio": pytest.approx(1.2),
+            "jumbo_cpu_ratio": pytest.approx(0.5),
+        }
+    }
+
+
 @every_bench
 def test_peer_that_beats_our_policies_is_named(name: str) -> None:
     main = PLANS[name].scenarios(OPTIONS)[0]
     peers = [one for one in main.contenders if is_peer(one)]
-    faster = _result(main, throughput_bps=dict.fromkeys(peers, 97e6))
+    faster = _result(main, changed={peer: {"throughput_bps": 97e6} for peer in peers})
     checked, _ = _team_view(name, [faster])
     missed = [one for one in checked if not one.met and "best peer" in one.condition]
     assert [one.condition for one in missed] == [
