@@ -30,6 +30,8 @@ from topologies.network.switches import (
 
 def test_every_preset_is_a_contender_with_a_default_teaming() -> None:
     assert contenders.OURS.keys() == PRESETS.keys()
+    assert {contenders.by_name(name).name for name in contenders.OURS} == PRESETS.keys()
+    assert contenders.by_name("ip-hash/lacp").name == "ip-hash"
 
 
 @pytest.mark.parametrize(
@@ -37,16 +39,12 @@ def test_every_preset_is_a_contender_with_a_default_teaming() -> None:
     [
         ("manual", SplitServer),
         ("active-backup", BondedServer),
-        ("balance-slb", BalanceSlbServer),
         ("balance-slb/1s", BalanceSlbServer),
         ("balance-tcp", LacpServer),
         ("oracle", LacpServer),
-        ("load-based", PlainUplinksServer),
         ("dynamic", PlainUplinksServer),
         ("dynamic/lacp", LacpServer),
         ("address-hash", LacpServer),
-        ("address-hash/switch-independent", PlainUplinksServer),
-        ("load-based+path-check", PlainUplinksServer),
         ("address-hash/switch-independent+path-check", PlainUplinksServer),
     ],
 )
@@ -56,35 +54,24 @@ def test_contender_has_its_name_and_bridge_form(name: str, form: type) -> None:
     assert contender.server_class is form
 
 
-def test_default_teaming_is_not_part_of_the_name() -> None:
-    assert contenders.by_name("ip-hash/lacp").name == "ip-hash"
-    assert {contenders.by_name(name).name for name in contenders.OURS} == set(contenders.OURS)
-
-
 USUAL = ("manual", "load-based", "dynamic", "dynamic/lacp", "active-backup", "balance-slb")
 
 
 @pytest.mark.parametrize(
     ("policies", "peers", "expected"),
     [
-        (None, None, list(USUAL)),
         (["load-based"], None, ["manual", "load-based", "active-backup", "balance-slb"]),
-        (None, ["manual"], ["manual", "load-based", "dynamic", "dynamic/lacp"]),
         (None, ["none"], ["load-based", "dynamic", "dynamic/lacp"]),
-        (["dynamic/lacp"], ["none"], ["dynamic/lacp"]),
         # Defaults keep their order, and others come last.
-        (["dynamic", "load-based"], ["balance-slb", "manual"], None),
         (["set"], ["balance-tcp", "manual"], ["manual", "balance-tcp", "set"]),
         (["dynamic/switch-independent"], ["none"], ["dynamic"]),
         (["dynamic"], ["oracle", "manual"], ["manual", "dynamic", "oracle"]),
-        (["set", "set"], ["none", "manual", "manual"], ["manual", "set"]),
     ],
 )
 def test_selection_keeps_the_default_order(
-    policies: list[str] | None, peers: list[str] | None, expected: list[str] | None
+    policies: list[str] | None, peers: list[str] | None, expected: list[str]
 ) -> None:
-    ordered = ["manual", "load-based", "dynamic", "balance-slb"]
-    assert contenders.select(USUAL, policies, peers) == (expected or ordered)
+    assert contenders.select(USUAL, policies, peers) == expected
 
 
 @given(
@@ -107,19 +94,25 @@ def test_selection_has_each_selected_contender_once_and_no_other(
     assert kept == sorted(kept, key=USUAL.index)
 
 
-def test_policy_is_not_a_peer_and_vice_versa() -> None:
-    with pytest.raises(ValueError, match=r"--policy balance-slb -> originating-port \| "):
-        contenders.select(USUAL, ["balance-slb"], None)
-    with pytest.raises(ValueError, match=r"--policy manual -> "):
-        contenders.select(USUAL, ["manual"], None)
-    with pytest.raises(ValueError, match=r"--policy oracle -> "):
-        contenders.select(USUAL, ["oracle"], None)
-    with pytest.raises(ValueError, match=r"--against dynamic -> manual \| .* \| none"):
-        contenders.select(USUAL, None, ["dynamic"])
-    with pytest.raises(ValueError, match="contender: ecmp -> "):
-        contenders.select(USUAL, ["ecmp"], None)
-    with pytest.raises(ValueError, match="--against bond0 -> "):
-        contenders.select(USUAL, None, ["bond0"])
+@pytest.mark.parametrize(
+    ("policies", "peers", "problem"),
+    [
+        (["balance-slb"], None, r"--policy balance-slb -> originating-port \| "),
+        (["manual"], None, "--policy manual -> "),
+        (["oracle"], None, "--policy oracle -> "),
+        (None, ["dynamic"], r"--against dynamic -> manual \| .* \| none"),
+        (["ecmp"], None, r"contender: ecmp -> manual \| active-backup \| "),
+        (["dynamic/mlag"], None, r"teaming: mlag -> switch-independent \| lacp"),
+        (["dynamic/"], None, "teaming:  -> "),
+        (["balance-slb+path-check"], None, r"contender: balance-slb\+path-check -> "),
+        (["dynamic/lacp+path-check"], None, "path checks with lacp -> switch-independent"),
+    ],
+)
+def test_unknown_names_and_peers_as_policies_are_rejected(
+    policies: list[str] | None, peers: list[str] | None, problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        contenders.select(USUAL, policies, peers)
 
 
 class _Commands:
@@ -176,33 +169,25 @@ def test_path_checks_tell_when_they_found_the_first_fault(tmp_path: Path) -> Non
     assert contender.figures() == {"fault_found_s": 2.5}
 
 
-BACK_TO_BACK = "without a switch between them, both servers' teams must agree on a cable"
-TWO_SWITCHES = "a LAG must end at one switch"
-
-
 @pytest.mark.parametrize(
     ("name", "layout", "problem"),
     [
-        ("balance-slb", "quad_gbe_team", BACK_TO_BACK),
-        ("load-based", "quad_gbe_team", BACK_TO_BACK),
-        ("dynamic", "quad_gbe_team", BACK_TO_BACK),
+        ("balance-slb", "quad_gbe_team", "both servers' teams must agree on a cable"),
+        ("dynamic", "quad_gbe_team", "both servers' teams must agree on a cable"),
         ("dynamic/lacp", "quad_gbe_team", ""),
-        ("balance-tcp", "quad_gbe_team", ""),
         ("active-backup", "quad_gbe_team", ""),
         ("manual", "quad_gbe_team", ""),
-        ("balance-tcp", "two_switches", TWO_SWITCHES),
-        ("address-hash", "two_switches", TWO_SWITCHES),
+        ("balance-tcp", "two_switches", "a LAG must end at one switch"),
+        ("address-hash", "two_switches", "a LAG must end at one switch"),
+        ("oracle", "two_switches", "a LAG must end at one switch"),
         ("balance-slb", "two_switches", ""),
         ("dynamic", "two_switches", ""),
         ("balance-tcp", "set_vs_lbfo", ""),
-        ("load-based", "set_vs_lbfo", ""),
-        ("oracle", "flows", ""),
-        ("oracle", "two_switches", TWO_SWITCHES),
-        ("address-hash", "mixed_speed", ""),
     ],
 )
 def test_unsupported_team_has_a_reason(name: str, layout: str, problem: str) -> None:
-    assert contenders.unsupported_reason(LAYOUTS[layout](), contenders.by_name(name)) == problem
+    found = contenders.unsupported_reason(LAYOUTS[layout](), contenders.by_name(name))
+    assert found.endswith(problem) and bool(found) == bool(problem)
 
 
 def test_lag_is_supported_if_all_uplinks_end_at_one_switch() -> None:
@@ -210,30 +195,10 @@ def test_lag_is_supported_if_all_uplinks_end_at_one_switch() -> None:
     assert contenders.unsupported_reason(layout, contenders.by_name("balance-tcp")) == ""
 
 
-def test_unknown_contender_is_rejected() -> None:
-    with pytest.raises(ValueError, match=r"contender: bond0 -> manual \| active-backup \| "):
-        contenders.by_name("bond0")
-    with pytest.raises(ValueError, match=r"teaming: mlag -> switch-independent \| lacp"):
-        contenders.by_name("dynamic/mlag")
-    with pytest.raises(ValueError, match="teaming:  -> "):
-        contenders.by_name("dynamic/")
-    with pytest.raises(ValueError, match=r"contender: balance-slb\+path-check -> "):
-        contenders.by_name("balance-slb+path-check")
-    with pytest.raises(ValueError, match="path checks with lacp -> switch-independent"):
-        contenders.by_name("dynamic/lacp+path-check")
-
-
-@pytest.mark.parametrize(
-    ("pace_", "interval_ms"),
-    [
-        (pace.FAITHFUL, 10_000),
-        (pace.ACCELERATED, 1000),
-        (pace.QUICK, 1000),
-        (pace.in_real_time(pace.QUICK), 10_000),
-    ],
-)
-def test_rebalance_interval_scales_with_the_pace(pace_: pace.Pace, interval_ms: int) -> None:
-    assert contenders.rebalance_interval_ms(pace_) == interval_ms
+def test_rebalance_interval_scales_with_the_pace() -> None:
+    assert contenders.rebalance_interval_ms(pace.FAITHFUL) == 10_000
+    assert contenders.rebalance_interval_ms(pace.QUICK) == 1000
+    assert contenders.rebalance_interval_ms(pace.in_real_time(pace.QUICK)) == 10_000
 
 
 # The format of ovs-vswitchd 3.1.

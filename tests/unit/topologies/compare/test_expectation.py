@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from topologies.compare.contenders import BONDS, MANUAL, ORACLE
 from topologies.compare.expectation import (
     LEAST_THROUGHPUT_RATIO,
-    MOST_CPU_RATIO,
     Expectation,
     against_peers,
     at_least,
@@ -43,53 +42,23 @@ def test_every_contender_is_a_policy_a_peer_manual_or_the_oracle() -> None:
     assert [name for name in every if is_peer(name)] == list(BONDS)
 
 
-def test_comparison_needs_a_policy_and_a_peer() -> None:
-    assert against_peers("here", {}) == []
-    assert against_peers("here", {"manual": _figures(90), "dynamic": _figures(90)}) == []
-    assert against_peers("here", {"manual": _figures(90), "balance-slb": _figures(90)}) == []
-
-
-def test_comparisons_name_scenario_contenders_and_ratios() -> None:
-    checked = against_peers(
-        "here",
-        {
-            "manual": _figures(200, 0.0, 1.0),
-            "balance-slb": _figures(80, 0.5, 5.0),
-            "dynamic": _figures(96, 0.1, 5.2),
-        },
-    )
-    assert [(one.condition, one.found, one.met) for one in checked] == [
-        (
-            "here: throughput of our best policy >= 0.98 x best peer",
-            "dynamic 1.200 x balance-slb",
-            True,
-        ),
-        (
-            "here: spread of our best policy better than the best peer's",
-            "CV dynamic 0.100, balance-slb 0.500",
-            True,
-        ),
-        (
-            "here: CPU time per bit of our best policy <= 1.05 x best peer",
-            "dynamic 1.040 x balance-slb",
-            True,
-        ),
-    ]
-
-
 @pytest.mark.parametrize(
     ("ours", "missed"),
     [
+        (_figures(98, 0.2, 5.2), None),
         (_figures(97, 0.2, 5.0), "throughput"),
         (_figures(100, 0.31, 5.0), "spread"),
         (_figures(100, 0.3, 5.0), "spread"),
         (_figures(100, 0.2, 5.3), "CPU time"),
     ],
 )
-def test_each_unmet_condition_is_named(ours: Figures, missed: str) -> None:
-    checked = against_peers("here", {"dynamic": ours, "balance-slb": _figures(100, 0.3, 5.0)})
-    assert len(checked) == 3
-    assert [missed in one.condition for one in checked if not one.met] == [True]
+def test_each_unmet_condition_is_named(ours: Figures, missed: str | None) -> None:
+    peer = _figures(100, 0.3, 5.0)
+    checked = against_peers("here", {"manual": peer, "dynamic": ours, "balance-slb": peer})
+    assert [one.condition.partition(":")[0] for one in checked] == ["here"] * 3
+    unmet = [one.condition for one in checked if not one.met]
+    assert len(unmet) == (missed is not None)
+    assert all(missed in one for one in unmet if missed)
 
 
 def test_spread_is_not_compared_with_an_even_peer() -> None:
@@ -160,21 +129,6 @@ def test_throughput_condition_is_met_unless_a_peer_is_2_percent_faster(
     if checked:
         holds = max(ours) / max(1.0, *peers) >= LEAST_THROUGHPUT_RATIO
         assert _of(checked, "throughput").met == holds
-
-
-@given(contenders, st.floats(1.0, 100))
-def test_more_cpu_time_never_helps(found: dict[str, Figures], factor: float) -> None:
-    dearer = {
-        name: {**one, "cpu_s_per_gbit": one["cpu_s_per_gbit"] * (factor if is_ours(name) else 1)}
-        for name, one in found.items()
-    }
-    before, after = (
-        [one for one in against_peers("here", each) if "CPU" in one.condition]
-        for each in (found, dearer)
-    )
-    for cheap, dear in zip(before, after, strict=True):
-        assert cheap.met or not dear.met
-        assert f"{MOST_CPU_RATIO} x best peer" in dear.condition
 
 
 def test_no_contenders_have_no_best() -> None:

@@ -57,7 +57,8 @@ def test_step_that_suppresses_the_error_is_overdue() -> None:
 
 
 def test_step_that_continues_is_ended_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "REPEAT_S", SHORT_S)
+    # Longer than it takes to describe a step, even on a busy machine.
+    monkeypatch.setattr(steps, "REPEAT_S", 0.5)
     ended = []
 
     def go_on() -> None:

@@ -19,8 +19,6 @@ VARIANTS = [
     ("quad_gbe_team", {"virtual_switches": 1, "vms": 3}),
     ("quad_gbe_team", {"virtual_switches": 2}),
     ("two_switches", {"uplinks": 5, "switches": 3, "clients": 5}),
-    ("spine_leaf", {"uplinks": 3, "switches": 3, "clients": 2, "vms": 1}),
-    ("live_migration", {"clients": 3, "uplinks": 4}),
     ("vmware_lbt", {"uplinks": 4, "vms": 1, "vnics_per_vm": 1}),
 ]
 every_variant = pytest.mark.parametrize(
@@ -80,9 +78,5 @@ def test_an_unknown_layout_is_a_usage_error(capsys: pytest.CaptureFixture[str]) 
     assert "layout: no_such_layout -> vmware_lbt | " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("bps", "words"),
-    [(100_000_000, "100 Mbit/s"), (10_000_000, "10 Mbit/s"), (10**10, "10 Gbit/s")],
-)
-def test_speeds_have_a_readable_unit(bps: int, words: str) -> None:
-    assert draw.speed(bps) == words
+def test_speeds_have_a_readable_unit() -> None:
+    assert (draw.speed(10**7), draw.speed(10**10)) == ("10 Mbit/s", "10 Gbit/s")
