@@ -12,10 +12,9 @@ from topologies.loads.probing import FlowResult
 def test_every_connection_is_refreshed_before_the_switch_forgets_it() -> None:
     plan = Plan((1_000, 100_000), ())
     assert 100_000 / plan.frames_per_s == load.REFRESH_S < 10
-
-
-def test_few_connections_have_frames_enough_to_be_measured() -> None:
-    assert Plan((1_000,), ()).frames_per_s == Plan((), (10,)).frames_per_s == 2000
+    assert Plan((1_000,), ()).frames_per_s == Plan((), (10,)).frames_per_s == 2000, (
+        "enough to count"
+    )
 
 
 def test_new_connections_have_ports_of_their_own() -> None:

@@ -52,19 +52,13 @@ def test_runs_of_a_contender_are_one_line_of_medians() -> None:
     assert cells[6:] == ["1.23", "25", "7.5", "20", "7", "7", "70", "70"]
 
 
-def test_bonds_have_no_service() -> None:
-    cells = _line(section(_report(_row("balance-tcp", 300, {"none": [3]}))), "| 1,000 |")
-    assert cells[8] == cells[11] == cells[13] == ""
-    assert (cells[10], cells[12]) == ("3", "30")
-
-
-def test_rates_tell_what_was_reached() -> None:
-    cells = _line(section(_report(_row("balance-tcp", 300, {"none": [3]}))), "| 500 |")
+def test_a_bond_has_rates_but_no_service() -> None:
+    made = section(_report(_row("balance-tcp", 300, {"none": [3]})))
+    cells = _line(made, "| 1,000 |")
+    assert (cells[8], cells[10:]) == ("", ["3", "", "30", ""])
+    assert "10,000 |" not in made, "that size was not measured"
+    cells = _line(made, "| 500 |")
     assert cells == ["500", "`balance-tcp`", "1", "480", "2", "1.23", "25", "300"]
-
-
-def test_sizes_that_were_not_measured_have_no_line() -> None:
-    assert "10,000 |" not in section(_report(_row("dynamic", 1, {"alive": [1]})))
 
 
 def test_failures_and_notes_are_told() -> None:

@@ -30,8 +30,3 @@ def test_times_are_those_since_the_port_left() -> None:
         "own_out": [0.08],
         "ours_out": [0.03],
     }
-
-
-def test_what_has_not_happened_has_no_time() -> None:
-    found = timeline(Handover(10.0, 10.01), MAC, ADDRESS, [], [])
-    assert not any(found.values())

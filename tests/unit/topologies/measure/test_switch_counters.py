@@ -33,9 +33,6 @@ def test_packets_of_the_main_thread() -> None:
     assert counted["emc hits"] == 900
     assert counted["subtable lookups"] == 120
     assert not any(name.startswith("avg") for name in counted)
-
-
-def test_a_switch_without_a_main_thread_has_counted_nothing() -> None:
     assert main_thread("") == {"subtable lookups": 0.0}
 
 
