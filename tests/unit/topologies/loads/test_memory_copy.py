@@ -30,18 +30,6 @@ def test_a_vm_stops_when_the_remaining_bytes_fit_the_allowed_blackout() -> None:
     assert memory_copy.may_stop(0, 0.0, 0.3)
 
 
-def test_memory_reports_the_pages_written_after_the_last_call() -> None:
-    memory = Memory(100 * PAGE_BYTES, seed=1)
-    before = [memory.read(page, 1) for page in range(100)]
-    assert memory.take_written() == []
-    memory.write(30)
-    written = memory.written_bytes
-    changed = [page for page in range(100) if memory.read(page, 1) != before[page]]
-    assert memory.take_written() == changed
-    assert written == len(changed) * PAGE_BYTES
-    assert memory.take_written() == []
-
-
 @contextlib.contextmanager
 def _receiver() -> Iterator[int]:
     """Run a receiver. Yields its port."""

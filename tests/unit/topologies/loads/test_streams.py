@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from topologies import live_migration, set_vs_lbfo, spine_leaf, two_switches
 from topologies.benches.set_vs_lbfo import STREAMS
@@ -16,12 +14,10 @@ from topologies.compare.plan import Options
 from topologies.loads.load import Stage
 from topologies.loads.stream_load import StreamLoad
 from topologies.loads.streams import (
-    INTERVAL_S,
     Flow,
     equal_flows,
     paced_flows,
     ports,
-    received_bytes,
     spread,
     stream_rates_bps,
 )
@@ -55,10 +51,7 @@ def test_the_published_threads_give_the_published_figures(mode: str) -> None:
     modes = set_vs_lbfo.layout().published["modes"]
     (published,) = (one for one in modes if one["name"] == mode)
     assert published["stream_cv"] == cv
-
-
-def test_silent_streams_have_no_variation() -> None:
-    assert spread([0.0, 0.0]).cv == 0.0
+    assert spread([0.0, 0.0]).cv == 0.0, "silent streams do not differ"
 
 
 # The measured part of a test of 7 s.
@@ -94,38 +87,17 @@ def test_an_interval_across_an_edge_counts_in_proportion() -> None:
     )
 
 
-def test_a_failed_or_incomplete_test_is_an_error() -> None:
+def test_a_failed_or_incomplete_test_is_an_error_but_not_a_gap_of_milliseconds() -> None:
     with pytest.raises(RuntimeError, match="unable to connect"):
         stream_rates_bps({"error": "unable to connect", "intervals": []}, 2, *MEASURED_S)
     with pytest.raises(RuntimeError, match="1 streams -> 2"):
         stream_rates_bps(_report([[8e6]] * 7), 2, *MEASURED_S)
     with pytest.raises(RuntimeError, match=r"3\.0 s measured -> 4 s"):
         stream_rates_bps(_report([[8e6, 8e6]] * 5), 2, *MEASURED_S)
-
-
-def test_gaps_of_a_few_milliseconds_between_intervals_are_allowed() -> None:
-    report = _report([[8e6]] * 7)
-    for interval in report["intervals"]:
+    with_gaps = _report([[8e6]] * 7)
+    for interval in with_gaps["intervals"]:
         interval["streams"][0]["end"] -= 0.01
-    assert stream_rates_bps(report, 1, *MEASURED_S) == pytest.approx([8e6], rel=0.02)
-
-
-@given(
-    st.lists(st.lists(st.floats(1e3, 1e9), min_size=3, max_size=3), min_size=2, max_size=12),
-    st.data(),
-)
-def test_the_traffic_of_a_span_is_the_sum_of_its_parts(
-    rates: list[list[float]], data: st.DataObject
-) -> None:
-    report = _report(rates, step_s=INTERVAL_S)
-    end_s = len(rates) * INTERVAL_S
-    middle_s = data.draw(st.floats(0.1 * end_s, 0.9 * end_s))
-    parts = ((0.0, middle_s), (middle_s, end_s), (0.0, end_s))
-    first, second, whole = (stream_rates_bps(report, 3, *part) for part in parts)
-    for before, after, total in zip(first, second, whole, strict=True):
-        carried = before * middle_s + after * (end_s - middle_s)
-        assert carried == pytest.approx(total * end_s, rel=1e-6)
-    assert sum(whole) * end_s == pytest.approx(8 * received_bytes(report), rel=1e-6)
+    assert stream_rates_bps(with_gaps, 1, *MEASURED_S) == pytest.approx([8e6], rel=0.02)
 
 
 def test_flows_that_send_at_different_times_are_measured_over_the_whole_load(
@@ -140,6 +112,7 @@ def test_flows_that_send_at_different_times_are_measured_over_the_whole_load(
     outcome = load.finish()
     assert outcome.details["stream_rates_bps"] == [[30e6], [50e6]]
     assert outcome.throughput_bps == pytest.approx((4 * 30e6 + 2 * 50e6) / 10)
+    assert outcome.received_bytes == (4 * 30e6 + 2 * 50e6) / 8
 
 
 def test_ports_are_pairs_of_the_sender_and_the_receiver() -> None:
@@ -158,15 +131,10 @@ def test_the_commands_of_a_flow_match_the_document() -> None:
     words = " ".join(flow.sender_command(5001))
     assert words.startswith("iperf3 --client 10.1.1.1 --port 5001 --json ")
     assert "--parallel 8 --length 131072 --time 25 " in f"{words} "
-    assert "rate" not in words
     words = " ".join(flow.receiver_command(5001))
-    assert "--server --one-off --json" in words
-    assert "--port 5001" in words
-
-
-def test_a_flow_may_have_a_rate_limit() -> None:
-    flow = Flow("vm1", "vm2", "10.1.1.1", 2.5, rate_bps=7_000_000, buffer_bytes=8192)
-    words = " ".join(flow.sender_command(5002))
+    assert "--server --one-off --json" in words and "--port 5001" in words
+    limited = Flow("vm1", "vm2", "10.1.1.1", 2.5, rate_bps=7_000_000, buffer_bytes=8192)
+    words = " ".join(limited.sender_command(5002))
     assert "--parallel 1 --length 8192 --fq-rate 7000000 --time 2.5 " in f"{words} "
 
 

@@ -15,13 +15,9 @@ from topologies.loads.web_sessions import Download, Session
 SERVERS = ["a", "b", "c", "d"]
 
 
-def test_sessions_offer_the_requested_load() -> None:
+def test_sessions_offer_the_load_and_ramp_linearly_and_equally_on_all_servers() -> None:
     sessions = workload.plan_sessions(SERVERS, 130e6, ramp_s=40.0, seed=1)
     assert len(sessions) * workload.wire_bps_per_session() == pytest.approx(130e6, rel=0.02)
-
-
-def test_sessions_ramp_linearly_and_equally_on_all_servers() -> None:
-    sessions = workload.plan_sessions(SERVERS, 130e6, ramp_s=40.0, seed=1)
     assert len(set(Counter(session.server for session in sessions).values())) == 1
     begun = [sum(s.begin_s < at_s for s in sessions) for at_s in (10, 20, 30, 40)]
     quarter = len(sessions) / 4
