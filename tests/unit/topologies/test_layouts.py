@@ -32,7 +32,7 @@ MODULES: dict[str, ModuleType] = {
 every_layout = pytest.mark.parametrize("name", LAYOUTS)
 
 
-def _parameters(name: str) -> dict[str, int | str]:
+def _parameters(name: str) -> dict[str, Any]:
     """A layout's parameters, with their defaults."""
     declared = inspect.signature(LAYOUTS[name]).parameters
     return {parameter: one.default for parameter, one in declared.items()}
@@ -40,22 +40,6 @@ def _parameters(name: str) -> dict[str, int | str]:
 
 def _topo(name: str, **parameters: Any) -> LayoutTopo:
     return MODULES[name].topos[name](**parameters)
-
-
-# Calculated by hand.
-DEFAULT_LIMITS_MBPS = {
-    "vmware_lbt": 2 * 100,
-    "set_vs_lbfo": 2 * 100,
-    "quad_gbe_team": 4 * 100,
-    "live_migration": 2 * 100,
-    "converged": 2 * 10_000,
-    "two_switches": 2 * 100,
-    "spine_leaf": 2 * 50,
-    "mixed_speed": 100 + 10,
-    "shift": 2 * 100,
-    "flows": 2 * 50,
-    "overlay": 2 * 50,
-}
 
 
 def _limit_mbps(name: str, chosen: Mapping[str, int]) -> int:
@@ -86,7 +70,7 @@ def test_limit_matches_the_calculation_by_hand(name: str, data: st.DataObject) -
     if "odd_uplink" in chosen:
         chosen["odd_uplink"] = min(chosen["odd_uplink"], chosen["uplinks"])
     assert LAYOUTS[name](**chosen).limit_bps == _limit_mbps(name, chosen) * 10**6
-    assert LAYOUTS[name]().limit_bps == DEFAULT_LIMITS_MBPS[name] * 10**6
+    assert LAYOUTS[name]().limit_bps == _limit_mbps(name, _parameters(name)) * 10**6
 
 
 @every_layout
@@ -132,14 +116,17 @@ def test_parameter_out_of_range_is_rejected(name: str) -> None:
                 LAYOUTS[name](**{parameter: wrong})
 
 
-def test_odd_uplink_must_exist() -> None:
-    with pytest.raises(ValueError, match="odd_uplink: 3 -> one of 2 uplinks"):
-        converged.layout(odd_uplink=3, odd_mtu=1500)
-
-
-def test_unknown_words_are_rejected() -> None:
+def test_what_a_layout_cannot_be_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"parameter: uplink -> uplinks \| vms \| "):
         _topo("set_vs_lbfo", uplink=2)
+    with pytest.raises(
+        ValueError, match=r"team: nic -> bond \| balance-slb \| lacp \| plain \| split"
+    ):
+        _topo("vmware_lbt", team="nic")
+    with pytest.raises(ValueError, match="a-long-prefix-server: 20 characters -> 14"):
+        _topo("vmware_lbt", prefix="a-long-prefix-")
+    with pytest.raises(ValueError, match="odd_uplink: 3 -> one of 2 uplinks"):
+        converged.layout(odd_uplink=3, odd_mtu=1500)
     with pytest.raises(ValueError, match=r"lag_hash: port -> mac \| flow"):
         set_vs_lbfo.layout(lag_hash="port")
     with pytest.raises(ValueError, match=r"datapath: dpdk -> auto \| userspace \| kernel"):

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.presets import PRESETS
-from topologies import two_switches
 from topologies.benches.plans import PLANS
 from topologies.compare import contenders, pace, running
 from topologies.compare.plan import Options
@@ -57,23 +56,6 @@ def test_contender_has_its_name_and_bridge_form(name: str, form: type) -> None:
 USUAL = ("manual", "load-based", "dynamic", "dynamic/lacp", "active-backup", "balance-slb")
 
 
-@pytest.mark.parametrize(
-    ("policies", "peers", "expected"),
-    [
-        (["load-based"], None, ["manual", "load-based", "active-backup", "balance-slb"]),
-        (None, ["none"], ["load-based", "dynamic", "dynamic/lacp"]),
-        # Defaults keep their order, and others come last.
-        (["set"], ["balance-tcp", "manual"], ["manual", "balance-tcp", "set"]),
-        (["dynamic/switch-independent"], ["none"], ["dynamic"]),
-        (["dynamic"], ["oracle", "manual"], ["manual", "dynamic", "oracle"]),
-    ],
-)
-def test_selection_keeps_the_default_order(
-    policies: list[str] | None, peers: list[str] | None, expected: list[str]
-) -> None:
-    assert contenders.select(USUAL, policies, peers) == expected
-
-
 @given(
     st.none() | st.lists(st.sampled_from([*contenders.OURS, "dynamic/lacp", "slb/lacp"])),
     st.none()
@@ -92,6 +74,17 @@ def test_selection_has_each_selected_contender_once_and_no_other(
     )
     kept = [name for name in found if name in USUAL]
     assert kept == sorted(kept, key=USUAL.index)
+
+
+def test_selection_has_contenders_that_are_not_usual_last() -> None:
+    assert contenders.select(USUAL, ["dynamic"], ["oracle", "manual"]) == [
+        "manual",
+        "dynamic",
+        "oracle",
+    ]
+    expected = ["manual", "balance-tcp", "set"]
+    assert contenders.select(USUAL, ["set"], ["balance-tcp", "manual"]) == expected
+    assert contenders.select(USUAL, ["dynamic/switch-independent"], ["none"]) == ["dynamic"]
 
 
 @pytest.mark.parametrize(
@@ -191,7 +184,7 @@ def test_unsupported_team_has_a_reason(name: str, layout: str, problem: str) -> 
 
 
 def test_lag_is_supported_if_all_uplinks_end_at_one_switch() -> None:
-    layout = two_switches.layout(uplinks=1)
+    layout = LAYOUTS["two_switches"](uplinks=1)
     assert contenders.unsupported_reason(layout, contenders.by_name("balance-tcp")) == ""
 
 
@@ -224,9 +217,7 @@ def test_a_service_is_scraped_until_metrics_have_the_move_that_its_history_has()
     look = contenders.Look()
     due = [n for n in range(24) if look.is_due(80 if n >= 9 else 0, n * 0.25)]
     assert due == [*range(6), *range(9, 15), 22]
-
-
-def test_a_service_whose_history_does_not_grow_is_scraped_at_intervals() -> None:
+    # Without a move, it is scraped at intervals.
     look = contenders.Look()
     due = [n for n in range(40) if look.is_due(0, n * 0.25)]
     assert due == [*range(6), 13, 21, 29, 37]
