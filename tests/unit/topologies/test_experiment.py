@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from tests.unit.topologies import bench_runs
-from topologies import experiment
+from topologies import experiment, two_switches
 from topologies.compare import running
 from topologies.compare.pace import Pace
 from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
 from topologies.experiment import Stream, compare, one_server
-from topologies.graph.layout import Layout, Role
+from topologies.graph.layout import Role
 from topologies.loads.load import Stage
-from topologies.network.private_ovs import PrivateOvs
 
 LAYOUT = one_server(uplinks_mbps=[100, 50, 50], vms=4)
 
@@ -59,14 +60,10 @@ def test_a_run_has_what_uplinks_carried_and_what_was_received(asked: dict[str, A
 
 
 def test_a_failed_run_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    failed = Result(Scenario("", "", LAYOUT, _no_load, ()), {}, {}, failures=["slb: no switch"])
+    failed = Result(Scenario("", "", LAYOUT, Mock(), ()), {}, {}, failures=["slb: no switch"])
     monkeypatch.setattr(running, "compare", lambda *_args, **_more: failed)
     with pytest.raises(RuntimeError, match="slb: no switch"):
         compare(LAYOUT, [Stream("vm1")], ["load-based"])
-
-
-def _no_load(_stage: Stage) -> Any:
-    raise AssertionError
 
 
 @pytest.mark.parametrize(
@@ -87,32 +84,20 @@ def test_a_stream_that_cannot_be_is_refused(stream: Stream, problem: str) -> Non
 def test_a_contender_that_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="contender: fastest -> manual"):
         compare(LAYOUT, [Stream("vm1")], ["fastest"])
-    from topologies import two_switches
-
     with pytest.raises(ValueError, match="balance-tcp on two_switches: a LAG must end"):
         compare(two_switches.layout(), [Stream("vm1")], ["balance-tcp"])
 
 
 def test_vms_start_on_the_uplinks_of_their_port_numbers(
-    asked: dict[str, Any], tmp_path: Any
+    asked: dict[str, Any], tmp_path: Path
 ) -> None:
     compare(LAYOUT, [Stream("vm1", mbps=45, begin_s=5), Stream("vm2", end_s=9)], ["balance-slb"])
     placed: list[tuple[str, str]] = []
-    load = asked["scenario"].load(_stage(LAYOUT, placed, tmp_path))
-    assert placed == [
-        ("vm1", "uplink1"),
-        ("vm2", "uplink2"),
-        ("vm3", "uplink3"),
-        ("vm4", "uplink1"),
-    ]
+    stage = Stage(LAYOUT, "", {}, {}, Mock(), tmp_path, place=lambda *one: placed.append(one))
+    load = asked["scenario"].load(stage)
+    uplinks = ("uplink1", "uplink2", "uplink3", "uplink1")
+    assert placed == list(zip(LAYOUT.nodes(Role.VM), uplinks, strict=True))
     assert (load.load_s, load.measured_s) == (30.0, (0.0, 30.0))
-
-
-def _stage(layout: Layout, placed: list[tuple[str, str]], directory: Any) -> Stage:
-    ovs = object.__new__(PrivateOvs)
-    return Stage(
-        layout, "", {}, {}, ovs, directory, place=lambda vm, uplink: placed.append((vm, uplink))
-    )
 
 
 def test_receivers_may_be_vms() -> None:

@@ -37,7 +37,6 @@ Measured = Mapping[str, Mapping[str, float]]
 # Figures with which a contender does well in most scenarios.
 USUAL: Mapping[str, float] = {
     "throughput_bps": 92.5e6,
-    "steady_throughput_bps": 130e6,
     "steady_share_of_limit": 0.65,
     "downloads": 4000,
     "qos_ratio": 1.0,
@@ -49,12 +48,8 @@ USUAL: Mapping[str, float] = {
     "predicted_share": 0.91,
     "probe_duplicated": 0,
     "failover_ms": 30,
-    "failback_ms": 20,
-    "blackout_ms": 100,
     "worst_blackout_ms": 200,
     "settle_s": 0.5,
-    "lossless_s": 0.1,
-    "placed_s": 0.5,
     "restored_s": 0.5,
     "loss_ratio": 0.0005,
     "retransmissions_per_move": 0,

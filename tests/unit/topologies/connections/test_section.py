@@ -1,10 +1,14 @@
-"""The tables of many connections."""
+"""The tables and the picture of many connections."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from topologies.connections.load import Plan, described
+from topologies.connections.picture import draw
 from topologies.connections.section import cpu_percent, medians, section
 
 PLAN = Plan((1000, 10000), (500,))
@@ -72,3 +76,12 @@ def test_lines_of_pictures_are_medians_by_size() -> None:
     rows = [_row("a", flows, {}) for flows in (1, 5, 3)] + [_row("b", 7, {})]
     assert medians(rows, "a", lambda one: float(one["flows"])) == [(1000, 3.0)]
     assert medians(rows, "b", cpu_percent) == [(1000, 25.0)]
+
+
+@pytest.mark.slow
+def test_every_contender_has_a_line(tmp_path: Path) -> None:
+    rows = [_row(name, 5, {}) for name in ("balance-tcp", "adaptive, split")]
+    paths = draw({"rows": rows}, tmp_path)
+    assert [path.name for path in paths] == ["connections.png", "connections.svg"]
+    text = paths[1].read_text()
+    assert text.count("adaptive, split") >= 1 and text.count("balance-tcp") >= 1

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from topologies import flows
 from topologies.graph.layout import Layout, Role
 from topologies.loads.flow_figures import Completion, ideal_s
 from topologies.loads.flow_load import FlowLoad, completions, measured_flows
-from topologies.loads.flow_ports import PLACES
+from topologies.loads.flow_ports import FIRST_CLIENT_PORT, PLACES, client_ports
 from topologies.loads.flow_sizes import WEB_SEARCH
 from topologies.loads.load import Stage
 from topologies.network.private_ovs import PrivateOvs
-
-LOAD_BPS = 70e6
 
 
 def _load(
@@ -28,15 +28,8 @@ def _load(
     pids = {name: number for number, name in enumerate(names, start=100)}
     nothing_is_up = cast(PrivateOvs, None)
     stage = Stage(layout, "lbt-", pids, {}, nothing_is_up, directory, repetition=repetition)
-    return FlowLoad(
-        stage,
-        WEB_SEARCH.scaled(0.1),
-        LOAD_BPS,
-        warm_up_s=2.0,
-        watched_s=8.0,
-        drain_s=3.0,
-        failing=failing,
-    )
+    sizes, times_s = WEB_SEARCH.scaled(0.1), {"warm_up_s": 2.0, "watched_s": 8.0, "drain_s": 3.0}
+    return FlowLoad(stage, sizes, 70e6, failing=failing, **times_s)
 
 
 def test_flows_are_the_same_for_every_contender_and_others_in_every_run(tmp_path: Path) -> None:
@@ -44,10 +37,8 @@ def test_flows_are_the_same_for_every_contender_and_others_in_every_run(tmp_path
     assert _load(tmp_path, flows.layout(uplinks=3), "uplink3").flows == first
     assert {one.start_s for one in first}.isdisjoint(one.start_s for one in second)
     assert sorted(one.size_bytes for one in first) == sorted(one.size_bytes for one in second)
-    busiest = [
-        Counter(one.vm for one in planned).most_common(1)[0][0] for planned in (first, second)
-    ]
-    assert busiest[0] != busiest[1]
+    by_vm = [Counter(one.vm for one in planned).most_common() for planned in (first, second)]
+    assert by_vm[0][0][0] != by_vm[1][0][0], "another VM is the busiest"
 
 
 def test_plan_names_namespaces_addresses_and_places(tmp_path: Path) -> None:
@@ -61,9 +52,8 @@ def test_plan_names_namespaces_addresses_and_places(tmp_path: Path) -> None:
         assert one["server"] == layout.addresses_of(layout.nodes(Role.VM)[flow.vm])[0]
         assert one["client"] == flow.vm % 2
         assert one["size_bytes"] == flow.size_bytes
-    places = {one["port"] % PLACES for one in plan["flows"]}
-    assert places == {0, 1}
-    assert json.loads(json.dumps(plan)) is not None
+    assert {one["port"] % PLACES for one in plan["flows"]} == {0, 1}
+    json.dumps(plan)
 
 
 def test_oracle_leaves_an_uplink_before_it_fails(tmp_path: Path) -> None:
@@ -126,3 +116,18 @@ def test_flows_that_a_failure_met_are_counted(tmp_path: Path) -> None:
             for one, (_, duration_s, _) in zip(planned[1:], rows[1:], strict=True)
         )
     )
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, PLACES - 1)), max_size=200))
+def test_port_tells_the_place_and_is_not_used_twice(drawn: list[tuple[int, int]]) -> None:
+    clients, places = [client for client, _ in drawn], [place for _, place in drawn]
+    found = client_ports(clients, places)
+    assert [port % PLACES for port in found] == places
+    assert len(set(zip(clients, found, strict=True))) == len(found)
+
+
+def test_ports_begin_again_when_all_were_used() -> None:
+    found = client_ports([0] * 12_501, [2] * 12_501)
+    assert found[0] == FIRST_CLIENT_PORT + 2 == found[-1]
+    assert len(set(found)) == 12_500
+    assert max(found) < 60_000

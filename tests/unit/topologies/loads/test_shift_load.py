@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import socket
-import tempfile
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -89,61 +91,31 @@ def test_a_late_sender_skips_datagrams_instead_of_sending_a_burst() -> None:
         assert numbers == list(range(flow.sent))
 
 
-def _counters(rates_bps: list[float], change: dict[str, object]) -> list[dict[str, object]]:
-    """Run the sender in this process. Returns its counters of each flow."""
-    plan = {
-        "payload_bytes": 100,
-        "longest_s": 5.0,
-        "flows": [
-            {"sender_pid": os.getpid(), "address": "127.0.0.1", "port": 9, "rate_bps": rate_bps}
-            for rate_bps in rates_bps
-        ],
-    }
-    with tempfile.TemporaryDirectory() as directory:
-        (Path(directory) / paced.CHANGE).write_text(json.dumps(change))
-        results = paced.send(plan, Path(directory), lambda: True)
-    counters: list[dict[str, object]] = results["flows"]
-    return counters
-
-
-def test_the_rate_of_each_flow_changes_at_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-
-    class Clock:
-        """A clock that only advances during `sleep`."""
-
-        @staticmethod
-        def monotonic() -> float:
-            return now[0]
-
-        @staticmethod
-        def sleep(span_s: float) -> None:
-            now[0] += span_s
-
-    class FakeSocket:
-        """A socket that accepts every datagram."""
-
-        def connect(self, _address: object) -> None: ...
-        def setblocking(self, _flag: bool) -> None: ...
-        def send(self, _payload: object) -> None: ...
-
-    monkeypatch.setattr(paced, "time", Clock)
-    monkeypatch.setattr(paced, "_socket_of", lambda _pid: contextlib.nullcontext(FakeSocket()))
-    interval_s = 0.01
-    bps = (100 + paced.HEADERS_BYTES) * 8 / interval_s
+def test_the_rate_of_each_flow_changes_at_its_own_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    now = itertools.count(100.0, 0.0005)  # time only passes where somebody looks
+    clock = SimpleNamespace(monotonic=lambda: next(now), sleep=lambda _span_s: None)
+    monkeypatch.setattr(paced, "time", clock)
+    monkeypatch.setattr(paced, "_socket_of", lambda _pid: contextlib.nullcontext(Mock()))
+    fast_bps = (100 + paced.HEADERS_BYTES) * 8 / 0.01
+    flows = [
+        {"sender_pid": os.getpid(), "address": "127.0.0.1", "port": 9, "rate_bps": rate_bps}
+        for rate_bps in (0.0, fast_bps / 10, fast_bps)
+    ]
     change = {
         "at_s": 101.0,
         "end_s": 102.0,
-        "rates_bps": [bps, bps, 0.0],
+        "rates_bps": [fast_bps, fast_bps, 0.0],
         "after_s": [0.0, 0.5, 0.2],
     }
-    first, second, third = _counters([0.0, bps / 10, bps], change)
-    assert first["first"] == 0 and first["sent"] == pytest.approx(1.0 / interval_s, abs=1)
-    # The rate is 10/s in the 0.5 s until its change, and 100/s in the 0.5 s after it.
-    sent = int(str(second["sent"])) - int(str(second["first"]))
-    assert second["first"] == pytest.approx(10, abs=1)
-    assert sent == pytest.approx(5 + 50, abs=1)
-    assert int(str(third["sent"])) - int(str(third["first"])) == pytest.approx(20, abs=1)
+    (tmp_path / paced.CHANGE).write_text(json.dumps(change))
+    plan = {"payload_bytes": 100, "longest_s": 5.0, "flows": flows}
+    found = paced.send(plan, tmp_path, lambda: True)["flows"]
+    # Before and after the change, which the second flow makes 0.5 s later and the third 0.2 s later.
+    assert [one["first"] for one in found] == pytest.approx([0, 10, 100], abs=1)
+    sent = [one["sent"] - one["first"] for one in found]
+    assert sent == pytest.approx([100, 5 + 50, 20], abs=1)
 
 
 def test_tcp_counters_have_the_names_of_the_kernel() -> None:

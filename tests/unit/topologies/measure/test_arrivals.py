@@ -1,12 +1,14 @@
-"""What happened to a VM that arrived, from what was seen."""
+"""What happened to a VM that arrived, from captured frames and from what else was seen."""
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
-from topologies.loads.handover import ETH_RARP, Handover
+from topologies.loads.handover import ETH_RARP, Handover, announcement
 from topologies.measure.arrivals import timeline
-from topologies.measure.captured import ETH_IPV4, Frame
+from topologies.measure.captured import ETH_IPV4, MAGIC_NS, Frame, parse
 
 MAC, OURS, ADDRESS = "52:54:00:00:00:01", "0a:00:00:00:00:02", "10.100.0.1"
 
@@ -30,3 +32,27 @@ def test_times_are_those_since_the_port_left() -> None:
         "own_out": [0.08],
         "ours_out": [0.03],
     }
+
+
+MAC_BYTES = bytes.fromhex(MAC.replace(":", ""))
+HEADER = struct.pack("=IHHiIII", MAGIC_NS, 2, 4, 0, 0, 64, 1)
+
+
+def record(frame: bytes, second: int, nanosecond: int) -> bytes:
+    return struct.pack("=IIII", second, nanosecond, len(frame), len(frame)) + frame
+
+
+def test_frames_have_monotonic_times_and_addresses() -> None:
+    datagram = b"\xff" * 6 + MAC_BYTES + b"\x08\x00" + bytes(12) + bytes([10, 0, 0, 7]) + bytes(30)
+    content = (
+        HEADER
+        + record(announcement(MAC_BYTES), 100, 500_000_000)
+        + record(datagram, 101, 250_000_000)
+    )
+    cut_off = record(datagram, 102, 0)[:-5]
+    assert list(parse(content + cut_off, -90.0)) == [
+        Frame(10.5, MAC, 0x8035),
+        Frame(11.25, MAC, 0x0800, "10.0.0.7"),
+    ]
+    with pytest.raises(ValueError, match="-> a capture with times in nanoseconds"):
+        list(parse(b"\0" * 24, 0.0))

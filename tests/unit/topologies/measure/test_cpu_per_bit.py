@@ -1,4 +1,4 @@
-"""Figures of CPU time per bit, from what was counted."""
+"""CPU time per bit: the contenders, how a pipeline stops learning, and figures of what was counted."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from topologies.compare.contenders import Ours
+from topologies.measure.cpu_contenders import STOPPED, Varied, contender, without_learning
 from topologies.measure.cpu_per_bit import BASE, paired_ratios, switch_cpu_s, table
 
 
@@ -41,3 +43,33 @@ def test_the_table_has_medians_and_ranges() -> None:
     shown = table(RUNS)
     assert "ours (n = 2): Mbit/s 100 (100 to 100); switch, s/Gbit 8.25 (5.5 to 11)" in shown
     assert "packets/s 200 (200 to 200)" in shown
+
+
+LEARNS = (
+    " cookie=0x1, duration=0.645s, table=1, n_packets=5, n_bytes=300, priority=10,reg0=0x1"
+    " actions=set_field:0x1->reg8,learn(table=20,hard_timeout=300,delete_learned,cookie=0x6c03,"
+    "NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],load:NXM_NX_REG0[0..15]->NXM_NX_REG3[0..15]),"
+    "learn(table=21,result_dst=NXM_NX_REG8[0],load:0x1->NXM_NX_REG4[0]),goto_table:3"
+)
+LEARNED = (
+    " cookie=0x6c03, duration=0.563s, table=20, n_packets=0, n_bytes=0, hard_timeout=300, "
+    "reg2=0,dl_dst=52:54:00:00:00:01 actions=load:0x1->NXM_NX_REG3[0..15]"
+)
+OTHER = " cookie=0x1, duration=1s, table=3, n_packets=0, n_bytes=0, priority=10 actions=drop"
+
+
+def test_a_pipeline_that_learns_no_more_keeps_what_it_has_learned() -> None:
+    assert without_learning(["OFPST_FLOW reply (OF1.3) (xid=0x2):", LEARNS, LEARNED, OTHER]) == [
+        "table=20,reg2=0,dl_dst=52:54:00:00:00:01,actions=load:0x1->NXM_NX_REG3[0..15]",
+        "table=1,priority=10,reg0=0x1,actions=set_field:0x1->reg8,goto_table:3",
+    ]
+
+
+def test_contenders_by_name() -> None:
+    assert isinstance(contender("dynamic/lacp"), Ours)
+    varied = contender(f"dynamic, {STOPPED}")
+    assert isinstance(varied, Varied)
+    assert varied.name == f"dynamic, {STOPPED}"
+    assert varied.observe().bindings == {}
+    with pytest.raises(ValueError, match="left out: uplinks -> "):
+        contender("dynamic, uplinks")
