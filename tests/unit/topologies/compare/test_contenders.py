@@ -6,6 +6,7 @@ import contextlib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -108,27 +109,16 @@ def test_unknown_names_and_peers_as_policies_are_rejected(
         contenders.select(USUAL, policies, peers)
 
 
-class _Commands:
-    """An Open vSwitch that records commands; the uplinks have the port numbers 4, 5 and 6."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def vsctl(self, *words: str) -> str:
-        return {"up1": "4", "up2": "5", "up3": "6"}[words[2]]
-
-    def run(self, *words: str) -> str:
-        self.said.append(" ".join(words))
-        return ""
-
-
 def test_oracle_sends_each_flow_by_the_uplink_that_its_port_names(tmp_path: Path) -> None:
     server = cast(ServerBridge, SimpleNamespace(name="server", uplinks=["up1", "up2", "up3"]))
-    ovs = _Commands()
-    teams = contenders.Teams(cast(PrivateOvs, ovs), [server], {}, pace.QUICK, tmp_path)
+    ovs = Mock()
+    numbers = {"up1": "4", "up2": "5", "up3": "6"}
+    ovs.vsctl.side_effect = lambda *words: numbers[words[2]]
+    teams = contenders.Teams(ovs, [server], {}, pace.QUICK, tmp_path)
     contenders.by_name("oracle").take_over(teams, contextlib.ExitStack())
-    groups = [one for one in ovs.said if "add-group" in one]
-    flows = [one for one in ovs.said if "add-flow" in one]
+    said = [" ".join(one.args) for one in ovs.run.call_args_list]
+    groups = [one for one in said if "add-group" in one]
+    flows = [one for one in said if "add-flow" in one]
     assert len(groups) == len(flows) == 3
     for number, order in enumerate(("4 5 6", "5 6 4", "6 4 5")):
         buckets = ",".join(f"bucket=watch_port:{one},output:{one}" for one in order.split())
@@ -225,16 +215,9 @@ def test_a_service_is_scraped_until_metrics_have_the_move_that_its_history_has()
 
 @pytest.mark.parametrize(("name", "moved"), [("balance-slb", True), ("active-backup", False)])
 def test_vms_are_placed_where_open_vswitch_can_move_hashes(name: str, moved: bool) -> None:
-    class Ovs:
-        def __init__(self) -> None:
-            self.migrated: list[tuple[str, ...]] = []
-
-        def run(self, *command: str) -> str:
-            if command[1] == "bond/migrate":
-                self.migrated.append(command[2:])
-            return "17\n"
-
-    contender, ovs = contenders.OvsBond(name), Ovs()
-    contender._ovs, contender._bonds = ovs, ["s-team"]  # type: ignore[assignment]
+    contender, ovs = contenders.OvsBond(name), Mock()
+    ovs.run.return_value = "17\n"
+    contender._ovs, contender._bonds = ovs, ["s-team"]
     contender.place("vm1-1", "00:00:00:00:00:01", "up2")
-    assert ovs.migrated == ([("s-team", "17", "up2")] if moved else [])
+    migrated = [one.args[2:] for one in ovs.run.call_args_list if one.args[1] == "bond/migrate"]
+    assert migrated == ([("s-team", "17", "up2")] if moved else [])
