@@ -390,7 +390,7 @@ def test_flows_has_percentiles_of_all_runs_where_single_runs_have_too_few_flows(
     once = _result(main, ["adaptive"], {"adaptive": {"fct_large_p50_ms": 2000.0}})
     (found,), (seen,) = once.figures["adaptive"], once.observed["adaptive"]
     at_once: dict[str, list[float]] = {"start_s": [0.0] * 40, "late_s": [0.0] * 40}
-    flows = {**at_once, "size_bytes": [2_000_000] * 40, "unfinished": []}
+    flows = {**at_once, "size_bytes": [2_000_000] * 40, "unfinished": [39]}
     runs = [
         replace(seen, outcome=replace(seen.outcome, details={**flows, "duration_s": [took_s] * 40}))
         for took_s in (1.0, 2.0, 3.0)
@@ -398,6 +398,7 @@ def test_flows_has_percentiles_of_all_runs_where_single_runs_have_too_few_flows(
     result = replace(once, figures={"adaptive": [found] * 3}, observed={"adaptive": runs})
     derived = PLANS["flows"].derived([result])[main.name]["adaptive"]
     assert derived["fct_large_p95_ms"] == derived["fct_large_p99_ms"] == 3000
+    assert derived["unfinished_ratio"] == 1 / 40
     assert "fct_large_p50_ms" not in derived, "every run has it"
     assert "fct_small_p50_ms" not in derived, "no run has such a flow"
     assert PLANS["flows"].derived([once]) == {main.name: {"adaptive": {}}}

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from topologies import flows
 from topologies.graph.layout import Layout, Role
-from topologies.loads.flow_figures import Completion, ideal_s
-from topologies.loads.flow_load import FlowLoad, completions, measured_flows
+from topologies.loads.flow_figures import ideal_s
+from topologies.loads.flow_load import FlowLoad, completions
 from topologies.loads.flow_ports import FIRST_CLIENT_PORT, PLACES, client_ports
 from topologies.loads.flow_sizes import WEB_SEARCH
 from topologies.loads.load import Stage
@@ -75,22 +75,6 @@ def test_flow_is_complete_if_all_of_it_arrived(tmp_path: Path) -> None:
     assert first.complete and not second.complete
     assert (first.late_s, first.duration_s) == (0.001, 0.5)
     assert first.start_s == planned[0].start_s
-
-
-def test_details_have_the_measured_flows_again() -> None:
-    details = {
-        "start_s": [2.5, 3.0],
-        "vm": ["vm1", "vm2"],
-        "size_bytes": [100, 200],
-        "late_s": [0.001, 0.0],
-        "duration_s": [0.5, 9.0],
-        "unfinished": [1],
-        "failed_s": None,
-    }
-    assert measured_flows(details) == [
-        Completion(100, 2.5, 0.001, 0.5),
-        Completion(200, 3.0, 0.0, 9.0, complete=False),
-    ]
 
 
 def test_computed_figure_needs_no_network_and_is_left_out_of_a_failure(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 from collections import Counter
 from collections.abc import Iterator
@@ -32,8 +33,9 @@ LINE_BPS = 80_000  # the file takes one second
 
 
 @contextlib.contextmanager
-def _session(reports: list[Download]) -> Iterator[tuple[Session, socket.socket]]:
-    """A session and its server's listening socket."""
+def _requested() -> Iterator[tuple[Session, socket.socket, list[Download]]]:
+    """A session that sent its request at time 0, the server's connection, and what it reports."""
+    reports: list[Download] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(5)
         session = Session(
@@ -45,29 +47,22 @@ def _session(reports: list[Download]) -> Iterator[tuple[Session, socket.socket]]
             seed=1,
             report=reports.append,
         )
-        yield session, listener
+        session.step(0.0)
+        connection, _ = listener.accept()
+        with connection:
+            # The request follows once the session has seen that it is connected.
+            for _ in range(500):
+                if select.select([connection], [], [], 0.01)[0]:
+                    break
+                session.step(0.0)
+            connection.settimeout(5)
+            assert connection.recv(4096).startswith(f"GET /{SIZE_BYTES} HTTP/1.1".encode())
+            yield session, connection, reports
         session.close(0.0)
 
 
-def _requested(session: Session, listener: socket.socket) -> socket.socket:
-    """Let the session send its request at time 0. Returns the server's connection."""
-    session.step(0.0)
-    connection, _ = listener.accept()
-    connection.settimeout(5)
-    connection.setblocking(False)
-    for _ in range(1000):
-        with contextlib.suppress(BlockingIOError):
-            assert connection.recv(4096).startswith(f"GET /{SIZE_BYTES} HTTP/1.1".encode())
-            connection.settimeout(5)
-            return connection
-        session.step(0.0)
-    raise AssertionError("no request arrived")
-
-
 def test_a_session_reads_no_faster_than_its_line() -> None:
-    reports: list[Download] = []
-    with _session(reports) as (session, listener):
-        connection = _requested(session, listener)
+    with _requested() as (session, connection, reports):
         connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + bytes(SIZE_BYTES))
         session.step(0.5)
         assert not reports, "the session has read the whole file in half the time"
@@ -75,30 +70,24 @@ def test_a_session_reads_no_faster_than_its_line() -> None:
         assert [(one.complete, one.received_bytes) for one in reports] == [(True, SIZE_BYTES)]
         assert reports[0].end_s - reports[0].start_s == 1.0
         assert 1.5 <= next_s <= 2.5, "the think time is 0.5 to 1.5 times its mean"
-        connection.close()
 
 
 def test_a_late_server_extends_the_download() -> None:
-    reports: list[Download] = []
-    with _session(reports) as (session, listener):
-        connection = _requested(session, listener)
+    with _requested() as (session, connection, reports):
         assert session.step(1.0) < 1.1, "the session retries soon"
         connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + bytes(SIZE_BYTES))
         session.step(3.0)
         assert reports[0].end_s == 3.0
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 404 Not Found\r\n\r\n", b""])
+def test_a_refused_file_or_a_closed_connection_is_an_incomplete_download(answer: bytes) -> None:
+    with _requested() as (session, connection, reports):
+        connection.sendall(answer)
         connection.close()
-
-
-def test_a_refused_file_or_a_closed_connection_is_an_incomplete_download() -> None:
-    for answer in (b"HTTP/1.1 404 Not Found\r\n\r\n", b""):
-        reports: list[Download] = []
-        with _session(reports) as (session, listener):
-            connection = _requested(session, listener)
-            connection.sendall(answer)
-            connection.close()
-            session.step(0.5)
-            assert [one.complete for one in reports] == [False]
-            assert session.step(2.0) > 2.0, "the session continues"
+        session.step(0.5)
+        assert [one.complete for one in reports] == [False]
+        assert session.step(2.0) > 2.0, "the session continues"
 
 
 def test_loads_of_servers_are_in_proportion_to_weights() -> None:
