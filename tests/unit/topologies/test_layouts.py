@@ -127,6 +127,11 @@ def test_what_a_layout_cannot_be_is_rejected() -> None:
         _topo("two_switches", team="lacp")
 
 
+@pytest.mark.parametrize("name", ["set_vs_lbfo", "quad_gbe_team"])
+def test_lag_may_end_at_one_switch_or_at_another_server(name: str) -> None:
+    assert _topo(name, team="lacp").links()
+
+
 def test_kernel_datapath_is_used_if_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(switches, "KERNEL_MODULE", tmp_path)
     assert switches.usable_datapath() == "kernel"
