@@ -10,7 +10,7 @@ import pytest
 from controller.api.engine_commands import Apply, Record, SendFrame, Write
 from controller.api.events import Leading
 from controller.api.history import Happened
-from controller.config.rows import PREFIX, BridgeRow
+from controller.config.rows import BridgeRow
 from controller.dataplane import frames
 from controller.dataplane.specs import EMPTY
 from controller.operations.unconfirmed import GRACE_S, UNCONFIRMED
@@ -19,11 +19,26 @@ from tests.unit.fake_switch import World, done, refusal, reports, world
 from tests.unit.rows import bridge, host, ours, port, with_ids, with_interface, without_us
 
 WAIT_S = 60
+# A bridge with a bond before it is attached.
+BARE = without_us(host())
 
 
 def plain(fail_mode: str | None = "secure", **ids: str) -> BridgeRow:
     ports = (port("eth1", 1), port("eth2", 2), port("vnet0", 10))
     return bridge(*ports, ids=ours(**ids), fail_mode=fail_mode)
+
+
+def attached_for_now(row: BridgeRow = BARE, *words: str) -> World:
+    """A world in which an attach waits to be confirmed."""
+    here = world(row).start()
+    done(here.ask("attach", "br0", *words, "--rollback-after", str(WAIT_S)))
+    return here
+
+
+def detached_for_now(row: BridgeRow) -> World:
+    here = world(row).start()
+    done(here.ask("detach", "br0", "--rollback-after", str(WAIT_S)))
+    return here
 
 
 def attached(here: World) -> bool:
@@ -44,7 +59,7 @@ def waits(here: World) -> list[dict[str, object]]:
 # ---- attach -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("row", [without_us(host()), plain()], ids=["bond", "plain"])
+@pytest.mark.parametrize("row", [BARE, plain()], ids=["bond", "plain"])
 def test_an_attach_that_nobody_confirms_is_reverted(row: BridgeRow) -> None:
     row = with_ids(row, threshold="60", vm_9c5e_pin="eth1")
     here = world(row).start()
@@ -69,8 +84,7 @@ def test_an_attach_that_nobody_confirms_is_reverted(row: BridgeRow) -> None:
 
 
 def test_an_attach_that_is_confirmed_stays() -> None:
-    here = world(without_us(host())).start()
-    done(here.ask("attach", "br0", "--rollback-after", str(WAIT_S)))
+    here = attached_for_now()
     here.run_until(WAIT_S - 1)
     assert done(here.ask("confirm", "br0")) == "br0: attach confirmed"
     assert UNCONFIRMED not in here.rows["br0"].external_ids
@@ -80,19 +94,19 @@ def test_an_attach_that_is_confirmed_stays() -> None:
 
 
 def test_settings_of_uplinks_that_were_made_meanwhile_stay_as_with_detach() -> None:
-    here = world(without_us(host())).start()
-    done(here.ask("attach", "br0", "--rollback-after", str(WAIT_S)))
+    here = attached_for_now()
     done(here.ask("set", "interface", "eth1", "capacity-mbps=1000"))
     here.run_until(WAIT_S + GRACE_S + 1)
-    assert here.rows["br0"] == with_interface(without_us(host()), "eth1", capacity_mbps="1000")
+    assert here.rows["br0"] == with_interface(BARE, "eth1", capacity_mbps="1000")
 
 
-def test_an_attach_that_fails_waits_for_nothing() -> None:
-    here = World(without_us(host())).start()
+def test_an_attach_that_fails_waits_for_nothing_and_leaves_no_trace() -> None:
+    here = World(BARE).start()
     assert here.ask("attach", "br0", "--rollback-after", "60") is None
     here.run_until(10)
-    refusal(here.replies[1])
-    assert here.rows["br0"] == without_us(host()) and waits(here) == []
+    assert says(refusal(here.replies[1]), "bridge br0: ", "10 s -> ", "switch")
+    assert here.rows["br0"] == BARE and waits(here) == []
+    assert here.engine.fleet.bridges == {} and here.dialled == set()
 
 
 # ---- detach -----------------------------------------------------------------------------
@@ -120,16 +134,13 @@ def test_a_detach_that_nobody_confirms_is_reverted(purge: bool) -> None:
 
 
 def test_a_value_that_was_invalid_before_does_not_stop_a_reversal() -> None:
-    here = world(host(threshold="high")).start()
-    here.run_for(1)
-    before = here.rows["br0"]
-    done(here.ask("detach", "br0", "--rollback-after", "60"))
-    here.run_for(WAIT_S + GRACE_S + 1)
-    assert here.rows["br0"] == before
+    row = host(threshold="high", team="bond0/eth1,eth2/", binding="eth1")
+    here = detached_for_now(row).run_for(WAIT_S + GRACE_S + 1)
+    assert here.rows["br0"] == row
 
 
 def test_a_purge_of_a_detached_bridge_cannot_be_undone() -> None:
-    row = with_interface(without_us(host()), "eth1", capacity_mbps="1000")
+    row = with_interface(BARE, "eth1", capacity_mbps="1000")
     here = world(row).start()
     assert "not attached" in refusal(here.ask("detach", "br0", "--purge", "--rollback-after", "60"))
     assert here.rows["br0"] == row
@@ -161,14 +172,6 @@ def test_a_detach_of_plain_uplinks_that_nobody_confirms_is_reverted() -> None:
     assert here.rows["br0"].fail_mode is None
     here.run_for(WAIT_S + GRACE_S + 1)
     assert here.rows["br0"] == before and before.fail_mode == "secure"
-
-
-def test_a_detach_that_is_confirmed_stays() -> None:
-    here = world(host()).start()
-    done(here.ask("detach", "br0", "--rollback-after", str(WAIT_S)))
-    assert done(here.ask("confirm", "br0")) == "br0: detach confirmed"
-    here.run_for(10 * WAIT_S)
-    assert here.rows["br0"] == without_us(host())
 
 
 def test_a_detach_that_would_loop_until_it_is_confirmed_is_refused() -> None:
@@ -222,8 +225,7 @@ def test_a_rule_of_an_interface_that_is_gone_is_not_restored() -> None:
     ],
 )
 def test_a_second_change_is_refused_while_one_waits(words: str) -> None:
-    here = world(without_us(host())).start()
-    done(here.ask("attach", "br0", "--rollback-after", "60"))
+    here = attached_for_now()
     before = here.rows["br0"]
     here.run_until(20)
     told = refusal(here.ask(*words.split()))
@@ -232,18 +234,15 @@ def test_a_second_change_is_refused_while_one_waits(words: str) -> None:
 
 
 def test_attaching_a_bridge_whose_detach_waits_is_refused() -> None:
-    here = world(host()).start()
-    done(here.ask("detach", "br0", "--rollback-after", "60"))
+    here = detached_for_now(host())
     assert "detach waits to be confirmed" in refusal(here.ask("attach", "br0"))
 
 
 def test_a_plain_detach_ends_an_attach_that_waits() -> None:
-    row = without_us(host())
-    here = world(row).start()
-    done(here.ask("attach", "br0", "--rollback-after", "60"))
+    here = attached_for_now()
     done(here.ask("detach", "br0"))
     here.run_for(1000)
-    assert here.rows["br0"] == row and happened(here) == []
+    assert here.rows["br0"] == BARE and happened(here) == []
 
 
 @pytest.mark.parametrize("command", ["confirm", "revert", "rollback"])
@@ -257,7 +256,7 @@ def test_nothing_to_confirm_is_said(command: str) -> None:
 
 @pytest.mark.parametrize("text", ["4", "86401", "soon", "nan", "-5", ""])
 def test_a_time_that_is_none_is_refused(text: str) -> None:
-    here = world(without_us(host())).start()
+    here = world(BARE).start()
     words = ["attach", "br0", "--rollback-after", *([text] if text else [])]
     assert refusal(here.ask(*words)) == (
         f"--rollback-after: {text or 'nothing'} -> seconds from 5 to 86400"
@@ -265,18 +264,15 @@ def test_a_time_that_is_none_is_refused(text: str) -> None:
 
 
 def test_it_can_be_reverted_at_once() -> None:
-    row = without_us(host())
-    here = world(row).start()
-    done(here.ask("attach", "br0", "--rollback-after", "60"))
+    here = attached_for_now()
     here.ask("revert", "br0")
     assert done(here.replies[here.asked]) == "br0: attach rolled back, as asked for"
-    assert here.rows["br0"] == row
+    assert here.rows["br0"] == BARE
     assert "nothing waits" in refusal(here.ask("confirm", "br0"))
 
 
 def test_a_late_confirmation_is_refused_while_it_is_reverted() -> None:
-    here = world(without_us(host())).start()
-    done(here.ask("attach", "br0", "--rollback-after", "60"))
+    here = attached_for_now()
     here.run_until(60 + GRACE_S / 2)
     assert says(
         refusal(here.ask("confirm", "br0")), "bridge br0: attach", "being rolled back -> attach"
@@ -287,46 +283,33 @@ def test_a_late_confirmation_is_refused_while_it_is_reverted() -> None:
 
 
 def test_a_service_that_was_dead_when_the_time_passed_reverts_when_it_starts() -> None:
-    row = without_us(host())
-    here = world(row).start()
-    done(here.ask("attach", "br0", "--rollback-after", "60"))
+    here = attached_for_now()
     here.now_s = 200.0
     here.restart_service()
     here.run_for(1)
-    assert here.rows["br0"] == row and here.switches["br0"].installed == EMPTY
+    assert here.rows["br0"] == BARE and here.switches["br0"].installed == EMPTY
 
 
-def test_a_service_that_starts_meanwhile_waits_for_the_rest() -> None:
-    row = without_us(host())
-    here = world(row).start()
-    done(here.ask("attach", "br0", "--rollback-after", "60"))
-    here.now_s = 30.0
-    here.restart_service()
-    here.run_until(60)
-    assert attached(here)
-    here.run_until(62)
-    assert here.rows["br0"] == row
-
-
-def test_a_clock_that_is_wrong_after_a_boot_makes_nobody_wait_longer() -> None:
-    row = without_us(host())
-    here = World(row, start_s=1e9)
-    here.switches = world(row).switches
+@pytest.mark.parametrize(
+    ("start_s", "restart_s"), [(0.0, 30.0), (1e9, 0.0)], ids=["meanwhile", "a clock that went back"]
+)
+def test_a_service_that_starts_waits_for_the_rest_and_no_longer(
+    start_s: float, restart_s: float
+) -> None:
+    here = World(BARE, start_s=start_s)
+    here.switches = world(BARE).switches
     here.start()
     done(here.ask("attach", "br0", "--rollback-after", "60"))
-    here.now_s = 0.0
-    here.switches["br0"].now_s = 0.0
+    here.now_s = here.switches["br0"].now_s = restart_s
     here.restart_service()
     here.run_until(59)
     assert attached(here)
     here.run_until(62)
-    assert here.rows["br0"] == row
+    assert here.rows["br0"] == BARE
 
 
 def test_it_is_tried_until_the_database_takes_it() -> None:
-    row = without_us(host())
-    here = world(row).start()
-    done(here.ask("attach", "br0", "--rollback-after", "60"))
+    here = attached_for_now()
     here.log.clear()
     for second in range(8):
         here.refuse_writes = "ovsdb-server is unreachable"
@@ -336,25 +319,22 @@ def test_it_is_tried_until_the_database_takes_it() -> None:
     assert says(warning, "bridge br0: attach", "not rolled back yet", "ovsdb-server is unreachable")
     here.refuse_writes = None
     here.run_until(71)
-    assert here.rows["br0"] == row
+    assert here.rows["br0"] == BARE
 
 
 def test_an_attach_is_not_given_up_while_the_switch_is_away() -> None:
-    row = without_us(host())
-    here = world(row).start()
-    done(here.ask("attach", "br0", "--rollback-after", "60"))
+    here = attached_for_now()
     here.run_until(50)
     here.disconnect()
     here.run_until(100)
     assert attached(here), "the configuration says what is on the switch"
     here.connect()
     here.run_for(1)
-    assert here.rows["br0"] == row and here.switches["br0"].installed == EMPTY
+    assert here.rows["br0"] == BARE and here.switches["br0"].installed == EMPTY
 
 
 def test_a_detach_that_cannot_be_reverted_yet_is_tried_again_and_can_be_confirmed() -> None:
-    here = world(host()).start()
-    done(here.ask("detach", "br0", "--rollback-after", "60"))
+    here = detached_for_now(host())
     switch = here.switches.pop("br0")
     here.run_until(80)
     assert not attached(here) and waits(here)
@@ -364,12 +344,11 @@ def test_a_detach_that_cannot_be_reverted_yet_is_tried_again_and_can_be_confirme
         here.run_for(1)
     assert done(here.ask("confirm", "br0")) == "br0: detach confirmed"
     here.run_for(100)
-    assert here.rows["br0"] == without_us(host())
+    assert here.rows["br0"] == BARE
 
 
 def test_what_somebody_spoiled_is_reported_once_and_stops_nothing() -> None:
-    here = world(with_ids(host(), unconfirmed="{")).start()
-    here.run_for(100)
+    here = world(with_ids(host(), unconfirmed="{")).start().run_for(100)
     (warning,) = reports(here, "warning")
     command = " -> ovs-vsctl remove bridge br0 external_ids ovs-lbt-unconfirmed"
     assert says(warning, "Bridge br0 ovs-lbt-unconfirmed: ", command)
@@ -392,19 +371,20 @@ def test_what_somebody_spoiled_is_reported_once_and_stops_nothing() -> None:
     ],
 )
 def test_nothing_but_our_keys_is_ever_restored(text: str) -> None:
-    row = replace(host(), external_ids={**host().external_ids, PREFIX + "unconfirmed": text})
-    here = world(row).start()
-    here.run_for(100)
+    here = world(with_ids(host(), unconfirmed=text)).start().run_for(100)
     assert here.rows["br0"].external_ids[UNCONFIRMED] == text and attached(here)
 
 
 # ---- plain uplinks never loop -------------------------------------------------------------
 
 
-def test_standalone_is_restored_where_one_uplink_has_a_link() -> None:
-    row = plain(None)
-    here = world(row).start()
-    here.switches["br0"].ports[2] = replace(here.switches["br0"].ports[2], up=False)
+@pytest.mark.parametrize(
+    ("row", "second_up"),
+    [(plain(None), False), (replace(plain(None), rstp_enable=True), True)],
+    ids=["one link", "a spanning tree"],
+)
+def test_standalone_is_restored_where_it_makes_no_loop(row: BridgeRow, second_up: bool) -> None:
+    here = world(row).start().set_link(2, second_up)
     done(here.ask("attach", "br0", "uplinks=eth1,eth2", "--rollback-after", "60"))
     assert here.rows["br0"].fail_mode == "secure"
     here.run_until(62)
@@ -427,8 +407,7 @@ def test_two_links_are_given_back_to_the_uplink_that_had_one_before() -> None:
 
 
 def test_a_bridge_that_cannot_forward_by_one_uplink_stays_attached_and_is_tried_again() -> None:
-    here = world(plain(None)).start()
-    done(here.ask("attach", "br0", "uplinks=eth1,eth2", "--rollback-after", "60"))
+    here = attached_for_now(plain(None), "uplinks=eth1,eth2")
     here.refuse_one = "ovs-ofctl: failed -> a switch that accepts this command"
     here.run_until(62)
     assert attached(here) and here.switches["br0"].installed != EMPTY
@@ -436,24 +415,15 @@ def test_a_bridge_that_cannot_forward_by_one_uplink_stays_attached_and_is_tried_
     assert not attached(here) and here.forwards_by["br0"].uplink == "eth1"
 
 
-def test_with_a_spanning_tree_nothing_loops() -> None:
-    row = replace(plain(None), rstp_enable=True)
-    here = world(row).start()
-    done(here.ask("attach", "br0", "uplinks=eth1,eth2", "--rollback-after", "60"))
-    here.run_until(62)
-    assert here.rows["br0"] == row and here.forwards_by == {}
-
-
 # ---- with a standby ----------------------------------------------------------------------
 
 
 def test_a_standby_reverts_nothing() -> None:
-    here = world(without_us(host())).start()
-    done(here.ask("attach", "br0", "--rollback-after", "60"))
+    here = attached_for_now()
     here.say(Leading(False))
     assert here.engine.deadline_s() == float("inf")
     here.run_until(100)
     assert attached(here)
     here.say(Leading(True))
     here.run_for(1)
-    assert here.rows["br0"] == without_us(host())
+    assert here.rows["br0"] == BARE
