@@ -80,22 +80,15 @@ def test_attaching_plain_uplinks_makes_the_bridge_secure_and_detach_puts_it_back
     assert here.engine.fleet.bridges == {} and here.dialled == set()
 
 
-def test_nothing_is_installed_before_a_new_fail_mode_has_flushed_it() -> None:
+def test_a_new_fail_mode_has_flushed_before_what_was_encoded_is_installed() -> None:
     here = world(plain_uplinks("standalone"), reads_with_default=4).start()
     done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
-    kinds = [type(c) for _, c in here.log if isinstance(c, Write | ReadInstalled | Apply)]
-    first_reading, until_flushed = [ReadInstalled, Write], [ReadInstalled] * 4
-    assert kinds[: kinds.index(Apply)] == first_reading + until_flushed
+    kinds = [type(c) for _, c in here.log if isinstance(c, Prepare | Write | ReadInstalled | Apply)]
+    until_flushed = [ReadInstalled] * 4
+    assert kinds[: kinds.index(Apply)] == [ReadInstalled, Prepare, Write, *until_flushed]
+    assert here.commands(Prepare) == [Prepare(first) for first in here.commands(Apply)[:1]]  # type: ignore[arg-type]
     looked_after = kinds[kinds.index(Apply) + 1 :]
     assert Write in looked_after and ReadInstalled in looked_after
-
-
-def test_what_follows_a_flush_is_encoded_before_it() -> None:
-    here = world(plain_uplinks("standalone"), reads_with_default=4).start()
-    done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
-    assert here.commands(Prepare) == [Prepare(first) for first in here.commands(Apply)[:1]]  # type: ignore[arg-type]
-    kinds = [type(c) for _, c in here.log if isinstance(c, Prepare | Write)]
-    assert kinds[:2] == [Prepare, Write]
 
 
 def test_what_a_late_flush_took_is_installed_again() -> None:
@@ -132,35 +125,12 @@ def test_detach_leaves_no_trace_and_keeps_what_describes_the_hardware() -> None:
     assert here.log == []
 
 
-def test_flows_of_others_that_a_new_fail_mode_would_flush_are_reason_to_refuse() -> None:
-    here = world(plain_uplinks("standalone"), foreign=FOREIGN * 3).start()
-    text = refusal(here.ask("attach", "br0", "uplinks=eth1,eth2"))
-    assert "3 flows of other programs" in text and " -> fail mode secure" in text
-    assert here.rows["br0"] == plain_uplinks("standalone")
-    assert here.engine.fleet.bridges == {} and here.dialled == set()
-
-
-def test_attach_needs_uplinks_where_there_is_no_bond() -> None:
-    here = world(plain_uplinks()).start()
-    text = refusal(here.ask("attach", "br0"))
-    assert text == "bridge br0: 0 bonds -> one bond, or --uplink at least twice"
-    assert here.engine.fleet.bridges == {}
-
-
-def test_attaching_to_a_switch_that_does_not_answer_is_given_up_without_a_trace() -> None:
-    here = World(without_us(host())).start()
-    assert here.ask("attach", "br0") is None
-    here.run_until(10)
-    text = refusal(here.replies[1])
-    assert says(text, "bridge br0: ", "10 s -> ", "switch")
-    assert here.rows["br0"] == without_us(host())
-    assert here.engine.fleet.bridges == {} and here.dialled == set()
-
-
 def test_an_attach_that_the_database_refuses_leaves_nothing() -> None:
-    here = world(without_us(host())).start()
+    here = world(without_us(host()), no_flood={12}).start()
     here.refuse_writes = "read-only"
     assert refusal(here.ask("attach", "br0")) == "database: read-only"
+    here.run_for(60)
+    assert here.switches["br0"].no_flood == {12}
     assert here.engine.fleet.bridges == {} and here.dialled == set()
 
 
@@ -203,8 +173,6 @@ def test_a_detach_that_the_database_refuses_leaves_the_bridge_as_it_was() -> Non
 
 def test_a_note_for_detach_that_somebody_spoiled_stops_nothing() -> None:
     here = world(host(before="{")).start()
-    (error,) = here.engine.fleet.status()[0].config_errors
-    assert error.startswith("Bridge br0 ovs-lbt-before: { -> written by the service, as JSON")
     text = refusal(here.ask("detach", "br0"))
     assert says(text, "Bridge br0 ovs-lbt-before: {", "fail_mode", "standalone -> ")
     assert here.rows["br0"].external_ids == {}
@@ -273,10 +241,8 @@ def test_a_purge_takes_the_leaders_name_with_the_last_bridge(another: bool) -> N
 
 
 def test_a_purge_of_a_bridge_that_does_not_exist_is_refused() -> None:
-    here = world(host()).start()
-    assert refusal(here.ask("detach", "br9", "--purge")) == "bridge: br9 -> one of br0"
-    expected = "BRIDGE [--purge] [--rollback-after S]"
-    assert refusal(here.ask("detach", "--purge")) == f"detach: no bridge -> {expected}"
+    told = refusal(world(host()).start().ask("detach", "br9", "--purge"))
+    assert told == "bridge: br9 -> one of br0"
 
 
 # ---- what is in the way ----------------------------------------------------------------
@@ -287,34 +253,44 @@ def occupied(*ids: int) -> dict[int, GroupSpec]:
 
 
 @pytest.mark.parametrize(
-    ("switch", "found", "expected"),
+    ("row", "switch", "found", "expected"),
     [
         (
+            without_us(host()),
             {"groups": occupied(*range(GROUP_IDS.start, GROUP_IDS.start + 5))},
             "groups 1811939328 1811939329 1811939330 and 2 more of other programs",
             "group ids 1811939328 to 1828716543 unused",
         ),
         (
+            without_us(host()),
             {"foreign": (ForeignFlow(0, 100, 9, "in_port=10"),)},
             "flows table=0,priority=100,in_port=10 of other programs",
             "no other flows in table 0 from priority 90 up, nor in tables 1-31",
         ),
         (
+            without_us(host()),
             {"foreign": tuple(ForeignFlow(20, p, 9, "") for p in range(5))},
             "flows table=20,priority=4 table=20,priority=3 table=20,priority=2 and 2 more",
             "tables 1-31",
         ),
+        (
+            plain_uplinks("standalone"),
+            {"foreign": FOREIGN * 3},
+            "fail mode standalone, and 3 flows of other programs",
+            "fail mode secure",
+        ),
     ],
-    ids=["groups", "before ours in table 0", "in a table of ours"],
+    ids=["groups", "before ours in table 0", "in a table of ours", "flushed by a new fail mode"],
 )
 def test_what_others_have_in_our_place_is_named_and_nothing_changes(
-    switch: dict[str, Any], found: str, expected: str
+    row: BridgeRow, switch: dict[str, Any], found: str, expected: str
 ) -> None:
-    here = world(without_us(host()), **switch).start()
-    text = refusal(here.ask("attach", "br0"))
+    here = world(row, **switch).start()
+    uplinks = ["uplinks=eth1,eth2"] if row.fail_mode else []
+    text = refusal(here.ask("attach", "br0", *uplinks))
     assert text.startswith(f"bridge br0: {found}") and expected in text.split(" -> ")[1]
     assert not here.commands(Apply) and not here.commands(Write)
-    assert here.rows["br0"] == without_us(host())
+    assert here.rows["br0"] == row
     assert here.engine.fleet.bridges == {} and here.dialled == set()
 
 
@@ -369,24 +345,22 @@ def test_a_group_that_only_others_use_is_not_ours_even_beside_flows_of_ours() ->
 
 # ---- what NORMAL did -------------------------------------------------------------------
 
-NOT_DONE = {
-    "stp_enable": ({"stp_enable": True}, "Bridge br0 stp_enable: "),
-    "rstp_enable": ({"rstp_enable": True}, "Bridge br0 rstp_enable: "),
-    "snooping": ({"mcast_snooping_enable": True}, "Bridge br0 mcast_snooping_enable: "),
-    "flood_vlans": (
-        {"flood_vlans": (5, 6)},
-        "Bridge br0 flood_vlans: ovs-lbt learns addresses in VLAN 5, 6",
-    ),
-    "mirrors": (
-        {"mirrors": (MirrorRow("m0", output_vlan=9),)},
-        "Bridge br0 mirrors: vnet0, vnet1, vnet2, vnet3 may receive m0's frames in VLAN 9 twice",
-    ),
-}
 
-
-@pytest.mark.parametrize(("columns", "said"), NOT_DONE.values(), ids=NOT_DONE)
-def test_what_normal_did_and_we_do_not_is_told(columns: dict[str, bool], said: str) -> None:
-    here = world(replace(without_us(host()), **columns)).start()  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"stp_enable": True}, "Bridge br0 stp_enable: "),
+        ({"rstp_enable": True}, "Bridge br0 rstp_enable: "),
+        ({"mcast_snooping_enable": True}, "Bridge br0 mcast_snooping_enable: "),
+        ({"flood_vlans": (5, 6)}, "Bridge br0 flood_vlans: ovs-lbt learns addresses in VLAN 5, 6"),
+        (
+            {"mirrors": (MirrorRow("m0", output_vlan=9),)},
+            "Bridge br0 mirrors: vnet0, vnet1, vnet2, vnet3 may receive m0's frames in VLAN 9 twice",
+        ),
+    ],
+)
+def test_what_normal_did_and_we_do_not_is_told(columns: dict[str, Any], said: str) -> None:
+    here = world(replace(without_us(host()), **columns)).start()
     _, warning = done(here.ask("attach", "br0")).splitlines()
     assert warning.startswith("warning: " + said)
     (status,) = here.engine.fleet.status()
@@ -424,7 +398,7 @@ def test_ports_that_normal_treats_otherwise_are_told() -> None:
 
 # ---- addresses -------------------------------------------------------------------------
 
-MAC, OTHER_MAC = "52:54:00:00:00:01", "52:54:00:00:00:02"
+MAC, OTHER_MAC, THIRD_MAC = (f"52:54:00:00:00:0{number}" for number in (1, 2, 3))
 
 
 def seeds(here: World) -> list[tuple[int, int]]:
@@ -465,57 +439,38 @@ def test_what_normal_knows_is_followed_while_a_bond_is_only_observed() -> None:
     assert seeds(here) == [(int(Table.LOCATION), 11), (int(Table.LOCAL_SOURCE), 11)]
 
 
+def restart_switch(here: World, *heard_by_normal: tuple[int, str, int]) -> None:
+    """It comes back with nothing installed, and NORMAL forwards until the service is connected again."""
+    switch = here.disconnect().switches["br0"]
+    switch.flows.clear()
+    switch.groups.clear()
+    switch.learned, switch.forwarding = (), heard_by_normal
+    here.log.clear()
+    here.connect()
+
+
 def test_addresses_survive_a_restart_of_the_switch_and_follow_a_new_number() -> None:
     here = world(host()).start()
     switch = here.switches["br0"]
     switch.learned = ((10, MAC, 0), (11, OTHER_MAC, 0))
-    here.run_for(31).disconnect()
-    switch.flows.clear()
-    switch.groups.clear()
-    switch.learned = ()
-    here.log.clear()
-    here.connect()
+    restart_switch(here.run_for(31))
     assert tuple(switch.learned) == ((10, MAC, 0), (11, OTHER_MAC, 0))
 
-    row = host()
-    swapped = tuple(
-        port(p.name, {"vnet0": 11, "vnet1": 10}[p.name], p.interfaces[0].external_ids)
-        if p.name in ("vnet0", "vnet1")
-        else p
-        for p in here.rows["br0"].ports
-    )
-    here.disconnect().write(replace(row, ports=swapped))
+    others = [p for p in here.rows["br0"].ports if p.name not in ("vnet0", "vnet1")]
+    here.disconnect().write(bridge(*others, port("vnet0", 11), port("vnet1", 10)))
     for ofport, name in ((11, "vnet0"), (10, "vnet1")):
         switch.ports[ofport] = replace(switch.ports[ofport], name=name)
     here.connect()
     assert sorted(switch.learned) == [(10, OTHER_MAC, 0), (11, MAC, 0)]
 
 
-def test_a_vm_that_came_just_before_the_switch_restarts_is_known_by_normal() -> None:
-    """It was not read yet, and silent from then on, it would be lost where NORMAL had it leave."""
+def test_a_vm_is_where_normal_has_heard_it_last_while_the_switch_restarted() -> None:
+    """One that came just before was not read yet, and silent from then on, it would be lost."""
     here = world(host()).start()
-    switch = here.switches["br0"]
-    switch.learned = ((10, MAC, 0),)
-    here.run_for(31).disconnect()
-    switch.flows.clear()
-    switch.groups.clear()
-    switch.learned = ()
-    switch.forwarding = ((1, MAC, 0), (11, OTHER_MAC, 0))
-    here.connect()
-    assert sorted(switch.learned) == [(10, MAC, 0), (11, OTHER_MAC, 0)]
-
-
-def test_a_vm_is_where_normal_has_heard_it_last() -> None:
-    here = world(host()).start()
-    switch = here.switches["br0"]
-    switch.learned = ((10, MAC, 0), (10, OTHER_MAC, 0))
-    here.run_for(31).disconnect()
-    switch.flows.clear()
-    switch.groups.clear()
-    switch.learned = ()
-    switch.forwarding = ((11, MAC, 0),)
-    here.connect()
-    assert sorted(switch.learned) == [(10, OTHER_MAC, 0), (11, MAC, 0)]
+    here.switches["br0"].learned = ((10, MAC, 0), (10, OTHER_MAC, 0))
+    restart_switch(here.run_for(31), (1, MAC, 0), (11, OTHER_MAC, 0), (11, THIRD_MAC, 0))
+    learned = sorted(here.switches["br0"].learned)
+    assert learned == [(10, MAC, 0), (11, OTHER_MAC, 0), (11, THIRD_MAC, 0)]
 
 
 def test_normal_forgets_what_its_bond_would_announce_when_a_member_fails() -> None:
@@ -537,11 +492,7 @@ def test_an_address_that_left_is_not_brought_back() -> None:
     switch.learned = ((10, MAC, 0), (11, OTHER_MAC, 0))
     here.run_for(31)
     switch.learned = ((11, OTHER_MAC, 0),)
-    here.run_for(31).disconnect()
-    switch.flows.clear()
-    switch.groups.clear()
-    switch.learned = ()
-    here.connect()
+    restart_switch(here.run_for(31))
     assert tuple(switch.learned) == ((11, OTHER_MAC, 0),)
 
 
@@ -572,7 +523,7 @@ def test_the_only_address_of_a_port_is_renewed_well_before_it_ages_out() -> None
 
 def test_nothing_is_renewed_where_many_are_or_the_link_is_down() -> None:
     here = world(host()).start()
-    here.switches["br0"].learned = ((10, MAC, 0), (10, OTHER_MAC, 0), (11, "52:54:00:00:00:03", 0))
+    here.switches["br0"].learned = ((10, MAC, 0), (10, OTHER_MAC, 0), (11, THIRD_MAC, 0))
     here.set_link(11, up=False)
     here.run_until(400)
     assert renewed(here) == []
@@ -619,22 +570,15 @@ def test_a_bridge_attached_again_in_the_database_while_it_is_cleaned_up_is_ours_
     assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
 
 
-def test_attach_keeps_the_connection_hash_that_is_set() -> None:
-    before = replace(host(), external_ids=ours(**{"connection-hash": "multipath"}))
-    here = world(before).start()
-    done(here.ask("attach", "br0"))
-    assert here.rows["br0"].external_ids["ovs-lbt-connection-hash"] == "multipath"
-
-
 def test_keys_that_were_there_before_an_attach_that_failed_are_there_afterwards() -> None:
-    before = replace(host(), external_ids=ours(threshold="60"))
-    here = world(before).start()
+    before = ours(threshold="60", connection_hash="multipath")
+    here = world(replace(host(), external_ids=before)).start()
     hold_from_the_bundle_on(here.switches["br0"])
     here.ask("attach", "br0", "threshold=80")
-    written = {"connection-hash": "auto", "threshold": "80"}
-    assert here.rows["br0"].external_ids == ours(policy="load-based", **written)
+    written = {**before, **ours(policy="load-based", threshold="80")}
+    assert here.rows["br0"].external_ids == written
     here.run_for(ATTACH_TIMEOUT_S)
-    assert here.rows["br0"].external_ids == ours(threshold="60")
+    assert here.rows["br0"].external_ids == before
 
 
 # ---- detach ----------------------------------------------------------------------------
@@ -686,9 +630,8 @@ def test_a_detach_looks_first_and_installs_nothing_on_a_switch_that_has_nothing(
 def test_vm_ports_have_the_flag_while_we_serve_and_those_that_had_it_keep_it(
     flagged: set[int],
 ) -> None:
-    here = world(without_us(host())).start()
+    here = world(without_us(host()), no_flood=set(flagged)).start()
     switch = here.switches["br0"]
-    switch.no_flood = set(flagged)
     done(here.ask("attach", "br0"))
     assert switch.no_flood == {10, 11, 12, 13}
     here.restart_service()
@@ -700,9 +643,8 @@ def test_vm_ports_have_the_flag_while_we_serve_and_those_that_had_it_keep_it(
 
 
 def test_a_bridge_that_is_observed_has_the_flags_that_it_had() -> None:
-    here = world(without_us(host())).start()
+    here = world(without_us(host()), no_flood={12}).start()
     switch = here.switches["br0"]
-    switch.no_flood = {12}
     done(here.ask("attach", "br0"))
     done(here.ask("set", "bridge", "br0", "mode=observe"))
     assert (switch.no_flood, switch.installed) == ({12}, EMPTY)
@@ -710,16 +652,6 @@ def test_a_bridge_that_is_observed_has_the_flags_that_it_had() -> None:
     assert switch.no_flood == {10, 11, 12, 13}
     done(here.ask("detach", "br0"))
     assert (switch.no_flood, switch.installed) == ({12}, EMPTY)
-
-
-def test_an_attach_that_is_given_up_changes_no_flag() -> None:
-    here = world(without_us(host())).start()
-    switch = here.switches["br0"]
-    switch.no_flood = {12}
-    here.refuse_writes = "read-only"
-    assert refusal(here.ask("attach", "br0")) == "database: read-only"
-    here.run_for(60)
-    assert switch.no_flood == {12}
 
 
 def test_a_detach_after_somebody_took_our_flows_away_clears_our_flags() -> None:
