@@ -68,17 +68,15 @@ def test_set_says_each_value_and_what_it_was(here: World, words: str, said: str)
 
 
 def test_a_rule_that_the_bridge_keeps_for_a_vm_is_told_as_one_of_its_port() -> None:
-    ids = {"iface-id": "web-1"}
     row = host(vms=())
-    with_vm = port("vnet0", 10, ids)
-    here = world(replace(row, ports=(*row.ports, with_vm))).start()
-    first = done(here.ask("set", "interface", "vnet0", "anti-affinity=a"))
-    assert first == "vnet0: anti-affinity=a"
-    second = done(here.ask("set", "interface", "vnet0", "anti-affinity=b", "affinity=c"))
-    assert second == "vnet0: anti-affinity=b (was a), affinity=c"
-    assert done(here.ask("set", "interface", "vnet0", "affinity=")) == (
-        "vnet0: no affinity (was c)"
-    )
+    vm = port("vnet0", 10, {"iface-id": "web-1"})
+    here = world(replace(row, ports=(*row.ports, vm))).start()
+    for words, told in (
+        ("anti-affinity=a", "anti-affinity=a"),
+        ("anti-affinity=b affinity=c", "anti-affinity=b (was a), affinity=c"),
+        ("affinity=", "no affinity (was c)"),
+    ):
+        assert done(here.ask("set", "interface", "vnet0", *words.split())) == f"vnet0: {told}"
     assert done(here.ask("pin", "vnet0", "eth1")).startswith("vnet0 (web-1): pinned to eth1")
 
 

@@ -15,7 +15,6 @@ from tests.unit.fake_switch import World, done, refusal, world
 from tests.unit.rows import (
     bridge,
     host,
-    ours,
     port,
     two_uplinks,
     with_interface,
@@ -56,6 +55,8 @@ def test_uplinks_that_fail_are_found_until_they_are_back() -> None:
     here = world(host(failback_delay_s="0")).start()
     here.set_link(2, up=False)
     assert found(here).keys() == {"uplink-down", "no-failover"}
+    assert {one["runbook"] for one in asked(here)["findings"]} == {"OvsLbtUplinkDown"}
+    assert "(runbook OvsLbtUplinkDown)" in done(here.ask("check"))
     here.set_link(1, up=False)
     assert found(here).keys() == {"uplink-down", "dark"}
     here.set_link(1, up=True).set_link(2, up=True).run_for(1)
@@ -65,13 +66,6 @@ def test_uplinks_that_fail_are_found_until_they_are_back() -> None:
     assert found(here).keys() == {"flapping"}
     here.run_for(1000)
     assert found(here) == {}, "that was long ago"
-
-
-def test_each_finding_names_its_runbook() -> None:
-    here = world(host()).start()
-    here.set_link(2, up=False)
-    assert {one["runbook"] for one in asked(here)["findings"]} == {"OvsLbtUplinkDown"}
-    assert "(runbook OvsLbtUplinkDown)" in done(here.ask("check"))
 
 
 def test_an_uplink_that_is_watched_and_silent_is_told_apart_from_one_without_a_link() -> None:
@@ -172,12 +166,16 @@ def test_what_makes_a_bridge_worth_a_second_look() -> None:
     assert found(here, "br0")["lacp"].startswith("LACP (active): not negotiated on eth2")
 
 
-@pytest.mark.parametrize("words", [("br9",), ("br0", "threshold=60"), ("br0", "no-such=1")])
-def test_what_cannot_be_checked_is_refused(words: tuple[str, ...]) -> None:
-    assert " -> " in refusal(world(host()).start().ask("check", *words))
-
-
-def test_keys_are_checked_as_those_of_an_attach() -> None:
-    here = world(without_us(host())).start()
-    assert "threshold" in refusal(here.ask("check", "br0", "threshold=9"))
-    assert ours() == {}
+@pytest.mark.parametrize(
+    ("row", "words", "why"),
+    [
+        (host(), ("br9",), "br9 -> one of br0"),
+        (host(), ("br0", "threshold=60"), " -> "),
+        (host(), ("br0", "no-such=1"), " -> "),
+        (without_us(host()), ("br0", "threshold=9"), "threshold"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(
+    row: BridgeRow, words: tuple[str, ...], why: str
+) -> None:
+    assert why in refusal(world(row).start().ask("check", *words))

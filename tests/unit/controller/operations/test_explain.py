@@ -19,7 +19,7 @@ from tests.unit.controller.decisions.test_planning import (
     plan,
 )
 from tests.unit.fake_switch import World, done, refusal, world
-from tests.unit.rows import host, interface, port, with_ids, with_interface, with_lacp
+from tests.unit.rows import host, port, with_ids, with_interface, with_lacp
 
 
 def explained(here: World, name: str = "vnet0") -> dict[str, Any]:
@@ -44,6 +44,7 @@ def test_a_port_about_to_move_says_where_and_when() -> None:
     assert (found["against"], found["target"]) == ("moves", "eth2")
     assert says(found["said"]["now"], "eth2", "19 s", "11 s", "30 s")
     assert "ovs-lbt plan br0, then ovs-lbt apply br0" in found["said"]["to change"]
+    assert says(said(here, "vnet1")["now"], "vnet0", "eth1 -> eth2"), "another one goes first"
     here.run_for(found["decided_in_s"] + 1)
     assert here.bindings()["vnet0"] == "eth2", "as it was said"
 
@@ -70,11 +71,6 @@ def test_a_reason_without_a_sentence_of_its_own_is_explained_by_the_decision_log
     assert says(said(here)["why there"], "split", "eth1", "85%", "eth1 85% -> 55%, eth2 0% -> 30%")
     bridge.decision_log.entries.clear()
     assert said(here)["why there"].startswith("split: ")
-
-
-def test_another_port_goes_first() -> None:
-    here = crowded()
-    assert says(said(here, "vnet1")["now"], "vnet0", "eth1 -> eth2")
 
 
 @pytest.mark.parametrize(
@@ -206,17 +202,9 @@ def test_a_port_without_an_uplink() -> None:
 
 
 def test_it_may_be_asked_for_by_the_name_of_its_vm() -> None:
-    def of_vm(row: BridgeRow, name: str, vm: str) -> BridgeRow:
-        ports = tuple(
-            replace(p, interfaces=(interface(name, p.interfaces[0].ofport, {"vm-id": vm}),))
-            if p.name == name
-            else p
-            for p in row.ports
-        )
-        return replace(row, ports=ports)
-
-    row = of_vm(of_vm(of_vm(host(), "vnet0", "web"), "vnet1", "db"), "vnet2", "db")
-    here = world(row).start().run_until(20)
+    row = host(vms=())
+    vms = (port(f"vnet{n}", 10 + n, {"vm-id": vm}) for n, vm in enumerate(("web", "db", "db")))
+    here = world(replace(row, ports=(*row.ports, *vms))).start().run_until(20)
     assert explained(here, "web")["port"] == "vnet0"
     assert done(here.ask("explain", "web")).startswith("vnet0 (web) on br0, load-based\n")
     found = refusal(here.ask("explain", "db"))

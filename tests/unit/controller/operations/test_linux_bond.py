@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -118,17 +119,8 @@ def test_modes_without_a_lag_are_balance_slb(mode: str, lost: int) -> None:
 def test_options_are_those_that_ip_takes_for_the_mode() -> None:
     options = " ".join(read(links()).options)
     assert "miimon 100 updelay 200" in options
-    for absent in (
-        "lacp",
-        "ad_",
-        "arp_",
-        "tlb_",
-        "min_links",
-        "num_peer_notif",
-        "downdelay",
-        "None",
-    ):
-        assert absent not in options, absent
+    absent = r"lacp|ad_|arp_|tlb_|min_links|num_peer_notif|downdelay|None"
+    assert not re.search(absent, options), options
     watched = ACTIVE_BACKUP | {"miimon": 0, "arp_interval": 100, "arp_ip_target": ["192.0.2.1"]}
     bond = read(links(watched))
     assert "arp_interval 100 arp_ip_target 192.0.2.1" in " ".join(bond.options)

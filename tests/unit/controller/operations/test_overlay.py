@@ -17,18 +17,10 @@ SUBJECT = "tunnel endpoint vnet0 (geneve of br-int, from 192.0.2.1): "
 
 
 def of(row: BridgeRow, *names: str, in_userspace: bool = False) -> list[str]:
-    marked = replace(row, in_userspace=in_userspace)
-    ports = tuple(
-        replace(
-            p,
-            interfaces=tuple(
-                replace(i, endpoint=TEP if i.name in names else None) for i in p.interfaces
-            ),
-        )
-        for p in marked.ports
+    marked = replace(row, in_userspace=in_userspace).with_interfaces(
+        lambda one: replace(one, endpoint=TEP if one.name in names else None)
     )
-    config = read_bridge(replace(marked, ports=ports))
-    return list(advice(config))
+    return list(advice(read_bridge(marked)))
 
 
 ADAPTIVE = ("load-based", " -> ovs-lbt set interface vnet0 policy=adaptive, or ")
@@ -80,13 +72,7 @@ def test_several_endpoints() -> None:
 def test_several_endpoints_that_are_always_spread_receive_where_peers_want(
     row: BridgeRow, in_userspace: bool, warned: bool
 ) -> None:
-    with_macs = replace(
-        row,
-        ports=tuple(
-            replace(p, interfaces=tuple(replace(i, mac="02:00:00:00:00:01") for i in p.interfaces))
-            for p in row.ports
-        ),
-    )
+    with_macs = row.with_interfaces(lambda one: replace(one, mac="02:00:00:00:00:01"))
     (said,) = of(with_macs, "vnet0", "vnet2", in_userspace=in_userspace)
     assert ("dynamic spreads each" in said) is warned
     assert ("-> policy=adaptive or load-based" in said) is warned
