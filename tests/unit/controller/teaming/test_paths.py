@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -35,36 +36,39 @@ class Probing:
         self.checks, self.now_s = PathChecks(), 0.0
         self.checks.follow_config(plan)
 
+    def round(
+        self,
+        arrives: Callable[[Path], bool],
+        proves: bool = True,
+        full: frozenset[str] = frozenset(),
+        copies: bool = False,
+    ) -> None:
+        """Run a round in which these probes arrive, and copies of all if `copies` says so."""
+        sent = self.checks.begin_round(self.now_s)
+        copied = {(path.sender, path.mtu, path.vlan) for path in sent.copied if copies}
+        for path in sent.paths:
+            if arrives(path):
+                self.checks.arrived(path, sent.number)
+            if (path.sender, path.mtu, path.vlan) in copied:
+                self.checks.arrived(path, sent.number, copy=True)
+        if proves:
+            self.checks.prove(sent.number, full, self.now_s)
+        self.now_s += INTERVAL_S
+
     def rounds(
         self,
         count: int,
         lost: str = "",
-        proves: bool = True,
-        full: frozenset[str] = frozenset(),
-        lose: Callable[[], bool] = bool,
+        lose: Callable[[Path], bool] = lambda _: False,
+        **how: Any,
     ) -> None:
         """Run rounds in which what the uplink `lost` sends and receives is lost, and what `lose` says."""
         for _ in range(count):
-            sent = self.checks.begin_round(self.now_s)
-            for path in sent.paths:
-                if lost not in (path.sender, path.receiver) and not lose():
-                    self.checks.arrived(path, sent.number)
-            if proves:
-                self.checks.prove(sent.number, full, self.now_s)
-            self.now_s += INTERVAL_S
+            self.round(lambda p: lost not in (p.sender, p.receiver) and not lose(p), **how)
 
     def found(self, delay_s: float = 0.0) -> set[PathFault]:
         self.checks.find(TEAM, delay_s, self.now_s)
         return set(self.checks.since_s)
-
-
-def test_a_path_is_broken_when_some_probes_in_a_row_are_lost() -> None:
-    here = Probing()
-    here.rounds(LOST_AFTER, lost="a")
-    assert here.found() == set()
-    # The next round proves that the last one had its time.
-    here.rounds(1, lost="a")
-    assert here.found() == {CUT_OFF}
 
 
 def test_a_single_loss_breaks_nothing() -> None:
@@ -72,16 +76,6 @@ def test_a_single_loss_breaks_nothing() -> None:
     for _ in range(5):
         here.rounds(LOST_AFTER - 1, lost="a")
         here.rounds(1)
-    assert here.found() == set()
-
-
-def test_a_broken_path_is_mended_when_probes_have_arrived_for_a_while() -> None:
-    here = Probing()
-    here.rounds(LOST_AFTER + 1, lost="a")
-    assert here.found() == {CUT_OFF}
-    here.rounds(MENDED_AFTER)
-    assert here.found() == {CUT_OFF}
-    here.rounds(1)
     assert here.found() == set()
 
 
@@ -93,33 +87,32 @@ def test_a_network_that_loses_frames_of_all_kinds_is_no_fault(lost_ratio: float)
     """For an hour. A path that is cut off is found nevertheless."""
     here, chance = Probing(), random.Random(1)
     for _ in range(2 * 3600):
-        here.rounds(1, lose=lambda: chance.random() < lost_ratio)
+        here.rounds(1, lose=lambda _: chance.random() < lost_ratio)
         assert here.found() == set()
-    here.rounds(MOST_AWAITED + 1, lost="a", lose=lambda: chance.random() < lost_ratio)
+    here.rounds(MOST_AWAITED + 1, lost="a", lose=lambda _: chance.random() < lost_ratio)
     assert here.found() == {CUT_OFF}
 
 
-def test_after_a_fault_the_next_one_is_found_as_soon() -> None:
-    """What a path loses that turns out to be broken says nothing of others."""
+def test_a_path_is_broken_after_some_losses_in_a_row_and_mended_after_a_while_without() -> None:
+    """What a path loses that turns out to be broken says nothing of others: the next is found as soon."""
     here = Probing()
     for _ in range(3):
         here.rounds(LOST_AFTER, lost="a")
         assert here.found() == set()
-        here.rounds(100, lost="a")
+        # The next round proves that the last one had its time.
+        here.rounds(1, lost="a")
         assert here.found() == {CUT_OFF}
-        here.rounds(MENDED_AFTER + 1)
+        here.rounds(99, lost="a")
+        here.rounds(MENDED_AFTER)
+        assert here.found() == {CUT_OFF}
+        here.rounds(1)
         assert here.found() == set()
 
 
-def test_rounds_that_the_switch_does_not_prove_do_not_count() -> None:
+def test_rounds_that_are_not_proved_and_losses_on_a_full_uplink_do_not_count() -> None:
     here = Probing()
     here.rounds(20, lost="a", proves=False)
     here.rounds(2)
-    assert here.found() == set()
-
-
-def test_what_is_lost_on_a_full_uplink_proves_nothing() -> None:
-    here = Probing()
     here.rounds(50, lost="a", full=frozenset("a"))
     assert here.found() == set()
 
@@ -146,13 +139,7 @@ def test_a_lost_connection_ends_rows_of_losses_but_no_fault() -> None:
 def test_a_fault_of_a_vlan_stays_for_the_failback_delay() -> None:
     plan = tuple(sorted(Path(0, v, x, y) for v in (10, 20) for x in TEAM for y in TEAM if x != y))
     here = Probing(plan)
-    for _ in range(LOST_AFTER + 1):
-        sent = here.checks.begin_round(here.now_s)
-        for path in sent.paths:
-            if path.vlan == 10 or "a" not in (path.sender, path.receiver):
-                here.checks.arrived(path, sent.number)
-        here.checks.prove(sent.number, (), here.now_s)
-        here.now_s += INTERVAL_S
+    here.rounds(LOST_AFTER + 1, lose=lambda p: p.vlan == 20 and "a" in (p.sender, p.receiver))
     fault = PathFault(Fault.VLAN, ("a",), vlan=20)
     assert here.found(45.0) == {fault}
     here.rounds(MENDED_AFTER + 1)
@@ -326,16 +313,7 @@ class Stolen(Probing):
         return {name for name in TEAM if self.checks.foreign.seen_on(name, self.now_s)}
 
     def theft(self, count: int, copies: bool = True, lose: Callable[[Path], bool] = to_a) -> None:
-        for _ in range(count):
-            sent = self.checks.begin_round(self.now_s)
-            copied = {(path.sender, path.mtu, path.vlan) for path in sent.copied}
-            for path in sent.paths:
-                if not lose(path):
-                    self.checks.arrived(path, sent.number)
-                if copies and (path.sender, path.mtu, path.vlan) in copied:
-                    self.checks.arrived(path, sent.number, copy=True)
-            self.checks.prove(sent.number, (), self.now_s)
-            self.now_s += INTERVAL_S
+        self.rounds(count, lose=lose, copies=copies)
 
 
 def test_an_uplink_that_copies_reach_is_not_cut_off_but_its_address_is_stolen() -> None:
@@ -348,6 +326,11 @@ def test_an_uplink_that_copies_reach_is_not_cut_off_but_its_address_is_stolen() 
     assert here.astray == {"a"}, "it is not all over at once"
     here.rounds(8)
     assert here.astray == set()
+    here.theft(100)
+    here.theft(LOST_AFTER, copies=False)
+    assert here.found() == set()
+    here.theft(1, copies=False)
+    assert here.found() == {CUT_OFF}, "not even copies arrive"
 
 
 def test_copies_of_single_losses_say_nothing() -> None:
@@ -356,15 +339,6 @@ def test_copies_of_single_losses_say_nothing() -> None:
         here.theft(1, lose=lambda _: chance.random() < 0.2)
         assert not here.astray
     assert here.checks.counts.astray > 1000
-
-
-def test_an_uplink_that_is_cut_off_is_found_while_its_address_is_stolen() -> None:
-    here = Stolen()
-    here.theft(100)
-    here.theft(LOST_AFTER, copies=False)
-    assert here.found() == set()
-    here.theft(1, copies=False)
-    assert here.found() == {CUT_OFF}
 
 
 def test_copies_are_sent_only_for_a_while_after_a_loss() -> None:
@@ -406,42 +380,37 @@ ASKED = Path(0, 0, "a", HOST, to_host=True)
 BETWEEN = PathFault(Fault.UNREACHABLE, TWO, decided=False)
 
 
-class OfTwo:
+class OfTwo(Probing):
     """Two uplinks that also ask a host."""
 
     def __init__(self) -> None:
-        self.checks, self.now_s = PathChecks(), 0.0
-        self.checks.follow_config(OF_TWO)
+        super().__init__(OF_TWO)
         self.faults: list[set[PathFault]] = []
 
-    def rounds(self, count: int, answers: str = "ab", arrive: bool = True) -> None:
+    def answered(self, count: int, answers: str = "ab", arrive: bool = True) -> None:
         """Run rounds in which the host answers by these uplinks; `arrive`: what uplinks send each other."""
         for _ in range(count):
-            sent = self.checks.begin_round(self.now_s)
-            for path in sent.paths:
-                if path.sender in answers if path.to_host else arrive:
-                    self.checks.arrived(path, sent.number)
-            self.checks.prove(sent.number, (), self.now_s)
-            self.checks.find(TWO, 0.0, self.now_s)
+            began_s = self.now_s
+            self.round(lambda path: path.sender in answers if path.to_host else arrive)
+            self.checks.find(TWO, 0.0, began_s)
             if not self.faults or set(self.checks.since_s) != self.faults[-1]:
                 self.faults.append(set(self.checks.since_s))
-            self.now_s += INTERVAL_S
 
 
 def test_a_host_that_answers_again_does_not_make_others_suspect() -> None:
     """It answers by both uplinks before the paths between them are found mended."""
     here = OfTwo()
-    here.rounds(8, answers="b", arrive=False)
-    here.rounds(20)
+    here.answered(8, answers="b", arrive=False)
+    here.answered(20)
     assert here.faults == [set(), {CUT_OFF}, set()]
 
 
 def test_an_uplink_stays_at_fault_while_no_host_answers() -> None:
     """A router that restarts says nothing of the uplinks."""
     here = OfTwo()
-    here.rounds(8, answers="b", arrive=False)
-    here.rounds(100, answers="", arrive=False)
-    here.rounds(8, answers="b", arrive=False)
+    here.answered(8, answers="b", arrive=False)
+    here.answered(100, answers="", arrive=False)
+    here.answered(8, answers="b", arrive=False)
     assert here.faults == [set(), {CUT_OFF}]
     assert here.checks.judges_s(1.0) == float("inf")
 
@@ -449,20 +418,20 @@ def test_an_uplink_stays_at_fault_while_no_host_answers() -> None:
 def test_an_uplink_by_which_a_host_answers_for_long_is_not_at_fault() -> None:
     """Both uplinks are well, but frames between them are lost."""
     here = OfTwo()
-    here.rounds(8, answers="b", arrive=False)
-    here.rounds(4, arrive=False)
+    here.answered(8, answers="b", arrive=False)
+    here.answered(4, arrive=False)
     assert here.faults[-1] == {CUT_OFF}
     assert here.now_s < here.checks.judges_s(0.0) <= here.now_s + DOUBTED_S
-    here.rounds(20, arrive=False)
+    here.answered(20, arrive=False)
     assert here.faults == [set(), {CUT_OFF}, {BETWEEN}]
     assert here.checks.judges_s(0.0) == float("inf")
 
 
 def test_without_a_host_to_ask_nothing_stays_decided() -> None:
     here = OfTwo()
-    here.rounds(8, answers="b", arrive=False)
+    here.answered(8, answers="b", arrive=False)
     here.checks.follow_config(tuple(path for path in OF_TWO if not path.to_host))
-    here.rounds(20, arrive=False)
+    here.answered(20, arrive=False)
     assert here.faults == [set(), {CUT_OFF}, {BETWEEN}]
 
 
