@@ -24,10 +24,15 @@ def receive(links: Links, first: int, second: int, probed: bool = False) -> None
     links.receive({"eth1": first, "eth2": second}, probed)
 
 
+def connected(team: tuple[UplinkConfig, ...] = TEAM) -> Links:
+    links = Links(DELAY_S)
+    links.connect([PortState(n, f"eth{n}", True, 1e10) for n in (1, 2)], team, 0.0)
+    return links
+
+
 def returned() -> Links:
     """eth1 had received 10 frames before its link failed; it has returned at 2 s."""
-    links = Links(DELAY_S)
-    links.connect([PortState(n, f"eth{n}", True, 1e10) for n in (1, 2)], TEAM, 0.0)
+    links = connected()
     receive(links, 10, 10)
     see(links, 1, up=False, now_s=1.0)
     see(links, 1, up=True, now_s=2.0)
@@ -64,8 +69,7 @@ def test_it_waits_until_it_is_known_whether_others_receive() -> None:
 
 
 def test_a_switch_that_counts_no_frames_is_not_waited_for() -> None:
-    links = Links(DELAY_S)
-    links.connect([PortState(n, f"eth{n}", True, 1e10) for n in (1, 2)], TEAM, 0.0)
+    links = connected()
     see(links, 1, up=False, now_s=1.0)
     see(links, 1, up=True, now_s=2.0)
     assert usable(links, 7.0) == {"eth1", "eth2"}
@@ -105,9 +109,8 @@ def test_both_that_returned_are_used_until_one_is_proven() -> None:
 
 
 def test_a_blocked_uplink_is_not_up() -> None:
-    links = Links(DELAY_S)
     team = (replace(FIRST, blocked=True), SECOND)
-    links.connect([PortState(n, f"eth{n}", True, 1e10) for n in (1, 2)], team, 0.0)
+    links = connected(team)
     links.follow_paths(frozenset({"eth1"}), team, 1.0)
     assert links.usable(team) == {"eth2"} and not links.up(team[0])
     assert "spanning tree" in links.why_unused(team[0], 1.0)

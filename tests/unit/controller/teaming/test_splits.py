@@ -95,18 +95,13 @@ def test_one_with_rules_stays_whole(keys: dict[str, str]) -> None:
     assert not any(group >> 16 == 0x6CE0 + NUMBER for group in here.switches["br0"].groups)
 
 
-def test_a_restart_moves_nothing() -> None:
-    here = hot(14.0, 1.0).run_until(60)
-    installed = here.switches["br0"].installed
-    here.restart_service().connect().run_for(20)
-    assert split(here) == {10}
-    assert here.switches["br0"].installed == installed
-    assert moves(here) == {} and here.commands(Apply) == []
-
-
-def test_a_reconnect_to_an_empty_switch_brings_it_back() -> None:
+def test_a_restart_moves_nothing_and_an_empty_switch_gets_it_back() -> None:
     here = hot(14.0, 1.0).run_until(60)
     switch, placed = here.switches["br0"], homes(here)
+    installed = switch.installed
+    here.restart_service().connect().run_for(20)
+    assert split(here) == {10} and switch.installed == installed
+    assert moves(here) == {} and here.commands(Apply) == []
     here.disconnect()
     switch.flows.clear()
     switch.groups.clear()
@@ -210,12 +205,14 @@ def test_a_pin_merges_it_at_once() -> None:
     assert here.bindings()["vnet0"] == "eth2"
 
 
-def test_another_policy_ends_it_and_a_port_that_goes_leaves_nothing() -> None:
+def test_another_policy_and_observing_a_bond_end_it_and_a_port_that_goes_leaves_nothing() -> None:
     here = hot(14.0, 1.0).run_until(30)
-    here.write(with_ids(here.rows["br0"], policy="load-based")).run_for(2)
-    assert split(here) == set()
-    here.write(with_ids(here.rows["br0"], policy="adaptive")).run_for(20)
-    assert split(here) == {10}
+    before = here.rows["br0"]
+    for keys in ({"policy": "load-based"}, {"mode": "observe"}):
+        here.write(with_ids(before, **keys)).run_for(10)
+        assert split(here) == set()
+        here.write(before).run_for(20)
+        assert split(here) == {10}
     here.remove_port("vnet0").run_for(2)
     assert not any(group >> 16 == 0x6CE0 + NUMBER for group in here.switches["br0"].groups)
 
@@ -257,14 +254,6 @@ def test_what_is_observed_from_here_on_stays_split_on_plain_uplinks() -> None:
     assert here.engine.fleet.status()[0].moves_planned["merge"] == 1
     here.write(with_ids(here.rows["br0"], mode="enforce")).run_for(10)
     assert split(here) == {10}, "what is in force goes on"
-
-
-def test_a_bond_that_is_observed_is_on_normal_and_starts_with_what_was_planned() -> None:
-    here = hot(14.0, 1.0).run_until(30)
-    here.write(with_ids(here.rows["br0"], mode="observe")).run_for(10)
-    assert not here.switches["br0"].groups
-    here.write(with_ids(here.rows["br0"], mode="enforce")).run_for(10)
-    assert split(here) == {10}
 
 
 def test_it_is_told() -> None:
