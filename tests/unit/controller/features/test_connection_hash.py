@@ -13,8 +13,8 @@ from controller.dataplane.specs import EMPTY, Multipath, ToGroup
 from controller.features.connection_hash import OFFLOADED
 from controller.features.request import RETRY_AFTER_S
 from tests.said import says
-from tests.unit.fake_switch import World, world
-from tests.unit.rows import bond, bridge, interface, ours, port
+from tests.unit.fake_switch import World, done, world
+from tests.unit.rows import host, ours, with_ids
 
 GROUP_ID = SELECT_GROUP.group_id
 REFUSAL = "the switch does not speak OpenFlow15 -> OpenFlow15 among the bridge's protocols"
@@ -23,11 +23,10 @@ REFUSAL = "the switch does not speak OpenFlow15 -> OpenFlow15 among the bridge's
 def on_a_bond(
     policy: str = "dynamic", connection_hash: str | None = None, hw_offload: bool = False
 ) -> World:
-    vms = [port(f"vnet{i}", 10 + i) for i in range(2)]
-    members = bond(interface("eth1", 1), interface("eth2", 2))
-    keys = {} if connection_hash is None else {"connection_hash": connection_hash}
-    ids = ours(policy=policy, teaming="switch-independent", **keys)
-    return world(replace(bridge(members, *vms, ids=ids), hw_offload=hw_offload))
+    row = host(policy, vms=("vnet0", "vnet1"), teaming="switch-independent")
+    if connection_hash is not None:
+        row = with_ids(row, connection_hash=connection_hash)
+    return world(replace(row, hw_offload=hw_offload))
 
 
 def asked(here: World) -> int:
@@ -47,22 +46,17 @@ def uses_multipath(here: World) -> bool:
     return any(isinstance(action, Multipath) for flow in flows for action in flow.actions)
 
 
-def told(here: World) -> dict[str, str]:
-    found = shown(here)["connection_hash"]
-    assert isinstance(found, dict)
+def shown(here: World) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = json.loads(text(here, "--json"))["bridges"][0]
     return found
 
 
-def shown(here: World) -> dict[str, object]:
-    bridges = json.loads(text(here, "--json"))["bridges"]
-    assert isinstance(bridges[0], dict)
-    return bridges[0]
+def told(here: World) -> dict[str, str]:
+    return shown(here)["connection_hash"]
 
 
 def text(here: World, *options: str) -> str:
-    answer = here.ask("show", "br0", *options)
-    assert answer is not None
-    return answer.text
+    return done(here.ask("show", "br0", *options))
 
 
 def assert_multipath(here: World, why: str, silent: str = "328 ms in emulation") -> None:
@@ -87,16 +81,13 @@ def test_the_cost_is_that_of_the_datapath() -> None:
 
 def test_attach_and_check_tell_what_multipath_costs() -> None:
     row = on_a_bond(connection_hash="multipath").rows["br0"]
-    keys = {k: v for k, v in row.external_ids.items() if k != "ovs-lbt-policy"}
-    here = world(replace(row, external_ids=keys)).start()
-    answer = here.ask("attach", "br0", "policy=dynamic")
-    assert answer is not None
+    here = world(replace(row, external_ids=ours(connection_hash="multipath"))).start()
+    attached = done(here.ask("attach", "br0", "policy=dynamic"))
     cost = told(here)["cost"]
     expected = f"connections are hashed by multipath: connection-hash is multipath; {cost}"
-    assert f"note: {expected}" in answer.text.splitlines()
-    checked = here.ask("check", "--json")
-    assert checked is not None
-    found = [one for one in json.loads(checked.text)["findings"] if one["text"] == expected]
+    assert f"note: {expected}" in attached.splitlines()
+    checked = json.loads(done(here.ask("check", "--json")))
+    found = [one for one in checked["findings"] if one["text"] == expected]
     assert [(one["check"], one["severity"]) for one in found] == [("connection-hash", "note")]
 
 
@@ -141,23 +132,21 @@ def test_where_the_method_is_refused_to_a_group_that_is_there_multipath_is_used(
     assert_multipath(here, REFUSAL)
 
 
-def test_a_restarted_switch_gets_the_group_again() -> None:
-    here = on_a_bond(connection_hash="dp_hash").start().run_for(5)
-    here.disconnect().run_for(1)
-    here.switches["br0"].flows.clear()
-    here.switches["br0"].groups.clear()
-    here.connect().run_for(5)
-    assert asked(here) == 2 and uses_group(here)
-
-
-def test_a_group_that_somebody_removes_is_replaced_and_frames_are_hashed_meanwhile() -> None:
+@pytest.mark.parametrize("restarted", [True, False], ids=["restarted", "group deleted"])
+def test_a_switch_that_lost_the_group_gets_it_again(restarted: bool) -> None:
     here = on_a_bond(connection_hash="dp_hash").start().run_for(5)
     switch = here.switches["br0"]
-    del switch.groups[GROUP_ID]
-    # So does Open vSwitch, with the flows that use a group.
-    for key, flow in list(switch.flows.items()):
-        if ToGroup(GROUP_ID) in flow.actions:
-            del switch.flows[key]
+    if restarted:
+        here.disconnect().run_for(1)
+        switch.flows.clear()
+        switch.groups.clear()
+        here.connect()
+    else:
+        del switch.groups[GROUP_ID]
+        # So does Open vSwitch, with the flows that use a group.
+        for key, flow in list(switch.flows.items()):
+            if ToGroup(GROUP_ID) in flow.actions:
+                del switch.flows[key]
     here.run_for(15)
     assert asked(here) == 2 and uses_group(here)
 
@@ -209,10 +198,8 @@ def test_a_policy_that_splits_has_the_group_before_anything_is_split() -> None:
 
 def test_the_key_is_obeyed_while_the_bridge_is_attached() -> None:
     here = on_a_bond().start().run_for(5)
-    row = here.rows["br0"]
-    keys = dict(row.external_ids)
     for wanted in ("dp_hash", "multipath"):
-        here.write(bridge(*row.ports, ids={**keys, **ours(connection_hash=wanted)})).run_for(5)
+        here.write(with_ids(here.rows["br0"], connection_hash=wanted)).run_for(5)
         there = wanted == "dp_hash"
         assert uses_group(here) is there
         assert (GROUP_ID in here.switches["br0"].groups) is there

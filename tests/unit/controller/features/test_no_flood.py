@@ -9,20 +9,18 @@ from controller.dataplane.flooding import held, is_held
 from controller.dataplane.specs import EMPTY, GroupSpec
 from controller.dataplane.tables import delivery_group_id
 from tests.unit.fake_switch import World, world
-from tests.unit.rows import bond, bridge, interface, ours, port, two_uplinks
+from tests.unit.rows import bridge, host, ours, port, two_uplinks
 
 MAC = "52:54:00:00:00:01"
 VMS = {10, 11}
 
 
-def on_a_bond(**keys: str) -> World:
-    vms = [port(f"vnet{i}", 10 + i) for i in range(2)]
-    row = bridge(bond(interface("eth1", 1), interface("eth2", 2)), *vms, ids=ours(**keys))
-    return world(row)
+def on_a_bond() -> World:
+    return world(host("originating-port", vms=("vnet0", "vnet1")))
 
 
 def attached() -> World:
-    return on_a_bond(policy="originating-port").start()
+    return on_a_bond().start()
 
 
 def flooded(here: World) -> bool:
@@ -112,16 +110,8 @@ def test_detach_gives_the_ports_back_to_normal_before_the_pipeline_goes() -> Non
     assert here.switches["br0"].installed == EMPTY
 
 
-def test_so_does_observing() -> None:
-    here = attached()
-    row = here.rows["br0"]
-    here.write(bridge(*row.ports, ids={**row.external_ids, **ours(mode="observe")}))
-    assert here.switches["br0"].no_flood == set()
-    assert here.switches["br0"].installed == EMPTY
-
-
 def test_a_switch_that_refuses_costs_late_vms_their_broadcasts_and_nobody_else_anything() -> None:
-    here = on_a_bond(policy="originating-port")
+    here = on_a_bond()
     here.switches["br0"].refuse_flags = "no OpenFlow 1.0"
     here.start().run_for(20)
     assert not flooded(here)
