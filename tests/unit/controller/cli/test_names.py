@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from controller.cli import names
@@ -15,36 +14,18 @@ def uuids(*ids: str) -> list[Any]:
     return ["uuid", ids[0]] if len(ids) == 1 else ["set", [["uuid", one] for one in ids]]
 
 
-def printed(*tables: tuple[str, Sequence[Sequence[Any]]]) -> str:
-    return "\n".join(
-        json.dumps({"headings": columns.split(","), "data": data}) for columns, data in tables
-    )
-
-
 def rows(ids: dict[str, str]) -> str:
-    return printed(
-        (
-            names.TABLES[0][1],
-            [
-                ["br1", ["set", []], ["map", []]],
-                ["br0", uuids("P1", "P2"), ["map", list(map(list, ids.items()))]],
-            ],
-        ),
-        (
-            names.TABLES[1][1],
-            [
-                [uuids("P1"), "bond0", uuids("I2", "I1")],
-                [uuids("P2"), "vnet0", uuids("I3")],
-            ],
-        ),
-        (
-            names.TABLES[2][1],
-            [
-                [uuids("I1"), "eth0", ["map", []]],
-                [uuids("I2"), "eth1", ["map", []]],
-                [uuids("I3"), "vnet0", ["map", [["iface-id", "u-1"], ["vm-id", "web"]]]],
-            ],
-        ),
+    bonded_and_one = ["br0", uuids("P1", "P2"), ["map", list(map(list, ids.items()))]]
+    vm = ["map", [["iface-id", "u-1"], ["vm-id", "web"]]]
+    eth0, eth1 = ([uuids(f"I{n}"), f"eth{n - 1}", ["map", []]] for n in (1, 2))
+    tables: tuple[list[list[Any]], ...] = (
+        [["br1", ["set", []], ["map", []]], bonded_and_one],
+        [[uuids("P1"), "bond0", uuids("I2", "I1")], [uuids("P2"), "vnet0", uuids("I3")]],
+        [eth0, eth1, [uuids("I3"), "vnet0", vm]],
+    )
+    return "\n".join(
+        json.dumps({"headings": columns.split(","), "data": data})
+        for (_, columns), data in zip(names.TABLES, tables, strict=True)
     )
 
 

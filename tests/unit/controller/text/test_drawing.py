@@ -28,10 +28,6 @@ def test_no_name_can_steer_a_terminal(name: str) -> None:
     assert drawing.width_of(cleaned) == cells(cleaned)
 
 
-def test_escape_sequences_are_not_passed_on() -> None:
-    assert drawing.clean("a\x1b[31mb\n\t\u202e") == "a?[31mb???"
-
-
 @given(NAMES.map(drawing.clean), st.integers(0, 50))
 def test_a_shortened_name_fits_and_is_whole_where_there_is_room(name: str, width: int) -> None:
     short = drawing.shortened(name, width, "~")

@@ -42,16 +42,20 @@ def test_a_terminal_gets_colours_and_blocks(tty: pytest.MonkeyPatch) -> None:
     assert terminal.written(LINES) == "eth1  \x1b[31mdown\x1b[0m\n"
 
 
-@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_who_wants_no_colours_gets_none(tty: pytest.MonkeyPatch, name: str, value: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "value", "colours", "unicode"),
+    [
+        ("NO_COLOR", "1", False, True),
+        ("TERM", "dumb", False, True),
+        ("LC_ALL", "C", True, False),
+        ("LANG", "POSIX", True, False),
+    ],
+)
+def test_who_wants_no_colours_or_no_unicode_gets_none(
+    tty: pytest.MonkeyPatch, name: str, value: str, colours: bool, unicode: bool
+) -> None:
     tty.setenv(name, value)
-    assert terminal.written(LINES) == "eth1  down\n"
-
-
-@pytest.mark.parametrize(("name", "value"), [("LC_ALL", "C"), ("LANG", "POSIX")])
-def test_who_wants_no_unicode_gets_none(tty: pytest.MonkeyPatch, name: str, value: str) -> None:
-    tty.setenv(name, value)
-    assert not terminal.look().unicode
+    assert ("\x1b" in terminal.written(LINES), terminal.look().unicode) == (colours, unicode)
 
 
 def test_another_encoding_gets_no_blocks(tty: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ from controller.cli.top.state import (
 )
 from controller.text import top_manual as manual
 from controller.text.drawing import Look, Style, plain, width_of
+from tests.unit.controller.text.test_show_view import bridges
 from tests.unit.show_json import JsonObject, br0, bridge, port, uplink
 
 HAPPENED = (
@@ -50,20 +51,15 @@ def screen(state: State, width: int = 80, height: int = 24) -> list[str]:
 
 def test_a_screen_of_80_by_24() -> None:
     lines = screen(watching())
-    assert lines[:12] == [
-        " ovs-lbt  14:03:22  br0  connected  load-based  enforce  switch-independent",
-        " UPLINK  STATE   Mbit/s  MbTX/s  LOAD                MbRX/s  LOAD",
-        " eth1    active    1000  830.00  [########|#  ] 83%  120.00  [#       |   ] 12%",
-        " eth2    active    1000   40.00  [        |   ]  4%   10.00  [        |   ]  1%",
-        "",
+    assert lines[0].split()[:4] == ["ovs-lbt", "14:03:22", "br0", "connected"]
+    assert lines[2] == (
+        " eth1    active    1000  830.00  [########|#  ] 83%  120.00  [#       |   ] 12%"
+    )
+    assert lines[5:7] == [
         " PORT    USED-BY  TEAM-UPLINK  vMbTX/s  MbRX/s  %DRP  WHY",
         " vnet10  db-1     eth1          490.00   60.00     -  load-based",
-        " vnet2   web-1    eth1          340.00   60.00     -  load-based",
-        " vnet1   -        eth2           40.00   10.00     -  load-based",
-        "- last decisions " + 63 * "-",
-        " 14:03:01  vnet2: eth2 -> eth1, threshold: eth2 at 80% over 30 s",
-        "",
     ]
+    assert lines[10] == " 14:03:01  vnet2: eth2 -> eth1, threshold: eth2 at 80% over 30 s"
     assert lines[-1].startswith("q quit  h help") and len(lines) == 24
 
 
@@ -87,14 +83,9 @@ def test_the_page_with_the_selected_port_is_shown() -> None:
     state = watching(bridge("br0", [uplink("eth1"), uplink("eth2")], ports))
     text = "\n".join(screen(state))
     assert "vnet0 " in text and "vnet30" not in text and " of 50 " in text
-    text = "\n".join(screen(replace(state, selected=("br0", "vnet30"))))
-    assert "vnet30" in text and "vnet0 " not in text
-    (chosen,) = (
-        line
-        for line in view.screen(replace(state, selected=("br0", "vnet30")), 80, 24)
-        if any(span.style is Style.CHOSEN for span in line)
-    )
-    assert "vnet30" in plain(chosen)
+    lines = view.screen(replace(state, selected=("br0", "vnet30")), 80, 24)
+    (chosen,) = (line for line in lines if any(span.style is Style.CHOSEN for span in line))
+    assert "vnet30" in plain(chosen) and not any("vnet0 " in plain(line) for line in lines)
 
 
 def test_several_bridges_are_told_apart() -> None:
@@ -180,13 +171,9 @@ def test_once_shows_everything() -> None:
 # ---- drops ------------------------------------------------------------------------------
 
 
-def counted(tx: int, tx_dropped: int, rx: int | None, rx_dropped: int | None) -> JsonObject:
-    return {
-        "tx_packets": tx,
-        "tx_dropped_packets": tx_dropped,
-        "rx_packets": rx,
-        "rx_dropped_packets": rx_dropped,
-    }
+def counted(*counts: int | None) -> JsonObject:
+    names = ("tx_packets", "tx_dropped_packets", "rx_packets", "rx_dropped_packets")
+    return dict(zip(names, counts, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -249,27 +236,6 @@ def test_decisions_are_told_in_a_line_the_newest_first() -> None:
 # ---- whatever there is to show ----------------------------------------------------------
 
 NAMES = st.text(min_size=1, max_size=20)
-RATES = st.floats(0, 1e6)
-
-
-@st.composite
-def bridges(draw: st.DrawFn) -> JsonObject:
-    uplinks = [
-        uplink(draw(NAMES), draw(RATES), draw(RATES), draw(st.sampled_from([0, 10, 1e5])))
-        for _ in range(draw(st.integers(0, 5)))
-    ]
-    names = draw(st.lists(NAMES, max_size=8, unique=True))
-    ports = [
-        port(name, draw(st.none() | NAMES), draw(RATES), draw(RATES), vm=draw(st.text()))
-        for name in names
-    ]
-    more = {
-        "config_errors": draw(st.lists(st.text(), max_size=2)),
-        "connected": draw(st.booleans()),
-    }
-    return bridge(draw(NAMES), uplinks, ports, **more)
-
-
 MODES: st.SearchStrategy[Mode] = st.one_of(
     st.builds(Watching),
     st.builds(Typing, st.text()),
@@ -294,7 +260,7 @@ STATES = st.builds(
             st.just(0.0),
             st.just("14:03:22"),
             st.text(max_size=9),
-            st.lists(bridges(), max_size=3, unique_by=lambda b: b["name"]).map(tuple),
+            st.lists(bridges(NAMES), max_size=3, unique_by=lambda b: b["name"]).map(tuple),
             st.lists(st.builds(Happening, st.text(), NAMES, st.text()), max_size=3).map(tuple),
             st.text(),
         ),
