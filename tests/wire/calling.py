@@ -1,19 +1,15 @@
-"""Scenarios of connections to `--listen`, each run in a process of its own by test_listener.
+"""What holds of connections to `--listen`: each function is run in a process of its own by test_listener.
 
-The framework is one per process and leaves threads behind. Prints what was seen as JSON.
+The framework is one per process and leaves threads behind.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
-import os
 import socket
-import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,10 +19,12 @@ from controller.host import faults
 from controller.host.sockets import Reach
 from controller.openflow import connections, framework
 from controller.openflow.connections import Dialers
+from tests.said import says
+from tests.wire import alone
+from tests.wire.alone import expect
 from tests.wire.fake_switch import FakeSwitch, message
 
 HOST, DATAPATH_ID = "127.0.0.1", 0xB0
-Seen = dict[str, Any]
 
 
 class Service:
@@ -70,11 +68,10 @@ class Service:
         switch.call(self.address)
         return switch
 
-    def seen(self, **more: Any) -> Seen:
-        at_start = [line for line in self.log if line.startswith("--listen")]
-        told = [line for line in self.log if line not in at_start]
-        seen = {"events": [*self.events], "log": told, "at_start": at_start}
-        return {"crashes": self.crashes, **seen, **more}
+    def told(self) -> list[str]:
+        """The warnings since the start; no handler has failed."""
+        expect(self.crashes, [])
+        return [line for line in self.log if not line.startswith("--listen")]
 
 
 def soon(holds: Callable[[], object]) -> bool:
@@ -95,53 +92,66 @@ def is_refused(switch: FakeSwitch) -> bool:
         return True
 
 
-def own_connection(directory: Path) -> Seen:
-    """The service has reached the bridge. Somebody else calls as that bridge, three times."""
+def a_caller_never_replaces_a_connection_that_the_service_made(directory: Path) -> None:
     switch, service = FakeSwitch(directory / "br0.mgmt"), Service(directory)
+    (at_start,) = service.log
+    assert says(at_start, "--listen", "without TLS", "can pretend to be a switch"), at_start
     switch.accept()
     switch.shake_hands()
-    live = soon(lambda: service.connections)
+    assert soon(lambda: service.connections)
     own = service.connections["br0"]
-    refused = [is_refused(service.caller(directory / f"{n}")) for n in range(3)]
-    return service.seen(live=live, refused=refused, stays=service.connections["br0"] is own)
+    expect([is_refused(service.caller(directory / f"{n}")) for n in range(3)], [True] * 3)
+    assert service.connections["br0"] is own
+    expect(service.events, ["SwitchConnected"])
+    (line,) = service.told()
+    assert says(line, "127.0.0.1: bridge br0 is connected already", "closing the connection"), line
 
 
-def _called(directory: Path, target: str) -> Seen:
-    service = Service(directory, target)
-    switch = service.caller(directory / "caller")
-    try:
-        switch.shake_hands()
-        live = soon(lambda: service.connections)
-    except (EOFError, OSError):
-        live = False
-    return service.seen(live=live)
-
-
-def no_connection(directory: Path) -> Seen:
-    """The service cannot reach the bridge, which calls; then somebody else does, then the service can."""
+def a_caller_stands_until_the_service_reaches_the_bridge_and_no_other_one_replaces_it(
+    directory: Path,
+) -> None:
     service = Service(directory)
     caller = service.caller(directory / "caller")
     caller.shake_hands()
-    called = soon(lambda: service.connections)
-    first = service.connections.get("br0")
-    refused = is_refused(service.caller(directory / "second"))
-    stays = service.connections.get("br0") is first
+    assert soon(lambda: service.connections)
+    first = service.connections["br0"]
+    assert is_refused(service.caller(directory / "second"))
+    assert service.connections["br0"] is first
     switch = FakeSwitch(directory / "br0.mgmt")
     switch.accept()
     switch.shake_hands()
-    own = soon(lambda: service.connections.get("br0") not in (None, first))
-    return service.seen(called=called, refused=refused, stays=stays, own=own)
+    assert soon(lambda: service.connections.get("br0") not in (None, first))
+    expect(service.events, ["SwitchConnected", "SwitchGone", "SwitchConnected"])
+    service.told()
 
 
-def strangers(directory: Path) -> Seen:
+def a_caller_is_a_bridge_if_the_listener_is_its_controller(directory: Path) -> None:
+    service = Service(directory, "tcp:localhost:{}")
+    caller = service.caller(directory / "caller")
+    caller.shake_hands()
+    assert soon(lambda: service.connections)
+    service.told()
+
+
+def a_caller_is_no_bridge_if_its_controller_is_another(directory: Path) -> None:
+    service = Service(directory, "tcp:127.0.0.1:1")
+    assert is_refused(service.caller(directory / "caller"))
+    assert not service.connections and not service.events
+    found = (
+        "127.0.0.1: bridge br0 controller: tcp:127.0.0.1:1 -> the address that was dialled, tcp:"
+    )
+    assert any(line.startswith(found) for line in service.told()), service.log
+
+
+def strangers_are_logged_but_not_without_end(directory: Path) -> None:
     """Callers with many datapath ids."""
     service = Service(directory)
-    refused = [is_refused(service.caller(directory / f"{n}", 1000 + n)) for n in range(40)]
-    return service.seen(refused=all(refused))
+    assert all(is_refused(service.caller(directory / f"{n}", 1000 + n)) for n in range(40))
+    assert len(service.told()) <= framework.MOST_WARNINGS + 1, service.log
 
 
-def silent_callers(directory: Path) -> Seen:
-    """More callers than may be unidentified say nothing, and go on calling; the bridge calls, too."""
+def callers_that_say_nothing_keep_no_bridge_out(directory: Path) -> None:
+    """More callers than may be unidentified, who go on calling; the bridge calls, too."""
     service, over, silent = Service(directory), threading.Event(), []
 
     def call() -> None:
@@ -154,45 +164,42 @@ def silent_callers(directory: Path) -> Seen:
     threading.Thread(target=call, daemon=True).start()
     time.sleep(0.5)
     threads = threading.active_count() - service.threads_before
+    assert threads <= connections.MOST_UNIDENTIFIED + 5, threads
     caller = service.caller(directory / "caller")
     caller.shake_hands()
-    called = soon(lambda: service.connections)
+    assert soon(lambda: service.connections)
     over.set()
-    return service.seen(called=called, threads=threads, calls=len(silent))
+    service.told()
 
 
-def slow_caller(directory: Path) -> Seen:
-    """A caller sends a byte of its hello at a time; another one more than anybody needs to."""
+def a_caller_has_little_time_and_little_to_say_before_its_datapath_id(directory: Path) -> None:
+    """One sends a byte of its hello at a time; another one more than anybody needs to."""
     framework.ECHO_INTERVAL_S = 0.2
     service = Service(directory)
     slow, started_s = socket.create_connection(service.address, timeout=10), time.monotonic()
     with contextlib.suppress(OSError):
-        while time.monotonic() - started_s < 10:
+        while time.monotonic() - started_s < 5:
             slow.sendall(b"\4")
             time.sleep(0.05)
-    slow_s = time.monotonic() - started_s
+        raise AssertionError("it has much time")
     loud, sent = socket.create_connection(service.address, timeout=1), 0
     with contextlib.suppress(OSError):
         while sent < 1 << 26:
             sent += loud.send(message(2, 1) * 1000)
-    return service.seen(slow_s=slow_s, sent=sent)
+    # Also what the sockets take before the connection is closed.
+    assert sent < framework.UNIDENTIFIED_BYTES + (1 << 23), sent
+    service.told()
 
 
-SCENARIOS: dict[str, Callable[[Path], Seen]] = {
-    "own-connection": own_connection,
-    "no-connection": no_connection,
-    "strangers": strangers,
-    "silent-callers": silent_callers,
-    "slow-caller": slow_caller,
-}
+SCENARIOS = (
+    a_caller_never_replaces_a_connection_that_the_service_made,
+    a_caller_stands_until_the_service_reaches_the_bridge_and_no_other_one_replaces_it,
+    a_caller_is_a_bridge_if_the_listener_is_its_controller,
+    a_caller_is_no_bridge_if_its_controller_is_another,
+    strangers_are_logged_but_not_without_end,
+    callers_that_say_nothing_keep_no_bridge_out,
+    a_caller_has_little_time_and_little_to_say_before_its_datapath_id,
+)
 
 if __name__ == "__main__":
-    status = 1
-    try:
-        name, directory = sys.argv[1], Path(sys.argv[2])
-        found = _called(directory, name) if ":" in name else SCENARIOS[name](directory)
-        print(json.dumps(found), flush=True)
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-    os._exit(status)  # the framework's threads would keep the process
+    alone.run(SCENARIOS)

@@ -1,20 +1,16 @@
-"""Scenarios of connections, each run in a process of its own by test_disconnect.
+"""What holds of connections: each function is run in a process of its own by test_disconnect.
 
-The framework is one per process and leaves threads behind. Prints what was seen as JSON.
+The framework is one per process and leaves threads behind.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import json
-import os
 import queue
 import struct
-import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +21,8 @@ from controller.host.sockets import BridgeSocket, Reach
 from controller.openflow import connections, framework
 from controller.openflow.connections import Dialer
 from controller.openflow.messages import Asked
+from tests.wire import alone
+from tests.wire.alone import expect
 from tests.wire.fake_switch import (
     ADD,
     DELETE,
@@ -32,20 +30,25 @@ from tests.wire.fake_switch import (
     ECHO_REQUEST,
     ERROR,
     EXPERIMENTER,
+    FEATURES_REQUEST,
+    HELLO,
     MODIFY,
     MULTIPART_REPLY,
+    MULTIPART_REQUEST,
     NO_GENERATION,
+    NOCHANGE,
     PORT_STATS,
     PORT_STATUS,
+    ROLE_REQUEST,
     ROLE_STATUS,
+    SET_ASYNC,
     SLAVE,
     FakeSwitch,
     message,
     port,
 )
 
-Seen = dict[str, Any]
-RECONNECTS = 20
+CONNECTED, GONE, NOTHING = "SwitchConnected", "SwitchGone", "nothing"
 
 
 class HeldWire(BridgeSocket):
@@ -76,7 +79,7 @@ class HeldWire(BridgeSocket):
 class Service:
     """As much of the service as keeps one connection."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, directory: Path) -> None:
         # Whether it leads, as the database would say.
         self.leads: bool | None = True
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -93,7 +96,7 @@ class Service:
             confirm=lambda then: then(self.leads),
         )
         self.threads_before = threading.active_count()
-        reach = Reach("unix:db.sock", path.parent)
+        reach = Reach("unix:db.sock", directory)
         self.wires: list[HeldWire] = []
 
         def dial() -> HeldWire:
@@ -112,280 +115,236 @@ class Service:
         except queue.Empty:
             return "nothing"
 
-    def threads_left(self) -> int:
-        """Threads more than before the first connection, once the dialer has stopped."""
+    def take(self, switch: FakeSwitch) -> None:
+        """Become the master of a switch."""
+        switch.accept()
+        switch.shake_hands()
+        expect(self.next_event(), CONNECTED)
+
+    def end(self, *switches: FakeSwitch) -> None:
+        """Stop; nothing failed, and no more threads are left than before the first connection."""
+        for switch in switches:
+            switch.stop()
         self.dialer.stop()
         self.dialer._thread.join(5)
         until_s = time.monotonic() + 5
         while threading.active_count() > self.threads_before and time.monotonic() < until_s:
             time.sleep(0.02)
-        return threading.active_count() - self.threads_before
-
-    def seen(self, **more: Any) -> Seen:
-        connected = len(self.connections)
-        return {"connections": connected, "crashes": self.crashes, **more}
+        expect(threading.active_count() - self.threads_before, 0)
+        expect(self.crashes, [])
 
 
-def reconnects(path: Path) -> Seen:
-    """The switch hangs up again and again."""
-    switch, service, events = FakeSwitch(path), Service(path), []
-    for _ in range(RECONNECTS):
-        switch.accept()
-        switch.shake_hands()
-        events.append(service.next_event())
+def connected(directory: Path) -> tuple[FakeSwitch, Service]:
+    """A switch, and a service that is its master."""
+    switch, service = FakeSwitch(directory / "br0.mgmt"), Service(directory)
+    service.take(switch)
+    return switch, service
+
+
+def every_disconnect_is_noticed(directory: Path) -> None:
+    switch, service = FakeSwitch(directory / "br0.mgmt"), Service(directory)
+    for _ in range(20):
+        service.take(switch)
         switch.hang_up()
-        events.append(service.next_event())
-    switch.stop()
-    return service.seen(events=events, threads_left=service.threads_left())
+        expect(service.next_event(), GONE)
+    service.end(switch)
+    expect(service.connections, {})
 
 
-def half_a_handshake(path: Path) -> Seen:
-    """The switch hangs up before it has said who it is."""
-    switch, service = FakeSwitch(path), Service(path)
+def a_switch_that_hangs_up_in_the_handshake_was_never_there(directory: Path) -> None:
+    switch, service = FakeSwitch(directory / "br0.mgmt"), Service(directory)
     for _ in range(5):
         switch.accept()
         switch.hang_up()
-    switch.accept()
-    switch.shake_hands()
-    event = service.next_event()
-    switch.stop()
-    return service.seen(event=event, threads_left=service.threads_left())
+    service.take(switch)
+    service.end(switch)
 
 
-def silence(path: Path) -> Seen:
-    """The switch stops answering, and keeps the connection open."""
+def a_switch_that_does_not_answer_is_found_out(directory: Path) -> None:
     framework.ECHO_INTERVAL_S = 0.05
-    switch, service, echoes = FakeSwitch(path), Service(path), 0
-    switch.accept()
-    switch.shake_hands()
-    events = [service.next_event()]
-    try:
+    (switch, service), echoes = connected(directory), 0
+    with contextlib.suppress(EOFError, ConnectionResetError):
         while True:
             kind, _, _ = switch.receive()
             echoes += kind == ECHO_REQUEST
-    except (EOFError, ConnectionResetError):
-        events.append(service.next_event())
-    switch.stop()
-    return service.seen(events=events, echoes=echoes, threads_left=service.threads_left())
+    expect((service.next_event(), echoes), (GONE, 3))
+    service.end(switch)
 
 
-def answers(path: Path) -> Seen:
-    """The switch answers its echo requests, and nothing else happens."""
+def a_switch_that_answers_stays(directory: Path) -> None:
     framework.ECHO_INTERVAL_S = 0.05
-    switch, service, answered = FakeSwitch(path), Service(path), 0
-    switch.accept()
-    switch.shake_hands()
-    event = service.next_event()
+    (switch, service), answered = connected(directory), 0
     while answered < 12:
         kind, xid, body = switch.receive()
         if kind == ECHO_REQUEST:
             switch.connection.sendall(message(ECHO_REPLY, xid, body))
             answered += 1
-    after = service.next_event(timeout_s=0.1)
-    connected = list(service.connections)
-    switch.stop()
-    return service.seen(
-        event=event, after=after, connected=connected, threads_left=service.threads_left()
-    )
+    expect(service.next_event(timeout_s=0.1), NOTHING)
+    expect([*service.connections], ["br0"])
+    service.end(switch)
 
 
-def nonsense(path: Path) -> Seen:
-    """The switch says what nobody can read, each time that it is dialled."""
+def a_switch_that_cannot_be_read_is_hung_up_on_and_dialled_again_later(directory: Path) -> None:
     connections.RETRY_REFUSED_S = 0.5
-    switch, service, events, dialled_s = FakeSwitch(path), Service(path), [], []
+    switch, service, dialled_s = FakeSwitch(directory / "br0.mgmt"), Service(directory), []
     for _ in range(3):
-        switch.accept()
+        service.take(switch)
         dialled_s.append(time.monotonic())
-        switch.shake_hands()
-        events.append(service.next_event())
         switch.connection.sendall(message(MULTIPART_REPLY, 1, b"\x00"))
-        events.append(service.next_event())
+        expect(service.next_event(), GONE)
     pauses_s = [after - before for before, after in itertools.pairwise(dialled_s)]
-    switch.stop()
-    return service.seen(events=events, pauses_s=pauses_s, threads_left=service.threads_left())
+    assert min(pauses_s) >= 0.5, pauses_s
+    service.end(switch)
 
 
-def master(path: Path) -> Seen:
+def a_switch_is_ours_once_it_has_made_us_its_master(directory: Path) -> None:
     """Switches whose last master had these generations, none, the greatest, any."""
-    switch, service, events, claimed = FakeSwitch(path), Service(path), [], []
+    switch, service, claimed = FakeSwitch(directory / "br0.mgmt"), Service(directory), []
     for generation in (NO_GENERATION, NO_GENERATION - 1, 41):
         switch.accept()
         switch.generation = generation
         switch.shake_hands(grants=False)
         # Nothing but its request is heard before it is granted.
-        events.append(service.next_event(timeout_s=0.2))
+        expect(service.next_event(timeout_s=0.2), NOTHING)
         claimed.append(switch.generation)
         switch.grant()
-        events.append(service.next_event())
+        expect(service.next_event(), CONNECTED)
         switch.hang_up()
-        events.append(service.next_event())
-    switch.stop()
-    heard = sorted(switch.heard)
-    return service.seen(
-        events=events, claimed=claimed, heard=heard, threads_left=service.threads_left()
-    )
+        expect(service.next_event(), GONE)
+    expect(claimed, [0, NO_GENERATION, 42])
+    asked = {HELLO, EXPERIMENTER, FEATURES_REQUEST, MULTIPART_REQUEST, ROLE_REQUEST, SET_ASYNC}
+    expect(switch.heard - {ECHO_REQUEST}, asked)
+    service.end(switch)
 
 
-def not_leading(path: Path) -> Seen:
+def nobody_becomes_master_who_does_not_lead(directory: Path) -> None:
     """Another service leads, or nobody knows, on a switch where somebody has been master."""
     connections.RETRY_REFUSED_S = 0.2
-    switch, service, roles = FakeSwitch(path), Service(path), []
+    switch, service = FakeSwitch(directory / "br0.mgmt"), Service(directory)
     for leads in (False, None):
         service.leads = leads
         switch.accept()
         switch.generation = 41
-        try:
+        with contextlib.suppress(EOFError, ConnectionResetError):
             switch.shake_hands()
-        except (EOFError, ConnectionResetError):
-            roles.append(switch.asked_for)
+            raise AssertionError("it has become master")
+        expect(switch.asked_for, [NOCHANGE])
     # It may lead on, where nobody has been master since it was.
     service.leads = True
-    switch.accept()
-    switch.shake_hands()
-    events = [service.next_event()]
+    service.take(switch)
     switch.hang_up()
-    events.append(service.next_event())
+    expect(service.next_event(), GONE)
     service.leads = None
-    switch.accept()
-    switch.shake_hands()
-    events.append(service.next_event())
-    switch.stop()
-    return service.seen(roles=roles, events=events, threads_left=service.threads_left())
+    service.take(switch)
+    service.end(switch)
 
 
-def deposed(path: Path) -> Seen:
-    """Another controller becomes master: said at once, or when something is refused."""
+def a_switch_with_another_master_is_not_ours_any_more(directory: Path) -> None:
+    """It says so at once, or when it refuses something."""
     connections.RETRY_REFUSED_S = 0.2
-    switch, service, events = FakeSwitch(path), Service(path), []
+    switch, service = FakeSwitch(directory / "br0.mgmt"), Service(directory)
     status = struct.pack("!IIIB3xQ", 0x4F4E4600, ROLE_STATUS, SLAVE, 0, 1)
     is_slave = struct.pack("!HH", 1, 10) + bytes(64)
     for told in (message(EXPERIMENTER, 0, status), message(ERROR, 9, is_slave)):
-        switch.accept()
-        switch.shake_hands()
-        events.append(service.next_event())
+        service.take(switch)
         switch.connection.sendall(told)
-        events.append(service.next_event())
-    switch.stop()
-    return service.seen(events=events, threads_left=service.threads_left())
+        expect(service.next_event(), GONE)
+    service.end(switch)
 
 
-def slow_reader(path: Path) -> Seen:
-    """The switch reads nothing for a while; whoever sends does not wait for it."""
+def nobody_waits_for_a_switch_that_does_not_read_and_it_gets_everything_in_order(
+    directory: Path,
+) -> None:
     framework.ECHO_INTERVAL_S = 60.0
-    switch, service = FakeSwitch(path), Service(path)
-    switch.accept()
-    switch.shake_hands()
-    service.next_event()
+    switch, service = connected(directory)
     connection = service.connections["br0"]
     parts = [bytes([number]) * 1_000_000 for number in range(8)]
     started_s = time.monotonic()
     for part in parts:
         connection.send(part)
-    took_s = time.monotonic() - started_s
+    assert time.monotonic() - started_s < 5
     expected, received = b"".join(parts), b""
     while len(received) < len(expected):
         received += switch.connection.recv(1 << 20)
+    assert received == expected, "not in order"
     connection.send(b"again")
-    again = switch.connection.recv(100)
-    switch.stop()
-    return service.seen(
-        took_s=took_s,
-        in_order=received == expected,
-        again=again.decode(),
-        threads_left=service.threads_left(),
-    )
+    expect(switch.connection.recv(100), b"again")
+    service.end(switch)
 
 
-def made_later(path: Path) -> Seen:
-    """What is to be sent takes long to make; what is sent meanwhile follows it."""
+def what_takes_long_to_make_keeps_its_place_and_the_connection(directory: Path) -> None:
     framework.ECHO_INTERVAL_S = 0.05
-    switch, service, goes_on = FakeSwitch(path), Service(path), threading.Event()
-    switch.accept()
-    switch.shake_hands()
-    event = service.next_event()
+    (switch, service), goes_on = connected(directory), threading.Event()
     connection = service.connections["br0"]
 
     def make() -> bytes:
         goes_on.wait(10)
         return b"first, "
 
-    taken = [connection.send_made(make), connection.send_made(make)]
+    expect([connection.send_made(make), connection.send_made(make)], [True, False])
     connection.send(b"second")
     # Longer than a switch may leave echo requests unanswered.
-    after = service.next_event(timeout_s=0.5)
+    expect(service.next_event(timeout_s=0.5), NOTHING)
     framework.ECHO_INTERVAL_S = 60.0
     goes_on.set()
     received = b""
     while not received.endswith(b"second"):
         received += switch.connection.recv(1000)
-    switch.stop()
-    return service.seen(
-        event=event,
-        after=after,
-        taken=taken,
-        in_order=b"first, second" in received,
-        threads_left=service.threads_left(),
-    )
+    assert b"first, second" in received, received
+    service.end(switch)
 
 
-def echo_flood(path: Path) -> Seen:
-    """The switch sends echo requests without end, and reads no reply."""
+def echo_requests_whose_replies_are_not_read_take_little_memory(directory: Path) -> None:
     framework.ECHO_INTERVAL_S = 60.0
-    switch, service = FakeSwitch(path), Service(path)
-    switch.accept()
-    switch.shake_hands()
-    service.next_event()
+    switch, service = connected(directory)
     connection, most = service.connections["br0"], 0
     for _ in range(1000):
         switch.connection.sendall(message(ECHO_REQUEST, 1, bytes(60_000)))
         most = max(most, len(connection._unsent or b""))
+    # One more message may be under way.
+    assert most <= framework.UNSENT_BYTES + (1 << 17), most
     switch.hang_up()
-    event = service.next_event()
-    switch.stop()
-    return service.seen(most=most, event=event, threads_left=service.threads_left())
+    expect(service.next_event(), GONE)
+    service.end(switch)
 
 
-def late_write(path: Path, end: Callable[[FakeSwitch, Service], object]) -> Seen:
-    """A connection ends while somebody is about to write to it."""
+def late_write(directory: Path, end: Callable[[FakeSwitch, Service], object]) -> None:
+    """A connection that ends is not closed while somebody is about to write to it.
+
+    The descriptor's number would be another connection's, which would get the message.
+    """
     framework.ECHO_INTERVAL_S = 60.0
-    switch, service = FakeSwitch(path), Service(path)
-    switch.accept()
-    switch.shake_hands()
-    events = [service.next_event()]
+    switch, service = connected(directory)
     (wire,) = service.wires
     wire.holds = True
     connection = service.connections["br0"]
     writing = threading.Thread(target=connection.send, args=(message(ECHO_REQUEST, 1),))
     ending = threading.Thread(target=end, args=(switch, service))
     writing.start()
-    reached = wire.reached.wait(10)
+    assert wire.reached.wait(10), "nobody writes"
     ending.start()
     # As long as a loop that receives takes to end, and more.
     time.sleep(0.3)
-    open_meanwhile = wire.is_open()
+    assert wire.is_open(), "closed meanwhile"
     wire.released.set()
-    events.append(service.next_event())
-    switch.stop()
-    threads_left = service.threads_left()
-    return service.seen(
-        reached=reached,
-        open_meanwhile=open_meanwhile,
-        open_at_the_end=wire.is_open(),
-        events=events,
-        threads_left=threads_left,
-    )
+    expect(service.next_event(), GONE)
+    service.end(switch)
+    assert not wire.is_open(), "open at the end"
 
 
-def one_is_slow(path: Path) -> Seen:
-    """Nobody takes the counters of one switch, while another one says that a link has failed."""
-    switch, other = FakeSwitch(path), FakeSwitch(path.with_name("br1.mgmt"))
-    service, reached, goes_on = Service(path), threading.Event(), threading.Event()
-    dialer = Dialer("br1", lambda: Reach("unix:db.sock", path.parent).dial("br1", ()))
-    events = []
-    for one in (switch, other):
-        one.accept()
-        one.shake_hands()
-        events.append(service.next_event())
+def a_switch_that_hangs_up_is_not_closed_during_a_write(directory: Path) -> None:
+    late_write(directory, lambda switch, _: switch.hang_up())
+
+
+def a_bridge_that_is_dialled_no_more_is_not_closed_during_a_write(directory: Path) -> None:
+    late_write(directory, lambda _, service: service.dialer.stop())
+
+
+def a_failed_link_does_not_wait_for_the_counters_of_another_switch(directory: Path) -> None:
+    other = FakeSwitch(directory / "br1.mgmt")
+    (switch, service), reached, goes_on = connected(directory), threading.Event(), threading.Event()
+    dialer = Dialer("br1", lambda: Reach("unix:db.sock", directory).dial("br1", ()))
+    service.take(other)
 
     def hold(event: Event) -> None:
         if isinstance(event, PortStatsRead):
@@ -395,79 +354,61 @@ def one_is_slow(path: Path) -> Seen:
     service.before = hold
     counters = struct.pack("!HH4x", PORT_STATS, 0)
     switch.connection.sendall(message(MULTIPART_REPLY, Asked.PORTS, counters))
-    held = reached.wait(10)
+    assert reached.wait(10), "the counters are not held up"
     status = struct.pack("!B7x", MODIFY) + port(1, "eth1")
     other.connection.sendall(message(PORT_STATUS, 0, status))
-    events.append(service.next_event(timeout_s=5))
+    expect(service.next_event(timeout_s=5), "PortChanged")
     goes_on.set()
-    events.append(service.next_event())
-    switch.stop()
-    other.stop()
+    expect(service.next_event(), "PortStatsRead")
     dialer.stop()
+    service.end(switch, other)
     dialer._thread.join(5)
-    return service.seen(held=held, events=events, threads_left=service.threads_left())
 
 
-def ports_change(path: Path) -> Seen:
-    """A switch tells of a port that changes, and of one that goes."""
-    switch, service, told = FakeSwitch(path), Service(path), []
-    switch.accept()
-    switch.shake_hands()
-    service.next_event()
+def a_port_that_changes_or_goes_keeps_its_number(directory: Path) -> None:
+    switch, service = connected(directory)
     for reason in (MODIFY, DELETE):
         status = struct.pack("!B7x", reason) + port(7, "eth7")
         switch.connection.sendall(message(PORT_STATUS, 0, status))
-        event = service.events.get(timeout=10)
-        assert isinstance(event, PortChanged | PortRemoved)
-        number = event.port.ofport if isinstance(event, PortChanged) else event.ofport
-        told.append([type(event).__name__, event.bridge, number])
-    switch.stop()
-    return service.seen(told=told, threads_left=service.threads_left())
+    changed, removed = (service.events.get(timeout=10) for _ in range(2))
+    assert isinstance(changed, PortChanged), changed
+    expect((changed.bridge, changed.port.ofport), ("br0", 7))
+    expect(removed, PortRemoved("br0", 7))
+    service.end(switch)
 
 
-def many_ports(path: Path) -> Seen:
-    """The switch reports more ports than any bridge has."""
+def a_switch_with_more_ports_than_any_bridge_has_is_hung_up_on(directory: Path) -> None:
     framework.MOST_PORTS, framework.ECHO_INTERVAL_S = 20, 3600.0
-    switch, service = FakeSwitch(path), Service(path)
-    switch.accept()
-    switch.shake_hands()
-    service.next_event()
+    switch, service = connected(directory)
     # The service may hang up before all are sent.
     with contextlib.suppress(ConnectionError):
         for number in range(10, 50):
             status = struct.pack("!B7x", ADD) + port(number, f"n{number}")
             switch.connection.sendall(message(PORT_STATUS, 0, status))
-    events = [service.next_event()]
-    while events[-1] == "PortChanged":
-        events.append(service.next_event())
-    switch.stop()
-    return service.seen(events=events, threads_left=service.threads_left())
+    expect([service.next_event() for _ in range(20)], ["PortChanged"] * 19 + [GONE])
+    service.end(switch)
 
 
-SCENARIOS: dict[str, Callable[[Path], Seen]] = {
-    "reconnects": reconnects,
-    "half-a-handshake": half_a_handshake,
-    "silence": silence,
-    "answers": answers,
-    "nonsense": nonsense,
-    "master": master,
-    "not-leading": not_leading,
-    "deposed": deposed,
-    "slow-reader": slow_reader,
-    "made-later": made_later,
-    "echo-flood": echo_flood,
-    "late-write": lambda path: late_write(path, lambda switch, _: switch.hang_up()),
-    "late-write-here": lambda path: late_write(path, lambda _, service: service.dialer.stop()),
-    "one-is-slow": one_is_slow,
-    "ports-change": ports_change,
-    "many-ports": many_ports,
-}
+FAST = (
+    every_disconnect_is_noticed,
+    a_switch_that_hangs_up_in_the_handshake_was_never_there,
+    a_switch_that_does_not_answer_is_found_out,
+    nobody_becomes_master_who_does_not_lead,
+    a_switch_with_another_master_is_not_ours_any_more,
+    nobody_waits_for_a_switch_that_does_not_read_and_it_gets_everything_in_order,
+    what_takes_long_to_make_keeps_its_place_and_the_connection,
+    echo_requests_whose_replies_are_not_read_take_little_memory,
+    a_failed_link_does_not_wait_for_the_counters_of_another_switch,
+    a_port_that_changes_or_goes_keeps_its_number,
+    a_switch_with_more_ports_than_any_bridge_has_is_hung_up_on,
+)
+SLOW = (
+    a_switch_that_answers_stays,
+    a_switch_that_cannot_be_read_is_hung_up_on_and_dialled_again_later,
+    a_switch_is_ours_once_it_has_made_us_its_master,
+    a_switch_that_hangs_up_is_not_closed_during_a_write,
+    a_bridge_that_is_dialled_no_more_is_not_closed_during_a_write,
+)
 
 if __name__ == "__main__":
-    status = 1
-    try:
-        print(json.dumps(SCENARIOS[sys.argv[1]](Path(sys.argv[2]) / "br0.mgmt")), flush=True)
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-    os._exit(status)  # the framework's threads would keep the process
+    alone.run((*FAST, *SLOW))
