@@ -42,19 +42,8 @@ def make(directory: Path, name: str, issuer: str = "", *, expired: bool = False)
         (directory / "index.txt").write_text("")
         by = ("-cert", f"{issuer}.pem", "-keyfile", f"{issuer}.key", "-outdir", ".")
         dates = ("-startdate", "20200101000000Z", "-enddate", "20200102000000Z")
-        signing = (
-            "ca",
-            "-batch",
-            "-notext",
-            "-config",
-            "ca.conf",
-            "-name",
-            "own",
-            *by,
-            *dates,
-            *extensions,
-        )
-        openssl(*signing, "-in", f"{name}.csr", "-out", f"{name}.pem")
+        signing = ("ca", "-batch", "-notext", "-config", "ca.conf", "-name", "own", *by, *dates)
+        openssl(*signing, *extensions, "-in", f"{name}.csr", "-out", f"{name}.pem")
         return
     signed = ("-CA", f"{issuer}.pem", "-CAkey", f"{issuer}.key", "-CAcreateserial")
     request = ("x509", "-req", "-in", f"{name}.csr", *signed, *extensions, "-days", "2")

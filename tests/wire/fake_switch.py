@@ -27,21 +27,8 @@ def message(kind: int, xid: int, body: bytes = b"") -> bytes:
 
 def port(number: int, name: str) -> bytes:
     """A port description: link up, 10 Gbit/s."""
-    speed_kbps = 10_000_000
-    return struct.pack(
-        "!I4x6s2x16sIIIIIIII",
-        number,
-        bytes(6),
-        name.encode(),
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        speed_kbps,
-        speed_kbps,
-    )
+    speeds_kbps = (10_000_000, 10_000_000)
+    return struct.pack("!I4x6s2x16s24xII", number, bytes(6), name.encode(), *speeds_kbps)
 
 
 class FakeSwitch:

@@ -153,23 +153,10 @@ def errors() -> Iterator[bytes]:
     return itertools.repeat(message(ERROR, 1, struct.pack("!HH", 1, 1) + bytes(64)) * 100)
 
 
-ATTACKS: dict[str, Attack] = {
-    made.__name__: made
-    for made in (
-        *(
-            endless_flows,
-            many_flows,
-            stale,
-            heavy_flows,
-            everything,
-            learned,
-            endless_learned,
-            counters,
-            unit_counters,
-        ),
-        *(new_ports, flapping, frames, echoes, small_echoes, errors),
-    )
-}
+OF_FLOWS = (endless_flows, many_flows, stale, heavy_flows, learned, endless_learned)
+OF_COUNTERS = (counters, unit_counters)
+OTHERS = (everything, new_ports, flapping, frames, echoes, small_echoes, errors)
+ATTACKS: dict[str, Attack] = {a.__name__: a for a in (*OF_FLOWS, *OF_COUNTERS, *OTHERS)}
 
 
 class HostileSwitch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,25 +14,19 @@ from controller.text.wording import Refused
 
 
 @pytest.mark.parametrize(
-    ("is_current", "restores_flows", "why"),
+    ("is_current", "columns", "why"),
     [
-        (True, True, "br0: Open vSwitch waits until its scripts have restored flows -> "),
-        (False, False, "br0: ovsdb-server is unreachable -> a running ovsdb-server"),
-        (True, False, r"/br0.mgmt: No such file or directory -> "),
+        (True, {"restores_flows": True}, "br0: Open vSwitch waits until its scripts have restored"),
+        (False, {}, "br0: ovsdb-server is unreachable -> a running ovsdb-server"),
+        (True, {}, "/br0.mgmt: No such file or directory -> "),
+        (True, {"protocols": ("OpenFlow10",)}, "protocols OpenFlow10 -> OpenFlow13 among them"),
     ],
 )
-def test_a_bridge_is_left_alone_while_its_flows_may_be_restored(
-    tmp_path: Path, is_current: bool, restores_flows: bool, why: str
+def test_a_bridge_is_left_alone_if_its_flows_may_be_restored_or_it_does_not_allow_our_version(
+    tmp_path: Path, is_current: bool, columns: dict[str, Any], why: str
 ) -> None:
-    row = BridgeRow("br0", restores_flows=restores_flows)
+    row = BridgeRow("br0", **columns)
     reach = Reach("unix:db.sock", tmp_path)
     dialers = Dialers(reach, lambda _: row, lambda: is_current, lambda: None)
     with pytest.raises(Refused, match=why):
-        dialers.dial("br0")
-
-
-def test_a_bridge_that_does_not_allow_our_version_is_left_alone(tmp_path: Path) -> None:
-    row = BridgeRow("br0", protocols=("OpenFlow10",))
-    dialers = Dialers(Reach("unix:db.sock", tmp_path), lambda _: row, lambda: True, lambda: None)
-    with pytest.raises(Refused, match="protocols OpenFlow10 -> OpenFlow13 among them"):
         dialers.dial("br0")
