@@ -16,14 +16,10 @@ def test_no_record_has_two_keys_of_one_name() -> None:
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: f"{key.record} {key.name}")
-def test_what_a_key_means_is_told_in_sentences(key: Key) -> None:
+def test_a_key_is_told_in_sentences_and_its_default_is_a_value_that_is_told_once(key: Key) -> None:
     assert re.fullmatch(r"[A-Z].*[.)]", key.meaning)
     assert key.meaning.count("`") % 2 == 0
     assert not key.otherwise.endswith(".")
-
-
-@pytest.mark.parametrize("key", KEYS, ids=lambda key: f"{key.record} {key.name}")
-def test_a_default_is_a_value_and_is_told_once(key: Key) -> None:
     assert not (key.default and key.otherwise)
     if key.default is not None:
         assert key.parse(key.default) == key.without

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -29,28 +30,21 @@ def test_a_text_is_read_as_a_value(kind: Kind, text: str, value: object, expecte
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("parse", "text"),
     [
-        *("٧٥", "７５", "1_0", " 75", "7,5", "9" * 41, "abc", "-60", "+60", "60%", "30s", "1G"),
-        *("0x3c", "nan", "inf", "60\n", "60=60"),
+        *((kinds.number, text) for text in ("٧٥", "７５", "1_0", " 75", "7,5", "9" * 41, "abc")),
+        *((kinds.number, text) for text in ("-60", "+60", "60%", "30s", "1G", "0x3c", "nan")),
+        *((kinds.number, text) for text in ("inf", "60\n", "60=60")),
+        *((kinds.integer(1, 100).parse, text) for text in ("5.5", "５０", "1_0", "0", "101")),
+        *((kinds.percent(10, 100).parse, text) for text in ("6e400", "9.9", "100.1")),
+        *((kinds.mbps().parse, text) for text in ("1e99", "0", "-5")),
     ],
 )
-def test_a_number_is_written_as_people_write_them(text: str) -> None:
+def test_what_people_do_not_write_or_a_kind_does_not_have_is_refused(
+    parse: Callable[[str], object], text: str
+) -> None:
     with pytest.raises(ValueError, match=re.escape(text)):
-        kinds.number(text)
-
-
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [
-        *((kinds.integer(1, 100), text) for text in ("5.5", "５０", "1_0", "0", "101")),
-        *((kinds.percent(10, 100), text) for text in ("6e400", "9.9", "100.1")),
-        *((kinds.mbps(), text) for text in ("1e99", "0", "-5")),
-    ],
-)
-def test_a_value_that_a_kind_does_not_have_is_refused(kind: Kind, text: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(text)):
-        kind.parse(text)
+        parse(text)
 
 
 def test_moves_are_read_as_they_are_written() -> None:

@@ -12,31 +12,15 @@ import pytest
 from controller.config import shareable
 from controller.config.shareable import OF_SERVICE, OF_SWITCH, REMOVED
 
-SECRET = "hunter2"
+SECRET, MAC = "hunter2", "02:00:00:00:00:01"
 # Keys and columns in which Open vSwitch, OVN and others keep secrets, or the paths of secrets.
 SECRET_KEYS = (
     *("psk", "private_key", "certificate", "ca_cert", "remote_cert", "bootstrap_ca_cert"),
-    *(
-        "ipsec_psk",
-        "ipsec_skb_mark",
-        "auth_key",
-        "key",
-        "in_key",
-        "out_key",
-        "dpdk-extra",
-        "dp-desc",
-    ),
-    *(
-        "ovn-remote-auth",
-        "ovn-nb-password",
-        "wpa_key",
-        "enckey",
-        "agent-password",
-        "api-token",
-        "p",
-    ),
-    *("url", "transport_url", "authorization", "note", "ifalias", "ovs-lbt-psk", "vm-id ", "VM-ID"),
-    *("OVS_LBT_PRIVATE_KEY", "OVS_LBT_PASSWORD", "ssl_private_key"),
+    *("ipsec_psk", "ipsec_skb_mark", "auth_key", "key", "in_key", "out_key", "dpdk-extra"),
+    *("dp-desc", "ovn-remote-auth", "ovn-nb-password", "wpa_key", "enckey", "agent-password"),
+    *("api-token", "p", "url", "transport_url", "authorization", "note", "ifalias"),
+    *("ovs-lbt-psk", "vm-id ", "VM-ID", "OVS_LBT_PRIVATE_KEY", "OVS_LBT_PASSWORD"),
+    "ssl_private_key",
 )
 # Forms in which somebody may write a secret.
 SECRETS = (
@@ -84,10 +68,7 @@ def test_what_helps_is_kept() -> None:
         "ports": ["set", [["uuid", "1"], ["uuid", "2"]]],
         "tag": 7,
         "ofport": ["set", []],
-        "external_ids": [
-            "map",
-            [["attached-mac", "02:00:00:00:00:01"], ["ovs-lbt-vm-web-1-pin", "eth0"]],
-        ],
+        "external_ids": ["map", [["attached-mac", MAC], ["ovs-lbt-vm-web-1-pin", "eth0"]]],
         "statistics": ["map", [["rx_packets", 3]]],
         "status": ["map", [["driver_name", "veth"]]],
     }
@@ -97,7 +78,7 @@ def test_what_helps_is_kept() -> None:
         "ports": [["uuid", "1"], ["uuid", "2"]],
         "tag": 7,
         "ofport": [],
-        "external_ids": {"attached-mac": "02:00:00:00:00:01", "ovs-lbt-vm-web-1-pin": "eth0"},
+        "external_ids": {"attached-mac": MAC, "ovs-lbt-vm-web-1-pin": "eth0"},
         "statistics": {"rx_packets": 3},
         "status": {"driver_name": "veth"},
     }
