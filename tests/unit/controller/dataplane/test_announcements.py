@@ -35,26 +35,26 @@ def test_arp_announces_if_it_is_about_the_senders_own_address(address: int, bit:
     assert not announces(**arp, arp_tpa=address ^ 1 << bit)
 
 
+ONE, GROUP = "52:54:00:00:00:01", "33:33:00:00:00:01"
+
+
 @pytest.mark.parametrize(
     ("expected", "fields"),
     [
         (True, {"eth_type": 0x8035, "eth_dst": BROADCAST}),
-        (False, {"eth_type": 0x8035, "eth_dst": "52:54:00:00:00:01"}),
+        (False, {"eth_type": 0x8035, "eth_dst": ONE}),
         (False, {"eth_type": 0x0800, "eth_dst": BROADCAST}),
+        *(
+            (
+                (kind, to) == (136, GROUP),
+                {"eth_type": 0x86DD, "ip_proto": 58, "eth_dst": to, "icmpv6_type": kind},
+            )
+            for kind in (135, 136)
+            for to in (GROUP, ONE)
+        ),
     ],
 )
-def test_rarp_to_all_announces_and_other_frames_do_not(
+def test_rarp_and_neighbour_advertisements_to_all_announce_and_other_frames_do_not(
     expected: bool, fields: dict[str, int | str]
 ) -> None:
     assert announces(**fields) is expected
-
-
-@pytest.mark.parametrize(("kind", "expected"), [(136, True), (135, False)])
-def test_a_neighbor_advertisement_to_a_group_announces(kind: int, expected: bool) -> None:
-    to_all: dict[str, int | str] = {
-        "eth_type": 0x86DD,
-        "ip_proto": 58,
-        "eth_dst": "33:33:00:00:00:01",
-    }
-    assert announces(**to_all, icmpv6_type=kind) is expected
-    assert not announces(**{**to_all, "eth_dst": "52:54:00:00:00:01"}, icmpv6_type=kind)

@@ -39,6 +39,7 @@ def test_what_was_learned_on_a_port_goes_when_it_carries_something_else(
     for value in cookies:
         assert tables.cookie_kind(value) is tables.Kind.LEARNED
         assert tables.cookie_ofport(value) == 10
+        assert not value & tables.FROM_NORMAL, "not taken for what unknown ports teach"
 
 
 @given(teams())

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.config.vlans import PortVlans
 from controller.dataplane import tables
 from controller.dataplane.pipeline import build
 from controller.dataplane.specs import Learn
 from controller.dataplane.tables import Register, Table
 from controller.dataplane.team import Team
 from policies.model import OfPort
-from tests.unit.controller.dataplane.teams import WAYS, teams, vm_numbers
+from tests.unit.controller.dataplane.teams import teams, vm_numbers
 from tests.unit.controller.dataplane.walking import from_port
 from tests.unit.forwarding import frame, through_group
 
@@ -80,10 +78,3 @@ def test_ports_that_nobody_knows_teach_anew_when_flags_or_uplinks_change(team: T
     assert len(taught(team)) == 1
     assert taught(team).isdisjoint(taught(replace(team, no_flood=team.no_flood | {77})))
     assert taught(team).isdisjoint(taught(replace(team, uplinks=(*team.uplinks, OfPort(78)))))
-
-
-@pytest.mark.parametrize("vlans", WAYS, ids=str)
-def test_what_vm_ports_teach_is_not_taken_for_what_unknown_ports_do(vlans: PortVlans) -> None:
-    taught = tables.learned_cookie(OfPort(10), vlans)
-    assert not taught & tables.FROM_NORMAL
-    assert tables.cookie_ofport(taught) == 10

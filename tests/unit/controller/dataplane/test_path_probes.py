@@ -29,26 +29,24 @@ ONE, TWO = "02:00:00:00:00:01", "02:00:00:00:00:02"
 THREE, FOUR = "02:00:00:00:00:03", "02:00:00:00:00:04"
 GROUP = "03:00:00:00:00:05"
 PROBE = Probe(1, 2, 20, 1500, 7)
+ETHERTYPES = (0x0806, 0x86DD, 0x88B6, 0x8100)
 
 
-def test_a_probe_is_read_as_it_was_written() -> None:
+def test_a_probe_is_read_as_it_was_written_and_fills_its_mtu() -> None:
     assert parse(probe_frame(PROBE, ONE, TWO, 20, KEY), 2, KEY) == PROBE
-
-
-def test_a_probe_fills_its_mtu() -> None:
     assert len(probe_frame(PROBE, ONE, TWO, 0, KEY)) == 1514
 
 
-def test_a_probe_of_another_service_is_none() -> None:
-    assert parse(probe_frame(PROBE, ONE, TWO, 20, OTHER), 2, KEY) is None
-
-
-def test_a_probe_to_another_uplink_is_none() -> None:
-    assert parse(probe_frame(PROBE, ONE, TWO, 20, KEY), 3, KEY) is None
-
-
-def test_a_probe_that_was_cut_short_is_none() -> None:
-    assert parse(probe_frame(PROBE, ONE, TWO, 20, KEY)[:200], 2, KEY) is None
+@pytest.mark.parametrize(
+    ("uplink", "key", "length"),
+    [
+        pytest.param(2, OTHER, None, id="of another service"),
+        pytest.param(3, KEY, None, id="to another uplink"),
+        pytest.param(2, KEY, 200, id="cut short"),
+    ],
+)
+def test_what_is_no_probe_for_us_is_none(uplink: int, key: bytes, length: int | None) -> None:
+    assert parse(probe_frame(PROBE, ONE, TWO, 20, key)[:length], uplink, KEY) is None
 
 
 def test_all_uplinks_take_a_copy() -> None:
@@ -65,14 +63,11 @@ def test_a_probe_that_was_changed_is_none(at: int, by: int) -> None:
     assert parse(bytes(frame), 2, KEY) is None
 
 
-@given(st.binary(max_size=200))
-def test_anything_may_come(frame: bytes) -> None:
-    assert not isinstance(parse(frame, 2, KEY), Probe)
+HEADS = st.sampled_from([b"", *(bytes(12) + struct.pack("!H", e) for e in ETHERTYPES)])
 
 
-@given(st.sampled_from([0x0806, 0x86DD, 0x88B6, 0x8100]), st.binary(max_size=120))
-def test_anything_may_come_behind_an_ethertype(ethertype: int, body: bytes) -> None:
-    head = bytes(12) + struct.pack("!H", ethertype)
+@given(HEADS, st.binary(max_size=200))
+def test_anything_may_come_also_behind_an_ethertype(head: bytes, body: bytes) -> None:
     assert not isinstance(parse(head + body, 2, KEY), Probe)
 
 
@@ -85,13 +80,11 @@ def test_an_arp_reply_is_the_answer_of_its_sender(vlan: int) -> None:
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "fe80::1"])
-def test_a_question_is_no_answer(host: str) -> None:
+def test_a_question_is_no_answer_and_goes_to_all_unless_the_hosts_address_is_known(
+    host: str,
+) -> None:
     assert parse(path_probes.question_frame(ONE, host, 0, 0), 2, KEY) is None
     assert len(path_probes.question_frame(ONE, host, 0, 9000)) == 9014
-
-
-@pytest.mark.parametrize("host", ["192.0.2.1", "fe80::1"])
-def test_a_question_goes_to_all_unless_the_hosts_address_is_known(host: str) -> None:
     to_all, to_one = (path_probes.question_frame(ONE, host, 0, 0, mac) for mac in (None, TWO))
     assert to_all[0] & 1 and to_one[:6].hex(":") == TWO
     assert to_all[6:] == to_one[6:]
@@ -108,7 +101,7 @@ def heard(team: Team) -> dict[int, set[tuple[object, ...]]]:
     return by_priority
 
 
-GIVEN_TO_US = (132, 130)
+GIVEN_TO_US, ASKED = (132, 130), (ETH_ARP, ETH_IPV6)
 UPLINKS = PORT_ONE, PORT_TWO = OfPort(1), OfPort(2)
 PROBED = Team(
     UPLINKS,
@@ -122,17 +115,11 @@ PROBED = Team(
 def test_hosts_are_asked_from_addresses_that_no_probe_has() -> None:
     """A loop upstream makes switches learn the source of a broadcast in the wrong places."""
     taken = heard(PROBED)
-    assert taken[132] == {(OFPP_CONTROLLER, None, None, ETH_PROBE)} | {
-        (port, mac, None, kind)
-        for port, mac, kinds in (
-            (1, ONE, (ETH_PROBE,)),
-            (2, TWO, (ETH_PROBE,)),
-            (1, GROUP, (ETH_PROBE,)),
-            (2, GROUP, (ETH_PROBE,)),
-            (1, THREE, (ETH_ARP, ETH_IPV6)),
-            (2, FOUR, (ETH_ARP, ETH_IPV6)),
-        )
-        for kind in kinds
+    heard_at = {(1, ONE), (2, TWO), (1, GROUP), (2, GROUP)}
+    answers = {(port, mac, None, kind) for port, mac in ((1, THREE), (2, FOUR)) for kind in ASKED}
+    assert taken[132] == answers | {
+        (OFPP_CONTROLLER, None, None, ETH_PROBE),
+        *((port, mac, None, ETH_PROBE) for port, mac in heard_at),
     }
     every = (ONE, TWO, THREE, FOUR)
     assert taken[131] == {(None, mac, None, None) for mac in every}

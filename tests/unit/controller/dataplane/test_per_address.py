@@ -28,11 +28,7 @@ def test_an_address_with_uplinks_of_its_own_leaves_once_by_the_first_that_lives(
             eth_src=address.mac,
             eth_dst=BROADCAST,
             vlan_vid=address.vlan and VLAN_PRESENT | address.vlan,
-            **{
-                Register.VM_PORT: address.ofport,
-                Register.VLAN: address.vlan,
-                Register.LEARNED: 1,
-            },
+            **{Register.VM_PORT: port.ofport, Register.VLAN: address.vlan, Register.LEARNED: 1},
         )
         left = through_table(installed, Table.UPLINK_OUT, sent, alive)
         home = next((u for u in port.order if u in alive), None)

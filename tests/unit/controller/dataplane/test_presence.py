@@ -1,4 +1,4 @@
-"""What was learned on a VM port holds while the port is there."""
+"""What was learned on a VM port holds while the port is there; frames of ours that come back."""
 
 from __future__ import annotations
 
@@ -20,21 +20,12 @@ RARP, OTHER = 0x8035, 0x88B5
 def installed(locked: bool = False) -> Pipeline:
     """Two VM ports, and what the switch has learned on the one."""
     built = build(Team(UPLINKS, (VmPort(GONE, UPLINKS), VmPort(NEIGHBOUR, UPLINKS))))
-    local = SetField(Register.LOCAL, 1), SetField(Register.BEHIND, int(GONE))
+    local = SetField(Register.LOCAL, 1), SetField(Register.BEHIND, GONE)
+    from_gone = match(eth_src=GONE_MAC)
     learned = [
-        FlowSpec(Table.LOCAL_SOURCE, 10, match(eth_src=GONE_MAC), local),
-        FlowSpec(
-            Table.LOCATION,
-            10,
-            match(eth_dst=GONE_MAC),
-            (SetField(Register.TARGET, int(GONE)),),
-        ),
-        FlowSpec(
-            Table.LOCK,
-            10,
-            match(eth_src=GONE_MAC),
-            (SetField(Register.LOCKED, int(locked)),),
-        ),
+        FlowSpec(Table.LOCAL_SOURCE, 10, from_gone, local),
+        FlowSpec(Table.LOCATION, 10, match(eth_dst=GONE_MAC), (SetField(Register.TARGET, GONE),)),
+        FlowSpec(Table.LOCK, 10, from_gone, (SetField(Register.LOCKED, int(locked)),)),
     ]
     return Pipeline({**built.flows, **{flow.key: flow for flow in learned}}, built.groups)
 
@@ -63,24 +54,27 @@ def test_without_a_live_uplink_it_goes_nowhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("destination", "eth_type", "locked", "delivered"),
+    ("source", "destination", "eth_type", "locked", "delivered"),
     [
-        (BROADCAST, OTHER, False, True),
-        (BROADCAST, RARP, False, True),
+        (OTHER_MAC, BROADCAST, OTHER, False, True),
+        (GONE_MAC, BROADCAST, OTHER, False, True),
+        (GONE_MAC, BROADCAST, OTHER, True, True),
+        # The address has moved away, and says so.
+        (GONE_MAC, BROADCAST, RARP, False, True),
         # It announced itself a moment before it left. This may still come back.
-        (BROADCAST, RARP, True, False),
-        (OTHER_MAC, OTHER, False, True),
+        (GONE_MAC, BROADCAST, RARP, True, False),
+        (GONE_MAC, OTHER_MAC, OTHER, False, True),
     ],
 )
 @pytest.mark.parametrize("there", [True, False])
-def test_what_it_sends_from_elsewhere_is_no_reflection_once_its_port_is_gone(
-    there: bool, destination: str, eth_type: int, locked: bool, delivered: bool
+def test_a_frame_of_ours_that_comes_back_is_dropped_unless_its_address_or_its_port_has_left(
+    there: bool, source: str, destination: str, eth_type: int, locked: bool, delivered: bool
 ) -> None:
     alive = {*UPLINKS, NEIGHBOUR, *([GONE] if there else [])}
     came_in = {Register.UPLINK: int(UPLINKS[0])}
-    sent = frame(eth_src=GONE_MAC, eth_dst=destination, eth_type=eth_type, **came_in)
+    sent = frame(eth_src=source, eth_dst=destination, eth_type=eth_type, **came_in)
     copies = through_table(installed(locked), Table.FROM_UPLINK, sent, alive)
-    reflected = there and eth_type == OTHER
+    reflected = there and (source, eth_type) == (GONE_MAC, OTHER)
     assert (NEIGHBOUR in {copy.port for copy in copies}) == (delivered and not reflected)
     # Nobody is at the port that is gone, and a frame for it is dropped.
     assert {copy.port for copy in copies} <= {GONE, NEIGHBOUR}
