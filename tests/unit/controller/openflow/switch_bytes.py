@@ -22,7 +22,7 @@ from policies.model import OFPORT_LOCAL, OfPort
 
 DATAPATH: Any = ProtocolDesc(version=4)
 HEADER = struct.Struct("!BBHI")
-FLOW_STATS = struct.Struct("!HBxIIHHHH4xQQQ")
+FLOW_STATS = struct.Struct("!HBxIIHHHH4xQQQ")  # 48 bytes
 PORT_STATS = struct.Struct("!I4xQQQQQQQQQQQQII")
 MAC = "52:54:00:00:00:01"
 UPLINKS = (OfPort(1), OfPort(2), OfPort(3))
@@ -80,32 +80,13 @@ def reply(asked: int, kind: int, entries: Iterable[bytes], more: bool = False) -
 
 
 def flow_stats(
-    flow_mod: bytes,
-    count: int = 0,
-    age_s: float = 0,
-    hard_timeout_s: int = 0,
-    packets: int = 1,
+    flow_mod: bytes, count: int = 0, age_s: float = 0, hard_timeout_s: int = 0, packets: int = 1
 ) -> bytes:
     """How a switch tells of the flow that `flow_mod` added."""
     value, _, table, _, _, _, priority = struct.unpack_from("!QQBBHHH", flow_mod, 8)
     rest = flow_mod[48:]
-    seconds, nanoseconds = divmod(round(age_s * 1e9), 10**9)
-    return (
-        FLOW_STATS.pack(
-            FLOW_STATS.size + len(rest),
-            table,
-            seconds,
-            nanoseconds,
-            priority,
-            0,
-            hard_timeout_s,
-            0,
-            value,
-            packets,
-            count,
-        )
-        + rest
-    )
+    times = *divmod(round(age_s * 1e9), 10**9), priority, 0, hard_timeout_s
+    return FLOW_STATS.pack(48 + len(rest), table, *times, 0, value, packets, count) + rest
 
 
 def group_description(group_mod: bytes) -> bytes:
@@ -115,11 +96,7 @@ def group_description(group_mod: bytes) -> bytes:
 
 
 def as_stats(
-    flow: FlowSpec,
-    count: int = 0,
-    age_s: float = 0,
-    hard_timeout_s: int = 0,
-    packets: int = 1,
+    flow: FlowSpec, count: int = 0, age_s: float = 0, hard_timeout_s: int = 0, packets: int = 1
 ) -> bytes:
     (mod,) = wrapped(Changes(add_flows=(flow,)))
     return flow_stats(mod, count, age_s, hard_timeout_s, packets)

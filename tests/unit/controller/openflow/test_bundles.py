@@ -48,12 +48,7 @@ def test_changes_go_in_an_order_in_which_each_is_harmless() -> None:
     flows = entry, way
     mods = wrapped(Changes((new,), (old,), flows, flows[::-1], (0x6C000003,), clear=True))
     group, flow = ofproto.OFPT_GROUP_MOD, ofproto.OFPT_FLOW_MOD
-    found = [
-        (kind, struct.unpack_from("!H", m, 8)[0])
-        if (kind := m[1]) == group
-        else (kind, m[25], m[24])
-        for m in mods
-    ]
+    found = [(group, m[9]) if m[1] == group else (m[1], m[25], m[24]) for m in mods]
     assert found == [
         (group, ofproto.OFPGC_ADD),
         (flow, ofproto.OFPFC_ADD, Table.BUCKET),

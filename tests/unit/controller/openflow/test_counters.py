@@ -42,14 +42,8 @@ def test_ports_are_read_as_the_framework_reads_them(rows: list[tuple[int, ...]])
     for ours, theirs in zip(found, expected, strict=True):
         assert ours.ofport in (theirs.port_no, OFPORT_LOCAL)
         assert ours.clock_s == theirs.duration_sec + theirs.duration_nsec / 1e9
-        for name in (
-            "rx_bytes",
-            "tx_bytes",
-            "rx_dropped",
-            "tx_dropped",
-            "rx_packets",
-            "tx_packets",
-        ):
+        of = (f"{way}_{what}" for way in ("rx", "tx") for what in ("bytes", "dropped", "packets"))
+        for name in of:
             assert getattr(ours, name) == getattr(theirs, name), name
 
 
@@ -60,11 +54,6 @@ def test_counters_of_flows_are_read_as_the_framework_reads_them(flow: FlowSpec) 
     header = HEADER.pack(4, ofproto.OFPT_MULTIPART_REPLY, HEADER.size + len(body), Asked.FLOWS)
     ours, theirs = counters.flow_counts(entry + entry), parse(header + body).body
     assert ours == [
-        (
-            read.cookie,
-            read.duration_sec + read.duration_nsec / 1e9,
-            read.packet_count,
-            read.byte_count,
-        )
-        for read in theirs
+        (f.cookie, f.duration_sec + f.duration_nsec / 1e9, f.packet_count, f.byte_count)
+        for f in theirs
     ]

@@ -74,15 +74,11 @@ def test_a_flow_for_whole_packets_is_sent_and_read_back(eth_type: int) -> None:
 
 def test_the_group_that_selects_is_recognized() -> None:
     bucket = Bucket((SetField("reg12", 0), Resubmit(Table.BUCKET)))
-    made = group_description(group_mod(GroupSpec(tables.SELECT_GROUP_ID, "all", (bucket,))))
+    (mod,) = wrapped(Changes(add_groups=(GroupSpec(tables.SELECT_GROUP_ID, "all", (bucket,)),)))
+    made = group_description(mod)
     select = made[:2] + bytes([ofproto.OFPGT_SELECT]) + made[3:]
     (found,) = decode.installed_groups([select])
     assert found == GroupSpec(tables.SELECT_GROUP_ID, "select", (bucket,))
-
-
-def group_mod(group: GroupSpec) -> bytes:
-    (mod,) = wrapped(Changes(add_groups=(group,)))
-    return mod
 
 
 ACTIONS: tuple[Action, ...] = (
@@ -128,6 +124,20 @@ def test_an_action_read_back_equals_the_one_installed(action: Action) -> None:
     assert read_back_flow(flow) == flow
 
 
+def somebodys(value: int, *actions: Any, priority: int = 10, **fields: Any) -> bytes:
+    """How a switch tells of a flow with this cookie that we have not made."""
+    acts = parser.OFPInstructionActions(ofproto.OFPIT_APPLY_ACTIONS, actions)
+    mod = parser.OFPFlowMod(
+        DATAPATH,
+        cookie=value,
+        priority=priority,
+        match=parser.OFPMatch(**fields),
+        instructions=[acts],
+    )
+    mod.set_xid(1)
+    return flow_stats(serialized([mod]))
+
+
 @pytest.mark.parametrize(
     ("fields", "algorithm", "arg", "ofs_nbits"),
     [(0, 1, 0, 31), (0, 0, 1, 31), (0, 0, 0, 7), (9, 0, 0, 31)],
@@ -136,35 +146,14 @@ def test_hashing_in_another_way_is_not_ours(
     fields: int, algorithm: int, arg: int, ofs_nbits: int
 ) -> None:
     strange = parser.NXActionMultipath(fields, 0, algorithm, 255, arg, ofs_nbits, "reg12")
-    mod = parser.OFPFlowMod(
-        DATAPATH,
-        cookie=specs.COOKIE_PREFIX,
-        match=parser.OFPMatch(),
-        instructions=[parser.OFPInstructionActions(ofproto.OFPIT_APPLY_ACTIONS, [strange])],
-    )
-    mod.set_xid(1)
-    body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [flow_stats(serialized([mod]))]).body
-    (found,) = installed(body).ours
+    (found,) = installed(somebodys(specs.COOKIE_PREFIX, strange)).ours
     assert found.actions == decode.NOT_OURS
 
 
 def test_what_somebody_else_put_in_our_place_equals_nothing_of_ours() -> None:
     """It is replaced, as it is under our cookie and not ours."""
-    strange = parser.OFPFlowMod(
-        DATAPATH,
-        cookie=specs.COOKIE_PREFIX,
-        priority=10,
-        match=parser.OFPMatch(),
-        instructions=[
-            parser.OFPInstructionActions(
-                ofproto.OFPIT_APPLY_ACTIONS,
-                [parser.OFPActionSetQueue(1), parser.OFPActionPopVlan()],
-            )
-        ],
-    )
-    strange.set_xid(1)
-    body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [flow_stats(serialized([strange]))]).body
-    (found,) = installed(body).ours
+    acts = parser.OFPActionSetQueue(1), parser.OFPActionPopVlan()
+    (found,) = installed(somebodys(specs.COOKIE_PREFIX, *acts)).ours
     assert found not in PIPELINE.flows.values()
     assert found.key == (0, 10, ())
 
@@ -178,27 +167,15 @@ def test_a_flow_is_the_same_whatever_it_has_counted_and_another_one_is_not() -> 
 
 
 def test_flows_of_others_are_told_and_the_default_flow_is_not() -> None:
-    def foreign(priority: int, *actions: Any, **fields: Any) -> bytes:
-        mod = parser.OFPFlowMod(
-            DATAPATH,
-            cookie=9,
-            priority=priority,
-            match=parser.OFPMatch(**fields),
-            instructions=[parser.OFPInstructionActions(ofproto.OFPIT_APPLY_ACTIONS, actions)],
-        )
-        mod.set_xid(1)
-        return flow_stats(serialized([mod]))
-
     entries = [
-        foreign(0),
-        foreign(0, in_port=1, eth_dst=MAC),
-        foreign(5, parser.OFPActionGroup(7), parser.OFPActionOutput(1)),
+        somebodys(9, priority=0),
+        somebodys(9, priority=0, in_port=1, eth_dst=MAC),
+        somebodys(9, parser.OFPActionGroup(7), parser.OFPActionOutput(1), priority=5),
         learned(10, MAC, 7),
     ]
-    body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, entries).body
     by_match = ForeignFlow(0, 0, 9, f"eth_dst={MAC},in_port=1")
     others = (by_match, ForeignFlow(0, 5, 9, "", (7,)))
-    assert installed(body)[:3] == ((), others, True)
+    assert installed(b"".join(entries))[:3] == ((), others, True)
 
 
 @pytest.mark.parametrize(
@@ -210,16 +187,14 @@ def test_what_nobody_of_ours_has_put_in_our_place_is_found(
 ) -> None:
     """Under our cookie, but not as the switch learns: it is to go."""
     flow = FlowSpec(table, 9, (), cookie=specs.COOKIE_PREFIX | kind << 32)
-    body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [as_stats(flow, 0, 0, timeout_s)]).body
-    assert installed(body)[:3] == ((flow,), (), False)
+    assert installed(as_stats(flow, 0, 0, timeout_s))[:3] == ((flow,), (), False)
 
 
 def test_a_flow_of_ours_that_does_more_than_it_should_is_not_ours() -> None:
     flow = next(flow for flow in PIPELINE.flows.values() if flow.actions)
     (mod,) = wrapped(Changes(add_flows=(flow,)))
     clear_actions = struct.pack("!HH4x", ofproto.OFPIT_CLEAR_ACTIONS, 8)
-    body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [flow_stats(mod + clear_actions)]).body
-    (found,) = installed(body).ours
+    (found,) = installed(flow_stats(mod + clear_actions)).ours
     assert found.key == flow.key and found != flow
 
 

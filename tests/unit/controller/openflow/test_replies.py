@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 
@@ -40,18 +40,28 @@ from tests.unit.controller.openflow.switch_bytes import (
 from tests.unit.rows import bridge, ours, port
 
 
-def test_nothing_has_to_be_changed_on_a_switch_that_has_everything() -> None:
-    flows = [as_stats(flow) for flow in PIPELINE.flows.values()]
-    mods = wrapped(Changes(add_groups=tuple(PIPELINE.groups.values())))
-    replies = Replies()
-    replies.event("br0", reply(Asked.FLOWS, ofproto.OFPMP_FLOW, flows))
-    groups = reply(Asked.GROUPS, ofproto.OFPMP_GROUP_DESC, map(group_description, mods))
-    read = replies.event("br0", groups)
+def as_told(replies: Replies, asked: Asked, entries: Iterable[bytes]) -> Event | None:
+    """What the last message of an answer says; it has these entries."""
+    others = {Asked.PORTS: ofproto.OFPMP_PORT_STATS, Asked.GROUPS: ofproto.OFPMP_GROUP_DESC}
+    return replies.event("br0", reply(asked, others.get(asked, ofproto.OFPMP_FLOW), entries))
+
+
+def installed(
+    replies: Replies, flows: Iterable[bytes], groups: Iterable[bytes] = ()
+) -> InstalledRead:
+    assert as_told(replies, Asked.FLOWS, flows) is None
+    read = as_told(replies, Asked.GROUPS, groups)
     assert isinstance(read, InstalledRead)
-    installed = specs.Pipeline(
-        {flow.key: flow for flow in read.flows}, {g.group_id: g for g in read.groups}
+    return read
+
+
+def test_nothing_has_to_be_changed_on_a_switch_that_has_everything() -> None:
+    mods = wrapped(Changes(add_groups=tuple(PIPELINE.groups.values())))
+    read = installed(
+        Replies(), map(as_stats, PIPELINE.flows.values()), map(group_description, mods)
     )
-    assert not diff.changes(PIPELINE, installed)
+    flows, groups = {flow.key: flow for flow in read.flows}, {g.group_id: g for g in read.groups}
+    assert not diff.changes(PIPELINE, specs.Pipeline(flows, groups))
 
 
 def test_what_is_installed_is_decoded_again_only_when_it_has_changed() -> None:
@@ -59,10 +69,7 @@ def test_what_is_installed_is_decoded_again_only_when_it_has_changed() -> None:
     replies = Replies()
 
     def read(*entries: bytes) -> InstalledRead:
-        replies.event("br0", reply(Asked.FLOWS, ofproto.OFPMP_FLOW, entries))
-        event = replies.event("br0", reply(Asked.GROUPS, ofproto.OFPMP_GROUP_DESC, []))
-        assert isinstance(event, InstalledRead)
-        return event
+        return installed(replies, entries)
 
     before = read(as_stats(first, 1, 1.0), learned(10, MAC, 7))
     # The caches hold the flows of one or two bridges only.
@@ -75,12 +82,8 @@ def test_what_is_installed_is_decoded_again_only_when_it_has_changed() -> None:
 
 
 def test_what_uplinks_flood_is_counted_for_each() -> None:
-    replies, flows = Replies(), list(PIPELINE.flows.values())
-    replies.event(
-        "br0", reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [as_stats(f, packets=5) for f in flows])
-    )
-    read = replies.event("br0", reply(Asked.GROUPS, ofproto.OFPMP_GROUP_DESC, []))
-    assert isinstance(read, InstalledRead)
+    flows = list(PIPELINE.flows.values())
+    read = installed(Replies(), [as_stats(flow, packets=5) for flow in flows])
     counting = [dict(f.match).get(Register.UPLINK) for f in flows if f.table == Table.DELIVERY]
     assert read.flooded == {uplink: 5 * counting.count(uplink) for uplink in UPLINKS}
     assert all(read.flooded.values())
@@ -88,7 +91,7 @@ def test_what_uplinks_flood_is_counted_for_each() -> None:
 
 def test_port_counters_also_of_local() -> None:
     entries = [port_stats(1, rx=7, tx=2**63, age_s=12.5, drops=3), port_stats(0xFFFFFFFE, tx=9)]
-    read = Replies().event("br0", reply(Asked.PORTS, ofproto.OFPMP_PORT_STATS, entries))
+    read = as_told(Replies(), Asked.PORTS, entries)
     assert isinstance(read, PortStatsRead)
     eth1, local = read.ports
     assert (eth1.ofport, eth1.clock_s, eth1.tx_bytes, eth1.rx_bytes) == (1, 12.5, 2**63, 7)
@@ -102,10 +105,10 @@ def test_a_reply_in_parts_is_one_answer() -> None:
     for number in (1, 2):
         part = reply(Asked.PORTS, kind, [port_stats(number)], more=True)
         assert replies.event("br0", part) is None
-    read = replies.event("br0", reply(Asked.PORTS, kind, [port_stats(3)]))
+    read = as_told(replies, Asked.PORTS, [port_stats(3)])
     assert isinstance(read, PortStatsRead)
     assert [port.ofport for port in read.ports] == [1, 2, 3]
-    again = replies.event("br0", reply(Asked.PORTS, kind, [port_stats(4)]))
+    again = as_told(replies, Asked.PORTS, [port_stats(4)])
     assert isinstance(again, PortStatsRead) and len(again.ports) == 1
 
 
@@ -114,61 +117,48 @@ def test_an_answer_nobody_asked_for_is_ignored() -> None:
     assert Replies().event("br0", stray) is None
 
 
-def test_what_units_exchanged_is_counted_by_a_flow_in_each_direction() -> None:
-    def stats(kind: Kind, ofport: int, count: int) -> bytes:
-        flow = FlowSpec(5, 10, (("reg0", ofport),), cookie=cookie(kind, ofport))
-        return as_stats(flow, count=count, age_s=2.25, packets=count // 10)
+def counted(value: int, count: int, packets: int = 1) -> bytes:
+    """How a switch tells of a flow with this cookie, and of the bytes that it has counted."""
+    return as_stats(FlowSpec(5, 10, (), cookie=value), count=count, age_s=2.25, packets=packets)
 
+
+def test_what_units_exchanged_is_counted_by_a_flow_in_each_direction() -> None:
     replies = Replies()
-    to_vm = [stats(Kind.TO_VM, 10, 111)]
-    from_vm = [stats(Kind.FROM_VM, 10, 222), stats(Kind.FROM_VM, OFPORT_LOCAL, 333)]
-    assert replies.event("br0", reply(Asked.TO_VM, ofproto.OFPMP_FLOW, to_vm)) is None
-    read = replies.event("br0", reply(Asked.FROM_VM, ofproto.OFPMP_FLOW, from_vm))
+    to_vm = [counted(cookie(Kind.TO_VM, 10), 111, packets=11)]
+    from_vm = [
+        counted(cookie(Kind.FROM_VM, 10), 222, packets=22),
+        counted(cookie(Kind.FROM_VM, OFPORT_LOCAL), 333, packets=33),
+    ]
+    assert as_told(replies, Asked.TO_VM, to_vm) is None
+    read = as_told(replies, Asked.FROM_VM, from_vm)
     assert read == UnitCountersRead(
         "br0", ((10, Sample(2.25, 222, 111, 22, 11)), (OFPORT_LOCAL, Sample(2.25, 333, 0, 33)))
     )
 
 
-def test_what_buckets_sent_comes_with_what_units_exchanged() -> None:
-    def stats(number: int, bucket: int, count: int) -> bytes:
-        flow = FlowSpec(Table.BUCKET, 10, (), cookie=tables.bucket_cookie(number, bucket))
-        return as_stats(flow, count=count, age_s=2.25)
-
+def test_what_buckets_and_addresses_exchanged_comes_with_what_units_did_once() -> None:
     replies = Replies()
-    buckets = [stats(0, 0, 111), stats(15, 255, 222)]
-    assert replies.event("br0", reply(Asked.BUCKETS, ofproto.OFPMP_FLOW, buckets)) is None
-    read = replies.event("br0", reply(Asked.FROM_VM, ofproto.OFPMP_FLOW, []))
-    counted = (((0, 0), Sample(2.25, 111, 0, 1)), ((15, 255), Sample(2.25, 222, 0, 1)))
-    assert read == UnitCountersRead("br0", (), counted)
-    again = replies.event("br0", reply(Asked.FROM_VM, ofproto.OFPMP_FLOW, []))
-    assert again == UnitCountersRead("br0", ())
-
-
-def test_what_addresses_exchanged_comes_with_what_units_did() -> None:
-    def stats(kind: Kind, table: int, slot: int, count: int) -> bytes:
-        return as_stats(FlowSpec(table, 10, (), cookie=cookie(kind, slot)), count=count, age_s=2.25)
-
-    replies = Replies()
-    sent = [stats(Kind.FROM_ADDRESS, Table.HASH, slot, 100 + slot) for slot in (7, 65535)]
-    got = [stats(Kind.TO_ADDRESS, Table.EGRESS, 7, 55)]
-    assert replies.event("br0", reply(Asked.TO_ADDRESS, ofproto.OFPMP_FLOW, got)) is None
-    assert replies.event("br0", reply(Asked.FROM_ADDRESS, ofproto.OFPMP_FLOW, sent)) is None
-    read = replies.event("br0", reply(Asked.FROM_VM, ofproto.OFPMP_FLOW, []))
-    counted = ((7, Sample(2.25, 107, 55, 1, 1)), (65535, Sample(2.25, 65635, 0, 1)))
-    assert read == UnitCountersRead("br0", (), (), counted)
-    again = replies.event("br0", reply(Asked.FROM_VM, ofproto.OFPMP_FLOW, []))
-    assert again == UnitCountersRead("br0", ())
+    buckets = [counted(tables.bucket_cookie(*b), n) for b, n in (((0, 0), 111), ((15, 255), 222))]
+    sent = [counted(cookie(Kind.FROM_ADDRESS, slot), 100 + slot) for slot in (7, 65535)]
+    got = [counted(cookie(Kind.TO_ADDRESS, 7), 55)]
+    of_buckets = (((0, 0), Sample(2.25, 111, 0, 1)), ((15, 255), Sample(2.25, 222, 0, 1)))
+    of_addresses = ((7, Sample(2.25, 107, 55, 1, 1)), (65535, Sample(2.25, 65635, 0, 1)))
+    for asked, flows in (
+        (Asked.BUCKETS, buckets),
+        (Asked.TO_ADDRESS, got),
+        (Asked.FROM_ADDRESS, sent),
+    ):
+        assert as_told(replies, asked, flows) is None
+    read = as_told(replies, Asked.FROM_VM, [])
+    assert read == UnitCountersRead("br0", (), of_buckets, of_addresses)
+    assert as_told(replies, Asked.FROM_VM, []) == UnitCountersRead("br0", ())
 
 
 def test_what_uplinks_brought_comes_by_vm_port_and_uplink() -> None:
-    def stats(ofport: int, uplink: int, count: int) -> bytes:
-        counts = tables.inbound_cookie(ofport, uplink)
-        return as_stats(FlowSpec(Table.INBOUND, 10, (), cookie=counts), count=count, age_s=2.25)
-
     highest = 0xFF00
-    counted = [stats(10, 1, 111), stats(OFPORT_LOCAL, highest, 222)]
-    read = Replies().event("br0", reply(Asked.INBOUND, ofproto.OFPMP_FLOW, counted))
-    assert read == InboundRead("br0", ((10, 1, 111), (OFPORT_LOCAL, highest, 222)))
+    ends = (10, 1, 111), (OFPORT_LOCAL, highest, 222)
+    flows = [counted(tables.inbound_cookie(ofport, uplink), n) for ofport, uplink, n in ends]
+    assert as_told(Replies(), Asked.INBOUND, flows) == InboundRead("br0", ends)
 
 
 # ---- long replies -----------------------------------------------------------------------------
@@ -182,7 +172,7 @@ def send(taken: Replies, asked: Asked, entries: Sequence[bytes], ends: bool = Tr
     kind = ofproto.OFPMP_PORT_STATS if asked is Asked.PORTS else ofproto.OFPMP_FLOW
     for at in range(0, len(entries), 500):
         taken.event("br0", reply(asked, kind, entries[at : at + 500], more=True))
-    return taken.event("br0", reply(asked, kind, [])) if ends else None
+    return as_told(taken, asked, []) if ends else None
 
 
 def taken_before_refusal(taken: Replies, asked: Asked, part: Sequence[bytes]) -> int:
