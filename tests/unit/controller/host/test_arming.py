@@ -82,11 +82,7 @@ def test_elsewhere_it_is_a_process_of_its_own(
         monkeypatch.setattr(arming, "BOOTED", logs)
         monkeypatch.setenv("PATH", f"{logs}:{os.environ['PATH']}")
         stand_in(logs, "systemd-run", "exit 1")
-    waits = [
-        sys.executable,
-        "-c",
-        "import sys, time; print('here', file=sys.stderr); time.sleep(600)",
-    ]
+    waits = ["sh", "-c", "echo here >&2; exec sleep 600"]
     monkeypatch.setattr(arming, "_command", lambda *_: waits)
     armed = arming.arm("br0", 60.0, "ovs-lbt")
     assert armed.unit is None and armed.pid is not None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import ovs.dirs
@@ -12,47 +14,54 @@ from controller.api.engine_commands import Reply
 from controller.host import control
 from tests.unit.fuzz.targets import _call, _Served
 
+Call = Callable[[bytes], socket.socket]
 SHOW = b'{"id":%d,"method":"lbt/show","params":[]}'
 
 
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[_Served]:
+    made = _Served(str(tmp_path / "ctl"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def call(served: _Served, tmp_path: Path) -> Iterator[Call]:
+    """Call, say something, and be heard."""
+    callers: list[socket.socket] = []
+
+    def made(said: bytes) -> socket.socket:
+        callers.append(_call(str(tmp_path / "ctl")))
+        callers[-1].sendall(said)
+        served.turn()
+        return callers[-1]
+
+    yield made
+    for caller in callers:
+        caller.close()
+
+
 @pytest.mark.parametrize("number", [0, 1], ids=["as our client numbers it", "another number"])
-def test_a_caller_who_hangs_up_before_the_answer_is_no_error(tmp_path: Path, number: int) -> None:
-    path = str(tmp_path / "ctl")
-    served = _Served(path)
-    caller = _call(path)
-    caller.sendall(SHOW % number)
-    served.turn()
-    caller.close()
+def test_a_caller_who_hangs_up_before_the_answer_is_no_error(
+    served: _Served, call: Call, number: int
+) -> None:
+    call(SHOW % number).close()
     served.turn()
     assert len(served.taken) == 1
     served.answer_all()
     served.turn()
-    served.close()
 
 
-def test_two_requests_at_once_are_no_error(tmp_path: Path) -> None:
-    path = str(tmp_path / "ctl")
-    served = _Served(path)
-    caller = _call(path)
-    caller.sendall(SHOW % 0 * 2)
-    served.turn()
+def test_two_requests_at_once_are_no_error(served: _Served, call: Call) -> None:
+    caller = call(SHOW % 0 * 2)
     assert len(served.taken) == 2
     served.answer_all()
     served.turn()
     assert b"so be it" in caller.recv(4096)
-    caller.close()
-    served.close()
 
 
-def test_a_caller_whose_bytes_the_library_cannot_decode_is_hung_up_on(tmp_path: Path) -> None:
-    path = str(tmp_path / "ctl")
-    served = _Served(path)
-    caller = _call(path)
-    caller.sendall(b"\xc2\x80")
-    served.turn()
-    assert caller.recv(1) == b""
-    caller.close()
-    served.close()
+def test_a_caller_whose_bytes_the_library_cannot_decode_is_hung_up_on(call: Call) -> None:
+    assert call(b"\xc2\x80").recv(1) == b""
 
 
 def test_nobody_else_may_call_whatever_we_were_started_by(
@@ -70,20 +79,14 @@ def test_nobody_else_may_call_whatever_we_were_started_by(
     server._server.close()
 
 
-def test_callers_who_hang_keep_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = str(tmp_path / "ctl")
-    served = _Served(path)
-    asking = _call(path)
-    asking.sendall(SHOW % 0)
-    served.turn()
-    hung = []
+def test_callers_who_hang_keep_nobody_out(
+    served: _Served, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking, hung = call(SHOW % 0), []
     for _ in range(control.CALLERS_MAX + 5):
-        hung.append(_call(path))
-        served.turn()
+        hung.append(call(b""))
         served._hang_up()
-    late = _call(path)
-    late.sendall(b'{"id":0,')
-    served.turn()
+    late = call(b'{"id":0,')
     served._hang_up()
     assert len(served._server._conns) == control.CALLERS_MAX
     assert all(caller.recv(1) == b"" for caller in hung[:7]), "the oldest of those that ask nothing"
@@ -100,19 +103,11 @@ def test_callers_who_hang_keep_nobody_out(tmp_path: Path, monkeypatch: pytest.Mo
     served.answer_all()
     served.turn()
     assert all(b"so be it" in caller.recv(4096) for caller in (asking, late))
-    for caller in (*hung, asking, late):
-        caller.close()
-    served.close()
 
 
-def test_answers_control_no_terminal(tmp_path: Path) -> None:
-    served = _Served(str(tmp_path / "ctl"))
-    caller = _call(str(tmp_path / "ctl"))
-    caller.sendall(SHOW % 0)
-    served.turn()
+def test_answers_control_no_terminal(served: _Served, call: Call) -> None:
+    caller = call(SHOW % 0)
     served.reply(Reply(served.taken.pop().request_id, "vm \x1b[2J\x9b"))
     served.turn()
     served.turn()
     assert rb"vm \\x1b[2J\\x9b" in caller.recv(4096)
-    caller.close()
-    served.close()

@@ -39,11 +39,8 @@ def test_what_is_no_device_stands_for_nothing(tmp_path: Path, device: str) -> No
     assert devices.is_representor(device, tmp_path) is None
 
 
-def test_the_loopback_device_of_this_host_is_no_switchdev_port() -> None:
+def test_the_loopback_device_of_this_host_is_no_switchdev_port_and_takes_no_flows_of_tc() -> None:
     assert devices.is_representor("lo") is None
-
-
-def test_the_loopback_device_of_this_host_takes_no_flows_of_tc() -> None:
     assert devices.offloads("lo", "any") is False
 
 

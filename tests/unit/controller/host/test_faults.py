@@ -6,6 +6,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -97,29 +98,20 @@ def test_what_lasts_starts_anew_until_it_returns(told: Told) -> None:
     assert told.faults[0].text == f"line br0: {FOUND}"
 
 
-def test_what_fails_again_and_again_starts_anew_later_each_time(
-    told: Told, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("each_took_s", "pauses_s"), [(0.0, [0.1, 1.0, 30.0, 30.0]), (100.0, [0.1, 0.1, 0.1, 0.1])]
+)
+def test_what_fails_again_and_again_starts_anew_later_each_time_but_not_after_it_has_run_long(
+    told: Told, monkeypatch: pytest.MonkeyPatch, each_took_s: float, pauses_s: list[float]
 ) -> None:
     paused: list[float] = []
     monkeypatch.setattr(faults, "PAUSES_S", (0.1, 1.0, 30.0))
-    clock = SimpleNamespace(time=lambda: 0.0, monotonic=lambda: sum(paused), sleep=paused.append)
+    now_s = count(step=each_took_s)
+    clock = SimpleNamespace(time=lambda: 0.0, monotonic=lambda: next(now_s), sleep=paused.append)
     monkeypatch.setattr(faults, "time", clock)
     runs = iter([broken, broken, broken, broken, lambda: None])
     faults._again("echoes", "echoes", lambda: next(runs)())
-    assert paused == [0.1, 1.0, 30.0, 30.0]
-
-
-def test_what_failed_long_ago_starts_anew_at_once(
-    told: Told, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    paused: list[float] = []
-    monkeypatch.setattr(faults, "PAUSES_S", (0.1, 1.0, 30.0))
-    now_s = iter(range(0, 10_000, 100))
-    clock = SimpleNamespace(time=lambda: 0.0, monotonic=lambda: next(now_s), sleep=paused.append)
-    monkeypatch.setattr(faults, "time", clock)
-    runs = iter([broken, broken, lambda: None])
-    faults._again("echoes", "echoes", lambda: next(runs)())
-    assert paused == [0.1, 0.1]
+    assert paused == pauses_s
 
 
 def test_one_command_that_fails_is_answered(told: Told) -> None:
@@ -209,23 +201,32 @@ def test_who_waits_for_what_normal_has_learned_is_answered(
     assert told.counts() == [("forwarding", 1)]
 
 
-def test_who_waits_for_port_flags_is_answered(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(side_connection, "set_port_flags", broken)
-    wire = SimpleNamespace(close=lambda: None)
-    command = SetPortFlags("br0", 7, frozenset({1}), frozenset())
-    read = answered(lambda submit: side_connection.start(lambda: wire, command, submit))  # type: ignore[arg-type, return-value]
-    assert read == PortFlagsSet("br0", 7, frozenset(), error=f"port flags br0: {ANSWER}")
-
-
-def test_who_waits_for_the_select_group_is_answered(
-    told: Told, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("part", "exchange", "command", "answer"),
+    [
+        (
+            *("port-flags", "set_port_flags", SetPortFlags("br0", 7, frozenset({1}), frozenset())),
+            PortFlagsSet("br0", 7, frozenset(), error=f"port flags br0: {ANSWER}"),
+        ),
+        (
+            *("select-group", "add_select_group", AddSelectGroup("br0", 7)),
+            SelectGroupAdded("br0", 7, f"select group br0: {ANSWER}"),
+        ),
+    ],
+    ids=["port-flags", "select-group"],
+)
+def test_who_waits_for_a_side_connection_is_answered(
+    told: Told,
+    monkeypatch: pytest.MonkeyPatch,
+    part: str,
+    exchange: str,
+    command: SetPortFlags | AddSelectGroup,
+    answer: Event,
 ) -> None:
-    monkeypatch.setattr(side_connection, "add_select_group", broken)
-    wire = SimpleNamespace(close=lambda: None)
-    command = AddSelectGroup("br0", 7)
-    read = answered(lambda submit: side_connection.start(lambda: wire, command, submit))  # type: ignore[arg-type, return-value]
-    assert read == SelectGroupAdded("br0", 7, f"select group br0: {ANSWER}")
-    assert told.counts() == [("select-group", 1)]
+    monkeypatch.setattr(side_connection, exchange, broken)
+    wire: Any = SimpleNamespace(close=lambda: None)
+    assert answered(lambda submit: side_connection.start(lambda: wire, command, submit)) == answer
+    assert told.counts() == [(part, 1)]
 
 
 def test_who_waits_for_queues_is_answered(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,19 +286,13 @@ class Handler:
 
 
 def test_a_handler_of_the_frameworks_that_fails_ends_its_connection(told: Told) -> None:
-    said = Handler()
-    framework._safe(broken)(said)
-    assert said.refusals == [f"broken: {ANSWER}"]
-    assert told.counts() == [("openflow", 1)]
-
-
-def test_every_handler_of_the_frameworks_is_safe(told: Told) -> None:
     app = SimpleNamespace(event_handlers={})
     framework.App.register_handler(app, Handler, broken)
     (handler,) = app.event_handlers[Handler]
     said = Handler()
     handler(said)
-    assert said.refusals and told.counts() == [("openflow", 1)]
+    assert said.refusals == [f"broken: {ANSWER}"]
+    assert told.counts() == [("openflow", 1)]
 
 
 def test_a_loop_of_the_frameworks_that_ends_by_an_exception_ends_the_process(told: Told) -> None:
@@ -405,25 +400,15 @@ def test_a_database_is_not_away_when_we_fail_to_reach_it(
     assert told.counts() == [("database", 1)]
 
 
-class Idl:
-    """As much of a replica as there is without a server."""
-
-    def __init__(self) -> None:
-        self.reconnects = 0
-
-    def force_reconnect(self) -> None:
-        self.reconnects += 1
-
-
 def test_a_message_that_the_library_cannot_take_has_the_copy_read_anew(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = object.__new__(Replica)
-    here = Idl()
-    monkeypatch.setattr(Replica, "force_reconnect", lambda _: here.force_reconnect())
+    reconnects: list[Replica] = []
+    monkeypatch.setattr(Replica, "force_reconnect", lambda made: reconnects.append(made))
     monkeypatch.setattr(idl.Idl, "run", broken)
+    made = object.__new__(Replica)
     assert made._follow_server() is False
-    assert here.reconnects == 1 and told.counts() == [("database", 1)]
+    assert reconnects == [made] and told.counts() == [("database", 1)]
     assert not told.ended.is_set()
 
 

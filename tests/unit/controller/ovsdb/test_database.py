@@ -39,58 +39,36 @@ def _row(uuid: str, **columns: Any) -> SimpleNamespace:
     return SimpleNamespace(uuid=uuid, name=uuid, **columns)
 
 
+PORT_LISTS = "interfaces", "qos", "tag", "lacp", "bond_mode", "vlan_mode", "trunks"
+PORT_MAPS = "other_config", "external_ids", "status", "rstp_status"
+INTERFACE_LISTS = "link_speed", "mtu", "mac_in_use", "lacp_current", "cfm_mpid"
+INTERFACE_MAPS = "external_ids", "bfd", "status", "options"
+BRIDGE_LISTS = "fail_mode", "flood_vlans", "mirrors", "controller", "protocols", "datapath_id"
+BRIDGE_MAPS = "external_ids", "other_config"
+BRIDGE_FLAGS = "stp_enable", "rstp_enable", "mcast_snooping_enable"
+
+
+def _unset(
+    lists: tuple[str, ...], maps: tuple[str, ...], flags: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Columns of which nothing is set."""
+    return {n: [] for n in lists} | {n: {} for n in maps} | dict.fromkeys(flags, False)
+
+
 def _port(uuid: str, **columns: Any) -> SimpleNamespace:
     """A port of which nothing is set but these columns."""
-    unset: dict[str, Any] = {
-        "interfaces": [],
-        "qos": [],
-        "tag": [],
-        "lacp": [],
-        "bond_mode": [],
-        "vlan_mode": [],
-        "trunks": [],
-        "protected": False,
-        "bond_active_slave": [],
-        "other_config": {},
-        "external_ids": {},
-        "status": {},
-        "rstp_status": {},
-    }
-    return _row(uuid, **unset | columns)
+    return _row(
+        uuid, **_unset((*PORT_LISTS, "bond_active_slave"), PORT_MAPS, ("protected",)) | columns
+    )
 
 
 def _replica(name: str) -> SimpleNamespace:
     """A bridge with one port of one interface, whose rows are called after it."""
-    interface = _row(
-        f"{name}-interface",
-        ofport=[1],
-        link_speed=[],
-        mtu=[],
-        external_ids={},
-        mac_in_use=[],
-        lacp_current=[],
-        bfd={},
-        cfm_mpid=[],
-        type="",
-        status={},
-        options={},
-    )
-    return _row(
-        name,
-        ports=[_port(f"{name}-port", interfaces=[interface])],
-        fail_mode=[],
-        external_ids={},
-        stp_enable=False,
-        rstp_enable=False,
-        mcast_snooping_enable=False,
-        other_config={},
-        flood_vlans=[],
-        mirrors=[],
-        controller=[],
-        protocols=[],
-        datapath_id=[],
-        datapath_type="netdev",
-    )
+    unset = _unset(INTERFACE_LISTS, INTERFACE_MAPS)
+    interface = _row(f"{name}-interface", ofport=[1], type="", **unset)
+    ports = [_port(f"{name}-port", interfaces=[interface])]
+    unset = _unset(BRIDGE_LISTS, BRIDGE_MAPS, BRIDGE_FLAGS)
+    return _row(name, ports=ports, datapath_type="netdev", **unset)
 
 
 @pytest.mark.parametrize(
