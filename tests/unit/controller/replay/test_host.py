@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -110,10 +111,10 @@ def random_trace(
     ("policy", "samples", "sample_s", "moves"),
     [
         ("originating-port", 4, 60, 0),
-        pytest.param("load-based", 24, 90, 3, marks=pytest.mark.slow),
-        pytest.param("slb", 5, 45, 1, marks=pytest.mark.slow),
+        ("load-based", 24, 90, 3),
+        ("slb", 5, 45, 1),
         ("dynamic", 4, 30, 1),
-        pytest.param("adaptive", 8, 40, 5, marks=pytest.mark.slow),
+        ("adaptive", 8, 40, 5),
     ],
 )
 def test_skipping_changes_nothing(policy: str, samples: int, sample_s: float, moves: int) -> None:
@@ -121,11 +122,25 @@ def test_skipping_changes_nothing(policy: str, samples: int, sample_s: float, mo
     assert alike_with_and_without_skipping(made, policy)["moves"] >= moves
 
 
-@pytest.mark.parametrize("policy", [name for name, preset in PRESETS.items() if preset.rebalances])
-@pytest.mark.slow
-# An example is long; a smaller one tells no more.
-@settings(max_examples=4, phases=[Phase.generate])
-@given(
+@dataclass(frozen=True)
+class Made:
+    """A trace at random, and what a team has whose engine runs over it."""
+
+    seed: int
+    samples: int
+    sample_s: float
+    uplinks: int
+    poll_ms: int
+    steady: bool = False
+
+    def is_alike(self, policy: str) -> None:
+        made = random_trace(self.seed, self.samples, self.sample_s, 6, steady=self.steady)
+        how = {"poll-interval-ms": str(self.poll_ms), "window-s": "5"}
+        alike_with_and_without_skipping(made, policy, uplinks=self.uplinks, settings=how)
+
+
+MADE = st.builds(
+    Made,
     seed=st.integers(0, 999),
     samples=st.integers(2, 5),
     sample_s=st.sampled_from([7.3, 19, 30]),
@@ -133,52 +148,39 @@ def test_skipping_changes_nothing(policy: str, samples: int, sample_s: float, mo
     poll_ms=st.sampled_from([100, 200, 250, 300, 500, 700, 1000, 1300, 2000, 2500]),
     steady=st.booleans(),
 )
-def test_nor_does_it_on_any_trace(
-    policy: str,
-    seed: int,
-    samples: int,
-    sample_s: float,
-    uplinks: int,
-    poll_ms: int,
-    steady: bool,
-) -> None:
-    made = random_trace(seed, samples, sample_s, 6, steady=steady)
-    how = {"poll-interval-ms": str(poll_ms), "window-s": "5"}
-    alike_with_and_without_skipping(made, policy, uplinks=uplinks, settings=how)
+
+
+@pytest.mark.parametrize("policy", [name for name, preset in PRESETS.items() if preset.rebalances])
+@pytest.mark.slow
+# An example is long; a smaller one tells no more.
+@settings(max_examples=4, phases=[Phase.generate])
+@given(made=MADE)
+def test_nor_does_it_on_any_trace(policy: str, made: Made) -> None:
+    made.is_alike(policy)
 
 
 @pytest.mark.parametrize(
-    ("policy", "poll_ms", "seed", "samples", "sample_s", "uplinks", "steady"),
+    ("policy", "made"),
     [
         # Two placements were as good as each other, and a byte in a reading chose.
-        pytest.param("adaptive", 2500, 98, 5, 30, 3, False, marks=pytest.mark.slow),
-        pytest.param("adaptive", 2000, 274, 4, 30, 3, False, marks=pytest.mark.slow),
-        pytest.param("adaptive", 700, 704, 5, 30, 3, True, marks=pytest.mark.slow),
-        pytest.param("adaptive", 300, 1424, 5, 7.3, 3, False, marks=pytest.mark.slow),
+        pytest.param("adaptive", Made(98, 5, 30, 3, 2500), marks=pytest.mark.slow),
+        pytest.param("adaptive", Made(274, 4, 30, 3, 2000), marks=pytest.mark.slow),
+        pytest.param("adaptive", Made(704, 5, 30, 3, 700, steady=True), marks=pytest.mark.slow),
+        pytest.param("adaptive", Made(1424, 5, 7.3, 3, 300), marks=pytest.mark.slow),
         # A reading lay at the edge of a window.
-        pytest.param("dynamic", 200, 82, 4, 30, 3, False, marks=pytest.mark.slow),
-        pytest.param("dynamic", 250, 1057, 4, 19, 2, False, marks=pytest.mark.slow),
+        pytest.param("dynamic", Made(82, 4, 30, 3, 200), marks=pytest.mark.slow),
+        pytest.param("dynamic", Made(1057, 4, 19, 2, 250), marks=pytest.mark.slow),
         # Flows were not read as long after the last time as ever.
-        ("load-based", 300, 160, 4, 30, 2, False),
-        pytest.param("load-based", 200, 440, 5, 7.3, 2, False, marks=pytest.mark.slow),
+        ("load-based", Made(160, 4, 30, 2, 300)),
+        pytest.param("load-based", Made(440, 5, 7.3, 2, 200), marks=pytest.mark.slow),
         # Ports had not been read where a window began.
-        pytest.param("load-based", 100, 590, 4, 30, 3, True, marks=pytest.mark.slow),
-        pytest.param("set", 700, 3, 4, 30, 2, False, marks=pytest.mark.slow),
-        pytest.param("set", 100, 1018, 5, 30, 3, False, marks=pytest.mark.slow),
+        pytest.param("load-based", Made(590, 4, 30, 3, 100, steady=True), marks=pytest.mark.slow),
+        pytest.param("set", Made(3, 4, 30, 2, 700), marks=pytest.mark.slow),
+        pytest.param("set", Made(1018, 5, 30, 3, 100), marks=pytest.mark.slow),
     ],
 )
-def test_nor_does_it_on_traces_on_which_it_did(
-    policy: str,
-    poll_ms: int,
-    seed: int,
-    samples: int,
-    sample_s: float,
-    uplinks: int,
-    steady: bool,
-) -> None:
-    made = random_trace(seed, samples, sample_s, 6, steady=steady)
-    how = {"poll-interval-ms": str(poll_ms), "window-s": "5"}
-    alike_with_and_without_skipping(made, policy, uplinks=uplinks, settings=how)
+def test_nor_does_it_on_traces_on_which_it_did(policy: str, made: Made) -> None:
+    made.is_alike(policy)
 
 
 def alike_with_and_without_skipping(made: HostTrace, policy: str, **how: Any) -> dict[str, Any]:

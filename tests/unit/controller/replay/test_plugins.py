@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, EntryPoints
@@ -82,11 +81,3 @@ def test_what_replay_cannot_run_is_refused(
     trace.write_text(TRACE)
     assert command.main([str(trace), "--policy", name]) == 1
     assert said in capsys.readouterr().err
-
-
-def test_the_service_does_not_import_it() -> None:
-    script = "import sys, controller.service; print('controller.replay.run' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "False\n"

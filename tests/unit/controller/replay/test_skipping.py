@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -20,14 +19,20 @@ from tests.unit.controller.replay.witness import Witness
 CAPACITY_BPS = 100e6
 
 
-def decided(made: HostTrace, skips: bool, **how: Any) -> tuple[list[tuple[float, Any]], set[str]]:
-    """The decisions of `adaptive`, and the reasons of its moves."""
-    host = Witness(made, "adaptive", Options(**how, skips=skips))
-    with nullcontext() if skips else without_shortcuts():
-        host.replay()
-    moves = (move for _, what in host.decided if isinstance(what, tuple) for move in what)
-    reasons = {move.reason for move in moves}
-    return host.decided, reasons
+def decides_the_same(made: HostTrace, **how: Any) -> set[str]:
+    """The reasons of the moves of `adaptive`."""
+    skips = Witness(made, "adaptive", Options(**how, skips=True))
+    skips.replay()
+    polls = Witness(made, "adaptive", Options(**how, skips=False))
+    with without_shortcuts():
+        polls.replay()
+    assert skips.decided == polls.decided
+    return reasons(skips)
+
+
+def reasons(host: Witness) -> set[str]:
+    """The reasons of the moves."""
+    return {m.reason for _, what in host.decided if isinstance(what, tuple) for m in what}
 
 
 def hot_trace(seed: int, samples: int, sample_s: float, ports: int) -> HostTrace:
@@ -71,19 +76,14 @@ def hot_trace(seed: int, samples: int, sample_s: float, ports: int) -> HostTrace
 def test_all_decisions_are_the_same_while_vm_ports_are_split_and_merged(
     seed: int, samples: int, sample_s: float, ports: int, uplinks: int, flows: int, poll_ms: int
 ) -> None:
-    made = hot_trace(seed, samples, sample_s, ports)
-    how = {"poll-interval-ms": str(poll_ms)}
-    options = {"uplinks": uplinks, "mix": Mix(flows), "settings": how}
-    skipped, _ = decided(made, True, **options)
-    assert skipped == decided(made, False, **options)[0]
+    made, how = hot_trace(seed, samples, sample_s, ports), {"poll-interval-ms": str(poll_ms)}
+    decides_the_same(made, uplinks=uplinks, mix=Mix(flows), settings=how)
 
 
 @pytest.mark.slow
 def test_a_reading_between_two_polls_counts_as_a_poll_when_it_would_with_every_poll() -> None:
-    trace = hot_trace(312, 5, 7.3, 5)
-    options = {"uplinks": 3, "mix": Mix(256), "settings": {"poll-interval-ms": "300"}}
-    skipped, _ = decided(trace, True, **options)
-    assert skipped == decided(trace, False, **options)[0]
+    made, how = hot_trace(312, 5, 7.3, 5), {"poll-interval-ms": "300"}
+    decides_the_same(made, uplinks=3, mix=Mix(256), settings=how)
 
 
 def made(*samples: tuple[float, dict[str, float]]) -> HostTrace:
@@ -101,16 +101,13 @@ HOT, COOL = {"a": 140.0, "b": 3.0, "c": 11.0}, {"a": 20.0, "b": 3.0, "c": 11.0}
 @pytest.mark.slow
 def test_a_vm_port_that_is_split_again_is_judged_the_same() -> None:
     trace = made((0.0, HOT), (20.0, COOL), (110.0, HOT), (130.0, HOT))
-    skipped, reasons = decided(trace, True, mix=Mix(64))
-    assert {"split", "merge"} <= reasons
-    assert skipped == decided(trace, False, mix=Mix(64))[0]
+    assert {"split", "merge"} <= decides_the_same(trace, mix=Mix(64))
 
 
 def test_what_buckets_have_counted_is_forgotten_when_no_vm_port_is_split_any_more() -> None:
     host = Witness(made((0.0, HOT), (20.0, COOL), (110.0, COOL)), "adaptive", Options())
     host.replay()
-    reasons = {m.reason for _, what in host.decided if isinstance(what, tuple) for m in what}
-    assert {"split", "merge"} <= reasons
+    assert {"split", "merge"} <= reasons(host)
     loads = {*host.bridge.loads.of_buckets((f"adaptive/{n}" for n in range(256)), None)}
     assert loads == {Load()}
 

@@ -55,15 +55,34 @@ def test_hosts_come_in_any_order_and_each_in_its_own_time() -> None:
             [HEAD, "0,h,a,1,2,100", "0,h,a,1,2,100"],
             "line 3: a second line for a of h at 0 -> one line",
         ),
+        # What no link and no recorder has.
+        ([HEAD, "1e300,h,a,1,2,100"], "line 2: time_s 1e300 -> a number from 0 to 2.53402e+11"),
+        ([HEAD, "0,h,a,1e300,2,100"], "line 2: tx_bps 1e300 -> a number from 0 to 1e+15"),
+        ([HEAD, "0,h,a,1,2,1e-300"], "line 2: uplink_capacity_bps 1e-300 of h -> 1 or more"),
+        (
+            [HEAD, "0,h,a,1,2,100", "1e10,h,a,1,2,100"],
+            "line 3: time_s 1e10 -> at most 2.6784e+06 s after 0",
+        ),
+        ([HEAD, '0,h,a,"1\n2",2,100'], r"line 3: tx_bps 1\n2 -> a number from 0 to 1e+15"),
     ],
 )
 def test_a_bad_line_is_named(lines: list[str], told: str) -> None:
     with pytest.raises(BadTrace) as refused:
-        parse(lines)
+        parse("\n".join(lines).splitlines(keepends=True))
     assert str(refused.value).startswith(told)
 
 
-@pytest.mark.parametrize("content", [b"no gzip", gzip.compress(b"x" * 1000, mtime=0)[:-20]])
+PACKED = gzip.compress(b"x" * 1000, mtime=0)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"no gzip", id="another format"),
+        pytest.param(PACKED[:-20], id="the end is missing"),
+        pytest.param(PACKED[:10] + b"\xff" + PACKED[11:], id="damaged inside"),
+    ],
+)
 def test_a_broken_file_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "trace.csv.gz"
     path.write_bytes(content)
@@ -85,36 +104,6 @@ def test_connections_have_zipf_shares_and_stay_in_their_buckets() -> None:
     assert shares == mix.by_connection("host", "vm", 256)
     assert shares != Mix(flows=4, seed=1).by_connection("host", "vm", 256)
     assert list(mix.by_address("host", "vm", 256).values()) == [1.0]
-
-
-def test_a_file_whose_packed_data_are_damaged_is_named(tmp_path: Path) -> None:
-    """That is another error than a bad end."""
-    data = bytearray(gzip.compress(synthetic_trace.text().encode(), mtime=0))
-    data[10] = 0xFF
-    path = tmp_path / "trace.csv.gz"
-    path.write_bytes(data)
-    with pytest.raises(BadTrace, match=r"trace\.csv\.gz"):
-        read(path)
-
-
-@pytest.mark.parametrize(
-    ("lines", "told"),
-    [
-        (["1e300,h,a,1,2,100"], "line 2: time_s 1e300 -> a number from 0 to 2.53402e+11"),
-        (["0,h,a,1e300,2,100"], "line 2: tx_bps 1e300 -> a number from 0 to 1e+15"),
-        (["0,h,a,1,2,1e-300"], "line 2: uplink_capacity_bps 1e-300 of h -> 1 or more"),
-        (
-            ["0,h,a,1,2,100", "1e10,h,a,1,2,100"],
-            "line 3: time_s 1e10 -> at most 2.6784e+06 s after 0",
-        ),
-        (['0,h,a,"1\n2",2,100'], r"line 3: tx_bps 1\n2 -> a number from 0 to 1e+15"),
-    ],
-)
-def test_what_no_link_and_no_recorder_has_is_refused(lines: list[str], told: str) -> None:
-    text = "\n".join([HEAD, *lines])
-    with pytest.raises(BadTrace) as refusal:
-        parse(text.splitlines(keepends=True))
-    assert str(refusal.value) == told
 
 
 def test_a_vm_port_may_be_called_as_uplinks_are() -> None:
