@@ -208,8 +208,19 @@ class TeamingApp(PromptApp):
                 self.submit(events.SwitchGone(bridge))
 
     @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
-    @closes_on_failure
+    @guarded
     def port_status(self, event: Any) -> None:
+        """A port has changed, perhaps while the connection is about to become live.
+
+        `granted` reads all ports on another thread. The framework notes this one only after us.
+        """
+        connection = event.msg.datapath
+        with self.turns[connection.bridge]:
+            messages.note_port(connection, event.msg)
+        self._submit_port(event)
+
+    @closes_on_failure
+    def _submit_port(self, event: Any) -> None:
         bridge, port = event.msg.datapath.bridge, messages.port_state(event.msg.desc)
         if event.msg.reason == ofproto.OFPPR_DELETE:
             self.submit(events.PortRemoved(bridge, port.ofport))
