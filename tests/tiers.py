@@ -83,7 +83,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "switch/test_alertmanager.py": ("",),
     "switch/test_announcements.py": (
         "after_the_lock[plain",
-        "[dead-GARP-plain",
+        "[dead-gratuitous ARP-plain",
         "[dead-RARP-plain",
         "[dead-unsolicited NA-plain",
         "[dead-ARP request-plain",

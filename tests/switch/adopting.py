@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from tests.switch.bed import Bed
 from tests.switch.service import Service
-from tests.switch.waiting import HANG_S
+from tests.switch.waiting import HANG_S, wait_until
 
 
 def refused(service: Service, *words: str) -> str:
@@ -56,6 +58,26 @@ def comes_to(bed: Bed, expected: dict[str, Any], besides_team: bool = False) -> 
     while (found := compared(state(bed))) != compared(expected) and time.monotonic() < end_s:
         time.sleep(0.1)
     assert found == compared(expected)
+
+
+@contextlib.contextmanager
+def attached_from_standalone(bed: Bed, service: Service) -> Iterator[None]:
+    """Plain uplinks are attached in this block, of which NORMAL used one alone before, and does afterwards."""
+    with bed.cable_pulled(bed.uplinks[1]):
+        bed.ovs.vsctl("del-fail-mode", bed.bridge)
+        service.attach(bed)
+        assert bed.fail_mode() == "secure"
+    wait_until(lambda: service.all_up(bed), "both uplinks work")
+    yield
+    with bed.cable_pulled(bed.uplinks[1]):
+        service.do("detach", bed.bridge)
+        assert bed.fail_mode() == "", "detach restores what was before attach"
+        bed.ovs.vsctl("set-fail-mode", bed.bridge, "secure")
+
+
+def has_ours(bed: Bed) -> bool:
+    """Whether the switch has flows of ours."""
+    return "cookie=0x6c62" in bed.ofctl("dump-flows")
 
 
 def records(bed: Bed) -> list[str]:

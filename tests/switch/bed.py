@@ -257,6 +257,16 @@ class Bed:
         """The VLANs in use; 0 (untagged) where no VM has one."""
         return sorted({vlan for vlan in self.spec.vm_vlans if vlan}) or [0]
 
+    @property
+    def uplink_options(self) -> list[str]:
+        """The options by which `attach` is told which uplinks there are."""
+        if self.spec.on_bond:
+            return []
+        return [word for uplink in self.uplinks for word in ("--uplink", uplink.name)]
+
+    def fail_mode(self) -> str:
+        return self.ovs.vsctl("get-fail-mode", self.bridge)
+
     def ofctl(self, command: str, *arguments: str) -> str:
         """`ovs-ofctl` on the bridge under test."""
         return self.ovs.run("ovs-ofctl", "-O", "OpenFlow13", command, self.bridge, *arguments)
@@ -476,6 +486,22 @@ class Bed:
         """A frame with an id of its own; `tag` is on the wire, `vlan` is what it means."""
         return Shot(point, build(source, tag, next(self._ids)), vlan, f"{story} at {point}")
 
+    def frame_of(
+        self,
+        station: Station,
+        build: frames.Builder = frames.broadcast,
+        source: str = "",
+        story: str = "a frame",
+    ) -> Shot:
+        """What a station sends in its VLAN, or in the first one; `source`: another address than its own."""
+        vlan = self.vlans[0] if station.vlan is None else station.vlan
+        source = source or station.mac
+        return self.shot(station.point, build, source, vlan, station.sends(vlan), story)
+
+    def comes_out(self, shot: Shot) -> list[str]:
+        """The points where copies of one frame come out."""
+        return self.fire([shot])[shot.frame_id].points
+
     def send(self, point: Point, frame: bytes) -> None:
         if point.name not in self._sockets:
             self._sockets[point.name] = sending_socket(point)
@@ -531,9 +557,7 @@ class Bed:
             frame = frames.broadcast(mac, host.sends(vlan), next(self._ids))
             self.send(host.point, frame)
         for station in [*self.stations, *self.nested, *self.hosts]:
-            vlan = self.vlans[0] if station.vlan is None else station.vlan
-            frame = frames.broadcast(station.mac, station.sends(vlan), next(self._ids))
-            self.send(station.point, frame)
+            self.send(station.point, self.frame_of(station).frame)
         self.fence()
 
     def introduce_to_normal(self) -> None:
@@ -563,11 +587,7 @@ class Bed:
 
     def homes(self) -> dict[str, list[str]]:
         """The uplinks by which a broadcast of each station leaves, by the station's name."""
-        shots = {
-            str(s): self.shot(s.point, frames.broadcast, s.mac, vlan, s.sends(vlan), "a broadcast")
-            for s in [*self.stations, *self.nested]
-            for vlan in [self.vlans[0] if s.vlan is None else s.vlan]
-        }
+        shots = {str(s): self.frame_of(s) for s in [*self.stations, *self.nested]}
         copies = self.fire(list(shots.values()))
         ends = {str(u.upstream_end): u.name for u in self.uplinks}
         return {

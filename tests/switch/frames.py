@@ -64,6 +64,15 @@ def plain(
     return ethernet(source, destination, ethertype, b"", vlan, frame_id)
 
 
+def to(destination: str) -> Builder:
+    """Builds such frames to one address."""
+
+    def build(source: str, vlan: int, frame_id: int) -> bytes:
+        return plain(source, destination, vlan, frame_id)
+
+    return build
+
+
 def udp(
     source: str,
     destination: str,

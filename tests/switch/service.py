@@ -163,13 +163,20 @@ class Service:
 
     def attach(self, bed: Bed, *options: str) -> None:
         """Attach a bed's bridge and wait until its stations can speak."""
-        uplinks = [w for u in bed.uplinks for w in ("--uplink", u.name)]
-        team = [] if bed.spec.on_bond else uplinks
-        team += ["--teaming", "static"] if bed.spec.team == STATIC_LAG else []
+        teaming = ["--teaming", "static"] if bed.spec.team == STATIC_LAG else []
         wait_until(lambda: self._knows(bed.bridge), f"the service knows {bed.bridge}")
-        self.do("attach", bed.bridge, *team, *options)
+        self.do("attach", bed.bridge, *bed.uplink_options, *teaming, *options)
         self.wait_ready(bed)
         bed.introduce()
+
+    @contextlib.contextmanager
+    def attached(self, bed: Bed, *options: str) -> Iterator[None]:
+        """A bed's bridge is attached in this block."""
+        self.attach(bed, *options)
+        try:
+            yield
+        finally:
+            self.do("detach", bed.bridge)
 
     def _knows(self, bridge: str) -> bool:
         """Whether it has heard of a bridge from the database, which may be later than ovs-vsctl returns."""
@@ -209,6 +216,15 @@ class Service:
             shown = [p["name"] for p in ports]
             raise NotThere(f"{name} is not among the ports shown: {shown}")
         return found[0]
+
+    def uplink(self, bed: Bed, uplink: Uplink) -> dict[str, Any]:
+        """What `show --json` says of an uplink."""
+        uplinks: list[dict[str, Any]] = self.show_json(bed.bridge)["uplinks"]
+        return next(one for one in uplinks if one["name"] == uplink.name)
+
+    def all_up(self, bed: Bed) -> bool:
+        """Whether every uplink is shown up."""
+        return all(uplink["up"] for uplink in self.show_json(bed.bridge)["uplinks"])
 
     def bindings(self, bed: Bed) -> dict[str, str]:
         """The uplink in use of every VM port, by the port's interface."""

@@ -34,22 +34,15 @@ def expected(alert: str, severity: str) -> Labels:
     raise AssertionError(f"no case of tests/rules expects {alert} with severity {severity}")
 
 
-class Alertmanager:
-    """A running one."""
-
-    def __init__(self, address: str) -> None:
-        self._alerts = f"http://{address}/api/v2/alerts"
-
-    def raised(self, *alerts: Labels) -> dict[frozenset[tuple[str, str]], bool]:
-        """Raise alerts, as Prometheus does; by its labels, whether each calls somebody."""
-        body = json.dumps([{"labels": labels} for labels in alerts]).encode()
-        asked = urllib.request.Request(
-            self._alerts, data=body, headers={"Content-Type": "application/json"}
-        )
-        urllib.request.urlopen(asked, timeout=10).close()
-        with urllib.request.urlopen(self._alerts, timeout=10) as answer:
-            found: list[dict[str, Any]] = json.load(answer)
-        return {key(one["labels"]): not one["status"]["inhibitedBy"] for one in found}
+def raised(address: str, *alerts: Labels) -> dict[frozenset[tuple[str, str]], bool]:
+    """Raise alerts, as Prometheus does; by its labels, whether each calls somebody."""
+    url, body = f"http://{address}/api/v2/alerts", json.dumps([{"labels": one} for one in alerts])
+    json_type = {"Content-Type": "application/json"}
+    asked = urllib.request.Request(url, data=body.encode(), headers=json_type)
+    urllib.request.urlopen(asked, timeout=10).close()
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        found: list[dict[str, Any]] = json.load(answer)
+    return {key(one["labels"]): not one["status"]["inhibitedBy"] for one in found}
 
 
 def key(labels: Labels) -> frozenset[tuple[str, str]]:
@@ -57,8 +50,8 @@ def key(labels: Labels) -> frozenset[tuple[str, str]]:
 
 
 @pytest.fixture
-def alertmanager(tmp_path: Path) -> Iterator[Alertmanager]:
-    """Alertmanager with the block of the documents."""
+def alertmanager(tmp_path: Path) -> Iterator[str]:
+    """The address of Alertmanager with the block of the documents."""
     (block,) = documents.labelled("alertmanager")
     config = tmp_path / "alertmanager.yml"
     config.write_text(f"{ROUTES}{block.text}\n")
@@ -74,11 +67,11 @@ def alertmanager(tmp_path: Path) -> Iterator[Alertmanager]:
         "--cluster.listen-address=",
     ]
     with prometheus.ready(command, address, tmp_path / "log"):
-        yield Alertmanager(address)
+        yield address
 
 
 def test_a_critical_alert_silences_the_warning_of_the_same_and_no_other(
-    alertmanager: Alertmanager,
+    alertmanager: str,
 ) -> None:
     full = expected("OvsLbtUplinkSaturated", "critical")
     unrelieved = expected("OvsLbtUplinkSaturated", "warning")
@@ -89,16 +82,16 @@ def test_a_critical_alert_silences_the_warning_of_the_same_and_no_other(
         {**unrelieved, "instance": "h9:9476"},
         {**unrelieved, "alertname": "OvsLbtUplinkDown"},
     ]
-    assert alertmanager.raised(unrelieved) == {key(unrelieved): True}
-    calls = alertmanager.raised(full, unrelieved, *others)
+    assert raised(alertmanager, unrelieved) == {key(unrelieved): True}
+    calls = raised(alertmanager, full, unrelieved, *others)
     assert calls == {key(full): True, key(unrelieved): False, **{key(o): True for o in others}}
 
 
-def test_of_two_broken_rules_each_calls_somebody(alertmanager: Alertmanager) -> None:
+def test_of_two_broken_rules_each_calls_somebody(alertmanager: str) -> None:
     """One is critical, and the other one has nothing to do with it."""
     without = expected("OvsLbtRuleBroken", "critical")
     together = expected("OvsLbtRuleBroken", "warning")
     assert without["rule"] != together["rule"]
     assert without["bridge"] == together["bridge"]
-    calls = alertmanager.raised(without, together)
+    calls = raised(alertmanager, without, together)
     assert calls == {key(without): True, key(together): True}

@@ -16,16 +16,6 @@ from tests.switch.waiting import wait_until
 
 BEDS = [BedSpec(PLAIN, 2, (None, None)), BedSpec(BALANCE_SLB, 2, (10, 10))]
 LOCKS = "table=22"
-ANNOUNCEMENTS = {
-    "GARP": frames.gratuitous_arp,
-    "RARP": frames.rarp,
-    "unsolicited NA": frames.unsolicited_advertisement,
-}
-NO_ANNOUNCEMENTS = {
-    "ARP request": frames.arp_request,
-    "broadcast": frames.broadcast,
-    "neighbour solicitation": frames.neighbour_solicitation,
-}
 
 pytestmark = [pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)]
 
@@ -43,11 +33,11 @@ def service_alive(
         yield attached
 
 
-@pytest.mark.parametrize("kind", ANNOUNCEMENTS)
+@pytest.mark.parametrize("kind", frames.ANNOUNCEMENTS)
 def test_an_address_that_announces_itself_outside_has_left(service_alive: Bed, kind: str) -> None:
     bed = service_alive
     leaver, neighbour = bed.stations[0], bed.stations[1]
-    speak(bed, leaver)
+    bed.fire([bed.frame_of(leaver)])
     wait_until(lambda: reaches_locally(bed, neighbour, leaver), "it is found where it spoke")
     # For 5 s after our own announcements, the first from outside is taken for a reflection.
     bed.ofctl("del-flows", LOCKS)
@@ -55,27 +45,25 @@ def test_an_address_that_announces_itself_outside_has_left(service_alive: Bed, k
     announce_outside(bed, leaver, kind)
     story = f"it is found outside after its {kind} there"
     wait_until(lambda: leaves(bed, neighbour, leaver), story)
-    speak(bed, leaver)
+    bed.fire([bed.frame_of(leaver)])
     story = "it came back and spoke, and is found"
     wait_until(lambda: reaches_locally(bed, neighbour, leaver), story)
 
 
-@pytest.mark.parametrize("kind", NO_ANNOUNCEMENTS)
+@pytest.mark.parametrize("kind", ["ARP request", "broadcast", "neighbour solicitation"])
 def test_what_is_not_an_announcement_moves_nobody(service_alive: Bed, kind: str) -> None:
     bed = service_alive
     vm, neighbour = bed.stations[0], bed.stations[1]
-    speak(bed, vm)
+    bed.fire([bed.frame_of(vm)])
     for uplink in bed.uplinks:
         tag = vm.vlan or 0
-        shot = bed.shot(
-            uplink.upstream_end, NO_ANNOUNCEMENTS[kind], vm.mac, tag, tag, "a reflection"
-        )
-        copies = bed.fire([shot])[shot.frame_id]
-        assert copies.points == [], f"a reflected {kind} was delivered to {copies.points}"
+        end, build = uplink.upstream_end, frames.FLOODED[kind]
+        points = bed.comes_out(bed.shot(end, build, vm.mac, tag, tag, "a reflection"))
+        assert points == [], f"a reflected {kind} was delivered to {points}"
     wait_until(lambda: reaches_locally(bed, neighbour, vm), "it is found where it was")
 
 
-@pytest.mark.parametrize("kind", ANNOUNCEMENTS)
+@pytest.mark.parametrize("kind", frames.ANNOUNCEMENTS)
 def test_a_reflected_announcement_is_no_departure(service_alive: Bed, kind: str) -> None:
     announce_and_reflect(service_alive, kind)
     announce_and_reflect(service_alive, kind)
@@ -83,12 +71,12 @@ def test_a_reflected_announcement_is_no_departure(service_alive: Bed, kind: str)
 
 def test_nor_is_one_after_the_lock(attached: Bed) -> None:
     """The lock has ended, and the switch must not forward from its flow cache of before."""
-    announce_and_reflect(attached, "GARP")
+    announce_and_reflect(attached, "gratuitous ARP")
     attached.revalidated()
-    announce_and_reflect(attached, "GARP")
+    announce_and_reflect(attached, "gratuitous ARP")
     wait_until(lambda: "cookie" not in attached.ofctl("dump-flows", LOCKS), "the lock ends")
     attached.revalidated()
-    announce_and_reflect(attached, "GARP")
+    announce_and_reflect(attached, "gratuitous ARP")
 
 
 def announce_and_reflect(bed: Bed, kind: str) -> None:
@@ -96,28 +84,22 @@ def announce_and_reflect(bed: Bed, kind: str) -> None:
     uplink, and a moment later it comes by all of them once more.
     """
     vm, neighbour = bed.stations[1], bed.stations[0]
-    build, tag = ANNOUNCEMENTS[kind], vm.vlan or 0
-    own = bed.shot(vm.point, build, vm.mac, tag, 0, f"its own {kind}")
-    points = bed.fire([own])[own.frame_id].points
+    build, tag = frames.ANNOUNCEMENTS[kind], vm.vlan or 0
+    points = bed.comes_out(bed.frame_of(vm, build))
     assert str(vm) not in points, f"its own {kind} came back to {vm}"
     assert len(points) == len(set(points)), f"a {kind} and its reflection came out at {points}"
     for uplink in bed.uplinks:
         back = bed.shot(uplink.upstream_end, build, vm.mac, tag, tag, "its reflection")
-        points = bed.fire([back])[back.frame_id].points
+        points = bed.comes_out(back)
         assert points == [], f"a {kind} reflected by {uplink} was delivered to {points}"
     story = f"a reflected {kind} counts as no departure"
     wait_until(lambda: reaches_locally(bed, neighbour, vm), story)
 
 
-def speak(bed: Bed, station: Station) -> None:
-    """A frame that teaches the switch where the station is."""
-    bed.fire([bed.shot(station.point, frames.broadcast, station.mac, 0, 0, "a word")])
-
-
 def announce_outside(bed: Bed, station: Station, kind: str) -> None:
     tag = station.vlan or 0
     end = bed.uplinks[0].upstream_end
-    bed.fire([bed.shot(end, ANNOUNCEMENTS[kind], station.mac, tag, tag, f"a {kind}")])
+    bed.fire([bed.shot(end, frames.ANNOUNCEMENTS[kind], station.mac, tag, tag, f"a {kind}")])
 
 
 def reaches_locally(bed: Bed, sender: Station, receiver: Station) -> bool:
@@ -136,11 +118,6 @@ def unicast(bed: Bed, sender: Station, receiver: Station) -> list[str]:
     So it is as soon as the switch's flow cache is as its tables are; until then, nowhere or
     where it was before.
     """
-
-    def build(source: str, vlan: int, frame_id: int) -> bytes:
-        return frames.plain(source, receiver.mac, vlan, frame_id)
-
-    shot = bed.shot(sender.point, build, sender.mac, 0, 0, "unicast")
-    points = bed.fire([shot])[shot.frame_id].points
+    points = bed.comes_out(bed.frame_of(sender, frames.to(receiver.mac)))
     assert len(points) <= 1, f"unicast from {sender} to {receiver} came out at {points}"
     return points

@@ -10,7 +10,7 @@ import functools
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -27,8 +27,6 @@ GROUPS = (f"239.1.{n >> 8}.{n & 0xFF}" for n in itertools.count(1))
 LOCKED_S = 2.2
 MORE_VLANS_THAN_LEARNED = range(2, 1032)
 
-Build = Callable[[str, int, int], bytes]
-
 
 def on_beds(specs: Sequence[BedSpec]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("bed", specs, ids=str, indirect=True)
@@ -38,7 +36,7 @@ def flooded_by(bed: Bed, vm: Station) -> Iterator[Shot]:
     """Each kind of frame that NORMAL floods; a router asks, and members answer and leave."""
     group = next(GROUPS)
     igmp = functools.partial(frames.igmp, group=group)
-    kinds: dict[str, Build] = {
+    kinds: dict[str, frames.Builder] = {
         **frames.FLOODED,
         "general query": functools.partial(frames.igmp, kind=frames.QUERY, group="224.0.0.1"),
         "query of a group": functools.partial(igmp, kind=frames.QUERY),
@@ -46,12 +44,12 @@ def flooded_by(bed: Bed, vm: Station) -> Iterator[Shot]:
         "IGMPv3 report": frames.igmp_report,
     }
     for kind, build in kinds.items():
-        yield bed.shot(vm.point, build, vm.mac, 0, 0, kind)
+        yield bed.frame_of(vm, build, story=kind)
 
 
 def reports(bed: Bed, vm: Station, group: str) -> Shot:
     build = functools.partial(frames.igmp, kind=frames.REPORT, group=group)
-    return bed.shot(vm.point, build, vm.mac, 0, 0, f"report of {group}")
+    return bed.frame_of(vm, build, story=f"report of {group}")
 
 
 def heard_here(bed: Bed, shots: Sequence[Shot]) -> list[tuple[str, Counter[str]]]:
@@ -76,9 +74,7 @@ def test_what_a_vm_floods_reaches_every_vm_once(bed: Bed, service: Service) -> N
         bed.introduce_to_normal()
         for story, here in heard_here(bed, [*flooded_by(bed, bed.vms[0])]):
             assert here == everybody_but(bed, bed.vms[0]), f"NORMAL: {story}"
-    service.attach(bed, "--policy", "originating-port")
-    try:
-        bed.introduce()
+    with service.attached(bed, "--policy", "originating-port"):
         for vm in bed.vms:
             for story, here in heard_here(bed, [*flooded_by(bed, vm)]):
                 assert here == everybody_but(bed, vm), story
@@ -86,20 +82,16 @@ def test_what_a_vm_floods_reaches_every_vm_once(bed: Bed, service: Service) -> N
         router, member, _ = bed.vms
         # The router has asked everybody above, and asks for this group.
         asks = functools.partial(frames.igmp, kind=frames.QUERY, group=group)
-        query = bed.shot(router.point, asks, router.mac, 0, 0, "query")
+        query = bed.frame_of(router, asks)
         ((_, asked), (_, told)) = heard_here(bed, [query, reports(bed, member, group)])
         assert asked == everybody_but(bed, router)
         assert told == everybody_but(bed, member), "nobody else is a member yet"
-    finally:
-        service.do("detach", bed.bridge)
 
 
 @on_beds(NO_LAG)
 def test_a_member_does_not_hear_reports_of_its_group(bed: Bed, service: Service) -> None:
     """It would stay silent, and a switch that snoops would not send the group to its own uplink."""
-    service.attach(bed, "--policy", "originating-port")
-    try:
-        bed.introduce()
+    with service.attached(bed, "--policy", "originating-port"):
         group, (first, second, third) = next(GROUPS), bed.vms
         ((_, of_first),) = heard_here(bed, [reports(bed, first, group)])
         ((_, of_second),) = heard_here(bed, [reports(bed, second, group)])
@@ -107,37 +99,25 @@ def test_a_member_does_not_hear_reports_of_its_group(bed: Bed, service: Service)
         assert of_second == everybody_but(bed, first, second)
         ((_, of_another),) = heard_here(bed, [reports(bed, third, next(GROUPS))])
         assert of_another == everybody_but(bed, third)
-    finally:
-        service.do("detach", bed.bridge)
 
 
 @on_beds([BEDS[0]])
 def test_an_address_in_more_vlans_than_the_switch_learns_is_reached_in_each(
     bed: Bed, service: Service
 ) -> None:
-    service.attach(bed, "--policy", "originating-port")
-    try:
+    with service.attached(bed, "--policy", "originating-port"):
         service.place(bed, 0, 0, 0)
         router, vm, _ = bed.vms
-        speaks = [
-            bed.shot(router.point, frames.broadcast, router.mac, vlan, vlan, f"VLAN {vlan}")
-            for vlan in MORE_VLANS_THAN_LEARNED
-        ]
-        copies = bed.fire(speaks)
-        assert all(copies[shot.frame_id].points.count(str(vm)) == 1 for shot in speaks)
-        to_router = functools.partial(_to, router.mac)
-        asks = [
-            bed.shot(vm.point, to_router, vm.mac, vlan, vlan, f"VLAN {vlan}")
-            for vlan in MORE_VLANS_THAN_LEARNED
-        ]
-        copies = bed.fire(asks)
-        assert all(copies[shot.frame_id].points.count(str(router)) == 1 for shot in asks)
-    finally:
-        service.do("detach", bed.bridge)
-
-
-def _to(destination: str, source: str, vlan: int, frame_id: int) -> bytes:
-    return frames.plain(source, destination, vlan, frame_id)
+        for sender, build, receiver in (
+            (router, frames.broadcast, vm),
+            (vm, frames.to(router.mac), router),
+        ):
+            shots = [
+                bed.shot(sender.point, build, sender.mac, vlan, vlan, f"VLAN {vlan}")
+                for vlan in MORE_VLANS_THAN_LEARNED
+            ]
+            copies = bed.fire(shots)
+            assert all(copies[s.frame_id].points.count(str(receiver)) == 1 for s in shots)
 
 
 @on_beds([LAG])
@@ -148,42 +128,31 @@ def test_on_a_lag_an_address_that_has_moved_away_silently_is_heard(
     vm, neighbour, _ = bed.vms
     host = bed.hosts[0]
 
-    def from_there(kind: str) -> Shot:
-        return bed.shot(host.point, frames.FLOODED[kind], vm.mac, 0, 0, kind)
+    def from_there() -> dict[str, Counter[str]]:
+        """Where each kind of frame comes out that it floods there."""
+        shots = [bed.frame_of(host, build, vm.mac, k) for k, build in frames.FLOODED.items()]
+        copies = bed.fire(shots)
+        return {shot.story: Counter(copies[shot.frame_id].points) for shot in shots}
+
+    def to_it() -> list[str]:
+        return bed.comes_out(bed.frame_of(neighbour, frames.to(vm.mac)))
 
     bed.introduce_to_normal()
-    shots = [from_there(kind) for kind in frames.FLOODED]
-    copies = bed.fire(shots)
-    alone = {shot.story: Counter(copies[shot.frame_id].points) for shot in shots}
-    service.attach(bed, "--policy", "originating-port")
-    try:
-        bed.introduce()
-        own = bed.shot(vm.point, frames.broadcast, vm.mac, 0, 0, "own")
-        reflected = bed.shot(
-            bed.uplinks[1].upstream_end, frames.broadcast, vm.mac, 0, 0, "reflected"
-        )
+    alone = from_there()
+    with service.attached(bed, "--policy", "originating-port"):
+        own, end = bed.frame_of(vm), bed.uplinks[1].upstream_end
+        reflected = bed.shot(end, frames.broadcast, vm.mac, 0, 0, "reflected")
         copies = bed.fire([own, reflected])
         assert Counter(copies[own.frame_id].points)[str(neighbour)] == 1
         assert not copies[reflected.frame_id].points
         time.sleep(LOCKED_S)
-        shots = [from_there(kind) for kind in frames.FLOODED]
-        copies = bed.fire(shots)
-        here = {shot.story: Counter(copies[shot.frame_id].points) for shot in shots}
-        assert here == alone
+        assert from_there() == alone
         # Its neighbours now send to where it is.
-        to_it = bed.shot(
-            neighbour.point, functools.partial(_to, vm.mac), neighbour.mac, 0, 0, "to it"
-        )
-        (left_by,) = bed.fire([to_it])[to_it.frame_id].points
+        (left_by,) = to_it()
         assert left_by in {str(uplink.upstream_end) for uplink in bed.uplinks}
 
         def is_back() -> bool:
             bed.introduce()
-            back = bed.shot(
-                neighbour.point, functools.partial(_to, vm.mac), neighbour.mac, 0, 0, ""
-            )
-            return bed.fire([back])[back.frame_id].points == [str(vm)]
+            return to_it() == [str(vm)]
 
         wait_until(is_back, "the address is here again")
-    finally:
-        service.do("detach", bed.bridge)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.switch import frames
 from tests.switch.adopting import state
-from tests.switch.bed import BALANCE_SLB, PLAIN, STATIC_LAG, Bed, BedSpec, Shot, Station, run
+from tests.switch.bed import BALANCE_SLB, PLAIN, STATIC_LAG, Bed, BedSpec, Station, run
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 
@@ -31,18 +28,6 @@ def beds(*specs: BedSpec) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("bed", specs, ids=str, indirect=True)
 
 
-@contextlib.contextmanager
-def attached(bed: Bed, service: Service, *options: str) -> Iterator[None]:
-    uplinks = [] if bed.spec.on_bond else [w for u in bed.uplinks for w in ("--uplink", u.name)]
-    service.do("attach", bed.bridge, *uplinks, *options)
-    service.wait_ready(bed)
-    bed.introduce()
-    try:
-        yield
-    finally:
-        service.do("detach", bed.bridge)
-
-
 def checked(service: Service, *words: str) -> tuple[int, dict[str, str]]:
     """The exit status, and by its kind each finding that asks for something."""
     done = service.command("check", *words, "--json")
@@ -56,19 +41,15 @@ def checked(service: Service, *words: str) -> tuple[int, dict[str, str]]:
 def broadcast(bed: Bed, *stations: Station) -> None:
     """So many broadcasts of each, one after another."""
     for station in stations:
-        vlan = station.vlan or 0
         for _ in range(BROADCASTS):
-            bed.fire(
-                [bed.shot(station.point, frames.broadcast, station.mac, vlan, 0, "a broadcast")]
-            )
+            bed.fire([bed.frame_of(station)])
 
 
 @beds(ON_BOND, ON_PLAIN)
 def test_a_bridge_that_is_not_attached_is_judged_and_left_as_it_is(
     bed: Bed, service: Service
 ) -> None:
-    uplinks = [] if bed.spec.on_bond else [w for u in bed.uplinks for w in ("--uplink", u.name)]
-    before = state(bed)
+    uplinks, before = bed.uplink_options, state(bed)
     said = service.command("check", bed.bridge, *uplinks)
     assert (said.returncode, said.stderr) == (WELL, "")
     names = ", ".join(uplink.name for uplink in bed.uplinks)
@@ -95,7 +76,7 @@ def test_a_bridge_that_is_not_attached_is_judged_and_left_as_it_is(
 @beds(ON_BOND)
 def test_health_is_what_it_is_now(bed: Bed, service: Service) -> None:
     bed.set("bridge", bed.bridge, failback_delay_s=1)
-    with attached(bed, service):
+    with service.attached(bed):
         assert checked(service) == (WELL, {})
         assert service.command("check").stdout.splitlines()[-1] == f"{bed.bridge}: well"
         with bed.cable_pulled(bed.uplinks[1]):
@@ -125,7 +106,7 @@ def test_without_a_service_or_a_bridge_nothing_is_known(bed: Bed, service: Servi
 
 @beds(ON_PLAIN)
 def test_uplinks_that_are_no_lag_upstream_are_found(bed: Bed, service: Service) -> None:
-    with attached(bed, service):
+    with service.attached(bed):
         broadcast(bed, *bed.vms)
         wait_until(lambda: checked(service) == (WELL, {}), "as separate ports they are well")
         service.do("set", "bridge", bed.bridge, "teaming=static")
@@ -135,10 +116,10 @@ def test_uplinks_that_are_no_lag_upstream_are_found(bed: Bed, service: Service) 
 
 @beds(ON_A_LAG)
 def test_uplinks_that_are_a_lag_upstream_are_found(bed: Bed, service: Service) -> None:
-    with attached(bed, service, "--teaming", "static"):
+    with service.attached(bed):
         broadcast(bed, *bed.vms, *bed.hosts)
         assert checked(service) == (WELL, {})
-    with attached(bed, service):
+    with service.attached(bed, "--teaming", "switch-independent"):
         broadcast(bed, *bed.vms)
         wait_until(
             # Its hash may choose one member for the few stations that there are.
@@ -156,9 +137,9 @@ def test_ports_that_are_isolated_upstream_are_not_proposed_as_a_lag(
     for end in ends:
         bed.tor.ovs.vsctl("set", "port", end, "protected=true")
     try:
-        with attached(bed, service):
+        with service.attached(bed):
             broadcast(bed, bed.vms[0])
-            bed.fire([from_a_host(bed) for _ in range(COMPARED)])
+            bed.fire([bed.frame_of(bed.hosts[0]) for _ in range(COMPARED)])
             wait_until(lambda: not checked(service)[1], "only a note is left")
             assert "isolated ports upstream" in service.command("check").stdout
             assert copies_at_a_vm(bed) == 1
@@ -178,10 +159,10 @@ def test_ports_that_are_isolated_upstream_are_not_proposed_as_a_lag(
 @beds(ON_PLAIN)
 def test_a_metric_counts_broadcasts_that_arrive_twice(bed: Bed, service: Service) -> None:
     repeated = "ovslbt_bridge_repeated_packets_per_second"
-    with attached(bed, service, "--teaming", "static"):
+    with service.attached(bed, "--teaming", "static"):
 
         def counted() -> float:
-            bed.fire([from_a_host(bed) for _ in range(10)])
+            bed.fire([bed.frame_of(bed.hosts[0]) for _ in range(10)])
             return service.metric(repeated, bridge=bed.bridge)
 
         assert counted() == 0
@@ -193,20 +174,14 @@ def test_a_metric_counts_broadcasts_that_arrive_twice(bed: Bed, service: Service
 def copies_at_a_vm(bed: Bed) -> int:
     """How many copies of a host's broadcast a VM gets."""
     bed.settled()
-    shot = from_a_host(bed)
-    return bed.fire([shot])[shot.frame_id].points.count(str(bed.vms[0]))
-
-
-def from_a_host(bed: Bed) -> Shot:
-    host = bed.hosts[0]
-    return bed.shot(host.point, frames.broadcast, host.mac, 0, 0, "a broadcast")
+    return bed.comes_out(bed.frame_of(bed.hosts[0])).count(str(bed.vms[0]))
 
 
 @beds(IN_VLANS)
 def test_a_vlan_that_is_missing_on_an_uplink_is_found(bed: Bed, service: Service) -> None:
     end = bed.uplinks[1].upstream_end.interface
     bed.tor.ovs.vsctl("set", "port", end, "trunks=10")
-    with attached(bed, service):
+    with service.attached(bed):
         try:
             broadcast(bed, *bed.hosts)
             wait_until(lambda: checked(service)[1].keys() == {"vlan"}, "it is found")
@@ -220,7 +195,7 @@ def test_a_vlan_that_is_missing_on_an_uplink_is_found(bed: Bed, service: Service
 
 @beds(ON_PLAIN)
 def test_members_that_differ_are_found(bed: Bed, service: Service) -> None:
-    with attached(bed, service):
+    with service.attached(bed):
         run("ip", "link", "set", bed.uplinks[1].name, "mtu", "1400")
         wait_until(lambda: checked(service)[1].keys() == {"mtu"}, "the other MTU is found")
         run("ip", "link", "set", bed.uplinks[1].name, "mtu", "1500")

@@ -16,7 +16,7 @@ from tests.switch.judging import few_lost, few_twice, judges_time
 from tests.switch.sendings import Sending, fire, udp
 from tests.switch.service import Service
 from tests.switch.waiting import holds, wait_until
-from tests.switch.wire import Ear, Stream
+from tests.switch.wire import Stream
 
 BEDS = [BedSpec(PLAIN, 3, (None, 10))]
 LAGS = [BedSpec(LACP, 2, (None, 10)), BedSpec(STATIC_LAG, 3, (None, 10))]
@@ -170,12 +170,22 @@ def lost_and_twice(bed: Bed, service: Service, flows: Sequence[Sending], who: st
     failed, returned = [], [0]
     with bed.ears(host.point, *(s.point for s in bed.stations)) as ears:
         with Stream(sent, STREAM_PPS) as stream:
+            at_host = [ears[host.point]] * len(streamed)
+
+            def go_on() -> int:
+                """Wait for some more frames of each flow; the number that all are past."""
+                goal = MORE_FRAMES + max(
+                    max(stream.received(ear, i), default=0) for i, ear in enumerate(at_host)
+                )
+                wait_until(lambda: stream.newest(at_host) >= goal, "more frames of each flow")
+                return stream.newest(at_host)
+
             for uplink in failing:
                 with bed.cable_pulled(uplink):
                     without(bed, flows, usual, uplink.name)
-                    failed.append(go_on(stream, ears[host.point], len(streamed)))
+                    failed.append(go_on())
                 wait_until(lambda: ways(bed, flows) == usual, "all connections are back")
-                returned.append(go_on(stream, ears[host.point], len(streamed)))
+                returned.append(go_on())
         count = stream.stop().count
         ears.until_quiet()
     phases = {
@@ -206,20 +216,6 @@ def lost_and_twice(bed: Bed, service: Service, flows: Sequence[Sending], who: st
         most_twice = TWICE_AT_RETURN_MAX if at_return else TWICE_AT_FAILURE_MAX
         few_twice({k: max(of[k] for of in twice.values()) for k in keys}, most_twice, when)
         few_lost({k: max(of[k] for of in lost.values()) for k in keys}, LOST_MAX, STREAM_PPS, when)
-
-
-def go_on(stream: Stream, ear: Ear, flows: int) -> int:
-    """Wait for some more frames of each flow; the number that all are past."""
-
-    def newest() -> list[int]:
-        return [max(stream.received(ear, number), default=0) for number in range(flows)]
-
-    goals = [number + MORE_FRAMES for number in newest()]
-    wait_until(
-        lambda: all(n >= goal for n, goal in zip(newest(), goals, strict=True)),
-        f"{MORE_FRAMES} more frames of each flow",
-    )
-    return min(newest())
 
 
 def ways(bed: Bed, flows: Sequence[Sending]) -> Ways:

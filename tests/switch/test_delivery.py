@@ -30,7 +30,7 @@ from tests.switch.bed import (
 from tests.switch.judging import few_lost, few_twice, judges_time
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
-from tests.switch.wire import STREAM_SHIFT, Ears, Stream
+from tests.switch.wire import Ears, Stream
 
 VLANS: tuple[int | None, ...] = (10, 10, 20)
 UNTAGGED: tuple[int | None, ...] = (None, None, None)
@@ -138,21 +138,13 @@ def check_settled(bed: Bed, situation: str) -> None:
 def test_no_copy_twice_while_moves_and_failovers_happen(attached: Bed, service: Service) -> None:
     bed = attached
     failing = bed.uplinks if judging.benching else bed.uplinks[:1]
-    failures: list[range] = []
-    returns: list[range] = []
     with broadcast_from_upstream(bed) as (stream, ears):
         for number in [1, 0] * (MOVES_PER_VM // 2):
             service.move(bed.vms[0], bed.uplinks[number])
             service.move(bed.vms[1], bed.uplinks[1 - number])
-        at_moves = before = next_frame(bed, stream, ears)
-        for uplink in failing:
-            with failed(bed, service, uplink):
-                returned = next_frame(bed, stream, ears)
-            failures.append(range(before, returned))
-            before = next_frame(bed, stream, ears)
-            returns.append(range(returned, before))
+        at_moves = next_frame(bed, stream, ears)
+        failures, returns = fail_in_turn(bed, service, failing, (stream, ears), at_moves)
     lost, twice = check_stream(bed, stream, ears)
-    returns[-1] = range(returns[-1].start, stream.stop().count)
     in_moves = {n: [i for i in ids if i < at_moves] for n, ids in twice.items()}
     assert not any(in_moves.values()), f"heard twice in a move: {in_moves}"
     few_twice(worst_of_each(twice, cycles(failures, returns)), TWICE_AT_FAILURE_MAX)
@@ -171,22 +163,32 @@ def test_no_copy_twice_while_moves_and_failovers_happen(attached: Bed, service: 
 def test_no_copy_twice_in_a_failover_without_the_service(attached: Bed, service: Service) -> None:
     bed = attached
     service.place(bed, *(i % 2 for i in range(len(bed.stations))))
-    failures: list[range] = []
-    returns: list[range] = []
     with service.dead(), broadcast_from_upstream(bed) as (stream, ears):
-        before = 0
-        for uplink in bed.uplinks:
-            with failed(bed, service, uplink):
-                returned = next_frame(bed, stream, ears)
-            failures.append(range(before, returned))
-            before = next_frame(bed, stream, ears)
-            returns.append(range(returned, before))
+        failures, returns = fail_in_turn(bed, service, bed.uplinks, (stream, ears))
     lost, twice = check_stream(bed, stream, ears)
-    returns[-1] = range(returns[-1].start, stream.stop().count)
     few_twice(worst_of_each(twice, failures), TWICE_AT_FAILURE_MAX, "each uplink fails")
     few_twice(worst_of_each(twice, returns), TWICE_AT_RETURN_MAX, "each uplink returns")
     of_each = worst_of_each(lost, cycles(failures, returns))
     few_lost(of_each, LOST_IN_FAILOVER_MAX, BROADCAST_PPS, "each uplink fails and returns")
+
+
+def fail_in_turn(
+    bed: Bed,
+    service: Service,
+    uplinks: Sequence[Uplink],
+    broadcast: tuple[Stream, Ears],
+    before: int = 0,
+) -> tuple[list[range], list[range]]:
+    """Each uplink fails and returns, from frame `before` on; the frames of each failure and each return."""
+    failures, returns = [], []
+    for uplink in uplinks:
+        with failed(bed, service, uplink):
+            returned = next_frame(bed, *broadcast)
+        failures.append(range(before, returned))
+        before = next_frame(bed, *broadcast)
+        returns.append(range(returned, before))
+    returns[-1] = range(returned, broadcast[0].stop().count)
+    return failures, returns
 
 
 def cycles(failures: Sequence[range], returns: Sequence[range]) -> list[range]:
@@ -268,13 +270,11 @@ def from_stations(bed: Bed, homes: dict[str, list[str]]) -> Expected:
     """Frames of the VMs and of the host itself."""
     ends = {u.name: str(u.upstream_end) for u in bed.uplinks}
     for station in bed.stations:
-        vlan = bed.vlans[0] if station.vlan is None else station.vlan
         (home,) = homes[str(station)]
         for kind, build in {**frames.FLOODED, **frames.ANNOUNCEMENTS}.items():
-            where = Counter({(ends[home], vlan): 1})
-            where += _delivered([s for s in bed.stations if s != station], vlan)
-            tag = station.sends(vlan)
-            yield bed.shot(station.point, build, station.mac, vlan, tag, kind), where
+            shot = bed.frame_of(station, build, story=kind)
+            where = Counter({(ends[home], shot.vlan): 1})
+            yield shot, where + _delivered([s for s in bed.stations if s != station], shot.vlan)
 
 
 def reflected(bed: Bed) -> Expected:
@@ -285,11 +285,8 @@ def reflected(bed: Bed) -> Expected:
         for station in bed.stations:
             vlan = bed.vlans[0] if station.vlan is None else station.vlan
             for kind, build in {**frames.FLOODED, **frames.ANNOUNCEMENTS}.items():
-                story = f"reflected {kind} of {station}"
-                yield (
-                    bed.shot(uplink.upstream_end, build, station.mac, vlan, vlan, story),
-                    Counter(),
-                )
+                story, end = f"reflected {kind} of {station}", uplink.upstream_end
+                yield bed.shot(end, build, station.mac, vlan, vlan, story), Counter()
 
 
 def _delivered(stations: list[Station], vlan: int) -> Counter[tuple[str, int]]:
@@ -327,12 +324,8 @@ def next_frame(bed: Bed, stream: Stream, ears: Ears) -> int:
     since_s = time.time()
 
     def newest(station: Station) -> int:
-        ids = [
-            h.frame_id - stream.first_id(0)
-            for h in ears[station.point].frames()
-            if h.at_s > since_s and h.frame_id and h.frame_id >> STREAM_SHIFT
-        ]
-        return max(ids, default=0)
+        arrivals = stream.arrivals(ears[station.point], 0)
+        return max((number for number, at_s in arrivals if at_s > since_s), default=0)
 
     wait_until(lambda: all(map(newest, hearing)), "every station hears the broadcast again")
     return max(map(newest, hearing))

@@ -29,9 +29,9 @@ def test_a_neighbour_reaches_a_vm_that_has_left(attached: Bed, service: Service,
     bed, (vm, neighbour, _) = attached, attached.vms
     ends = {str(uplink.upstream_end) for uplink in bed.uplinks}
     _known(bed, service)
-    assert _comes_out(bed, neighbour, vm) == [str(vm)]
+    assert _to_it(bed, neighbour, vm) == [str(vm)]
     with service.dead(), _left(bed, vm, how):
-        *here, left_by = sorted(_comes_out(bed, neighbour, vm), key=ends.__contains__)
+        *here, left_by = sorted(_to_it(bed, neighbour, vm), key=ends.__contains__)
         assert left_by in ends, "to the network, where it is"
         others = {bed.local, *bed.vms} - {neighbour, vm}
         assert sorted(here) == sorted(map(str, others)), "and flooded, as NORMAL floods it"
@@ -43,11 +43,10 @@ def test_what_a_vm_that_has_left_broadcasts_is_heard(
 ) -> None:
     """Of each broadcast one copy comes to each VM that is here, and none goes back."""
     bed, (vm, *others), host = attached, attached.vms, attached.hosts[0]
-    vlan = bed.vlans[0]
     _known(bed, service)
     with service.dead(), _left(bed, vm, how):
-        shot = bed.shot(host.point, frames.broadcast, vm.mac, vlan, host.sends(vlan), "broadcast")
-        assert bed.fire([shot])[shot.frame_id].points == sorted(map(str, [bed.local, *others]))
+        heard = bed.comes_out(bed.frame_of(host, source=vm.mac))
+        assert heard == sorted(map(str, [bed.local, *others]))
     _returned(bed, service, vm)
 
 
@@ -61,18 +60,22 @@ def _known(bed: Bed, service: Service) -> None:
 
 @contextlib.contextmanager
 def _left(bed: Bed, vm: Station, how: str) -> Iterator[None]:
-    if how == "its link goes down":
-        run("ip", "link", "set", "eth0", "down", netns=vm.point.netns)
-        wait_until(lambda: _link(bed, vm) == "down", "the link is shown down")
+    def set_link(to: str) -> None:
+        run("ip", "link", "set", "eth0", to, netns=vm.point.netns)
+        shown = ("get", "interface", vm.port, "link_state")
+        wait_until(lambda: bed.ovs.vsctl(*shown) == to, f"the link is shown {to}")
+
+    by_link = how == "its link goes down"
+    if by_link:
+        set_link("down")
     else:
         bed.unplug(vm)
     bed.revalidated()
     try:
         yield
     finally:
-        if how == "its link goes down":
-            run("ip", "link", "set", "eth0", "up", netns=vm.point.netns)
-            wait_until(lambda: _link(bed, vm) == "up", "the link is shown up")
+        if by_link:
+            set_link("up")
         else:
             bed.plug_in(vm)
 
@@ -84,19 +87,10 @@ def _returned(bed: Bed, service: Service, vm: Station) -> None:
         """A service that has just started is bound before the switch has all of its flows."""
         bed.introduce()
         bed.revalidated()
-        return _comes_out(bed, bed.vms[1], vm) == [str(vm)]
+        return _to_it(bed, bed.vms[1], vm) == [str(vm)]
 
     wait_until(reached, f"{vm} is reached")
 
 
-def _comes_out(bed: Bed, sender: Station, vm: Station) -> list[str]:
-    def build(source: str, tag: int, frame_id: int) -> bytes:
-        return frames.plain(source, vm.mac, tag, frame_id)
-
-    vlan = bed.vlans[0]
-    shot = bed.shot(sender.point, build, sender.mac, vlan, sender.sends(vlan), "unicast")
-    return bed.fire([shot])[shot.frame_id].points
-
-
-def _link(bed: Bed, vm: Station) -> str:
-    return bed.ovs.vsctl("get", "interface", vm.port, "link_state")
+def _to_it(bed: Bed, sender: Station, vm: Station) -> list[str]:
+    return bed.comes_out(bed.frame_of(sender, frames.to(vm.mac)))

@@ -5,10 +5,12 @@ On an Open vSwitch that these tests may stop; see test_documents.py.
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
+from collections.abc import Iterator
 
 from tests import documents
-from tests.switch import datapath, frames
+from tests.switch import datapath
 from tests.switch.bed import ACTIVE_BACKUP, PLAIN, Bed, BedSpec, Upstream, run
 from tests.switch.following import bridges, follow, typed
 from tests.switch.service import Service
@@ -18,10 +20,16 @@ from tests.switch.test_rescue import OUTSIDER, check_by
 from tests.switch.waiting import wait_until
 
 
-def test_a_dark_host_gets_its_network_back_by_hand(own: Service, tor: Upstream) -> None:
+@contextlib.contextmanager
+def attached(own: Service, tor: Upstream, spec: BedSpec) -> Iterator[Bed]:
     own.start()
-    with Bed(own.ovs, tor, BedSpec(PLAIN, 2, (None, None, 10))) as bed:
+    with Bed(own.ovs, tor, spec) as bed:
         own.attach(bed, "--policy", "originating-port")
+        yield bed
+
+
+def test_a_dark_host_gets_its_network_back_by_hand(own: Service, tor: Upstream) -> None:
+    with attached(own, tor, BedSpec(PLAIN, 2, (None, None, 10))) as bed:
         make_dark(own, bed)
         assert "ovs-lbt-policy" in next(follow("dark", own, bed))
         (said,) = follow("dark-rescue", own, bed)
@@ -41,9 +49,7 @@ def test_a_dark_host_gets_its_network_back_by_hand(own: Service, tor: Upstream) 
 
 
 def test_without_us_for_good_plain_uplinks_are_a_bond(own: Service, tor: Upstream) -> None:
-    own.start()
-    with Bed(own.ovs, tor, BedSpec(PLAIN)) as bed:
-        own.attach(bed, "--policy", "originating-port")
+    with attached(own, tor, BedSpec(PLAIN)) as bed:
         make_dark(own, bed)
         list(follow("dark-bond", own, bed))
         check_on_normal(bed)
@@ -52,9 +58,7 @@ def test_without_us_for_good_plain_uplinks_are_a_bond(own: Service, tor: Upstrea
 
 
 def test_a_bond_is_left_to_normal_by_hand(own: Service, tor: Upstream) -> None:
-    own.start()
-    with Bed(own.ovs, tor, BedSpec(ACTIVE_BACKUP)) as bed:
-        own.attach(bed, "--policy", "originating-port")
+    with attached(own, tor, BedSpec(ACTIVE_BACKUP)) as bed:
         wait_until(lambda: bed.not_flooded() != set(), "NORMAL leaves VM ports out")
         own.kill()
         list(follow("dark-off-bond", own, bed))
@@ -78,15 +82,12 @@ def check_on_normal(bed: Bed) -> None:
     assert "group_id=" not in bed.ofctl("dump-groups")
     bed.introduce_to_normal()
     wait_until(lambda: all(len(by) == 1 for by in bed.homes().values()), "each has one uplink")
-    host = bed.hosts[0]
+    host, everybody = bed.hosts[0], sorted(map(str, bed.stations))
 
     def heard() -> list[str]:
-        shot = bed.shot(host.point, frames.broadcast, OUTSIDER, 0, 0, "from outside")
-        (copies,) = bed.fire([shot]).values()
-        inside = {str(station) for station in bed.stations}
-        return sorted(point for point in copies.points if point in inside)
+        points = bed.comes_out(bed.frame_of(host, source=OUTSIDER))
+        return [point for point in points if point in everybody]
 
-    everybody = sorted(map(str, bed.stations))
     wait_until(lambda: heard() == everybody, "each station hears a broadcast once")
 
 

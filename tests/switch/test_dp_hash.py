@@ -21,14 +21,8 @@ from policies.classifiers import BUCKETS, Classifier
 from tests.switch import frames
 from tests.switch.bed import PLAIN, Bed, BedSpec, Shot, Station
 from tests.switch.direct import Direct
-from tests.switch.test_hashing import (
-    Left,
-    install,
-    left_by,
-    recognizable,
-    segment,
-    team_of,
-)
+from tests.switch.test_changes_in_parts import whole
+from tests.switch.test_hashing import Left, install, left_by, recognizable, segment, team_of
 
 BEDS = [BedSpec(PLAIN, 4, (None, None))]
 CONNECTIONS = 1024
@@ -53,12 +47,9 @@ def hashed_by_the_datapath(bed: Bed, on_a_lag: bool = False) -> Team:
 
 def connections(bed: Bed, vm: Station, protocol: int, count: int = CONNECTIONS) -> list[Shot]:
     """One frame of each of many connections of a VM with an outsider."""
-    return [
-        bed.shot(
-            vm.point, functools.partial(segment, 4, protocol, 10000 + i), vm.mac, 0, 0, f"port {i}"
-        )
-        for i in range(count)
-    ]
+    ports = range(10000, 10000 + count)
+    builds = {port: functools.partial(segment, 4, protocol, port) for port in ports}
+    return [bed.frame_of(vm, build, story=f"port {port}") for port, build in builds.items()]
 
 
 def batches(shots: list[Shot]) -> Iterator[list[Shot]]:
@@ -150,12 +141,10 @@ def test_what_is_cached_of_a_split_drops_nothing_when_it_has_ended(
 ) -> None:
     """It would drop frames of the next split: for some seconds, the cached flow has the same match."""
     split = hashed_by_the_datapath(bed)
-    ports = tuple(replace(port, hashed=None) for port in split.vm_ports)
-    merged = replace(split, vm_ports=ports, hashes=(), off_home_macs={})
     install(bed, direct, split)
     vm = bed.vms[0]
     left_paced(bed, connections(bed, vm, frames.UDP, AT_A_TIME))
-    direct.install(build(merged))
+    direct.install(build(whole(split)))
     bed.revalidated()
     _, after = cached(bed, vm)
     assert after, "nothing is cached of the split"

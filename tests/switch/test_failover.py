@@ -152,15 +152,11 @@ def lost_in_failover(bed: Bed, flows: Flows) -> int:
         Stream([(begin, frame) for begin, frame, _ in flows], FLOW_PPS) as stream,
     ):
         heard = [ears[end] for _, _, end in flows]
-
-        def newest() -> int:
-            """The number of which, or of a later one, a frame of each flow has arrived."""
-            return min(max(stream.received(ear, i), default=0) for i, ear in enumerate(heard))
-
-        wait_until(lambda: newest() >= FRAMES_BEFORE, "all flows arrive")
+        wait_until(lambda: stream.newest(heard) >= FRAMES_BEFORE, "all flows arrive")
         bed.pull_cable(uplink)
-        failed_at = newest()
-        wait_until(lambda: newest() >= failed_at + FRAMES_AFTER, "all flows arrive again")
+        failed_at = stream.newest(heard)
+        goal = failed_at + FRAMES_AFTER
+        wait_until(lambda: stream.newest(heard) >= goal, "all flows arrive again")
         sent = stream.stop()
         ears.until_quiet()
         assert not any(sent.refused), "the interfaces of senders refused frames"

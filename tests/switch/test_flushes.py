@@ -12,6 +12,7 @@ import pytest
 
 from tests.said import says
 from tests.switch import frames
+from tests.switch.adopting import attached_from_standalone, has_ours
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec
 from tests.switch.judging import at_most, judges_time
 from tests.switch.service import Service
@@ -34,10 +35,10 @@ CONTROLLER = "tcp:127.0.0.1:9"
 @judges_time
 @on_plain_uplinks
 def test_a_fail_mode_that_would_make_a_loop_is_set_again(bed: Bed, service: Service) -> None:
-    with standalone_before(bed, service):
+    with attached_from_standalone(bed, service):
         with silent_ms(bed, "plain uplinks, the fail mode is removed"):
             bed.ovs.vsctl("del-fail-mode", bed.bridge)
-            wait_until(lambda: fail_mode(bed) == "secure", "the fail mode is set again")
+            wait_until(lambda: bed.fail_mode() == "secure", "the fail mode is set again")
             wait_until(lambda: has_ours_only(bed), "the switch has our flows, and NORMAL is gone")
         assert "fail_mode: standalone since attach -> secure" in service.log.read_text()
         assert service.show_json(bed.bridge)["not_done"] == []
@@ -54,7 +55,7 @@ def test_one_that_was_secure_before_is_told(bed: Bed, service: Service) -> None:
         wait_until(lambda: service.show_json(bed.bridge)["not_done"], "`show` tells of it")
     (text,) = service.show_json(bed.bridge)["not_done"]
     assert says(text, "fail_mode: standalone", "loop")
-    assert fail_mode(bed) == "", "it is the operator's"
+    assert bed.fail_mode() == "", "it is the operator's"
     for vm in bed.vms:
         assert len(bed.homes()[str(vm)]) == 1, "our flows are back"
     bed.ovs.vsctl("set-fail-mode", bed.bridge, "secure")
@@ -92,23 +93,6 @@ def test_flows_that_somebody_deletes_are_back_with_the_next_poll(
 
 
 @contextlib.contextmanager
-def standalone_before(bed: Bed, service: Service) -> Iterator[None]:
-    """Plain uplinks are attached, of which one alone was used by NORMAL before."""
-    with bed.cable_pulled(bed.uplinks[1]):
-        bed.ovs.vsctl("del-fail-mode", bed.bridge)
-        service.attach(bed)
-        assert fail_mode(bed) == "secure"
-    wait_until(
-        lambda: all(u["up"] for u in service.show_json(bed.bridge)["uplinks"]), "both uplinks work"
-    )
-    yield
-    with bed.cable_pulled(bed.uplinks[1]):
-        service.do("detach", bed.bridge)
-        assert fail_mode(bed) == "", "detach restores what was before attach"
-        bed.ovs.vsctl("set-fail-mode", bed.bridge, "secure")
-
-
-@contextlib.contextmanager
 def silent_ms(bed: Bed, when: str, limit_ms: float = SILENT_MS) -> Iterator[None]:
     """Judge how long flows from a VM and to it are silent meanwhile."""
     vm, host = bed.vms[0], bed.hosts[0]
@@ -117,26 +101,13 @@ def silent_ms(bed: Bed, when: str, limit_ms: float = SILENT_MS) -> Iterator[None
     with bed.ears(vm.point, host.point) as ears, Stream(flows, FLOW_PPS) as stream:
         wait_until(lambda: stream.received(ears[host.point], 0), "frames arrive")
         yield
-        seen = max(stream.received(ears[vm.point], 1), default=0)
-        wait_until(
-            lambda: max(stream.received(ears[vm.point], 1), default=0) > seen + FLOW_PPS // 2,
-            "more",
-        )
-        count = stream.stop().count
+        at = [ears[b.point] for _, b in ways]
+        more = stream.newest(at) + FLOW_PPS // 2
+        wait_until(lambda: stream.newest(at) > more, "more")
+        stream.stop()
         ears.until_quiet()
-        lost = [
-            len({*range(count)} - {*stream.received(ears[b.point], i)})
-            for i, (_, b) in enumerate(ways)
-        ]
+        lost = [stream.lost(ear, i) for i, ear in enumerate(at)]
     at_most(f"ms silent, {when}", 1000 * max(lost) / FLOW_PPS, limit_ms, SILENT_ANYWHERE_MS)
-
-
-def fail_mode(bed: Bed) -> str:
-    return bed.ovs.vsctl("get-fail-mode", bed.bridge)
-
-
-def has_ours(bed: Bed) -> bool:
-    return "cookie=0x6c62" in bed.ofctl("dump-flows")
 
 
 def has_ours_only(bed: Bed) -> bool:

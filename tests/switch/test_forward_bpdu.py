@@ -26,18 +26,11 @@ def forward(switch: PrivateOvs, bridge: str, value: str) -> None:
     switch.vsctl("set", "bridge", bridge, f"other_config:forward-bpdu={value}")
 
 
-def to_all(destination: str) -> frames.Builder:
-    def built(source: str, vlan: int, frame_id: int) -> bytes:
-        return frames.plain(source, destination, vlan, frame_id)
-
-    return built
-
-
 def arrives_at(bed: Bed) -> dict[str, list[str]]:
     """Where one frame of each protocol arrives that a VM sends, and one that a host sends."""
     (host,), vm = bed.hosts, bed.vms[0]
     shots = {
-        f"{name} of {sender}": bed.shot(sender.point, to_all(to), sender.mac, 0, 0, name)
+        f"{name} of {sender}": bed.frame_of(sender, frames.to(to))
         for name, to in BETWEEN_SWITCHES.items()
         for sender in (vm, host)
     }
@@ -57,13 +50,12 @@ def test_they_arrive_as_with_normal(
         forward(tor.ovs, bed.upstream, "true")
         forward(ovs, bed.bridge, "true")
         expected = {
-            f"{name} of {sender}": sorted(
-                ["LOCAL", "vm1", "upstream end of an uplink"]
-                if sender == "vm0"
-                else ["LOCAL", "vm0", "vm1"]
-            )
+            f"{name} of {sender}": at
             for name in BETWEEN_SWITCHES
-            for sender in ("vm0", "host0")
+            for sender, at in (
+                ("vm0", ["LOCAL", "upstream end of an uplink", "vm1"]),
+                ("host0", ["LOCAL", "vm0", "vm1"]),
+            )
         }
         if team != PLAIN:
             bed.introduce_to_normal()

@@ -44,16 +44,16 @@ def test_a_move_a_refusal_and_a_failover_are_told_in_order(here: Bed, service: S
 
     told = [e for e in entries(service, here)[before:] if e["event"] != "outcome"]
     moved = [
-        (e["event"], m["port"], m["source"], m["target"], m["reason"])
+        (e["event"], m["source"], m["target"], m["reason"])
         for e in told
         for m in e.get("moves", [])
         if m["port"] == vm.port
     ]
     assert moved[:4] == [
-        ("moved", vm.port, up0.name, up1.name, "manual"),
-        ("moved", vm.port, up1.name, up0.name, "manual"),
-        ("moved", vm.port, up0.name, up1.name, "failover"),
-        ("refused", vm.port, up1.name, up0.name, "manual"),
+        ("moved", up0.name, up1.name, "manual"),
+        ("moved", up1.name, up0.name, "manual"),
+        ("moved", up0.name, up1.name, "failover"),
+        ("refused", up1.name, up0.name, "manual"),
     ]
     (refusal,) = [e for e in told if e["event"] == "refused"]
     assert refusal["why"] in refused.stderr

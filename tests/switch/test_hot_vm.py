@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.switch import frames, iperf, judging
+from tests.switch import iperf, judging
 from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Upstream
 from tests.switch.judging import at_least, judges_time, repetitions
 from tests.switch.service import Service
@@ -107,7 +107,7 @@ def move_is_counted(bed: Bed, service: Service) -> None:
     service.move(vm, next(u for u in bed.uplinks if u.name != home))
 
     def counted() -> bool:
-        bed.fire([bed.shot(vm.point, frames.broadcast, vm.mac, 0, 0, "a word")])
+        bed.fire([bed.frame_of(vm)])
         return address_moves(bed) > before
 
     wait_until(counted, "the upstream switch counts a move")

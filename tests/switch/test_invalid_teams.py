@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from tests.said import says
-from tests.switch import frames
 from tests.switch.adopting import refused, state
 from tests.switch.bed import BALANCE_SLB, LACP, PLAIN, Bed, BedSpec, Upstream, run
 from tests.switch.service import Service
@@ -98,10 +97,7 @@ def attached(own: Service, tor: Upstream, team: str) -> Iterator[Bed]:
 
 def delivered(bed: Bed) -> Delivered:
     """Where broadcasts come out: those of each VM, and one from the network."""
-    shots = {
-        str(s): bed.shot(s.point, frames.broadcast, s.mac, 0, 0, "a broadcast")
-        for s in (*bed.vms, *bed.hosts)
-    }
+    shots = {str(station): bed.frame_of(station) for station in (*bed.vms, *bed.hosts)}
     copies = bed.fire(list(shots.values()))
     return {name: copies[shot.frame_id].points for name, shot in shots.items()}
 
@@ -109,20 +105,18 @@ def delivered(bed: Bed) -> Delivered:
 def each_once(bed: Bed, found: Delivered) -> bool:
     """Whether each VM got each broadcast once, and one copy left for the network."""
     vms = {str(vm) for vm in bed.vms}
-    return all(
-        set(at) & vms == vms - {sent} and len(at) == len(set(at)) and len(left(at)) == (sent in vms)
-        for sent, at in found.items()
-    )
+    for sent, at in found.items():
+        left = [point for point in at if point.startswith("upstream end")]
+        once = len(at) == len(set(at)) and set(at) & vms == vms - {sent}
+        if not once or len(left) != (sent in vms):
+            return False
+    return True
 
 
 def never_twice(bed: Bed) -> Delivered:
     found = delivered(bed)
     assert all(len(at) == len(set(at)) for at in found.values()), found
     return found
-
-
-def left(at: list[str]) -> list[str]:
-    return [point for point in at if point.startswith("upstream end")]
 
 
 def errors(own: Service, bed: Bed) -> list[str]:

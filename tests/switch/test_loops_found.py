@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.switch import frames
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, run
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
@@ -23,11 +22,10 @@ def test_a_port_that_leads_to_the_network_is_a_loop_and_found(bed: Bed, service:
     bed.set("bridge", bed.bridge, poll_interval_ms=200)
     assert not {"loop", "overruled"} & found(bed, service)
     with joined_by_another_cable(bed):
-        host = bed.hosts[0]
-        frame = bed.shot(host.point, frames.broadcast, host.mac, 0, 0, "a broadcast").frame
+        shot = bed.frame_of(bed.hosts[0])
 
         def is_found() -> bool:
-            bed.send(host.point, frame)
+            bed.send(shot.point, shot.frame)
             return "loop" in found(bed, service)
 
         wait_until(is_found, "`check` finds the loop", 20)

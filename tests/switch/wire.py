@@ -497,6 +497,21 @@ class Stream:
         tally.go_on()
         return dict(tally.counts.get(self._number + flow, {}))
 
+    def newest(self, ears: Sequence[Ear]) -> int:
+        """The number of which, or of a later one, a frame of each flow has come to the flow's ear."""
+        return min(max(self.received(ear, i), default=0) for i, ear in enumerate(ears))
+
+    def arrivals(self, ear: Ear, flow: int) -> list[tuple[int, float]]:
+        """The number of each copy of a flow's frames that came into the interface, and when."""
+        first = self.first_id(flow)
+        return [
+            (heard.frame_id - first, heard.at_s)
+            for heard in ear.frames()
+            if not heard.outgoing
+            and heard.frame_id is not None
+            and heard.frame_id >> STREAM_SHIFT == first >> STREAM_SHIFT
+        ]
+
     def lost(self, ear: Ear, flow: int) -> int:
         """Frames of a stopped flow that never came into the interface."""
         assert self.sent is not None, "the stream still runs"
