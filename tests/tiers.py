@@ -221,7 +221,6 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "switch/test_lost_keys.py": (
         "alone_is_a_loop",
         "no_loop[balance-slb",
-        "others_isolate",
     ),
     "switch/test_many_behind_a_port.py": (
         "left_to_another_host",

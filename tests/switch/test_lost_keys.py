@@ -19,7 +19,7 @@ import pytest
 
 from tests import documents
 from tests.said import says
-from tests.switch import frames
+from tests.switch.adopting import attached_from_standalone, has_ours
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Station, run
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
@@ -54,33 +54,34 @@ def test_normal_alone_is_a_loop(bed: Bed) -> None:
 
 @on_plain_uplinks
 def test_netplan_s_commands_form_no_loop_in_any_order(bed: Bed, service: Service) -> None:
-    attached_from_standalone(bed, service)
+    vsctl = bed.ovs.vsctl
 
     def removed() -> None:
-        bed.ovs.vsctl("remove", "bridge", bed.bridge, "external_ids", *KEYS)
+        vsctl("remove", "bridge", bed.bridge, "external_ids", *KEYS)
 
     def loosened() -> None:
-        bed.ovs.vsctl("del-fail-mode", bed.bridge)
+        vsctl("del-fail-mode", bed.bridge)
 
     def standalone() -> None:
-        bed.ovs.vsctl("set-fail-mode", bed.bridge, "standalone")
+        vsctl("set-fail-mode", bed.bridge, "standalone")
 
     def returned() -> None:
         bed.set("bridge", bed.bridge, policy="load-based")
         bed.set("bridge", bed.bridge, uplinks=",".join(map(str, bed.uplinks)))
 
-    for order in (
-        (removed, loosened, standalone, returned),
-        (loosened, removed, standalone, returned),
-        (removed, returned, loosened, standalone),
-    ):
-        before = bindings(bed, service)
-        assert copies(bed, *order) <= MOST_COPIES
-        wait_until(lambda: fail_mode(bed) == "secure", "the fail mode is set again")
-        wait_until(lambda: "before" in str(keys(bed)), "what the service wrote is there again")
-        wait_until(lambda: service.show_json(bed.bridge)["config_errors"] == [], "well again")
-        assert bindings(bed, service) == before
-    detached_to_standalone(bed, service)
+    with attached_from_standalone(bed, service):
+        assert protected(bed) == {*map(str, bed.uplinks)}
+        for order in (
+            (removed, loosened, standalone, returned),
+            (loosened, removed, standalone, returned),
+            (removed, returned, loosened, standalone),
+        ):
+            before = bindings(bed, service)
+            assert copies(bed, *order) <= MOST_COPIES
+            wait_until(lambda: bed.fail_mode() == "secure", "the fail mode is set again")
+            wait_until(lambda: "before" in str(keys(bed)), "what the service wrote is there again")
+            wait_until(lambda: service.show_json(bed.bridge)["config_errors"] == [], "well again")
+            assert bindings(bed, service) == before
     assert protected(bed) == set()
 
 
@@ -138,17 +139,6 @@ def test_without_keys_the_flows_stay_and_form_no_loop(
 
 
 @on_plain_uplinks
-def test_vms_that_others_isolate_reach_the_uplinks_under_normal(bed: Bed, service: Service) -> None:
-    vm = bed.vms[0].port
-    bed.ovs.vsctl("set", "port", vm, "protected=true")
-    service.attach(bed)
-    assert protected(bed) == {vm}
-    service.do("detach", bed.bridge)
-    assert protected(bed) == {vm}
-    bed.ovs.vsctl("set", "port", vm, "protected=false")
-
-
-@on_plain_uplinks
 def test_the_documents_file_for_netplan(bed: Bed, service: Service) -> None:
     service.start()
     bed.ovs.vsctl("clear", "bridge", bed.bridge, "fail_mode")
@@ -162,7 +152,7 @@ def test_the_documents_file_for_netplan(bed: Bed, service: Service) -> None:
     before = bindings(bed, service)
     assert copies(bed, *(*cleaned_up(bed), *commands), afterwards_s=0.1) <= MOST_COPIES
     wait_until(lambda: service.show_json(bed.bridge)["config_errors"] == [], "the keys are back")
-    assert (bindings(bed, service), fail_mode(bed)) == (before, "secure")
+    assert (bindings(bed, service), bed.fail_mode()) == (before, "secure")
     serves_both_ways(bed)
     service.do("detach", bed.bridge)
 
@@ -232,13 +222,12 @@ def copies(bed: Bed, *changes: Callable[[], object], afterwards_s: float = AFTER
             time.sleep(afterwards_s)
         done.set()
 
-    senders = [(bed.vms[0].point, bed.vms[0].mac), (bed.hosts[0].point, bed.hosts[0].mac)]
     with bed.ears() as ears:
         changing = threading.Thread(target=change)
         changing.start()
         while not done.is_set():
-            for point, mac in senders:
-                bed.send(point, bed.shot(point, frames.broadcast, mac, 0, 0, "a broadcast").frame)
+            for sender in (bed.vms[0], bed.hosts[0]):
+                bed.send(sender.point, bed.frame_of(sender).frame)
             ears.listen(within_s=PAUSE_S)
         changing.join()
         ears.until_quiet()
@@ -257,28 +246,6 @@ def standalone_for_a_moment(bed: Bed) -> None:
     bed.ovs.vsctl("set-fail-mode", bed.bridge, "secure")
 
 
-def attached_from_standalone(bed: Bed, service: Service) -> None:
-    """Attach a bridge whose fail mode was standalone: attach sets it, and knows what it was."""
-    with bed.cable_pulled(bed.uplinks[1]):
-        bed.ovs.vsctl("del-fail-mode", bed.bridge)
-        service.attach(bed)
-    both_work(bed, service)
-    assert protected(bed) == {*map(str, bed.uplinks)}
-
-
-def detached_to_standalone(bed: Bed, service: Service) -> None:
-    with bed.cable_pulled(bed.uplinks[1]):
-        service.do("detach", bed.bridge)
-        assert fail_mode(bed) == "", "detach restores what was before attach"
-        bed.ovs.vsctl("set-fail-mode", bed.bridge, "secure")
-
-
-def both_work(bed: Bed, service: Service) -> None:
-    wait_until(
-        lambda: all(u["up"] for u in service.show_json(bed.bridge)["uplinks"]), "both uplinks work"
-    )
-
-
 def serves_both_ways(bed: Bed) -> None:
     """A broadcast reaches the other side, once."""
     vm, host = bed.vms[0], bed.hosts[0]
@@ -286,7 +253,7 @@ def serves_both_ways(bed: Bed) -> None:
 
         def arrives(source: Station = source, to: Station = to) -> bool:
             with bed.ears(to.point) as ears:
-                shot = bed.shot(source.point, frames.broadcast, source.mac, 0, 0, "a broadcast")
+                shot = bed.frame_of(source)
                 bed.send(source.point, shot.frame)
                 bed.fence()
                 ears.until_quiet()
@@ -298,7 +265,7 @@ def serves_both_ways(bed: Bed) -> None:
 
 
 def bindings(bed: Bed, service: Service) -> dict[str, str]:
-    both_work(bed, service)
+    wait_until(lambda: service.all_up(bed), "both uplinks work")
     return service.bindings(bed)
 
 
@@ -315,11 +282,3 @@ def keys(bed: Bed) -> dict[str, str]:
 def protected(bed: Bed) -> set[str]:
     find = ["--bare", "--columns=name", "find", "port", "protected=true"]
     return {*bed.ovs.vsctl(*find).split()}
-
-
-def fail_mode(bed: Bed) -> str:
-    return bed.ovs.vsctl("get-fail-mode", bed.bridge)
-
-
-def has_ours(bed: Bed) -> bool:
-    return "cookie=0x6c62" in bed.ofctl("dump-flows")
