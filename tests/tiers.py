@@ -73,12 +73,10 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "switch/test_adoption.py": (
         "lose_nothing[active-backup",
         "lose_nothing[lacp",
-        "controller_record_costs",
         "hung_switch_is_told",
         "by the service-active-backup",
         "service killed-active-backup",
         "service killed-lacp",
-        "not_confirmed_is_undone",
     ),
     "switch/test_alertmanager.py": ("",),
     "switch/test_announcements.py": (
@@ -114,7 +112,6 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "after_a_boot",
         "who_began_it_was_killed",
         "confirmed_stays",
-        "confirms_too_late",
     ),
     "switch/test_connection_hash.py": (
         "without_the_service_an_uplink",

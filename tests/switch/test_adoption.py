@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import signal
-import socket
-import struct
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.said import says
 from tests.switch import frames, judging
 from tests.switch.adopting import comes_to, one_line, records, refused, state
 from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, LACP, PLAIN, Bed, BedSpec
@@ -69,7 +66,7 @@ def test_attach_and_detach_under_load_lose_nothing(in_use: Bed, service: Service
         seen = more()
         rounds = repetitions(ROUNDS_ON_PLAIN_UPLINKS, ROUNDS_IN_BENCH)
         for _ in range(rounds if bed.spec.team == PLAIN else 1):
-            attach(bed, service)
+            service.do("attach", bed.bridge, *bed.uplink_options)
             attached = more()
             if bed.spec.team == ACTIVE_BACKUP:
                 spread_over_idle_members(bed, service)
@@ -87,33 +84,12 @@ def test_attach_and_detach_under_load_lose_nothing(in_use: Bed, service: Service
 
 
 @on_a_bond
-def test_what_a_controller_record_costs_on_the_same_bench(in_use: Bed) -> None:
-    """The peer. Its losses are printed; that it flushes others' flows is why we do without."""
-    bed = in_use
-    with others(bed), controller() as target, traffic(bed) as (more, losses):
-        more()
-        bed.ovs.vsctl("set-controller", bed.bridge, f"tcp:{target}")
-        wait_until(
-            lambda: (
-                "true" in bed.ovs.vsctl("--bare", "--columns=is_connected", "list", "controller")
-            ),
-            "the bridge has a controller",
-        )
-        more()
-        assert "table=200" not in bed.ofctl("dump-flows"), "somebody else's flows are kept"
-        bed.ovs.vsctl("del-controller", bed.bridge)
-        more()
-        lost = {flow: len(numbers) for flow, numbers in losses().items()}
-    print(f"lost at set-controller and del-controller of {bed}: {lost}")
-
-
-@on_a_bond
 def test_an_address_that_was_taken_over_is_learned_anew_in_its_place(
     in_use: Bed, service: Service
 ) -> None:
     bed, vm = in_use, in_use.vms[0]
     bed.introduce_to_normal()
-    attach(bed, service)
+    service.do("attach", bed.bridge, *bed.uplink_options)
 
     def entries() -> list[str]:
         flows = bed.ofctl("dump-flows", "table=20").splitlines()
@@ -131,7 +107,7 @@ def test_the_address_of_a_silent_vm_is_renewed(in_use: Bed, service: Service) ->
     """The switch says how long ago a flow's timeout began, where that is not its whole age."""
     bed, vm = in_use, in_use.vms[0]
     bed.introduce_to_normal()
-    attach(bed, service)
+    service.do("attach", bed.bridge, *bed.uplink_options)
 
     def began_anew() -> bool:
         flows = bed.ovs.run("ovs-ofctl", "dump-flows", bed.bridge, "table=20").splitlines()
@@ -153,7 +129,7 @@ def test_a_restart_of_the_switch_does_not_lose_a_silent_vm(bed: Bed, service: Se
     """A neighbour that only sends to it still reaches it, and nobody else hears that."""
     talker, silent, _ = bed.vms
     bed.introduce()
-    attach(bed, service)
+    service.do("attach", bed.bridge, *bed.uplink_options)
     service.wait_ready(bed)
 
     def known() -> bool:
@@ -182,7 +158,7 @@ def test_a_restart_of_the_switch_does_not_lose_a_silent_vm(bed: Bed, service: Se
 def test_detach_leaves_the_bridge_as_it_was(bed: Bed, service: Service, way: str) -> None:
     with others(bed):
         before = state(bed)
-        attach(bed, service)
+        service.do("attach", bed.bridge, *bed.uplink_options)
         bed.introduce()
         during = state(bed)
         assert set(before["flows"]) < set(during["flows"]), "somebody else's flows are gone"
@@ -203,44 +179,20 @@ def test_a_standalone_bridge_is_secure_while_attached_and_standalone_again(
 ) -> None:
     bed = in_use
     before = state(bed)
-    attach(bed, service)
-    assert bed.ovs.vsctl("get-fail-mode", bed.bridge) == "secure"
+    service.do("attach", bed.bridge, *bed.uplink_options)
+    assert bed.fail_mode() == "secure"
     assert any("actions=NORMAL" not in flow for flow in state(bed)["flows"])
     service.kill()
     service.do("detach", bed.bridge)
     assert state(bed) == before
-    assert bed.ovs.vsctl("get-fail-mode", bed.bridge) == ""
-
-
-@on_plain_uplinks
-def test_an_attach_that_is_not_confirmed_is_undone(in_use: Bed, service: Service) -> None:
-    """The switch hangs after it was looked at: the answer comes, the settings are back."""
-    bed = in_use
-    before = state(bed)
-    database, switch = bed.ovs.pid("ovsdb-server"), bed.ovs.pid("ovs-vswitchd")
-    with stopped(switch) as stop_switch:
-        with stopped(database) as stop_database:
-            stop_database()
-            asked = start_attach(bed, service)
-            looked_at(bed)
-            stop_switch()
-        out, err = asked.communicate(timeout=HANG_S)
-        assert (asked.returncode, out) == (1, ""), err
-        assert re.fullmatch(r"ovs-lbt: bridge \S+: flows not installed within 10 s -> .*\n", err), (
-            err
-        )
-        assert records(bed) == before["records"]
-    comes_to(bed, before)
-    listed = service.ask("show", "--json")
-    assert json.loads(listed) == {"bridges": []}
+    assert bed.fail_mode() == ""
 
 
 @on_a_bond
 def test_a_hung_switch_is_told_at_detach_and_cleaned_up_later(bed: Bed, service: Service) -> None:
     before = state(bed)
-    attach(bed, service)
-    with stopped(bed.ovs.pid("ovs-vswitchd")) as stop:
-        stop()
+    service.do("attach", bed.bridge, *bed.uplink_options)
+    with stopped(bed.ovs.pid("ovs-vswitchd")):
         found = refused(service, "detach", bed.bridge)
         assert "only the configuration was removed" in found
         assert records(bed) == before["records"]
@@ -264,41 +216,25 @@ def test_detach_takes_the_keys_away_where_no_switch_runs() -> None:
 
 @on_a_bond
 @pytest.mark.parametrize(
-    ("command", "what", "found", "expected"),
+    ("command", "added", "deleted", "found"),
     [
-        (
-            "group",
-            f"group_id={GROUP_OF_OURS},type=all",
-            f"groups {GROUP_OF_OURS} of other programs",
-            "group ids 1811939328 to 1828716543 unused",
-        ),
-        (
-            "flow",
-            "in_port=LOCAL,actions=NORMAL",
-            "flows table=0,priority=32768,in_port=4294967294 of other programs",
-            "no other flows in table 0 from priority 90 up, nor in tables 1-31",
-        ),
-        (
-            "flow",
-            "table=9,priority=0,actions=drop",
-            "flows table=9,priority=0 of other programs",
-            "no other flows in table 0 from priority 90 up, nor in tables 1-31",
-        ),
+        ("group", f"group_id={GROUP_OF_OURS},type=all", f"group_id={GROUP_OF_OURS}", "groups"),
+        ("flow", "in_port=LOCAL,actions=NORMAL", "in_port=LOCAL", "flows table=0,priority=32768"),
+        ("flow", "table=9,priority=0,actions=drop", "table=9", "flows table=9,priority=0"),
     ],
     ids=["groups", "flows before ours", "flows in our tables"],
 )
 def test_what_others_have_in_our_place_is_named(
-    bed: Bed, service: Service, command: str, what: str, found: str, expected: str
+    bed: Bed, service: Service, command: str, added: str, deleted: str, found: str
 ) -> None:
-    bed.ofctl(f"add-{command}", what)
+    bed.ofctl(f"add-{command}", added)
     before = state(bed)
     try:
         told = refused(service, "attach", bed.bridge)
-        assert told == f"ovs-lbt: bridge {bed.bridge}: {found} -> {expected}"
+        assert says(told, f"bridge {bed.bridge}: {found}", " of other programs -> "), told
         assert state(bed) == before
     finally:
-        at_once = what.partition(",actions")[0].replace(",priority=0", "").partition(",type")[0]
-        bed.ofctl(f"del-{command}s", at_once)
+        bed.ofctl(f"del-{command}s", deleted)
 
 
 @on_a_bond
@@ -307,16 +243,13 @@ def test_what_normal_did_and_we_do_not_is_told(bed: Bed, service: Service) -> No
     bed.ovs.vsctl("set", "port", bed.vms[1].port, "protected=true")
     try:
         done = service.command("attach", bed.bridge)
+        assert done.returncode == 0 and len(done.stdout.splitlines()) == 1, done
+        shown = service.show_json(bed.bridge)["not_done"]
+        told = zip(("mcast_snooping_enable", "flood_vlans", "protected"), shown, strict=True)
+        assert all(word in line for word, line in told), shown
         # An Open vSwitch of an untested release is another warning.
         warnings = [line for line in done.stderr.splitlines() if "ovs_version" not in line]
-        told = ["mcast_snooping_enable", "flood_vlans", "protected"]
-        assert done.returncode == 0 and len(done.stdout.splitlines()) == 1, done
-        assert len(warnings) == 3 and all(
-            line.startswith("warning: ") and word in line
-            for line, word in zip(warnings, told, strict=True)
-        ), warnings
-        shown = service.show_json(bed.bridge)["not_done"]
-        assert [f"warning: {line}" for line in shown] == warnings
+        assert warnings == [f"warning: {line}" for line in shown]
     finally:
         service.do("detach", bed.bridge)
         bed.ovs.vsctl("set", "bridge", bed.bridge, "mcast_snooping_enable=false")
@@ -334,28 +267,14 @@ def test_a_stranger_is_told_who_may(attached: Bed, service: Service) -> None:
         drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
         # The checkout may lie where only root may look.
         drop += ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
-        told = one_line(subprocess_of(service, [*drop, str(service.executable), *words]))
-        assert re.fullmatch(r"ovs-lbt: user 65534 cannot write to .+ -> root", told), told
+        command = [*drop, str(service.executable), *words]
+        env = service.ovs.env
+        told = subprocess.run(command, env=env, capture_output=True, text=True, timeout=HANG_S)
+        assert says(one_line(told), f"user {NOBODY} cannot write to ", " -> root"), told
     assert state(attached) == before
 
 
-def test_a_service_that_cannot_start_says_why() -> None:
-    with (
-        private_network(),
-        PrivateOvs(prefix="ovs-lbt-away-") as ovs,
-        socket.create_server(("127.0.0.1", 0)) as taken,
-    ):
-        service = Service(ovs)
-        port = taken.getsockname()[1]
-        told = refused(service, "run", "--metrics", f"127.0.0.1:{port}")
-        assert re.fullmatch(rf"ovs-lbt: .*127\.0\.0\.1:{port}.* -> .+", told), told
-
-
 # ---- what an operator sees and does ------------------------------------------------------
-
-
-def attach(bed: Bed, service: Service) -> None:
-    service.do("attach", bed.bridge, *uplink_options(bed))
 
 
 def spread_over_idle_members(bed: Bed, service: Service) -> None:
@@ -364,17 +283,6 @@ def spread_over_idle_members(bed: Bed, service: Service) -> None:
     bed.ovs.run("ovs-appctl", "-t", "ovs-vswitchd", "bond/set-active-member", bed.bond, active.name)
     service.wait_ready(bed)
     service.place(bed, *(bed.uplinks.index(idle) for _ in bed.stations))
-
-
-def uplink_options(bed: Bed) -> list[str]:
-    if bed.spec.team != PLAIN:
-        return []
-    return [word for uplink in bed.uplinks for word in ("--uplink", uplink.name)]
-
-
-def subprocess_of(service: Service, command: list[str]) -> subprocess.CompletedProcess[str]:
-    env = service.ovs.env
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=HANG_S)
 
 
 def cookie_of(flow: str) -> int:
@@ -391,11 +299,9 @@ def fields(flow: str) -> tuple[str, ...]:
 @contextlib.contextmanager
 def others(bed: Bed) -> Iterator[None]:
     """Somebody else's flows and groups, out of our way."""
-    flow = f"cookie={FOREIGN_COOKIE},table=200,priority=1,actions=drop"
-    used = f"cookie={FOREIGN_COOKIE},table=201,actions=group:7"
     bed.ofctl("add-group", "group_id=7,type=indirect,bucket=actions=drop")
-    bed.ofctl("add-flow", flow)
-    bed.ofctl("add-flow", used)
+    bed.ofctl("add-flow", f"cookie={FOREIGN_COOKIE},table=200,priority=1,actions=drop")
+    bed.ofctl("add-flow", f"cookie={FOREIGN_COOKIE},table=201,actions=group:7")
     try:
         yield
     finally:
@@ -417,25 +323,23 @@ def traffic(bed: Bed) -> Iterator[tuple[Callable[[], int], Callable[[], dict[str
     bed.introduce_to_normal()
     ends = [b.point for _, b in ways.values()]
     with Ears(list(dict.fromkeys(ends))) as ears, Stream(flows, FLOW_PPS) as stream:
-
-        def newest() -> int:
-            return min(max(stream.received(ears[at], i), default=0) for i, at in enumerate(ends))
+        at = [ears[end] for end in ends]
 
         def more() -> int:
             """Wait for so many more of each; the number that all are past."""
-            target = max(max(stream.received(ears[at], i), default=0) for i, at in enumerate(ends))
+            target = max(max(stream.received(ear, i), default=0) for i, ear in enumerate(at))
             target += FLOW_PPS // 3
-            wait_until(lambda: newest() >= target, "frames of each flow", interval_s=0.1)
-            return newest()
+            wait_until(lambda: stream.newest(at) >= target, "frames of each flow", interval_s=0.1)
+            return stream.newest(at)
 
         def losses() -> dict[str, list[int]]:
             count = stream.stop().count
             ears.until_quiet()
-            lost = {}
-            for i, (way, at) in enumerate(zip(ways, ends, strict=True)):
-                received = stream.received(ears[at], i)
-                lost[way] = [n for n in range(count) if n not in received]
-            return lost
+            received = [stream.received(ear, i) for i, ear in enumerate(at)]
+            return {
+                way: [n for n in range(count) if n not in numbers]
+                for way, numbers in zip(ways, received, strict=True)
+            }
 
         yield more, losses
 
@@ -446,66 +350,10 @@ def heard(ears: Ears, point: Point) -> bool:
 
 
 @contextlib.contextmanager
-def stopped(pid: int) -> Iterator[Callable[[], None]]:
-    """What stops a process until the end of the block."""
+def stopped(pid: int) -> Iterator[None]:
+    """A process hangs in this block."""
+    os.kill(pid, signal.SIGSTOP)
     try:
-        yield lambda: os.kill(pid, signal.SIGSTOP)
+        yield
     finally:
         os.kill(pid, signal.SIGCONT)
-
-
-def start_attach(bed: Bed, service: Service) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [str(service.executable), "attach", bed.bridge, *uplink_options(bed)],
-        env=service.ovs.env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def looked_at(bed: Bed) -> None:
-    """Wait until the service has asked the switch all it wants to know."""
-
-    def asked() -> int:
-        read = ["coverage/read-counter", "vconn_received"]
-        return int(bed.ovs.run("ovs-appctl", "-t", "ovs-vswitchd", *read))
-
-    first = asked()
-    wait_until(lambda: asked() >= first + 4, "the service reads flows and groups")
-    seen = [first]
-
-    def quiet() -> bool:
-        seen.append(asked())
-        return seen[-1] == seen[-2]
-
-    wait_until(quiet, "it has read everything", interval_s=0.5)
-
-
-@contextlib.contextmanager
-def controller() -> Iterator[str]:
-    """The least an OpenFlow controller can be: it makes the bridge a learning switch."""
-    normal = struct.pack("!HHIH6x", 0, 16, 0xFFFFFFFA, 0)
-    apply_actions = struct.pack("!HH4x", 4, 8 + len(normal)) + normal
-    match = struct.pack("!HH4x", 1, 4)
-    body = struct.pack("!QQBBHHHIIIHxx", 0, 0, 0, 0, 0, 0, 0, 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0)
-    flow = body + match + apply_actions
-    hello, features_request = (struct.pack("!BBHI", 4, kind, 8, kind) for kind in (0, 5))
-    add_flow = struct.pack("!BBHI", 4, 14, 8 + len(flow), 2) + flow
-
-    def serve(listener: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            connection, _ = listener.accept()
-            with connection:
-                connection.sendall(hello)
-                connection.recv(4096)
-                connection.sendall(features_request)
-                connection.recv(4096)
-                connection.sendall(add_flow)
-                while connection.recv(4096):
-                    pass
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
-        thread.start()
-        yield f"127.0.0.1:{listener.getsockname()[1]}"

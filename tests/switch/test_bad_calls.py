@@ -158,6 +158,8 @@ def test_calls_of_the_command(bench: Bench) -> None:
     for name, value, expected in VARIABLES:
         done = bench.called("run --name ovs-lbt-c --metrics none", **{name: value})
         assert_says(done, REFUSED, expected)
+    taken = f"127.0.0.1:{bench.service.metrics_port}"
+    assert_says(bench.called(f"run --name ovs-lbt-c --metrics {taken}"), REFUSED, f"…{taken}… -> …")
     assert bench.in_force() == in_force
     assert bench.records() == records
     assert bench.errors() == []
@@ -181,18 +183,6 @@ def assert_says(done: subprocess.CompletedProcess[str], status: int, expected: s
 
 
 # ---- the database -----------------------------------------------------------------------
-
-
-def test_a_list_that_is_taken_away_changes_nothing(bench: Bench) -> None:
-    in_force, column = bench.in_force(), "external_ids"
-    uplinks = bench.ovs.vsctl("get", "bridge", "br1", PREFIX + "uplinks")
-    bench.ovs.vsctl("remove", "bridge", "br1", column, "ovs-lbt-uplinks")
-    wait_until(bench.errors, "it is told")
-    assert bench.errors()[0].startswith("Bridge br1 ovs-lbt-uplinks: nothing -> two or more")
-    assert bench.in_force() == in_force
-    bench.ovs.vsctl("set", "bridge", "br1", f"{PREFIX}uplinks={uplinks}")
-    wait_until(lambda: bench.errors() == [], "put right")
-    assert bench.in_force() == in_force
 
 
 def test_an_uplink_that_was_left_out_does_not_become_a_vm_port_by_a_restart(bench: Bench) -> None:
