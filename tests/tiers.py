@@ -113,10 +113,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "who_began_it_was_killed",
         "confirmed_stays",
     ),
-    "switch/test_connection_hash.py": (
-        "without_the_service_an_uplink",
-        "[balance-slb",
-    ),
+    "switch/test_connection_hash.py": ("[balance-slb",),
     "switch/test_connections_stay.py": (
         "restart_of_the_service_moves_nothing[address",
         "of_that_uplink_and_no_other[address-hash",

@@ -13,11 +13,10 @@ import pytest
 
 from controller.dataplane import tables
 from policies.classifiers import BUCKETS
-from tests.switch import datapath, frames
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Shot, Upstream
 from tests.switch.service import Service
 from tests.switch.test_dp_hash import PROTOCOLS, batches, left_paced, uplinks_of
-from tests.switch.test_hashing import OUTSIDER, left_by, segment
+from tests.switch.test_hashing import left_by, segment
 from tests.switch.waiting import wait_until
 
 SERVED = [BedSpec(PLAIN, 3, (None, None)), BedSpec(BALANCE_SLB, 2, (None, None))]
@@ -47,7 +46,9 @@ def service(served: Bed, own: Service) -> Service:
 
 def follows(bed: Bed, service: Service, wanted: str) -> None:
     """Wait until that hash is shown, and the switch goes by it: it follows a moment later."""
-    wait_until(lambda: used(bed, service) == wanted, f"connections are hashed by {wanted}")
+    wait_until(
+        lambda: hash_of(bed, service)["used"] == wanted, f"connections are hashed by {wanted}"
+    )
     by_group = f"group:{tables.SELECT_GROUP_ID}"
 
     def does() -> bool:
@@ -58,12 +59,8 @@ def follows(bed: Bed, service: Service, wanted: str) -> None:
     bed.settled()
 
 
-def used(bed: Bed, service: Service) -> str:
-    return str(service.show_json(bed.bridge)["connection_hash"]["used"])
-
-
-def why(bed: Bed, service: Service) -> str:
-    return str(service.show_json(bed.bridge)["connection_hash"]["why"])
+def hash_of(bed: Bed, service: Service) -> dict[str, str]:
+    return dict(service.show_json(bed.bridge)["connection_hash"])
 
 
 def groups_of(bed: Bed) -> list[str]:
@@ -78,21 +75,20 @@ def selecting(bed: Bed) -> list[str]:
 
 def some_connections(bed: Bed) -> list[Shot]:
     """Frames of connections of a VM and of the host itself, over IPv4 and IPv6."""
-    made = []
-    for station, version, protocol in itertools.product(
-        (bed.vms[0], bed.stations[-1]), (4, 6), PROTOCOLS
-    ):
-        count = FEW // 8
-        for i in range(count):
-            build = functools.partial(segment, version, protocol, 20000 + i)
-            story = f"IPv{version}, protocol {protocol}, port {20000 + i}"
-            made.append(bed.shot(station.point, build, station.mac, 0, 0, story))
-    return made
+    kinds = itertools.product((bed.vms[0], bed.stations[-1]), (4, 6), PROTOCOLS)
+    return [
+        bed.frame_of(
+            station,
+            functools.partial(segment, version, protocol, port),
+            story=f"IPv{version}, protocol {protocol}, port {port}",
+        )
+        for station, version, protocol in kinds
+        for port in range(20000, 20000 + FEW // 8)
+    ]
 
 
 def test_show_tells_and_the_group_selects_by_dp_hash(served: Bed, service: Service) -> None:
-    shown = service.show_json(served.bridge)
-    assert shown["connection_hash"] == {"used": "dp_hash", "why": "connection-hash is auto"}
+    assert hash_of(served, service) == {"used": "dp_hash", "why": "connection-hash is auto"}
     assert "hashed by dp_hash" in service.ask("show", served.bridge)
     (group,) = selecting(served)
     assert "selection_method=dp_hash" in group
@@ -114,20 +110,6 @@ def test_connections_leave_once_by_every_uplink_under_one_address_at_each(
         addresses.setdefault(uplink, set()).update(set() if at_home else {source})
     assert addresses.keys() == {u.name for u in served.uplinks}
     assert all(len(macs) <= 1 for macs in addresses.values()), addresses
-
-
-def test_without_the_service_an_uplink_fails_and_returns(served: Bed, service: Service) -> None:
-    shots = some_connections(served)
-    before = uplinks_of(served, shots)
-    with service.dead():
-        for down in served.uplinks:
-            with served.cable_pulled(down):
-                served.revalidated()
-                after = uplinks_of(served, shots)
-                moved = {a for a, b in zip(before, after, strict=True) if a != b}
-                assert moved == {down.name} and down.name not in after
-            served.revalidated()
-            assert uplinks_of(served, shots) == before
 
 
 def test_a_restarted_service_changes_nothing(served: Bed, service: Service) -> None:
@@ -188,7 +170,7 @@ def test_a_switch_without_openflow_1_5_uses_multipath_and_tells_why(
         refusal = "-> OpenFlow15 among the bridge's protocols"
 
         def told() -> bool:
-            shown = service.show_json(served.bridge)["connection_hash"]
+            shown = hash_of(served, service)
             return bool(shown["used"] == "multipath" and shown["why"].endswith(refusal))
 
         wait_until(told, "show tells why")
@@ -199,38 +181,3 @@ def test_a_switch_without_openflow_1_5_uses_multipath_and_tells_why(
         # A refusal is believed for a while, or until the key is changed.
         served.set("bridge", served.bridge, connection_hash="multipath")
         served.set("bridge", served.bridge, connection_hash="auto")
-
-
-def test_offload_rules_it_out_where_a_card_may_forward(served: Bed, service: Service) -> None:
-    """A port of DPDK's cards is one, though this Open vSwitch cannot open it; a veth is none."""
-    port = "card0"
-    served.ovs.vsctl("set", "Open_vSwitch", ".", "other_config:hw-offload=true")
-    try:
-        no_card = "no card forwards although hw-offload is true"
-        wait_until(lambda: no_card in why(served, service), "show tells that none forwards")
-        assert used(served, service) == "dp_hash" and selecting(served)
-        if datapath.NAME != "userspace":
-            return
-        added = ["add-port", served.bridge, port, "--", "set", "interface", port, "type=dpdk"]
-        served.ovs.run("ovs-vsctl", "--no-wait", *added)
-        wait_until(lambda: used(served, service) == "multipath", "multipath is used")
-        wait_until(lambda: not selecting(served), "the group is gone")
-        assert "hw-offload" in service.ask("show", served.bridge)
-    finally:
-        served.ovs.run("ovs-vsctl", "--no-wait", "--if-exists", "del-port", served.bridge, port)
-        served.ovs.vsctl("remove", "Open_vSwitch", ".", "other_config", "hw-offload")
-
-
-def test_fragments_leave_with_each_other_and_are_not_lost(served: Bed, service: Service) -> None:
-    vm = served.vms[0]
-    used_by = set()
-    for host in range(1, 33):
-        first, last = frames.fragments(vm.mac, OUTSIDER, "192.0.2.1", f"198.51.100.{host}")
-        shots = [
-            served.shot(vm.point, lambda _s, _t, i, made=made: made(i), vm.mac, 0, 0, str(host))  # type: ignore[misc]
-            for made in (first, last, first)
-        ]
-        a, b, c = uplinks_of(served, shots)
-        assert a == b == c, f"host {host}"
-        used_by.add(a)
-    assert used_by == {u.name for u in served.uplinks}

@@ -40,17 +40,10 @@ WIDE_BEDS = [BedSpec(PLAIN, 8, (None,))]
 ADDRESSES = {4: ("192.0.2.1", "198.51.100.1"), 6: ("2001:db8::1", "2001:db8:1::1")}
 ETH_TYPES = {4: frames.ETH_IPV4, 6: frames.ETH_IPV6}
 Fields = dict[str, str | int]
-TO_ONE_ADDRESS: dict[str, Fields] = {
-    "ARP": {"eth_type": 0x0806},
-    **{
-        f"neighbour discovery, type {kind}": {
-            "eth_type": 0x86DD,
-            "nw_proto": 58,
-            "icmpv6_type": kind,
-        }
-        for kind in range(133, 138)
-    },
-}
+ARP: Fields = {"eth_type": 0x0806}
+NEIGHBOUR_DISCOVERY: list[Fields] = [
+    {"eth_type": 0x86DD, "nw_proto": 58, "icmpv6_type": kind} for kind in range(133, 138)
+]
 on_a_bed = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
 by_either_hash = pytest.mark.parametrize("dp_hash", [False, True], ids=["multipath", "dp_hash"])
 on_a_wide_bed = pytest.mark.parametrize("bed", WIDE_BEDS, ids=str, indirect=True)
@@ -139,13 +132,6 @@ def by_trace(bed: Bed, source: int, destination: int, version: int = 4) -> list[
     vm = bed.vms[0]
     known: Fields = {"dl_src": vm.mac, "dl_dst": OUTSIDER, "eth_type": ETH_TYPES[version]}
     return outputs(bed.ovs, bed.bridge, str(number(bed, vm.port)), **known, **addresses)
-
-
-@on_a_wide_bed
-def test_ip_hash_as_vmware_published_it(bed: Bed, direct: Direct) -> None:
-    install(bed, direct, team_of(bed, Classifier.IP_PAIR, uplinks=2, on_a_lag=True))
-    for destination, bucket in ((0x412001A0, 0), (0x412001C3, 1)):
-        assert by_trace(bed, 0x41200154, destination) == [bed.uplinks[bucket].name]
 
 
 @on_a_wide_bed
@@ -291,10 +277,11 @@ def test_with_an_uplink_down_its_connections_leave_by_others_and_those_stay(
             after = uplinks_of(bed, connections(bed, vm, VLAN), *expected)
             moved = {a for a, b in zip(before, after, strict=True) if a != b}
             assert moved == {down.name}
-            (broadcast,) = left_by(
-                bed, [bed.shot(vm.point, frames.broadcast, vm.mac, VLAN, VLAN, "broadcast")]
-            ).values()
+            (broadcast,) = left_by(bed, [bed.frame_of(vm)]).values()
             assert broadcast == [(now_home, vm.mac, VLAN)]
+        bed.revalidated()
+        back = recognizable(bed, team, vm, home, tags)
+        assert uplinks_of(bed, connections(bed, vm, VLAN), *back) == before
 
 
 @on_a_bed
@@ -331,10 +318,10 @@ def test_what_tells_where_a_vm_is_leaves_by_its_home_as_it_is(
         seen = left_by(bed, shots)
         for shot in shots:
             assert seen[shot.frame_id] == [(home.name, vm.mac, vlan)], shot.story
-        for story, fields in TO_ONE_ADDRESS.items():
+        for fields in (ARP, *NEIGHBOUR_DISCOVERY):
             sent: Fields = {"dl_src": vm.mac, "dl_dst": OUTSIDER, "vlan_tci": 0, **fields}
             traced = outputs(bed.ovs, bed.bridge, str(number(bed, vm.port)), **sent)
-            assert traced == [home.name], f"{story} of {vm}"
+            assert traced == [home.name], f"{fields} of {vm}"
 
 
 @on_a_bed
@@ -345,22 +332,15 @@ def test_fragments_leave_with_the_first_of_their_datagram(
     install(bed, direct, team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash))
     vm = bed.vms[0]
     used = set()
-    for host, port in itertools.product(range(1, 7), (1, 2)):
-        datagram: Fields = {
-            "dl_src": vm.mac,
-            "dl_dst": OUTSIDER,
-            "eth_type": 0x0800,
-            "nw_src": "192.0.2.1",
-            "nw_dst": f"198.51.100.{host}",
-            "nw_proto": frames.UDP,
-        }
-        of_vm = str(number(bed, vm.port))
-        ports = {"udp_src": port, "udp_dst": 2049}
-        first = outputs(bed.ovs, bed.bridge, of_vm, **datagram, nw_frag="first", **ports)
-        later = outputs(bed.ovs, bed.bridge, of_vm, **datagram, nw_frag="later")
-        assert len(first) == 1
-        assert first == later, f"port {port} to host {host}"
-        used |= {*first}
+    for host in range(1, 33):
+        first, last = frames.fragments(vm.mac, OUTSIDER, "192.0.2.1", f"198.51.100.{host}")
+        shots = [
+            bed.frame_of(vm, lambda _source, _tag, frame_id, made=made: made(frame_id))  # type: ignore[misc]
+            for made in (first, last, first)
+        ]
+        ways = [tuple(copies) for copies in left_by(bed, shots).values()]
+        assert len(ways[0]) == 1 and len({*ways}) == 1, f"host {host}: {ways}"
+        used |= {*ways[0]}
     assert len(used) > 1
 
 
@@ -423,7 +403,7 @@ def test_our_own_frames_that_come_back_reach_nobody(
         """Who hears frames of that source, by whom they are for, whatever uplink they come by."""
         shots = {
             name: [
-                bed.shot(u.upstream_end, functools.partial(to, mac), source, VLAN, VLAN, source)
+                bed.shot(u.upstream_end, frames.to(mac), source, VLAN, VLAN, source)
                 for u in bed.uplinks
             ]
             for name, mac in (("a VM", vm.mac), ("all", frames.BROADCAST), ("nobody", OUTSIDER))
@@ -439,10 +419,6 @@ def test_our_own_frames_that_come_back_reach_nobody(
     everybody = {str(station) for station in bed.stations}
     others = {"a VM": {"vm0"}, "all": everybody, "nobody": everybody}
     assert heard_of("02:ee:00:00:00:03") == others
-
-
-def to(destination: str, source: str, tag: int, frame_id: int) -> bytes:
-    return frames.udp(source, destination, vlan=tag, frame_id=frame_id)
 
 
 @on_a_bed
