@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.switch import frames, judging
-from tests.switch.bed import LACP, Bed, BedSpec, Shot, Station, Uplink
+from tests.switch.bed import LACP, Bed, BedSpec, Station, Uplink
 from tests.switch.judging import at_least, at_most, few_twice, judges_time, soon
 from tests.switch.service import Service
 from tests.switch.test_delivery import (
@@ -89,16 +89,12 @@ def lost_when_withdrawn(bed: Bed, member: Uplink) -> int:
     bed.revalidated()
     with bed.ears(host.point) as ears, Stream(flows, FLOW_PPS) as stream:
         ear = ears[host.point]
-
-        def newest() -> int:
-            """The number of which, or of a later one, a frame of each flow has arrived."""
-            return min(max(stream.received(ear, i), default=0) for i in range(len(flows)))
-
-        wait_until(lambda: newest() >= FLOW_PPS // 2, "all flows arrive")
+        at = [ear] * len(flows)
+        wait_until(lambda: stream.newest(at) >= FLOW_PPS // 2, "all flows arrive")
         with bed.lacp_withdrawn(member):
             wait_until(lambda: not bed.lacp_is_negotiated(), "LACP is given up", GIVEN_UP_S)
-            given_up = newest()
-            wait_until(lambda: newest() >= given_up + FLOW_PPS // 4, "all flows arrive", GIVEN_UP_S)
+            more = stream.newest(at) + FLOW_PPS // 4
+            wait_until(lambda: stream.newest(at) >= more, "all flows arrive", GIVEN_UP_S)
         stream.stop()
         ears.until_quiet()
         lost = max(stream.lost(ear, i) for i in range(len(flows)))
@@ -114,14 +110,16 @@ def test_a_member_that_loses_lacp_is_left_until_it_is_back(attached: Bed, servic
     before = settled_homes(bed)
     failovers = service.metric("ovslbt_failovers_total", bridge=bed.bridge)
     with bed.lacp_withdrawn(first):
-        wait_until(lambda: not up(service, bed, first), f"{first} is shown down", GIVEN_UP_S)
+        wait_until(
+            lambda: not service.uplink(bed, first)["up"], f"{first} is shown down", GIVEN_UP_S
+        )
         assert bed.carrier(first), "its link is still there"
         everyone = {str(s): [second.name] for s in bed.stations}
         wait_until(lambda: bed.homes() == everyone == shown(bed, service), "all leave it")
         failed_over = service.metric("ovslbt_failovers_total", bridge=bed.bridge) - failovers
         assert failed_over == 2
         check(bed, *both_ways(bed, everyone), from_left_member(bed, first))
-    wait_until(lambda: up(service, bed, first), f"{first} is shown up", GIVEN_UP_S)
+    wait_until(lambda: service.uplink(bed, first)["up"], f"{first} is shown up", GIVEN_UP_S)
     back_s = time.monotonic()
     wait_until(lambda: bed.homes() == before == shown(bed, service), f"back to {before}")
     delay_s = time.monotonic() - back_s
@@ -194,34 +192,6 @@ def back_for_good(bed: Bed, service: Service, before: dict[str, list[str]]) -> N
     wait_until(stays, f"back to {before}")
 
 
-def test_no_learning_packet_leaves_by_a_lag(attached: Bed, service: Service) -> None:
-    """Neither at a move nor at a failover, nor when VMs are taken over or given back."""
-    bed = attached
-    service.do("set", "bridge", bed.bridge, "failback-delay-s=0")
-    bed.introduce()
-    with bed.ears(*[u.upstream_end for u in bed.uplinks]) as ears:
-        service.place(bed, 1, 0, 1)
-        with bed.cable_pulled(bed.uplinks[0]):
-            everyone = {str(s): [bed.uplinks[1].name] for s in bed.stations}
-            wait_until(lambda: shown(bed, service) == everyone, "a failover")
-        service.kill()
-        with bed.another_vm() as vm:
-            bed.introduce()
-            service.start()
-            service.wait_ready(bed)
-            wait_until(lambda: vm.port in bed.not_flooded(), f"{vm} is not left to NORMAL")
-            service.do("set", "bridge", bed.bridge, "mode=observe")
-            wait_until(lambda: bed.not_flooded() == set(), "on NORMAL")
-            service.do("set", "bridge", bed.bridge, "mode=enforce")
-            wait_until(lambda: bed.not_flooded() != set(), "by our pipeline again")
-        # The last are sent 3 s after what calls for them.
-        time.sleep(3.5)
-        heard = [h for u in bed.uplinks for h in ears[u.upstream_end].frames() if not h.outgoing]
-    assert heard, "the ears hear what leaves"
-    packets = Counter((h.source, h.destination) for h in heard if h.ethertype == frames.ETH_RARP)
-    assert not packets, f"learning packets on a LAG: {packets}"
-
-
 # ---- what is sent, and where it should come out -----------------------------------------
 
 
@@ -240,37 +210,18 @@ def known_unicast(bed: Bed, homes: dict[str, list[str]]) -> Expected:
     """Between a host and each VM, either way."""
     host, ends = bed.hosts[0], {u.name: str(u.upstream_end) for u in bed.uplinks}
     for vm in bed.stations:
-        yield unicast(bed, host, vm), Counter({(str(vm), 0): 1})
+        yield bed.frame_of(host, frames.to(vm.mac)), Counter({(str(vm), 0): 1})
         (home,) = homes[str(vm)]
-        yield unicast(bed, vm, host), Counter({(ends[home], 0): 1})
-
-
-def unicast(bed: Bed, sender: Station, receiver: Station) -> Shot:
-    def build(source: str, vlan: int, frame_id: int) -> bytes:
-        return frames.plain(source, receiver.mac, vlan, frame_id)
-
-    return bed.shot(sender.point, build, sender.mac, 0, 0, f"unicast to {receiver}")
+        yield bed.frame_of(vm, frames.to(host.mac)), Counter({(ends[home], 0): 1})
 
 
 # ---- what is shown, and what was heard when ---------------------------------------------
 
 
-def up(service: Service, bed: Bed, uplink: Uplink) -> bool:
-    uplinks = service.show_json(bed.bridge)["uplinks"]
-    return any(u["up"] for u in uplinks if u["name"] == uplink.name)
-
-
-def times(stream: Stream, ears: Ears, station: Station) -> Iterator[tuple[int, float]]:
-    """When copies of the stream's frames came to a station, by their number."""
-    for heard in ears[station.point].frames():
-        if heard.frame_id is not None and heard.frame_id >= stream.first_id(0):
-            yield heard.frame_id - stream.first_id(0), heard.at_s
-
-
 def copies(stream: Stream, ears: Ears, station: Station, which: int) -> Iterator[float]:
     """When the second (third…) copy of a frame came to a station."""
     seen: Counter[int] = Counter()
-    for number, at_s in times(stream, ears, station):
+    for number, at_s in stream.arrivals(ears[station.point], 0):
         seen[number] += 1
         if seen[number] == which:
             yield at_s
@@ -280,7 +231,8 @@ def gaps(
     stream: Stream, ears: Ears, station: Station, since_s: float
 ) -> Iterator[tuple[float, float]]:
     """From when to when nothing of the stream came to a station, one by one."""
-    at = [at_s for _, at_s in times(stream, ears, station) if at_s >= since_s]
+    arrivals = stream.arrivals(ears[station.point], 0)
+    at = [at_s for _, at_s in arrivals if at_s >= since_s]
     return itertools.pairwise(at)
 
 
