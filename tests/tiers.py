@@ -196,10 +196,8 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "switch/test_libvirt.py": ("",),
     "switch/test_liveness.py": ("carries_nothing",),
     "switch/test_load_based.py": (
-        "does_not_fit_the_smaller",
         "[sends-plain",
         "flows_late",
-        "too_big_for_any",
         "capacities_that_differ",
     ),
     "switch/test_loops_found.py": (
