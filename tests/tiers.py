@@ -165,7 +165,6 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "switch/test_inbound_follows.py": (
         "follows_is_seen_to[plain",
         "announced_again_until",
-        "never_follows",
     ),
     "switch/test_interrupted_move.py": ("[balance-slb",),
     "switch/test_invalid_teams.py": (
