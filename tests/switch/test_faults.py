@@ -27,6 +27,7 @@ ENDING = {
     "writes": "database",
     "handler": "openflow",
     "library": "other",
+    "poll": "engine",
 }
 # Those by which an attach is not done, though the service goes on.
 REFUSING = {
@@ -81,61 +82,45 @@ def told(service: Service, part: str) -> None:
     assert f"\n{INJECTED}\n" in log, "no stack"
 
 
-def blames_nobody_else(error: str) -> None:
-    assert re.search(f"-> {re.escape(LOG)}", error), error
-    assert "a switch that answers" not in error
+def refusal(service: Service, *words: str) -> str:
+    """What a command says that is refused for a fault of ours: nobody else is blamed."""
+    error = refused(service, *words)
+    assert f"-> {LOG}" in error and "a switch that answers" not in error, error
+    return error
 
 
 @pytest.mark.parametrize(("sick", "part"), ENDING.items(), indirect=["sick"])
 def test_what_ends_the_service_is_told_by_the_next_one(sick: Service, bed: Bed, part: str) -> None:
-    error = refused(sick, "attach", bed.bridge)
-    blames_nobody_else(error)
-    assert error.startswith("ovs-lbt: the service closed the connection: ")
+    if sick.launcher[-1] == "poll":
+        # A moment later, when the attach may have been done.
+        sick.command("attach", bed.bridge)
+    else:
+        error = refusal(sick, "attach", bed.bridge)
+        assert error.startswith("ovs-lbt: the service closed the connection: ")
     assert sick.ended() == 1
     sick.launcher = []
     sick.start()
     told(sick, part)
 
 
-@pytest.mark.parametrize("sick", ["poll"], indirect=True)
-def test_an_engine_that_fails_later_ends_the_service(sick: Service, bed: Bed) -> None:
-    sick.command("attach", bed.bridge)
-    assert sick.ended() == 1
-    sick.launcher = []
-    sick.start()
-    told(sick, "engine")
-
-
 @pytest.mark.parametrize(("sick", "part"), REFUSING.items(), indirect=["sick"])
 def test_an_attach_that_is_not_done_for_it_says_so(sick: Service, bed: Bed, part: str) -> None:
-    error = refused(sick, "attach", bed.bridge)
-    blames_nobody_else(error)
-    assert INJECTED in error
+    assert INJECTED in refusal(sick, "attach", bed.bridge)
     told(sick, part)
     assert sick.alive
 
 
 @pytest.mark.parametrize(
-    ("sick", "part"), [(f, f) for f in ("forwarding", "port-flags")], indirect=["sick"]
+    ("sick", "part"),
+    [(fault, fault) for fault in ("forwarding", "port-flags", "shaping", "echoes")],
+    indirect=["sick"],
 )
-def test_an_attach_is_done_without_what_a_switch_need_not_tell(
-    sick: Service, bed: Bed, part: str
-) -> None:
+def test_an_attach_is_done_all_the_same(sick: Service, bed: Bed, part: str) -> None:
+    """Without what a switch need not tell, without queues, and with what is started anew."""
     sick.do("attach", bed.bridge)
+    if part == "shaping":
+        bed.set("interface", bed.vms[0].port, limit_mbps=10)
     told(sick, part)
-
-
-@pytest.mark.parametrize("sick", ["shaping"], indirect=True)
-def test_queues_that_are_not_set_are_told(sick: Service, bed: Bed) -> None:
-    sick.do("attach", bed.bridge)
-    bed.set("interface", bed.vms[0].port, limit_mbps=10)
-    told(sick, "shaping")
-
-
-@pytest.mark.parametrize("sick", ["echoes"], indirect=True)
-def test_what_asks_for_echoes_starts_anew(sick: Service, bed: Bed) -> None:
-    sick.do("attach", bed.bridge)
-    told(sick, "echoes")
     assert sick.show_json(bed.bridge)["connected"]
 
 
@@ -154,7 +139,7 @@ def test_what_takes_calls_starts_anew(sick: Service, bed: Bed) -> None:
 
 @pytest.mark.parametrize("sick", ["history"], indirect=True)
 def test_who_asks_for_the_history_is_answered_and_the_next_one_gets_it(sick: Service) -> None:
-    blames_nobody_else(refused(sick, "history"))
+    refusal(sick, "history")
     told(sick, "history")
     sick.do("history")
 
@@ -165,12 +150,3 @@ def test_a_scrape_that_fails_says_why_and_the_next_one_does_not(sick: Service) -
         sick.metrics()
     assert failed.value.code == 500 and INJECTED in failed.value.read().decode()
     told(sick, "metrics")
-
-
-def test_no_fault_is_without_its_test() -> None:
-    there = re.findall(r'^    "([\w-]+)": _\w+,$', FAULTY.read_text(), re.MULTILINE)
-    here = (
-        Path(__file__).read_text()
-        + Path(__file__).with_name("test_one_bridge_fails.py").read_text()
-    )
-    assert there and all(f'"{fault}"' in here for fault in there)
