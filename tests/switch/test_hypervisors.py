@@ -1,4 +1,4 @@
-"""VMs as libvirt, Proxmox and OpenNebula plug them in: names, rules, and the recipes of the documents.
+"""VMs as libvirt and OpenNebula plug them in: names, rules, and the recipes of the documents.
 
 libvirt's calls are those of its src/util/virnetdevopenvswitch.c, OpenNebula's those that its driver
 src/vnm_mad/remotes/ovswitch/OpenvSwitch.rb says it makes, at f847cf2e9a of its repository, for a VM in the
@@ -7,7 +7,6 @@ documents' network with both filters. Neither runs here; libvirt does in test_li
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import uuid
@@ -16,9 +15,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests import documents
-from tests.switch import datapath, frames
-from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Shot, Station, run
+from tests.switch import datapath
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Station
 from tests.switch.following import follow, names, typed
+from tests.switch.reaching import all_are_reached
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 
@@ -53,34 +53,20 @@ def libvirt_starts(
     bed: Bed, bridge: str, port: str, vm: str, mac: str, interface_id: str | None = None
 ) -> None:
     """What libvirt does when it starts a VM, or when one comes in a migration."""
-    ids = {
-        "attached-mac": mac,
-        "iface-id": interface_id or str(uuid.uuid4()),
-        "vm-id": vm,
-    }
+    own = interface_id or uuid.uuid4()
     words = ["--", "--may-exist", "add-port", bridge, port]
-    for key, value in ids.items():
-        words += ["--", "set", "Interface", port, f'external-ids:{key}="{value}"']
-    words += ["--", "set", "Interface", port, "external-ids:iface-status=active"]
+    for ids in (
+        f'attached-mac="{mac}"',
+        f'iface-id="{own}"',
+        f'vm-id="{vm}"',
+        "iface-status=active",
+    ):
+        words += ["--", "set", "Interface", port, f"external-ids:{ids}"]
     bed.ovs.vsctl("--timeout=5", *words)
 
 
 def libvirt_stops(bed: Bed, port: str) -> None:
     bed.ovs.vsctl("--timeout=5", "--", "--if-exists", "del-port", port)
-
-
-@contextlib.contextmanager
-def renamed(bed: Bed, port: str, name: str) -> Iterator[str]:
-    """A VM's interface under another name, off the bridge."""
-    libvirt_stops(bed, port)
-    lines = [f"link set {port} down", f"link set {port} name {name}", f"link set {name} up"]
-    run("ip", "-batch", "-", stdin="\n".join(lines))
-    try:
-        yield name
-    finally:
-        libvirt_stops(bed, name)
-        back = [f"link set {name} down", f"link set {name} name {port}", f"link set {port} up"]
-        run("ip", "-batch", "-", stdin="\n".join(back))
 
 
 # ---- libvirt ----------------------------------------------------------------------------
@@ -100,10 +86,8 @@ def test_a_rule_waits_for_a_vm_that_libvirt_starts_here_or_migrates_here(
     for _ in range(2):
         libvirt_starts(bed, bed.bridge, port, UUID, MAC)
         wait_until(lambda: service.bindings(bed).get(port) == second, "the pin holds")
-        data = bed.ovs.vsctl(
-            "--timeout=5", "--if-exists", "get", "Interface", port, "external_ids:PortData"
-        )
-        assert data == ""
+        data = ("get", "Interface", port, "external_ids:PortData")
+        assert bed.ovs.vsctl("--timeout=5", "--if-exists", *data) == ""
         shown = service.port(bed, port)
         assert (shown["vm"], shown["shares"]) == (UUID, 50)
         libvirt_stops(bed, port)
@@ -139,33 +123,6 @@ def test_rules_that_are_set_at_once_leave_none_elsewhere(bed: Bed, service: Serv
     service.do("detach", bed.bridge, "--purge")
 
 
-# ---- Proxmox ----------------------------------------------------------------------------
-
-
-@on_a_bond
-def test_a_vm_of_proxmox_has_its_name_and_its_rules(bed: Bed, service: Service) -> None:
-    second = bed.uplinks[1].name
-    vm = bed.vms[0]
-    service.attach(bed, "--policy", "originating-port")
-    try:
-        with renamed(bed, vm.port, "tap101i0") as port:
-            bed.ovs.vsctl("add-port", bed.bridge, port)
-            wait_until(lambda: port in service.bindings(bed), "the VM is there")
-            assert service.port(bed, port)["vm"] == "101"
-            service.do("pin", port, second)
-            wait_until(lambda: service.bindings(bed)[port] == second, "it is pinned")
-            libvirt_stops(bed, port)
-            wait_until(lambda: port not in service.bindings(bed), "the VM is off")
-            bed.ovs.vsctl("add-port", bed.bridge, port)
-            wait_until(lambda: service.bindings(bed).get(port) == second, "the VM is back")
-        with renamed(bed, vm.port, "fwln101o0") as port:
-            bed.ovs.vsctl("add-port", bed.bridge, port)
-            wait_until(lambda: service.bindings(bed).get(port) == second, "with the firewall")
-    finally:
-        bed.plug_in(vm)
-        service.do("detach", bed.bridge, "--purge")
-
-
 # ---- a bridge below another --------------------------------------------------------------
 
 
@@ -179,17 +136,13 @@ cables_and_vms_of_a_vlan = pytest.mark.parametrize(
 @pytest.fixture
 def cabled(bed: Bed) -> Iterator[Bed]:
     """The cables and the VMs of a bed, on no bridge yet; on its own is nothing but LOCAL."""
-    for name in [*names_of_uplinks(bed), *(vm.port for vm in bed.vms)]:
+    for name in [*map(str, bed.uplinks), *(vm.port for vm in bed.vms)]:
         bed.ovs.vsctl("--if-exists", "del-port", name)
     try:
         yield bed
     finally:
         for bridge in ("br-up", "onebr0", "br-phy", "br-ex"):
             bed.ovs.vsctl("--if-exists", "del-br", bridge)
-
-
-def names_of_uplinks(bed: Bed) -> list[str]:
-    return [uplink.name for uplink in bed.uplinks]
 
 
 def type_block(block: documents.Block, service: Service, bed: Bed) -> None:
@@ -214,42 +167,15 @@ def spread(bed: Bed, service: Service, port: str) -> None:
         bed.introduce()
         of_vms = {mac: one["uplink"] for mac, one in behind(service, port).items()}
         used = {of_vms.get(vm.mac) for vm in bed.vms}
-        return used == set(names_of_uplinks(bed))
+        return used == {*map(str, bed.uplinks)}
 
     wait_until(known, "the addresses use both uplinks", interval_s=0.5)
 
 
 def check_everybody(bed: Bed, bridge: str) -> None:
-    """Broadcasts and unicast among VMs and with the host upstream: one copy where one should be."""
-    host, ends = bed.hosts[0], {str(uplink.upstream_end) for uplink in bed.uplinks}
-    (vlan,) = bed.vlans
-    wanted: list[tuple[Shot, list[str], int]] = []
-
-    def add(of: Station, to: Station | None, heard: list[Station], leave: int) -> None:
-        destination = "ff:ff:ff:ff:ff:ff" if to is None else to.mac
-
-        def build(source: str, tag: int, frame_id: int) -> bytes:
-            return frames.plain(source, destination, tag, frame_id)
-
-        shot = bed.shot(of.point, build, of.mac, vlan, of.sends(vlan), f"to {to or 'all'}")
-        wanted.append((shot, sorted(map(str, heard)), leave))
-
-    for vm in bed.vms:
-        others = [other for other in bed.vms if other is not vm]
-        for other in others:
-            add(vm, other, [other], 0)
-        add(vm, host, [], 1)
-        add(host, vm, [vm], 0)
-        add(vm, None, others, 1)
-    add(host, None, bed.vms, 0)
     bed.introduce()
     bed.settled(bridge)
-    copies = bed.fire([shot for shot, _, _ in wanted])
-    vms = {str(vm) for vm in bed.vms}
-    for shot, heard, leave in wanted:
-        points = copies[shot.frame_id].points
-        assert [p for p in points if p in vms] == heard, f"{shot.story}: {points}"
-        assert sum(p in ends for p in points) == leave, f"{shot.story}: {points}"
+    all_are_reached(bed, bed.vms)
 
 
 @cables_and_vms_of_a_vlan
@@ -257,7 +183,7 @@ def test_opennebulas_bridge_over_one_of_ours(cabled: Bed, service: Service) -> N
     bed, port = cabled, "up-to-one"
     (block,) = documents.labelled("opennebula")
     type_block(block, service, bed)
-    assert [u["name"] for u in service.show_json("br-up")["uplinks"]] == names_of_uplinks(bed)
+    assert [u["name"] for u in service.show_json("br-up")["uplinks"]] == [*map(str, bed.uplinks)]
     empty = flows_of("onebr0", bed)
     vms = {vm: str(uuid.uuid4()) for vm in bed.vms}
     for number, (vm, vm_uuid) in enumerate(vms.items()):
@@ -267,7 +193,7 @@ def test_opennebulas_bridge_over_one_of_ours(cabled: Bed, service: Service) -> N
     spread(bed, service, port)
     # A VM is known by its UUID, and a rule by UUID and address is one for its address.
     vm, vm_uuid = next(iter(vms.items()))
-    for uplink in names_of_uplinks(bed):
+    for uplink in map(str, bed.uplinks):
         service.do("pin", f"{vm_uuid}/{vm.mac}", uplink)
 
         def pinned(at: str = uplink) -> bool:
@@ -292,14 +218,10 @@ def opennebula_follows(bed: Bed, number: int, vm: Station) -> None:
         bed.ovs.vsctl("set", "Port", vm.port, setting)
     ofport = bed.ovs.vsctl("get", "interface", vm.port, "ofport")
     bed.ovs.run("ovs-ofctl", "del-flows", "onebr0", f"in_port={ofport}")
-    own = {
-        "port": ofport,
-        "mac": vm.mac,
-        "ip": f"192.0.2.{number}",
-        "note": f"00.00.00.{number:02x}.00.00",
-    }
+    ip, note = f"192.0.2.{number}", f"00.00.00.{number:02x}.00.00"
     for flow in OPENNEBULA_FLOWS:
-        bed.ovs.run("ovs-ofctl", "add-flow", "onebr0", flow.format(**own))
+        own = flow.format(port=ofport, mac=vm.mac, ip=ip, note=note)
+        bed.ovs.run("ovs-ofctl", "add-flow", "onebr0", own)
 
 
 def flows_of(bridge: str, bed: Bed) -> str:
@@ -317,7 +239,7 @@ def test_the_bridge_below_that_of_ovn_kubernetes(cabled: Bed, service: Service) 
     type_block(made, service, bed)
     type_block(attached, service, bed)
     shown = service.show_json("br-phy")
-    assert [u["name"] for u in shown["uplinks"]] == names_of_uplinks(bed)
+    assert [u["name"] for u in shown["uplinks"]] == [*map(str, bed.uplinks)]
     assert (shown["policy"], [p["name"] for p in shown["ports"]]) == ("adaptive", ["br-phy", port])
     check_everybody(bed, "br-phy")
     type_block(per_address, service, bed)
