@@ -90,7 +90,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     ),
     "switch/test_as_normal.py": ("once[active-backup", "of_its_group[active-backup"),
     "switch/test_attach.py": ("capacity_and_pin_by_vsctl[balance-slb",),
-    "switch/test_boot.py": ("ready_when_bridges", "unit_s_rights"),
+    "switch/test_boot.py": ("unit_s_rights",),
     "switch/test_cached_failover.py": ("",),
     "switch/test_chaos.py": ("",),
     "switch/test_check.py": (
