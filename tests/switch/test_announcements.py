@@ -42,7 +42,8 @@ def test_an_address_that_announces_itself_outside_has_left(service_alive: Bed, k
     # For 5 s after our own announcements, the first from outside is taken for a reflection.
     bed.ofctl("del-flows", LOCKS)
     bed.revalidated()
-    announce_outside(bed, leaver, kind)
+    end, tag = bed.uplinks[0].upstream_end, leaver.vlan or 0
+    bed.fire([bed.shot(end, frames.ANNOUNCEMENTS[kind], leaver.mac, tag, tag, kind)])
     story = f"it is found outside after its {kind} there"
     wait_until(lambda: leaves(bed, neighbour, leaver), story)
     bed.fire([bed.frame_of(leaver)])
@@ -94,12 +95,6 @@ def announce_and_reflect(bed: Bed, kind: str) -> None:
         assert points == [], f"a {kind} reflected by {uplink} was delivered to {points}"
     story = f"a reflected {kind} counts as no departure"
     wait_until(lambda: reaches_locally(bed, neighbour, vm), story)
-
-
-def announce_outside(bed: Bed, station: Station, kind: str) -> None:
-    tag = station.vlan or 0
-    end = bed.uplinks[0].upstream_end
-    bed.fire([bed.shot(end, frames.ANNOUNCEMENTS[kind], station.mac, tag, tag, f"a {kind}")])
 
 
 def reaches_locally(bed: Bed, sender: Station, receiver: Station) -> bool:

@@ -137,7 +137,8 @@ def split(bed: Bed, service: Service) -> None:
     def splits() -> bool:
         """Whether it is split. A slow machine sends less than it is told to."""
         nonlocal said_mbps
-        capacity_mbps = max(1, round(sent_mbps(bed, service) / LOAD_RATIO))
+        sent_mbps = service.port(bed, vm)["tx_bps"] / 1e6
+        capacity_mbps = max(1, round(sent_mbps / LOAD_RATIO))
         if capacity_mbps != said_mbps:
             said_mbps = capacity_mbps
             for uplink in bed.uplinks:
@@ -151,7 +152,3 @@ def split(bed: Bed, service: Service) -> None:
 def padded(data: bytes) -> bytes:
     """A frame made longer. Its last eight bytes say which it is."""
     return data[:-8] + bytes(LOAD_FRAME_BYTES - len(data)) + data[-8:]
-
-
-def sent_mbps(bed: Bed, service: Service) -> float:
-    return float(service.port(bed, bed.vms[0])["tx_bps"]) / 1e6

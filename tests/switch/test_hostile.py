@@ -272,7 +272,13 @@ def test_a_trunk_says_nothing_in_vlans_that_are_not_its_own(known: Bed, service:
 def test_what_it_makes_up_counts_in_no_other_vlan(known: Bed) -> None:
     """Above the limit of its port, too, it takes no address there of a host, or of a VM that leaves."""
     bed, (leaves, neighbour, third, attacker), host = known, known.vms, known.hosts[0]
-    wait_until(lambda: _flooded(bed, attacker) == ADDRESSES_LEARNED_MAX, "its limit is reached")
+
+    def learned() -> int:
+        flood(attacker)
+        bed.revalidated()
+        return len(learned_on(bed, attacker))
+
+    wait_until(lambda: learned() == ADDRESSES_LEARNED_MAX, "its limit is reached")
     for stolen in (host.mac, leaves.mac):
         bed.send(attacker.point, frames.broadcast(stolen, 0, 0))
     bed.revalidated()
@@ -285,13 +291,6 @@ def test_what_it_makes_up_counts_in_no_other_vlan(known: Bed) -> None:
     assert at in {str(uplink.upstream_end) for uplink in bed.uplinks}, "it is found elsewhere"
     bed.ofctl("del-flows", f"cookie={learned_cookie(bed, attacker)}/-1")
     bed.introduce()
-
-
-def _flooded(bed: Bed, attacker: Station) -> int:
-    """How many addresses are learned of a VM that makes up many."""
-    flood(attacker)
-    bed.revalidated()
-    return len(learned_on(bed, attacker))
 
 
 def test_its_groups_leave_room_for_those_of_others(known: Bed) -> None:

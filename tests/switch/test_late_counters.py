@@ -93,7 +93,8 @@ def test_jumps_to_and_fro_are_settled_with_the_counters_that_show_them(
             begun_s, above_s, passed_s = time.monotonic(), 0.0, 0.0
             latest: deque[float] = deque(maxlen=ONE_POLL)
             while passed_s < max(WATCHED_S, above_s + CALM_S) and passed_s < HANG_S:
-                latest.append(fullest(bed, service))
+                shown = service.show_json(bed.bridge)["uplinks"]
+                latest.append(max(float(uplink["utilization_ratio"]) for uplink in shown))
                 if min(latest) > MOST_RATIO:
                     above_s = passed_s
                 time.sleep(LOOKS_EVERY_S)
@@ -121,8 +122,3 @@ def test_it_is_never_shown_with_more_than_uplinks_carry(team: Bed, service: Serv
     settled = rows[len(rows) // 2 :]
     missing = max(1.0 - tx_bps / carried_bps for tx_bps, carried_bps in settled)
     at_most("missing of what uplinks carry, at worst", missing, 0.15, 1.0)
-
-
-def fullest(bed: Bed, service: Service) -> float:
-    shown = service.show_json(bed.bridge)["uplinks"]
-    return max(float(uplink["utilization_ratio"]) for uplink in shown)
