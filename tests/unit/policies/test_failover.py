@@ -19,22 +19,7 @@ def names(uplinks: object) -> list[str]:
     return [uplink.name for uplink in uplinks]  # type: ignore[attr-defined]
 
 
-def with_role(index: int, role: Role) -> tuple[Uplink, ...]:
-    return tuple(replace(u, role=role) if i == index else u for i, u in enumerate(UPLINKS))
-
-
 # ---- the order of one VM port ----------------------------------------------------------
-
-
-def test_explicit_failover_follows_the_configured_order_behind_the_home() -> None:
-    assert names(failover.order("vm", "eth1", UPLINKS, failover.as_configured)) == [
-        "eth1",
-        "eth2",
-        "eth3",
-        "eth4",
-    ]
-    pinned = failover.order("vm", "eth3", UPLINKS, failover.as_configured)
-    assert names(pinned) == ["eth3", "eth1", "eth2", "eth4"]
 
 
 @given(
@@ -50,31 +35,11 @@ def test_an_order_is_that_of_all_without_those_that_are_not_allowed(
     assert left == [name for name in of_all if name in allowed]
 
 
-def test_standby_uplinks_come_after_active_ones() -> None:
-    order = failover.order("vm", "eth1", with_role(1, Role.STANDBY), failover.as_configured)
-    assert names(order) == ["eth1", "eth3", "eth4", "eth2"]
-
-
-def test_a_standby_uplink_comes_after_active_ones_also_as_a_home() -> None:
-    order = failover.order("vm", "eth2", with_role(1, Role.STANDBY), failover.as_configured)
-    assert names(order) == ["eth1", "eth3", "eth4", "eth2"]
-
-
 def test_the_home_comes_first_among_uplinks_of_its_role() -> None:
     roles = (Role.STANDBY, Role.ACTIVE, Role.STANDBY, Role.DRAINED)
     uplinks = tuple(replace(u, role=role) for u, role in zip(UPLINKS, roles, strict=True))
     order = failover.order("vm", "eth3", uplinks, failover.as_configured)
     assert names(order) == ["eth2", "eth3", "eth1", "eth4"]
-
-
-def test_unused_uplinks_are_never_used_not_even_as_a_home() -> None:
-    order = failover.order("vm", "eth2", with_role(1, Role.UNUSED), failover.as_configured)
-    assert names(order) == ["eth1", "eth3", "eth4"]
-
-
-def test_a_drained_uplink_is_the_last_resort_also_for_those_at_home_there() -> None:
-    order = failover.order("vm", "eth1", with_role(0, Role.DRAINED), failover.as_configured)
-    assert names(order) == ["eth2", "eth3", "eth4", "eth1"]
 
 
 def test_an_uplink_that_carries_nothing_is_put_last_and_the_rest_keep_their_order() -> None:
@@ -128,16 +93,15 @@ def test_taking_one_uplink_away_leaves_the_order_of_the_others(
 @given(
     unit=st.text(),
     roles=st.lists(st.sampled_from(Role), min_size=1, max_size=8),
+    backup=st.sampled_from((failover.as_configured, failover.scattered)),
     data=st.data(),
 )
-def test_every_uplink_but_the_unused_is_in_the_order_once(
-    unit: str, roles: list[Role], data: st.DataObject
+def test_an_order_goes_by_role_then_home_then_backup_and_has_no_unused_uplink(
+    unit: str, roles: list[Role], backup: failover.BackupOrder, data: st.DataObject
 ) -> None:
     uplinks = [Uplink(f"eth{i}", OfPort(i + 1), 1e9, role) for i, role in enumerate(roles)]
     home = data.draw(st.sampled_from(uplinks))
-    ordered = failover.order(unit, home.name, uplinks, failover.scattered)
-    assert sorted(names(ordered)) == [u.name for u in uplinks if u.role is not Role.UNUSED]
-    if home.role is not Role.UNUSED:
-        assert next(u for u in ordered if u.role is home.role) is home
-    ranks = [(Role.ACTIVE, Role.STANDBY, Role.DRAINED).index(u.role) for u in ordered]
-    assert ranks == sorted(ranks)
+    ranks = [Role.ACTIVE, Role.STANDBY, Role.DRAINED]
+    serving = [uplink for uplink in backup(unit, uplinks) if uplink.role in ranks]
+    expected = sorted(serving, key=lambda u: (ranks.index(u.role), u is not home))
+    assert list(failover.order(unit, home.name, uplinks, backup)) == expected

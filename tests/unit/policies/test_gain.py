@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,22 +11,27 @@ from policies import gain
 from policies.gain import LEAST_GAIN_PER_ADDRESS_RATIO, MOST_AT_ONCE, NEARLY_FULL_RATIO
 from policies.model import Load, Move, OfPort, Plan, Reason, Snapshot, Unit, Uplink
 from policies.planners import splitting
+from tests.unit.policies.placements import loaded
 
 CAPACITY_BPS = 100e6
 
 
-def on_the_first(*sent_bps: float) -> Snapshot:
-    """Two uplinks, and all units on the first."""
+def team(
+    places: Iterable[tuple[int, Load]],
+    capacities_bps: Sequence[float] = (CAPACITY_BPS, CAPACITY_BPS),
+    divisible: bool = False,
+) -> Snapshot:
+    """Uplinks eth1 and up, and units: the number of the uplink where each is, and its load."""
     units = tuple(
-        Unit(f"vm{n:02}", n, uplink="eth1", load=Load(tx_bps=bps)) for n, bps in enumerate(sent_bps)
+        Unit(f"vm{n:02}", n, uplink=f"eth{at}", load=load, divisible=divisible)
+        for n, (at, load) in enumerate(places)
     )
-    return Snapshot(
-        uplinks=(
-            Uplink("eth1", OfPort(1), CAPACITY_BPS, load=Load(tx_bps=sum(sent_bps))),
-            Uplink("eth2", OfPort(2), CAPACITY_BPS),
-        ),
-        units=units,
-    )
+    uplinks = (Uplink(f"eth{n}", OfPort(n), bps) for n, bps in enumerate(capacities_bps, 1))
+    return loaded(Snapshot(tuple(uplinks), units))
+
+
+def on_the_first(*sent_bps: float) -> Snapshot:
+    return team((1, Load(bps)) for bps in sent_bps)
 
 
 def moving(*numbers: int) -> Plan:
@@ -72,7 +79,7 @@ def test_where_no_unit_carries_the_price_of_an_address_no_plan_is_asked_for() ->
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 2), st.floats(0.0, 4e6), st.floats(0.0, 4e6)),
+        st.tuples(st.integers(1, 3), st.floats(0.0, 4e6), st.floats(0.0, 4e6)),
         min_size=1,
         max_size=20,
     ),
@@ -81,20 +88,7 @@ def test_where_no_unit_carries_the_price_of_an_address_no_plan_is_asked_for() ->
 def test_no_plan_is_worth_it_where_none_may_be(
     sent: list[tuple[int, float, float]], capacities_bps: tuple[float, ...]
 ) -> None:
-    units = tuple(
-        Unit(f"vm{n:02}", n, uplink=f"eth{at + 1}", load=Load(tx, rx))
-        for n, (at, tx, rx) in enumerate(sent)
-    )
-    uplinks = tuple(
-        Uplink(
-            f"eth{n}",
-            OfPort(n),
-            capacity_bps,
-            load=sum((u.load for u in units if u.uplink == f"eth{n}"), Load()),
-        )
-        for n, capacity_bps in enumerate(capacities_bps, 1)
-    )
-    snapshot = Snapshot(uplinks=uplinks, units=units)
+    snapshot = team(((at, Load(tx, rx)) for at, tx, rx in sent), capacities_bps)
     if not gain.is_possible(snapshot):
         assert gain.worthwhile(splitting.plan(snapshot), snapshot).moves == ()
 
@@ -112,24 +106,9 @@ def test_no_plan_for_peaks_is_worth_it_now_where_none_may_help_now(
     capacities_bps: tuple[float, ...],
     divisible: bool,
 ) -> None:
-    def team(loads: list[Load]) -> Snapshot:
-        made = tuple(
-            Unit(f"vm{n:02}", n, uplink=f"eth{at}", load=load, divisible=divisible)
-            for n, ((at, *_), load) in enumerate(zip(units, loads, strict=True))
-        )
-        uplinks = tuple(
-            Uplink(
-                f"eth{n}",
-                OfPort(n),
-                capacity_bps,
-                load=sum((u.load for u in made if u.uplink == f"eth{n}"), Load()),
-            )
-            for n, capacity_bps in enumerate(capacities_bps, 1)
-        )
-        return Snapshot(uplinks=uplinks, units=made)
-
-    latest = team([Load(tx, rx) for _, tx, rx, *_ in units])
-    peaks = team([Load(tx + more_tx, rx + more_rx) for _, tx, rx, more_tx, more_rx in units])
+    now = [(at, Load(tx, rx)) for at, tx, rx, *_ in units]
+    highest = [(at, Load(tx + more_tx, rx + more_rx)) for at, tx, rx, more_tx, more_rx in units]
+    latest, peaks = (team(places, capacities_bps, divisible) for places in (now, highest))
     if not gain.may_help_now(latest, peaks):
         for planned in (peaks, latest):
             plan = splitting.plan(planned)
@@ -137,15 +116,9 @@ def test_no_plan_for_peaks_is_worth_it_now_where_none_may_help_now(
 
 
 def test_a_split_that_peaks_ask_for_may_help_now() -> None:
-    def team(sent_bps: float) -> Snapshot:
-        unit = Unit("web", 1, uplink="eth1", load=Load(tx_bps=sent_bps), divisible=True)
-        first = Uplink("eth1", OfPort(1), CAPACITY_BPS, load=unit.load)
-        return Snapshot((first, Uplink("eth2", OfPort(2), CAPACITY_BPS)), (unit,))
-
-    assert gain.may_help_now(team(50e6), team(95e6))
-    assert not gain.may_help_now(team(50e6), team(85e6)), (
-        "it fills one of the uplinks wherever it is"
-    )
+    now, high, higher = (team([(1, Load(bps))], divisible=True) for bps in (50e6, 85e6, 95e6))
+    assert gain.may_help_now(now, higher)
+    assert not gain.may_help_now(now, high), "it fills one of the uplinks wherever it is"
 
 
 @given(
@@ -161,20 +134,6 @@ def test_where_none_may_be_for_loads_that_are_off_none_may_be_for_others_near(
     off_ratio = 0.004
     most_off_bps = off_ratio * CAPACITY_BPS / len(sent)
 
-    def team(off: float) -> Snapshot:
-        units = tuple(
-            Unit(f"vm{n:02}", n, uplink=f"eth{at}", load=Load(max(0.0, bps + off * part)))
-            for n, (at, bps, part) in enumerate(sent)
-        )
-        loads = {
-            f"eth{at}": sum((u.load for u in units if u.uplink == f"eth{at}"), Load())
-            for at in (1, 2)
-        }
-        uplinks = tuple(
-            Uplink(name, OfPort(n), CAPACITY_BPS, load=load)
-            for n, (name, load) in enumerate(loads.items(), 1)
-        )
-        return Snapshot(uplinks=uplinks, units=units)
-
-    if not gain.is_possible(team(0.0), off_ratio):
-        assert not gain.is_possible(team(most_off_bps))
+    if not gain.is_possible(team((at, Load(bps)) for at, bps, _ in sent), off_ratio):
+        off = [(at, Load(max(0.0, bps + most_off_bps * part))) for at, bps, part in sent]
+        assert not gain.is_possible(team(off))

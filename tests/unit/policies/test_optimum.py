@@ -73,13 +73,6 @@ def test_small_cases_by_hand(
     assert least_worst_ratio(everything, units) == pytest.approx(bound)
 
 
-def test_what_is_known_of_a_team() -> None:
-    units = vm_ports((60, 0), (60, 0))
-    together, apart = (placed(team(100, 100), units, where) for where in ((0, 0), (0, 1)))
-    assert optimality_ratio(together, units) == 2.0
-    assert optimality_ratio(apart, units) == 1.0
-
-
 def test_an_idle_team_is_perfect_and_one_without_service_too() -> None:
     assert optimality_ratio(team(100, 100), []) == 1.0
     dark = [Uplink("eth0", OfPort(1), 100.0, usable=False)]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import homes, placement, rules
-from policies.model import OfPort, Role, Rules, Unit, Uplink
+from policies.model import OfPort, Rules, Unit, Uplink
 from policies.seating import Candidate
 from tests.unit.policies.placement_costs import cost
 from tests.unit.policies.units import changed
@@ -201,28 +201,6 @@ def test_a_policy_is_let_move_nothing_that_breaks_a_rule_more(
 # ---- by example ------------------------------------------------------------------------
 
 
-def test_an_oversized_set_is_spread_as_evenly_as_it_can_be() -> None:
-    seven = [named(f"vm{i}", "012", anti_affinity="A") for i in range(7)]
-    found = placement.place(seven)
-    assert sorted(list(found.values()).count(name) for name in NAMES) == [2, 2, 3]
-
-
-def test_one_that_is_in_the_way_of_one_with_less_choice_makes_room() -> None:
-    free = named("free", "01", current="eth0", anti_affinity="A")
-    bound = named("bound", "0", anti_affinity="A")
-    assert placement.place([free, bound]) == {"free": "eth1", "bound": "eth0"}
-
-
-def test_an_affinity_set_in_several_anti_affinity_sets_goes_where_all_of_them_have_room() -> None:
-    pair = [
-        named("a", "012", affinity="X", anti_affinity="A"),
-        named("b", "012", affinity="X", anti_affinity="B"),
-    ]
-    others = [named("c", "0", anti_affinity="A"), named("d", "1", anti_affinity="B")]
-    found = placement.place([*pair, *others])
-    assert (found["a"], found["b"]) == ("eth2", "eth2")
-
-
 def test_where_affinity_sets_touch_several_others_the_first_guess_is_not_the_answer() -> None:
     tried = [
         named("a", "01", affinity="Y", anti_affinity="B"),
@@ -235,18 +213,6 @@ def test_where_affinity_sets_touch_several_others_the_first_guess_is_not_the_ans
     ]
     found = cost(tried, placement.place(tried))
     assert found == min(cost(tried, other) for other in every(tried)) == (0, 1, 0, 0, 6)
-
-
-def test_affinity_comes_before_anti_affinity_where_they_contradict() -> None:
-    pair = [named(n, "01", affinity="X", anti_affinity="A") for n in ("a", "b")]
-    found = placement.place([*pair, named("c", "01", anti_affinity="A")])
-    assert found["a"] == found["b"] != found["c"]
-
-
-def test_of_an_affinity_set_that_cannot_be_together_most_are() -> None:
-    apart = [named("a", "0", affinity="X"), named("b", "12", affinity="X")]
-    found = placement.place([*apart, named("c", "012", affinity="X")])
-    assert found["a"] == "eth0" and found["c"] in (found["a"], found["b"])
 
 
 def test_hundreds_in_sets_are_all_placed_with_few_pairs() -> None:
@@ -280,11 +246,3 @@ def _fewest_pairs(many: Sequence[Candidate]) -> int:
     sizes = [len([c for c in many if c.anti_affinity == f"A{i}"]) for i in range(23)]
     evenly = [[size // 3 + (i < size % 3) for i in range(3)] for size in sizes]
     return sum(n * (n - 1) // 2 for of_set in evenly for n in of_set)
-
-
-def test_a_role_comes_before_what_should_be() -> None:
-    uplinks = (*team(True), Uplink("eth1", OfPort(2), 1e9, Role.STANDBY))
-    pair = [Unit(f"vm{i}", i, rules=Rules(anti_affinity="A")) for i in range(2)]
-    assert set(homes.homes(pair, uplinks).by_name.values()) == {"eth0"}
-    prefers = Unit("vm", 1, rules=Rules(prefer=("eth1",)))
-    assert homes.homes([prefers], uplinks).by_name == {"vm": "eth0"}

@@ -33,17 +33,6 @@ def test_ip_hash_is_as_published(source: int, destination: int, expected: int) -
     assert ip_hash(IPv4Address(source), IPv4Address(destination), 2) == expected
 
 
-@pytest.mark.parametrize("count", [2, 4, 8])
-def test_ip_hash_of_last_octets_is_the_same_for_powers_of_two(count: int) -> None:
-    for first, second in (("10.0.0.1", "10.0.1.1"), ("192.168.7.9", "10.20.30.40")):
-        one, other = IPv4Address(first), IPv4Address(second)
-        assert ip_hash(one, other, count) == ((one.packed[3] ^ other.packed[3]) % count)
-
-
-def test_ip_hash_of_three_takes_the_whole_addresses() -> None:
-    assert ip_hash(IPv4Address("10.0.0.1"), IPv4Address("10.0.1.1"), 3) == 1
-
-
 @pytest.mark.parametrize("policy", PRESETS)
 def test_ip_hash_alone_needs_one_link_upstream_and_set_alone_forbids_it(policy: str) -> None:
     limits = PRESETS[policy].limits

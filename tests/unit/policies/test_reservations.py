@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -14,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import homes, placement, rules
-from policies.model import RESERVABLE_RATIO, Load, OfPort, Role, Snapshot, Unit, Uplink
+from policies.model import RESERVABLE_RATIO, Load, OfPort, Snapshot, Unit, Uplink
 from policies.planners import minmax, threshold
 from policies.rules import Rule
 from policies.seating import Candidate
@@ -52,96 +50,10 @@ def excess_bps(homes: Mapping[str, str], units: Sequence[Unit], uplinks: Sequenc
 # ---- by example ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        {"prefer": ("a",)},
-        {"avoid": frozenset("b")},
-        {"affinity": "db"},
-        {"prefer": ("a",), "affinity": "db"},
-    ],
-    ids=["prefer", "should-not", "affinity", "both"],
-)
-def test_what_is_reserved_comes_before_what_should_be(rule: dict[str, object]) -> None:
-    for here in (None, "a", "b"):
-        both = [unit(0, 60.0, here, **rule), unit(1, 60.0, here, **rule)]
-        assert sorted(placed(both)) == ["a", "b"], here
-
-
-@pytest.mark.parametrize(
-    "must",
-    [{"pin": "a"}, {"allowed": frozenset("a")}, {"uplink": "a", "excluded": True}],
-    ids=["pin", "allow", "exclude"],
-)
-def test_what_must_be_comes_before_what_is_reserved(must: dict[str, object]) -> None:
-    both = [changed(unit(number, 60.0), **must) for number in (0, 1)]
-    assert placed(both) == "aa"
-
-
-def test_a_standby_uplink_is_no_place_for_what_is_reserved() -> None:
-    uplinks = (uplink("a"), uplink("b", role=Role.STANDBY))
-    assert placed([unit(0, 60.0), unit(1, 60.0)], uplinks) == "aa"
-
-
 def test_room_is_what_shaping_grants() -> None:
     """60 and 40 on an uplink of 100 would both be cut."""
     assert sorted(placed([unit(0, 60.0, "a"), unit(1, 40.0, "a")])) == ["a", "b"]
     assert placed([unit(0, 60.0, "a"), unit(1, 35.0, "a")]) == "aa", "95 of 100 are all kept"
-
-
-def test_of_what_cannot_be_kept_the_least_is_given_up() -> None:
-    three = [unit(0, 60.0), unit(1, 50.0), unit(2, 40.0)]
-    uplinks = (uplink("a", 120.0), uplink("b", 30.0))
-    found = homes.homes(three, uplinks).by_name
-    assert excess_bps(found, three, uplinks) == pytest.approx(11.5), "of 40 on b"
-
-
-def test_those_in_sets_make_room() -> None:
-    """Not only is the one moved that has no rule: here it may use one uplink alone."""
-    bound = unit(2, 50.0, "a", allowed=frozenset("a"))
-    apart = [unit(0, 60.0, "a", anti_affinity="web"), unit(1, 0.0, "b", anti_affinity="web")]
-    assert placed([*apart, bound]) == "baa"
-
-
-def test_an_affinity_set_moves_together_where_there_is_room_for_all_of_it() -> None:
-    pair = [unit(0, 30.0, "a", affinity="db"), unit(1, 30.0, "a", affinity="db")]
-    pinned = unit(2, 50.0, "a", pin="a")
-    assert placed([*pair, pinned]) == "bba"
-
-
-def test_who_is_where_it_may_be_stays() -> None:
-    there = [unit(0, 60.0, "b", prefer=("b",)), unit(1, 30.0, "a"), unit(2, 65.0, "a")]
-    assert placed(there) == "baa"
-
-
-def test_no_more_move_than_must() -> None:
-    """One of three that share an uplink, not two; and sizes are no obstacle."""
-    three = [unit(0, 29.0, "a"), unit(1, 31.0, "a"), unit(2, 37.0, "a")]
-    assert Counter(placed(three)) == {"a": 2, "b": 1}
-
-
-def test_sizes_without_a_common_divisor_fit_exactly() -> None:
-    """Largest first puts 41 beside 37, and then nothing fits."""
-    sizes = [41.0, 37.0, 23.0, 31.0, 29.0, 29.0]
-    uplinks = [uplink("a", 95 / 0.95), uplink("b", 95 / 0.95)]
-    units = [unit(n, size, "a") for n, size in enumerate(sizes)]
-    assert sum(sizes) == 190.0
-    ways = [
-        dict(zip((u.name for u in units), way, strict=True))
-        for way in itertools.product("ab", repeat=len(units))
-    ]
-    assert any(excess_bps(way, units, uplinks) == 0 for way in ways)
-    assert excess_bps(homes.homes(units, uplinks).by_name, units, uplinks) == 0
-
-
-def test_new_ports_go_where_their_reservation_fits() -> None:
-    units = [unit(number, 60.0) for number in (0, 2)]
-    assert sorted(placed(units)) == ["a", "b"]
-
-
-def test_a_vlan_that_only_one_carries_comes_first() -> None:
-    units = [unit(0, 60.0, "a"), unit(1, 60.0, "a", allowed=frozenset({"a"}))]
-    assert placed(units) == "ba"
 
 
 def test_without_a_reservation_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

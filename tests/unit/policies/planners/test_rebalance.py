@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from policies.model import Load, OfPort, Role, Snapshot, Unit, Uplink
 from policies.planners.rebalance import LEAST_DIFFERENCE_RATIO, even_out, rest
 from policies.verdicts import Rest, WhyAtRest
+from tests.unit.policies import placements
 
 MBPS = 1e6
 # A unit moves once in a round. Where capacities differ a hundredfold, 6,000 random teams took up to six.
@@ -22,22 +23,12 @@ def team(units: dict[str, tuple[str, float]], *capacities: float) -> Snapshot:
         Unit(name, i, "dynamic", is_bucket=True, uplink=on, load=Load(tx_bps=mbps * MBPS))
         for i, (name, (on, mbps)) in enumerate(units.items())
     )
-    uplinks = tuple(
-        Uplink(f"eth{i}", OfPort(i), capacity * MBPS, load=carried(made, f"eth{i}"))
-        for i, capacity in enumerate(capacities, 1)
-    )
-    return Snapshot(uplinks, made)
-
-
-def carried(units: tuple[Unit, ...], uplink: str) -> Load:
-    return Load(tx_bps=sum(u.load.tx_bps for u in units if u.uplink == uplink))
+    uplinks = (Uplink(f"eth{i}", OfPort(i), mbps * MBPS) for i, mbps in enumerate(capacities, 1))
+    return placements.loaded(Snapshot(tuple(uplinks), made))
 
 
 def after(snapshot: Snapshot) -> Snapshot:
-    targets = {move.unit: move.target for move in even_out(snapshot).moves}
-    units = tuple(replace(u, uplink=targets.get(u.name, u.uplink)) for u in snapshot.units)
-    uplinks = tuple(replace(u, load=carried(units, u.name)) for u in snapshot.uplinks)
-    return replace(snapshot, units=units, uplinks=uplinks)
+    return placements.after(snapshot, even_out(snapshot))
 
 
 def ratios(snapshot: Snapshot) -> list[float]:

@@ -12,6 +12,7 @@ from policies.gain import HIGH_RATIO
 from policies.model import Load, Move, OfPort, Plan, Reason, Snapshot, Unit, Uplink
 from policies.planners import minmax, splitting
 from policies.planners.splitting import GAIN_RATIO
+from tests.unit.policies.placements import after, loaded
 
 G = 1e9
 
@@ -38,11 +39,8 @@ def team(
         at = names[n % uplinks]
         load = Load(tx_bps=total_bps / 16)
         units.append(Unit(f"adaptive/{n}", n, "adaptive", is_bucket=True, uplink=at, load=load))
-    used = {name: sum((u.load for u in units if u.uplink == name), Load()) for name in names}
-    return Snapshot(
-        tuple(Uplink(name, OfPort(n), 10 * G, load=used[name]) for n, name in enumerate(names, 1)),
-        tuple(units),
-    )
+    team = tuple(Uplink(name, OfPort(n), 10 * G) for n, name in enumerate(names, 1))
+    return loaded(Snapshot(team, tuple(units)))
 
 
 def ways(plan: Plan) -> set[tuple[str, str, str]]:
@@ -71,16 +69,14 @@ def test_none_is_divided_for_little() -> None:
 
 
 def test_as_few_as_suffice_are_divided() -> None:
+    def planned(a: float, b: float, c: float) -> set[tuple[str, str, str]]:
+        loads = {"a": ("eth1", a), "b": ("eth2", b), "c": ("eth3", c)}
+        return ways(splitting.plan(team(loads, uplinks=3)))
+
     loads = {"a": ("eth1", 9.0), "b": ("eth1", 8.0), "c": ("eth2", 1.0)}
     assert ways(splitting.plan(team(loads))) == {("b", "eth2", "rebalance")}
-    plan = splitting.plan(
-        team({"a": ("eth1", 16.0), "b": ("eth2", 14.0), "c": ("eth3", 0.1)}, uplinks=3)
-    )
-    assert ways(plan) == {("a", "eth1", "split"), ("b", "eth2", "split")}
-    plan = splitting.plan(
-        team({"a": ("eth1", 16.0), "b": ("eth2", 4.0), "c": ("eth3", 4.0)}, uplinks=3)
-    )
-    assert ways(plan) == {("a", "eth1", "split")}
+    assert planned(16.0, 14.0, 0.1) == {("a", "eth1", "split"), ("b", "eth2", "split")}
+    assert planned(16.0, 4.0, 4.0) == {("a", "eth1", "split")}
 
 
 def test_what_may_not_be_divided_is_not() -> None:
@@ -90,16 +86,12 @@ def test_what_may_not_be_divided_is_not() -> None:
 
 
 def test_buckets_go_where_they_even_out_what_is_sent() -> None:
-    plan = splitting.plan(team({"web": ("eth1", 4.0)}, hot=("eth1", 12.0, 1.0)))
+    snapshot = team({"web": ("eth1", 4.0)}, hot=("eth1", 12.0, 1.0))
+    plan = splitting.plan(snapshot)
     assert {reason for *_, reason in ways(plan)} == {"rebalance"}
     assert {unit.rpartition("/")[0] for unit, *_ in ways(plan)} == {"adaptive"}
-    after = dict.fromkeys(("eth1", "eth2"), 0.0)
-    for uplink in team({"web": ("eth1", 4.0)}, hot=("eth1", 12.0, 1.0)).uplinks:
-        after[uplink.name] += uplink.load.tx_bps / G
-    for move in plan.moves:
-        after[move.source] -= 12 / 16
-        after[move.target] += 12 / 16
-    assert max(after.values()) - min(after.values()) <= 1.5 * 12 / 16
+    one, other = (uplink.load.tx_bps for uplink in after(snapshot, plan).uplinks)
+    assert abs(one - other) <= 1.5 * 12 / 16 * G
 
 
 def test_buckets_are_evened_out_although_what_is_received_cannot_be() -> None:

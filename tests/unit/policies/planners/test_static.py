@@ -22,51 +22,17 @@ def vm_port(ofport: int, **fields: object) -> Unit:
     return changed(Unit(f"vm{ofport}", ofport), **fields)
 
 
-def by_number(number: int, uplinks: Sequence[Uplink] = UPLINKS) -> str:
-    (home,) = static.by_number([vm_port(number)], uplinks).values()
-    return home
-
-
-def first_in_order(uplinks: Sequence[Uplink]) -> str:
-    (home,) = static.first_in_order([vm_port(11)], uplinks).values()
-    return home
-
-
 def home_of(unit: Unit, uplinks: Sequence[Uplink] = UPLINKS) -> str:
     return homes.homes([unit], uplinks).by_name[unit.name]
 
 
-def test_originating_port_is_the_port_number_modulo_the_uplinks() -> None:
-    homes = [by_number(number) for number in range(10, 16)]
-    assert homes == ["eth2", "eth3", "eth1", "eth2", "eth3", "eth1"]
-
-
-def test_originating_port_counts_uplinks_that_are_down_so_that_others_stay() -> None:
-    eth1_down = (replace(UPLINKS[0], usable=False), *UPLINKS[1:])
-    for number in range(100):
-        assert by_number(number, eth1_down) == by_number(number)
-
-
-@pytest.mark.parametrize("role", [Role.STANDBY, Role.UNUSED, Role.DRAINED])
-def test_originating_port_counts_active_uplinks_only(role: Role) -> None:
-    uplinks = (UPLINKS[0], replace(UPLINKS[1], role=role), UPLINKS[2])
-    homes = {by_number(number, uplinks) for number in range(100)}
-    assert homes == {"eth1", "eth3"}
-
-
-def test_explicit_puts_everything_on_the_first_active_uplink() -> None:
-    assert first_in_order(UPLINKS) == "eth1"
-    standby_first = (replace(UPLINKS[0], role=Role.STANDBY), *UPLINKS[1:])
-    assert first_in_order(standby_first) == "eth2"
-    eth1_down = (replace(UPLINKS[0], usable=False), *UPLINKS[1:])
-    assert first_in_order(eth1_down) == "eth1", "home is where it returns to"
-
-
-def test_standby_uplinks_are_homes_only_where_no_active_one_is_configured() -> None:
-    standby = tuple(replace(uplink, role=Role.STANDBY) for uplink in UPLINKS[:2])
-    unused = replace(UPLINKS[2], role=Role.UNUSED)
-    assert static.placeable((unused, *standby)) == list(standby)
-    assert static.placeable((unused,)) == (unused,)
+def test_originating_port_is_the_port_number_modulo_the_uplinks_and_explicit_the_first() -> None:
+    """Also of those that are down, so that others stay: a home is where units return to."""
+    ports = [vm_port(number) for number in range(10, 16)]
+    for team in (UPLINKS, (replace(UPLINKS[0], usable=False), *UPLINKS[1:])):
+        homes = static.by_number(ports, team).values()
+        assert list(homes) == ["eth2", "eth3", "eth1", "eth2", "eth3", "eth1"]
+        assert set(static.first_in_order(ports, team).values()) == {"eth1"}
 
 
 @pytest.mark.parametrize("name", ["originating-port", "explicit"])
