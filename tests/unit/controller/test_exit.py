@@ -24,6 +24,7 @@ def serve():
 serve_and_exit(serve)
 """
 DONE, FAILS = "return 3", "raise KeyError('nobody expects this')"
+each = pytest.mark.parametrize(("body", "status"), [(DONE, 3), (FAILS, 1)], ids=["done", "fails"])
 
 
 def ended(body: str, stdout: int) -> tuple[int, str]:
@@ -41,7 +42,7 @@ def ended(body: str, stdout: int) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize(("body", "status"), [(DONE, 3), (FAILS, 1)], ids=["done", "fails"])
+@each
 def test_it_ends_though_nobody_reads_its_answer(body: str, status: int) -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -51,10 +52,8 @@ def test_it_ends_though_nobody_reads_its_answer(body: str, status: int) -> None:
         os.close(writing)
 
 
-def test_an_error_that_nobody_expects_is_told() -> None:
-    status, said = ended(FAILS, subprocess.DEVNULL)
-    assert status == 1 and "KeyError: 'nobody expects this'" in said
-
-
-def test_nothing_is_told_where_nothing_failed() -> None:
-    assert ended(DONE, subprocess.DEVNULL) == (3, "")
+@each
+def test_an_error_that_nobody_expects_is_told_and_nothing_else(body: str, status: int) -> None:
+    found, said = ended(body, subprocess.DEVNULL)
+    assert found == status
+    assert "KeyError: 'nobody expects this'" in said if body == FAILS else said == ""

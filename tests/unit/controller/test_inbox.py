@@ -58,12 +58,7 @@ def holding(*items: Item) -> Inbox:
     return inbox
 
 
-def test_a_failed_link_comes_before_the_counters_of_other_bridges() -> None:
-    counters: list[Item] = [counted(f"br{number}") for number in range(5)]
-    assert taken(holding(*counters, failed("br9"))) == [failed("br9"), *counters]
-
-
-def test_it_does_so_if_it_comes_when_counters_wait_already() -> None:
+def test_a_failed_link_comes_before_the_counters_of_other_bridges_that_wait_already() -> None:
     inbox = holding(counted("br1"), counted("br2"), counted("br3"))
     assert inbox.next_item(math.inf) == counted("br1")
     inbox.put(failed("br9"))

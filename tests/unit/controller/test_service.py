@@ -122,12 +122,12 @@ def test_a_switch_that_says_more_than_is_taken_has_to_wait(monkeypatch: pytest.M
 class Many(Rig):
     """A service on many bridges whose polls are not answered until `answer_polls`.
 
-    Time passes only by `now_s`. `applied`: after how many steps each bridge was sent a bundle.
+    Time passes only by `now_s`. `applied`: to which bridges bundles were sent.
     """
 
     def __init__(self, bridges: int) -> None:
         self.now_s, self.steps = 0.0, 0
-        self.applied: dict[str, int] = {}
+        self.applied = set[str]()
         self.asked_of: list[ReadStats] = []
         self.switches: dict[str, FakeSwitch] = {}
         super().__init__()
@@ -153,7 +153,7 @@ class Many(Rig):
             self.asked_of.append(command)
             return
         if isinstance(command, Apply):
-            self.applied[command.bridge] = self.steps
+            self.applied.add(command.bridge)
         if (switch := self.switches.get(getattr(command, "bridge", ""))) is not None:
             for event in switch.carry_out(command):
                 self._events.put(event)
@@ -166,9 +166,20 @@ class Many(Rig):
                 self._events.put(event)
         return len(self._events)
 
-    def fail(self, bridge: str) -> None:
-        port = replace(self.switches[bridge].ports[1], up=False)
-        self._events.put(PortChanged(bridge, port))
+    def fail(self) -> None:
+        """An uplink of br20."""
+        self._events.put(PortChanged("br20", replace(self.switches["br20"].ports[1], up=False)))
+
+    def steps_until_applied(self, at_once: int, wait_s: float) -> int:
+        """The steps until br20, and no other, is sent a bundle: some at once, the rest after a wait."""
+        before = self.steps
+        for _ in range(at_once):
+            self.step()
+        self.now_s += wait_s
+        while not self.applied and self.steps - before < 45:
+            self.step()
+        assert self.applied == {"br20"}
+        return self.steps - before
 
 
 @pytest.fixture
@@ -185,29 +196,17 @@ def many(monkeypatch: pytest.MonkeyPatch) -> Many:
 
 def test_a_failover_does_not_wait_for_the_polls_of_other_bridges(many: Many) -> None:
     assert many.answer_polls() == 80
-    many.fail("br20")
-    before = many.steps
+    many.fail()
     # Its own counters, the failure, whom to announce; the switch leaves the link by itself; what is due.
-    for _ in range(4):
-        many.step()
-    many.now_s += REVALIDATED_AFTER_S
-    while "br20" not in many.applied and many.steps - before < 20:
-        many.step()
-    assert many.applied == {"br20": before + 5}
+    assert many.steps_until_applied(4, REVALIDATED_AFTER_S) == 5
     assert len(many._events) >= 78, "the others have not had their turn"
 
 
 def test_nor_does_it_wait_until_all_other_bridges_are_asked_again(many: Many) -> None:
     many.answer_polls()
-    many.fail("br20")
-    before = many.steps
-    for _ in range(4):
-        many.step()
-    many.now_s += 1.0
-    while "br20" not in many.applied and many.steps - before < 20:
-        many.step()
+    many.fail()
     # What it waited for became due before the other bridges' polls.
-    assert many.applied == {"br20": before + 5}
+    assert many.steps_until_applied(4, 1.0) == 5
 
 
 def test_nor_for_other_bridges_that_should_have_been_asked_before(many: Many) -> None:
@@ -215,15 +214,9 @@ def test_nor_for_other_bridges_that_should_have_been_asked_before(many: Many) ->
     many.proceed()
     # The service is late: the polls of all bridges are due before the failure.
     many.now_s += 1.0
-    many.fail("br20")
-    before = many.steps
+    many.fail()
     # The failure, and whom to announce.
-    for _ in range(2):
-        many.step()
-    many.now_s += REVALIDATED_AFTER_S
-    while "br20" not in many.applied and many.steps - before < 45:
-        many.step()
-    assert many.applied == {"br20": before + 3}
+    assert many.steps_until_applied(2, REVALIDATED_AFTER_S) == 3
     assert len(many.asked_of) == 1, "the others have not had their turn"
 
 
