@@ -36,6 +36,8 @@ def test_an_order_is_that_of_all_without_those_that_are_not_allowed(
 
 
 def test_the_home_comes_first_among_uplinks_of_its_role() -> None:
+    pinned = failover.order("vm", "eth3", UPLINKS, failover.as_configured)
+    assert names(pinned) == ["eth3", "eth1", "eth2", "eth4"]
     roles = (Role.STANDBY, Role.ACTIVE, Role.STANDBY, Role.DRAINED)
     uplinks = tuple(replace(u, role=role) for u, role in zip(UPLINKS, roles, strict=True))
     order = failover.order("vm", "eth3", uplinks, failover.as_configured)
