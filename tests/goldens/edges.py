@@ -71,7 +71,7 @@ from controller.replay.host import Host, Options
 from controller.replay.switch import Switch
 from controller.replay.trace import read as read_trace
 from controller.text.wording import Refused
-from tests.goldens.adapter import row_of, run_command
+from tests.goldens.adapter import Here, row_of, run_command
 from tests.goldens.rendering import digest, indented, told
 from tests.goldens.steps import Played
 from tests.unit.controller.operations.test_linux_bond import ACTIVE_BACKUP, LACP
@@ -247,6 +247,10 @@ def records() -> Iterator[str]:
     ]
     rate = _columns(other_config={"max-rate": "900000000"})
     words = _columns(other_config={"max-rate": "9e8"})
+    trunk: dict[str, Any] = {"trunks": [9, 7], "vlan_mode": ["trunk"], "qos": [words]}
+    trunk["status"] = {"stp_state": "listening"}
+    rstp = {"rstp_port_state": "Discarding"}
+    discarding: dict[str, Any] = {"rstp_status": rstp, "protected": True}
     ports = [
         _replica(
             "bond0",
@@ -257,26 +261,8 @@ def records() -> Iterator[str]:
             other_config={"lacp-fallback-ab": "true"},
         ),
         *(_replica(one.name, interfaces=[one], tag=[7], qos=[rate]) for one in interfaces[2:4]),
-        *(
-            _replica(
-                one.name,
-                interfaces=[one],
-                trunks=[9, 7],
-                vlan_mode=["trunk"],
-                qos=[words],
-                status={"stp_state": "listening"},
-            )
-            for one in interfaces[4:6]
-        ),
-        *(
-            _replica(
-                one.name,
-                interfaces=[one],
-                rstp_status={"rstp_port_state": "Discarding"},
-                protected=True,
-            )
-            for one in interfaces[6:]
-        ),
+        *(_replica(one.name, interfaces=[one], **trunk) for one in interfaces[4:6]),
+        *(_replica(one.name, interfaces=[one], **discarding) for one in interfaces[6:]),
     ]
     mirror = _replica("m0", output_port=[ports[1]], output_vlan=[20])
     rows = {
@@ -308,12 +294,8 @@ def records() -> Iterator[str]:
     with mock.patch.multiple(devices, is_representor=is_representor, offloads=offloads):
         for local in (False, True):
             bridges = rows_read.Bridges(local)
-            for touched in (
-                set(),
-                {("Interface", "eth1")},
-                {("QoS", "x")},
-                {("Open_vSwitch", ".")},
-            ):
+            for of in ("", "Interface eth1", "QoS x", "Open_vSwitch ."):
+                touched: set[Any] = {tuple(of.split())} if of else set()
                 before = bridges.read_records(rows, set(), other)
                 after = bridges.read_records(rows, touched, other)
                 again = [a.name for a, b in zip(before, after, strict=True) if a is not b]
@@ -383,10 +365,8 @@ def election() -> Iterator[str]:
                 leads = chance.random() < 0.4
                 yield f"{now_s:.2f} begin {leads}: {told(watch.begin(leads, now_s))}"
             case 1:
-                lock, ours = (
-                    chance.choice(("ovs_lbt", "ovs_lbt_pulse", "ovs_lbt_watch")),
-                    step % 2 > 0,
-                )
+                lock = chance.choice(("ovs_lbt", "ovs_lbt_pulse", "ovs_lbt_watch"))
+                ours = step % 2 > 0
                 yield f"{now_s:.2f} lock {lock} {ours}: {watch.lock_changed(lock, ours)}"
             case 2:
                 yield f"{now_s:.2f} answer: {told(watch.answer())}"
@@ -448,36 +428,41 @@ def _host(programs: Programs, *sockets: str) -> Iterator[Path]:
 def _typed(programs: Programs, directory: Path, *lines: str) -> Iterator[str]:
     for line in lines:
         yield f"$ ovs-lbt {line}"
-        yield from (said.replace(str(directory), "RUNDIR") for said in run_command(line.split()))
-        yield from (said.replace(str(directory), "RUNDIR") for said in programs.lines)
+        yield from _anywhere([*run_command(line.split()), *programs.lines], directory)
         programs.lines.clear()
+
+
+def _anywhere(lines: Iterable[str], directory: Path) -> Iterator[str]:
+    """Lines without the name of the run directory."""
+    return (line.replace(str(directory), "RUNDIR") for line in lines)
+
+
+def _three_seconds(team: str) -> Here:
+    """What has become of a team after its first three seconds."""
+    here = Played(team).here
+    here.start()
+    here.run_for(3.0)
+    return here
 
 
 def rescued() -> Iterator[str]:
     plain = ("plain", "uplinks=3", "vms=1", "eth1.role=standby", "vnet0@mac='02:00:00:00:00:0a'")
-    rows = (
-        row_of(plain),
-        row_of(("bond",), "br1"),
-        row_of(("plain", "unattached"), "br2"),
-        row_of(("plain", "policy=dynamic"), "br3"),
-    )
+    others = (("bond",), ("plain", "unattached"), ("plain", "policy=dynamic"))
+    rows = row_of(plain), *(row_of(team, f"br{n}") for n, team in enumerate(others, 1))
     read = DatabaseRead(rows, ovn=Ovn(("192.0.2.1",)))
     up: dict[str, Any] = {"get interface": ["down\n", "down\n", "up\n"]}
     flows = "cookie=0x6c627400, actions=drop\n"
-    for number, answers in enumerate(
-        ({**up}, {"get interface": "down\n"}, {**up, "dump-flows": flows}, {})
-    ):
+    down = {"get interface": "down\n"}
+    answered: tuple[dict[str, Any], ...] = ({**up}, down, {**up, "dump-flows": flows}, {})
+    here = AddressesRead({"vnet0": ("192.0.2.1", "fd00::1")})
+    for number, answers in enumerate(answered):
         known = {"ovs-ofctl": "", "ovs-appctl": "", "protocols": "[OpenFlow13]", "ovs-vsctl": ""}
         programs = Programs(**(known if number < 3 else {}), **answers)
         with (
             _host(programs, "br0.mgmt", "br3.mgmt") as directory,
             mock.patch.object(rescue, "read", lambda _: read),
             mock.patch("controller.announce_endpoints.read", lambda _: read),
-            mock.patch.object(
-                addresses,
-                "read_addresses",
-                lambda: AddressesRead({"vnet0": ("192.0.2.1", "fd00::1")}),
-            ),
+            mock.patch.object(addresses, "read_addresses", lambda: here),
         ):
             yield from _typed(programs, directory, "rescue br0", "rescue br1", "rescue br9")
             yield from _typed(programs, directory, "rescue br2", "rescue --all")
@@ -493,11 +478,8 @@ def completed(lines: Iterable[str]) -> Iterator[str]:
         return ["set", [["uuid", name] for name in names]]
 
     def one(name: str, *ports: str, **keys: str) -> list[Any]:
-        return [
-            name,
-            ids(*ports),
-            ["map", [[f"ovs-lbt-{key}", text] for key, text in keys.items()]],
-        ]
+        ours = [[f"ovs-lbt-{key}", text] for key, text in keys.items()]
+        return [name, ids(*ports), ["map", ours]]
 
     ports = [[["uuid", f"p{n}"], f"p{n}", ["uuid", f"i{n}"]] for n in range(2, 6)]
     ports.append([["uuid", "pb"], "bond0", ids("i0", "i1")])
@@ -522,7 +504,7 @@ def completed(lines: Iterable[str]) -> Iterator[str]:
             for line in lines:
                 yield f"{line}|"
                 yield from run_command(["__complete", *line.split(" ")])
-                yield from (said.replace(str(directory), "RUNDIR") for said in programs.lines)
+                yield from _anywhere(programs.lines, directory)
                 programs.lines.clear()
 
 
@@ -550,9 +532,7 @@ def upstream() -> Iterator[str]:
             ],
         }
         for team in ("bond policy=load-based", "static policy=load-based"):
-            here = Played(f"{team} | run 3").here
-            here.start()
-            here.run_for(3.0)
+            here = _three_seconds(team)
             here.lines.clear()
             programs = Programs(**{"dump-flows": dumped, "ovs-vsctl": json.dumps(listed)})
             with _host(programs, "br0.mgmt"):
@@ -585,11 +565,8 @@ def planned_endpoints() -> Iterator[str]:
         ]
         return json.dumps({"headings": ["name", "statistics"], "data": data})
 
-    for ovn in (
-        None,
-        Ovn(("192.0.2.1", "192.0.2.2")),
-        Ovn(("192.0.2.1", "192.0.2.2"), bridge="br-x"),
-    ):
+    encaps = ("192.0.2.1", "192.0.2.2")
+    for ovn in (None, Ovn(encaps), Ovn(encaps, bridge="br-x")):
         answers: dict[str, Any] = {"list Interface": [listed(1), listed(4)]}
         programs = Programs(**answers, **{"get Open_vSwitch": '"7000"\n'})
         read = DatabaseRead(tuple(rows), ovn=ovn)
@@ -604,16 +581,12 @@ def planned_endpoints() -> Iterator[str]:
 
 def bundled() -> Iterator[str]:
     """What is in a support bundle, and what had to be run for it."""
-    row = {
-        "headings": ["name", "external_ids"],
-        "data": [["br0", ["map", [["ovs-lbt-policy", "slb"], ["password", "secret"]]]]],
-    }
-    log = "".join(
-        f"2026-01-0{n}T00:00:00Z host ovs-vswitchd[1]: line {n} password=x\n" for n in range(1, 9)
-    )
-    programs = Programs(
-        **{"find Bridge": "br0 br1\n", "list ": json.dumps(row), "journalctl": log, "ps -eo": log}
-    )
+    keys = ["map", [["ovs-lbt-policy", "slb"], ["password", "secret"]]]
+    row = json.dumps({"headings": ["name", "external_ids"], "data": [["br0", keys]]})
+    line = "2026-01-0{0}T00:00:00Z host ovs-vswitchd[1]: line {0} password=x\n"
+    log = "".join(map(line.format, range(1, 9)))
+    answers = {"find Bridge": "br0 br1\n", "list ": row, "journalctl": log, "ps -eo": log}
+    programs = Programs(**answers)
     # Python runs `uname -p` once in a process, and keeps the answer.
     platform.processor()
     with _host(programs) as directory:
@@ -621,7 +594,7 @@ def bundled() -> Iterator[str]:
         yield f"$ ovs-lbt support-bundle --out {directory.name[:0]}FILE"
         out = directory / "bundle.tar.gz"
         said = list(run_command(["support-bundle", "--out", str(out)]))
-        yield from (line.replace(str(directory), "RUNDIR") for line in said if "/proc" not in line)
+        yield from _anywhere((line for line in said if "/proc" not in line), directory)
         with tarfile.open(out) as archive:
             for member in archive.getmembers():
                 part = member.name.partition("/")[2]
@@ -629,7 +602,7 @@ def bundled() -> Iterator[str]:
                 if part not in ("versions", "README", "options"):
                     content = archive.extractfile(member)
                     yield from indented(content.read().decode() if content else "")
-        yield from (line.replace(str(directory), "RUNDIR") for line in programs.lines)
+        yield from _anywhere(programs.lines, directory)
 
 
 def moved_bonds() -> Iterator[str]:
@@ -709,14 +682,8 @@ def queued(texts: Sequence[str]) -> Iterator[str]:
         made = (c for _, c in played.here.log if isinstance(c, Shape))
         shapes |= {told(command): command for command in made}
     for qdiscs in ([], ours, foreign):
-        programs = Programs(
-            **{
-                "qdisc show": json.dumps(qdiscs),
-                "class show": classes,
-                "filter show": json.dumps([{"options": mark}]),
-                "tc -batch": "",
-            }
-        )
+        answers = {"class show": classes, "filter show": json.dumps([{"options": mark}])}
+        programs = Programs(**answers, **{"qdisc show": json.dumps(qdiscs), "tc -batch": ""})
         for here in (True, False):
             with _host(programs), mock.patch.object(qdisc, "_host", lambda _: htb.Host()):
                 shaping = qdisc.Qdiscs(lambda _: None, here)
@@ -747,11 +714,8 @@ def of_the_host() -> Iterator[str]:
         ledger, said = faults.Ledger(), list[Any]()
         ledger.open(kept, said.append, lambda: said.append("end"))
         with mock.patch("time.time", lambda: 1_800_000_000.0):
-            for part, ends, again in (
-                ("lines", False, False),
-                ("lines", False, True),
-                ("engine", True, False),
-            ):
+            told_of = ("lines", False, False), ("lines", False, True), ("engine", True, False)
+            for part, ends, again in told_of:
                 yield ledger.report(part, ValueError("x\ny"), "line br0", ends, again)
         second = faults.Ledger()
         second.open(kept, said.append, lambda: None)
@@ -772,10 +736,8 @@ def of_the_host() -> Iterator[str]:
         message = struct.pack("=IHHII", 16 + len(body), 20, 0, 1, 0) + body
         found = list(addresses.parts(message * 2 + b"rest", addresses.MESSAGE))
         yield f"{len(found)} {found[0][0]} {addresses.address(found[0][1])}"
-    yield " ".join(
-        f"{host} {is_loopback(host)}"
-        for host in ("127.0.0.1", "::1", "192.0.2.1", "localhost", "x")
-    )
+    hosts = ("127.0.0.1", "::1", "192.0.2.1", "localhost", "x")
+    yield " ".join(f"{host} {is_loopback(host)}" for host in hosts)
     yield from _supervised()
 
 
@@ -804,11 +766,8 @@ def _ethtool() -> Iterator[str]:
 
 
 def _supervised() -> Iterator[str]:
-    for watchdog in (
-        {"WATCHDOG_USEC": "4000000"},
-        {"WATCHDOG_USEC": "4000000", "WATCHDOG_PID": "1"},
-        {},
-    ):
+    usec = {"WATCHDOG_USEC": "4000000"}
+    for watchdog in (usec, {**usec, "WATCHDOG_PID": "1"}, {}):
         with (
             tempfile.TemporaryDirectory() as directory,
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as wire,
@@ -849,16 +808,9 @@ def sockets() -> Iterator[str]:
             over = threading.Event()
 
             def call() -> None:
-                for method, *words in (
-                    *(("lbt/show", "--json"), ("lbt/move", "vnet0", "no"), ("lbt/move", "vnet0")),
-                    *(
-                        ("lbt/none",),
-                        ("version",),
-                        ("list-commands",),
-                        ("lbt/history", *"123456"),
-                        ("help",),
-                    ),
-                ):
+                calls = "lbt/show --json|lbt/move vnet0 no|lbt/move vnet0|lbt/none|version"
+                calls += "|list-commands|lbt/history 1 2 3 4 5 6|help"
+                for method, *words in map(str.split, calls.split("|")):
                     try:
                         seen.append(f"{method} {client.ask(method, words)}")
                     except client.Unanswered as error:
@@ -877,20 +829,15 @@ def sockets() -> Iterator[str]:
         yield from (
             line.replace(directory, "RUNDIR").replace(str(os.getpid()), "PID") for line in seen
         )
-    here = Played("bond policy=load-based | run 3").here
-    here.start()
-    here.run_for(3.0)
-    served = here.exporter.listen("127.0.0.1", 0)
+    served = _three_seconds("bond policy=load-based").exporter.listen("127.0.0.1", 0)
     port = served.server_address[1]
     for path in ("/metrics", "/", "/metrics?name[]=ovslbt_leader", "/none"):
         for accept in ("text/plain", "application/openmetrics-text; version=1.0.0"):
-            asked = urllib.request.Request(
-                f"http://127.0.0.1:{port}{path}", headers={"Accept": accept}
-            )
+            url, headers = f"http://127.0.0.1:{port}{path}", {"Accept": accept}
+            asked = urllib.request.Request(url, headers=headers)
             with urllib.request.urlopen(asked, timeout=5) as answer:
-                kept = [
-                    line for line in answer.read().decode().splitlines() if "_created" not in line
-                ]
+                lines = answer.read().decode().splitlines()
+                kept = [line for line in lines if "_created" not in line]
                 yield f"{path} {answer.status} {answer.headers['Content-Type']} {len(kept)} {digest(told(kept))}"
     served.shutdown()
     served.server_close()
@@ -904,8 +851,7 @@ def helped(commands: Sequence[str]) -> Iterator[str]:
     with _host(Programs()) as directory:
         for line in commands:
             yield f"$ ovs-lbt {line}"
-            said = run_command(line.split())
-            yield from (one.replace(str(directory), "RUNDIR") for one in said)
+            yield from _anywhere(run_command(line.split()), directory)
     yield from (ROOT / "docs" / "ovs-lbt.8").read_text().splitlines()
 
 
