@@ -34,7 +34,6 @@ from controller.api.engine_commands import (
 )
 from controller.api.events import (
     AddressesRead,
-    BundleDone,
     Challenged,
     CommandFailed,
     DatabaseRead,
@@ -47,7 +46,6 @@ from controller.api.events import (
     PortRemoved,
     PortState,
     Sample,
-    SwitchConnected,
 )
 from controller.cli.top import feed, keys, view
 from controller.cli.top.state import State, with_picture
@@ -226,19 +224,16 @@ class Here(World):
         self.cut: set[int] = set()
         self.answers_targets = True
         self.owners: dict[str, int] = {}
-        self.exporter = self.new_exporter()
+        self.exporter = Exporter(
+            lambda: self.engine.fleet.status(), "1.2.3", lambda: self.engine.leads
+        )
         self.entries: list[str] = []
-        self.engine = self.new_engine()
-        self.state: State | None = None
         for row in rows:
             self.add_switch(row)
 
     @staticmethod
     def new_engine() -> Engine:
         return Engine(epoch_s=EPOCH_S, name="ovs-lbt@here", probe_key=b"k" * 32)
-
-    def new_exporter(self) -> Exporter:
-        return Exporter(lambda: self.engine.fleet.status(), "1.2.3", lambda: self.engine.leads)
 
     def add_switch(self, row: BridgeRow) -> None:
         ports = {
@@ -255,33 +250,13 @@ class Here(World):
     def read(self) -> DatabaseRead:
         return replace(super().read(), ovn=self.ovn)
 
-    def restart_service(self) -> Here:
-        self.engine = self.new_engine()
-        self._events.clear()
-        self.outstanding.clear()
-        self.dialled.clear()
-        self.start()
-        return self
-
-    def say(self, *events: Event) -> Here:
-        self._events += events
-        while self._events:
-            event = self._events.popleft()
-            if isinstance(event, BundleDone | SwitchConnected):
-                self.outstanding.discard(event.bridge)
-            self.handled += 1
-            if self.handled > MOST_EVENTS:
-                raise Endless(f"{MOST_EVENTS} events")
-            commands = self.engine.handle(event, self.now_s)
-            if not self.quiet:
-                wakes_s = told(round(self.engine.deadline_s(), 6))
-                self.lines.append(f"{told(self.now_s)} > {brief(event)} next {wakes_s}")
-            for command in commands:
-                self.log.append((self.now_s, command))
-                if not self.quiet:
-                    self.lines += in_words(command)
-                self._carry_out(command)
-        return self
+    def _handled(self, event: Event) -> None:
+        self.handled += 1
+        if self.handled > MOST_EVENTS:
+            raise Endless(f"{MOST_EVENTS} events")
+        if not self.quiet:
+            wakes_s = told(round(self.engine.deadline_s(), 6))
+            self.lines.append(f"{told(self.now_s)} > {brief(event)} next {wakes_s}")
 
     def ask(self, *words: str) -> Reply | None:
         """Some requests wait for the switch, or until an uplink is idle."""
@@ -292,6 +267,8 @@ class Here(World):
         return self.replies.get(self.asked)
 
     def _carry_out(self, command: Command) -> None:
+        if not self.quiet:
+            self.lines += in_words(command)
         super()._carry_out(command)
         match command:
             case DeliverFrame(bridge=bridge, ofport=ofport, frame=frame) if ofport < 10:

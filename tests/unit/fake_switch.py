@@ -60,7 +60,7 @@ from controller.api.events import (
     UnitCountersRead,
     Written,
 )
-from controller.config.rows import BridgeRow, PortRow
+from controller.config.rows import BridgeRow, InterfaceRow, PortRow
 from controller.dataplane import htb, specs, tables
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import Changes, FlowSpec, GroupSpec, Output, Pipeline, SetField
@@ -69,6 +69,9 @@ from controller.engine import Engine
 # Bundles until everything is in place over a bond: the second when NORMAL's flags are set.
 PLACED = 2
 
+# Commands that a switch answers.
+Read = ReadInstalled | ReadStats | ReadInbound | ReadLearned | ReadForwarding
+ToSwitch = Read | SetPortFlags | AddSelectGroup | Apply
 Rate = Callable[[float], float]
 # Behind a VM port: (ofport, MAC, VLAN).
 Address = tuple[int, str, int]
@@ -336,7 +339,7 @@ class World:
     """Drives an engine by events, and carries out its commands."""
 
     def __init__(self, *rows: BridgeRow, start_s: float = 0.0) -> None:
-        self.engine = Engine()
+        self.engine = self.new_engine()
         self.now_s = start_s
         self.rows = {row.name: row for row in rows}
         self.switches: dict[str, FakeSwitch] = {}
@@ -369,6 +372,10 @@ class World:
 
     # ---- what a test does --------------------------------------------------------------
 
+    @staticmethod
+    def new_engine() -> Engine:
+        return Engine()
+
     def start(self) -> World:
         """The service starts: it reads the database and the host's addresses."""
         self.say(self.addresses)
@@ -384,7 +391,7 @@ class World:
 
     def restart_service(self) -> World:
         """A new engine on the same database and switches."""
-        self.engine = Engine()
+        self.engine = self.new_engine()
         self._events.clear()
         self.outstanding.clear()
         self.dialled.clear()
@@ -396,19 +403,17 @@ class World:
         self._events += events
         while self._events:
             event = self._events.popleft()
-            if isinstance(event, BundleDone):
-                self.outstanding.discard(event.bridge)
-            if isinstance(event, SwitchConnected):
+            if isinstance(event, BundleDone | SwitchConnected):
                 self.outstanding.discard(event.bridge)
             commands = self.engine.handle(event, self.now_s)
-            self._check_deadline()
+            self._handled(event)
             for command in commands:
                 self.log.append((self.now_s, command))
                 self._carry_out(command)
         return self
 
-    def _check_deadline(self) -> None:
-        """It is the first of all, though few are looked at with each event."""
+    def _handled(self, _event: Event) -> None:
+        """The deadline is the first of all, though few are looked at with each event."""
         if self.engine.fleet.failures:
             return
         times = [bridge.deadline_s() for bridge in self.engine.fleet.bridges.values()]
@@ -555,16 +560,7 @@ class World:
                 self.replies[request_id] = command
             case Apply(bridge=bridge) if self.cannot_encode(command):
                 self._events.append(CommandFailed(bridge, ValueError("a group is too long")))
-            case (
-                ReadInstalled()
-                | ReadStats()
-                | ReadInbound()
-                | ReadLearned()
-                | ReadForwarding()
-                | SetPortFlags()
-                | AddSelectGroup()
-                | Apply()
-            ):
+            case _ if isinstance(command, ToSwitch):
                 self._ask_switch(command)
 
     def _shape(self, command: Shape) -> Shaped:
@@ -586,19 +582,7 @@ class World:
             devices.append(Device(name, self.queueing[name], replaced=replaced))
         return Shaped(command.bridge, tuple(devices))
 
-    def _ask_switch(
-        self,
-        command: (
-            ReadInstalled
-            | ReadStats
-            | ReadInbound
-            | ReadLearned
-            | ReadForwarding
-            | SetPortFlags
-            | AddSelectGroup
-            | Apply
-        ),
-    ) -> None:
+    def _ask_switch(self, command: ToSwitch) -> None:
         switch = self.switches[command.bridge]
         if isinstance(command, Apply):
             assert command.bridge not in self.outstanding, "one bundle at a time"
@@ -637,13 +621,12 @@ def _set_in(port: PortRow, setting: Setting) -> PortRow:
             return replace(port, protected=setting.value == "true")
         ids = _with(dict(port.external_ids), setting) if mine else port.external_ids
         return replace(port, external_ids=ids)
-    interfaces = tuple(
-        replace(i, external_ids=_with(dict(i.external_ids), setting))
-        if i.name == setting.record
-        else i
-        for i in port.interfaces
-    )
-    return replace(port, interfaces=interfaces)
+
+    def written(one: InterfaceRow) -> InterfaceRow:
+        mine = one.name == setting.record
+        return replace(one, external_ids=_with(dict(one.external_ids), setting)) if mine else one
+
+    return port.with_interfaces(written)
 
 
 def _with(ids: dict[str, str], setting: Setting) -> dict[str, str]:
@@ -659,8 +642,7 @@ def world(row: BridgeRow, speed_bps: float = 10e9, **switch: object) -> World:
     made = World(row)
     ports = {
         interface.ofport: PortState(interface.ofport, interface.name, up=True, speed_bps=speed_bps)
-        for port in row.ports
-        for interface in port.interfaces
+        for interface in row.interfaces
         if interface.ofport is not None
     }
     made.switches[row.name] = FakeSwitch(ports, **switch)  # type: ignore[arg-type]

@@ -118,7 +118,4 @@ def with_interface(row: BridgeRow, name: str, **keys: str) -> BridgeRow:
     def changed(one: InterfaceRow) -> InterfaceRow:
         return one if one.name != name else replace(one, external_ids=ours(**keys))
 
-    def in_port(one: PortRow) -> PortRow:
-        return replace(one, interfaces=tuple(map(changed, one.interfaces)))
-
-    return replace(row, ports=tuple(map(in_port, row.ports)))
+    return row.with_interfaces(changed)
