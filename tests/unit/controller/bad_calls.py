@@ -35,18 +35,22 @@ REFUSED = {
     "attach br2 --from-bond bond7 --uplink eth5": "--uplink with --from-bond -> one of them: the bond's members are uplinks",
     # ---- show, top, plan, apply, explain -----------------------------------------------
     "show nobr": f"bridge: nobr -> {BRIDGES}",
+    "show ''": f"bridge:  -> {BRIDGES}",
     "show br2": "bridge: br2, not attached -> one of br0, br1",
     "top --once nobr": "bridge: nobr, not attached -> br0, br1",
     "top": "top: input or output is not a terminal -> a terminal, or: ovs-lbt top --once",
     "plan nobr": f"bridge: nobr -> {BRIDGES}",
+    "plan ''": f"bridge:  -> {BRIDGES}",
     "plan br2": "bridge: br2, not attached -> one of br0, br1",
     "apply nobr": f"bridge: nobr -> {BRIDGES}",
+    "apply ''": f"bridge:  -> {BRIDGES}",
     "apply br2": "bridge: br2, not attached -> one of br0, br1",
     "explain nope": f"interface: nope -> {IN_USE}",
     "explain eth0": f"port: eth0, an uplink -> {VM_PORTS}",
     # ---- history -----------------------------------------------------------------------
     "history nobr": f"bridge: nobr -> {BRIDGES}, or a bridge in the history",
     "history ''": f"bridge: nothing -> {BRIDGES}, or a bridge in the history",
+    "history --port ''": "port: nothing -> a VM port or VM that exists now…",
     "history --port nope": "port: nope -> a VM port or VM that exists now…",
     # ---- attach ------------------------------------------------------------------------
     "attach nobr": f"bridge: nobr -> {BRIDGES}",

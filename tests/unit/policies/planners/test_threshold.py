@@ -87,7 +87,9 @@ def test_a_ramp_of_load_on_four_equal_ports_makes_exactly_two_moves() -> None:
     moves_at = []
     for total in range(1, 1301):
         ports = [sending(name, home, total / 400) for name, home in homes.items()]
-        for move in relieve_saturated(team(uplink("eth1"), uplink("eth2"), *ports)).moves:
+        plan = relieve_saturated(team(uplink("eth1"), uplink("eth2"), *ports))
+        assert plan.unrelieved == ()
+        for move in plan.moves:
             homes[move.unit] = move.target
             moves_at.append(total / 100)
     assert moves_at == [7.51, 10.01]
