@@ -5,11 +5,34 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
+from hypothesis import strategies as st
+
 from policies.seating import Candidate, exactly
+
+NAMES = ("eth0", "eth1", "eth2")
+SETS = st.sampled_from([None, "A", "B", "C"])
+AFFINE = st.sampled_from([None, None, "X", "Y"])
+NOTHING = st.just(0.0)
 
 Cost = tuple[int, int, int, int, int]
 # With what uplinks promise beyond their room before all else, in thousandths of bit/s.
 CostWithReservations = tuple[int, int, int, int, int, int]
+
+
+@st.composite
+def candidates(
+    draw: st.DrawFn, most: int, reserves_bps: st.SearchStrategy[float] = NOTHING
+) -> list[Candidate]:
+    """Units with rules of all kinds."""
+    found = []
+    for number in range(draw(st.integers(1, most))):
+        able = tuple(draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True)))
+        ranks = tuple(draw(st.integers(0, 2)) for _ in able)
+        current = draw(st.sampled_from([None, *NAMES]))
+        sets = draw(AFFINE), draw(SETS)
+        reserve_bps = draw(reserves_bps)
+        found.append(Candidate(f"vm{number}", able, ranks, current, *sets, reserve_bps))
+    return found
 
 
 def cost(candidates: Iterable[Candidate], placement: Mapping[str, str]) -> Cost:

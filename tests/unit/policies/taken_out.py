@@ -111,11 +111,8 @@ def _chosen_at(each_ratio: float) -> Callable[..., Plan]:
     """`gain.worthwhile` with another default price."""
     chosen = gain.worthwhile
 
-    def of(plan: Plan, snapshot: Snapshot, each: float = each_ratio) -> Plan:
-        return chosen(plan, snapshot, each)
-
     def named(plan: Plan, snapshot: Snapshot, **named: float) -> Plan:
-        return of(plan, snapshot, named.get("each_ratio", each_ratio))
+        return chosen(plan, snapshot, named.get("each_ratio", each_ratio))
 
     return named
 

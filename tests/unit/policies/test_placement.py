@@ -13,30 +13,8 @@ from hypothesis import strategies as st
 from policies import homes, placement, rules
 from policies.model import OfPort, Rules, Unit, Uplink
 from policies.seating import Candidate
-from tests.unit.policies.placement_costs import cost
+from tests.unit.policies.placement_costs import AFFINE, NAMES, SETS, candidates, cost
 from tests.unit.policies.units import changed
-
-NAMES = ("eth0", "eth1", "eth2")
-SETS = st.sampled_from([None, "A", "B", "C"])
-AFFINE = st.sampled_from([None, None, "X", "Y"])
-
-
-@st.composite
-def candidates(draw: st.DrawFn) -> list[Candidate]:
-    found = []
-    for number in range(draw(st.integers(1, 5))):
-        able = tuple(draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True)))
-        found.append(
-            Candidate(
-                f"vm{number}",
-                able,
-                tuple(draw(st.integers(0, 2)) for _ in able),
-                draw(st.sampled_from([None, *NAMES])),
-                draw(AFFINE),
-                draw(SETS),
-            )
-        )
-    return found
 
 
 @st.composite
@@ -99,7 +77,7 @@ def named(
 
 @pytest.mark.slow
 @settings(max_examples=400)
-@given(candidates())
+@given(candidates(5))
 def test_no_placement_costs_less(tried: list[Candidate]) -> None:
     found = placement.place(tried)
     assert cost(tried, found) == min(cost(tried, other) for other in every(tried))
@@ -171,7 +149,7 @@ def test_placed_again_where_they_are_units_stay(
     assert homes.targets(there, all_up, first.by_name) == {}, "the homes do while all serve"
 
 
-@given(candidates(), st.randoms())
+@given(candidates(5), st.randoms())
 def test_the_order_in_which_units_are_named_plays_no_part(
     tried: list[Candidate], random: object
 ) -> None:

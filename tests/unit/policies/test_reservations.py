@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,17 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import homes, placement, rules
-from policies.model import RESERVABLE_RATIO, Load, OfPort, Snapshot, Unit, Uplink
+from policies.model import Load, OfPort, Snapshot, Unit, Uplink
 from policies.planners import minmax, threshold
 from policies.rules import Rule
 from policies.seating import Candidate
-from tests.unit.policies.placement_costs import cost_with_reservations
+from tests.unit.policies.placement_costs import (
+    NAMES,
+    NOTHING,
+    candidates,
+    cost_with_reservations,
+)
 from tests.unit.policies.units import changed
 
-CAPACITY = 100.0
 
-
-def uplink(name: str, capacity_bps: float = CAPACITY, **more: object) -> Uplink:
+def uplink(name: str, capacity_bps: float = 100.0, **more: object) -> Uplink:
     return Uplink(name, OfPort(1), capacity_bps, **more)  # type: ignore[arg-type]
 
 
@@ -34,17 +37,10 @@ def unit(number: int, reserve_bps: float, uplink: str | None = None, **more: obj
 A_AND_B = (uplink("a"), uplink("b"))
 
 
-def placed(units: Sequence[Unit], uplinks: Sequence[Uplink] = A_AND_B) -> str:
+def placed(units: Sequence[Unit]) -> str:
     """The homes of the units, in their order."""
-    found = homes.homes(units, uplinks).by_name
+    found = homes.homes(units, A_AND_B).by_name
     return "".join(found[unit.name] for unit in units)
-
-
-def excess_bps(homes: Mapping[str, str], units: Sequence[Unit], uplinks: Sequence[Uplink]) -> float:
-    promised = {
-        u.name: sum(x.rules.reserve_bps for x in units if homes[x.name] == u.name) for u in uplinks
-    }
-    return sum(max(0.0, promised[u.name] - RESERVABLE_RATIO * u.capacity_bps) for u in uplinks)
 
 
 # ---- by example ------------------------------------------------------------------------
@@ -90,34 +86,6 @@ def test_load_moves_nothing_to_an_uplink_that_cannot_promise_as_much() -> None:
         assert len(minmax.plan(snapshot).moves) == moves
 
 
-# ---- while uplinks are out of service ---------------------------------------------------
-
-
-def test_what_fails_over_goes_where_there_is_room() -> None:
-    team = [uplink("a", usable=False), uplink("b"), uplink("c")]
-    for sets in ({}, {"affinity": "db"}):
-        units = [
-            unit(0, 60.0, "a", **sets),
-            unit(1, 60.0, "a", **sets),
-            unit(2, 30.0, "b"),
-            unit(3, 1.0, "c", **sets),
-        ]
-        units[1] = changed(units[1], reserve_bps=30.0)
-        at_home = {unit.name: str(unit.uplink) for unit in units}
-        found = at_home | homes.targets(units, team, at_home)
-        assert excess_bps(found, units, team) == 0
-        assert "a" not in found.values()
-
-
-def test_others_make_room_for_what_fails_over() -> None:
-    team = [uplink("a", usable=False), uplink("b"), uplink("c")]
-    units = [unit(0, 60.0, "a"), unit(1, 40.0, "b"), unit(2, 40.0, "c")]
-    at_home = {unit.name: str(unit.uplink) for unit in units}
-    found = at_home | homes.targets(units, team, at_home)
-    assert excess_bps(found, units, team) == 0
-    assert homes.targets(units, [uplink("a"), *team[1:]], at_home) == {}
-
-
 # ---- told -------------------------------------------------------------------------------
 
 
@@ -131,34 +99,16 @@ def test_a_reservation_that_is_cut_is_a_rule_that_is_broken() -> None:
 
 # ---- whatever there is ------------------------------------------------------------------
 
-
-@st.composite
-def candidates(draw: st.DrawFn) -> tuple[list[Candidate], dict[str, float]]:
-    names = ("a", "b", "c")
-    found = []
-    for number in range(draw(st.integers(1, 8))):
-        able = tuple(draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True)))
-        found.append(
-            Candidate(
-                f"vm{number}",
-                able,
-                tuple(draw(st.integers(0, 2)) for _ in able),
-                draw(st.sampled_from([None, *names])),
-                draw(st.sampled_from([None, None, "X", "Y"])),
-                draw(st.sampled_from([None, None, "A", "B"])),
-                draw(st.one_of(st.just(0.0), st.integers(1, 70).map(float), st.floats(0.01, 70))),
-            )
-        )
-    return found, {name: float(draw(st.integers(20, 150))) for name in names}
+RESERVES = st.one_of(NOTHING, st.integers(1, 70).map(float), st.floats(0.01, 70))
+ROOMS = st.fixed_dictionaries({name: st.integers(20, 150).map(float) for name in NAMES})
 
 
 @pytest.mark.slow
 @settings(max_examples=300)
-@given(candidates(), st.randoms())
+@given(candidates(8, RESERVES), ROOMS, st.randoms())
 def test_it_is_at_rest_on_its_own_result_whatever_the_order(
-    tried: tuple[list[Candidate], dict[str, float]], shuffled: random.Random
+    some: list[Candidate], rooms: dict[str, float], shuffled: random.Random
 ) -> None:
-    some, rooms = tried
     found = placement.place(some, rooms)
     assert found.keys() == {c.name for c in some}
     assert all(found[c.name] in c.able for c in some)

@@ -13,8 +13,3 @@ def test_every_variant_plans() -> None:
         with variant.applied():
             assert splitting.plan(snapshot).moves, variant.name
             assert made(snapshot).moves, variant.name
-
-
-def test_variants_are_selected_by_parts_of_their_names() -> None:
-    names = [variant.name for variant in variants(["PRICE_RATIO=0.04", "no drain"])]
-    assert names == ["as it is", "no drain", "splitting.PRICE_RATIO=0.04"]
