@@ -103,15 +103,8 @@ def messages(text: str, most: int = 5) -> Iterator[str]:
         for message in made:
             if message.xid is None:
                 message.set_xid(1)
-        for data in _split(serialized(made)):
+        for data in session.split(serialized(made)):
             yield f"  {data.hex()}" if len(data) < 160 else f"  {len(data)} {digest(data)}"
-
-
-def _split(data: bytes) -> Iterator[bytes]:
-    while data:
-        length = session.HEADER.unpack_from(data)[2]
-        yield data[:length]
-        data = data[length:]
 
 
 class Wire(rig.Rig):
@@ -136,7 +129,7 @@ def heard(texts: Sequence[str]) -> Iterator[str]:
 
     class Connection(rig._Connection):
         def send(self, buf: bytes, close_socket: bool = False) -> bool:
-            for data in _split(bytes(buf)):
+            for data in session.split(bytes(buf)):
                 # Without the number that the framework chooses at random.
                 wire.lines.append(f"< {data[1]} {len(data)} {digest(data[:4] + data[8:])}")
             return super().send(buf, close_socket)

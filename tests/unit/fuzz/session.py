@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -77,12 +77,15 @@ def group_description(group: GroupSpec) -> bytes:
 def _mods(changes: Changes) -> list[bytes]:
     """The messages in a bundle, without the open and commit around them."""
     data = serialized(bundles.apply_changes(DATAPATH, Apply("br0", 1, changes)))
-    found = []
+    return [one[24:] for one in split(data)][1:-1]
+
+
+def split(data: bytes) -> Iterator[bytes]:
+    """The messages in what is sent."""
     while data:
         length = HEADER.unpack_from(data)[2]
-        found.append(data[24:length])
+        yield data[:length]
         data = data[length:]
-    return found[1:-1]
 
 
 @cache
