@@ -33,15 +33,11 @@ def behind(happened: list[Event], first: State = FIRST) -> State:
     return state
 
 
-def test_a_seed_gives_the_same_events_again() -> None:
-    assert events(7) == events(7) != events(8)
-
-
-def test_a_bed_that_begins_behind_events_has_others() -> None:
+def test_a_seed_gives_the_same_events_again_and_behind_some_of_them_others() -> None:
     def behind_(done: int) -> list[Event]:
         return list(itertools.islice(model.generate(FIRST, 7, done), 100))
 
-    assert behind_(0) == events(7, count=100)
+    assert behind_(0) == events(7, count=100) != events(8, count=100)
     assert behind_(30) == behind_(30) != behind_(0)
     assert model.only_possible(FIRST, found := behind_(30)) == found
 

@@ -106,13 +106,6 @@ def test_a_seed_draws_the_same_faults_in_all_folders(root: Path) -> None:
     assert {f.kind for f in drawn if f.folder == "controller/load"} == {kind for kind, *_ in FOUND}
 
 
-def test_more_spares_follow_those_before(root: Path) -> None:
-    few, many = (draw(root, seed=45, count=3, spares=n)[1] for n in (1, 4))
-    assert {replace(fault, number=0) for fault in few} == {
-        replace(many[n], number=0) for n in (0, 4, 8)
-    }
-
-
 def test_a_spare_of_the_folder_replaces_a_fault_without_effect(root: Path) -> None:
     drawn, spares = draw(root, seed=45, count=3, spares=2)
     drawn[1] = replace(drawn[1], changes_nothing="only a log line")
