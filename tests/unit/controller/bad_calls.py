@@ -65,16 +65,11 @@ REFUSED = {
     "attach br2 --uplink eth5 --uplink eth99": "Bridge br2 ovs-lbt-uplinks: eth99 -> an interface of br2",
     "attach br2 --uplink eth5 --uplink vnet5": "Bridge br2 ovs-lbt-uplinks: vnet5, with a name that libvirt gives to interfaces of VMs -> "
     + ROLE.format("vnet5"),
-    "attach br2 --uplink eth5 --uplink db0": "Bridge br2 ovs-lbt-uplinks: db0, an interface of a VM, which has iface-id -> "
-    + ROLE.format("db0"),
-    "attach br2 --uplink eth5 --uplink int0": "Bridge br2 ovs-lbt-uplinks: int0, of type internal -> "
-    + ROLE.format("int0"),
-    "attach br2 --uplink eth5 --uplink patch0": "Bridge br2 ovs-lbt-uplinks: patch0, of type patch -> "
-    + ROLE.format("patch0"),
-    "attach br2 --uplink eth5 --uplink tap0": "Bridge br2 ovs-lbt-uplinks: tap0, a tap device, as VMs use -> "
-    + ROLE.format("tap0"),
-    "attach br2 --uplink eth5 --uplink br2": "Bridge br2 ovs-lbt-uplinks: br2, the bridge's own port -> "
-    + ROLE.format("br2"),
+    "attach br2 --uplink eth5 --uplink db0": "Bridge br2 ovs-lbt-uplinks: db0, an interface of a VM, which has iface-id -> an uplink; …",
+    "attach br2 --uplink eth5 --uplink int0": "Bridge br2 ovs-lbt-uplinks: int0, of type internal -> an uplink; …",
+    "attach br2 --uplink eth5 --uplink patch0": "Bridge br2 ovs-lbt-uplinks: patch0, of type patch -> an uplink; …",
+    "attach br2 --uplink eth5 --uplink tap0": "Bridge br2 ovs-lbt-uplinks: tap0, a tap device, as VMs use -> an uplink; …",
+    "attach br2 --uplink eth5 --uplink br2": "Bridge br2 ovs-lbt-uplinks: br2, the bridge's own port -> an uplink; …",
     "attach br3 --uplink eth7 --uplink eth8": "Bridge br3 ovs-lbt-uplinks: bond2 (eth10, eth9), a bond besides the uplinks -> no other bond: …",
     "attach br2 --uplink eth5 --uplink eth6 --policy fastest": "policy: fastest -> …",
     "attach br2 --uplink eth5 --uplink eth6 --teaming lag": "teaming: lag -> one of…",
@@ -111,13 +106,11 @@ REFUSED = {
     "set bridge br0 uplinks=eth0,eth1,vnet0": f"Bridge br0 ovs-lbt-uplinks: eth0,eth1,vnet0 -> {OF_THE_BOND}",
     "set bridge br0 uplinks=eth0,eth2": "Bridge br0 ovs-lbt-uplinks: eth2 -> an interface of br0",
     "set bridge br1 uplinks=eth2,eth3": "Bridge br1 ovs-lbt-uplinks: eth4, an uplink until now, is missing -> eth4 with role=unused; or remove it: ovs-vsctl del-port br1 eth4",
-    "set bridge br1 uplinks=eth2,eth3,eth4,web0": "Bridge br1 ovs-lbt-uplinks: web0, a VM port, which has ovs-lbt-allow -> "
-    + ROLE.format("web0"),
+    "set bridge br1 uplinks=eth2,eth3,eth4,web0": "Bridge br1 ovs-lbt-uplinks: web0, a VM port, which has ovs-lbt-allow -> an uplink; …",
     "set bridge br1 uplinks=eth2,eth3,web1": "Bridge br1 ovs-lbt-uplinks: web1, a VM port, which has ovs-lbt-pin -> "
     + ROLE.format("web1")
     + "; Bridge br1 ovs-lbt-uplinks: eth4, an uplink until now, is missing -> …",
-    "set bridge br1 uplinks=eth2,eth3,eth4,br1": "Bridge br1 ovs-lbt-uplinks: br1, the bridge's own port -> "
-    + ROLE.format("br1"),
+    "set bridge br1 uplinks=eth2,eth3,eth4,br1": "Bridge br1 ovs-lbt-uplinks: br1, the bridge's own port -> an uplink; …",
     # ---- set interface, an uplink ------------------------------------------------------
     "set interface eth9 role=active": f"interface: eth9 -> {IN_USE}",
     "set interface eth5 role=active": f"interface: eth5 -> {IN_USE}",

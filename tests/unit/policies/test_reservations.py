@@ -86,6 +86,15 @@ def test_load_moves_nothing_to_an_uplink_that_cannot_promise_as_much() -> None:
         assert len(minmax.plan(snapshot).moves) == moves
 
 
+def test_others_make_room_for_what_fails_over() -> None:
+    team = [uplink("a", usable=False), uplink("b"), uplink("c")]
+    units = [unit(0, 60.0, "a"), unit(1, 40.0, "b"), unit(2, 40.0, "c")]
+    at_home = {unit.name: str(unit.uplink) for unit in units}
+    found = at_home | homes.targets(units, team, at_home)
+    assert found["vnet0"] != found["vnet1"] == found["vnet2"] and "a" not in found.values()
+    assert homes.targets(units, [uplink("a"), *team[1:]], at_home) == {}
+
+
 # ---- told -------------------------------------------------------------------------------
 
 
