@@ -285,7 +285,7 @@ def _schema(remote: str) -> Any:
         except Exception as error:
             answers.append(error)
 
-    threading.Thread(target=ask, name="ovsdb schema", daemon=True).start()
+    faults.once("database", "ovsdb schema", ask, lambda _: None)
     late = f"none within {TRANSACTION_TIMEOUT_S} s"
     wait_until(lambda: bool(answers), TRANSACTION_TIMEOUT_S, ROWS_PAUSE_S, late)
     (answer,) = answers
