@@ -38,7 +38,7 @@ def test_the_stored_cases_are_of_all_targets_and_few() -> None:
 
 
 def test_a_case_that_computes_for_too_long_is_ended() -> None:
-    with pytest.raises(Hangs, match="processor time"), bounded(0.01):
+    with pytest.raises(Hangs, match="processor time"), bounded(0.1):
         sum(iter(lambda: 1, 0))
 
 
