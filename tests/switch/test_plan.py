@@ -12,7 +12,7 @@ from tests.said import says
 from tests.switch import frames
 from tests.switch.bed import PLAIN, Bed, BedSpec
 from tests.switch.service import Service
-from tests.switch.waiting import holds, wait_until
+from tests.switch.waiting import wait_until
 from tests.switch.wire import Stream
 
 CAPACITY_MBPS = 100
@@ -70,11 +70,6 @@ def plan(bed: Bed, service: Service) -> dict[str, Any]:
     found = wait_until(known, "loads since the last move are known", KNOWN_WITHIN_S, 0.3)
     assert isinstance(found, dict)
     return found
-
-
-def planned_moves(bed: Bed, service: Service) -> list[dict[str, Any]]:
-    """The moves of the first plan that has any: on a busy machine, less may have been sent before."""
-    return wait_until(lambda: plan(bed, service)["moves"], "moves are planned", interval_s=0.3)
 
 
 def explain(service: Service, port: str) -> dict[str, Any]:
@@ -140,65 +135,3 @@ def test_what_was_planned_is_applied_and_loads_follow(crowded: Bed, service: Ser
     print(service.do("plan", bed.bridge), service.do("explain", port), sep="\n")
     again = service.command("apply", bed.bridge)
     assert again.returncode == 0 and says(again.stdout, bed.bridge, "no moves")
-
-
-def test_another_situation_refuses_the_plan(crowded: Bed, service: Service) -> None:
-    bed = crowded
-    first, second = bed.uplinks
-    (moved,) = planned_moves(bed, service)
-    other = next(vm for vm in bed.vms if vm.port != moved["port"])
-
-    with bed.cable_pulled(second):
-        wait_until(
-            lambda: not service.show_json(bed.bridge)["uplinks"][1]["up"], f"{second} shown down"
-        )
-        found = f"uplink {second}: link down since the plan"
-        assert refused(bed, service) == found
-    wait_until(
-        lambda: service.bindings(bed)[bed.local.port] == second.name, "LOCAL is back on its uplink"
-    )
-
-    (again,) = planned_moves(bed, service)
-    assert again["port"] == moved["port"], "the same is planned again"
-    service.move(other, second)
-    found = f"{other.port}: moved from {first} to {second} since the plan"
-    assert refused(bed, service) == found
-    bindings = service.bindings(bed)
-    holds(lambda: service.bindings(bed) == bindings, "nothing moves", 1.0)
-    assert bindings[moved["port"]] == first.name
-    assert service.metric("ovslbt_moves_refused_total", bridge=bed.bridge, reason="threshold") == 2
-
-
-def test_an_observed_bridge_is_planned_for_and_left_alone(crowded: Bed, service: Service) -> None:
-    bed = crowded
-    service.do("set", "bridge", bed.bridge, "mode=observe")
-
-    # Flow counters, which are all there is to go by here, may be half a second behind.
-    def observed() -> dict[str, Any] | None:
-        found = plan(bed, service)
-        return found if found["observed"] and len(found["moves"]) == 1 else None
-
-    planned = wait_until(observed, "a move is planned, on a bridge that is observed")
-    assert planned
-    done = service.command("apply", bed.bridge)
-    assert (done.returncode, done.stdout, done.stderr) == (
-        1,
-        "",
-        f"ovs-lbt: bridge {bed.bridge}: mode observe -> mode enforce\n",
-    )
-    port = planned["moves"][0]["port"]
-    wait_until(
-        lambda: explain(service, port)["said"]["now"].startswith("it would be moved to "),
-        "it is explained",
-    )
-    assert service.bindings(bed)[port] == bed.uplinks[0].name
-    service.do("set", "bridge", bed.bridge, "mode=enforce")
-
-
-def refused(bed: Bed, service: Service) -> str:
-    """Why `apply` does nothing: what was found."""
-    done = service.command("apply", bed.bridge)
-    assert (done.returncode, done.stdout) == (1, ""), f"applied: {done.stdout}"
-    found, arrow, expected = done.stderr.partition(" -> ")
-    assert (arrow, expected) == (" -> ", f"a new plan: ovs-lbt plan {bed.bridge}\n")
-    return found.removeprefix("ovs-lbt: ")

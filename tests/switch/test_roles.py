@@ -102,25 +102,6 @@ def test_a_standby_steps_in_and_gives_back_after_the_delay(team: Bed, service: S
     few_lost(failing.lost(), LOST_IN_FAILOVER_MAX, FLOW_PPS)
 
 
-@on_a_bond
-def test_a_drained_uplink_is_left_to_what_it_is_drained_for(team: Bed, service: Service) -> None:
-    """What would use it, or leave nothing to use, is refused."""
-    bed, (first, second) = team, team.uplinks
-    service.do("drain", first.name)
-    refusals = {
-        ("move", bed.vms[0].port, first.name): "drained",
-        ("pin", bed.vms[0].port, first.name): "drained",
-        ("drain", second.name): "the last working uplink",
-        ("undrain", second.name): "active -> a drained uplink",
-        ("drain", bed.vms[0].port): " -> one of ",
-    }
-    for words, text in refusals.items():
-        done = service.command(*words)
-        assert done.returncode == 1, words
-        assert text in done.stderr and " -> " in done.stderr, f"{words}: {done.stderr}"
-    service.do("undrain", first.name)
-
-
 @on_both_beds
 def test_the_only_uplink_returns_beside_an_unused_one_and_brings_no_second_copy(
     team: Bed, service: Service

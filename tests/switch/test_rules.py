@@ -11,14 +11,12 @@ import pytest
 from tests.switch import frames
 from tests.switch.bed import PLAIN, Bed, BedSpec, Shot, Station
 from tests.switch.service import Service
-from tests.switch.waiting import holds, wait_until
-from tests.switch.wire import CATCH_UP_S, Stream
+from tests.switch.waiting import wait_until
+from tests.switch.wire import Stream
 
 CAPACITY_MBPS = 100
 POLL_INTERVAL_MS = 200
 WINDOW_S = 1
-# Whoever moves does so after a window, a poll and the lag of flow counters: 2.2 s.
-QUIET_S = 3.0
 FLOW_PPS = 700
 FRAME_BYTES_MAX = 9000
 SPEC = BedSpec(PLAIN, 3, (None,) * 4, mtu_bytes=FRAME_BYTES_MAX)
@@ -81,7 +79,7 @@ def test_rather_no_frame_at_all_than_by_an_uplink_that_is_not_allowed(
         bed.plug_cable(only)
         wait_until(lambda: service.bindings(bed)[confined.port] == only.name, "it is back")
         wait_until(lambda: leaves(bed, confined) == [only.name], "it leaves by what is allowed")
-        wait_until(lambda: called(bed, confined), "and the outside reaches it")
+        wait_until(lambda: copies_at(bed, confined) == 1, "and the outside reaches it, once")
         assert service.metric("ovslbt_rule_broken", port=confined.port, rule="allow") == 0
 
         with service.dead():
@@ -92,45 +90,9 @@ def test_rather_no_frame_at_all_than_by_an_uplink_that_is_not_allowed(
             bed.plug_cable(only)
             wait_until(lambda: leaves(bed, confined) == [only.name], "the switch has it back")
         service.wait_ready(bed)
-    told = json_lines(service.do("history", bed.bridge, "--port", confined.port, "--json"))
-    assert [e["event"] for e in told if e["event"].startswith("rule")][:2] == [
-        "rule-broken",
-        "rule-kept",
-    ]
-
-
-def test_two_vms_are_kept_apart_whatever_the_load_is(team: Bed, service: Service) -> None:
-    bed, (one, other, heavy, light) = team, team.vms
-    service.place(bed, 0, 0, 1, 2, 2)
-    with rules(
-        service, (one, "anti-affinity=web"), (other, "anti-affinity=web"), (heavy, "exclude=true")
-    ):
-        wait_until(lambda: leaves(bed, one) != leaves(bed, other), "their frames part")
-        apart = service.bindings(bed)
-        mine, theirs = apart[one.port], apart[other.port]
-        third = next(u.name for u in bed.uplinks if u.name not in (mine, theirs))
-        # Of the two on the full uplink one could go to the emptiest, where the other is.
-        service.do("move", heavy.port, mine)
-        service.do("move", light.port, third)
-
-        def carries(uplink: str, ratio: float) -> bool:
-            shown = service.show_json(bed.bridge)["uplinks"][by(bed, uplink)]
-            return bool(shown["utilization_ratio"] > ratio)
-
-        # One process sends all of it: if it has no core, there is less by all uplinks.
-        with load(bed, {light: 49, heavy: 44, one: 38}):
-            wait_until(lambda: carries(third, 0.47), "there is no room for it by the third")
-            wait_until(lambda: carries(mine, 0.78), "the uplink is over the threshold")
-            bindings = service.bindings(bed)
-            assert bindings[one.port] == mine
-            holds(lambda: service.bindings(bed) == bindings, "nothing moves", QUIET_S)
-            # With room where no member is, it goes there.
-            service.do("move", light.port, theirs)
-            wait_until(lambda: service.bindings(bed)[one.port] == third, "it moves")
-        assert service.port(bed, one)["reason"] == "threshold"
-        wait_until(lambda: leaves(bed, one) == [third], "its frames leave by the third")
-        assert leaves(bed, other) != [third]
-        assert service.show_json(bed.bridge)["rules_broken"] == []
+    told = service.do("history", bed.bridge, "--port", confined.port, "--json").splitlines()
+    events = [event for line in told if (event := json.loads(line)["event"]).startswith("rule")]
+    assert events[:2] == ["rule-broken", "rule-kept"]
 
 
 def test_a_vm_follows_its_preferences_and_returns(team: Bed, service: Service) -> None:
@@ -150,38 +112,6 @@ def test_a_vm_follows_its_preferences_and_returns(team: Bed, service: Service) -
         wait_until(lambda: leaves(bed, vm) == [third.name], "it has returned")
         assert service.port(bed, vm)["reason"] == "failback"
         assert service.show_json(bed.bridge)["rules_broken"] == []
-
-
-def test_what_cannot_be_is_shown_and_what_must_not_be_is_refused(
-    team: Bed, service: Service
-) -> None:
-    bed, (first, second, _) = team, team.uplinks
-    with rules(service, *((vm, "anti-affinity=all") for vm in bed.vms)):
-        wait_until(lambda: len({service.bindings(bed)[vm.port] for vm in bed.vms}) == 3, "spread")
-
-        def broken() -> set[str]:
-            return {r["port"] for r in service.show_json(bed.bridge)["rules_broken"]}
-
-        wait_until(lambda: len(broken()) == 2, "four on three uplinks: two of them share one")
-        assert (
-            sum(v for k, v in service.metrics().items() if k.startswith("ovslbt_rule_broken")) == 2
-        )
-        assert "rule broken" in service.do("show", bed.bridge)
-        told = json.loads(service.do("explain", min(broken()), "--json"))
-        assert set(told["rules_broken"]) == {"anti-affinity"}
-    vm = bed.vms[0]
-    bed.set("interface", vm.port, allow="!nowhere")
-    wait_until(lambda: service.show_json(bed.bridge)["config_errors"], "an uplink nobody knows")
-    bed.ovs.vsctl("remove", "interface", vm.port, "external_ids", "ovs-lbt-allow")
-    refused = service.command("set", "interface", vm.port, "allow=nowhere")
-    assert refused.returncode == 1 and "nowhere -> some of" in refused.stderr
-    with rules(service, (vm, f"allow=!{first}")):
-        wait_until(lambda: leaves(bed, vm) != [first.name], "it has left")
-        moved = service.command("move", vm.port, first.name)
-        assert (moved.returncode, moved.stdout) == (1, "")
-        assert f"uplink {first}: not allowed for {vm.port}" in moved.stderr
-        service.move(vm, second)
-        wait_until(lambda: leaves(bed, vm) == [second.name], "it leaves by what is allowed")
 
 
 def test_rules_of_a_vm_outlive_its_port(team: Bed, service: Service) -> None:
@@ -232,11 +162,6 @@ def reaches(bed: Bed, source: Station, destination: Station) -> bool:
     return bed.fire([shot])[shot.frame_id].points == [str(destination)]
 
 
-def called(bed: Bed, vm: Station) -> bool:
-    """Whether a host upstream reaches a VM, with one copy."""
-    return copies_at(bed, vm) == 1
-
-
 def copies_at(bed: Bed, vm: Station) -> int:
     """How many copies of one frame a VM gets from a host upstream."""
     shot = shot_of(bed, bed.hosts[0], vm.mac, "a frame to a VM")
@@ -245,21 +170,3 @@ def copies_at(bed: Bed, vm: Station) -> int:
 
 def cut_off(bed: Bed, service: Service, vm: Station) -> None:
     wait_until(lambda: service.bindings(bed)[vm.port] is None, f"{vm} has no uplink")
-
-
-def by(bed: Bed, uplink: str) -> int:
-    return [u.name for u in bed.uplinks].index(uplink)
-
-
-def json_lines(text: str) -> list[dict[str, str]]:
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def load(bed: Bed, rates_mbps: dict[Station, float]) -> Stream:
-    """UDP of these rates to the outside."""
-    flows = []
-    for vm, rate_mbps in rates_mbps.items():
-        size = round(rate_mbps * 1e6 / 8 / FLOW_PPS)
-        assert size < FRAME_BYTES_MAX
-        flows.append((vm.point, frames.udp(vm.mac, bed.hosts[0].mac, frame_bytes=size)))
-    return Stream(flows, FLOW_PPS, catch_up_s=CATCH_UP_S)

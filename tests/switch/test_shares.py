@@ -113,35 +113,6 @@ def test_a_limit_holds_on_an_idle_uplink(shared: Bed, service: Service, kind: st
     at_most("Mbit/s", rate_mbps, 1.05 * limit_mbps, MORE_RATIO * limit_mbps)
 
 
-def test_two_that_prefer_an_uplink_without_room_for_both_have_one_each(
-    shared: Bed, service: Service
-) -> None:
-    bed, reserve_mbps = shared, CAPACITY_MBPS * 60 // 100
-    first, second = bed.uplinks
-    try:
-        for vm in bed.vms[:2]:
-            bed.set("interface", vm.port, prefer=first.name)
-        part(bed, service, {number: {"reserve_mbps": reserve_mbps} for number in (0, 1)})
-
-        def placed_at() -> list[str]:
-            at = service.bindings(bed)
-            return [at[vm.port] for vm in bed.vms[:2]]
-
-        apart = sorted([first.name, second.name])
-        wait_until(lambda: sorted(placed_at()) == apart, "one by each uplink")
-        placed, found = placed_at(), service.show_json(bed.bridge)
-        assert found["not_done"] == []
-        (broken,) = found["rules_broken"]
-        assert (broken["rule"], broken["how"]) == ("prefer", f"on {second.name} -> {first.name}")
-        told = service.do("move", bed.vms[placed.index(second.name)].port, first.name)
-        most_mbps = 0.95 * CAPACITY_MBPS
-        cut = f"{2 * reserve_mbps} Mbit/s are reserved -> at most {most_mbps:g}"
-        assert f"reserve-mbps: on {first.name}, where {cut}" in told
-    finally:
-        for vm in bed.vms[:2]:
-            bed.ovs.vsctl("remove", "interface", vm.port, "external_ids", "ovs-lbt-prefer")
-
-
 @judges_time
 def test_a_reservation_is_kept_against_a_flood(shared: Bed, service: Service) -> None:
     bed, reserve_mbps = shared, 16
@@ -229,27 +200,6 @@ def test_what_somebody_removed_is_put_back(shared: Bed, service: Service) -> Non
         run("tc", "qdisc", "del", "dev", first.name, "root")
         wait_until(lambda: class_of(bed, first, bed.vms[0]), "it is back")
     assert seen(), "the kernel tells of changes"
-
-
-def test_set_queue_is_no_way_to_a_class(team: Bed) -> None:
-    """Why filters do it: a queue is class 1:N to Open vSwitch, and this datapath forgets it."""
-    bed, uplink, queue = team, team.uplinks[0], 5
-    flow = f"table=0,priority=40000,cookie=0x77,in_port={bed.vms[0].port}"
-    for line in (
-        *("qdisc add dev {0} root handle 1: htb", "class add dev {0} parent 1: {1} rate 40mbit"),
-    ):
-        minor = f"classid 1:{queue + 1} htb"
-        run("tc", *line.format(uplink.name, minor).split())
-    try:
-        bed.ofctl("add-flow", f"{flow},actions=set_queue:{queue},output:{uplink.name}")
-        vm, before = bed.vms[0], sent_by(uplink)
-        bed.fire([bed.shot(vm.point, frames.broadcast, vm.mac, 0, 0, "a broadcast")] * 3)
-        assert sent_by(uplink) > before
-        counted = run("tc", "-s", "class", "show", "dev", uplink.name)
-        assert " Sent 0 bytes 0 pkt" in counted
-    finally:
-        bed.ofctl("del-flows", "cookie=0x77/-1")
-        run("tc", "qdisc", "del", "dev", uplink.name, "root")
 
 
 def test_detach_leaves_the_queue_that_was_there(shared: Bed, service: Service) -> None:
@@ -398,11 +348,6 @@ def measured(bed: Bed, numbers: Sequence[int]) -> list[float]:
 def taken_if(mbps: Sequence[float], is_right: Callable[..., bool]) -> Sequence[float]:
     """What was measured, if it is right; else nothing."""
     return mbps if all(mbps) and is_right(*mbps) else []
-
-
-def sent_by(uplink: Uplink) -> int:
-    (shown,) = json.loads(run("ip", "-s", "-j", "link", "show", uplink.name))
-    return int(shown["stats64"]["tx"]["packets"])
 
 
 def received(host: Station) -> int:
