@@ -1,4 +1,4 @@
-"""What attach and show say where Open vSwitch is asked to offload, and that tc can take what we cache.
+"""Where Open vSwitch is asked to offload, tc can take what we cache.
 
 No hardware: the userspace datapath ignores `hw-offload` for ports that are not DPDK's. But it caches
 the flows that the kernel's datapath would give to tc.
@@ -11,11 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.said import says
-from tests.switch import datapath, frames
+from tests.switch import frames
 from tests.switch.bed import PLAIN, Bed, BedSpec
 from tests.switch.service import Service
-from tests.switch.waiting import wait_until
 
 VLAN = 10
 CONNECTIONS = 16
@@ -31,40 +29,12 @@ MOST_ACTIONS = 16
 
 
 @pytest.fixture(scope="module")
-def shared(bed: Bed) -> Iterator[Bed]:
-    """ovs-vswitchd, which other files use as well, forgets that it was asked when it restarts."""
+def asked(bed: Bed) -> Iterator[Bed]:
+    """Open vSwitch is asked to offload. It forgets that when it restarts, for other files."""
+    bed.ovs.vsctl("set", "Open_vSwitch", ".", "other_config:hw-offload=true")
     yield bed
     bed.ovs.vsctl("remove", "Open_vSwitch", ".", "other_config", "hw-offload")
     bed.restart_switch()
-
-
-@pytest.fixture
-def asked(shared: Bed, service: Service) -> Iterator[Bed]:
-    """Open vSwitch is asked to offload."""
-    shared.ovs.vsctl("set", "Open_vSwitch", ".", "other_config:hw-offload=true")
-    yield shared
-    service.command("detach", shared.bridge)
-
-
-def uplinks(bed: Bed) -> list[str]:
-    return [word for uplink in bed.uplinks for word in ("--uplink", uplink.name)]
-
-
-def test_attach_and_show_tell_what_is_offloaded(asked: Bed, service: Service) -> None:
-    bed = asked
-    answer = service.do("attach", bed.bridge, *uplinks(bed))
-    notes = [line.removeprefix("note: ") for line in answer.splitlines()[1:]]
-    assert notes and all(note.startswith("hw-offload") for note in notes), answer
-    if datapath.NAME == "userspace":
-        (note,) = notes
-        assert says(note, "hw-offload: datapath_type netdev", "DPDK")
-    assert service.show_json(bed.bridge)["offload"] == notes
-    # The text is wrapped to the terminal, if there is one.
-    shown = " ".join(service.do("show", bed.bridge).split())
-    assert all(note in shown for note in notes)
-
-    bed.ovs.vsctl("set", "Open_vSwitch", ".", "other_config:hw-offload=false")
-    wait_until(lambda: "offload" not in service.show_json(bed.bridge), "nothing is offloaded")
 
 
 @pytest.mark.parametrize("policy", ["load-based", "dynamic", "source-mac"])
@@ -85,28 +55,6 @@ def test_tc_can_take_what_the_switch_caches(asked: Bed, service: Service, policy
         assert not NO_KEY.search(keys) and not PART_OF_A_TAG.search(keys), flow
         assert not NO_ACTION.search(actions), flow
         assert len(re.split(r",(?![^(]*\))", actions)) <= MOST_ACTIONS, flow
-
-
-def test_where_no_card_can_forward_connections_do_not_take_a_flow_each(
-    asked: Bed, service: Service
-) -> None:
-    bed = asked
-    # The userspace datapath needs DPDK's cards, and the kernel's others than veths.
-    service.attach(bed, "--policy", "dynamic")
-    wait_until(
-        lambda: service.show_json(bed.bridge)["connection_hash"]["used"] == "dp_hash", "it is used"
-    )
-    found = service.show_json(bed.bridge)["connection_hash"]
-    assert says(found["why"], "connection-hash is auto", "hw-offload")
-
-    def is_hashed() -> bool:
-        bed.introduce()
-        bed.ovs.run("ovs-appctl", "revalidator/purge")
-        talk(bed)
-        return any("hash(" in flow.partition(" actions:")[2] for flow in cached(bed))
-
-    # The service says what it uses before the switch has its flows.
-    wait_until(is_hashed, "connections are hashed by the datapath")
 
 
 def talk(bed: Bed) -> None:

@@ -101,20 +101,6 @@ def test_frames_from_vms_and_the_host(placed: Bed, service: Service) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize(
-    ("actions", "ports"),
-    [
-        ("drop", []),
-        ("2,3", [2, 3]),
-        ("push_vlan(vid=10,pcp=0),4,pop_vlan,1", [4, 1]),
-        ("clone(push_vlan(vid=10,pcp=0),4),set(eth(dst=02:00:00:00:00:01)),1", [4, 1]),
-        ("hash(l4(0)),recirc(0x1)", []),
-    ],
-)
-def test_datapath_actions_are_read(actions: str, ports: list[int]) -> None:
-    assert list(port_numbers(actions)) == ports
-
-
 def test_actions_nobody_thought_of_are_not_passed_over() -> None:
     with pytest.raises(ValueError, match="sample"):
         list(port_numbers("sample(sample=50%,actions(3))"))
