@@ -267,6 +267,10 @@ class Bed:
     def fail_mode(self) -> str:
         return self.ovs.vsctl("get-fail-mode", self.bridge)
 
+    def ofport(self, interface: str) -> int:
+        """The number of a port."""
+        return int(self.ovs.vsctl("get", "interface", interface, "ofport"))
+
     def ofctl(self, command: str, *arguments: str) -> str:
         """`ovs-ofctl` on the bridge under test."""
         return self.ovs.run("ovs-ofctl", "-O", "OpenFlow13", command, self.bridge, *arguments)

@@ -138,12 +138,9 @@ def bed(request: pytest.FixtureRequest, ovs: PrivateOvs, tor: Upstream) -> Itera
 @pytest.fixture(scope="module")
 def attached(bed: Bed, session_service: Service) -> Iterator[Bed]:
     """The same bed, attached with a policy that moves nothing by itself."""
-    session_service.start()
     bed.set("bridge", bed.bridge, failback_delay_s=1)
-    session_service.attach(bed, "--policy", "originating-port")
-    yield bed
-    session_service.start()
-    session_service.do("detach", bed.bridge)
+    with session_service.attached(bed, "--policy", "originating-port"):
+        yield bed
 
 
 def seen_by_the_switch(ovs: PrivateOvs) -> str:

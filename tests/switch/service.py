@@ -170,12 +170,14 @@ class Service:
         bed.introduce()
 
     @contextlib.contextmanager
-    def attached(self, bed: Bed, *options: str) -> Iterator[None]:
-        """A bed's bridge is attached in this block."""
+    def attached(self, bed: Bed, *options: str) -> Iterator[Bed]:
+        """It runs, and a bed's bridge is attached in this block, behind which it runs again."""
+        self.start()
         self.attach(bed, *options)
         try:
-            yield
+            yield bed
         finally:
+            self.start()
             self.do("detach", bed.bridge)
 
     def _knows(self, bridge: str) -> bool:

@@ -29,7 +29,7 @@ BEDS = [BedSpec(PLAIN, 2, (None,), mtu_bytes=9000), BedSpec(BALANCE_SLB, 2, (10,
 on_every_bed = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
 on_one_bed = pytest.mark.parametrize("bed", BEDS[:1], ids=str, indirect=True)
 HASH, EGRESS, LOCKS = "table=6", "table=4", "table=22"
-
+OUTSIDER = "02:ee:00:00:00:01"
 
 # The cookies of what the switch has learned.
 LEARNED, LEARNED_MASK = 0x6C62740300000000, 0xFFFFFFFF00000000
@@ -37,15 +37,12 @@ LEARNED, LEARNED_MASK = 0x6C62740300000000, 0xFFFFFFFF00000000
 
 @pytest.fixture(scope="module")
 def team(bed: Bed, session_service: Service) -> Iterator[Bed]:
-    session_service.start()
     bed.set("bridge", bed.bridge, window_s=WINDOW_S, poll_interval_ms=200, failback_delay_s=1)
     with bed.integration_bridge(VMS):
         bed.set("interface", bed.patch, unit="source-mac")
-        session_service.attach(bed, "--policy", "load-based")
-        bed.limit_uplinks(CAPACITY_MBPS)
-        yield bed
-        session_service.start()
-        session_service.do("detach", bed.bridge)
+        with session_service.attached(bed, "--policy", "load-based"):
+            bed.limit_uplinks(CAPACITY_MBPS)
+            yield bed
 
 
 @pytest.fixture
@@ -118,8 +115,7 @@ def check_once(bed: Bed, left_by: dict[str, str]) -> None:
             wanted.append((shot, [*others, ends[left_by[str(vm)]]]))
         there = unicast(bed, vm, host.mac)
         wanted.append((there, [ends[left_by[str(vm)]]]))
-        wanted.append((unicast(bed, host, vm.mac), [str(vm)]))
-        wanted.append((unicast(bed, neighbour, vm.mac), [str(vm)]))
+        wanted += [(unicast(bed, sender, vm.mac), [str(vm)]) for sender in (host, neighbour)]
         wanted.append((unicast(bed, vm, neighbour.mac), [str(neighbour)]))
     for build in (frames.broadcast, frames.multicast, frames.arp_request):
         shot = bed.shot(host.point, build, host.mac, vlan, host.sends(vlan), "a flood")
@@ -134,10 +130,8 @@ def check_once(bed: Bed, left_by: dict[str, str]) -> None:
 
 
 def unicast(bed: Bed, sender: Station, destination: str) -> Shot:
-    def build(source: str, vlan: int, frame_id: int) -> bytes:
-        return frames.plain(source, destination, vlan, frame_id)
-
-    (vlan,), story = bed.vlans, f"unicast to {destination}"
+    (vlan,), build = bed.vlans, frames.to(destination)
+    story = f"unicast to {destination}"
     return bed.shot(sender.point, build, sender.mac, vlan, sender.sends(vlan), story)
 
 
@@ -149,14 +143,14 @@ def test_traced_nothing_goes_from_uplink_to_uplink_or_back(spread: Bed, service:
     for uplink in bed.uplinks:
         for vm in bed.nested:
             for kind, flow, expected in (
-                ("to it", {"dl_src": "02:ee:00:00:00:01", "dl_dst": vm.mac}, [vm.port]),
+                ("to it", {"dl_src": OUTSIDER, "dl_dst": vm.mac}, [vm.port]),
                 ("its own", {"dl_src": vm.mac, "dl_dst": frames.BROADCAST}, []),
                 ("its own", {"dl_src": vm.mac, "dl_dst": "02:dd:00:00:00:01"}, []),
             ):
                 seen = outputs(bed.ovs, bed.bridge, uplink.name, **flow)
                 if seen != expected:
                     wrong.append(f"{kind} {flow} by {uplink}: {seen}, expected {expected}")
-        broadcast = {"dl_src": "02:ee:00:00:00:01", "dl_dst": frames.BROADCAST}
+        broadcast = {"dl_src": OUTSIDER, "dl_dst": frames.BROADCAST}
         seen = outputs(bed.ovs, bed.bridge, uplink.name, **broadcast)
         heard = {vm.port for vm in bed.nested} & set(seen)
         if heard != ({vm.port for vm in bed.nested} if uplink.name == home else set()):
@@ -243,9 +237,8 @@ def test_those_that_left_to_another_host_are_reached_at_once(spread: Bed, servic
 
 def flows_with(bed: Bed, vm: Station) -> list[str]:
     """The flows of ours about an address that are not learned."""
-    flows = [*bed.ofctl("dump-flows", HASH).splitlines()]
-    flows += bed.ofctl("dump-flows", EGRESS).splitlines()
-    return [flow for flow in flows if vm.mac in flow]
+    flows = bed.ofctl("dump-flows", HASH) + bed.ofctl("dump-flows", EGRESS)
+    return [flow for flow in flows.splitlines() if vm.mac in flow]
 
 
 @on_one_bed
@@ -292,14 +285,14 @@ def test_one_that_was_silent_is_reached_once_by_its_own_uplink(
 ) -> None:
     """The switch has forgotten it; those upstream send by its uplink, or flood by both."""
     bed = spread
-    ends = {u.name: u.upstream_end for u in bed.uplinks}
+    ends, (vlan,) = {u.name: u.upstream_end for u in bed.uplinks}, bed.vlans
     with service.dead():  # so no learning packet is under way
         left_by = homes(bed)
         for table in (20, 21):
             bed.ofctl("del-flows", f"table={table},cookie={LEARNED:#x}/{LEARNED_MASK:#x}")
         bed.revalidated()
         shots = {
-            (str(vm), name): to_address(bed, vm.mac, end)
+            (str(vm), name): bed.shot(end, frames.to(vm.mac), OUTSIDER, vlan, vlan, "unicast")
             for vm in bed.nested
             for name, end in ends.items()
         }
@@ -307,16 +300,6 @@ def test_one_that_was_silent_is_reached_once_by_its_own_uplink(
         reached = {way: copies[shot.frame_id].points for way, shot in shots.items()}
         assert reached == {(vm, name): [vm] if name == left_by[vm] else [] for vm, name in shots}
         assert homes(bed) == left_by, "and it speaks as it did"
-
-
-def to_address(bed: Bed, destination: str, end: Point) -> Shot:
-    """Unicast from somebody upstream, as it comes by one uplink."""
-
-    def build(source: str, vlan: int, frame_id: int) -> bytes:
-        return frames.plain(source, destination, vlan, frame_id)
-
-    (vlan,), story = bed.vlans, f"unicast to {destination}"
-    return bed.shot(end, build, "02:ee:00:00:00:09", vlan, vlan, story)
 
 
 def rarps(heard: Sequence[Heard]) -> list[Heard]:

@@ -38,8 +38,7 @@ def test_the_output_port_gets_what_normal_gives_it(bed: Bed, service: Service) -
 def test_plain_uplinks_do_not_multiply_what_is_mirrored(bed: Bed, service: Service) -> None:
     service.start()
     with mirrored(bed, select_all="true", output_vlan="99"):
-        names = [w for u in bed.uplinks for w in ("--uplink", u.name)]
-        refused = service.command("attach", bed.bridge, *names)
+        refused = service.command("attach", bed.bridge, *bed.uplink_options)
         assert refused.returncode and says(refused.stderr, "VLAN 99", "loop", "trunks")
         bed.ovs.vsctl("set", "port", bed.uplinks[1].name, "trunks=0,1")
         attach(bed, service)
@@ -75,8 +74,7 @@ def forwarded_by_normal(bed: Bed) -> Iterator[None]:
 
 def attach(bed: Bed, service: Service) -> None:
     """Attach the bridge. The analyzer is not bound, so this does not wait for it."""
-    names = [] if bed.spec.on_bond else [w for u in bed.uplinks for w in ("--uplink", u.name)]
-    service.do("attach", bed.bridge, *names)
+    service.do("attach", bed.bridge, *bed.uplink_options)
     wait_until(lambda: len(service.bindings(bed)) > 2, "VM ports are bound")
     bed.introduce()
     bed.revalidated()
@@ -85,12 +83,8 @@ def attach(bed: Bed, service: Service) -> None:
 def heard(bed: Bed) -> list[dict[str, int]]:
     """How many copies of a broadcast come out where: of a VM, of a host, and of the mirror's port."""
     shots = [
-        bed.shot(point, frames.broadcast, mac, 0, 0, "a broadcast")
-        for point, mac in [
-            (bed.vms[0].point, bed.vms[0].mac),
-            (bed.hosts[0].point, bed.hosts[0].mac),
-            (bed.vms[2].point, bed.vms[2].mac),
-        ]
+        bed.shot(sender.point, frames.broadcast, sender.mac, 0, 0, "a broadcast")
+        for sender in (bed.vms[0], bed.hosts[0], bed.vms[2])
     ]
     copies = bed.fire(shots)
     ends = {str(uplink.upstream_end) for uplink in bed.uplinks}

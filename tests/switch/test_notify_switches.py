@@ -27,15 +27,9 @@ Address = tuple[str, int]
 
 @pytest.fixture(scope="module")
 def team(bed: Bed, session_service: Service) -> Iterator[Bed]:
-    session_service.start()
-    attach(bed, session_service, "originating-port")
-    yield bed
-    session_service.do("detach", bed.bridge)
-
-
-def attach(bed: Bed, service: Service, policy: str) -> None:
     bed.set("bridge", bed.bridge, failback_delay_s=0)
-    service.attach(bed, "--policy", policy)
+    with session_service.attached(bed, "--policy", "originating-port"):
+        yield bed
 
 
 @pytest.mark.parametrize("bed", [SWITCH_INDEPENDENT], ids=str, indirect=True)
@@ -45,7 +39,8 @@ def test_addresses_that_move_are_announced(team: Bed, service: Service, preset: 
     bed, failing = team, team.uplinks[0]
     # Attach waits until the switch has the flows of this policy.
     service.do("detach", bed.bridge)
-    attach(bed, service, preset)
+    bed.set("bridge", bed.bridge, failback_delay_s=0)
+    service.attach(bed, "--policy", preset)
     wait_until(lambda: len(set(ways(bed).values())) == 2, "both uplinks are used")
     usual = ways(bed)
     moving = {address for address, uplink in usual.items() if uplink == failing.name}

@@ -30,9 +30,8 @@ def observed(bed: Bed, service: Service) -> Iterator[Bed]:
     bed.set("bridge", bed.bridge, window_s=WINDOW_S, poll_interval_ms=200)
     for uplink in bed.uplinks:
         bed.set("interface", uplink.name, capacity_mbps=CAPACITY_MBPS)
-    service.attach(bed, "--policy", "load-based", "--observe")
-    yield bed
-    service.do("detach", bed.bridge)
+    with service.attached(bed, "--policy", "load-based", "--observe"):
+        yield bed
 
 
 @on_bonds
@@ -63,10 +62,7 @@ def test_an_observed_bond_is_untouched_and_told_what_would_move(
         )
     assert len({service.bindings(bed)[vm.port] for vm in bed.vms}) == 2
     refused = service.command("move", bed.vms[0].port, bed.uplinks[1].name)
-    assert (refused.returncode, refused.stderr) == (
-        1,
-        f"ovs-lbt: bridge {bed.bridge}: mode observe -> mode enforce\n",
-    )
+    assert refused.returncode == 1 and "mode observe -> mode enforce" in refused.stderr
     with bed.cable_pulled(bed.uplinks[0]):
         wait_until(lambda: planned(bed, service, "failover") >= 1, "a failover is planned")
     assert flows_and_groups(bed) == before

@@ -19,7 +19,6 @@ from tests.switch.wire import Stream
 
 OF_THREE = BedSpec(PLAIN, 3, (None, None))
 ETH_PROBE = 0x88B6
-BROADCAST = "ff:ff:ff:ff:ff:ff"
 # Open vSwitch upstream does not learn from each frame that it floods nowhere, so more of them are needed.
 FORGED_PPS, UNSEEN_PPS = 20.0, 200.0
 # An uplink that probes do not reach would be given up within this time.
@@ -28,7 +27,7 @@ FLOOD_PPS, FLOOD_S = 2000.0, 3.0
 # What the documents promise: detection, and a second more after a flood.
 FOUND_WITHIN_S, AFTER_FLOOD_S = 3.0, 1.0
 
-of_three = pytest.mark.parametrize("bed", [OF_THREE], ids=str, indirect=True)
+pytestmark = pytest.mark.parametrize("bed", [OF_THREE], ids=str, indirect=True)
 
 
 @pytest.fixture
@@ -44,7 +43,7 @@ def checked(attached: Bed, service: Service) -> Iterator[Bed]:
 
 def address(bed: Bed, uplink: Uplink) -> str:
     """The address of an uplink's probes."""
-    ofport = bed.ovs.vsctl("get", "interface", uplink.name, "ofport").strip()
+    ofport = bed.ofport(uplink.name)
     (flow,) = (f for f in flows(bed) if f"in_port={ofport}," in f or f"in_port={uplink.name}," in f)
     return flow.partition("dl_dst=")[2].partition(",")[0].split()[0]
 
@@ -64,12 +63,11 @@ def unmoved(service: Service, bed: Bed) -> Callable[[], bool]:
     return lambda: not faults(service, bed) and service.bindings(bed) == bindings
 
 
-@of_three
 def test_a_stolen_address_is_reported_and_moves_nothing(checked: Bed, service: Service) -> None:
     uplink, host = checked.uplinks[2], checked.hosts[0]
     service.move(checked.vms[0], uplink)
     stolen, stays = address(checked, uplink), unmoved(service, checked)
-    forged, begun_s = frames.plain(stolen, BROADCAST, ethertype=ETH_PROBE), time.monotonic()
+    forged, begun_s = frames.plain(stolen, frames.BROADCAST, ethertype=ETH_PROBE), time.monotonic()
     with Stream([(host.point, forged)], FORGED_PPS):
         expected = {(uplink.name, "address"): sorted(one.name for one in checked.uplinks)}
         wait_until(lambda: hindered(service, checked) == expected, "the theft is reported")
@@ -79,7 +77,6 @@ def test_a_stolen_address_is_reported_and_moves_nothing(checked: Bed, service: S
     wait_until(lambda: not hindered(service, checked), "the theft is over")
 
 
-@of_three
 def test_an_address_that_is_stolen_by_frames_that_no_uplink_sees_moves_nothing(
     checked: Bed, service: Service
 ) -> None:
@@ -105,7 +102,6 @@ def test_an_address_that_is_stolen_by_frames_that_no_uplink_sees_moves_nothing(
 
 
 @judges_time
-@of_three
 def test_a_flood_hides_a_fault_for_a_second_longer_than_it_lasts(
     checked: Bed, service: Service
 ) -> None:
@@ -130,7 +126,6 @@ def test_a_flood_hides_a_fault_for_a_second_longer_than_it_lasts(
 
 
 @judges_time
-@of_three
 def test_a_dead_uplink_is_found_whatever_another_host_sends(checked: Bed, service: Service) -> None:
     """A flood to the others, frames from its address, and what was captured of its own probes."""
     dead, host = checked.uplinks[0], checked.hosts[0]
@@ -147,7 +142,7 @@ def test_a_dead_uplink_is_found_whatever_another_host_sends(checked: Bed, servic
         wait_until(lambda: len(captured()) > 1, "probes are captured")
         replayed = captured()
     flood = (host.point, frames.plain(host.mac, other, ethertype=ETH_PROBE))
-    thief = (host.point, frames.plain(stolen, BROADCAST, ethertype=ETH_PROBE))
+    thief = (host.point, frames.plain(stolen, frames.BROADCAST, ethertype=ETH_PROBE))
     with Stream([flood], FLOOD_PPS), Stream([thief], FORGED_PPS, number=2):
         wait_until(lambda: hindered(service, checked), "it is reported")
         with blocked(checked, dead, "receive", "forward"):

@@ -67,13 +67,10 @@ _new_macs = itertools.count(0x1000)
 @pytest.fixture(scope="module")
 def team(bed: Bed, session_service: Service) -> Iterator[Bed]:
     """The bed, attached in its teaming mode."""
-    session_service.start()
     # With dp_hash, ofproto/trace cannot say by which uplink a connection leaves.
     bed.set("bridge", bed.bridge, failback_delay_s=0, connection_hash="multipath")
-    session_service.attach(bed, "--policy", "originating-port")
-    yield bed
-    session_service.start()
-    session_service.do("detach", bed.bridge)
+    with session_service.attached(bed, "--policy", "originating-port"):
+        yield bed
 
 
 @pytest.mark.parametrize("bed", [SWITCH_INDEPENDENT], ids=str, indirect=True)
@@ -83,16 +80,9 @@ def test_without_a_lag(team: Bed, service: Service, preset: str) -> None:
 
 
 @judging.in_bench
-@pytest.mark.parametrize("bed", [STATIC], ids=str, indirect=True)
+@pytest.mark.parametrize("bed", [STATIC, NEGOTIATED], ids=str, indirect=True)
 @pytest.mark.parametrize("preset", ON_A_LAG)
-def test_on_a_static_lag(team: Bed, service: Service, preset: str) -> None:
-    frames_leave_and_arrive_as_the_policy_says(team, service, preset)
-
-
-@judging.in_bench
-@pytest.mark.parametrize("bed", [NEGOTIATED], ids=str, indirect=True)
-@pytest.mark.parametrize("preset", ON_A_LAG)
-def test_with_lacp(team: Bed, service: Service, preset: str) -> None:
+def test_on_a_lag(team: Bed, service: Service, preset: str) -> None:
     frames_leave_and_arrive_as_the_policy_says(team, service, preset)
 
 
@@ -135,7 +125,7 @@ class Case:
         if preset in BY_IP_PAIR:
             self.others += published(bed)
         self.names = [u["name"] for u in service.show_json(bed.bridge)["uplinks"]]
-        self.ofports = {s: ofport(bed, s) for s in bed.stations}
+        self.ofports = {s: bed.ofport(s.port) for s in bed.stations}
         self.homes: Mapping[str, str] = {}
         self.taken = taken_macs(bed)
         # The source address that each uplink's frames off home have.
@@ -477,10 +467,6 @@ def newcomers(bed: Bed) -> Iterator[Sending]:
                 yield Sending(kind, vm, mac, vlan, f"{kind} from {mac}", build)
             ips = own_ips(bed.vms.index(vm))[0], "198.51.100.1"
             yield udp(bed, vm, ips, 10001, mac)
-
-
-def ofport(bed: Bed, station: Station) -> int:
-    return int(bed.ovs.vsctl("get", "interface", station.port, "ofport"))
 
 
 def unicast(bed: Bed, host: Station, vm: Station) -> Shot:

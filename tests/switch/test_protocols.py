@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.switch.adopting import refused, state
@@ -21,18 +19,18 @@ def test_a_bridge_that_does_not_allow_our_openflow_is_refused_and_told(
 ) -> None:
     before = state(bed)
     bed.ovs.vsctl("set", "bridge", bed.bridge, "protocols=OpenFlow10,OpenFlow14")
-    uplinks = [word for uplink in bed.uplinks for word in ("--uplink", uplink.name)]
-    words = ["attach", bed.bridge, *(() if bed.spec.on_bond else uplinks)]
-    assert refused(service, *words).endswith(
-        f"protocols OpenFlow10, OpenFlow14"
-        f" -> OpenFlow13 among them: ovs-vsctl add bridge {bed.bridge} protocols OpenFlow13"
-    )
-    bed.ovs.vsctl("add", "bridge", bed.bridge, "protocols", "OpenFlow13")
+    advice = f"ovs-vsctl add bridge {bed.bridge} protocols OpenFlow13"
+    assert refused(service, "attach", bed.bridge, *bed.uplink_options).endswith(advice)
+    bed.ovs.run(*advice.split())
     service.attach(bed)
     bed.ovs.vsctl("remove", "bridge", bed.bridge, "protocols", "OpenFlow13")
     wait_until(lambda: not is_connected(service, bed), "the switch has ended the connection")
-    (shown,) = json.loads(service.do("show", bed.bridge, "--json"))["bridges"]
-    assert any("cannot connect without OpenFlow13" in text for text in shown["not_done"])
+
+    def is_told() -> bool:
+        told = service.show_json(bed.bridge)["not_done"]
+        return any("cannot connect without OpenFlow13" in text for text in told)
+
+    wait_until(is_told, "it is told why")
     for vm in bed.vms:
         assert len(bed.homes()[str(vm)]) == 1, "what is installed forwards"
     bed.ovs.vsctl("clear", "bridge", bed.bridge, "protocols")

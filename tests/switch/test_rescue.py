@@ -119,14 +119,11 @@ def check_by(bed: Bed, number: int) -> None:
         heard = [str(s) for s in bed.stations if s.hears(shot.vlan)] if goes_in else []
         assert copies[shot.frame_id].points == sorted(heard), f"{shot.story} in VLAN {shot.vlan}"
     vm, other = bed.vms[:2]
-
-    def to_other(source: str, vlan: int, frame_id: int) -> bytes:
-        return frames.udp(source, other.mac, vlan=vlan, frame_id=frame_id)
+    to_other = bed.shot(vm.point, frames.to(other.mac), vm.mac, 10, 10, "to a VM")
 
     def reached() -> list[str]:
         bed.introduce()
-        (copies,) = bed.fire([bed.shot(vm.point, to_other, vm.mac, 10, 10, "to a VM")]).values()
-        return copies.points
+        return bed.fire([to_other])[to_other.frame_id].points
 
     wait_until(lambda: reached() == [str(other)], "a VM that is known gets its frames alone")
 

@@ -27,10 +27,9 @@ def placed(
     """A bed with a VM on each uplink."""
     with Bed(ovs, tor, BedSpec(request.param, 2)) as made:
         made.set("bridge", made.bridge, failback_delay_s=FAILBACK_DELAY_S)
-        service.attach(made, "--policy", "originating-port")
-        service.place(made, 0, 1)
-        yield made
-        service.do("detach", made.bridge)
+        with service.attached(made, "--policy", "originating-port"):
+            service.place(made, 0, 1)
+            yield made
 
 
 def make_anew(bed: Bed, uplink: Uplink) -> None:

@@ -35,11 +35,7 @@ def reached(bed: Bed, vm: Station, mac: str) -> bool:
     speaks = bed.shot(vm.point, frames.gratuitous_arp, mac, 0, 0, f"{vm} has {mac}")
     bed.fire([speaks])
     asking = (bed.vms[1], bed.hosts[0])
-
-    def to(source: str, tag: int, frame_id: int) -> bytes:
-        return frames.plain(source, mac, tag, frame_id)
-
-    shots = [bed.shot(s.point, to, s.mac, 0, 0, f"from {s}") for s in asking]
+    shots = [bed.shot(s.point, frames.to(mac), s.mac, 0, 0, f"from {s}") for s in asking]
     copies = bed.fire(shots)
     return all(copies[shot.frame_id].points.count(str(vm)) == 1 for shot in shots)
 
@@ -55,8 +51,8 @@ def test_attach_names_the_ports_whose_frames_it_would_drop(told: Bed, service: S
     assert bed.ofctl("dump-flows").count("table=") == flows.count("table="), "nothing has changed"
     (advice,) = (word for word in refused.stderr.split(" -> ") if "forged-transmits" in word)
     bed.ovs.run(*advice.split(" (")[0].split())
-    service.attach(bed, "--policy", "originating-port")
-    service.do("detach", bed.bridge)
+    with service.attached(bed, "--policy", "originating-port"):
+        pass
 
 
 def test_an_address_moves_between_vms_that_may_share_it(told: Bed, service: Service) -> None:
@@ -68,12 +64,7 @@ def test_an_address_moves_between_vms_that_may_share_it(told: Bed, service: Serv
     for vm in (third, first, third):
         # A bond ignores an address for some seconds after it has announced itself elsewhere.
         wait_until(functools.partial(reached, bed, vm, VIRTUAL), f"{vm} is reached by NORMAL")
-    service.attach(bed, "--policy", "originating-port")
-    try:
-        bed.introduce()
+    with service.attached(bed, "--policy", "originating-port"):
         for vm in (first, third, first):
             assert reached(bed, vm, VIRTUAL)
-        # Another VM may not have it.
-        assert not reached(bed, bed.vms[1], VIRTUAL)
-    finally:
-        service.do("detach", bed.bridge)
+        assert not reached(bed, bed.vms[1], VIRTUAL), "another VM may not have it"

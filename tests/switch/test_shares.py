@@ -47,14 +47,11 @@ pytestmark = pytest.mark.parametrize("bed", [BED], ids=str, indirect=True)
 
 @pytest.fixture(scope="module")
 def team(bed: Bed, session_service: Service) -> Iterator[Bed]:
-    session_service.start()
     bed.set("bridge", bed.bridge, failback_delay_s=0)
     for uplink in bed.uplinks:
         bed.set("interface", uplink.name, capacity_mbps=CAPACITY_MBPS)
-    session_service.attach(bed, "--policy", "originating-port")
-    yield bed
-    session_service.start()
-    session_service.do("detach", bed.bridge)
+    with session_service.attached(bed, "--policy", "originating-port"):
+        yield bed
 
 
 @pytest.fixture
@@ -66,9 +63,8 @@ def shared(team: Bed, service: Service) -> Iterator[Bed]:
         for key in ("shares", "reserve-mbps", "limit-mbps"):
             record = ["interface", vm.port, "external_ids", f"ovs-lbt-{key}"]
             team.ovs.vsctl("remove", *record)
-    for uplink in team.uplinks:
-        untouched = functools.partial(has, uplink, "noqueue")
-        wait_until(untouched, f"{uplink} queues as it did")
+    untouched = [["noqueue"]] * len(team.uplinks)
+    wait_until(lambda: [*map(qdiscs, team.uplinks)] == untouched, "uplinks queue as they did")
 
 
 @judges_time
@@ -289,16 +285,12 @@ def is_told(pid: int) -> bool:
 
 def class_of(bed: Bed, uplink: Uplink, vm: Station | None = None) -> dict[str, str] | None:
     """What `tc` says of a VM's class, or of that of all else; None where it has none."""
-    ofport = bed.ovs.vsctl("get", "interface", vm.port, "ofport") if vm else DEFAULT_CLASS
+    ofport = bed.ofport(vm.port) if vm else DEFAULT_CLASS
     shown = run("tc", "-d", "-s", "class", "show", "dev", uplink.name)
-    pattern = rf"class htb {HANDLE}(?P<minor>{int(ofport):x}) .*quantum (?P<quantum>\d+)"
+    pattern = rf"class htb {HANDLE}(?P<minor>{ofport:x}) .*quantum (?P<quantum>\d+)"
     pattern += r" rate (?P<rate>\S+) ceil (?P<ceil>\S+).*\n Sent (?P<sent>\d+)"
     found = re.search(pattern, shown)
     return found.groupdict() if found else None
-
-
-def has(uplink: Uplink, kind: str) -> bool:
-    return qdiscs(uplink) == [kind]
 
 
 def listens(host: Station) -> bool:

@@ -96,12 +96,9 @@ def tell(bed: Bed, ways: Mapping[str, Way]) -> None:
 @contextlib.contextmanager
 def attached_with(bed: Bed, service: Service, ways: Mapping[str, Way]) -> Iterator[None]:
     """In this block the bridge is attached, and its stations are known."""
-    service.attach(bed, "--policy", "originating-port")
-    try:
+    with service.attached(bed, "--policy", "originating-port"):
         tell(bed, ways)
         yield
-    finally:
-        service.do("detach", bed.bridge)
 
 
 # ---- the same as NORMAL ----------------------------------------------------------------
@@ -132,7 +129,7 @@ def test_every_vlan_mode_does_what_normal_does(bed: Bed, service: Service) -> No
 
 def everything_traced(bed: Bed, ways: Mapping[str, Way]) -> dict[str, Counter[tuple[str, int]]]:
     """Where each frame would come out, and with which TCI; "network" is any uplink."""
-    numbers = {p: bed.ovs.vsctl("get", "interface", p, "ofport") for p in [*ways, *names(bed)]}
+    numbers = {p: str(bed.ofport(p)) for p in [*ways, *names(bed)]}
     macs = {s.port: s.mac for s in bed.stations}
     found: dict[str, Counter[tuple[str, int]]] = {}
 
@@ -461,7 +458,7 @@ def test_a_port_is_re_tagged_under_traffic(attached: Bed, service: Service) -> N
 
 def flows_of(bed: Bed, station: Station) -> list[str]:
     """A VM port's own flows: by which it is recognized, learns, and is sent to."""
-    number = int(bed.ovs.vsctl("get", "interface", station.port, "ofport"))
+    number = bed.ofport(station.port)
     matches = (f"in_port={number},", f"in_port={number} ", f"reg0={number:#x}", f"reg3={number:#x}")
     lines = bed.ofctl("dump-flows", "--no-stats").splitlines()
     own = [line for line in lines if any(m in line.partition("actions=")[0] for m in matches)]
@@ -488,7 +485,7 @@ def test_a_flood_of_addresses_is_bounded_and_hurts_nobody(attached: Bed, service
             assert at[str(bed.uplinks[0].upstream_end)] == 1, f"{shot.story} of {mac}: {at}"
             assert max(at.values()) <= 1, f"{shot.story} of {mac} is delivered twice: {at}"
             assert not at[str(flooder)], f"{shot.story} of {mac} comes back to its sender"
-    ofport = int(bed.ovs.vsctl("get", "interface", flooder.port, "ofport"))
+    ofport = bed.ofport(flooder.port)
     for table in (20, 21):
         assert learned(bed, table, ofport) == ADDRESSES_PER_PORT_MAX
     assert learned(bed, 22, ofport) <= ADDRESSES_PER_PORT_MAX

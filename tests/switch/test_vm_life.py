@@ -263,11 +263,7 @@ def unicast(bed: Bed, sender: Station, vm: Station) -> bytes:
 
 def delivered(bed: Bed, sender: Station, vm: Station) -> list[str]:
     """Where a frame to the VM's address comes out of the bridge."""
-
-    def build(source: str, tag: int, frame_id: int) -> bytes:
-        return frames.plain(source, vm.mac, tag, frame_id)
-
-    vlan = bed.vlans[0]
+    vlan, build = bed.vlans[0], frames.to(vm.mac)
     shot = bed.shot(sender.point, build, sender.mac, vlan, sender.sends(vlan), "unicast")
     return bed.fire([shot])[shot.frame_id].points
 
