@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.switch import datapath, frames
+from tests.switch import datapath
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Upstream, upstream_ovs
 from tests.switch.judging import OUTAGE_S, at_most, judges_time, repetitions
 from tests.switch.service import Service
 from tests.switch.test_delivery import check_everything, settled_homes
 from tests.switch.test_reconnect import flows_of, groups_of
+from tests.switch.traffic import FLOW_PPS, Traffic
 from tests.switch.waiting import wait_until
-from tests.switch.wire import Stream, inside
+from tests.switch.wire import inside
 
-FLOW_PPS = 500
 RUNS_IN_BENCH = 5
 BOND = BedSpec(BALANCE_SLB, 2, (None, None))
 OURS = (BedSpec(PLAIN, 2, (None, None)), BOND)
@@ -37,19 +37,13 @@ def restart(bed: Bed) -> None:
 
 def upgrade(bed: Bed, meanwhile: Callable[[], None] = lambda: None) -> None:
     """As `ovs-ctl restart` does, in the same order: the database first, and flows are saved and restored."""
-    saved = save_flows(bed)
-    bed.ovs.stop("ovsdb-server")
-    bed.ovs.start_database()
-    bed.ovs.stop("ovs-vswitchd")
+    saved = save_and_stop(bed)
     restore_flows(bed, saved, meanwhile)
 
 
 def reload_module(bed: Bed) -> None:
     """As `ovs-ctl force-reload-kmod` does. Where others may use the module, only the datapath is new."""
-    saved = save_flows(bed)
-    bed.ovs.stop("ovsdb-server")
-    bed.ovs.start_database()
-    bed.ovs.stop("ovs-vswitchd")
+    saved = save_and_stop(bed)
     bed.ovs.run("ovs-dpctl", "del-dp", "system@ovs-system")
     if datapath.MODULE_IS_OURS:
         bed.ovs.run("rmmod", "openvswitch")
@@ -173,33 +167,22 @@ def lost_by_ours(
 
 def most_lost(bed: Bed, way: Callable[[Bed], None]) -> int:
     """Frames lost of the flow that lost most, between each VM and the host, both ways."""
-    host = bed.hosts[0]
-    ways = [pair for vm in bed.vms for pair in ((vm, host), (host, vm))]
-    flows = [(sender.point, frames.udp(sender.mac, to.mac)) for sender, to in ways]
-    points = [host.point, *(vm.point for vm in bed.vms)]
-    with bed.ears(*points) as ears, Stream(flows, FLOW_PPS) as stream:
-        at = [ears[to.point] for _, to in ways]
-
-        def newest() -> list[int]:
-            """The number of the last frame of each flow that has arrived."""
-            return [max(stream.received(ear, i), default=0) for i, ear in enumerate(at)]
-
-        wait_until(lambda: min(newest()) >= FRAMES_BEFORE, "all flows arrive")
+    with Traffic(bed) as traffic:
+        traffic.go_on(FRAMES_BEFORE)
         way(bed)
-        restarted_at = max(newest())
-        wait_until(lambda: min(newest()) >= restarted_at + FRAMES_AFTER, "all flows arrive again")
-        stream.stop()
-        ears.until_quiet()
-        copies = [max(stream.received(ear, i).values()) for i, ear in enumerate(at)]
-        lost = max(stream.lost(ear, i) for i, ear in enumerate(at))
+        traffic.go_on(FRAMES_AFTER)
     bed.local_is_new()
-    assert copies == [1] * len(at)
-    return lost
+    assert traffic.most_copies() == 1
+    return max(traffic.lost().values(), default=0)
 
 
-def save_flows(bed: Bed) -> str:
-    """The script that restores flows and groups, made by Open vSwitch's own."""
-    return bed.ovs.run("sh", OVS_SAVE, "save-flows", bed.bridge)
+def save_and_stop(bed: Bed) -> str:
+    """The script that restores flows and groups, made by Open vSwitch's own. Only the database runs then."""
+    script = bed.ovs.run("sh", OVS_SAVE, "save-flows", bed.bridge)
+    bed.ovs.stop("ovsdb-server")
+    bed.ovs.start_database()
+    bed.ovs.stop("ovs-vswitchd")
+    return script
 
 
 def restore_flows(bed: Bed, script: str, meanwhile: Callable[[], None] = lambda: None) -> None:

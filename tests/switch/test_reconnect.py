@@ -8,16 +8,14 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.switch import frames
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec
 from tests.switch.judging import few_lost, judges_time
 from tests.switch.service import Service
+from tests.switch.traffic import FLOW_PPS, Traffic
 from tests.switch.waiting import wait_until
-from tests.switch.wire import Stream
 
 BEDS = [BedSpec(team, 2, (10, 10, 20), (10,)) for team in (PLAIN, BALANCE_SLB)]
 on_both_beds = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
-FLOW_PPS = 500
 _STATISTICS = re.compile(r"(duration|n_packets|n_bytes|idle_age|hard_age)=[\d.]+s?, ?")
 _DURATION = re.compile(r"duration=([\d.]+)s")
 
@@ -28,31 +26,16 @@ def test_kill_and_restart_lose_and_move_nothing(attached: Bed, service: Service)
     bed = attached
     service.place(bed, 0, 1, 0, 1)
     before = service.bindings(bed)
-    vm, host = bed.vms[0], bed.hosts[0]
-    flows = [
-        (vm.point, frames.udp(vm.mac, host.mac)),
-        (host.point, frames.udp(host.mac, vm.mac)),
-    ]
-    with bed.ears(vm.point, host.point) as ears, Stream(flows, FLOW_PPS) as stream:
-
-        def more(count: int = 200) -> None:
-            seen = len(stream.received(ears[host.point], 0))
-            wait_until(
-                lambda: len(stream.received(ears[host.point], 0)) >= seen + count, "more frames"
-            )
-
-        more()
+    with Traffic(bed, bed.vms[:1]) as traffic:
+        traffic.go_on()
         service.kill()
-        more()
+        traffic.go_on()
         service.start()
         service.wait_ready(bed)
-        more()
-        stream.stop()
-        ears.until_quiet()
-        lost = [stream.lost(ears[host.point], 0), stream.lost(ears[vm.point], 1)]
+        traffic.go_on()
     assert service.bindings(bed) == before
     assert service.metric("ovslbt_moves_applied_total", bridge=bed.bridge) == 0
-    few_lost(lost, 0, FLOW_PPS)
+    few_lost(traffic.lost(), 0, FLOW_PPS)
 
 
 @on_both_beds

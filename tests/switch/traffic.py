@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tests.switch import frames
 from tests.switch.bed import Bed, Station
 from tests.switch.waiting import wait_until
@@ -12,16 +14,17 @@ FRAMES = 200
 
 
 class Traffic:
-    """Every VM and the host upstream talk to each other while the block lasts."""
+    """Every VM, or some of them, and the host upstream talk to each other while the block lasts."""
 
-    def __init__(self, bed: Bed) -> None:
-        host = bed.hosts[0]
-        self._ways: list[tuple[Station, Station]] = [(vm, host) for vm in bed.vms]
-        self._ways += [(host, vm) for vm in bed.vms]
+    def __init__(self, bed: Bed, vms: Sequence[Station] = ()) -> None:
+        host, vms = bed.hosts[0], vms or bed.vms
+        self._ways: list[tuple[Station, Station]] = [(vm, host) for vm in vms]
+        self._ways += [(host, vm) for vm in vms]
         flows = [(a.point, frames.udp(a.mac, b.mac)) for a, b in self._ways]
         self._ears = bed.ears(*{b.point for _, b in self._ways})
         self._stream = Stream(flows, FLOW_PPS)
         self._lost: dict[str, int] = {}
+        self._most_copies = 0
 
     def __enter__(self) -> Traffic:
         self._ears.__enter__()
@@ -33,8 +36,11 @@ class Traffic:
             self._stream.stop()
             self._ears.until_quiet()
             for i, (a, b) in enumerate(self._ways):
-                if count := self._stream.lost(self._ears[b.point], i):
+                ear = self._ears[b.point]
+                if count := self._stream.lost(ear, i):
                     self._lost[f"{a} to {b}"] = count
+                copies = self._stream.received(ear, i).values()
+                self._most_copies = max([self._most_copies, *copies])
         finally:
             self._ears.close()
 
@@ -49,6 +55,10 @@ class Traffic:
     def lost(self) -> dict[str, int]:
         """After the block: the frames of each flow that never arrived, if any."""
         return self._lost
+
+    def most_copies(self) -> int:
+        """After the block: how often the frame was heard that was heard most often."""
+        return self._most_copies
 
     def _newest(self) -> list[int]:
         """The number of the latest frame of each flow that has arrived."""
