@@ -20,6 +20,7 @@ from tests.switch.ovn.cloud import Cloud
 from tests.switch.ovn.host import EXTERNAL, UPLINKS, Host, Vm
 from tests.switch.ovn.overlays import endpoint, name_endpoint, names
 from tests.switch.ovn.talk import Talk
+from tests.switch.test_ovn_plain_tunnels import shown, shows
 from tests.switch.waiting import wait_until
 
 # Then each endpoint has tunnels to those in other networks, and this recipe is for none of it.
@@ -87,28 +88,11 @@ def shares(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, flo
     return {name: count / sum(carried.values()) for name, count in carried.items()}
 
 
-def uplinks_of_endpoints(host: Host) -> dict[str, str]:
-    """The uplink of each endpoint, by address."""
-    with host.entered():
-        ports = host.service.show_json(EXTERNAL)["ports"]
-    return {
-        address: port["uplink"]
-        for port in ports
-        for address in port.get("endpoint", {}).get("addresses", ())
-    }
-
-
-def are_apart(host: Host, addresses: set[str]) -> bool:
-    """Whether these are the endpoints, and no others, and all uplinks are used."""
-    shown = uplinks_of_endpoints(host)
-    return shown.keys() == addresses and {*shown.values()} == {*UPLINKS}
-
-
 def test_endpoints_are_found_and_are_on_different_uplinks(cloud: Cloud) -> None:
     for host in cloud.hosts:
         both = {endpoint(host, number) for number in range(2)}
         story = f"{host} shows both endpoints, each on an uplink of its own"
-        wait_until(functools.partial(are_apart, host, both), story)
+        wait_until(functools.partial(shows, host, both, len(UPLINKS)), story)
 
 
 def test_all_use_one_endpoint_until_vms_name_theirs(cloud: Cloud) -> None:
@@ -166,10 +150,10 @@ def test_an_uplink_fails_and_returns(cloud: Cloud) -> None:
     with Talk(cloud, pairs(cloud), PPS) as talk:
         talk.warm_up()
         first.set_link(uplink, "down")
-        wait_until(lambda: set(uplinks_of_endpoints(first).values()) == {UPLINKS[1]}, "both moved")
+        wait_until(lambda: {*shown(first).values()} == {UPLINKS[1]}, "both moved")
         talk.go_on(FRAMES)
         first.set_link(uplink, "up")
-        wait_until(lambda: set(uplinks_of_endpoints(first).values()) == set(UPLINKS), "one is back")
+        wait_until(lambda: {*shown(first).values()} == {*UPLINKS}, "one is back")
         talk.go_on(FRAMES)
     few_twice(talk.twice(), 0)
     few_lost(talk.lost(), 5, PPS, "an uplink of two below tunnels")
