@@ -245,7 +245,6 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "switch/test_path_figures.py": ("",),
     "switch/test_path_quiet.py": ("",),
     "switch/test_path_upstream.py": ("is_left[one-of-three", "is_left[two-of-three"),
-    "switch/test_port_groups.py": ("static_port_stays",),
     "switch/test_reconnect.py": ("lose_and_move_nothing[balance-slb",),
     "switch/test_remote.py": ("may_dial_us[tcp", "is_dialled_by_tls"),
     "switch/test_rescue.py": ("chosen_anew", "needs_no_rescue"),

@@ -6,6 +6,7 @@ the flows that the kernel's datapath would give to tc.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -41,12 +42,12 @@ def asked(bed: Bed) -> Iterator[Bed]:
 def test_tc_can_take_what_the_switch_caches(asked: Bed, service: Service, policy: str) -> None:
     bed = asked
     bed.set("bridge", bed.bridge, connection_hash="multipath")
-    service.attach(bed, "--policy", policy)
-    bed.introduce()
-    # What was cached meanwhile has not seen what is learned by now.
-    bed.ovs.run("ovs-appctl", "revalidator/purge")
-    talk(bed)
-    flows = [flow for flow in cached(bed) if "eth_type(0x0800)" in flow]
+    with service.attached(bed, "--policy", policy):
+        bed.introduce()
+        # What was cached meanwhile has not seen what is learned by now.
+        bed.ovs.run("ovs-appctl", "revalidator/purge")
+        talk(bed)
+        flows = [flow for flow in cached(bed) if "eth_type(0x0800)" in flow]
     assert flows
     # Only what is hashed by connection is a flow for each.
     assert (len(flows) > 2 * CONNECTIONS) is (policy == "dynamic")
@@ -59,23 +60,15 @@ def test_tc_can_take_what_the_switch_caches(asked: Bed, service: Service, policy
 
 def talk(bed: Bed) -> None:
     """Connections between VMs and the hosts upstream, both ways, tagged and untagged."""
-    for vm in bed.vms:
-        for host in bed.hosts:
-            vlan = next((v for v in (vm.vlan, host.vlan) if v is not None), 0)
-            if not (vm.hears(vlan) and host.hears(vlan)):
-                continue
-            for number in range(CONNECTIONS):
-                ports = (30000 + number, 80)
-                for a, b in ((vm, host), (host, vm)):
-                    frame = frames.segment(
-                        a.mac,
-                        b.mac,
-                        source_ip=a.ip,
-                        destination_ip=b.ip,
-                        ports=ports,
-                        vlan=a.sends(vlan),
-                    )
-                    bed.send(a.point, frame)
+    for vm, host, number in itertools.product(bed.vms, bed.hosts, range(CONNECTIONS)):
+        vlan, ports = vm.vlan or host.vlan or 0, (30000 + number, 80)
+        if vm.hears(vlan) and host.hears(vlan):
+            for a, b in ((vm, host), (host, vm)):
+                tag = a.sends(vlan)
+                frame = frames.segment(
+                    a.mac, b.mac, source_ip=a.ip, destination_ip=b.ip, ports=ports, vlan=tag
+                )
+                bed.send(a.point, frame)
     bed.fence()
 
 

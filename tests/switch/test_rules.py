@@ -26,14 +26,12 @@ pytestmark = pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)
 
 @pytest.fixture(scope="module")
 def team(bed: Bed, session_service: Service) -> Iterator[Bed]:
-    session_service.start()
     bed.set("bridge", bed.bridge, window_s=WINDOW_S, poll_interval_ms=POLL_INTERVAL_MS)
     bed.set("bridge", bed.bridge, failback_delay_s=1)
     for uplink in bed.uplinks:
         bed.set("interface", uplink.name, capacity_mbps=CAPACITY_MBPS)
-    session_service.attach(bed, "--policy", "load-based")
-    yield bed
-    session_service.do("detach", bed.bridge)
+    with session_service.attached(bed, "--policy", "load-based"):
+        yield bed
 
 
 @contextlib.contextmanager
@@ -61,7 +59,7 @@ def test_rather_no_frame_at_all_than_by_an_uplink_that_is_not_allowed(
             ear = ears[only.upstream_end]
             wait_until(lambda: len(stream.received(ear, 0)) > 100, "it sends")
             bed.pull_cable(only)
-            cut_off(bed, service, confined)
+            wait_until(lambda: service.bindings(bed)[confined.port] is None, "it has no uplink")
             sent = stream.stop()
             ears.until_quiet()
             assert not any(sent.refused)
@@ -142,10 +140,7 @@ def leaves(bed: Bed, station: Station) -> list[str]:
 
 
 def shot_of(bed: Bed, source: Station, destination: str, story: str) -> Shot:
-    def build(mac: str, tag: int, frame_id: int) -> bytes:
-        return frames.plain(mac, destination, tag, frame_id)
-
-    return bed.shot(source.point, build, source.mac, 0, 0, story)
+    return bed.shot(source.point, frames.to(destination), source.mac, 0, 0, story)
 
 
 def hears(bed: Bed, source: Station) -> set[str]:
@@ -166,7 +161,3 @@ def copies_at(bed: Bed, vm: Station) -> int:
     """How many copies of one frame a VM gets from a host upstream."""
     shot = shot_of(bed, bed.hosts[0], vm.mac, "a frame to a VM")
     return bed.fire([shot])[shot.frame_id].points.count(str(vm))
-
-
-def cut_off(bed: Bed, service: Service, vm: Station) -> None:
-    wait_until(lambda: service.bindings(bed)[vm.port] is None, f"{vm} has no uplink")

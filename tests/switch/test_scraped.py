@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from tests.switch.bed import BALANCE_SLB, Bed, BedSpec
 from tests.switch.judging import at_most, judges_time
 from tests.switch.service import Service
+from tests.switch.test_history import entries
 from tests.switch.waiting import wait_until
 from topologies.network.processes import cpu_s
 
@@ -60,7 +60,7 @@ def attacked(service: Service, attack: str) -> Iterator[None]:
 @pytest.mark.parametrize("attack", ["greedy", "slow"])
 @pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)
 def test_neither_prometheus_nor_a_failover_waits(
-    attached: Bed, service: Service, attack: str, record_property: Callable[[str, object], None]
+    attached: Bed, service: Service, attack: str
 ) -> None:
     service.place(attached, 0, 1)
     with attacked(service, attack):
@@ -72,8 +72,6 @@ def test_neither_prometheus_nor_a_failover_waits(
     attached.plug_cable(attached.uplinks[0])
     places = service.bindings
     wait_until(lambda: attached.uplinks[0].name in places(attached).values(), "failback")
-    record_property(f"failover, {attack} clients", failover_s)
-    print(f"{attack}: failover {failover_s:.3f} s, scrapes {scrapes_s}, cores {core_ratio:.2f}")
     at_most(f"cores with {attack} clients", core_ratio, CORES_MAX, 0.9)
     at_most(f"failover with {attack} clients", failover_s, FAILOVER_MAX_S, 5.0)
     at_most(f"scrape with {attack} clients", max(scrapes_s), SCRAPE_MAX_S, 5.0)
@@ -93,14 +91,11 @@ def _failed_over(bed: Bed, service: Service) -> float:
     bed.pull_cable(bed.uplinks[0])
 
     def moved_s() -> list[float]:
-        listed = service.do("history", bed.bridge, "--last", "10", "--json").splitlines()
-        entries = [json.loads(line) for line in listed]
         return [
             entry["at"]
-            for entry in entries
+            for entry in entries(service, bed)
             if entry["at"] >= pulled_s - 0.01
             and any(move["reason"] == "failover" for move in entry.get("moves", []))
         ]
 
-    wait_until(lambda: bool(moved_s()), "the VM has failed over")
-    return moved_s()[0] - pulled_s
+    return wait_until(moved_s, "the VM has failed over")[0] - pulled_s

@@ -75,8 +75,7 @@ def sending(bed: Bed, mbps: Sequence[float]) -> Stream:
 
 
 def addresses(bed: Bed, service: Service) -> int:
-    (port,) = (p for p in service.show_json(bed.bridge)["ports"] if p["name"] == bed.vms[0].port)
-    return sum((port.get("units") or {}).values())
+    return sum((service.port(bed, bed.vms[0]).get("units") or {}).values())
 
 
 def stays_low(bed: Bed, service: Service) -> bool:

@@ -40,12 +40,10 @@ pytestmark = pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)
 @pytest.fixture(scope="module")
 def team(bed: Bed, session_service: Service) -> Iterator[Bed]:
     """Three VMs that send all the time; the first receives, too, and has a name."""
-    session_service.start()
     bed.set("bridge", bed.bridge, window_s=WINDOW_S, poll_interval_ms=POLL_INTERVAL_MS)
     for uplink in bed.uplinks:
         bed.set("interface", uplink.name, capacity_mbps=CAPACITY_MBPS)
     bed.ovs.vsctl("set", "interface", bed.vms[0].port, "external_ids:vm-id=web-frontend-01")
-    session_service.attach(bed, "--policy", "load-based")
     host, first = bed.hosts[0], bed.vms[0]
     sent = [(vm.point, vm.mac, host.mac) for vm in bed.vms]
     flows = [*sent, (host.point, host.mac, first.mac)]
@@ -54,9 +52,8 @@ def team(bed: Bed, session_service: Service) -> Iterator[Bed]:
         (point, frames.udp(source, target, frame_bytes=round(rate * 1e6 / 8 / FLOW_PPS)))
         for (point, source, target), rate in zip(flows, rates, strict=True)
     ]
-    with Stream(streamed, FLOW_PPS):
+    with session_service.attached(bed, "--policy", "load-based"), Stream(streamed, FLOW_PPS):
         yield bed
-    session_service.do("detach", bed.bridge)
 
 
 @pytest.fixture
@@ -79,14 +76,18 @@ def top(team: Bed, terminal: Pane) -> Pane:
     return terminal
 
 
-def row(screen: str, name: str) -> list[str]:
-    """The cells of a VM port's, or uplink's, row."""
-    lines = screen.splitlines()
-    found = [line.split() for line in lines if line.split()[:1] == [name]]
+def row_line(screen: str, name: str) -> str:
+    """The row of a VM port or uplink."""
+    found = [line for line in screen.splitlines() if line.split()[:1] == [name]]
     if len(found) != 1:
         # It may be read while it is drawn.
         raise NotThere(f"{name} has {len(found)} rows in\n{screen}")
     return found[0]
+
+
+def row(screen: str, name: str) -> list[str]:
+    """Its cells."""
+    return row_line(screen, name).split()
 
 
 def order(screen: str, bed: Bed) -> list[str]:
@@ -163,11 +164,6 @@ def test_rates_are_those_of_dump_ports(team: Bed, top: Pane) -> None:
         return told == [near(figure) for figure in real[first.port]]
 
     wait_until(agrees_with_show, "`show` and dump-ports agree within 10 %")
-
-
-def row_line(screen: str, name: str) -> str:
-    row(screen, name)
-    return next(line for line in screen.splitlines() if line.split()[:1] == [name])
 
 
 def top_less(top: Pane, command: str) -> str:
