@@ -217,8 +217,8 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
     "switch/test_mirrors.py": ("normal_gives_it[balance",),
     "switch/test_move_tcp.py": ("",),
     "switch/test_new_members.py": (
-        "service_runs[make_bond",
-        "is_dead[add_third",
+        "service-runs-make_bond",
+        "service-is-dead-add_third",
     ),
     "switch/test_notify_switches.py": ("[source-mac",),
     "switch/test_observe.py": ("[active-backup",),

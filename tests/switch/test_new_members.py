@@ -75,38 +75,19 @@ def lost_by(bed: Bed, change: Callable[[Bed], None]) -> dict[str, int]:
         }
 
 
-def no_worse(lost: dict[str, int], alone: dict[str, int]) -> None:
-    worse = {what: (n, alone[what]) for what, n in lost.items() if n > alone[what] + CHANCE}
-    assert not worse, f"lost, and lost by the bond alone: {worse}"
-
-
-@contextlib.contextmanager
-def attached(bed: Bed, service: Service, change: Callable[[Bed], None]) -> Iterator[dict[str, int]]:
-    """The bed is attached in this block. Gives what the bond alone lost by the same change before."""
+@pytest.mark.parametrize("change", [add_third, make_bond])
+@pytest.mark.parametrize("dead", [False, True], ids=["service-runs", "service-is-dead"])
+def test_members_change(
+    bed: Bed, service: Service, change: Callable[[Bed], None], dead: bool
+) -> None:
+    """What the bond alone lost by the same change before is what may be lost."""
     alone = lost_by(bed, change)
     make_bond(bed)
-    service.attach(bed, "--policy", "originating-port")
-    try:
-        yield alone
-    finally:
-        service.do("detach", bed.bridge)
-
-
-@pytest.mark.parametrize("change", [add_third, make_bond])
-def test_members_change_while_the_service_runs(
-    bed: Bed, service: Service, change: Callable[[Bed], None]
-) -> None:
-    with attached(bed, service, change) as alone:
-        no_worse(lost_by(bed, change), alone)
-
-
-@pytest.mark.parametrize("change", [add_third, make_bond])
-def test_members_change_while_the_service_is_dead(
-    bed: Bed, service: Service, change: Callable[[Bed], None]
-) -> None:
-    with attached(bed, service, change) as alone:
-        with service.dead():
-            no_worse(lost_by(bed, change), alone)
+    with service.attached(bed, "--policy", "originating-port"):
+        with service.dead() if dead else contextlib.nullcontext():
+            lost = lost_by(bed, change)
+        worse = {what: (n, alone[what]) for what, n in lost.items() if n > alone[what] + CHANCE}
+        assert not worse, f"lost, and lost by the bond alone: {worse}"
         service.wait_ready(bed)
-        # Back with the members that it finds.
+        # Also with the members that a service finds when it comes back.
         wait_until(lambda: max(lost_by(bed, lambda _: None).values()) <= CHANCE, "all is well")

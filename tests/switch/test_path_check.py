@@ -70,9 +70,7 @@ def test_a_port_that_is_blocked_in_any_direction_is_left(
     with blocked(checked, uplink, *ways):
         took_s = found_after_s(service, checked, (uplink.name, "unreachable", True, None))
         soon("a blocked port is found", took_s, FOUND_WITHIN_S)
-        wait_until(
-            lambda: service.port(checked, vm)["uplink"] != uplink.name, "the VM port has left"
-        )
+        has_left(service, checked, vm, uplink)
         assert service.port(checked, vm)["reason"] == "failover"
         checked.introduce()
         done = service.command("check", checked.bridge, "--json")
@@ -120,7 +118,11 @@ def test_of_two_uplinks_a_host_decides_as_soon(
         stack.enter_context(blocked(checked, uplink, *ways))
         took_s = found_after_s(service, checked, (uplink.name, "unreachable", True, None))
         soon("of two uplinks, the one that is cut off is found", took_s, FOUND_WITHIN_S)
-        wait_until(lambda: service.port(checked, vm)["uplink"] != uplink.name, "the VM has left")
+        has_left(service, checked, vm, uplink)
+
+
+def has_left(service: Service, bed: Bed, vm: Station, uplink: Uplink) -> None:
+    wait_until(lambda: service.port(bed, vm)["uplink"] != uplink.name, f"{vm} has left {uplink}")
 
 
 def can_move(service: Service, vm: Station, uplink: Uplink) -> bool:
@@ -180,9 +182,7 @@ def test_a_vlan_that_one_uplink_lacks_is_left_by_the_vm_ports_that_use_it(
     checked.tor.ovs.vsctl("set", "port", end, "trunks=10")
     try:
         found_after_s(service, checked, (uplink.name, "vlan", True, 20))
-        wait_until(
-            lambda: service.port(checked, of_20)["uplink"] != uplink.name, "VLAN 20 has left"
-        )
+        has_left(service, checked, of_20, uplink)
         assert service.port(checked, of_20)["reason"] == "rule"
         assert service.port(checked, of_10)["uplink"] == uplink.name
         told = {"uplink": uplink.name, "kind": "vlan", "vlan": "20", "mtu": "", "decided": "true"}
@@ -206,7 +206,7 @@ def test_an_mtu_that_one_switch_port_lacks_is_found(checked: Bed, service: Servi
     run("ip", "link", "set", end, "mtu", "1500", netns=netns)
     try:
         found_after_s(service, checked, (uplink.name, "mtu", True, 0))
-        wait_until(lambda: service.port(checked, vm)["uplink"] != uplink.name, "the VM has left")
+        has_left(service, checked, vm, uplink)
     finally:
         run("ip", "link", "set", end, "mtu", str(JUMBO.mtu_bytes), netns=netns)
 

@@ -160,20 +160,12 @@ def test_a_bridge_that_neither_listens_nor_calls_is_named(bed: Bed, remote: Serv
     wait_until(lambda: story in remote.log_tail(50), "one line says so")
 
 
-MALFORMED = frozenset({"--ovsdb tcp:127.0.0.1", "--listen 6653"})
-
-
 @pytest.mark.parametrize(
     ("options", "found"),
     [
-        ("--ovsdb tcp:127.0.0.1", "--ovsdb: tcp:127.0.0.1 -> "),
         ("--ovsdb ssl:127.0.0.1:6640", "--ovsdb: ssl:127.0.0.1:6640 without a certificate -> "),
         ("--private-key /nowhere", "only --private-key -> "),
-        ("--listen 6653", "--listen: 6653 -> ADDR:PORT"),
         ("--listen 0.0.0.0:1", "--listen 0.0.0.0:1 without TLS -> "),
-        ("--metrics 0.0.0.0:1", "--metrics 0.0.0.0:1 without TLS -> "),
-        ("--ovsdb tcp:192.0.2.1:6640", "--ovsdb: tcp:192.0.2.1:6640 without TLS -> "),
-        ("--metrics-ca-cert /no", "--metrics-ca-cert without a certificate -> "),
         (
             "--listen 127.0.0.1:1 --private-key /no --certificate /no --ca-cert /no",
             "--private-key: /no cannot be read -> a readable PEM file",
@@ -183,16 +175,12 @@ MALFORMED = frozenset({"--ovsdb tcp:127.0.0.1", "--listen 6653"})
 def test_what_cannot_be_is_said_in_one_line(own: Service, options: str, found: str) -> None:
     own.kill()
     done = own.command("run", "--metrics", "none", *options.split())
-    # Words that cannot be meant are wrong usage; what is well said may be impossible here.
-    assert done.returncode == (2 if options in MALFORMED else 1)
+    assert done.returncode == 1
     assert done.stderr.startswith(f"ovs-lbt: {found}") and done.stderr.count("\n") == 1
 
 
 def test_a_framework_that_there_is_not_is_said_in_one_line(own: Service) -> None:
-    command = [str(own.executable), "run"]
     env = {**own.ovs.env, "OVS_LBT_FRAMEWORK": "pox"}
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (
-        1,
-        "ovs-lbt: OVS_LBT_FRAMEWORK: pox -> os-ken or ryu\n",
-    )
+    done = subprocess.run([own.executable, "run"], env=env, capture_output=True, text=True)
+    said = "ovs-lbt: OVS_LBT_FRAMEWORK: pox -> os-ken or ryu\n"
+    assert (done.returncode, done.stderr) == (1, said)
