@@ -9,7 +9,6 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,6 +19,7 @@ from tests.switch.waiting import wait_until
 from topologies.network.private_ovs import PrivateOvs
 
 BRIDGE, UPLINKS = "br0", ("u0", "u1")
+UPLINK_WORDS = ("--uplink", "u0", "--uplink", "u1")
 ATTACHED_WITHIN_S = 30.0
 # More fit into no message with a bucket for each.
 MANY, BEYOND_A_MESSAGE, LIMIT = 3000, 1500, 4000
@@ -39,23 +39,20 @@ def switch(ports: int) -> Iterator[PrivateOvs]:
         ovs.vsctl("add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=netdev")
         ovs.vsctl("set-fail-mode", BRIDGE, "secure")
         names = [*UPLINKS, *(f"p{number}" for number in range(ports))]
-        added = (
-            word
-            for name in names
-            for word in (
-                "--",
-                "add-port",
-                BRIDGE,
-                name,
-                "--",
-                "set",
-                "interface",
-                name,
-                "type=dummy",
-            )
-        )
-        ovs.run("ovs-vsctl", "--timeout=240", *[*added][1:], timeout_s=250.0)
+        added = []
+        for name in names:
+            added += ["--", "add-port", BRIDGE, name, "--", "set", "interface", name, "type=dummy"]
+        ovs.run("ovs-vsctl", "--timeout=240", *added[1:], timeout_s=250.0)
         yield ovs
+
+
+@pytest.fixture
+def service(switch: PrivateOvs) -> Iterator[Service]:
+    """A service of that switch only."""
+    made = Service(switch)
+    made.start()
+    yield made
+    made.kill()
 
 
 def sent(ovs: PrivateOvs) -> Counter[str]:
@@ -78,42 +75,29 @@ def flooded(ovs: PrivateOvs, port: str, source: str, destination: str) -> Counte
 
 @judges_time
 @pytest.mark.parametrize("ports", [BEYOND_A_MESSAGE, MANY], indirect=True)
-def test_what_floods_reaches_each_port_once(switch: PrivateOvs, ports: int) -> None:
-    service = Service(switch)
-    service.start()
-    try:
-        began_s = time.monotonic()
-        uplinks = [word for name in UPLINKS for word in ("--uplink", name)]
-        service.do("attach", BRIDGE, "--policy", "originating-port", *uplinks)
-        took_s = time.monotonic() - began_s
-        status = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{service.pid}/status").read_text())
-        assert status
-        print(f"{ports} ports: attached after {took_s:.1f} s, {int(status[1]) / 1024:.0f} MiB")
-        everybody = Counter(f"p{number}" for number in range(ports))
-        for destination in (frames.BROADCAST, NOBODY):
-            from_vm = flooded(switch, "p0", OURS, destination)
-            (left,) = from_vm.keys() & set(UPLINKS)
-            assert from_vm == everybody - Counter(["p0"]) + Counter([left])
-            come = sum((flooded(switch, name, OTHERS, destination) for name in UPLINKS), Counter())
-            assert come == everybody, "each port takes it from one of the uplinks"
-        wait_until(lambda: service.command("detach", BRIDGE).returncode == 0, "it is detached")
-        soon(f"{ports} VM ports: attached", took_s, ATTACHED_WITHIN_S)
-    finally:
-        service.kill()
+def test_what_floods_reaches_each_port_once(
+    switch: PrivateOvs, service: Service, ports: int
+) -> None:
+    began_s = time.monotonic()
+    service.do("attach", BRIDGE, "--policy", "originating-port", *UPLINK_WORDS)
+    took_s = time.monotonic() - began_s
+    everybody = Counter(f"p{number}" for number in range(ports))
+    for destination in (frames.BROADCAST, NOBODY):
+        from_vm = flooded(switch, "p0", OURS, destination)
+        (left,) = from_vm.keys() & set(UPLINKS)
+        assert from_vm == everybody - Counter(["p0"]) + Counter([left])
+        come = sum((flooded(switch, name, OTHERS, destination) for name in UPLINKS), Counter())
+        assert come == everybody, "each port takes it from one of the uplinks"
+    wait_until(lambda: service.command("detach", BRIDGE).returncode == 0, "it is detached")
+    soon(f"{ports} VM ports: attached", took_s, ATTACHED_WITHIN_S)
 
 
 @pytest.mark.parametrize("ports", [LIMIT], indirect=True)
-def test_more_ports_than_the_switch_can_reach_are_refused(switch: PrivateOvs, ports: int) -> None:
-    service = Service(switch)
-    service.start()
-    try:
-        uplinks = [word for name in UPLINKS for word in ("--uplink", name)]
-        # LOCAL is one more.
-        refused = service.command("attach", BRIDGE, *uplinks)
-        assert refused.returncode == 1
-        assert f"{ports + 1} VM ports in one VLAN" in refused.stderr
-        assert (
-            switch.run("ovs-ofctl", "-O", "OpenFlow13", "dump-flows", BRIDGE).count("cookie") == 0
-        )
-    finally:
-        service.kill()
+def test_more_ports_than_the_switch_can_reach_are_refused(
+    switch: PrivateOvs, service: Service, ports: int
+) -> None:
+    # LOCAL is one more.
+    refused = service.command("attach", BRIDGE, *UPLINK_WORDS)
+    assert refused.returncode == 1
+    assert f"{ports + 1} VM ports in one VLAN" in refused.stderr
+    assert "cookie" not in switch.run("ovs-ofctl", "-O", "OpenFlow13", "dump-flows", BRIDGE)
