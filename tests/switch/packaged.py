@@ -125,10 +125,6 @@ class Machine:
         options = [*unattended, "-o", "Dpkg::Use-Pty=0", "-o", "APT::Sandbox::User=root"]
         return self.run("apt-get", *options, *words, **variables)
 
-    def asked_of_systemd(self) -> list[str]:
-        """The `systemctl` commands so far."""
-        return self.path("/run/init.log").read_text().splitlines()
-
     def version(self) -> str:
         """The version of the service that runs; empty if none answers."""
         done = self.run("ovs-appctl", "--timeout=30", "-t", "ovs-lbt", "version")

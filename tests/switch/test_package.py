@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.switch import frames, packaged
+from tests.switch import packaged
 from tests.switch.adopting import records, state
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Upstream
 from tests.switch.fleet.rollout import Rollout, roll_out
@@ -25,7 +25,6 @@ from tests.switch.packaged import Machine
 from tests.switch.service import free_tcp_port
 from tests.switch.talking import talking
 from tests.switch.waiting import wait_until
-from tests.switch.wire import Ears, Stream
 from topologies.network.private_ovs import PrivateOvs
 
 FLOW_PPS = 500
@@ -86,8 +85,7 @@ def test_a_bridge_stays_attached_over_an_upgrade_and_is_given_back_at_removal(
     verified = machine.run("systemd-analyze", "verify", "--man=yes", *UNITS)
     assert (verified.returncode, verified.stdout + verified.stderr) == (0, "")
 
-    way, back = ((a.point, frames.udp(a.mac, b.mac)) for a, b in ((vm, host), (host, vm)))
-    with Ears([host.point, vm.point]) as ears, Stream([way, back], FLOW_PPS) as stream:
+    with talking([(vm, host), (host, vm)], FLOW_PPS) as lost:
         machine.do("ovs-lbt", "attach", bond.bridge, "--policy", "originating-port")
 
         def all_bound() -> dict[str, str]:
@@ -118,9 +116,6 @@ def test_a_bridge_stays_attached_over_an_upgrade_and_is_given_back_at_removal(
         assert removed.returncode == 0, removed.stdout + removed.stderr
         assert state(bond) == before, "the bridge is as it was"
         assert machine.version() == "", "no service is left"
-        stream.stop()
-        ears.until_quiet()
-        lost = [stream.lost(ears[point], flow) for flow, point in enumerate((host.point, vm.point))]
     assert options.exists(), "settings outlive a removal"
 
     purged = machine.apt("purge", "ovs-lbt")
@@ -156,8 +151,7 @@ def test_from_the_release_before_nothing_is_lost_and_nothing_moves(
     machine.install(before)
     assert machine.version() == "0.1.0"
     for bed in beds:
-        named = [] if bed.spec.on_bond else [w for u in bed.uplinks for w in ("--uplink", u.name)]
-        machine.do("ovs-lbt", "attach", bed.bridge, *named, "--policy", "load-based")
+        machine.do("ovs-lbt", "attach", bed.bridge, *bed.uplink_words, "--policy", "load-based")
         machine.do("ovs-lbt", "set", "bridge", bed.bridge, f"window-s={WINDOW_S}")
     wait_until(
         lambda: all(uplink for ports in in_use().values() for uplink in ports.values()),
@@ -203,7 +197,6 @@ def test_the_role_installs_and_goes_back_to_the_package_before(
     newer = packaged.successor(package, tmp_path)
     wanted = {"OVS_LBT_METRICS": f"127.0.0.1:{free_tcp_port()}"}
     vm, host = bond.vms[0], bond.hosts[0]
-    way, back = ((a.point, frames.udp(a.mac, b.mac)) for a, b in ((vm, host), (host, vm)))
     lost: list[int] = []
 
     def run(check: bool = False, **packages: Any) -> Rollout:
@@ -211,12 +204,9 @@ def test_the_role_installs_and_goes_back_to_the_package_before(
         return roll_out(on, tmp_path, check, ovs_lbt_options=wanted, **packages)
 
     def run_under_traffic(**packages: Any) -> Rollout:
-        with Ears([host.point, vm.point]) as ears, Stream([way, back], ROLLOUT_PPS) as stream:
+        with talking([(vm, host), (host, vm)], ROLLOUT_PPS) as of_run:
             rolled = run(**packages)
-            stream.stop()
-            ears.until_quiet()
-            for number, point in enumerate((host.point, vm.point)):
-                lost.append(stream.lost(ears[point], number))
+        lost.extend(of_run)
         return rolled
 
     looked = run(check=True, ovs_lbt_package=str(package))
@@ -289,8 +279,8 @@ def test_what_cannot_be_given_back_is_not_removed_unless_told_so(
     """A switch that hangs keeps its flows: to remove the service in silence would hide that."""
     before = state(plain)
     machine.install(package)
-    uplinks = [word for uplink in plain.uplinks for word in ("--uplink", uplink.name)]
-    machine.do("ovs-lbt", "attach", plain.bridge, *uplinks)
+    attach = ("ovs-lbt", "attach", plain.bridge, *plain.uplink_words)
+    machine.do(*attach)
 
     plain.ovs.stop("ovsdb-server")
     refused = machine.apt("remove", "ovs-lbt")
@@ -306,7 +296,7 @@ def test_what_cannot_be_given_back_is_not_removed_unless_told_so(
     assert state(plain) == before, "given back without a service"
 
     machine.install(package)
-    machine.do("ovs-lbt", "attach", plain.bridge, *uplinks)
+    machine.do(*attach)
     plain.ovs.stop("ovsdb-server")
     forced = machine.apt("remove", "ovs-lbt", OVS_LBT_REMOVE="anyway")
     assert forced.returncode == 0, forced.stdout + forced.stderr
