@@ -160,11 +160,6 @@ def _igmp(source: str, destination: str, body: bytes, vlan: int, frame_id: int) 
     return ethernet(source, mac, ETH_IPV4, head + body, vlan, frame_id)
 
 
-def to(destination: str) -> Builder:
-    """Frames to an address, of a protocol that nobody answers."""
-    return lambda source, vlan, frame_id: plain(source, destination, vlan, frame_id)
-
-
 # What floods, each kind as (source MAC, VLAN, id) -> frame.
 
 

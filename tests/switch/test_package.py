@@ -151,7 +151,7 @@ def test_from_the_release_before_nothing_is_lost_and_nothing_moves(
     machine.install(before)
     assert machine.version() == "0.1.0"
     for bed in beds:
-        machine.do("ovs-lbt", "attach", bed.bridge, *bed.uplink_words, "--policy", "load-based")
+        machine.do("ovs-lbt", "attach", bed.bridge, *bed.uplink_options, "--policy", "load-based")
         machine.do("ovs-lbt", "set", "bridge", bed.bridge, f"window-s={WINDOW_S}")
     wait_until(
         lambda: all(uplink for ports in in_use().values() for uplink in ports.values()),
@@ -279,7 +279,7 @@ def test_what_cannot_be_given_back_is_not_removed_unless_told_so(
     """A switch that hangs keeps its flows: to remove the service in silence would hide that."""
     before = state(plain)
     machine.install(package)
-    attach = ("ovs-lbt", "attach", plain.bridge, *plain.uplink_words)
+    attach = ("ovs-lbt", "attach", plain.bridge, *plain.uplink_options)
     machine.do(*attach)
 
     plain.ovs.stop("ovsdb-server")
