@@ -20,7 +20,7 @@ TASKS = (
     *("docs/runbooks.md", "docs/runbooks-service.md"),
 )
 # Made from results or from the sources of tests, or a history: their commands are not an operator's.
-RECORDS = ("CHANGELOG.md", "docs/architecture.md", "docs/benchmarks.md", "docs/results/")
+RECORDS = ("CHANGELOG.md", "docs/architecture.md", "docs/benchmarks", "docs/results/")
 
 # Before a block: tests/switch/test_documents.py follows it, word for word. Readers do not see it.
 LABEL = re.compile(r"<!-- run: ([\w-]+) -->")

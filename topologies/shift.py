@@ -1,4 +1,4 @@
-"""The layout `shift`: one server with two uplinks, and eight VMs whose loads change at once.
+"""The layout `shift`: one server with two uplinks, and eight VMs whose loads change at the same time.
 
 No document describes it. At first, all VMs offer the same load. Then the VMs of one uplink together
 offer more than its capacity, and the VMs of the other offer almost nothing. Teams differ in how long

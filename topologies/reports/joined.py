@@ -3,8 +3,7 @@
     python -m topologies.reports.joined docs/results/NAME.json out/NAME/report.json
 
 It adds the scenarios of the second report to the first. Each run keeps its own origin, so that the
-document shows every commit. Runs of the first report without a commit stay no later than the last commit of
-its file before this change.
+document shows every commit.
 """
 
 from __future__ import annotations
@@ -15,9 +14,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-from topologies.reports.code_changes import CodeChanges
-from topologies.reports.origin import of_runs
 
 MACHINE = ("open_vswitch", "datapath", "kernel", "python", "cpus")
 
@@ -64,8 +60,6 @@ def main(arguments: Sequence[str]) -> int:
     path, added = map(Path, arguments)
     try:
         first = json.loads(path.read_text())
-        if "origin" not in first and not all(one.get("commit") for one in of_runs(first)):
-            first["origin"] = {"no_later_than": CodeChanges().last_commit(str(path.resolve()))}
         report = joined(first, json.loads(added.read_text()))
         partial = path.with_suffix(".part")
         partial.write_text(json.dumps(report, indent=2) + "\n")

@@ -21,7 +21,7 @@ def code(name: str) -> str:
 
 def table(rows: Sequence[Sequence[str]]) -> str:
     """A table. The second row has the alignments."""
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join(f"|{'|'.join(row)}|" for row in rows)
 
 
 def bullets(items: Sequence[str]) -> str:

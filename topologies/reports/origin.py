@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import re
 import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,9 @@ ROOT = Path(topologies.__file__).resolve().parents[1]
 NOT_RECORDED = "not recorded"
 # The default OpenFlow framework of the service, and the variable that selects another.
 FRAMEWORK, FRAMEWORK_VARIABLE = "os-ken", "OVS_LBT_FRAMEWORK"
+
+# A row of the table of commits that were rebased: names in raw figures, and the commit here.
+REBASED = re.compile(r"^\| (?P<names>`[0-9a-f]{7}`[^|]*) \| `(?P<here>[0-9a-f]{7})`", re.MULTILINE)
 
 
 def origin(command: Sequence[str]) -> dict[str, Any]:
@@ -60,6 +64,25 @@ def of_runs(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     runs += report.get("rows", ())
     whole = report.get("origin", {})
     return [run.get("origin", whole) for run in runs]
+
+
+def rebased(page: str) -> dict[str, str]:
+    """The commits of this history by their names in raw figures, from the table of a page.
+
+    A name in parentheses says of which files a row is, and is not part of it.
+    """
+    return {
+        name: row["here"]
+        for row in REBASED.finditer(page)
+        for name in re.findall(r"`([0-9a-f]{7})`", re.sub(r"\([^)]*\)", "", row["names"]))
+    }
+
+
+def commits(report: Mapping[str, Any], here: Mapping[str, str]) -> str:
+    """The commits of a report's runs in this history, from those in `here` that were rebased."""
+    found = dict.fromkeys(one.get("commit", "")[:7] for one in of_runs(report))
+    known = dict.fromkeys(f"`{here.get(name, name)}`" for name in found if name)
+    return ", ".join([*known, *([NOT_RECORDED] if "" in found else [])])
 
 
 def described(origins: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -7,13 +7,12 @@ runs come from the same distribution, their ranges are disjoint in 2 / C(n + m, 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from topologies.reports.comparison import Side, disjoint, scenarios, side
+from topologies.reports.comparison import Pair, scenarios, side
 from topologies.reports.known_figures import Figure, figures, measured, repetitions
 from topologies.reports.origin import ROOT
 from topologies.reports.settings import report_name, setting, setting_name
@@ -22,28 +21,6 @@ from topologies.reports.settings import report_name, setting, setting_name
 PUBLISHED = ROOT / "docs" / "results"
 # A derived figure that says the same as this one, which single runs have.
 DERIVED_FROM = {"cpu_ratio": "cpu_s_per_gbit"}
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A figure of a contender as it is here and as it was published."""
-
-    scenario: str
-    figure: Figure
-    here: Side
-    published: Side
-
-    @property
-    def differs(self) -> bool:
-        """Whether the ranges of the runs do not overlap, and a reader sees different numbers."""
-        texts = {self.figure.text(one.value) for one in (self.here, self.published)}
-        return len(texts) > 1 and disjoint(self.here, self.published)
-
-    @property
-    def by_chance(self) -> float:
-        """The probability that the ranges of runs of the same distribution are disjoint."""
-        count = self.here.count + self.published.count
-        return 2 / math.comb(count, self.here.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +81,7 @@ def repeated(report: Mapping[str, Any], before: Mapping[str, Any]) -> Repeated:
                 continue
             for of in _compared(found, other):
                 pair = Pair(name, of, side(contender, found, of), side(contender, other, of))
-                if pair.published.count > 1:
+                if pair.other.count > 1:
                     pairs.append(pair)
                 else:
                     single += 1

@@ -1,137 +1,117 @@
-"""The rows and columns of a scenario's table, independent of Markdown."""
+"""The tables of a report in Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Mapping
 from typing import Any
 
 from topologies.compare.contenders import ORACLE
-from topologies.reports.comparison import best, by_kind
-from topologies.reports.known_figures import Figure, figure, figures, measured, number
+from topologies.reports.comparison import by_kind
+from topologies.reports.known_figures import (
+    Figure,
+    figure,
+    figures,
+    measured,
+    number,
+    repetitions,
+)
+from topologies.reports.markdown import code, table
+
+# The columns of a table on a page.
+MOST_COLUMNS = 7
+# If there are more figures, published ones come first, then these in this order, then the others.
+PREFERRED = (
+    *("settle_s", "restored_s", "fault_found_s", "slowdown_p50", "slowdown_p99"),
+    *("caught_slowdown_worst", "fct_small_p99_ms", "unfinished_ratio", "uplink_difference"),
+    *("retransmissions_per_move", "tcp_disordered_per_move", "reordered_per_move", "silence_ms"),
+    *("worst_silence_ms", "failover_ms", "failback_ms", "blackout_ms", "probe_lost", "total_s"),
+    *("throughput_bps", "spread_cv", "loss_ratio", "cpu_ratio", "stream_cv", "moves"),
+)
+# Figures that another column has in another unit.
+REPEATED = ("share_of_limit", "steady_share_of_limit", "stream_mean_bps")
 
 
-class Kind(StrEnum):
-    """The kind of a row."""
+def columns(scenario: Mapping[str, Any], most: int | None = None) -> list[Figure]:
+    """The figures of the scenario except minor ones.
 
-    LIMIT = "limit"
-    DOCUMENT = "document"  # published, but not run here
-    CONTENDER = "contender"
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column with the measured or the published values of a figure."""
-
-    figure: Figure
-    published: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row for the limit or a contender: measured figures, published ones, and the best ones."""
-
-    name: str
-    kind: Kind
-    found: Mapping[str, Any] = field(default_factory=dict)
-    published: Mapping[str, Any] = field(default_factory=dict)
-    best_in: frozenset[str] = frozenset()
-
-    @property
-    def count(self) -> str:
-        """The number of runs; empty if it is unknown."""
-        return str(len(self.found["runs"])) if self.found.get("runs") else ""
-
-    def value(self, column: Column) -> float | None:
-        """The value of a cell; None for an empty cell."""
-        return number(self.published if column.published else self.found, column.figure.name)
-
-
-def columns(scenario: Mapping[str, Any]) -> list[Column]:
-    """The figures of the scenario except minor ones, each followed by the published one."""
-    published = scenario.get("published", {}).values()
-    documented = {name for found in published for name in measured(found)}
-    names = {name for found in scenario["contenders"].values() for name in measured(found)}
-    return [
-        Column(of, beside)
-        for of in figures(names | documented)
-        if not of.minor or of.name in documented
-        for beside in (False, True)
-        if not beside or of.name in documented
-    ]
-
-
-def rows(scenario: Mapping[str, Any]) -> list[Row]:
-    """The limit, the modes that were only published, the oracle, the peers, and our policies."""
-    contenders, published = scenario["contenders"], scenario.get("published", {})
-    limits = {
-        "throughput_bps": scenario["limit_bps"],
-        "steady_throughput_bps": scenario["limit_bps"],
-        "share_of_limit": 1.0,
-        "steady_share_of_limit": 1.0,
-    }
-    marks = _best_in(contenders, columns(scenario))
-    oracle = {name: found for name, found in contenders.items() if name == ORACLE}
-    peers, ours = (by_kind(contenders, ours=ours) for ours in (False, True))
-    return [
-        Row("limit", Kind.LIMIT, limits),
-        *(
-            Row(name, Kind.DOCUMENT, published=found)
-            for name, found in published.items()
-            if name not in contenders
-        ),
-        *(
-            Row(name, Kind.CONTENDER, found, published.get(name, {}), marks[name])
-            for name, found in (oracle | peers | ours).items()
-        ),
-    ]
-
-
-def _best_in(contenders: Mapping[str, Any], shown: Sequence[Column]) -> dict[str, frozenset[str]]:
-    """The figures in which each contender is the best of its side.
-
-    A figure has no best contender if all texts are equal.
+    With `most`, only that many, and none that is the same for all contenders.
     """
-    found: dict[str, set[str]] = {name: set() for name in contenders}
-    for of in (column.figure for column in shown if not column.published):
-        texts = {of.text(number(one, of.name)) for one in contenders.values()} - {""}
-        if len(texts) < 2:
-            continue
-        for ours in (True, False):
-            if first := best(by_kind(contenders, ours), of):
-                found[first.contender].add(of.name)
-    return {name: frozenset(names) for name, names in found.items()}
+    contenders = scenario["contenders"].values()
+    documented = {name for found in scenario.get("published", {}).values() for name in found}
+    names = {name for found in contenders for name in measured(found)}
+    known = [of for of in figures(names) if not of.minor or of.name in documented]
+    if most is None:
+        return known
 
+    def rank(of: Figure) -> int:
+        if of.name in documented:
+            return -1
+        return PREFERRED.index(of.name) if of.name in PREFERRED else len(PREFERRED)
 
-@dataclass(frozen=True, slots=True)
-class PhaseRow:
-    """A phase of a ramping load, with numbers as text, and the published values."""
-
-    name: str
-    start_s: str
-    end_s: str
-    uplinks: Mapping[str, str]
-    published: str
-    what: str
-
-
-def phases(report: Mapping[str, Any]) -> list[PhaseRow]:
-    """The phases of a report, with utilizations in percent. Most reports have none."""
-    documents = {one["name"]: one for one in report.get("published", {}).get("phases", [])}
-    share, time = figure("uplink_share"), figure("since_start_s")
-    found = []
-    for phase in report.get("phases", []):
-        document = documents.get(phase["name"], {})
-        utilization = phase["uplink_utilization"]
-        found.append(
-            PhaseRow(
-                phase["name"],
-                time.text(number(phase, "start_s")),
-                time.text(number(phase, "end_s")),
-                {uplink: share.text(number(utilization, uplink)) for uplink in utilization},
-                " / ".join(map(share.text, document.get("shares", []))),
-                document.get("what", ""),
+    varied = [
+        of
+        for of in known
+        if of.name in documented
+        or (
+            of.name not in REPEATED
+            and (
+                len(contenders) == 1
+                or len({of.text(number(one, of.name)) for one in contenders}) > 1
             )
         )
-    return found
+    ]
+    chosen = sorted(varied, key=rank)[:most]
+    return [of for of in known if of in chosen]
+
+
+def figures_table(scenario: Mapping[str, Any], most: int | None = None) -> str:
+    """The medians of the oracle, the peers, and our policies, with at most `most` columns.
+
+    A published figure follows the measured one after a slash.
+    """
+    contenders, published = scenario["contenders"], scenario.get("published", {})
+    counts = {len(found.get("runs", ())) for found in contenders.values()}
+    names = ["contender", "n"] if len(counts) > 1 else [f"n = {max(counts)}"]
+    shown = columns(scenario, most and most - len(names))
+    documented = {name for found in published.values() for name in found}
+    heads = [
+        f"{of.label}{' / published' if of.name in documented else ''}"
+        f"{f', {of.unit}' if of.unit else ''}"
+        for of in shown
+    ]
+    oracle = {name: found for name, found in contenders.items() if name == ORACLE}
+    peers, ours = (by_kind(contenders, ours=ours) for ours in (False, True))
+    lines = [[*names, *heads], ["---", *["---:"] * (len(names) + len(heads) - 1)]]
+    for name, found in (oracle | peers | ours).items():
+        cells = [_cell(found, published.get(name, {}), of) for of in shown]
+        count = str(len(found.get("runs", ())) or "")
+        lines.append([code(name), *([count] if len(counts) > 1 else []), *cells])
+    return table(lines)
+
+
+def _cell(found: Mapping[str, Any], published: Mapping[str, Any], of: Figure) -> str:
+    text = of.text(number(found, of.name))
+    count = len(repetitions(found, of.name))
+    if text and count and count != len(found["runs"]):
+        text += f" (n = {count})"
+    document = of.text(number(published, of.name))
+    return f"{text} / {document}" if document else text
+
+
+def phases_table(report: Mapping[str, Any]) -> str:
+    """The phases of a ramping load beside the published ones. Empty without phases."""
+    phases = report.get("phases", [])
+    if not phases:
+        return ""
+    documents = {one["name"]: one for one in report.get("published", {}).get("phases", [])}
+    share, time = figure("uplink_share"), figure("since_start_s")
+    uplinks = list(phases[0]["uplink_utilization"])
+    lines = [
+        ["phase", "from, s", *(f"{uplink}, %" for uplink in uplinks), "published, %"],
+        ["---", *["---:"] * (len(uplinks) + 2)],
+    ]
+    for phase in phases:
+        used = [share.text(number(phase["uplink_utilization"], uplink)) for uplink in uplinks]
+        there = " / ".join(map(share.text, documents.get(phase["name"], {}).get("shares", [])))
+        lines.append([phase["name"], time.text(number(phase, "start_s")), *used, there])
+    return table(lines)

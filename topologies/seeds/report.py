@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from topologies.compare.expectation import Expectation
+from topologies.reports import markdown
 from topologies.seeds.conditions import OURS
-from topologies.seeds.figures import SPAN_S
 from topologies.seeds.records import CONTROL, JUMP, RECORDED_FIGURES
 
 NAME = "shift_seeds"
@@ -19,13 +19,14 @@ _DETAILS = "details"
 SIGNIFICANT_DIGITS = 6
 
 TEXT = """\
-`ovs-lbt bench shift --seeds {count}`: load jumps that are generated from seeds. A jump has 2 to 4 uplinks of mixed speeds with queues
-of 300 kB, and 4 to 24 VMs that send UDP, at most 250 Mbit/s in total. The loads of one uplink's VMs rise to 105 to 130 % of its
-capacity, each at a random time within 200 ms. A placement of whole VM ports exists that keeps every uplink below 85 %. *Lost*: the share
-of what was sent in the {watched_s:g} s since the first start. *Perfect*: the loss of a perfect decider, which polls every 100 ms, sees
-what every VM sends at that moment, and moves VMs at once; a fluid model computes it as a mean over {phases} phases of the polls.
-*Highest*: the highest utilization of an uplink over any {span_s:g} s, beginning 1 s after the last start. *Control*: `adaptive` under
-the same total load, which uses all uplinks evenly and does not jump."""
+`ovs-lbt bench shift --seeds {count}` generates load jumps from seeds, each on a network of its own. Uplinks have mixed
+speeds, and VMs send UDP. The loads of one uplink's VMs rise above its capacity, each at a random time within 200 ms. A
+placement of whole VM ports exists that keeps every uplink below 85 %.
+
+- *To*: the utilization of that uplink if no VM port moves.
+- *Lost*: the share of the datagrams of the first {watched_s:g} s.
+- *Perfect*: the loss of a perfect decider, which polls every 100 ms, knows the present rates, and moves VMs immediately.
+  A fluid model computes it, as a mean over {phases} phases of the polls."""
 
 
 def build(
@@ -98,48 +99,24 @@ def _rounded(value: Any) -> Any:
 def table(report: Mapping[str, Any]) -> list[list[str]]:
     """A header row, a row for each jump, and rows with the medians and the worst values."""
     names = list(report["contenders"])
-    controlled = bool(report["control"])
-    head = ["jump", "uplinks, Mbit/s", "VMs", "offered, Mbit/s", "to", "best", "perfect lost"]
-    for name in names:
-        head += [f"{name} lost", "highest", "moves"]
-    rows = [head + (["control lost"] if controlled else [])]
+    rows = [["jump", "uplinks, Mbit/s", "VMs", "to", "perfect lost"]]
+    rows[0] += [f"{name} lost" for name in names]
     for one in report["seeds"]:
-        row = [
-            one["instance"]["name"],
-            "/".join(str(mbps) for mbps in one["instance"]["uplinks_mbps"]),
-            str(len(one["instance"]["vms"])),
-            f"{one['offered_bps'] / 1e6:.0f}",
-            f"{one['jump_ratio']:.0%}",
-            f"{one['best_ratio']:.0%}",
-            f"{one['perfect']['loss_ratio']:.3%}",
-        ]
-        for name in names:
-            row += _cells(one[JUMP].get(name))
-        if controlled:
-            losses = [run["loss_ratio"] for run in one[CONTROL].values()]
-            row.append(f"{max(losses):.4%}" if losses else "")
-        rows.append(row)
-    for word, of in (("median", ""), ("worst", "most_")):
+        losses = [one["perfect"], *(one[JUMP].get(name, {}) for name in names)]
+        rows.append(
+            [
+                one["instance"]["name"],
+                "/".join(str(mbps) for mbps in one["instance"]["uplinks_mbps"]),
+                str(len(one["instance"]["vms"])),
+                f"{one['jump_ratio']:.0%}",
+                *(f"{run['loss_ratio']:.3%}" if run else "" for run in losses),
+            ]
+        )
+    summaries = [report["perfect"], *(report["contenders"][name] for name in names)]
+    for word, key in (("median", "loss_ratio"), ("worst", "most_loss_ratio")):
         label = f"{word}, n = {len(report['seeds'])}"
-        row = [label, *[""] * 5, f"{report['perfect'][f'{of}loss_ratio']:.3%}"]
-        for name in names:
-            found = report["contenders"][name]
-            keys = [f"{of}{key}" for key in ("loss_ratio", "highest_ratio", "moves")]
-            row += _cells(dict(zip(_CELLS, (found[key] for key in keys), strict=True)))
-        if controlled:
-            losses = [found[f"{of}loss_ratio"] for found in report["control"].values()]
-            row.append(f"{max(losses):.4%}")
-        rows.append(row)
+        rows.append([label, "", "", "", *(f"{found[key]:.3%}" for found in summaries)])
     return rows
-
-
-_CELLS = ("loss_ratio", "highest_ratio", "moves")
-
-
-def _cells(run: Mapping[str, float] | None) -> list[str]:
-    if run is None:
-        return [""] * len(_CELLS)
-    return [f"{run['loss_ratio']:.3%}", f"{run['highest_ratio']:.0%}", f"{run['moves']:g}"]
 
 
 def line(record: Record) -> str:
@@ -161,29 +138,19 @@ def line(record: Record) -> str:
 
 
 def section(report: Mapping[str, Any], note: str = "") -> str:
-    """The section of docs/benchmarks.md, and `report.md`; `note` is prose that follows the table."""
-    head, *rows = table(report)
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    drawn = "\n".join(f"| {' | '.join(one)} |" for one in lines)
-    verdicts = "\n".join(
-        f"- {'PASS' if one['met'] else '**FAIL**'} {one['condition']}: {one['found']}"
-        for one in report["expectations"]
-    )
-    parts = [f"## {NAME}", _text(report), verdicts, drawn, note]
-    parts.append(f"Environment: {_environment(report['environment'])}.")
-    return "\n\n".join(part for part in parts if part)
-
-
-def _text(report: Mapping[str, Any]) -> str:
+    """The page of docs/benchmarks, and `report.md`; `note` is prose that follows the table."""
     from topologies.seeds.fluid import PHASES
 
-    return TEXT.format(
-        count=len(report["seeds"]), watched_s=report["watched_s"], phases=PHASES, span_s=SPAN_S
-    )
-
-
-def _environment(environment: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in environment.items())
+    head, *rows = table(report)
+    text = TEXT.format(count=len(report["seeds"]), watched_s=report["watched_s"], phases=PHASES)
+    verdicts = [
+        f"{'PASS' if one['met'] else '**FAIL**'} {one['condition']}: {one['found']}"
+        for one in report["expectations"]
+    ]
+    drawn = markdown.table([head, ["---", *["---:"] * (len(head) - 1)], *rows])
+    parts = [f"# {NAME}", text, drawn, f"## Expectations\n\n{markdown.bullets(verdicts)}"]
+    parts += [note and f"## Notes\n\n{note}"]
+    return "\n\n".join(part for part in parts if part)
 
 
 __all__ = ["NAME", "OURS", "build", "line", "section", "table"]

@@ -73,7 +73,6 @@ NOT_RUN = {
     "time_s,host,port,tx_bps,rx_bps,uplink_capacity_bps": "the form of a trace: tests/unit/controller/replay/test_trace.py",
     "$ ovs-lbt replay docs/examples/replay-trace.csv.gz \\": "tests/unit/controller/replay/test_host.py",
     "for flows in 8 32 256; do": "needs a trace of one's own; parsed",
-    '{"instances": [': "the form of a file: tests/unit/topologies/seeds/test_instance.py",
     "$ ovs-lbt plan br0": OUTPUT,
     "$ ovs-lbt explain web-1": OUTPUT,
 }

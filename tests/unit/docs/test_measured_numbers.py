@@ -18,7 +18,7 @@ from controller.features.connection_hash import SILENT_IN_KERNEL, SILENT_IN_USER
 from tests import documents
 from tests.unit.docs.figures import NUMBER, assert_says, grouped, raw, scenario, span
 
-README, BENCHMARKS = "README.md", "docs/benchmarks.md"
+README = "README.md"
 DATAPATHS, OVERLAY, POLICIES, ADAPTIVE = (
     f"docs/{name}.md" for name in ("guide/datapaths", "overlay", "policies", "policies/adaptive")
 )
@@ -101,19 +101,6 @@ def lost(file: str, size: int, service: str, *contenders: str) -> list[list[floa
     return [
         [cut["probe_lost"] for cut in of if cut["service"] in (service, "none")] for of in found
     ]
-
-
-def lost_by_ours(file: str, size: int, *contenders: str) -> list[list[float]]:
-    """The same with the service alive and dead."""
-    services = ("alive", "dead")
-    return [runs for who in contenders for one in services for runs in lost(file, size, one, who)]
-
-
-def lost_in_benchmarks() -> list[float]:
-    file, size, lag = "connections", 10_000, "dynamic/lacp"
-    runs = lost(file, size, "alive", "balance-tcp", "balance-slb", "active-backup")
-    ours = ("dynamic", "adaptive, split", "load-based", lag, f"{lag}+multipath")
-    return [x for of in (*runs, *lost_by_ours(file, size, *ours)) for x in median_and_span(of)]
 
 
 def silent_by_multipath_ms(datapath: str) -> list[float]:
@@ -281,10 +268,9 @@ CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
     (STANDBY, "and leads again", of_whole_run(f"{LEADER}_stopped", "taken over again, s")),
     (SCALE, "the later version used", cost_of_protection),
     (SCALE, "A poll of one bridge costs the service", poll_of_one_bridge_ms),
-    (BENCHMARKS, "by `dp_hash`,", flows_by_dp_hash),
-    (BENCHMARKS, "with 10000 connections `balance-tcp`", lost_in_benchmarks),
+    ("docs/benchmarks/connections.md", "By `dp_hash`, there are", flows_by_dp_hash),
     (
-        BENCHMARKS,
+        "docs/benchmarks/overlay.md",
         "`adaptive` reached",
         lambda: over_the_bond(BOTH_WAYS + ONE, BOTH_WAYS + TWO, "adaptive", "load-based"),
     ),

@@ -16,10 +16,11 @@ from topologies.reports.origin import git
 DOCS = documents.ROOT / "docs"
 RELIABILITY = sorted(f"reliability/{path.name}" for path in (DOCS / "reliability").glob("*.md"))
 POLICIES = sorted(f"policies/{path.name}" for path in (DOCS / "policies").glob("*.md"))
+BENCHMARKS = sorted(f"benchmarks/{path.name}" for path in (DOCS / "benchmarks").glob("*.md"))
 TASKS = sorted(page.removeprefix("docs/") for page in documents.TASKS)
 PAGES = (
     *("benchmarks.md", "operations.md", "policies.md", "reliability.md"),
-    *(*RELIABILITY, *POLICIES, *TASKS),
+    *(*BENCHMARKS, *RELIABILITY, *POLICIES, *TASKS),
 )
 COMMIT = re.compile(r"`[0-9a-f]{7}`")
 # Tables without measured figures, by their first heads: what is checked, limits, meanings, and

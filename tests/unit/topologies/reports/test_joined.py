@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from topologies.reports.code_changes import CodeChanges
 from topologies.reports.joined import joined, main
 
 MACHINE = {"open_vswitch": "3.1", "datapath": "userspace", "python": "3.11", "cpus": 2}
@@ -71,21 +70,3 @@ def test_the_file_of_the_first_has_both(tmp_path: Path, capsys: pytest.CaptureFi
     second.write_text("{")
     assert main([str(first), str(second)]) == 1
     assert main([str(first)]) == 2
-
-
-@pytest.mark.parametrize("origins", [[{"commit": "abc"}], [{"commit": "abc"}, {}]])
-def test_runs_without_a_commit_stay_no_later_than_they_were(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origins: list[dict[str, str]]
-) -> None:
-    monkeypatch.setattr(CodeChanges, "last_commit", lambda _self, path: f"commit of {path}")
-    first, second = tmp_path / "two.json", tmp_path / "report.json"
-    older = report("even")
-    older["scenarios"][0]["contenders"] = {
-        "dynamic": {"runs": [{"origin": o} if o else {} for o in origins]}
-    }
-    first.write_text(json.dumps(older))
-    second.write_text(json.dumps(report("skewed")))
-    assert main([str(first), str(second)]) == 0
-    found = json.loads(first.read_text()).get("origin")
-    known = all(origins)
-    assert found == (None if known else {"no_later_than": f"commit of {first.resolve()}"})

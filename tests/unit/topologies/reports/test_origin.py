@@ -82,3 +82,16 @@ def test_runs_of_all_kinds_of_reports_are_found() -> None:
     jumps = [{"jump": {"a": {"origin": one}}, "control": {"a": {}}}]
     assert origin.of_runs({"seeds": jumps, "origin": two}) == [one, two]
     assert origin.of_runs({"rows": [{"origin": one}]}) == [one]
+
+
+def test_a_commit_that_was_rebased_is_named_as_it_is_here() -> None:
+    page = (
+        "| a file names | here it is |\n|---|---|\n"
+        "| `aaaaaaa` (`x.json` before `ccccccc`), `bbbbbbb`, modified | `0123456`, and more |\n"
+        "| `ddddddd` | not in the history; `eeeeeee` published the figures |\n"
+    )
+    here = origin.rebased(page)
+    assert here == {"aaaaaaa": "0123456", "bbbbbbb": "0123456"}
+    rows = [{"origin": {"commit": one * 40}} for one in "abfa"]
+    assert origin.commits({"rows": rows}, here) == "`0123456`, `fffffff`"
+    assert origin.commits({"rows": [*rows, {}]}, {}).endswith(", `fffffff`, not recorded")

@@ -13,9 +13,9 @@ import pytest
 from tests.unit.topologies import bench_reports as bench
 from topologies.layouts import LAYOUTS
 from topologies.reports.benchmarks import of_bench
-from topologies.reports.comparison import Side
+from topologies.reports.comparison import Pair, Side
 from topologies.reports.known_figures import figure
-from topologies.reports.repeated import PUBLISHED, Pair, published, repeated, sentences
+from topologies.reports.repeated import PUBLISHED, published, repeated, sentences
 
 
 def _report(*shares: float, contender: str = "dynamic", name: str = "here") -> dict[str, Any]:
@@ -107,7 +107,7 @@ def test_chance_is_that_of_runs_of_the_same_distribution(here: int, before: int)
 
 def test_report_of_a_bench_lists_what_differs() -> None:
     here, before = _report(0.6, 0.62, 0.64), _report(0.5, 0.52, 0.54)
-    compared = of_bench(here, before).split("**Compared with the published runs**")[1]
+    compared = of_bench(here, before).split("## Compared with the published runs")[1]
     assert f"- {sentences(repeated(here, before))[0]}\n" in compared
     assert (
         "- here: share of the limit: `dynamic` 62.0 % (60.0 to 64.0, n = 3);"

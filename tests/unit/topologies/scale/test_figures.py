@@ -56,15 +56,12 @@ def test_section_has_a_row_per_number_of_bridges_and_no_empty_column() -> None:
     report = {
         "rows": [row],
         "adaptive": {**row, "bridges": 1},
-        "growth": {"rss_bytes": 0.12, "threads": None},
         "pace": {"observe_s": 30.0},
-        "environment": {"cpus": 2},
         "failed": "300 bridges: no",
     }
 
     made = section(report, "Why.")
 
-    assert "| 10 | 2.13 | 81 |" in made
-    assert "| 1, `adaptive` | 2.13 |" in made
-    assert "resident memory 0.12." in made and "threads 0" not in made
-    assert "Not completed: 300 bridges: no" in made and "\n\nWhy.\n\n" in made
+    assert "|10|2.13|81|" in made
+    assert "|1, `adaptive`|2.13|" in made
+    assert "Not completed: 300 bridges: no" in made and made.endswith("\n\nWhy.")

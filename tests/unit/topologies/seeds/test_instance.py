@@ -90,7 +90,7 @@ def test_file_is_read(tmp_path: Path) -> None:
 
 
 def test_documented_example_is_valid_and_feasible(tmp_path: Path) -> None:
-    text = (documents.ROOT / "docs" / "jumps.md").read_text()
+    text = (documents.ROOT / "docs" / "benchmarks" / "shift_seeds.md").read_text()
     (example,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
     (found,) = read(_file(tmp_path, example))
     assert found.home_utilizations() == pytest.approx((1.105, 0.02))
