@@ -49,7 +49,7 @@ def test_connections_cost_flows_where_they_are_hashed(tmp_path: Path) -> None:
     upcalls = [row["rates"][0]["upcalls"] for row in report["rows"]]
     assert upcalls[1] >= RATE / 2 * 0.95 > upcalls[0], "each new connection is one of ours only"
     assert upcalls[1] > upcalls[2], "with dp_hash, a connection shares a flow with others"
-    assert "| 1,000 | `dynamic` |" in (tmp_path / "out/connections/report.md").read_text()
+    assert "|1,000|`dynamic`|" in (tmp_path / "out/connections/report.md").read_text()
 
 
 def test_interrupted_bench_leaves_nothing(tmp_path: Path) -> None:
