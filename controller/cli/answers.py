@@ -24,10 +24,12 @@ def ask(command: str, words: list[str]) -> int:
 
 
 def tell(answered: str) -> None:
-    """Print an answer, its warnings to stderr."""
-    for line in answered.splitlines(keepends=True):
-        warning = line.startswith("warning: ")
-        (sys.stderr if warning else sys.stdout).write(line)
+    """Print an answer, its warnings to stderr.
+
+    The library of Open vSwitch 3.1 ends each answer with a newline; that of 3.5 does not.
+    """
+    for line in answered.removesuffix("\n").split("\n") if answered else ():
+        print(line, file=sys.stderr if line.startswith("warning: ") else sys.stdout)
 
 
 def failed(why: str, status: int = 1) -> int:

@@ -235,7 +235,7 @@ def test_wrong_usage_does_not_reach_the_service(
 
 
 def test_a_history_without_entries_is_an_answer(host: Host) -> None:
-    assert call("history br4") == (DONE, "no matching entries", "")
+    assert call("history br4") == (DONE, "no matching entries\n", "")
 
 
 def test_another_service_is_named(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

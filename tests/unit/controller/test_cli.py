@@ -246,3 +246,20 @@ def test_where_metrics_are_served(text: str, address: tuple[str, int] | None) ->
 def test_a_bad_address_is_named(text: str) -> None:
     with pytest.raises(ValueError, match=r"--metrics: .* -> ADDR:PORT or none"):
         run.address("--metrics", text, "ADDR:PORT or none")
+
+
+@pytest.mark.parametrize(
+    ("answered", "out"),
+    [
+        ("", ""),
+        ("done", "done\n"),
+        ("done\n", "done\n"),
+        ('{"vm": "a\u2028b"}', '{"vm": "a\u2028b"}\n'),
+    ],
+    ids=["nothing", "without a newline", "with a newline", "a separator in a name"],
+)
+def test_an_answer_ends_with_one_newline(
+    capsys: pytest.CaptureFixture[str], answered: str, out: str
+) -> None:
+    answers.tell(answered)
+    assert capsys.readouterr().out == out

@@ -89,7 +89,7 @@ def test_texts_are_cut_and_json_is_whole() -> None:
         out, err = printed(text)
         assert len(out) < 10_000 and len(err) < 30_000 and "…" in out
     text = json.dumps({"vm": "".join(HOSTILE) + "x y" * 10_000})
-    assert printed(text, "whole")[0] == f"{text}\n{text}"
+    assert printed(text, "whole")[0] == f"{text}\n" * 2
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
