@@ -43,18 +43,24 @@ def guarded(handler: Handler) -> Handler:
     return guard
 
 
-def closes_on_failure(handler: Handler) -> Handler:
-    """If the handler fails, close the connection only, because a switch may send anything."""
+def closes_on_failure(
+    handler: Handler, always: Callable[[Any], None] = lambda _message: None
+) -> Handler:
+    """If the handler fails, close the connection only, because a switch may send anything.
+
+    `always`: what is done with the message first, also before the connection is live.
+    """
 
     @functools.wraps(handler)
     def guard(app: TeamingApp, event: Any) -> None:
         connection: Any = event.msg.datapath
         with app.turns[connection.bridge]:
-            live: Any = app.connections.get(connection.bridge)
-            # The connection was lost, or another one has replaced it.
-            if live is not connection or connection.refused:
-                return
             try:
+                always(event.msg)
+                live: Any = app.connections.get(connection.bridge)
+                # The connection was lost, or another one has replaced it.
+                if live is not connection or connection.refused:
+                    return
                 handler(app, event)
             except Exception as error:
                 connection.refuse_unread(handler.__name__, error)
@@ -207,20 +213,10 @@ class TeamingApp(PromptApp):
                 del self.connections[bridge]
                 self.submit(events.SwitchGone(bridge))
 
+    # `granted` reads all ports on another thread, and the framework notes a change only after us.
     @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
-    @guarded
+    @functools.partial(closes_on_failure, always=messages.note_port)
     def port_status(self, event: Any) -> None:
-        """A port has changed, perhaps while the connection is about to become live.
-
-        `granted` reads all ports on another thread. The framework notes this one only after us.
-        """
-        connection = event.msg.datapath
-        with self.turns[connection.bridge]:
-            messages.note_port(connection, event.msg)
-        self._submit_port(event)
-
-    @closes_on_failure
-    def _submit_port(self, event: Any) -> None:
         bridge, port = event.msg.datapath.bridge, messages.port_state(event.msg.desc)
         if event.msg.reason == ofproto.OFPPR_DELETE:
             self.submit(events.PortRemoved(bridge, port.ofport))

@@ -79,12 +79,13 @@ def port_states(datapath: Any) -> tuple[PortState, ...]:
     return tuple(map(port_state, tuple(datapath.ports.values())))
 
 
-def note_port(datapath: Any, status: Any) -> None:
+def note_port(status: Any) -> None:
     """Note a change of a port among those that the handshake listed."""
+    ports = status.datapath.ports
     if status.reason == ofp.OFPPR_DELETE:
-        datapath.ports.pop(status.desc.port_no, None)
+        ports.pop(status.desc.port_no, None)
     else:
-        datapath.ports[status.desc.port_no] = status.desc
+        ports[status.desc.port_no] = status.desc
 
 
 def port_state(port: Any) -> PortState:

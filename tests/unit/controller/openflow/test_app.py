@@ -31,3 +31,17 @@ def test_a_port_that_changes_just_before_its_connection_is_live_is_not_lost() ->
     connected, told = submitted
     assert isinstance(connected, SwitchConnected) and isinstance(told, PortChanged)
     assert connected.ports == (told.port,) and told.port.up
+
+
+def test_a_port_status_that_cannot_be_noted_closes_its_connection_only() -> None:
+    """Also before the connection is live: a switch may send anything."""
+    refused: list[str] = []
+    connection = SimpleNamespace(
+        bridge="br1", ports={}, refused=False, refuse_unread=lambda what, _: refused.append(what)
+    )
+    app = TeamingApp(
+        submit=lambda _: None, connections={}, caller=lambda _: "br1", confirm=lambda _: None
+    )
+    message = SimpleNamespace(datapath=connection, reason=ofproto.OFPPR_MODIFY, desc=None)
+    app.port_status(SimpleNamespace(msg=message))
+    assert refused == ["port_status"]
