@@ -173,7 +173,7 @@ def _measured(report: Mapping[str, Any], most: int | None = None) -> list[str]:
     ]
     matches = comparison.matches_document(report)
     published = f"{sum(matches)} of {len(matches)} figures match the published ones."
-    met = comparison.met(report).replace("expectations", "expectations are met")
+    met = comparison.met(report, "expectations are met")
     parts.append(_list("Expectations", missed, met))
     parts.append(published if matches else "")
     behind = [_beats(one) for one in comparison.against_peers(report) if one.other_is_better]

@@ -150,11 +150,11 @@ def matches_document(report: Mapping[str, Any]) -> list[bool]:
     return found
 
 
-def met(report: Mapping[str, Any]) -> str:
-    """How many expectations are met, as text; empty without expectations."""
+def met(report: Mapping[str, Any], what: str = "expectations") -> str:
+    """How many expectations are met, as text in which `what` follows; empty without expectations."""
     expectations: Sequence[Mapping[str, Any]] = report.get("expectations", [])
     count = sum(one["met"] for one in expectations)
-    text = f"{count} of {len(expectations)} expectations"
+    text = f"{count} of {len(expectations)} {what}"
     return f"{text}{'.' if count == len(expectations) else '. Not met:'}" if expectations else ""
 
 
