@@ -60,9 +60,11 @@ class Moved:
     vm: str | None = None
     buckets: int | None = None
 
-    def __str__(self) -> str:
+    @property
+    def way(self) -> str:
+        """What moves from where to where, in words."""
         source, target = self.ends
-        return f"{self.what}: {source} -> {target} ({self.reason})"
+        return f"{self.what}: {source} -> {target}"
 
     @property
     def what(self) -> str:
@@ -275,7 +277,9 @@ def _way(move: Mapping[str, Any]) -> str:
         f"{move['port']}{vm}" if "port" in move else f"{move['policy']}, {move['buckets']} buckets"
     )
     source, target = ends(move.get("source"), move["target"], move["reason"])
-    return f"{what}: {source} -> {target} ({move['reason']})"
+    # Who wanted the move is in the line above.
+    reason = "" if move["reason"] == Reason.MANUAL else f" ({move['reason']})"
+    return f"{what}: {source} -> {target}{reason}"
 
 
 def _change(before: Mapping[str, Any], after: Mapping[str, Any], uplink: str) -> str:

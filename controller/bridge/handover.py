@@ -24,6 +24,7 @@ from policies.model import OfPort
 # Frames for a VM keep coming by the member it was moved from until the upstream switch has
 # carried the learning packet into its flow cache: at once, or after the second one (1 s).
 GATHERED_AFTER_S = 1.2
+ASKED_FOR = "an operator asked for it"
 
 
 @dataclass(eq=False)
@@ -36,6 +37,8 @@ class Handover(Feature[ForwardingRead]):
     taken_over_with: tuple[OfPort, ...] = ()
     # When frames no longer come by other members, in engine time; infinity: units do not gather.
     gathered_s: float = math.inf
+    # Why NORMAL takes over the next time, in words; empty: an operator asked for it.
+    because: str = ""
 
     @property
     def is_gathering(self) -> bool:
@@ -46,7 +49,7 @@ class Handover(Feature[ForwardingRead]):
 
         Policies and pins wait meanwhile. Returns False if any member will do.
         """
-        bridge = self.bridge
+        bridge, because, self.because = self.bridge, self.because or ASKED_FOR, ""
         if not bridge.connected or not bridge.installed_anything or bridge.interrupted:
             return False
         member = bridge.config.active_member
@@ -57,7 +60,7 @@ class Handover(Feature[ForwardingRead]):
         assert bridge.phase is Phase.GATHERING, "units gather before a bridge is given back"
         self.gathered_s = now_s + GATHERED_AFTER_S
         bridge.placing.gather_on(member)
-        bridge.decision_log.because = f"an operator asked for NORMAL, which takes over by {member}"
+        bridge.decision_log.because = f"{because}: NORMAL takes over by {member}"
         return True
 
     def end_gathering(self) -> None:

@@ -209,8 +209,9 @@ class Installing(Feature[InstalledRead | BundleDone]):
 
     def logged(self, moves: Iterable[Move], more: str = "") -> list[Command]:
         """A log line for each VM port that moves, and for all buckets with one source and target."""
+        name, because = self.bridge.config.name, self.bridge.decision_log.because
         return [
-            Report("info", f"{self.bridge.config.name}: {move}{more}")
+            Report("info", f"{name}: {move.way} ({because or move.reason}){more}")
             for move in move_lines(self.bridge.placing.team_view, moves)
         ]
 

@@ -14,7 +14,7 @@ from controller.api.engine_commands import Record, Reply, Report, Setting, Write
 from controller.api.history import Entry, Happened
 from controller.bridge.bridge import Commands
 from controller.bridge.fleet import Fleet
-from controller.config.rows import BridgeRow
+from controller.config.rows import PREFIX, BridgeRow
 from controller.operations import unconfirmed
 from controller.operations.attach import attach
 from controller.operations.attach_settings import refuse_waiting
@@ -28,7 +28,7 @@ from controller.operations.unconfirmed import (
     What,
     waiting,
 )
-from controller.text.wording import Refused, quoted
+from controller.text.wording import Refused, quoted, time_of_day
 
 # How long after a reversal that failed the next one begins.
 RETRY_S = 2.0
@@ -100,6 +100,9 @@ class _Reversal(Job):
         if row is None:
             raise Refused(f"bridge {self.name}: deleted meanwhile -> an existing bridge")
         done = Setting("Bridge", self.name, UNCONFIRMED, None)
+        observes = Setting("Bridge", self.name, PREFIX + "mode", "observe") in change.back
+        if bridge is not None and (change.what is What.ATTACH or observes):
+            bridge.handover.because = _rolled_back(change, self.early)
         match change.what:
             case What.ATTACH if row.attached and bridge is not None:
                 return detach(self.jobs, self.number, self.tell, bridge, now_s, reverts=change)
@@ -267,9 +270,9 @@ class Confirmations:
     def _finish(self, name: str, answer: str, refused: bool, now_s: float) -> Commands:
         """A reversal is done, or is tried again later."""
         reversal = self._reversals.pop(name)
-        what, there = reversal.change.what, self._waiting.get(name)
+        change, there = reversal.change, self._waiting.get(name)
         if refused:
-            text = f"bridge {name}: {what} was not confirmed, and is not rolled back yet: {answer}"
+            text = f"bridge {name}: {change.what} was not confirmed, and is not rolled back yet: {answer}"
             told: Commands = [Reply(asked, text, refused=True) for asked in reversal.asked]
             if there is not None:
                 if there.failed != answer:
@@ -277,15 +280,20 @@ class Confirmations:
                 there.due_s, there.failed = now_s + RETRY_S, answer
             return told
         if there is not None:
-            self._reverted[name] = there.change
-            what = there.change.what
+            self._reverted[name] = change = there.change
             del self._waiting[name]
-        asked_for = "as asked for" if reversal.early else "not confirmed in time"
-        text = f"{what} rolled back, {asked_for}"
+        text = _rolled_back(change, reversal.early)
         # What attach told the first time needs no repetition.
-        text += f"; {answer}" if answer and what is What.ATTACH else ""
+        text += f"; {answer}" if answer and change.what is What.ATTACH else ""
         return [
             Record(Entry(Happened.REVERTED, now_s, name, text)),
             Report("warning", f"{name}: {text}"),
             *(Reply(asked, f"{name}: {text}") for asked in reversal.asked),
         ]
+
+
+def _rolled_back(change: Unconfirmed, early: bool) -> str:
+    """Who has rolled back a change: an operator, `early`, or the timer, and when that was due."""
+    if early:
+        return f"{change.what} rolled back by an operator"
+    return f"{change.what} rolled back by the timer, not confirmed by {time_of_day(change.until_s)}"

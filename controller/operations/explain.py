@@ -14,7 +14,7 @@ from controller.operations.diagnosis import Account, Obstacle
 from controller.operations.plan_view import WIDTH, covers, percent, threshold, unknown
 from controller.teaming import bindings
 from controller.text.show_view import part
-from controller.text.wording import endpoint_of, lines_of, printable, quoted
+from controller.text.wording import endpoint_of, lines_of, printable, quoted, time_of_day
 from policies.damping import MOST_MOVES, PERIOD_S
 from policies.model import Reason, Role, Uplink
 from policies.presets import PRESETS
@@ -450,8 +450,7 @@ def _since(account: Account, at_s: float) -> str:
 
 def _clock(account: Account, at_s: float) -> str:
     """A time of the engine as the time of day in UTC."""
-    minutes, second = divmod(int(account.wall_s(at_s) % SECONDS_A_DAY), 60)
-    return f"{minutes // 60:02}:{minutes % 60:02}:{second:02} UTC"
+    return time_of_day(account.wall_s(at_s))
 
 
 def _ago(seconds: float) -> str:

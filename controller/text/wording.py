@@ -13,6 +13,7 @@ MOST_CHARACTERS = 200
 # Of a line, which may list many names.
 MOST_OF_LINE = 20 * MOST_CHARACTERS
 _LONG_WORD = re.compile(rf"(?<!\S)(\S{{{MOST_CHARACTERS - 1}}})\S{{2,}}")
+_DAY_S = 86400
 # Where the cause of a fault of ovs-lbt can be found.
 OUR_LOG = "see the log of ovs-lbt (journalctl -u ovs-lbt)"
 
@@ -62,6 +63,12 @@ def shortened(text: str) -> str:
     if len(text) <= MOST_CHARACTERS:
         return text
     return f"{text[:MOST_CHARACTERS]}… ({len(text)} characters)"
+
+
+def time_of_day(epoch_s: float) -> str:
+    """A time since the epoch as the time of day in UTC."""
+    minutes, second = divmod(int(epoch_s % _DAY_S), 60)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{second:02} UTC"
 
 
 def one_of(words: Iterable[str]) -> str:

@@ -206,7 +206,7 @@ def test_an_attach_is_undone_and_nothing_is_lost(bed: Bed, own: Service) -> None
         history = reverted(own, bed)
         assert time.time() >= change.until_s
         comes_to(bed, before)
-        assert "reverted: attach rolled back, not confirmed in time\n" in history, history
+        assert "reverted: attach rolled back by the timer, not confirmed by " in history, history
 
 
 @judges_time
@@ -436,7 +436,7 @@ def test_it_can_be_reverted_at_once(bed: Bed, own: Service, dead: bool) -> None:
     own.do("attach", bed.bridge, "--rollback-after", "600")
     if dead:
         own.kill()
-    assert own.do("rollback", bed.bridge) == f"{bed.bridge}: attach rolled back, as asked for\n"
+    assert own.do("rollback", bed.bridge) == f"{bed.bridge}: attach rolled back by an operator\n"
     assert state(bed) == before
 
 

@@ -54,12 +54,13 @@ def test_a_timer_of_systemd_undoes_what_is_not_confirmed(
         history = reverted(own, bed)
         assert time.time() >= change.until_s
         assert state(bed) == before
-        assert re.search(r"reverted: attach rolled back, not confirmed in time\n", history), history
+        told = r"attach rolled back by the timer, not confirmed by \d\d:\d\d:\d\d UTC"
+        assert re.search(rf"reverted: {told}\n", history), history
         more()
         few_lost(lost_of(losses()), 0, FLOW_PPS, f"attach of {bed} reverted by a timer")
     wait_until(lambda: not machine.do(*TIMERS), "systemd forgets the timer")
     log = machine.do("journalctl", "--no-pager", "-u", "ovs-lbt-reversal-*")
-    assert f"{bed.bridge}: attach rolled back, not confirmed in time" in log, log
+    assert f"{bed.bridge}: attach rolled back by the timer, not confirmed by " in log, log
 
 
 def test_a_timer_that_comes_after_the_confirmation_changes_nothing(

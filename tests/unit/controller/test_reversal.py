@@ -151,9 +151,9 @@ def test_who_is_too_late_learns_when_it_was_reverted() -> None:
     def line(event: str, why: str) -> str:
         return json.dumps({"at": NOW_S, "bridge": "br0", "event": event, "why": why})
 
-    reverted = line("reverted", "attach rolled back, not confirmed in time")
+    reverted = line("reverted", "attach rolled back by the timer")
     told = reversal.last_reversal("\n".join([line("moved", "x"), reverted, line("moved", "y")]))
-    assert told is not None and told.startswith("attach rolled back, not confirmed in time, at 19")
+    assert told is not None and told.startswith("attach rolled back by the timer, at 19")
     assert reversal.last_reversal("\n".join([reverted, line("confirmed", "set confirmed")])) is None
     assert reversal.last_reversal("no matching entries") is None
 

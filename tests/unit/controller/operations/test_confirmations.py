@@ -19,6 +19,8 @@ from tests.unit.fake_switch import World, done, refusal, reports, world
 from tests.unit.rows import bridge, host, ours, port, with_ids, with_interface, without_us
 
 WAIT_S = 60
+# What is rolled back, by whom, and until when it could have been confirmed.
+TIMER = "{} rolled back by the timer, not confirmed by 00:01:0{} UTC"
 # A bridge with a bond before it is attached.
 BARE = without_us(host())
 
@@ -77,10 +79,34 @@ def test_an_attach_that_nobody_confirms_is_reverted(row: BridgeRow) -> None:
     assert here.rows["br0"] == row, "its keys and its fail mode are as before"
     assert here.switches["br0"].installed == EMPTY
     assert here.engine.fleet.bridges == {} and waits(here) == []
-    assert happened(here) == [(Happened.REVERTED, "attach rolled back, not confirmed in time")]
+    assert happened(here) == [(Happened.REVERTED, TIMER.format("attach", 0))]
     here.log.clear()
     here.run_for(1000)
     assert here.log == []
+
+
+@pytest.mark.parametrize("words", ["attach br0", "set bridge br0 mode=enforce"])
+@pytest.mark.parametrize("early", [False, True], ids=["timer", "operator"])
+def test_moves_of_a_rollback_say_who_rolled_what_back(words: str, early: bool) -> None:
+    """An operator would look for who asked for them otherwise."""
+    what = words.split()[0]
+    row = with_ids(host(), mode="observe") if what == "set" else BARE
+    bond = row.ports[0]
+    members = (bond.interfaces[0], replace(bond.interfaces[1], mac="02:00:00:00:00:02"))
+    active = replace(bond, interfaces=members, bond_mode="active-backup", active_mac=members[1].mac)
+    here = world(replace(row, ports=(active, *row.ports[1:]))).start()
+    done(here.ask(*words.split(), "--rollback-after", str(WAIT_S)))
+    here.run_for(5)
+    if early:
+        here.ask("rollback", "br0")
+    here.run_until(WAIT_S + GRACE_S + 5)
+    told = f"{what} rolled back by an operator" if early else TIMER.format(what, 0)
+    entries = [c.entry for c in here.commands(Record) if isinstance(c, Record)]
+    assert [e.why for e in entries if e.happened is Happened.MOVED][
+        -1
+    ] == f"{told}: NORMAL takes over by eth2"
+    assert f"br0: vnet0: eth1 -> eth2 ({told}: NORMAL takes over by eth2)" in reports(here, "info")
+    assert happened(here) == [(Happened.REVERTED, told)]
 
 
 def test_an_attach_that_is_confirmed_stays() -> None:
@@ -130,7 +156,7 @@ def test_a_detach_that_nobody_confirms_is_reverted(purge: bool) -> None:
     assert here.rows["br0"] == before
     assert here.bindings() == bindings
     assert (here.switches["br0"].flows, here.switches["br0"].groups) == (flows, groups)
-    assert happened(here) == [(Happened.REVERTED, "detach rolled back, not confirmed in time")]
+    assert happened(here) == [(Happened.REVERTED, TIMER.format("detach", 1))]
 
 
 def test_a_value_that_was_invalid_before_does_not_stop_a_reversal() -> None:
@@ -197,7 +223,7 @@ def test_settings_that_nobody_confirms_are_reverted() -> None:
     assert here.rows["br0"].external_ids.items() >= ours(policy="explicit", window_s="9").items()
     here.run_for(WAIT_S + GRACE_S)
     assert here.rows["br0"].external_ids == before.external_ids
-    assert happened(here) == [(Happened.REVERTED, "set rolled back, not confirmed in time")]
+    assert happened(here) == [(Happened.REVERTED, TIMER.format("set", 1))]
 
 
 def test_a_rule_of_an_interface_that_is_gone_is_not_restored() -> None:
@@ -266,7 +292,7 @@ def test_a_time_that_is_none_is_refused(text: str) -> None:
 def test_it_can_be_reverted_at_once() -> None:
     here = attached_for_now()
     here.ask("revert", "br0")
-    assert done(here.replies[here.asked]) == "br0: attach rolled back, as asked for"
+    assert done(here.replies[here.asked]) == "br0: attach rolled back by an operator"
     assert here.rows["br0"] == BARE
     assert "nothing waits" in refusal(here.ask("confirm", "br0"))
 
