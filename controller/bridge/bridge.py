@@ -396,6 +396,9 @@ class Bridge:
         if other_mode:
             # Earlier loads do not belong to the bindings that are judged from now on.
             self.scheduler.begin_windows(now_s)
+            if config.on_bond and self.serves and not self.installed_anything:
+                # Until now, these bindings were only planned.
+                self.placing.planned.bind_anew(now_s)
             commands += self.handover.leave(now_s)
             commands += self.handover.read_before()
         if config.fallen_back and not old.fallen_back and self.any_up:

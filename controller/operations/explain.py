@@ -29,7 +29,7 @@ BROUGHT = {
     bindings.RESTORED: "it was there when the service started, and nothing has required a move since",
     Reason.THRESHOLD: "{source} was above the threshold, and it was the busiest port that another"
     " uplink could take",
-    Reason.PIN: "it is pinned to {uplink}",
+    Reason.PIN: "it was pinned to {uplink}, and nothing has moved it since",
     Reason.DRAIN: "{source} is drained, unused or on standby again",
     Reason.MANUAL: "an operator moved it",
     Reason.FAILOVER: "{source} no longer carried traffic",
@@ -139,6 +139,8 @@ def _where(account: Account) -> str:
     if bound is None:
         return "on no uplink"
     since = _since(account, bound.since_s)
+    if bound.reason == bindings.RESTORED:
+        since = f"at least {since}"
     if account.bridge.on_normal:
         would = f"would be on {bound.uplink}, {since}"
         return f"{would}: the bridge is in observe mode, and its bond chooses by itself"
@@ -177,7 +179,7 @@ def _why(account: Account) -> str:
                     text += " or has room for its reservation"
         case reason if reason in list(Reason):
             text = last.why if last else "the decision log no longer has that move"
-        case _ if account.port.rules.ruled:
+        case _ if account.port.rules.ruled or account.port.rules.pin:
             text = "its rules and its policy place it here, and nothing has moved it"
         case _:
             text = "its policy places it here, by its number or in failover order, and nothing has moved it"
@@ -330,7 +332,7 @@ def _outlook(account: Account) -> tuple[str, str]:
             change = f"nothing: the cooldown ends by itself; to move it now: ovs-lbt move {quoted(name)} UPLINK"
             assert account.cooldown_until_s is not None, "a cooldown ends"
             left_s = math.ceil(account.cooldown_until_s - account.now_s)
-            until = _clock(account, account.cooldown_until_s)
+            until = time_of_day(account.wall_s(account.cooldown_until_s))
             return f"{text}, and is in cooldown for {left_s} s more, until {until}", change
         case Obstacle.UNKNOWN | Obstacle.NEW:
             text = f"its own load has been measured for only {account.known_s:.0f} s"
@@ -445,12 +447,7 @@ def _last_move(account: Account) -> dict[str, Any] | None:
 
 def _since(account: Account, at_s: float) -> str:
     """Since when, by the clock, and how long ago that is."""
-    return f"since {_clock(account, at_s)}, {_ago(account.now_s - at_s)}"
-
-
-def _clock(account: Account, at_s: float) -> str:
-    """A time of the engine as the time of day in UTC."""
-    return time_of_day(account.wall_s(at_s))
+    return f"since {time_of_day(account.wall_s(at_s))}, {_ago(account.now_s - at_s)}"
 
 
 def _ago(seconds: float) -> str:

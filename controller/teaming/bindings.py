@@ -225,6 +225,10 @@ class Bindings:
                 if move.reason.by_load or move.reason is Reason.MANUAL:
                     self.homes[move.unit] = move.source
 
+    def bind_anew(self, now_s: float) -> None:
+        """All units are bound as they are from now on."""
+        self.bound = {name: replace(bound, since_s=now_s) for name, bound in self.bound.items()}
+
     def by_unit(self) -> dict[str, str]:
         """The uplink that each unit is bound to."""
         return {name: bound.uplink for name, bound in self.bound.items()}

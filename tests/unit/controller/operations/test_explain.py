@@ -62,6 +62,26 @@ def test_a_port_that_was_moved_says_why_with_the_loads_at_that_moment() -> None:
     assert says(told["now"], "eth2", "30.0%", "75%")
 
 
+def test_a_binding_that_was_only_planned_is_made_when_the_mode_becomes_enforce() -> None:
+    """On a bond in observe mode, the bond decides until then."""
+    here = crowded(mode="observe").run_until(60)
+    assert said(here)["where"].startswith("would be on eth2, since 00:00:28 UTC")
+    done(here.ask("set", "bridge", "br0", "mode=enforce"))
+    here.run_until(70)
+    found = explained(here)
+    assert (found["uplink"], found["bound_at"]) == ("eth2", 60.0)
+    assert says(found["said"]["where"], "on eth2 since 00:01:00 UTC", "10 s")
+
+
+def test_a_pin_is_named_as_long_as_it_is_one() -> None:
+    here = world(host(binding="eth1")).start()
+    assert said(here)["where"].startswith("on eth1 at least since ")
+    done(here.ask("pin", "vnet0", "eth2"))
+    assert "pinned to eth2" in said(here)["rules"]
+    done(here.ask("unpin", "vnet0"))
+    assert said(here)["why there"] == "pin: it was pinned to eth2, and nothing has moved it since"
+
+
 def test_a_reason_without_a_sentence_of_its_own_is_explained_by_the_decision_log() -> None:
     here = crowded().run_until(60)
     bridge = here.engine.fleet.bridges["br0"]
