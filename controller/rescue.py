@@ -26,7 +26,7 @@ from controller.config.values import BridgeConfig, UplinkConfig
 from controller.host import client
 from controller.host.forwarding import forward, has_pipeline
 from controller.host.programs import on_switch, wait_until
-from controller.text.wording import Refused, one_of
+from controller.text.wording import Refused, unknown
 from policies.model import Role
 
 # After a boot, the switch and its links may need some time.
@@ -54,10 +54,12 @@ def rescue(remote: str, bridge: str | None) -> Iterator[str]:
     rows = {row.name: row for row in read(remote).bridges}
     if bridge is not None:
         if bridge not in rows:
-            raise Refused(f"bridge: {bridge} -> {one_of(sorted(rows))}")
+            raise Refused(unknown("bridge", bridge, rows, "ovs-vsctl list-br"))
         yield f"{bridge}: {_rescue(rows[bridge])}"
         announce(remote, {bridge})
         return
+    if not any(row.attached for row in rows.values()):
+        yield "no bridge is attached, so nothing to rescue"
     failures, rescued = [], set()
     for row in rows.values():
         if row.attached:
@@ -80,7 +82,9 @@ def _rescue(row: BridgeRow) -> str:
     """Rescue a bridge. Returns what was done."""
     config = read_bridge(row)
     if not row.attached:
-        raise Refused(f"bridge {row.name}: not attached -> an attached bridge")
+        raise Refused(
+            f"bridge {row.name}: not attached, so nothing to rescue -> an attached bridge"
+        )
     if config.on_bond:
         raise NotNeeded(
             f"bridge {row.name}: the uplinks are a bond, which NORMAL forwards by -> plain uplinks"

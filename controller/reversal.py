@@ -29,7 +29,7 @@ from controller.host.programs import run
 from controller.operations import unconfirmed
 from controller.operations.unconfirmed import GRACE_S, UNCONFIRMED, Unconfirmed
 from controller.text import terminal
-from controller.text.wording import Refused
+from controller.text.wording import Refused, unknown
 
 LOOK_INTERVAL_S = 0.5
 RETRY_S = 2.0
@@ -131,7 +131,7 @@ def confirm(bridge: str) -> str:
     """
     change = waits(bridge)
     if change is None:
-        raise Refused(nothing_waits(bridge))
+        raise Refused(unknown_bridge(bridge) or nothing_waits(bridge))
     if change.begun or change.left_s(time.time()) <= 0:
         found = f"{change.what} was not confirmed in time, and is being rolled back"
         raise Refused(f"bridge {bridge}: {found} -> {change.what} once more")
@@ -139,6 +139,16 @@ def confirm(bridge: str) -> str:
     entry = Entry(Happened.CONFIRMED, 0.0, bridge, f"{change.what} confirmed")
     journal.append(journal.default_path(client.NAME), history.as_line(entry, time.time()))
     return f"{bridge}: {entry.why}"
+
+
+def unknown_bridge(bridge: str) -> str | None:
+    """The refusal of a bridge that does not exist; None if it does.
+
+    Raises:
+        Refused: the database does not answer.
+    """
+    names = _vsctl("list-br").split()
+    return None if bridge in names else unknown("bridge", bridge, names, "ovs-vsctl list-br")
 
 
 def nothing_waits(bridge: str) -> str:

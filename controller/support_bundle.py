@@ -26,7 +26,7 @@ from controller.config.rows import PREFIX
 from controller.host import client
 from controller.host.journal import default_path
 from controller.host.programs import run
-from controller.text.wording import Refused, because
+from controller.text.wording import Refused, because, unknown
 
 COMMAND_TIMEOUT_S = 20
 # Of the history, and of each log.
@@ -48,7 +48,18 @@ Source = Callable[[], str]
 
 
 def main(bridges: Sequence[str], service: str, out: Path | None) -> int:
-    """Write the file, and print its name. Returns the exit status."""
+    """Write the file, and print its name. Returns the exit status.
+
+    Raises:
+        Refused: a bridge does not exist.
+    """
+    try:
+        names = run("ovs-vsctl", "list-br").split() if bridges else []
+    except Refused:
+        # The file then says why the database does not answer.
+        names = [*bridges]
+    for missed in sorted({*bridges} - {*names}):
+        raise Refused(unknown("bridge", missed, names, "ovs-vsctl list-br"))
     made_at_s = time.time()
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(made_at_s))
     name = f"ovs-lbt-support-{platform.node() or 'host'}-{stamp}"

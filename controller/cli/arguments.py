@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from controller.api.commands import COMMANDS, service_name
 from controller.api.requests import Command
 from controller.host import client
-from controller.text.wording import one_line
+from controller.text.wording import Refused, nearest, one_line, one_of, unknown
 
 
 class _Parser(argparse.ArgumentParser):
@@ -24,6 +24,15 @@ class _Parser(argparse.ArgumentParser):
             self.epilog = "\n\n".join(part for part in parts if part)
             self.epilog_of = None
         return super().format_help()
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        if action.dest == "command":
+            message = unknown("command", value, action.choices, f"{self.prog} --help")
+        else:
+            message = f"{value}{nearest(value, action.choices)} -> {one_of(action.choices)}"
+        raise argparse.ArgumentError(action, message)
 
     def error(self, message: str) -> NoReturn:
         super().error(one_line(message))
@@ -92,19 +101,13 @@ def service_asked(parser: argparse.ArgumentParser, given: str | None) -> str:
 def check_keys(parser: argparse.ArgumentParser, table: str, settings: Sequence[str]) -> None:
     """Exit with a usage error for keys that do not exist or are given twice."""
     from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, settable
-    from controller.text.wording import one_of, shortened
+    from controller.operations.request_words import refuse_unknown
 
     ours = BRIDGE_KEYS if table == "bridge" else UPLINK_KEYS | VM_KEYS
-    keys = sorted(settable(ours))
-    seen: set[str] = set()
-    for word in settings:
-        key, equals, _ = word.partition("=")
-        if not equals or key not in keys:
-            found = shortened(word) or "nothing"
-            parser.error(f"{found} -> KEY=VALUE with KEY {one_of(keys)}")
-        if key in seen:
-            parser.error(f"{key}: given twice -> once")
-        seen.add(key)
+    try:
+        refuse_unknown(settings, settable(ours))
+    except Refused as why:
+        parser.error(str(why))
 
 
 def is_text(word: str) -> bool:

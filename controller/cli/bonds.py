@@ -15,18 +15,13 @@ def from_bond(options: argparse.Namespace, words: list[str]) -> int:
     """Make a bond of Linux one of the bridge, and attach it."""
     from controller import from_linux_bond as moving
     from controller.config.keys import BRIDGE_KEYS
-    from controller.operations import bond_plan
+    from controller.operations import bond_plan, request_words
 
     if options.uplink:
         return answers.failed(
             "--uplink with --from-bond -> one of them: the bond's members are uplinks"
         )
-    for word in words[1:]:
-        key, _, value = word.partition("=")
-        try:
-            BRIDGE_KEYS[key].parse(value)
-        except ValueError:
-            return answers.failed(f"{key}: {value} -> {BRIDGE_KEYS[key].expects(value)}")
+    request_words.assignments(words[1:], BRIDGE_KEYS)
     if (obstacle := client.obstacle()) is not None or not client.running():
         return answers.failed(obstacle or "no service is running -> start one with: ovs-lbt run")
     host = moving.survey(options.bridge, options.from_bond)

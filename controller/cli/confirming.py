@@ -60,7 +60,7 @@ def revert(bridge: str) -> int:
     if client.obstacle() is not None or client.running():
         return answers.ask("revert", [bridge])
     if reversal.waits(bridge) is None:
-        return answers.failed(reversal.nothing_waits(bridge))
+        return answers.failed(reversal.unknown_bridge(bridge) or reversal.nothing_waits(bridge))
     return reversal.once(bridge)
 
 

@@ -220,7 +220,7 @@ KEYS = (
     ),
     _uplink(
         "role",
-        Kind(Role, one_of(Role)),
+        Kind(Role, one_of(Role), words=tuple(Role)),
         "An `active` uplink always carries traffic. A `standby` uplink carries traffic only while no active uplink does. A"
         " `drained` uplink carries traffic only while no other uplink has a link. An `unused` uplink never carries traffic.",
         default=Role.ACTIVE.value,

@@ -39,7 +39,8 @@ class Kind:
 
     `parse` returns the value of a text or raises ValueError. `expected`: what errors and documents
     say. `salvage`: the usable part of an invalid value, for use if there is no earlier valid one.
-    `by_service`: only the service writes it. `unlimited`: it may be longer than other values.
+    `by_service`: only the service writes it. `unlimited`: it may be longer than other values. `words`:
+    all values, if they are words.
     """
 
     parse: Callable[[str], Any]
@@ -47,6 +48,7 @@ class Kind:
     salvage: Callable[[str], Any] | None = None
     by_service: bool = False
     unlimited: bool = False
+    words: Collection[str] = ()
 
 
 def checked(parse: Callable[[str], T], is_valid: Callable[[T], bool]) -> Callable[[str], T]:
@@ -67,7 +69,7 @@ def word(*words: str) -> Kind:
 
 def name_in(names: Collection[str]) -> Kind:
     """One of these names, to which some may be added later."""
-    return Kind(checked(str, lambda text: text in names), one_of(names))
+    return Kind(checked(str, lambda text: text in names), one_of(names), words=names)
 
 
 def flag() -> Kind:

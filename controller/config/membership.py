@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from controller.config.keys import UPLINK_KEYS, VM_RULE_KEYS, WRITTEN_VM_KEYS
 from controller.config.kinds import Known
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
-from controller.text.wording import quoted
+from controller.text.wording import nearest, quoted
 
 # Keys that libvirt, OpenStack and others write to the Interface of a VM.
 VM_IDS = ("iface-id", "vm-id", "vm-uuid", "attached-mac")
@@ -91,6 +91,20 @@ def bond_of(
 def bonds_of(row: BridgeRow) -> list[PortRow]:
     """The ports with more than one interface."""
     return [port for port in row.ports if len(port.interfaces) > 1]
+
+
+def to_attach(row: BridgeRow) -> str:
+    """The command that attaches a bridge."""
+    uplinks = "" if bonds_of(row) else " --uplink IF --uplink IF"
+    return f"ovs-lbt attach {quoted(row.name)}{uplinks}"
+
+
+def not_attached(row: BridgeRow, what: str = "") -> str:
+    """The refusal of a bridge that is not attached. `what`: the name that led to it, if it is another."""
+    found = f"bridge {row.name}: not attached"
+    if what:
+        found = f"{what}on bridge {row.name}, which is not attached"
+    return f"{found} -> an attached bridge; to attach this one: {to_attach(row)}"
 
 
 def members_of_bonds(row: BridgeRow) -> frozenset[str]:
@@ -175,9 +189,14 @@ def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known) -> Found
 
 
 def _absent(row: BridgeRow, named: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    present = _present(row)
     for name in named:
-        if name not in _present(row):
-            yield name, f"an interface of {row.name}"
+        if name not in present:
+            listing = f"ovs-vsctl list-ifaces {quoted(row.name)}"
+            yield (
+                name,
+                f"an interface of {row.name}{nearest(name, present)}; to list them: {listing}",
+            )
 
 
 def _of_a_vm(row: BridgeRow, interface: InterfaceRow) -> str | None:

@@ -11,15 +11,13 @@ from pathlib import Path
 import ovs.dirs
 
 from controller.api.commands import SERVICE, SLOW
-from controller.text.wording import OUR_LOG, Refused, quoted
+from controller.text.wording import OUR_LOG, STARTED, Refused, quoted
 
 # Longer than the service itself waits before it reports that a switch or the database is silent.
 ANSWER_TIMEOUT_S = 20.0
 SLOW_TIMEOUT_S = 130.0
 CHUNK_BYTES = 1 << 16
 NAME = SERVICE
-# What errors expect if Open vSwitch is not running.
-STARTED = "a running Open vSwitch: systemctl start openvswitch-switch"
 
 _name = NAME
 

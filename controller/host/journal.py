@@ -8,7 +8,7 @@ import logging.handlers
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,7 +18,7 @@ from controller.api import history
 from controller.api.engine_commands import Reply
 from controller.api.events import Request
 from controller.host import faults
-from controller.text.wording import because, one_line, shortened
+from controller.text.wording import because, one_line, unknown
 
 LOG = logging.getLogger(__name__)
 
@@ -126,13 +126,17 @@ def _refuse_unknown(path: Path, query: history.Query, names: history.Names) -> N
         and bridge not in names.bridges
         and (port is None or not _found(path, history.Query(bridge, last=1)))
     ):
-        listed = ", ".join(sorted(names.bridges))
-        there = f"{f'one of {listed}, or ' if listed else ''}a bridge in the history"
-        raise ValueError(f"bridge: {shortened(bridge) or 'nothing'} -> {there}")
+        raise ValueError(_unknown("bridge", bridge, names.bridges, "ovs-vsctl list-br"))
     # An address behind a VM port has the port's name before its own.
     if port is not None and names.ports.isdisjoint((port, port.rpartition("/")[0])):
-        expected = "a VM port or VM that exists now or is in the history"
-        raise ValueError(f"port: {shortened(port) or 'nothing'} -> {expected}")
+        raise ValueError(_unknown("VM port", port, names.ports, "ovs-lbt show"))
+
+
+def _unknown(what: str, name: str, names: Collection[str], listing: str) -> str:
+    """The refusal of a name. `names`: those that exist now; empty if unknown."""
+    if not names:
+        return unknown(f"{what} in the history", name, (), "ovs-lbt history")
+    return f"{unknown(what, name, names, listing)}, or one in the history"
 
 
 def _found(path: Path, query: history.Query) -> list[dict[str, object]]:

@@ -26,10 +26,10 @@ def pinned(bridge: Bridge, port: VmPortConfig, target: str, now_s: float) -> str
     """What `pin` has done, and when the VM port goes there. Call it before the pin."""
     source = bridge.placing.on_switch.by_unit().get(port.name)
     text = f"{_named(port)}: pinned to {target}"
-    if source == target:
-        return f"{text}, where it is"
     if bridge.observing:
         return f"{text}, where it would be in enforce mode"
+    if source == target:
+        return f"{text}, where it is"
     if not bridge.connected:
         return f"{text}, where it goes once the switch is connected"
     if target not in bridge.links.usable(bridge.config.uplinks):

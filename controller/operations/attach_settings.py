@@ -11,7 +11,7 @@ from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet, isolation
 from controller.config.controllers import SECURE
 from controller.config.keys import BRIDGE_KEYS
-from controller.config.membership import bond_of, bonds_of
+from controller.config.membership import bond_of, bonds_of, to_attach
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import BridgeConfig
@@ -36,7 +36,7 @@ def attachable(
     """
     has_uplinks = "uplinks" in values or (row.attached and f"{PREFIX}uplinks" in row.keys)
     if not has_uplinks and bond_of(row) is None:
-        found, expected = "0 bonds", "one bond, or --uplink at least twice"
+        found, expected = "no bond", f"its uplinks, in failover order: {to_attach(row)}"
         if bonds := ", ".join(bond.name for bond in bonds_of(row)):
             found = f"{len(bonds_of(row))} bonds, {bonds}"
             expected = "one bond; a bond to another network needs a bridge of its own"

@@ -10,26 +10,25 @@ from dataclasses import replace
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
 from controller.bridge.phase import Phase
+from controller.config.membership import not_attached
 from controller.config.rows import BridgeRow
 from controller.config.values import UplinkConfig, VmPortConfig
 from controller.operations import vm_rules
 from controller.teaming.address_units import AddressUnit
-from controller.text.wording import Refused, one_of, quoted
+from controller.text.wording import STARTED, Refused, one_of, quoted, unknown
 
 
 def row(fleet: Fleet, name: str) -> BridgeRow:
     """A bridge of Open vSwitch, attached or not."""
     if name not in fleet.rows:
-        raise Refused(f"bridge: {name} -> {one_of(sorted(fleet.rows))}")
+        raise Refused(unknown("bridge", name, fleet.rows, "ovs-vsctl list-br"))
     return fleet.rows[name]
 
 
 def attached_bridge(fleet: Fleet, name: str) -> Bridge:
     """An attached bridge, in whatever phase it is."""
-    if not row(fleet, name).attached or name not in fleet.bridges:
-        attached = [name for name, row in fleet.rows.items() if row.attached]
-        expected = one_of(sorted(attached)) if attached else "an attached bridge; there is none"
-        raise Refused(f"bridge: {name}, not attached -> {expected}")
+    if not (found := row(fleet, name)).attached or name not in fleet.bridges:
+        raise Refused(not_attached(found))
     return fleet.bridges[name]
 
 
@@ -37,8 +36,18 @@ def serving_bridge(fleet: Fleet, name: str) -> Bridge:
     """An attached bridge that is not being attached or detached now."""
     bridge = attached_bridge(fleet, name)
     if not bridge.phase.is_attached:
-        raise Refused(f"bridge: {name}, being attached or detached -> an attached bridge")
+        raise Refused(f"bridge {name}: being attached or detached -> try again in some seconds")
     return bridge
+
+
+def moving_bridge(bridge: Bridge) -> None:
+    """Refuse a bridge on which nothing can be moved now."""
+    name = bridge.config.name
+    if bridge.observing:
+        enforce = f"ovs-lbt set bridge {quoted(name)} mode=enforce"
+        raise Refused(f"bridge {name}: mode observe -> mode enforce: {enforce}")
+    if not bridge.connected:
+        raise Refused(f"bridge {name}: the switch is not connected -> {STARTED}")
 
 
 def interface(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig | None]:
@@ -54,7 +63,21 @@ def interface(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig | None]:
                 return bridge, port
         if any(uplink.name == name for uplink in bridge.config.uplinks):
             return bridge, None
-    raise Refused(f"interface: {name} -> an interface of an attached bridge")
+    raise Refused(_unknown_interface(fleet, name))
+
+
+def _unknown_interface(fleet: Fleet, name: str) -> str:
+    """Why an interface is neither a VM port nor an uplink of an attached bridge."""
+    for row in fleet.rows.values():
+        if any(interface.name == name for interface in row.interfaces):
+            if not row.attached:
+                return not_attached(row, f"interface {name}: ")
+            found = f"interface {name}: on bridge {row.name}, but neither a VM port nor an uplink"
+            return f"{found} -> the reason, by: ovs-lbt check {quoted(row.name)}"
+    configs = [bridge.config for bridge in fleet.bridges.values()]
+    names = {n for c in configs for port in c.vm_ports for n in (port.name, port.vm)}
+    names |= {uplink.name for config in configs for uplink in config.uplinks}
+    return unknown("interface of an attached bridge", name, names, "ovs-lbt show")
 
 
 def vm_port(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig]:
@@ -63,8 +86,12 @@ def vm_port(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig]:
         return found
     bridge, port = interface(fleet, name)
     if port is None:
-        raise Refused(f"port: {name}, an uplink -> {one_of(sorted(bridge.placing.bound))}")
+        raise Refused(f"port: {name}, an uplink -> a VM port, {_listed(bridge)}")
     return bridge, port
+
+
+def _listed(bridge: Bridge) -> str:
+    return f"one of those that ovs-lbt show {quoted(bridge.config.name)} lists"
 
 
 def port_or_vm(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig]:
@@ -91,19 +118,20 @@ def port_or_vm(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig]:
 
 def uplink(bridge: Bridge, name: str) -> UplinkConfig:
     """An uplink of this bridge."""
-    by_name = {uplink.name: uplink for uplink in bridge.config.uplinks}
+    by_name, of = {uplink.name: uplink for uplink in bridge.config.uplinks}, bridge.config.name
     if name not in by_name:
-        raise Refused(f"uplink: {name} -> {one_of(sorted(by_name))}")
+        raise Refused(unknown(f"uplink of {of}", name, by_name, f"ovs-lbt show {quoted(of)}"))
     return by_name[name]
 
 
 def member(fleet: Fleet, name: str) -> tuple[Bridge, UplinkConfig]:
     """An uplink of any attached bridge, with its bridge."""
-    bridges = [b for b in fleet.bridges.values() if b.phase is not Phase.INSPECTING]
-    teams = {uplink.name: (b, uplink) for b in bridges for uplink in b.config.uplinks}
-    if name not in teams:
-        raise Refused(f"uplink: {name} -> {one_of(sorted(teams))}")
-    return teams[name]
+    bridge, port = interface(fleet, name)
+    if bridge.phase is Phase.INSPECTING:
+        raise Refused(not_attached(fleet.rows[bridge.config.name], f"uplink {name}: "))
+    if port is not None:
+        raise Refused(f"uplink: {name}, a VM port -> an uplink, {_listed(bridge)}")
+    return bridge, uplink(bridge, name)
 
 
 def carrier(bridge: Bridge, port: VmPortConfig, name: str) -> UplinkConfig:

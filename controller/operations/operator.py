@@ -41,7 +41,7 @@ from controller.operations.jobs import Jobs, Step, reply
 from controller.operations.plans import Plans
 from controller.teaming.bindings import Bound
 from controller.text import check_view
-from controller.text.wording import Refused, lines_of, one_line, one_of
+from controller.text.wording import Refused, lines_of, one_line, one_of, quoted
 from policies import failover
 from policies.model import Reason, Role
 
@@ -255,11 +255,10 @@ def _move(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Co
     bridge, port = named.vm_port(operator.fleet, asked.names[0])
     name, target = port.name, asked.names[1]
     uplink = named.carrier(bridge, port, target)
-    _enforcing(bridge)
+    named.moving_bridge(bridge)
     if port.rules.pin not in (None, target):
-        raise Refused(f"port {name}: pinned to {port.rules.pin} -> a port that is not pinned")
-    if not bridge.connected:
-        raise Refused(f"bridge {bridge.config.name}: not connected -> a connected bridge")
+        unpin = f"ovs-lbt unpin {quoted(name)}"
+        raise Refused(f"port {name}: pinned to {port.rules.pin} -> no pin: {unpin}")
     serving = failover.in_service(bridge.placing.uplinks())
     if target not in [u.name for u in serving]:
         state = bridge.links.why_unused(uplink, now_s)
@@ -326,10 +325,8 @@ def _ruled(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig, BridgeR
 def _drain(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
     """Take an uplink out of service. Answers when it is idle."""
     bridge, uplink = named.member(operator.fleet, asked.names[0])
-    _enforcing(bridge)
+    named.moving_bridge(bridge)
     name = bridge.config.name
-    if not bridge.connected:
-        raise Refused(f"bridge {name}: not connected -> a connected bridge")
     if uplink.role is Role.UNUSED:
         raise Refused(f"uplink {uplink.name}: unused -> an active or standby uplink")
     if not any(bridge.links.up(other) for other in _others(bridge, uplink.name)):
@@ -395,7 +392,7 @@ def _note_refusal(operator: Operator, words: tuple[str, ...], why: str, now_s: f
     except Refused:
         return []
     moves = []
-    if port is not None:
+    if port is not None and rest[0]:
         source = bridge.placing.on_switch.by_unit().get(port.name)
         moves = [Moved(port.name, source, rest[0], _MOVING[command].value, port.vm)]
     return bridge.refuse([_MOVING[command]], why, now_s, moves)
@@ -427,8 +424,3 @@ _COMMANDS: dict[str, Callable[[Operator, int, Asked, float], Commands]] = {
 def _others(bridge: Bridge, name: str) -> list[UplinkConfig]:
     """The other uplinks that are in service."""
     return [u for u in bridge.config.uplinks if u.name != name and u.serves]
-
-
-def _enforcing(bridge: Bridge) -> None:
-    if bridge.observing:
-        raise Refused(f"bridge {bridge.config.name}: mode observe -> mode enforce")

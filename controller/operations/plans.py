@@ -9,7 +9,7 @@ from controller.api.engine_commands import Reply
 from controller.bridge.bridge import Bridge, Commands
 from controller.decisions import planning
 from controller.decisions.planning import Proposal
-from controller.operations import plan_view
+from controller.operations import named, plan_view
 from controller.text.wording import Refused, one_of, quoted
 
 PLAN_FIRST = "ovs-lbt plan first"
@@ -52,10 +52,7 @@ class Plans:
         name, proposal = bridge.config.name, self._of(bridge)
         if proposal is None:
             raise Refused(f"apply: no plan of {name} -> {PLAN_FIRST}")
-        if bridge.observing:
-            raise Refused(f"bridge {name}: mode observe -> mode enforce")
-        if not bridge.connected:
-            raise Refused(f"bridge {name}: not connected -> a connected bridge")
+        named.moving_bridge(bridge)
         if not proposal.moves:
             return [Reply(request_id, f"{name}: the plan has no moves, so there is nothing to do")]
         team_view = bridge.placing.team_view

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from controller.config.keys import Key
-from controller.text.wording import Refused, one_of, shortened
+from controller.config.keys import Key, Record
+from controller.text.wording import Refused, nearest, shortened, unknown
+
+WHOSE = {Record.BRIDGE: "a bridge", Record.UPLINK: "an uplink", Record.VM_PORT: "a VM port"}
 
 
 def assignments(words: Sequence[str], keys: Mapping[str, Key]) -> dict[str, str]:
     """Parse and check words of the form KEY=VALUE."""
-    refuse_repeated(words)
-    values: dict[str, str] = {}
-    for word in words:
-        key, equals, text = word.partition("=")
-        if not equals or key not in keys:
-            expected = f"KEY=VALUE with KEY {one_of(sorted(keys))}"
-            raise Refused(f"{shortened(word) or 'nothing'} -> {expected}")
+    refuse_unknown(words, keys)
+    values = {key: text for key, _, text in (word.partition("=") for word in words)}
+    for key, text in values.items():
         try:
             keys[key].parse(text)
         except ValueError:
-            found = shortened(text) or "nothing"
+            found = f"{shortened(text) or 'nothing'}{nearest(text, keys[key].takes.words)}"
             raise Refused(f"{key}: {found} -> {keys[key].expects(text)}") from None
-        values[key] = text
     return values
+
+
+def refuse_unknown(words: Sequence[str], keys: Mapping[str, Key]) -> None:
+    """Refuse words that are not of the form KEY=VALUE with one of these keys, and keys given twice."""
+    refuse_repeated(words)
+    for key, equals, _ in (word.partition("=") for word in words):
+        if key not in keys:
+            records = {WHOSE[of.record] for of in keys.values()}
+            what = f"key of {' or '.join(sorted(records))}"
+            raise Refused(unknown(what, key, keys, "ovs-lbt set --help"))
+        if not equals:
+            raise Refused(f"{key}: no value -> {key}=VALUE; for its values: ovs-lbt set --help")
 
 
 def rules(words: Sequence[str], keys: Mapping[str, Key]) -> dict[str, str | None]:

@@ -21,12 +21,11 @@ from controller.api.engine_commands import Setting, Write
 from controller.api.events import Challenged, DatabaseRead, Event, Leading, Written
 from controller.config.rows import BridgeRow
 from controller.host import faults
-from controller.host.client import STARTED
 from controller.host.programs import wait_until
 from controller.host.sockets import TLS_OPTIONS, TlsFiles, reason, refuse_plain
 from controller.ovsdb import records
 from controller.ovsdb.replica import CONFIRM_TIMEOUT_S, Replica, Then
-from controller.text.wording import Refused
+from controller.text.wording import STARTED, Refused
 
 LOG = logging.getLogger(__name__)
 

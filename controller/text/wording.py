@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 # The most characters of a foreign text that a message quotes.
 MOST_CHARACTERS = 200
@@ -16,6 +17,9 @@ _LONG_WORD = re.compile(rf"(?<!\S)(\S{{{MOST_CHARACTERS - 1}}})\S{{2,}}")
 _DAY_S = 86400
 # Where the cause of a fault of ovs-lbt can be found.
 OUR_LOG = "see the log of ovs-lbt (journalctl -u ovs-lbt)"
+
+# What errors expect if Open vSwitch is not running.
+STARTED = "a running Open vSwitch: systemctl start openvswitch-switch"
 
 
 class Refused(Exception):
@@ -75,6 +79,19 @@ def one_of(words: Iterable[str]) -> str:
     """The expected values, in the order given."""
     listed = ", ".join(words)
     return f"one of {listed}" if listed else "nothing: none exists"
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """What to add to an unknown name: the name that is most like it; empty if none is."""
+    by_lower = {known.lower(): known for known in names}
+    alike = get_close_matches(name[:MOST_CHARACTERS].lower(), by_lower, 1)
+    return f"; the nearest is {by_lower[alike[0]]}" if alike else ""
+
+
+def unknown(what: str, name: str, names: Iterable[str], listing: str) -> str:
+    """The refusal of a name that does not exist. `listing`: the command that lists those that do."""
+    found = f"no {what} is named {shortened(name) or shlex.quote(name)}{nearest(name, names)}"
+    return f"{found} -> one of those that {listing} lists"
 
 
 # The types of tunnels, as people write them.

@@ -86,7 +86,7 @@ def test_what_needs_no_rescue_is_left_alone(own: Service, tor: Upstream) -> None
             f"ovs-lbt: bridge {plain.bridge}: the flows of ovs-lbt are installed and forward -> ",
         )
         refused(own, bond.bridge, f"ovs-lbt: bridge {bond.bridge}: the uplinks are a bond, ")
-        refused(own, "nobridge", "ovs-lbt: bridge: nobridge -> one of ")
+        refused(own, "nobridge", "ovs-lbt: no bridge is named nobridge")
         assert own.command("rescue", "--all").returncode == 0
         assert [flows_of(plain), flows_of(bond)] == before
         assert own.command("rescue").returncode == 2

@@ -33,7 +33,8 @@ def main(options: argparse.Namespace) -> int:
     if not options.once and (no_screen := _no_screen()) is not None:
         raise Refused(f"{no_screen} -> a terminal, or: ovs-lbt top --once")
     first = feed.read()
-    _known(options.bridges, [bridge["name"] for bridge in first.bridges])
+    for bridge in options.bridges:
+        client.ask("lbt/show", (bridge,))
     if options.once:
         return _once(with_picture(state, first))
     from controller.cli.top import screen
@@ -53,13 +54,6 @@ def _no_screen() -> str | None:
     if os.environ.get("TERM", "") in ("", "dumb", "unknown"):
         return f"top: terminal {os.environ.get('TERM') or 'unknown'}"
     return None
-
-
-def _known(wanted: list[str], attached: list[str]) -> None:
-    for name in wanted:
-        if name not in attached:
-            expected = ", ".join(sorted(attached)) or "an attached bridge; there is none"
-            raise Refused(f"bridge: {name}, not attached -> {expected}")
 
 
 def _once(state: State) -> int:

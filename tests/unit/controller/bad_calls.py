@@ -9,17 +9,21 @@ the internal port int0, the patch port patch0 and the tap tap0. br3 has two bond
 from __future__ import annotations
 
 LONG = "x" * 5000
-KEYS_OF_BRIDGES = "connection-hash, failback-delay-s, mode, patch-unit, path-check, path-check-targets, policy, poll-interval-ms, teaming, threshold, uplinks"
-IN_USE = "an interface of an attached bridge"
+IN_USE = "one of those that ovs-lbt show lists"
+UNKNOWN = "no interface of an attached bridge is named {}"
 OF_THE_BOND = "the members of bond0, all of them and no others: eth0, eth1"
 HASHES = "one of multipath, dp_hash, auto"
 PERCENT = "a percentage from 10 to 100"
 WINDOW = "seconds from 1 to 86400"
 MBPS = "Mbit/s from 0.001 to 10000000"
-VM_PORTS = "one of br0, vnet0, vnet1, vnet2"
-UPLINKS = "one of eth0, eth1"
-ALL_UPLINKS = "one of eth0, eth1, eth2, eth3, eth4"
-BRIDGES = "one of br0, br1, br2, br3, br4"
+KEYS = "one of those that ovs-lbt set --help lists"
+LISTED = "one of those that ovs-lbt show br0 lists"
+NO_BRIDGE = "no bridge is named {} -> one of those that ovs-vsctl list-br lists"
+NO_NAME = "no bridge is named '' -> one of those that ovs-vsctl list-br lists"
+NO_UPLINK = "no uplink of br0 is named {}; the nearest is {} -> " + LISTED
+NOT_ATTACHED = "an attached bridge; to attach this one: ovs-lbt attach"
+BR2 = f"bridge br2: not attached -> {NOT_ATTACHED} br2 --uplink IF --uplink IF"
+A_PORT = f"port: eth0, an uplink -> a VM port, {LISTED}"
 CHOICE = "names of uplinks, comma-separated; !NAME excludes an uplink"
 SET_NAME = "the name of a set, without commas or spaces, 64 characters at most"
 ROLE = "an uplink; if it is one: ovs-vsctl set interface {} external_ids:ovs-lbt-role=active"
@@ -34,35 +38,37 @@ REFUSED = {
     "attach br2 --from-bond bond7 --policy pin": "policy: pin -> one of …",
     "attach br2 --from-bond bond7 --uplink eth5": "--uplink with --from-bond -> one of them: the bond's members are uplinks",
     # ---- show, top, plan, apply, explain -----------------------------------------------
-    "show nobr": f"bridge: nobr -> {BRIDGES}",
-    "show ''": f"bridge:  -> {BRIDGES}",
-    "show br2": "bridge: br2, not attached -> one of br0, br1",
-    "top --once nobr": "bridge: nobr, not attached -> br0, br1",
+    "show nobr": NO_BRIDGE.format("nobr"),
+    "show br9": NO_BRIDGE.format("br9; the nearest is br4"),
+    "show BR0": NO_BRIDGE.format("BR0; the nearest is br0"),
+    "show ''": NO_NAME,
+    "show br2": BR2,
+    "top --once nobr": NO_BRIDGE.format("nobr"),
     "top": "top: input or output is not a terminal -> a terminal, or: ovs-lbt top --once",
-    "plan nobr": f"bridge: nobr -> {BRIDGES}",
-    "plan ''": f"bridge:  -> {BRIDGES}",
-    "plan br2": "bridge: br2, not attached -> one of br0, br1",
-    "apply nobr": f"bridge: nobr -> {BRIDGES}",
-    "apply ''": f"bridge:  -> {BRIDGES}",
-    "apply br2": "bridge: br2, not attached -> one of br0, br1",
-    "explain nope": f"interface: nope -> {IN_USE}",
-    "explain eth0": f"port: eth0, an uplink -> {VM_PORTS}",
+    "plan nobr": NO_BRIDGE.format("nobr"),
+    "plan ''": NO_NAME,
+    "plan br2": BR2,
+    "apply nobr": NO_BRIDGE.format("nobr"),
+    "apply ''": NO_NAME,
+    "apply br2": BR2,
+    "explain nope": f"{UNKNOWN.format('nope')} -> {IN_USE}",
+    "explain eth0": A_PORT,
     # ---- history -----------------------------------------------------------------------
-    "history nobr": f"bridge: nobr -> {BRIDGES}, or a bridge in the history",
-    "history ''": f"bridge: nothing -> {BRIDGES}, or a bridge in the history",
-    "history --port ''": "port: nothing -> a VM port or VM that exists now…",
-    "history --port nope": "port: nope -> a VM port or VM that exists now…",
+    "history nobr": f"{NO_BRIDGE.format('nobr')}, or one in the history",
+    "history ''": f"{NO_NAME}, or one in the history",
+    "history --port ''": "no VM port is named '' -> one of those that ovs-lbt show lists, or one in the history",
+    "history --port nope": "no VM port is named nope -> one of those that ovs-lbt show lists, or one in the history",
     # ---- attach ------------------------------------------------------------------------
-    "attach nobr": f"bridge: nobr -> {BRIDGES}",
+    "attach nobr": NO_BRIDGE.format("nobr"),
     "attach br0": "bridge br0: already attached -> a bridge that is not attached; to…",
     "attach br0 --observe": "bridge br0: already attached -> a bridge that is not attached; to change this one: ovs-lbt set bridge br0 mode=observe",
     "attach br0 --policy explicit": "bridge br0: already attached -> a bridge that is not attached; to change this one: ovs-lbt set bridge br0 policy=explicit",
-    "attach br2": "bridge br2: 0 bonds -> one bond, or --uplink at least twice",
+    "attach br2": "bridge br2: no bond -> its uplinks, in failover order: ovs-lbt attach br2 --uplink IF --uplink IF",
     "attach br3": "bridge br3: 2 bonds, bond1, bond2 -> one bond; a bond to another network needs a bridge of its own",
     "attach br2 --uplink ''": "uplinks: nothing -> 2 to 64 interface names…",
     "attach br2 --uplink eth5": "uplinks: eth5 -> 2 to 64 interface names…",
     "attach br2 --uplink eth5 --uplink eth5": "uplinks: eth5,eth5 -> 2 to 64…",
-    "attach br2 --uplink eth5 --uplink eth99": "Bridge br2 ovs-lbt-uplinks: eth99 -> an interface of br2",
+    "attach br2 --uplink eth5 --uplink eth99": "Bridge br2 ovs-lbt-uplinks: eth99 -> an interface of br2; the nearest is eth6; to list them: ovs-vsctl list-ifaces br2",
     "attach br2 --uplink eth5 --uplink vnet5": "Bridge br2 ovs-lbt-uplinks: vnet5, with a name that libvirt gives to interfaces of VMs -> "
     + ROLE.format("vnet5"),
     "attach br2 --uplink eth5 --uplink db0": "Bridge br2 ovs-lbt-uplinks: db0, an interface of a VM, which has iface-id -> an uplink; …",
@@ -71,16 +77,16 @@ REFUSED = {
     "attach br2 --uplink eth5 --uplink tap0": "Bridge br2 ovs-lbt-uplinks: tap0, a tap device, as VMs use -> an uplink; …",
     "attach br2 --uplink eth5 --uplink br2": "Bridge br2 ovs-lbt-uplinks: br2, the bridge's own port -> an uplink; …",
     "attach br3 --uplink eth7 --uplink eth8": "Bridge br3 ovs-lbt-uplinks: bond2 (eth10, eth9), a bond besides the uplinks -> no other bond: …",
-    "attach br2 --uplink eth5 --uplink eth6 --policy fastest": "policy: fastest -> …",
+    "attach br2 --uplink eth5 --uplink eth6 --policy fastest": "policy: fastest; the nearest is set -> …",
     "attach br2 --uplink eth5 --uplink eth6 --teaming lag": "teaming: lag -> one of…",
     "attach br2 --uplink eth5 --uplink eth6 --teaming lacp": "Bridge br2 ovs-lbt-teaming: lacp on plain uplinks -> a bond with lacp active or…",
     "attach br2 --uplink eth5 --uplink eth6 --policy ip-hash": "Bridge br2 ovs-lbt-policy: ip-hash with teaming switch-independent -> …",
     # ---- detach ------------------------------------------------------------------------
-    "detach nobr": f"bridge: nobr -> {BRIDGES}",
-    "detach br2": "bridge: br2, not attached -> one of br0, br1",
+    "detach nobr": NO_BRIDGE.format("nobr"),
+    "detach br2": BR2,
     # ---- set bridge --------------------------------------------------------------------
-    "set bridge nobr threshold=60": f"bridge: nobr -> {BRIDGES}",
-    "set bridge br2 threshold=60": "bridge: br2, not attached -> one of br0, br1",
+    "set bridge nobr threshold=60": NO_BRIDGE.format("nobr"),
+    "set bridge br2 threshold=60": BR2,
     "set bridge br0 threshold=": f"threshold: nothing -> {PERCENT}",
     "set bridge br0 threshold=5": f"threshold: 5 -> {PERCENT}",
     "set bridge br0 threshold=100.1": f"threshold: 100.1 -> {PERCENT}",
@@ -92,9 +98,9 @@ REFUSED = {
     "set bridge br0 poll-interval-ms=99": "poll-interval-ms: 99 -> milliseconds…",
     "set bridge br0 poll-interval-ms=60001": "poll-interval-ms: 60001 -> millisec…",
     "set bridge br0 failback-delay-s=-1": "failback-delay-s: -1 -> seconds from 0…",
-    "set bridge br0 connection-hash=dp-hash": f"connection-hash: dp-hash -> {HASHES}",
+    "set bridge br0 connection-hash=dp-hash": f"connection-hash: dp-hash; the nearest is dp_hash -> {HASHES}",
     "set bridge br0 policy=": "policy: nothing -> one of originating-port…",
-    "set bridge br0 policy=lbt": "policy: lbt -> one of…",
+    "set bridge br0 policy=lbt": "policy: lbt; the nearest is slb -> one of…",
     f"set bridge br0 policy={LONG}": "policy: xxx… (5000 characters) -> one of…",
     "set bridge br0 policy=ip-hash": "Bridge br0 ovs-lbt-policy: ip-hash with teaming…",
     "set bridge br0 teaming=lacp": "Bridge br0 ovs-lbt-teaming: lacp on bond bond0 with…",
@@ -102,9 +108,9 @@ REFUSED = {
     "set bridge br0 uplinks=": "uplinks: nothing -> 2 to 64 interface names…",
     "set bridge br0 uplinks=eth0,eth0": "uplinks: eth0,eth0 -> 2 to 64 interface…",
     "set bridge br0 uplinks=eth0,,eth1": "uplinks: eth0,,eth1 -> 2 to 64 interface…",
-    "set bridge br0 uplinks=eth0,eth9": "Bridge br0 ovs-lbt-uplinks: eth9 -> an interface of br0",
+    "set bridge br0 uplinks=eth0,eth9": "Bridge br0 ovs-lbt-uplinks: eth9 -> an interface of br0; the nearest is eth1; to list them: ovs-vsctl list-ifaces br0",
     "set bridge br0 uplinks=eth0,eth1,vnet0": f"Bridge br0 ovs-lbt-uplinks: eth0,eth1,vnet0 -> {OF_THE_BOND}",
-    "set bridge br0 uplinks=eth0,eth2": "Bridge br0 ovs-lbt-uplinks: eth2 -> an interface of br0",
+    "set bridge br0 uplinks=eth0,eth2": "Bridge br0 ovs-lbt-uplinks: eth2 -> an interface of br0; the nearest is eth1; to list them: ovs-vsctl list-ifaces br0",
     "set bridge br1 uplinks=eth2,eth3": "Bridge br1 ovs-lbt-uplinks: eth4, an uplink until now, is missing -> eth4 with role=unused; or remove it: ovs-vsctl del-port br1 eth4",
     "set bridge br1 uplinks=eth2,eth3,eth4,web0": "Bridge br1 ovs-lbt-uplinks: web0, a VM port, which has ovs-lbt-allow -> an uplink; …",
     "set bridge br1 uplinks=eth2,eth3,web1": "Bridge br1 ovs-lbt-uplinks: web1, a VM port, which has ovs-lbt-pin -> "
@@ -112,17 +118,17 @@ REFUSED = {
     + "; Bridge br1 ovs-lbt-uplinks: eth4, an uplink until now, is missing -> …",
     "set bridge br1 uplinks=eth2,eth3,eth4,br1": "Bridge br1 ovs-lbt-uplinks: br1, the bridge's own port -> an uplink; …",
     # ---- set interface, an uplink ------------------------------------------------------
-    "set interface eth9 role=active": f"interface: eth9 -> {IN_USE}",
-    "set interface eth5 role=active": f"interface: eth5 -> {IN_USE}",
+    "set interface eth9 role=active": f"interface eth9: on bridge br3, which is not attached -> {NOT_ATTACHED} br3",
+    "set interface eth5 role=active": f"interface eth5: on bridge br2, which is not attached -> {NOT_ATTACHED} br2 --uplink IF --uplink IF",
     "set interface eth0 role=spare": "role: spare -> one of active, standby, unused, …",
     "set interface eth0 capacity-mbps=0": f"capacity-mbps: 0 -> {MBPS}",
     "set interface eth0 capacity-mbps=1e99": f"capacity-mbps: 1e99 -> {MBPS}",
     "set interface eth0 qdisc=drop": "qdisc: drop -> one of keep, replace",
-    "set interface eth0 pin=eth1": "pin=eth1 -> KEY=VALUE with KEY one of capacity-mbps…",
+    "set interface eth0 pin=eth1": f"no key of an uplink is named pin -> {KEYS}",
     # ---- set interface, a VM port ------------------------------------------------------
-    "set interface vnet0 role=active": "role=active -> KEY=VALUE with KEY one of affinity…",
-    "set interface vnet0 pin=eth9": f"uplink: eth9 -> {UPLINKS}",
-    "set interface vnet0 pin=eth2": f"uplink: eth2 -> {UPLINKS}",
+    "set interface vnet0 role=active": f"no key of a VM port is named role -> {KEYS}",
+    "set interface vnet0 pin=eth9": NO_UPLINK.format("eth9", "eth1"),
+    "set interface vnet0 pin=eth2": NO_UPLINK.format("eth2", "eth1"),
     f"set interface vnet0 pin={LONG}": "pin: xxx… (5000 characters) -> the name of an…",
     "set interface vnet0 allow=eth9": "…allow: eth9 -> some of eth1, eth0, comma-…",
     "set interface vnet0 allow=,": f"allow: , -> {CHOICE}",
@@ -146,17 +152,18 @@ REFUSED = {
     "set interface vnet0 forged-transmits=no": "forged-transmits: no -> one of accept, …",
     "set interface vnet0 forged-transmits=reject": "Interface vnet0 ovs-lbt-forged-transmits: reject -> attached-mac in external_ids as well…",
     # ---- move, pin, unpin, drain, undrain ----------------------------------------------
-    "move vnet9 eth0": f"interface: vnet9 -> {IN_USE}",
-    "move eth0 eth1": f"port: eth0, an uplink -> {VM_PORTS}",
-    "move vnet1 eth9": f"uplink: eth9 -> {UPLINKS}",
-    "move vnet0 eth0": "port vnet0: pinned to eth1 -> a port that is not pinned",
-    "pin vnet1 eth2": f"uplink: eth2 -> {UPLINKS}",
-    "pin eth0 eth1": f"port: eth0, an uplink -> {VM_PORTS}",
+    "move vnet9 eth0": f"{UNKNOWN.format('vnet9')}; the nearest is vnet2 -> {IN_USE}",
+    "move eth0 eth1": A_PORT,
+    "move vnet1 eth9": NO_UPLINK.format("eth9", "eth1"),
+    "move vnet0 eth0": "port vnet0: pinned to eth1 -> no pin: ovs-lbt unpin vnet0",
+    "pin vnet1 eth2": NO_UPLINK.format("eth2", "eth1"),
+    "pin eth0 eth1": A_PORT,
     "pin web0 eth4": "uplink eth4: standby -> an active uplink: one of eth2, eth3",
-    "unpin vnet9": f"interface: vnet9 -> {IN_USE}",
-    "drain eth9": f"uplink: eth9 -> {ALL_UPLINKS}",
+    "unpin vnet9": f"{UNKNOWN.format('vnet9')}; the nearest is vnet2 -> {IN_USE}",
+    "drain eth99": f"{UNKNOWN.format('eth99')}; the nearest is eth4 -> {IN_USE}",
+    "drain eth9": f"interface eth9: on bridge br3, which is not attached -> {NOT_ATTACHED} br3",
     "undrain eth0": "uplink eth0: active -> a drained uplink",
-    "undrain vnet0": f"uplink: vnet0 -> {ALL_UPLINKS}",
+    "undrain vnet0": f"uplink: vnet0, a VM port -> an uplink, {LISTED}",
     # ---- replay ------------------------------------------------------------------------
     "replay nofile.csv --policy slb": "nofile.csv: No such file or directory -> a .csv or .csv.gz file of samples",
     "replay / --policy slb": "/: Is a directory -> a .csv or .csv.gz file of samples",
@@ -167,7 +174,7 @@ REFUSED = {
 # The words of a call that is wrong usage, and its last line.
 WRONG_USAGE = {
     "": "the following arguments are required: COMMAND",
-    "shwo": "argument COMMAND: invalid choice: 'shwo'…",
+    "shwo": "argument COMMAND: no command is named shwo; the nearest is show -> one of those that ovs-lbt --help lists",
     "--nonsense show": "…",
     "show --nonsense": "unrecognized arguments: --nonsense",
     "-t b show": "argument -t/--target: b -> ovs-lbt, or ovs-lbt followed by…",
@@ -177,7 +184,7 @@ WRONG_USAGE = {
     "top --interval 0": "argument --interval: 0 -> seconds from 0.5 to 60",
     "top --interval ７": "argument --interval: ７ -> seconds from 0.5 to 60",
     "top --interval 1_0": "argument --interval: 1_0 -> seconds from 0.5 to 60",
-    "top --sort names": "argument --sort: invalid choice: 'names'…",
+    "top --sort names": "argument --sort: names -> one of port, used-by, …",
     "plan br0 --endpoints": "argument --endpoints: not allowed with argument BRIDGE",
     "apply --json": "unrecognized arguments: --json",
     "explain": "the following arguments are required: PORT",
@@ -199,20 +206,20 @@ WRONG_USAGE = {
     "detach br0 --purge=x": "argument --purge: ignored explicit argument 'x'",
     "set": "the following arguments are required: bridge|interface, NAME, KEY=VALUE",
     "set bridge br0": "the following arguments are required: KEY=VALUE",
-    "set port vnet0 pin=eth0": "argument bridge|interface: invalid choice: 'port'…",
-    "set bridge br0 threshold": f"threshold -> KEY=VALUE with KEY one of {KEYS_OF_BRIDGES}…",
-    "set bridge br0 ''": "nothing -> KEY=VALUE with KEY one of…",
-    "set bridge br0 =60": "=60 -> KEY=VALUE with KEY one of…",
-    "set bridge br0 treshold=60": f"treshold=60 -> KEY=VALUE with KEY one of {KEYS_OF_BRIDGES}…",
-    "set bridge br0 ovs-lbt-threshold=60": "ovs-lbt-threshold=60 -> KEY=VALUE with KEY…",
-    "set bridge br0 no-flood-before=vnet0": "no-flood-before=vnet0 -> KEY=VALUE with KEY…",
-    "set bridge br0 vm-9c5e-pin=eth0": "vm-9c5e-pin=eth0 -> KEY=VALUE with KEY one of…",
-    "set bridge br0 role=active": "role=active -> KEY=VALUE with KEY one of…",
-    f"set bridge br0 {LONG}=1": "xxx… (5002 characters) -> KEY=VALUE with KEY one of…",
-    "set bridge br0 threshold=50 threshold=55": "threshold: given twice -> once",
-    "set interface eth0 role=active role=standby": "role: given twice -> once",
-    "set interface vnet0 threshold=60": "threshold=60 -> KEY=VALUE with KEY one of…",
-    "set interface vnet0 binding=eth1": "binding=eth1 -> KEY=VALUE with KEY one of…",
+    "set port vnet0 pin=eth0": "argument bridge|interface: port -> one of bridge, interface",
+    "set bridge br0 threshold": "threshold: no value -> threshold=VALUE; for its values: ovs-lbt set --help",
+    "set bridge br0 ''": f"no key of a bridge is named '' -> {KEYS}",
+    "set bridge br0 =60": f"no key of a bridge is named '' -> {KEYS}",
+    "set bridge br0 treshold=60": f"no key of a bridge is named treshold; the nearest is threshold -> {KEYS}",
+    "set bridge br0 ovs-lbt-threshold=60": f"no key of a bridge is named ovs-lbt-threshold; the nearest is threshold -> {KEYS}",
+    "set bridge br0 no-flood-before=vnet0": f"no key of a bridge is named no-flood-before -> {KEYS}",
+    "set bridge br0 vm-9c5e-pin=eth0": f"no key of a bridge is named vm-9c5e-pin -> {KEYS}",
+    "set bridge br0 role=active": f"no key of a bridge is named role -> {KEYS}",
+    f"set bridge br0 {LONG}=1": "no key of a bridge is named xxx… (5000 characters) -> …",
+    "set bridge br0 threshold=50 threshold=55": "threshold: given 2 times -> once",
+    "set interface eth0 role=active role=standby": "role: given 2 times -> once",
+    "set interface vnet0 threshold=60": f"no key of a VM port or an uplink is named threshold -> {KEYS}",
+    "set interface vnet0 binding=eth1": f"no key of a VM port or an uplink is named binding -> {KEYS}",
     "move vnet1": "the following arguments are required: UPLINK",
     "move vnet1 eth0 eth1": "unrecognized arguments: eth1",
     "pin vnet1": "the following arguments are required: UPLINK",
@@ -282,7 +289,7 @@ WRITES: list[tuple[str, str, str, str, str]] = [
     ("br0", "before", '{"fail_mode": "up"}', "Bridge br0", "written by the service, as JSON: …"),
     ("br0", "uplinks", "eth0,vnet0", "Bridge br0", OF_THE_BOND),
     ("br0", "uplinks", "eth1", "Bridge br0", "2 to 64 interface names, comma-separated"),
-    ("br0", "uplinks", "eth0,eth9", "Bridge br0", "an interface of br0"),
+    ("br0", "uplinks", "eth0,eth9", "Bridge br0", "an interface of br0; …"),
     ("br0", "vm-9c5e-pin", "vnet0", "Bridge br0", "one of eth0, eth1"),
     ("br0", "vm-9c5e-allow", "eth9", "Bridge br0", "some of eth1, eth0, comma-separated…"),
     ("br1", "uplinks", "eth2,eth3", "Bridge br1", "eth4 with role=unused; or remove it: …"),

@@ -43,6 +43,8 @@ class Host:
             there = words[-1] == "br0"
             rows = [[["map", [[k, v] for k, v in self.ids.items()]]]] if there else []
             return json.dumps({"data": rows})
+        if words == ("list-br",):
+            return "br0\nbr1\n"
         self.ids.pop(UNCONFIRMED)
         return ""
 
@@ -135,6 +137,8 @@ def test_it_is_confirmed_in_the_database(host: Host, tmp_path: Path) -> None:
     assert (entry["at"], entry["event"]) == (NOW_S, "confirmed")
     with pytest.raises(Refused, match="nothing waits to be confirmed -> "):
         reversal.confirm("br0")
+    with pytest.raises(Refused, match="no bridge is named br7; the nearest is br1 -> "):
+        reversal.confirm("br7")
 
 
 @pytest.mark.parametrize("begun", [False, True])

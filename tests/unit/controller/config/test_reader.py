@@ -170,7 +170,8 @@ def test_two_bonds_leave_the_choice_to_the_operator() -> None:
 def test_an_uplink_that_is_not_on_the_bridge_is_named() -> None:
     config = read_bridge(on_a_bond(ours(uplinks="eth1,eth2,eth7")))
     assert uplink_names(config) == ["eth1", "eth2"]
-    assert messages(config) == ["Bridge br0 ovs-lbt-uplinks: eth7 -> an interface of br0"]
+    expected = "an interface of br0; the nearest is eth2; to list them: ovs-vsctl list-ifaces br0"
+    assert messages(config) == [f"Bridge br0 ovs-lbt-uplinks: eth7 -> {expected}"]
 
 
 @pytest.mark.parametrize("text", BAD["uplinks"])

@@ -14,6 +14,7 @@ from controller.api.engine_commands import Apply
 from controller.config.rows import BridgeRow
 from controller.decisions.planning import KEPT_S, LEAST_S
 from controller.teaming import buckets
+from controller.text.wording import STARTED
 from policies.model import Role
 from policies.presets import PRESETS
 from tests.said import says
@@ -155,7 +156,8 @@ def test_an_observed_bridge_shows_what_it_would_do_and_applies_nothing() -> None
     planned = plan(here)
     assert planned["observed"] and ways(planned) == [("vnet0", "eth1", "eth2")]
     assert "would be made now in enforce mode" in done(here.ask("plan"))
-    assert refusal(here.ask("apply")) == "bridge br0: mode observe -> mode enforce"
+    enforce = "mode enforce: ovs-lbt set bridge br0 mode=enforce"
+    assert refusal(here.ask("apply")) == f"bridge br0: mode observe -> {enforce}"
     here.run_until(100)
     assert utilizations(plan(here)) == {"eth1": (0.55, 0), "eth2": (0.3, 0)}, "as if it were made"
 
@@ -175,7 +177,7 @@ def test_a_bridge_that_is_away_says_so() -> None:
     here.disconnect()
     assert "NOT CONNECTED" in done(here.ask("plan"))
     assert plan(here)["connected"] is False
-    assert refusal(here.ask("apply")) == "bridge br0: not connected -> a connected bridge"
+    assert refusal(here.ask("apply")) == f"bridge br0: the switch is not connected -> {STARTED}"
 
 
 @pytest.mark.slow
@@ -265,7 +267,7 @@ def test_without_a_plan_nothing_is_applied() -> None:
     here = crowded()
     assert refusal(here.ask("apply")) == "apply: no plan -> ovs-lbt plan first"
     assert refusal(here.ask("apply", "br0")) == "apply: no plan of br0 -> ovs-lbt plan first"
-    assert refusal(here.ask("apply", "br9")).startswith("bridge: br9 -> ")
+    assert refusal(here.ask("apply", "br9")).startswith("no bridge is named br9; the")
 
 
 def test_a_refused_bundle_leaves_everything_as_it_was() -> None:

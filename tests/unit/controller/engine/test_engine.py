@@ -34,6 +34,7 @@ from controller.config.rows import BridgeRow, PortRow
 from controller.dataplane import tables
 from controller.dataplane.specs import EMPTY, Changes
 from controller.dataplane.tables import Kind, cookie_kind
+from controller.text.wording import STARTED
 from tests.unit.controller.engine.told import desired, entries, shown
 from tests.unit.fake_switch import (
     A_MOMENT_S,
@@ -341,7 +342,7 @@ def test_a_database_that_refuses_is_quoted_and_nothing_changes(command: str) -> 
 @pytest.mark.parametrize("command", ["move vnet0 eth2", "drain eth1"])
 def test_nothing_can_be_moved_on_a_switch_that_is_away(command: str) -> None:
     here = world(host()).start().disconnect()
-    text = "bridge br0: not connected -> a connected bridge"
+    text = f"bridge br0: the switch is not connected -> {STARTED}"
     assert refusal(here.ask(*command.split())) == text
 
 

@@ -196,7 +196,11 @@ def test_the_last_entries_come_oldest_first_and_by_bridge_and_port(tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ("br8", "bridge: br8 -> one of br7, or a bridge in the history"),
+        (
+            "br8",
+            "no bridge is named br8; the nearest is br7 -> one of those that ovs-vsctl list-br"
+            " lists, or one in the history",
+        ),
         ("br0 --port vnet8", "port: vnet8 -> a VM port or VM that exists now or is in the"),
     ],
 )

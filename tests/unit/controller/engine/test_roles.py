@@ -201,13 +201,13 @@ REFUSALS = {
     "drain eth3": "uplink eth3: unused -> an active or standby uplink",
     "move vnet0 eth3": "uplink eth3: unused -> one of eth1, eth2",
     "set interface eth1 role-before=standby": (
-        "role-before=standby -> KEY=VALUE with KEY one of capacity-mbps, qdisc, role"
+        "no key of an uplink is named role-before -> one of those that ovs-lbt set --help lists"
     ),
     "set port vnet0 pin=eth1": "table: port -> bridge or interface",
     "set bridge br0 threshold=75 threshold=60": "threshold: given 2 times -> once",
     "set interface vnet0 pin= pin=eth1": "pin: given 2 times -> once",
-    "set bridge br0 no-flood-before=vnet0": "no-flood-before=vnet0 -> KEY=VALUE with KEY one of …",
-    "set interface vnet0 binding=eth2": "binding=eth2 -> KEY=VALUE with KEY one of affinity, allow, …",
+    "set bridge br0 no-flood-before=vnet0": "no key of a bridge is named no-flood-before -> …",
+    "set interface vnet0 binding=eth2": "no key of a VM port is named binding -> …",
 }
 
 
@@ -234,7 +234,8 @@ def test_the_last_uplink_in_service_is_not_taken_out_of_it(role: str) -> None:
 
 def test_settings_of_a_bridge_that_is_not_attached_are_refused() -> None:
     here = world(replace(host(), external_ids={})).start()
-    text = "bridge: br0, not attached -> an attached bridge; there is none"
+    attach = "to attach this one: ovs-lbt attach br0"
+    text = f"bridge br0: not attached -> an attached bridge; {attach}"
     assert refusal(here.ask("set", "bridge", "br0", "policy=explicit")) == text
     assert here.commands(Write) == []
 

@@ -133,7 +133,7 @@ def plain(**columns: Any) -> BridgeRow:
 
 def test_plain_uplinks_are_named_as_for_an_attach() -> None:
     here = world(plain()).start()
-    assert "--uplink at least twice" in found(here, "br0")["unfit"]
+    assert "--uplink IF --uplink IF" in found(here, "br0")["unfit"]
     assert found(here, "br0", "uplinks=eth1,eth2") == {}
     assert "secure while" in notes(here, "br0", "uplinks=eth1,eth2")["fail-mode"]
     assert "fail-mode" not in notes(
@@ -169,7 +169,7 @@ def test_what_makes_a_bridge_worth_a_second_look() -> None:
 @pytest.mark.parametrize(
     ("row", "words", "why"),
     [
-        (host(), ("br9",), "br9 -> one of br0"),
+        (host(), ("br9",), "no bridge is named br9; the nearest is br0 -> "),
         (host(), ("br0", "threshold=60"), " -> "),
         (host(), ("br0", "no-such=1"), " -> "),
         (without_us(host()), ("br0", "threshold=9"), "threshold"),

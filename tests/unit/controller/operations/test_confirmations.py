@@ -277,7 +277,7 @@ def test_nothing_to_confirm_is_said(command: str) -> None:
     assert says(
         refusal(here.ask(command, "br0")), "bridge br0: nothing waits", " -> ", "--rollback-after"
     )
-    assert refusal(here.ask(command, "br7")) == "bridge: br7 -> one of br0"
+    assert refusal(here.ask(command, "br7")).startswith("no bridge is named br7; ")
 
 
 @pytest.mark.parametrize("text", ["4", "86401", "soon", "nan", "-5", ""])

@@ -257,4 +257,4 @@ def test_too_few_and_too_many_names_are_refused(words: tuple[str, ...], expected
 def test_a_refusal_is_one_line_whatever_was_asked() -> None:
     here = world(host()).start()
     text = refusal(here.ask("explain", "a\nb\x1b[2J\ud800"))
-    assert text.startswith(r"interface: a\nb\x1b[2J\ud800 -> ")
+    assert text.startswith(r"no interface of an attached bridge is named a\nb\x1b[2J\ud800 -> ")
