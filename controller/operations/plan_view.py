@@ -26,6 +26,9 @@ NAMED = 3
 RATES = (Column("MbTX/s", right=True), Column("MbRX/s", right=True))
 WAY = (Column("USED-BY", least=8, optional=True), Column("FROM"), Column("TO"), *RATES)
 MOVES = (Column("PORT"), *WAY, Column("WHY"))
+# The head of the loads in observe mode, and what it means.
+IF_ENFORCED = "IF ENFORCED"
+OBSERVED = "observe mode: these are the uplinks and loads that enforce mode would have by now, not the present ones"
 
 
 def as_json(proposals: Iterable[Proposal]) -> str:
@@ -47,12 +50,13 @@ def made(proposal: Proposal) -> str:
 
 
 def _block(proposal: Proposal) -> list[str]:
-    lines = [_headline(proposal)]
+    lines, texts = [_headline(proposal)], list[str]()
     if proposal.lines:
         lines += ["", *_table(proposal)]
     if proposal.basis_s is not None and proposal.uplinks:
         lines += ["", *_utilizations(proposal)]
-    texts = [text for opinion in proposal.opinions for text in _opinion_texts(opinion, proposal)]
+        texts += [OBSERVED] if proposal.observed else []
+    texts += [text for opinion in proposal.opinions for text in _opinion_texts(opinion, proposal)]
     texts += _waits(proposal.waiting)
     texts += [f"not done: {text}" for text in proposal.not_done]
     return [
@@ -99,7 +103,8 @@ def _vm(moved: Moved) -> str | None:
 def _utilizations(proposal: Proposal) -> list[str]:
     """Both directions of each uplink, now and, if there are moves, after them."""
     width = max([6, *(len(uplink.name) for uplink in proposal.uplinks)])
-    head = f"  {'UPLINK':<{width}}  {'':<8}  {'NOW':<{CELLS + 7}}"
+    placed = IF_ENFORCED if proposal.observed else "NOW"
+    head = f"  {'UPLINK':<{width}}  {'':<8}  {placed:<{CELLS + 7}}"
     lines = [head + "      EXPECTED" if proposal.moves else head.rstrip()]
     for now, then in zip(proposal.uplinks, proposal.expected, strict=True):
         if not now.usable:

@@ -188,7 +188,8 @@ PLAN = (
     *_fields("""
         bridges[].name: the bridge
         bridges[].connected: whether the switch is connected
-        bridges[].observed: whether the bridge is in observe mode
+        bridges[].observed: whether the bridge is in observe mode; then, sources and ratios are those
+            that enforce mode would have by now, not the present ones
         bridges[].threshold_ratio: the threshold, as a share of capacity
         bridges[].loads_cover_s: the time over which the loads are averaged; `null` for the last
             poll interval

@@ -155,7 +155,9 @@ def test_an_observed_bridge_shows_what_it_would_do_and_applies_nothing() -> None
     here = crowded(mode="observe")
     planned = plan(here)
     assert planned["observed"] and ways(planned) == [("vnet0", "eth1", "eth2")]
-    assert "would be made now in enforce mode" in done(here.ask("plan"))
+    text = done(here.ask("plan"))
+    assert "would be made now in enforce mode" in text and "NOW" not in text
+    assert says(text, "FROM", "IF ENFORCED", "EXPECTED", "observe mode: ", "not the present")
     enforce = "mode enforce: ovs-lbt set bridge br0 mode=enforce"
     assert refusal(here.ask("apply")) == f"bridge br0: mode observe -> {enforce}"
     here.run_until(100)
