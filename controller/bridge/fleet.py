@@ -27,10 +27,10 @@ from controller.bridge.phase import Phase, Turn, after
 from controller.config import controllers
 from controller.config.guests import vm_name
 from controller.config.marks import Marks
+from controller.config.membership import to_attach
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow, Ovn
 from controller.config.values import BridgeConfig
-from controller.text.wording import quoted
 
 # How long `show` reports a fault.
 TOLD_FOR_S = 86_400.0
@@ -40,8 +40,8 @@ STILL_FELT_S = 30.0
 BESIDE = frozenset({"history", "metrics", "commands"})
 # The flows may be the operator's only network, so they stay.
 FORGOTTEN = (
-    "Bridge {0} ovs-lbt-policy: removed; the flows stay in place, unmanaged -> a policy, set by"
-    " ovs-lbt attach {1}"
+    "Bridge {0} ovs-lbt-policy: vanished from the database; the flows stay installed, and nothing"
+    " manages them -> the keys again, by: {1}"
 )
 # Marks a port whose column `protected` the service has set.
 PROTECTED = PREFIX + "protected"
@@ -261,7 +261,9 @@ class Fleet:
         wanted = attached | in_hand & self.rows.keys()
         gone = sorted(self.bridges.keys() - wanted)
         reports = [
-            Report("warning", FORGOTTEN.format(n, quoted(n))) for n in gone if n in self.rows
+            Report("warning", FORGOTTEN.format(n, to_attach(self.rows[n])))
+            for n in gone
+            if n in self.rows
         ]
         return [*reports, *(command for name in gone for command in self.drop(name))]
 

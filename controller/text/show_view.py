@@ -24,7 +24,14 @@ from controller.text.drawing import (
     width_of,
     widths,
 )
-from controller.text.wording import OUR_LOG, endpoint_of, hashed_by, quoted, tunnels_sent
+from controller.text.wording import (
+    OUR_LOG,
+    VANISHED,
+    endpoint_of,
+    hashed_by,
+    quoted,
+    tunnels_sent,
+)
 
 # The documented fields of a bridge, an uplink and a port.
 JsonObject = Mapping[str, Any]
@@ -172,7 +179,10 @@ def notes(bridge: JsonObject) -> list[str]:
     return [
         *([f"failure    {failure}; {FAILED}"] if failure else []),
         *(f"rule broken  {r['port']} {r['rule']}: {r['how']}" for r in bridge["rules_broken"]),
-        *(f"bad value  {error}" for error in bridge["config_errors"]),
+        *(
+            f"{'key lost ' if VANISHED in error else 'bad value'}  {error}"
+            for error in bridge["config_errors"]
+        ),
         *(f"not done   {text}" for text in bridge["not_done"]),
     ]
 

@@ -18,6 +18,8 @@ _DAY_S = 86400
 # Where the cause of a fault of ovs-lbt can be found.
 OUR_LOG = "see the log of ovs-lbt (journalctl -u ovs-lbt)"
 
+# What was found of keys that are no longer in the database, and what holds meanwhile.
+VANISHED = "vanished from the database; the keys from before stay in force for now"
 # What errors expect if Open vSwitch is not running.
 STARTED = "a running Open vSwitch: systemctl start openvswitch-switch"
 

@@ -99,7 +99,7 @@ def test_what_happens_in_the_grace_forms_no_loop(
             vsctl("remove", "bridge", bed.bridge, "external_ids", *KEYS)
             wait_until(lambda: lost(bed, service), "the service has seen it")
             (text,) = lost(bed, service)
-            assert says(text, "ovs-lbt-policy", "removed", "ovs-lbt detach")
+            assert says(text, "ovs-lbt-policy", "vanished", "ovs-lbt detach")
             assert service.metric("ovslbt_config_errors", bridge=bed.bridge) == 1
         for change in (
             lambda: vsctl("set-fail-mode", bed.bridge, "standalone"),
@@ -128,7 +128,9 @@ def test_without_keys_the_flows_stay_and_form_no_loop(
     service.attach(bed)
     grace_s(1)
     bed.ovs.vsctl("remove", "bridge", bed.bridge, "external_ids", *KEYS)
-    text = f"Bridge {bed.bridge} ovs-lbt-policy: removed; the flows stay in place, unmanaged"
+    text = (
+        f"Bridge {bed.bridge} ovs-lbt-policy: vanished from the database; the flows stay installed"
+    )
     wait_until(lambda: text in service.log.read_text(), "the grace is over")
     serves_both_ways(bed)
     if not bed.spec.on_bond:
@@ -271,7 +273,7 @@ def bindings(bed: Bed, service: Service) -> dict[str, str]:
 
 def lost(bed: Bed, service: Service) -> list[str]:
     errors: list[str] = service.show_json(bed.bridge)["config_errors"]
-    return [error for error in errors if "removed" in error]
+    return [error for error in errors if "vanished" in error]
 
 
 def keys(bed: Bed) -> dict[str, str]:

@@ -129,6 +129,8 @@ def test_the_documents_file_is_booted_and_reloaded(host: Proxmox) -> None:
     host.ovs.vsctl("set", "Open_vSwitch", ".", "external_ids:ovs-lbt-key-loss-grace-s=1")
     host.write_interfaces(block.text.replace(f"{extra}\n", "").replace(extra, ""))
     host.configure("ifreload")
-    forgotten = f"Bridge {BRIDGE} ovs-lbt-policy: removed; the flows stay in place, unmanaged"
+    forgotten = (
+        f"Bridge {BRIDGE} ovs-lbt-policy: vanished from the database; the flows stay installed"
+    )
     wait_until(lambda: forgotten in host.service.log_tail(20), "the service forgets the bridge")
     assert host.reaches_the_gateway(), "its flows forward as before"

@@ -33,8 +33,11 @@ def test_the_service_goes_on_and_says_so() -> None:
     assert here.commands(Disconnect) == []
     (told, bad) = reports(here, "warning")
     assert told.startswith("Bridge br0 ovs-lbt-policy: removed; the service continues")
-    assert bad.startswith("Bridge br0 ovs-lbt-policy: removed -> the keys again")
+    assert bad.startswith("Bridge br0 ovs-lbt-policy: vanished from the database; the keys from")
     assert errors(here) == [bad]
+    assert f"key lost   {bad}" in done(here.ask("show")) and "bad value" not in done(
+        here.ask("show")
+    )
     here.write(replace(here.rows["br0"], fail_mode="standalone"))
     assert here.rows["br0"].fail_mode == "secure", "although the key that says so has vanished"
     here.run_for(25)

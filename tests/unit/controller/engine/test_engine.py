@@ -356,7 +356,9 @@ def test_a_policy_key_taken_away_by_hand_ends_our_work() -> None:
     assert here.commands(Disconnect) == [Disconnect("br0")]
     assert here.engine.deadline_s() == float("inf")
     (told,) = reports(here, "warning")
-    assert told.startswith("Bridge br0 ovs-lbt-policy: removed; the flows stay in place, unmanaged")
+    assert told.startswith(
+        "Bridge br0 ovs-lbt-policy: vanished from the database; the flows stay installed"
+    )
 
 
 def test_a_bridge_that_is_no_more_is_let_go_in_silence() -> None:
