@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from controller.dataplane import hashing
 from controller.dataplane.normal import by_any_uplink
 from controller.dataplane.output import ALWAYS, first_live, leave_by
-from controller.dataplane.specs import Actions, FlowSpec, GroupSpec, ToGroup, match
+from controller.dataplane.specs import Actions, FlowSpec, GroupSpec, ToGroup, flow
 from controller.dataplane.tables import Kind, Register, Table, binding_group_id, cookie
 from controller.dataplane.team import Team, VmPort
 from policies.model import OfPort
@@ -21,13 +21,9 @@ from policies.model import OfPort
 
 def flows(team: Team) -> Iterator[FlowSpec]:
     for port in team.vm_ports:
-        yield FlowSpec(
-            Table.UPLINK_OUT,
-            10,
-            match(**{Register.VM_PORT: port.ofport}),
-            (ToGroup(binding_group_id(port.ofport)),),
-            cookie=cookie(Kind.FROM_VM, port.ofport),
-        )
+        group, counts = ToGroup(binding_group_id(port.ofport)), cookie(Kind.FROM_VM, port.ofport)
+        sent = {Register.VM_PORT: port.ofport}
+        yield flow(Table.UPLINK_OUT, 10, sent, group, cookie=counts)
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:

@@ -12,18 +12,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from controller.config.vlans import TRUNK, PortVlans, VlanSet, blocks
-from controller.dataplane.specs import CopyBits, FlowSpec, PopVlan, PushVlan, SetField, match
-from controller.dataplane.tables import (
-    ETH_TAGS,
-    MULTICAST,
-    VLAN_ID_BITS,
-    VLAN_ID_MASK,
-    VLAN_PRESENT,
-    Register,
-    Table,
-    masked,
-    openflow_port,
+from controller.dataplane import tables
+from controller.dataplane.specs import (
+    CopyBits,
+    Fields,
+    FlowSpec,
+    PopVlan,
+    PushVlan,
+    SetField,
+    flow,
 )
+from controller.dataplane.tables import VLAN_ID_MASK, VLAN_PRESENT, Register, Table, openflow_port
 from controller.dataplane.team import Team, kept
 from policies.model import OfPort
 
@@ -58,7 +57,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
         yield from _drop_inner_tags(port.ofport)
     if not team.leaves_to_normal:
         # NORMAL would join the uplinks into a loop, so what comes by an unknown port is dropped.
-        yield FlowSpec(Table.CLASSIFY, 1, ())
+        yield flow(Table.CLASSIFY, 1, {})
     yield from _drop_what_no_bridge_forwards(team)
 
 
@@ -66,9 +65,9 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 def _drop_inner_tags(ofport: OfPort) -> Iterator[FlowSpec]:
     """Tag 0 means "no VLAN". Without it, the tag behind it would become the frame's VLAN."""
     port = openflow_port(ofport)
-    for tag in ETH_TAGS:
-        tagged = match(in_port=port, vlan_vid=VLAN_PRESENT, eth_type=tag)
-        yield FlowSpec(Table.CLASSIFY, 115, tagged)
+    for tag in tables.ETH_TAGS:
+        tagged = {"in_port": port, "vlan_vid": VLAN_PRESENT, "eth_type": tag}
+        yield flow(Table.CLASSIFY, 115, tagged)
 
 
 @kept
@@ -76,31 +75,29 @@ def _classify(
     ofport: OfPort, vlans: PortVlans, came_in: SetField, goto: Table
 ) -> Iterator[FlowSpec]:
     """Set the registers, and give the frame the tag of its VLAN; drop what the port does not take."""
-    port = openflow_port(ofport)
+    came: Fields = {"in_port": openflow_port(ofport)}
     # No host sends from a multicast address.
-    yield FlowSpec(Table.CLASSIFY, 120, match(in_port=port, eth_src=MULTICAST))
+    yield flow(Table.CLASSIFY, 120, {**came, "eth_src": tables.MULTICAST})
     tagged = vlans.carried if vlans.takes_tagged else VlanSet()
     if vlans.native is not None:
         in_vlan = (came_in, SetField(Register.VLAN, vlans.native))
         tag = SetField("vlan_vid", VLAN_PRESENT | vlans.native)
         push, retag = ((PushVlan(), tag), (tag,)) if vlans.native else ((), ())
-        untagged = match(in_port=port, vlan_vid=0)
-        priority_tagged = match(in_port=port, vlan_vid=VLAN_PRESENT)
-        yield FlowSpec(Table.CLASSIFY, 110, untagged, (*in_vlan, *push), goto)
-        yield FlowSpec(Table.CLASSIFY, 110, priority_tagged, (*in_vlan, *retag), goto)
+        untagged, priority_tagged = {**came, "vlan_vid": 0}, {**came, "vlan_vid": VLAN_PRESENT}
+        yield flow(Table.CLASSIFY, 110, untagged, *in_vlan, *push, goto=goto)
+        yield flow(Table.CLASSIFY, 110, priority_tagged, *in_vlan, *retag, goto=goto)
         if not vlans.native:
             # As NORMAL does: a tag that gives neither a VLAN nor a priority is removed.
-            empty_tag = match(in_port=port, vlan_vid=VLAN_PRESENT, vlan_pcp=0)
-            yield FlowSpec(Table.CLASSIFY, 112, empty_tag, (*in_vlan, PopVlan()), goto)
+            empty_tag = {**priority_tagged, "vlan_pcp": 0}
+            yield flow(Table.CLASSIFY, 112, empty_tag, *in_vlan, PopVlan(), goto=goto)
         if tagged:
             tagged |= VlanSet.of(0)
-    by_tag = CopyBits("vlan_tci", 0, Register.VLAN, 0, VLAN_ID_BITS)
+    by_tag = CopyBits("vlan_tci", 0, Register.VLAN, 0, tables.VLAN_ID_BITS)
     for value, mask in blocks(tagged):
-        vid = masked(VLAN_PRESENT | value, VLAN_PRESENT | mask, VLAN_PRESENT | VLAN_ID_MASK)
-        yield FlowSpec(
-            Table.CLASSIFY, 100, match(in_port=port, vlan_vid=vid), (came_in, by_tag), goto
-        )
-    yield FlowSpec(Table.CLASSIFY, 90, match(in_port=port))
+        whole = VLAN_PRESENT | VLAN_ID_MASK
+        vid = tables.masked(VLAN_PRESENT | value, VLAN_PRESENT | mask, whole)
+        yield flow(Table.CLASSIFY, 100, {**came, "vlan_vid": vid}, came_in, by_tag, goto=goto)
+    yield flow(Table.CLASSIFY, 90, came)
 
 
 def _drop_what_no_bridge_forwards(team: Team) -> Iterator[FlowSpec]:
@@ -110,9 +107,9 @@ def _drop_what_no_bridge_forwards(team: Team) -> Iterator[FlowSpec]:
     bond itself do not leave: the upstream switch would take their VM for the other end of its link.
     """
     for reserved in () if team.forwards_bpdu else (RESERVED_MULTICAST, *VENDORS_MULTICAST):
-        yield FlowSpec(Table.LEARN, 60, match(eth_dst=reserved))
-        yield FlowSpec(Table.FROM_UPLINK, 30, match(eth_dst=reserved))
+        yield flow(Table.LEARN, 60, {"eth_dst": reserved})
+        yield flow(Table.FROM_UPLINK, 30, {"eth_dst": reserved})
     for of_link in OF_ONE_LINK if team.forwards_bpdu and team.hears_everywhere else ():
-        yield FlowSpec(Table.UPLINK_OUT, 200, match(eth_dst=of_link))
-    yield FlowSpec(Table.LEARN, 60, match(eth_type=ETH_FLOW_CONTROL))
-    yield FlowSpec(Table.LEARN, 60, match(eth_src=NO_ADDRESS))
+        yield flow(Table.UPLINK_OUT, 200, {"eth_dst": of_link})
+    yield flow(Table.LEARN, 60, {"eth_type": ETH_FLOW_CONTROL})
+    yield flow(Table.LEARN, 60, {"eth_src": NO_ADDRESS})

@@ -25,30 +25,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from controller.dataplane import tables
 from controller.dataplane.output import first_live, if_first_live, leave_by
 from controller.dataplane.specs import (
     CopyBits,
+    Fields,
     FlowSpec,
     GroupSpec,
     Learn,
     Resubmit,
     SetField,
     ToGroup,
-    match,
+    flow,
 )
-from controller.dataplane.tables import (
-    BROADCAST,
-    ETH_RARP,
-    SPOKEN_TIMEOUT_S,
-    TO_SENDER,
-    TO_SOURCE,
-    Kind,
-    Register,
-    Table,
-    cookie,
-    lane_group_id,
-    to_endpoint_group_id,
-)
+from controller.dataplane.tables import BROADCAST, Register, Table, lane_group_id
 from controller.dataplane.team import Endpoint, Team
 
 _LANE_MASK = 0xFFFF
@@ -65,8 +55,8 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     for lane, order in team.lanes.items() if team.endpoints else ():
         for uplink in order:
             unspoken = {Register.LANE: lane, Register.UPLINK: uplink, Register.TARGET: 0}
-            taken = to_endpoint_group_id(_index(lane, team), _index(uplink, team))
-            yield FlowSpec(Table.TO_ENDPOINT, 10, match(**unspoken), (ToGroup(taken),))
+            taken = tables.to_endpoint_group_id(_index(lane, team), _index(uplink, team))
+            yield flow(Table.TO_ENDPOINT, 10, unspoken, ToGroup(taken))
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:
@@ -74,7 +64,7 @@ def groups(team: Team) -> Iterator[GroupSpec]:
         yield first_live(lane_group_id(lane), ((u, leave_by(u, team)) for u in order))
         deliver = CopyBits(Register.HOME, 0, Register.TARGET, 0, 16), Resubmit(Table.EGRESS)
         for position, uplink in enumerate(order):
-            group_id = to_endpoint_group_id(_index(lane, team), _index(uplink, team))
+            group_id = tables.to_endpoint_group_id(_index(lane, team), _index(uplink, team))
             yield if_first_live(group_id, order[:position], uplink, deliver)
 
 
@@ -85,50 +75,48 @@ def _index(uplink: int, team: Team) -> int:
 def _returning(endpoint: Endpoint) -> Iterator[FlowSpec]:
     """Frames to off-home addresses, which uplinks bring; frames from them are our own, coming back."""
     for lane, mac in endpoint.off_home_macs:
-        yield FlowSpec(Table.FROM_UPLINK, 20, match(eth_src=mac))
-        to_own = (
+        yield flow(Table.FROM_UPLINK, 20, {"eth_src": mac})
+        yield flow(
+            Table.FROM_UPLINK,
+            15,
+            {"eth_dst": mac},
             Resubmit(Table.SPOKEN),
             SetField("eth_dst", endpoint.mac),
             SetField(Register.HOME, endpoint.ofport),
             SetField(Register.LANE, lane),
+            goto=Table.TO_ENDPOINT,
         )
-        yield FlowSpec(Table.FROM_UPLINK, 15, match(eth_dst=mac), to_own, Table.TO_ENDPOINT)
-    spoken = match(**{Register.TARGET: endpoint.ofport})
-    yield FlowSpec(Table.TO_ENDPOINT, 20, spoken, (Resubmit(Table.EGRESS),))
+    spoken = {Register.TARGET: endpoint.ofport}
+    yield flow(Table.TO_ENDPOINT, 20, spoken, Resubmit(Table.EGRESS))
 
 
 def _announced(endpoint: Endpoint) -> Iterator[FlowSpec]:
     """Learning packets of ours for off-home addresses. No VM may send from these addresses."""
     for lane, mac in endpoint.off_home_macs:
-        yield FlowSpec(Table.LEARN, 60, match(eth_src=mac))
-        announces = match(
-            eth_src=mac,
-            eth_dst=BROADCAST,
-            eth_type=ETH_RARP,
-            **{Register.VM_PORT: endpoint.ofport},
-        )
-        leave = (_speaks(endpoint), ToGroup(lane_group_id(lane)))
-        yield FlowSpec(Table.LEARN, 70, announces, leave)
+        yield flow(Table.LEARN, 60, {"eth_src": mac})
+        rarp: Fields = {"eth_src": mac, "eth_dst": BROADCAST, "eth_type": tables.ETH_RARP}
+        announces = {**rarp, Register.VM_PORT: endpoint.ofport}
+        yield flow(Table.LEARN, 70, announces, _speaks(endpoint), ToGroup(lane_group_id(lane)))
 
 
 def _leaving(endpoint: Endpoint, team: Team) -> Iterator[FlowSpec]:
     """What the hash sends off home; the lane of its home leaves by the home, whichever that is now."""
-    sent = {Register.VM_PORT: int(endpoint.ofport)}
+    sent: Fields = {Register.VM_PORT: endpoint.ofport}
     for lane, mac in endpoint.off_home_macs:
-        at_home = match(**sent, **{Register.LANE: int(lane) << 16 | int(lane)})
+        at_home = {**sent, Register.LANE: int(lane) << 16 | int(lane)}
         by_home = (SetField(Register.LANE, 0), SetField(Register.TARGET, 0))
-        yield FlowSpec(Table.OFF_HOME, 60, at_home, (*by_home, Resubmit(Table.OFF_HOME)))
-        off_home = match(**sent, **{Register.LANE: (int(lane), _LANE_MASK)})
+        yield flow(Table.OFF_HOME, 60, at_home, *by_home, Resubmit(Table.OFF_HOME))
+        off_home = {**sent, Register.LANE: (int(lane), _LANE_MASK)}
         leave = (SetField("eth_src", mac), _speaks(endpoint), ToGroup(lane_group_id(lane)))
-        yield FlowSpec(Table.OFF_HOME, 50, off_home, leave)
+        yield flow(Table.OFF_HOME, 50, off_home, *leave)
 
 
 def _speaks(endpoint: Endpoint) -> Learn:
     """Learn that the frame's source, an off-home address, has sent just now."""
     return Learn(
         Table.SPOKEN,
-        cookie(Kind.LEARNED, endpoint.ofport),
-        SPOKEN_TIMEOUT_S,
-        (TO_SOURCE, TO_SENDER),
+        tables.cookie(tables.Kind.LEARNED, endpoint.ofport),
+        tables.SPOKEN_TIMEOUT_S,
+        (tables.TO_SOURCE, tables.TO_SENDER),
         delete_learned=True,
     )

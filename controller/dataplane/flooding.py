@@ -15,50 +15,24 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from controller.config.vlans import VlanSet, classes
-from controller.dataplane import normal
+from controller.dataplane import normal, tables
 from controller.dataplane.output import TO_NORMAL, first_live, if_first_live, out_by
 from controller.dataplane.specs import (
     Actions,
     Bucket,
+    Fields,
     FlowSpec,
     GroupSpec,
     Learn,
     LearnMatch,
-    Match,
-    MatchValue,
     Pipeline,
     Resubmit,
     SetField,
     ToGroup,
+    flow,
     match,
 )
-from controller.dataplane.tables import (
-    BY_UPLINK,
-    FLOODED,
-    GROUP_IDS,
-    GROUPS_PER_PORT_MAX,
-    HELD_TIMEOUT_S,
-    IGMP_MESSAGE,
-    LEARNED_TIMEOUT_S,
-    MEMBERSHIP,
-    MLD_V1_REPORT,
-    MULTICAST,
-    PORTS_PER_LOCAL_GROUP_MAX,
-    REPORT,
-    SAME_VLAN,
-    UNICAST,
-    Kind,
-    Register,
-    Table,
-    cookie,
-    cookie_kind,
-    cookie_ofport,
-    delivery_group_id,
-    icmpv6,
-    in_vlans,
-    local_group_id,
-    unicast_group_id,
-)
+from controller.dataplane.tables import BY_UPLINK, FLOODED, MULTICAST, Kind, Register, Table
 from controller.dataplane.team import KEPT, Team, VmPort, kept
 from policies.model import MAX_UPLINKS, OfPort
 
@@ -74,7 +48,7 @@ def opens(old: GroupSpec, new: GroupSpec, live: Collection[int]) -> bool:
     After a failure the switch delivers by the next uplink at once. What the service then changes opens
     nothing, and must close nothing either.
     """
-    slot = (new.group_id - GROUP_IDS.start) >> 16
+    slot = (new.group_id - tables.GROUP_IDS.start) >> 16
     if not 1 <= slot <= MAX_UPLINKS or not _delivers(new):
         return False
     before_no_more = _yields_to(old) - _yields_to(new)
@@ -92,7 +66,7 @@ def held(group: GroupSpec) -> FlowSpec | None:
         return None
     ends = {Register.TARGET: group.group_id & 0xFFFF, Register.UPLINK: ways[0]}
     flooded = match(**ends, **{FLOODED: BY_UPLINK})
-    return FlowSpec(Table.PORT_OUT, 40, flooded, hard_timeout_s=HELD_TIMEOUT_S)
+    return FlowSpec(Table.PORT_OUT, 40, flooded, hard_timeout_s=tables.HELD_TIMEOUT_S)
 
 
 def is_held(flow: FlowSpec) -> bool:
@@ -122,15 +96,18 @@ def _from_uplink(uplink: OfPort, team: Team) -> Iterator[FlowSpec]:
     index = team.uplinks.index(uplink)
     from_uplink, to_normal, unicast_to_normal = normal.flooded_by(uplink, team)
     for vlan_class in _vlan_classes(team):
-        groups = tuple(ToGroup(delivery_group_id(p.ofport, index)) for p in vlan_class.ports)
+        ids = (tables.delivery_group_id(port.ofport, index) for port in vlan_class.ports)
+        groups = tuple(map(ToGroup, ids))
         delivered: Actions = (SetField(FLOODED, BY_UPLINK), *groups) if groups else ()
         priority = 10 if vlan_class.is_rest else 20
         if unicast_to_normal != to_normal:
-            for unicast in vlan_class.matches(eth_dst=UNICAST, **from_uplink):
+            for in_vlan in vlan_class.matches():
+                unicast = {**from_uplink, **in_vlan, "eth_dst": tables.UNICAST}
                 actions = (*delivered, *unicast_to_normal)
-                yield FlowSpec(Table.DELIVERY, priority + 5, unicast, actions)
-        for in_vlan in vlan_class.matches(**from_uplink):
-            yield FlowSpec(Table.DELIVERY, priority, in_vlan, (*delivered, *to_normal))
+                yield flow(Table.DELIVERY, priority + 5, unicast, *actions)
+        for in_vlan in vlan_class.matches():
+            flooded = {**from_uplink, **in_vlan}
+            yield flow(Table.DELIVERY, priority, flooded, *delivered, *to_normal)
 
 
 def _from_vm_ports(team: Team) -> Iterator[FlowSpec]:
@@ -140,17 +117,16 @@ def _from_vm_ports(team: Team) -> Iterator[FlowSpec]:
         local = tuple(ToGroup(group_id) for group_id, _ in vlan_class.groups())
         priority = 10 if vlan_class.is_rest else 20
         for in_vlan in vlan_class.matches():
-            yield FlowSpec(Table.FLOOD, priority, in_vlan, (*local, out))
-    yield FlowSpec(Table.DESTINATION, 10, match(eth_dst=MULTICAST), goto=Table.FLOOD)
+            yield flow(Table.FLOOD, priority, in_vlan, *local, out)
+    multicast = {"eth_dst": MULTICAST}
+    yield flow(Table.DESTINATION, 10, multicast, goto=Table.FLOOD)
     if not team.hears_everywhere:
         # If the source is not learned, nothing distinguishes the frame that comes back from one
         # of somebody else: VM ports at other uplinks would get two copies. They get that one.
         unlearned = {Register.LEARNED: 0}
-        yield FlowSpec(
-            Table.DESTINATION, 70, match(eth_dst=MULTICAST, **unlearned), goto=Table.UPLINK_OUT
-        )
+        yield flow(Table.DESTINATION, 70, {**multicast, **unlearned}, goto=Table.UPLINK_OUT)
         unknown = {Register.TARGET: 0, Register.UPLINK: 0}
-        yield FlowSpec(Table.EGRESS, 15, match(**unknown, **unlearned), goto=Table.UPLINK_OUT)
+        yield flow(Table.EGRESS, 15, {**unknown, **unlearned}, goto=Table.UPLINK_OUT)
 
 
 @kept
@@ -162,20 +138,18 @@ def _group_reports() -> Iterator[FlowSpec]:
     router that queries for members, too, although what it asks a group looks like a report. With
     IGMPv3 and MLDv2 no member stays silent.
     """
-    igmp, mld = IGMP_MESSAGE, icmpv6(MLD_V1_REPORT)
+    igmp: Fields = {**tables.IGMP_MESSAGE, "eth_dst": MULTICAST}
+    mld: Fields = {**tables.icmpv6(tables.MLD_V1_REPORT), "eth_dst": MULTICAST}
     sender = LearnMatch(Register.VM_PORT, Register.VM_PORT, 16)
-    learned = cookie(Kind.LEARNED, MEMBERSHIP)
-    is_router = Learn(Table.MEMBERSHIP, learned, LEARNED_TIMEOUT_S, (sender,), priority=20)
-    reports = (SetField(FLOODED, REPORT), Resubmit(Table.MEMBERSHIP))
-    for kind in (igmp, mld):
-        report = match(**kind, eth_dst=MULTICAST)
-        yield FlowSpec(Table.DESTINATION, 40, report, reports, Table.FLOOD)
-    unpruned = match(**igmp, eth_dst=MULTICAST, ipv4_dst=LINK_LOCAL_GROUPS)
-    yield FlowSpec(Table.DESTINATION, 45, unpruned, goto=Table.FLOOD)
-    unpruned = match(**mld, eth_dst=MULTICAST, ipv6_dst=LINK_LOCAL_GROUPS_V6)
-    yield FlowSpec(Table.DESTINATION, 45, unpruned, goto=Table.FLOOD)
-    asked = match(**igmp, eth_dst=MULTICAST, ipv4_dst=ALL_HOSTS)
-    yield FlowSpec(Table.DESTINATION, 50, asked, (is_router,), Table.FLOOD)
+    learned, timeout_s = tables.cookie(Kind.LEARNED, tables.MEMBERSHIP), tables.LEARNED_TIMEOUT_S
+    is_router = Learn(Table.MEMBERSHIP, learned, timeout_s, (sender,), priority=20)
+    reports = (SetField(FLOODED, tables.REPORT), Resubmit(Table.MEMBERSHIP))
+    for report in (igmp, mld):
+        yield flow(Table.DESTINATION, 40, report, *reports, goto=Table.FLOOD)
+    unpruned = {**igmp, "ipv4_dst": LINK_LOCAL_GROUPS}, {**mld, "ipv6_dst": LINK_LOCAL_GROUPS_V6}
+    for report in unpruned:
+        yield flow(Table.DESTINATION, 45, report, goto=Table.FLOOD)
+    yield flow(Table.DESTINATION, 50, {**igmp, "ipv4_dst": ALL_HOSTS}, is_router, goto=Table.FLOOD)
 
 
 @kept
@@ -183,18 +157,18 @@ def _member(ofport: OfPort) -> Iterator[FlowSpec]:
     """Learn that a VM port does not hear reports of a group of which it has reported itself."""
     is_member = Learn(
         Table.PORT_OUT,
-        cookie(Kind.LEARNED, MEMBERSHIP | ofport),
-        LEARNED_TIMEOUT_S,
+        tables.cookie(Kind.LEARNED, tables.MEMBERSHIP | ofport),
+        tables.LEARNED_TIMEOUT_S,
         (
-            SAME_VLAN,
+            tables.SAME_VLAN,
             LearnMatch(Register.VM_PORT, Register.TARGET, 16),
             LearnMatch("eth_dst", "eth_dst", 48),
             LearnMatch(FLOODED, FLOODED, 64),
         ),
         priority=50,
-        limit=GROUPS_PER_PORT_MAX,
+        limit=tables.GROUPS_PER_PORT_MAX,
     )
-    yield FlowSpec(Table.MEMBERSHIP, 10, match(**{Register.VM_PORT: ofport}), (is_member,))
+    yield flow(Table.MEMBERSHIP, 10, {Register.VM_PORT: ofport}, is_member)
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:
@@ -230,13 +204,13 @@ def _delivery_group(
 
     `index`: the uplink's place among the uplinks.
     """
-    uplink, group_id = uplinks[index], delivery_group_id(ofport, index)
+    uplink, group_id = uplinks[index], tables.delivery_group_id(ofport, index)
     if is_static_lag:
         return first_live(group_id, ((u, out_by(ofport)) for u in uplinks if u in order))
     if uplink in order:
         before = () if hears_everywhere else order[: order.index(uplink)]
         return if_first_live(group_id, before, uplink, out_by(ofport))
-    by_any = [(uplink, (ToGroup(unicast_group_id(ofport)),))]
+    by_any = [(uplink, (ToGroup(tables.unicast_group_id(ofport)),))]
     return first_live(group_id, by_any if hears_everywhere and order else ())
 
 
@@ -255,18 +229,18 @@ class _VlanClass:
     def groups(self) -> Iterator[tuple[int, tuple[VmPort, ...]]]:
         """The ids of the groups that together flood to these ports, each with its ports."""
         lowest = None if self.is_rest else next(iter(self.vlans))
-        most = PORTS_PER_LOCAL_GROUP_MAX
+        most = tables.PORTS_PER_LOCAL_GROUP_MAX
         for part in range(max(1, -(-len(self.ports) // most))):
-            yield local_group_id(lowest, part), self.ports[part * most : (part + 1) * most]
+            yield tables.local_group_id(lowest, part), self.ports[part * most : (part + 1) * most]
 
-    def matches(self, **fields: MatchValue) -> Iterator[Match]:
+    def matches(self) -> Iterator[Fields]:
         """Matches that together cover these VLANs."""
         if self.is_rest:
-            yield match(**fields)
+            yield {}
             return
-        for in_vlan in in_vlans(self.vlans):
+        for in_vlan in tables.in_vlans(self.vlans):
             assert in_vlan, "only all VLANs together need no match, and they are the rest"
-            yield match(**fields, **in_vlan)
+            yield in_vlan
 
 
 def _vlan_classes(team: Team) -> Iterator[_VlanClass]:
@@ -286,13 +260,13 @@ def no_flood(installed: Pipeline) -> frozenset[int] | None:
     if not any(f.table == Table.DELIVERY and TO_NORMAL in f.actions for f in flooded):
         return None
     return frozenset(
-        cookie_ofport(f.cookie)
+        tables.cookie_ofport(f.cookie)
         for f in flows
-        if f.table == Table.UPLINK_OUT and cookie_kind(f.cookie) is Kind.FROM_VM
+        if f.table == Table.UPLINK_OUT and tables.cookie_kind(f.cookie) is Kind.FROM_VM
     )
 
 
 def cut_off(installed: Pipeline) -> frozenset[int]:
     """The uplinks that a rescue keeps NORMAL from flooding to, by the same flag."""
-    rescue = [f for f in installed.flows.values() if cookie_kind(f.cookie) is Kind.RESCUE]
+    rescue = [f for f in installed.flows.values() if tables.cookie_kind(f.cookie) is Kind.RESCUE]
     return frozenset(v for f in rescue for k, v in f.match if k == "in_port" and isinstance(v, int))

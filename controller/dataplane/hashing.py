@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address
 
 from controller.config.vlans import TRUNK
+from controller.dataplane import tables
 from controller.dataplane.output import first_live, leave_by
 from controller.dataplane.specs import (
     Action,
@@ -36,22 +37,9 @@ from controller.dataplane.specs import (
     Resubmit,
     SetField,
     ToGroup,
-    match,
+    flow,
 )
-from controller.dataplane.tables import (
-    ETH_IPV4,
-    ETH_IPV6,
-    IGMP_MESSAGE,
-    MLD_V1_REPORT,
-    SELECT_GROUP_ID,
-    UNICAST,
-    Register,
-    Table,
-    bucket_cookie,
-    bucket_group_id,
-    icmpv6,
-    in_vlans,
-)
+from controller.dataplane.tables import SELECT_GROUP_ID, Register, Table, bucket_group_id, icmpv6
 from controller.dataplane.team import Hash, Team, kept
 from policies.classifiers import BUCKETS, Classifier
 from policies.model import OfPort
@@ -74,8 +62,8 @@ ADDRESS_BITS = 32
 _REMAINDER_BIT = 2 * BITS_AT_A_TIME
 # (EtherType, source, destination, how an address with these low bits is written)
 _IP = (
-    (ETH_IPV4, "ipv4_src", "ipv4_dst", IPv4Address),
-    (ETH_IPV6, "ipv6_src", "ipv6_dst", IPv6Address),
+    (tables.ETH_IPV4, "ipv4_src", "ipv4_dst", IPv4Address),
+    (tables.ETH_IPV6, "ipv6_src", "ipv6_dst", IPv6Address),
 )
 BY_HOME = (SetField(Register.TARGET, 0), Resubmit(Table.OFF_HOME))
 _TO_BUCKET = Resubmit(Table.BUCKET)
@@ -89,7 +77,7 @@ SELECT_GROUP = GroupSpec(
 # The protocols whose ports the datapath hashes: TCP, UDP and SCTP.
 _WITH_PORTS = (6, 17, 132)
 # Frames that make a snooping switch send a group to where they came from.
-GROUP_REPORTS = (IGMP_MESSAGE, *map(icmpv6, (MLD_V1_REPORT, 132, 143)))
+GROUP_REPORTS = (tables.IGMP_MESSAGE, *map(icmpv6, (tables.MLD_V1_REPORT, 132, 143)))
 ND_MESSAGES = range(133, 138)  # solicitations, advertisements and redirects
 
 
@@ -112,13 +100,13 @@ def flows(team: Team) -> Iterator[FlowSpec]:
         yield from _hash_flows(made, team)
         yield from _bucket_flows(made.number, len(made.buckets))
     if team.dp_hash:
-        yield FlowSpec(Table.BUCKET, 0, match(), BY_HOME)
+        yield flow(Table.BUCKET, 0, {}, *BY_HOME)
     if any(port.hashed is not None for port in team.vm_ports) or team.hashes or team.dp_hash:
         yield from _off_home_flows(team)
         # Frames of ours that come back. No VM may send from these addresses.
         for mac in sorted(set(team.off_home_macs.values())):
-            yield FlowSpec(Table.FROM_UPLINK, 20, match(eth_src=mac))
-            yield FlowSpec(Table.LEARN, 60, match(eth_src=mac))
+            yield flow(Table.FROM_UPLINK, 20, {"eth_src": mac})
+            yield flow(Table.LEARN, 60, {"eth_src": mac})
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:
@@ -135,13 +123,9 @@ def groups(team: Team) -> Iterator[GroupSpec]:
 @kept
 def _bucket_flows(number: int, buckets: int) -> Iterator[FlowSpec]:
     for bucket in range(buckets):
-        yield FlowSpec(
-            Table.BUCKET,
-            10,
-            match(**{Register.HASHED: number, Register.BUCKET: bucket}),
-            (ToGroup(bucket_group_id(number, bucket)),),
-            cookie=bucket_cookie(number, bucket),
-        )
+        hashed = {Register.HASHED: number, Register.BUCKET: bucket}
+        group, counts = bucket_group_id(number, bucket), tables.bucket_cookie(number, bucket)
+        yield flow(Table.BUCKET, 10, hashed, ToGroup(group), cookie=counts)
 
 
 # Most moves concern few of the buckets.
@@ -213,7 +197,7 @@ def _transport_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
     yield in_hash(made.number, 0, BY_HOME)
     for eth_type, *_ in _IP:
         connection = _into(made, CONNECTION)
-        yield in_hash(made.number, 10, connection, eth_dst=UNICAST, eth_type=eth_type)
+        yield in_hash(made.number, 10, connection, eth_dst=tables.UNICAST, eth_type=eth_type)
     for message in ND_MESSAGES:
         yield in_hash(made.number, 20, BY_HOME, **icmpv6(message))
 
@@ -224,7 +208,7 @@ def _dp_hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
     Fragments are left out, because the datapath hashes the ports of the first fragment only. So is
     what has no ports: the datapath's hash is the same for all frames that are not IP.
     """
-    unicast = {} if team.hears_everywhere else {"eth_dst": UNICAST}
+    unicast = {} if team.hears_everywhere else {"eth_dst": tables.UNICAST}
     pick = (ToGroup(SELECT_GROUP_ID),)
     for eth_type, *_ in _IP:
         for protocol in _WITH_PORTS:
@@ -278,12 +262,8 @@ def _by_remainder(made: Hash) -> Iterator[FlowSpec]:
             for b in range(values):
                 seen = before << _REMAINDER_BIT | b << BITS_AT_A_TIME | a
                 after = (before * values + (a ^ b)) % count << _REMAINDER_BIT
-                yield FlowSpec(
-                    Table.IP_NIBBLE,
-                    10,
-                    match(**{Register.HASHED: made.number, scratch: seen}),
-                    (SetField(scratch, after),),
-                )
+                hashed = {Register.HASHED: made.number, scratch: seen}
+                yield flow(Table.IP_NIBBLE, 10, hashed, SetField(scratch, after))
 
 
 def _power_of_two(count: int) -> bool:
@@ -297,7 +277,7 @@ def _into(made: Hash, fields: str, basis: int = 0) -> Actions:
 
 def in_hash(number: int, priority: int, actions: Actions, **fields: MatchValue) -> FlowSpec:
     """A flow for the frames that a hash spreads."""
-    return FlowSpec(Table.HASH, priority, match(**{Register.HASHED: number}, **fields), actions)
+    return flow(Table.HASH, priority, {**fields, Register.HASHED: number}, *actions)
 
 
 # ---- out -------------------------------------------------------------------------------
@@ -316,15 +296,15 @@ def _off_home_flows(team: Team) -> Iterator[FlowSpec]:
         # For frames that no bucket takes, or whose VLAN the bucket's uplink does not carry.
         home = {Register.HOME: uplink}
         out = leave_by(uplink, team)
-        yield FlowSpec(Table.OFF_HOME, 0, match(**home), out)
+        yield flow(Table.OFF_HOME, 0, home, *out)
         if uplink not in chosen:
             continue
-        for in_vlan in in_vlans(team.uplink_vlans.get(uplink, TRUNK).carried):
+        for in_vlan in tables.in_vlans(team.uplink_vlans.get(uplink, TRUNK).carried):
             here = {Register.TARGET: uplink, **in_vlan}
-            yield FlowSpec(Table.OFF_HOME, 10, match(**here), out)
+            yield flow(Table.OFF_HOME, 10, here, *out)
             if rewriting and uplink in team.off_home_macs:
-                yield FlowSpec(Table.OFF_HOME, 30, match(**here, **home), out)
+                yield flow(Table.OFF_HOME, 30, {**here, **home}, *out)
                 ours = SetField("eth_src", team.off_home_macs[uplink])
                 for made in rewriting:
-                    hashed = match(**here, **{Register.HASHED: made.number})
-                    yield FlowSpec(Table.OFF_HOME, 20, hashed, (ours, *out))
+                    hashed = {**here, Register.HASHED: made.number}
+                    yield flow(Table.OFF_HOME, 20, hashed, ours, *out)

@@ -12,42 +12,22 @@ taught it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from controller.config.vlans import EVERY_VLAN
+from controller.dataplane import tables
 from controller.dataplane.specs import (
     Actions,
+    Fields,
     FlowSpec,
     Learn,
     LearnLoad,
     LearnMatch,
-    MatchValue,
     Resubmit,
     SetField,
-    match,
+    flow,
 )
-from controller.dataplane.tables import (
-    ADDRESSES_PER_PORT_MAX,
-    BEYOND_LIMIT,
-    FROM_SOURCE,
-    IS_BEHIND_SENDER,
-    IS_LOCAL,
-    IS_LOCKED,
-    LAG_LOCK_TIMEOUT_S,
-    LEARNED_TIMEOUT_S,
-    LOCK_TIMEOUT_S,
-    MULTICAST,
-    OUTSIDE_MAX,
-    SAME_VLAN,
-    TO_ELSEWHERE,
-    TO_SENDER,
-    TO_SOURCE,
-    Kind,
-    Register,
-    Table,
-    cookie,
-    in_vlans,
-    learned_cookie,
-)
+from controller.dataplane.tables import FROM_SOURCE, SAME_VLAN, Kind, Register, Table, cookie
 from controller.dataplane.team import Team, VmPort, kept
 from policies.model import OfPort
 
@@ -58,11 +38,12 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     if not team.hears_everywhere:
         routers = [port for port in team.vm_ports if port.vlans.carried == EVERY_VLAN]
         if len(routers) == len(team.vm_ports):
-            yield from _beyond_limit(80, BEYOND_LIMIT)
+            yield from _beyond_limit(80, tables.BEYOND_LIMIT)
         else:
-            yield from _beyond_limit(80, BEYOND_LIMIT, SAME_VLAN)
+            yield from _beyond_limit(80, tables.BEYOND_LIMIT, SAME_VLAN)
             for port in routers:
-                yield from _beyond_limit(85, BEYOND_LIMIT | port.ofport, vm_port=port.ofport)
+                number = tables.BEYOND_LIMIT | port.ofport
+                yield from _beyond_limit(85, number, vm_port=port.ofport)
 
 
 @kept
@@ -75,17 +56,18 @@ def learn_outside() -> Learn:
 
     What is learned from a VM port precedes this, so the frame may be one of ours that comes back.
     """
-    elsewhere, outside = (SAME_VLAN, TO_SOURCE, TO_ELSEWHERE), cookie(Kind.OUTSIDE, 0)
-    return Learn(
-        Table.LOCATION, outside, LEARNED_TIMEOUT_S, elsewhere, priority=5, limit=OUTSIDE_MAX
-    )
+    elsewhere = SAME_VLAN, tables.TO_SOURCE, tables.TO_ELSEWHERE
+    outside, timeout_s = cookie(Kind.OUTSIDE, 0), tables.LEARNED_TIMEOUT_S
+    most = tables.OUTSIDE_MAX
+    return Learn(Table.LOCATION, outside, timeout_s, elsewhere, priority=5, limit=most)
 
 
 def learn_closed(ofport: OfPort, uplink: OfPort) -> Learn:
     """Learn to drop what an uplink brings for a VM port."""
     ends = (LearnMatch(r, r, 16) for r in (Register.TARGET, Register.UPLINK))
     closed = cookie(Kind.OUTSIDE, uplink << 16 | ofport)
-    return Learn(Table.PORT_OUT, closed, LOCK_TIMEOUT_S, (*ends,), True, priority=50, limit=1)
+    timeout_s = tables.LOCK_TIMEOUT_S
+    return Learn(Table.PORT_OUT, closed, timeout_s, (*ends,), True, priority=50, limit=1)
 
 
 def _beyond_limit(
@@ -106,19 +88,20 @@ def _beyond_limit(
             timeout_s,
             (*in_vlan, FROM_SOURCE, *loads),
             priority=5,
-            limit=ADDRESSES_PER_PORT_MAX,
+            limit=tables.ADDRESSES_PER_PORT_MAX,
             success=Register.LEARNED if table == Table.LOCAL_SOURCE else None,
         )
 
-    local = learn(Table.LOCAL_SOURCE, LEARNED_TIMEOUT_S, IS_LOCAL, IS_BEHIND_SENDER)
-    lock = learn(Table.LOCK, LOCK_TIMEOUT_S, IS_LOCKED)
+    of_sender = tables.IS_LOCAL, tables.IS_BEHIND_SENDER
+    local = learn(Table.LOCAL_SOURCE, tables.LEARNED_TIMEOUT_S, *of_sender)
+    lock = learn(Table.LOCK, tables.LOCK_TIMEOUT_S, tables.IS_LOCKED)
     learned, tried = Register.LEARNED, Register.BEHIND
     again = Resubmit(Table.DESTINATION)
     sender = {} if vm_port is None else {Register.VM_PORT: vm_port}
-    first = match(**sender, **{learned: 0, tried: 0})
-    yield FlowSpec(Table.DESTINATION, priority, first, (local, SetField(tried, 1), again))
-    succeeded = match(**sender, **{learned: 1, tried: 1})
-    yield FlowSpec(Table.DESTINATION, priority, succeeded, (lock, SetField(tried, 0), again))
+    first = {**sender, learned: 0, tried: 0}
+    yield flow(Table.DESTINATION, priority, first, local, SetField(tried, 1), again)
+    succeeded = {**sender, learned: 1, tried: 1}
+    yield flow(Table.DESTINATION, priority, succeeded, lock, SetField(tried, 0), again)
 
 
 def _learn_from(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
@@ -127,22 +110,17 @@ def _learn_from(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
     lock: Actions = (Resubmit(Table.LOCK), Resubmit(Table.SET_LOCK))
     if not on_a_lag:
         lock = (Resubmit(Table.ANNOUNCEMENT), *lock)
-    from_port: dict[str, MatchValue] = {Register.VM_PORT: port.ofport}
+    from_port: Fields = {Register.VM_PORT: port.ofport}
     accepted = [(40, {**from_port, "eth_src": mac}) for mac in port.attached_macs]
     if port.forges:
         accepted.append((20 if port.trusted else 10, from_port))
     else:
         # The table drops these frames anyway. The flow counts them.
-        yield FlowSpec(Table.LEARN, 10, match(**from_port))
+        yield flow(Table.LEARN, 10, from_port)
     for priority, sent in accepted:
-        yield FlowSpec(Table.LEARN, priority, match(**sent), learn, goto=Table.DESTINATION)
-        yield FlowSpec(
-            Table.LEARN,
-            priority + 5,
-            match(eth_dst=MULTICAST, **sent),
-            (*learn, *lock),
-            goto=Table.DESTINATION,
-        )
+        yield flow(Table.LEARN, priority, sent, *learn, goto=Table.DESTINATION)
+        flooded = {**sent, "eth_dst": tables.MULTICAST}
+        yield flow(Table.LEARN, priority + 5, flooded, *learn, *lock, goto=Table.DESTINATION)
 
 
 def _learn_source(port: VmPort) -> Actions:
@@ -151,28 +129,22 @@ def _learn_source(port: VmPort) -> Actions:
     Learned flows have a `hard_timeout`, which each frame from the address starts anew. Frames that
     come back would keep an `idle_timeout` from ending after the address has left.
     """
-    learned = learned_cookie(port.ofport, port.vlans)
-    return (
-        # The switch writes no result where it only traces a frame.
-        SetField(Register.LEARNED, 1),
-        Learn(
-            Table.LOCATION,
-            learned,
-            LEARNED_TIMEOUT_S,
-            (SAME_VLAN, TO_SOURCE, TO_SENDER),
-            delete_learned=True,
-            limit=ADDRESSES_PER_PORT_MAX,
-        ),
-        Learn(
-            Table.LOCAL_SOURCE,
-            learned,
-            LEARNED_TIMEOUT_S,
-            (SAME_VLAN, FROM_SOURCE, IS_LOCAL, IS_BEHIND_SENDER),
-            delete_learned=True,
-            limit=ADDRESSES_PER_PORT_MAX,
-            success=Register.LEARNED,
-        ),
+    location = Learn(
+        Table.LOCATION,
+        tables.learned_cookie(port.ofport, port.vlans),
+        tables.LEARNED_TIMEOUT_S,
+        (SAME_VLAN, tables.TO_SOURCE, tables.TO_SENDER),
+        delete_learned=True,
+        limit=tables.ADDRESSES_PER_PORT_MAX,
     )
+    local_source = replace(
+        location,
+        table=Table.LOCAL_SOURCE,
+        specs=(SAME_VLAN, FROM_SOURCE, tables.IS_LOCAL, tables.IS_BEHIND_SENDER),
+        success=Register.LEARNED,
+    )
+    # The switch writes no result where it only traces a frame.
+    return SetField(Register.LEARNED, 1), location, local_source
 
 
 def _guard_addresses(port: VmPort) -> Iterator[FlowSpec]:
@@ -181,9 +153,8 @@ def _guard_addresses(port: VmPort) -> Iterator[FlowSpec]:
     If it is trusted, other trusted ports may use them: their flows have a higher priority.
     """
     for mac in port.attached_macs:
-        for in_vlan in in_vlans(port.vlans.carried):
-            priority = 18 if port.trusted else 30
-            yield FlowSpec(Table.LEARN, priority, match(eth_src=mac, **in_vlan))
+        for in_vlan in tables.in_vlans(port.vlans.carried):
+            yield flow(Table.LEARN, 18 if port.trusted else 30, {"eth_src": mac, **in_vlan})
 
 
 def _lock(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
@@ -195,18 +166,14 @@ def _lock(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
     """
     lock = Learn(
         Table.LOCK,
-        learned_cookie(port.ofport, port.vlans),
-        LAG_LOCK_TIMEOUT_S if on_a_lag else LOCK_TIMEOUT_S,
-        (SAME_VLAN, FROM_SOURCE, IS_LOCKED),
-        limit=ADDRESSES_PER_PORT_MAX,
+        tables.learned_cookie(port.ofport, port.vlans),
+        tables.LAG_LOCK_TIMEOUT_S if on_a_lag else tables.LOCK_TIMEOUT_S,
+        (SAME_VLAN, FROM_SOURCE, tables.IS_LOCKED),
+        limit=tables.ADDRESSES_PER_PORT_MAX,
     )
     announces = {Register.VM_PORT: int(port.ofport)}
     if not on_a_lag:
         announces[Register.ANNOUNCES] = 1
     for locked, table in ((0, Table.UNCACHE_FIRST), (1, Table.UNCACHE_AGAIN)):
-        yield FlowSpec(
-            Table.SET_LOCK,
-            10,
-            match(**announces, **{Register.LOCKED: locked}),
-            (lock, Resubmit(table)),
-        )
+        sent = {**announces, Register.LOCKED: locked}
+        yield flow(Table.SET_LOCK, 10, sent, lock, Resubmit(table))

@@ -16,47 +16,32 @@ import zlib
 from collections.abc import Iterator
 
 from controller.config.vlans import TRUNK
+from controller.dataplane import tables
 from controller.dataplane.output import TO_NORMAL, if_first_live
-from controller.dataplane.presence import by_presence
+from controller.dataplane.reflection import by_presence
 from controller.dataplane.specs import (
     Actions,
     CopyBits,
+    Fields,
     FlowSpec,
     GroupSpec,
     Learn,
     LearnLoad,
     LearnMatch,
-    MatchValue,
     PopVlan,
     Resubmit,
     SetField,
     ToGroup,
-    match,
+    flow,
 )
-from controller.dataplane.tables import (
-    ADDRESSES_PER_PORT_MAX,
-    FROM_NORMAL,
-    FROM_SOURCE,
-    IS_LOCAL,
-    LEARNED_TIMEOUT_S,
-    LOCK_TIMEOUT_S,
-    TAGGED,
-    TO_SOURCE,
-    UNICAST,
-    VLAN_ID_BITS,
-    Kind,
-    Register,
-    Table,
-    cookie,
-    normal_group_id,
-)
+from controller.dataplane.tables import TAGGED, VLAN_ID_BITS, Register, Table, normal_group_id
 from controller.dataplane.team import Team, VmPort
 from policies.model import OfPort
 
 _LEFT_TO_NORMAL = SetField(Register.NORMAL, 1)
 
 
-def flooded_by(uplink: OfPort, team: Team) -> tuple[dict[str, MatchValue], Actions, Actions]:
+def flooded_by(uplink: OfPort, team: Team) -> tuple[Fields, Actions, Actions]:
     """How NORMAL gets what an uplink floods.
 
     The match of frames from the uplink, the actions for all of them, and those for unicast.
@@ -76,21 +61,15 @@ def flows(team: Team) -> Iterator[FlowSpec]:
         return
     yield from _learn_from_unknown(team)
     # What an uplink brings for a VM port that has none of its uplinks is not for NORMAL.
-    from_vm = match(**{Register.UPLINK: 0})
-    yield FlowSpec(Table.NO_UPLINK, 0, from_vm, (TO_NORMAL,) if team.floods_to_normal else ())
+    from_vm = {Register.UPLINK: 0}
+    yield flow(Table.NO_UPLINK, 0, from_vm, *((TO_NORMAL,) if team.floods_to_normal else ()))
     # The flows in EGRESS for known VM ports, and for no VM port at all, have a higher priority.
-    yield FlowSpec(Table.EGRESS, 3, match(**{Register.UPLINK: 0}), goto=Table.UPLINK_OUT)
+    yield flow(Table.EGRESS, 3, from_vm, goto=Table.UPLINK_OUT)
+    judged = _LEFT_TO_NORMAL, Resubmit(Table.LOCAL_SOURCE)
     for uplink in team.uplinks:
         from_uplink, restored = _as_it_came(uplink, team)
-        left = match(**from_uplink, **{Register.NORMAL: 1})
-        yield FlowSpec(Table.DELIVERY, 40, left, (*restored, TO_NORMAL))
-        yield FlowSpec(
-            Table.EGRESS,
-            3,
-            match(**from_uplink),
-            (_LEFT_TO_NORMAL, Resubmit(Table.LOCAL_SOURCE)),
-            goto=Table.REFLECTION,
-        )
+        yield flow(Table.DELIVERY, 40, {**from_uplink, Register.NORMAL: 1}, *restored, TO_NORMAL)
+        yield flow(Table.EGRESS, 3, from_uplink, *judged, goto=Table.REFLECTION)
 
 
 def _learn_from_unknown(team: Team) -> Iterator[FlowSpec]:
@@ -109,46 +88,35 @@ def _learn_from_unknown(team: Team) -> Iterator[FlowSpec]:
     change, the flow that taught it goes, and with it all that was learned.
     """
     numbers = f"{sorted(team.uplinks)} {sorted(team.no_flood)}".encode()
-    taught = cookie(Kind.LEARNED, FROM_NORMAL | zlib.crc32(numbers))
-    limit = ADDRESSES_PER_PORT_MAX  # for all of these ports together
+    taught = tables.cookie(tables.Kind.LEARNED, tables.FROM_NORMAL | zlib.crc32(numbers))
+    limit = tables.ADDRESSES_PER_PORT_MAX  # for all of these ports together
     tag = LearnMatch("vlan_tci", Register.VLAN, VLAN_ID_BITS)
     native = next((vlans.native for vlans in team.uplink_vlans.values()), None) or 0
     untagged = SetField(Register.VLAN, native)
     tagged = CopyBits("vlan_tci", 0, Register.VLAN, 0, VLAN_ID_BITS)
     unknown = {Register.NORMAL: 1, Register.UPLINK: 0}
+    look_ups = (Table.LOCAL_SOURCE, Table.UNKNOWN_PORT, Table.CLASSIFY)
     for tags, vlan, in_vlan in (
         (0, (), untagged),
         (TAGGED, (tag,), tagged),
     ):
-        located = *vlan, TO_SOURCE, LearnLoad("in_port", Register.TARGET, 16)
-        local = *vlan, FROM_SOURCE, IS_LOCAL
-        yield FlowSpec(
-            Table.CLASSIFY,
-            1,
-            match(vlan_vid=tags, eth_src=UNICAST, **{Register.NORMAL: 0}),
-            (
-                _LEFT_TO_NORMAL,
-                in_vlan,
-                Resubmit(Table.LOCAL_SOURCE),
-                Resubmit(Table.UNKNOWN_PORT),
-                Resubmit(Table.CLASSIFY),
-            ),
-        )
-        yield FlowSpec(
+        located = *vlan, tables.TO_SOURCE, LearnLoad("in_port", Register.TARGET, 16)
+        local = *vlan, tables.FROM_SOURCE, tables.IS_LOCAL
+        sent = {"vlan_vid": tags, "eth_src": tables.UNICAST, Register.NORMAL: 0}
+        yield flow(Table.CLASSIFY, 1, sent, _LEFT_TO_NORMAL, in_vlan, *map(Resubmit, look_ups))
+        yield flow(
             Table.UNKNOWN_PORT,
             10,
-            match(vlan_vid=tags),
-            (
-                Learn(Table.LOCATION, taught, LEARNED_TIMEOUT_S, located, True, 20, limit),
-                Learn(Table.LOCAL_SOURCE, taught, LOCK_TIMEOUT_S, local, True, 20, limit),
-            ),
+            {"vlan_vid": tags},
+            Learn(Table.LOCATION, taught, tables.LEARNED_TIMEOUT_S, located, True, 20, limit),
+            Learn(Table.LOCAL_SOURCE, taught, tables.LOCK_TIMEOUT_S, local, True, 20, limit),
         )
     for port in team.vm_ports:
         known = {Register.LOCAL: 1, Register.BEHIND: port.ofport}
-        yield FlowSpec(Table.UNKNOWN_PORT, 20, match(**known), by_presence(port))
-    yield FlowSpec(Table.PRESENT, 30, match(**unknown))
+        yield flow(Table.UNKNOWN_PORT, 20, known, *by_presence(port))
+    yield flow(Table.PRESENT, 30, unknown)
     anew = (SetField(Register.BEHIND, 0), Resubmit(Table.UNKNOWN_PORT))
-    yield FlowSpec(Table.ABSENT, 30, match(**unknown), anew)
+    yield flow(Table.ABSENT, 30, unknown, *anew)
 
 
 def by_any_uplink(port: VmPort, team: Team) -> Actions:
@@ -170,13 +138,13 @@ def groups(team: Team) -> Iterator[GroupSpec]:
             yield if_first_live(normal_group_id(uplink), before, uplink, (TO_NORMAL,))
 
 
-def _as_it_came(uplink: OfPort, team: Team) -> tuple[dict[str, MatchValue], Actions]:
+def _as_it_came(uplink: OfPort, team: Team) -> tuple[Fields, Actions]:
     """A match of the frames from an uplink, and the actions that restore what CLASSIFY changed.
 
     NORMAL takes no tagged frames from an access port, and ours have a tag.
     """
     vlans = team.uplink_vlans.get(uplink, TRUNK)
-    from_uplink: dict[str, MatchValue] = {Register.UPLINK: uplink}
+    from_uplink: Fields = {Register.UPLINK: uplink}
     if team.over_normal and vlans.native and not vlans.takes_tagged:
         return {**from_uplink, "vlan_vid": TAGGED}, (PopVlan(),)
     return from_uplink, ()

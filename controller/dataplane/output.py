@@ -14,33 +14,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from controller.config.vlans import TRUNK, PortVlans, VlanSet
+from controller.dataplane import tables
 from controller.dataplane.specs import (
     Actions,
     Bucket,
+    Fields,
     FlowSpec,
     GroupSpec,
     Output,
     PopVlan,
     Resubmit,
     SetField,
-    match,
+    flow,
 )
-from controller.dataplane.tables import (
-    ALWAYS_GROUP_ID,
-    ETH_TAGS,
-    OFPP_NORMAL,
-    TAGGED,
-    Register,
-    Table,
-    in_vlans,
-    openflow_port,
-)
+from controller.dataplane.tables import Register, Table, openflow_port
 from controller.dataplane.team import Team
 from policies.model import OfPort
 
-TO_NORMAL = Output(OFPP_NORMAL)
+TO_NORMAL = Output(tables.OFPP_NORMAL)
 # Is always live: the switch takes no bucket that watches nothing.
-ALWAYS = GroupSpec(ALWAYS_GROUP_ID, "all", (Bucket(()),))
+ALWAYS = GroupSpec(tables.ALWAYS_GROUP_ID, "all", (Bucket(()),))
 
 
 def out_by(ofport: OfPort) -> Actions:
@@ -65,7 +58,7 @@ def first_live(
     """
     buckets = [Bucket(actions, watch_port=openflow_port(uplink)) for uplink, actions in ways]
     if otherwise:
-        buckets.append(Bucket(otherwise, watch_group=ALWAYS_GROUP_ID))
+        buckets.append(Bucket(otherwise, watch_group=tables.ALWAYS_GROUP_ID))
     return GroupSpec(group_id, "ff", tuple(buckets))
 
 
@@ -88,16 +81,16 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 
 def _port_out(ofport: OfPort, vlans: PortVlans) -> Iterator[FlowSpec]:
     out, carried = Output(openflow_port(ofport)), vlans.carried
-    target = {Register.TARGET: ofport}
+    target: Fields = {Register.TARGET: ofport}
     untagged = None if vlans.native_tagged else vlans.native
     if untagged or (untagged == 0 and not vlans.takes_tagged):
         # The switch accepts pop_vlan only in a flow that matches tagged frames.
-        in_native = match(vlan_vid=TAGGED, **target, **{Register.VLAN: untagged})
-        yield FlowSpec(Table.PORT_OUT, 20, in_native, (PopVlan(), out))
+        in_native = {**target, "vlan_vid": tables.TAGGED, Register.VLAN: untagged}
+        yield flow(Table.PORT_OUT, 20, in_native, PopVlan(), out)
     if untagged and not vlans.takes_tagged:
         carried = VlanSet()
-    for in_vlan in in_vlans(carried):
-        yield FlowSpec(Table.PORT_OUT, 10, match(**target, **in_vlan), (out,))
+    for in_vlan in tables.in_vlans(carried):
+        yield flow(Table.PORT_OUT, 10, {**target, **in_vlan}, out)
 
 
 def _drop_inner_tags(uplink: OfPort, vlans: PortVlans) -> Iterator[FlowSpec]:
@@ -107,5 +100,5 @@ def _drop_inner_tags(uplink: OfPort, vlans: PortVlans) -> Iterator[FlowSpec]:
     """
     if vlans.native and not vlans.native_tagged:
         in_native = {Register.TARGET: uplink, Register.VLAN: vlans.native}
-        for tag in ETH_TAGS:
-            yield FlowSpec(Table.PORT_OUT, 30, match(**in_native, eth_type=tag))
+        for tag in tables.ETH_TAGS:
+            yield flow(Table.PORT_OUT, 30, {**in_native, "eth_type": tag})

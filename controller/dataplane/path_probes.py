@@ -18,19 +18,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from controller.dataplane import frames
-from controller.dataplane.specs import FlowSpec, MatchValue, ToController, match
-from controller.dataplane.tables import (
-    ETH_ARP,
-    ETH_IPV6,
-    ICMPV6,
-    ND_ADVERTISEMENT,
-    OFPP_CONTROLLER,
-    Kind,
-    Table,
-    cookie,
-    icmpv6,
-    openflow_port,
-)
+from controller.dataplane.specs import FlowSpec, MatchValue, ToController, flow
+from controller.dataplane.tables import OFPP_CONTROLLER, Kind, Table, cookie, icmpv6, openflow_port
 from controller.dataplane.team import Team
 
 # IEEE 802's "Local Experimental EtherType 2".
@@ -42,7 +31,7 @@ MAGIC = b"LBTP\x01"
 _BODY = struct.Struct("!5s1xHHHHI")
 _TAG_BYTES = 16
 ND_BYTES = 64
-ANSWERS = ({"eth_type": ETH_ARP, "arp_op": ARP_REPLY}, icmpv6(ND_ADVERTISEMENT))
+ANSWERS = ({"eth_type": frames.ETH_ARP, "arp_op": ARP_REPLY}, icmpv6(frames.ND_ADVERTISEMENT))
 _ARP = struct.Struct("!HHBBH6s4s6s4s")
 PROBE_COOKIE, AROUND_COOKIE = cookie(Kind.PROBE, 0), cookie(Kind.AROUND_PROBES, 0)
 # In place of an uplink: the sender of proofs, and the receiver of copies.
@@ -95,14 +84,14 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     yield _heard(132, AROUND_COOKIE, in_port=OFPP_CONTROLLER, eth_type=ETH_PROBE)
     for mac in (*team.probe_macs.values(), *team.question_macs.values()):
         # Switches flood our probes while they do not know the destination, so this comes before 130.
-        yield FlowSpec(Table.CLASSIFY, 131, match(eth_dst=mac))
-        yield FlowSpec(Table.CLASSIFY, 129, match(eth_src=mac))
-    yield FlowSpec(Table.CLASSIFY, 129, match(eth_type=ETH_PROBE))
+        yield flow(Table.CLASSIFY, 131, {"eth_dst": mac})
+        yield flow(Table.CLASSIFY, 129, {"eth_src": mac})
+    yield flow(Table.CLASSIFY, 129, {"eth_type": ETH_PROBE})
 
 
 def _heard(priority: int, marked: int, **matched: MatchValue) -> FlowSpec:
     """A flow that gives frames to the service."""
-    return FlowSpec(Table.CLASSIFY, priority, match(**matched), (ToController(),), cookie=marked)
+    return flow(Table.CLASSIFY, priority, matched, ToController(), cookie=marked)
 
 
 # ---- frames ----------------------------------------------------------------------------
@@ -134,9 +123,9 @@ def question_frame(source: str, host: str, tag: int, mtu: int, mac: str | None =
         body = _ARP.pack(
             1, 0x0800, 6, 4, frames.ARP_REQUEST, own, bytes(4), bytes(6), address.packed
         )
-        destination, ethertype = frames.BROADCAST, ETH_ARP
+        destination, ethertype = frames.BROADCAST, frames.ETH_ARP
     else:
-        destination, ethertype = frames.SOLICITED_NODE + address.packed[-3:], ETH_IPV6
+        destination, ethertype = frames.SOLICITED_NODE + address.packed[-3:], frames.ETH_IPV6
         body = frames.solicitation(own, address)
     to = destination if mac is None else frames.octets(mac)
     return frames.frame(to, own, tag, ethertype, body.ljust(mtu, b"\0"))
@@ -148,13 +137,17 @@ def parse(frame: bytes, uplink: int, key: bytes) -> Probe | HostAnswer | None:
     body = frame[at:]
     if ethertype == ETH_PROBE:
         return _probe(frame[:ADDRESSES_BYTES], body, uplink, key)
-    if ethertype == ETH_ARP and len(body) >= _ARP.size:
+    if ethertype == frames.ETH_ARP and len(body) >= _ARP.size:
         found = _ARP.unpack_from(body)
         if found[:5] == (1, 0x0800, 6, 4, ARP_REPLY):
             return HostAnswer(uplink, str(IPv4Address(found[6])), tag, frame[6:12].hex(":"))
     # 40 bytes of IPv6 (RFC 8200), then type, code, checksum, flags and target (RFC 4861 section 4.4).
-    is_ipv6 = ethertype == ETH_IPV6 and len(body) >= ND_BYTES and body[0] >> 4 == 6
-    if is_ipv6 and (body[6], body[7], body[40]) == (ICMPV6, frames.ND_HOPS, ND_ADVERTISEMENT):
+    is_ipv6 = ethertype == frames.ETH_IPV6 and len(body) >= ND_BYTES and body[0] >> 4 == 6
+    if is_ipv6 and (body[6], body[7], body[40]) == (
+        frames.ICMPV6,
+        frames.ND_HOPS,
+        frames.ND_ADVERTISEMENT,
+    ):
         return HostAnswer(uplink, str(IPv6Address(body[48:64])), tag, frame[6:12].hex(":"))
     return None
 

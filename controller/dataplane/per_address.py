@@ -17,11 +17,10 @@ Invariant: a move changes the address's group only. A forgotten address gets one
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from controller.dataplane import hashing
 from controller.dataplane.output import out_by
-from controller.dataplane.specs import FlowSpec, GroupSpec, SetField, ToGroup, match
+from controller.dataplane.specs import Fields, FlowSpec, GroupSpec, SetField, ToGroup, flow
 from controller.dataplane.tables import ASSIGNED, Kind, Register, Table, address_group_id, cookie
 from controller.dataplane.team import Team
 from controller.dataplane.unicast import to_vm_port
@@ -36,22 +35,20 @@ def flows(team: Team) -> Iterator[FlowSpec]:
         yield from hashing.for_the_home_to_hear(ASSIGNED, team)
     vm_ports = {port.ofport: port for port in team.vm_ports}
     for address in team.addresses:
-        ofport, mac, in_vlan = address.ofport, address.mac, {Register.VLAN: address.vlan}
-        group = (ToGroup(address_group_id(address.slot)),)
-        sent = hashing.in_hash(
-            ASSIGNED, 10, group, eth_src=mac, **in_vlan, **{Register.VM_PORT: ofport}
-        )
-        yield replace(sent, cookie=cookie(Kind.FROM_ADDRESS, address.slot))
-        received = {Register.TARGET: int(ofport), Register.VM_PORT: 0}
+        ofport = address.ofport
+        in_vlan: Fields = {Register.VLAN: address.vlan}
+        group = ToGroup(address_group_id(address.slot))
+        hashed = {Register.HASHED: ASSIGNED, **in_vlan, Register.VM_PORT: ofport}
+        sent = {**hashed, "eth_src": address.mac}
+        yield flow(Table.HASH, 10, sent, group, cookie=cookie(Kind.FROM_ADDRESS, address.slot))
+        unknown = {**in_vlan, Register.VM_PORT: 0, "eth_dst": address.mac}
+        received = {**unknown, Register.TARGET: int(ofport)}
         actions, goto = to_vm_port(vm_ports[ofport], team)
-        to_address = match(**in_vlan, **received, eth_dst=mac)
         counts = cookie(Kind.TO_ADDRESS, address.slot)
-        yield FlowSpec(Table.EGRESS, 40, to_address, actions, goto, cookie=counts)
+        yield flow(Table.EGRESS, 40, received, *actions, goto=goto, cookie=counts)
         if not team.hears_everywhere:
             # Also if what came back of its own frames has been learned from an uplink.
-            unknown = match(**in_vlan, **{Register.VM_PORT: 0}, eth_dst=mac)
-            behind = SetField(Register.HOME, int(ofport))
-            yield FlowSpec(Table.DELIVERY, 30, unknown, (behind, *group))
+            yield flow(Table.DELIVERY, 30, unknown, SetField(Register.HOME, int(ofport)), group)
     if not team.hears_everywhere:
         yield from _delivered_once(team)
 
@@ -61,12 +58,12 @@ def _delivered_once(team: Team) -> Iterator[FlowSpec]:
 
     Nothing that came by an uplink leaves by one.
     """
-    yield FlowSpec(Table.OFF_HOME, 40, match(**{Register.VM_PORT: 0}))
+    yield flow(Table.OFF_HOME, 40, {Register.VM_PORT: 0})
     for port in team.vm_ports:
         for uplink in team.uplinks if port.hashed == ASSIGNED else ():
             by_own = {Register.UPLINK: uplink, Register.TARGET: uplink, Register.VM_PORT: 0}
-            delivered = match(**by_own, **{Register.HOME: port.ofport})
-            yield FlowSpec(Table.OFF_HOME, 50, delivered, out_by(port.ofport))
+            delivered = {**by_own, Register.HOME: port.ofport}
+            yield flow(Table.OFF_HOME, 50, delivered, *out_by(port.ofport))
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:

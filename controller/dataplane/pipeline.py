@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from controller.dataplane import (
-    announcements,
     binding_groups,
     classify,
     endpoints,
@@ -20,7 +19,6 @@ from controller.dataplane import (
     output,
     path_probes,
     per_address,
-    presence,
     reflection,
     unicast,
 )
@@ -31,9 +29,7 @@ from controller.dataplane.team import Team
 FLOWS: tuple[Callable[[Team], Iterable[FlowSpec]], ...] = (
     classify.flows,
     learning.flows,
-    announcements.flows,
     reflection.flows,
-    presence.flows,
     unicast.flows,
     flooding.flows,
     binding_groups.flows,
@@ -45,7 +41,7 @@ FLOWS: tuple[Callable[[Team], Iterable[FlowSpec]], ...] = (
     normal.flows,
 )
 GROUPS = (
-    presence.groups,
+    reflection.groups,
     unicast.groups,
     binding_groups.groups,
     flooding.groups,

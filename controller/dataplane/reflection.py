@@ -1,92 +1,159 @@
 """Reflection: frames of ours that come back from the network, and addresses that have left.
 
-Tables: REFLECTION, DEPARTURE; in FROM_UPLINK, the flow for multicast.
+An address has moved away if an uplink brings an announcement of it: a frame that tells switches where
+their source address now is.
+
+Tables: REFLECTION, DEPARTURE, PRESENT, ABSENT; the look-ups ANNOUNCEMENT, SAME_NIBBLE, GRATUITOUS,
+UNCACHE_FIRST and UNCACHE_AGAIN; in FROM_UPLINK, the flow for multicast. Groups: one for each VM port, its
+presence.
 
 Invariant: a frame from an uplink whose source is behind a VM port goes no further, unless it
 announces that the address has moved away. An address that has announced itself from here in the
 last `LOCK_TIMEOUT_S` seconds has not moved away. On a LAG every frame announces it, unless the address
 has flooded a frame from here in the last `LAG_LOCK_TIMEOUT_S` seconds.
+
+Invariant: register ANNOUNCES is 1 for RARP, for a neighbor advertisement to a group, and for ARP
+about the sender's own address, and for nothing else.
+
+Invariant: what was learned on a VM port holds while the port is there. From the moment the port or
+its link is gone, frames for these addresses go to the network, and frames from these addresses that
+come from the network are not reflections. The switch checks this by itself, so that a VM that leaves
+while the service is not running is found at its new host even if nobody hears it announce itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Iterator
 
+from controller.dataplane import tables
 from controller.dataplane.learning import learn_outside
+from controller.dataplane.output import first_live
 from controller.dataplane.specs import (
+    Action,
     Actions,
+    CopyBits,
+    Fields,
     FlowSpec,
+    GroupSpec,
     Learn,
     LearnLoad,
-    Match,
-    MatchValue,
+    LoadBits,
     Resubmit,
-    match,
+    SetField,
+    ToGroup,
+    flow,
 )
-from controller.dataplane.tables import (
-    DEPARTED_MAX,
-    FROM_SOURCE,
-    LEARNED_TIMEOUT_S,
-    MULTICAST,
-    SAME_VLAN,
-    TO_ELSEWHERE,
-    TO_SOURCE,
-    Kind,
-    Register,
-    Table,
-    cookie,
-)
-from controller.dataplane.team import Team, kept
+from controller.dataplane.tables import BROADCAST, MULTICAST, Register, Table
+from controller.dataplane.team import KEPT, Team, VmPort, kept
+from policies.model import OFPORT_LOCAL, OfPort
 
 
-def flows(team: Team) -> Iterable[FlowSpec]:
-    return _flows(team.hears_everywhere)
-
-
-def judged(on_a_lag: bool) -> tuple[Match, Actions]:
-    """Which frames from a local address can say that it has moved away, and the look-ups that show it."""
-    if on_a_lag:
-        return (), (Resubmit(Table.LOCK),)
-    return match(eth_dst=MULTICAST), (Resubmit(Table.ANNOUNCEMENT), Resubmit(Table.LOCK))
+def flows(team: Team) -> Iterator[FlowSpec]:
+    yield from _announcements()
+    yield from _reflections(team.hears_everywhere)
+    for port in team.vm_ports:
+        learned = {Register.LOCAL: 1, Register.BEHIND: port.ofport}
+        yield flow(Table.REFLECTION, 20, learned, *by_presence(port))
 
 
 @kept
-def _flows(on_a_lag: bool) -> Iterator[FlowSpec]:
+def _announcements() -> Iterator[FlowSpec]:
+    """Recognize announcements. The same flows for every team."""
+    announces = SetField(Register.ANNOUNCES, 1)
+    rarp: Fields = {"eth_type": tables.ETH_RARP, "eth_dst": BROADCAST}
+    yield flow(Table.ANNOUNCEMENT, 10, rarp, announces)
+    advertises = {**tables.icmpv6(tables.ND_ADVERTISEMENT), "eth_dst": MULTICAST}
+    yield flow(Table.ANNOUNCEMENT, 10, advertises, announces)
+    compare: list[Action] = []
+    for bit in range(0, 32, 4):
+        for index, address in enumerate(("arp_spa", "arp_tpa")):
+            compare.append(CopyBits(address, bit, Register.NIBBLES, 4 * index, 4))
+        compare.append(Resubmit(Table.SAME_NIBBLE))
+    arp: Fields = {"eth_type": tables.ETH_ARP, "eth_dst": BROADCAST}
+    yield flow(Table.ANNOUNCEMENT, 10, arp, *compare, Resubmit(Table.GRATUITOUS))
+    # OpenFlow cannot compare two fields. These 16 flows compare four bits at a time.
+    for nibble in range(16):
+        yield flow(Table.SAME_NIBBLE, 10, {Register.NIBBLES: (nibble << 4 | nibble, 0xFF)})
+    yield flow(Table.SAME_NIBBLE, 0, {}, LoadBits(Register.NIBBLES, 8, 1, 1))
+    yield flow(Table.GRATUITOUS, 10, {Register.NIBBLES: (0, 0x100)}, announces)
+    # An announcement that is forwarded from the switch's flow cache sets no lock, and the one
+    # that comes back from the cache finds none. So with a lock and without one, the result depends
+    # on another bit (of pkt_mark, but any would do). When the lock begins or ends, revalidation
+    # then finds the cached flow too wide, and deletes it.
+    for locked, table in ((0, Table.UNCACHE_FIRST), (1, Table.UNCACHE_AGAIN)):
+        yield flow(table, 10, {"pkt_mark": (0, 1 << locked)})
+
+
+@kept
+def _reflections(on_a_lag: bool) -> Iterator[FlowSpec]:
     """The same flows for every team of either kind."""
-    frames, look_up = judged(on_a_lag)
-    moved: dict[str, MatchValue] = {} if on_a_lag else {Register.ANNOUNCES: 1}
-    yield FlowSpec(
-        Table.FROM_UPLINK,
-        10,
-        match(eth_dst=MULTICAST),
-        (Resubmit(Table.LOCAL_SOURCE),),
-        Table.REFLECTION,
-    )
-    elsewhere = match(**{Register.LOCAL: 0})
-    yield FlowSpec(Table.REFLECTION, 10, elsewhere, (learn_outside(),), Table.DELIVERY)
-    local = match(**dict(frames), **{Register.LOCAL: 1})
-    yield FlowSpec(Table.REFLECTION, 10, local, look_up, Table.DEPARTURE)
-    yield FlowSpec(
-        Table.DEPARTURE,
-        10,
-        match(**moved, **{Register.LOCKED: 0}),
-        (*_learn_departure(), Resubmit(Table.UNCACHE_FIRST)),
-        goto=Table.DELIVERY,
-    )
-    yield FlowSpec(
-        Table.DEPARTURE,
-        10,
-        match(**moved, **{Register.LOCKED: 1}),
-        (Resubmit(Table.UNCACHE_AGAIN),),
-    )
+    # Which frames from a local address can say that it has moved away, and the look-ups that show it.
+    frames: Fields = {} if on_a_lag else {"eth_dst": MULTICAST}
+    look_up: Actions = (Resubmit(Table.LOCK),)
+    moved: Fields = {}
+    if not on_a_lag:
+        look_up = (Resubmit(Table.ANNOUNCEMENT), *look_up)
+        moved = {Register.ANNOUNCES: 1}
+    local_source = Resubmit(Table.LOCAL_SOURCE)
+    yield flow(Table.FROM_UPLINK, 10, {"eth_dst": MULTICAST}, local_source, goto=Table.REFLECTION)
+    elsewhere = {Register.LOCAL: 0}
+    yield flow(Table.REFLECTION, 10, elsewhere, learn_outside(), goto=Table.DELIVERY)
+    local = {**frames, Register.LOCAL: 1}
+    yield flow(Table.REFLECTION, 10, local, *look_up, goto=Table.DEPARTURE)
+    departed = *_learn_departure(), Resubmit(Table.UNCACHE_FIRST)
+    yield flow(Table.DEPARTURE, 10, {**moved, Register.LOCKED: 0}, *departed, goto=Table.DELIVERY)
+    again = Resubmit(Table.UNCACHE_AGAIN)
+    yield flow(Table.DEPARTURE, 10, {**moved, Register.LOCKED: 1}, again)
+    # Frames to or from an address that was learned on a VM port, by whether that port is there.
+    from_vm = {Register.UPLINK: 0}
+    announced = *look_up, Resubmit(Table.DEPARTURE)
+    yield flow(Table.PRESENT, 20, from_vm, Resubmit(Table.PORT_OUT))
+    yield flow(Table.PRESENT, 10, frames, *announced)
+    # A departure is learned in either case: the port may return, and the VM has moved all the same.
+    yield flow(Table.ABSENT, 20, from_vm, Resubmit(Table.FLOOD))
+    yield flow(Table.ABSENT, 10, frames, SetField(Register.LOCAL, 0), *announced)
+    if on_a_lag:
+        # The lock ends too late for an address that leaves with its port.
+        gone = {Register.LOCKED: 1, Register.LOCAL: 0}
+        yield flow(Table.DEPARTURE, 15, gone, goto=Table.DELIVERY)
+    else:
+        yield flow(Table.ABSENT, 5, {}, Resubmit(Table.DELIVERY))
+        silent = {Register.ANNOUNCES: 0, Register.LOCAL: 0}
+        yield flow(Table.DEPARTURE, 5, silent, goto=Table.DELIVERY)
 
 
 def _learn_departure() -> tuple[Learn, Learn]:
     """Overwrite what was learned of an address that has moved away."""
-    learned, timeout_s, most = cookie(Kind.LEARNED, 0), LEARNED_TIMEOUT_S, DEPARTED_MAX
-    elsewhere = SAME_VLAN, TO_SOURCE, TO_ELSEWHERE
-    not_local = SAME_VLAN, FROM_SOURCE, LearnLoad(0, Register.LOCAL, 1)
+    learned, most = tables.cookie(tables.Kind.LEARNED, 0), tables.DEPARTED_MAX
+    elsewhere = tables.SAME_VLAN, tables.TO_SOURCE, tables.TO_ELSEWHERE
+    not_local = tables.SAME_VLAN, tables.FROM_SOURCE, LearnLoad(0, Register.LOCAL, 1)
+    timeout_s = tables.LEARNED_TIMEOUT_S
     return (
         Learn(Table.LOCATION, learned, timeout_s, elsewhere, limit=most),
         Learn(Table.LOCAL_SOURCE, learned, timeout_s, not_local, limit=most),
     )
+
+
+def by_presence(port: VmPort) -> Actions:
+    """Actions that continue in table PRESENT or ABSENT. LOCAL is always there."""
+    if port.ofport == OFPORT_LOCAL:
+        return (Resubmit(Table.PRESENT),)
+    return (ToGroup(tables.presence_group_id(port.ofport)),)
+
+
+def groups(team: Team) -> Iterator[GroupSpec]:
+    for port in team.vm_ports:
+        if port.ofport == OFPORT_LOCAL:
+            # It leaves only with the bridge. `ovs-ctl restart` cannot restore a bucket that watches it.
+            continue
+        yield _presence(port.ofport, team.uplinks)
+
+
+# Kept from one pipeline to the next: a move changes none.
+@functools.lru_cache(maxsize=KEPT)
+def _presence(ofport: OfPort, uplinks: tuple[OfPort, ...]) -> GroupSpec:
+    # The switch takes no bucket that watches nothing. No uplink is live: nowhere to go.
+    absent = ((uplink, (Resubmit(Table.ABSENT),)) for uplink in uplinks)
+    present = ofport, (Resubmit(Table.PRESENT),)
+    return first_live(tables.presence_group_id(ofport), [present, *absent])

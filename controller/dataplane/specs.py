@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from policies.values import value
 
@@ -11,6 +12,8 @@ COOKIE_PREFIX = 0x6C6274 << 40
 
 MatchValue = int | str | tuple[int, int] | tuple[str, str]
 Match = tuple[tuple[str, MatchValue], ...]
+Fields = dict[str, MatchValue]
+Field = TypeVar("Field", bound=str)
 
 
 # ---- actions ---------------------------------------------------------------------------
@@ -215,3 +218,15 @@ class Changes:
 
 def match(**fields: MatchValue) -> Match:
     return tuple(sorted(fields.items()))
+
+
+def flow(
+    table: int,
+    priority: int,
+    fields: Mapping[Field, MatchValue],
+    *actions: Action,
+    goto: int | None = None,
+    cookie: int = COOKIE_PREFIX,
+) -> FlowSpec:
+    """A flow for frames with these fields: a row of a table of the pipeline."""
+    return FlowSpec(table, priority, tuple(sorted(fields.items())), actions, goto, cookie)

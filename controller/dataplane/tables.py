@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from enum import IntEnum, StrEnum
 
 from controller.config.vlans import PortVlans, VlanSet, blocks
-from controller.dataplane.specs import COOKIE_PREFIX, LearnLoad, LearnMatch, MatchValue
+from controller.dataplane.specs import COOKIE_PREFIX, Fields, LearnLoad, LearnMatch, MatchValue
 from policies.model import OFPORT_LOCAL, OfPort
 
 OFPP_LOCAL = 0xFFFFFFFE
@@ -185,12 +185,12 @@ ND_ADVERTISEMENT = 136
 TAGGED = (VLAN_PRESENT, VLAN_PRESENT)
 
 
-def icmpv6(message: int) -> dict[str, int]:
+def icmpv6(message: int) -> Fields:
     """The fields of ICMPv6 messages of a type."""
     return {"eth_type": ETH_IPV6, "ip_proto": ICMPV6, "icmpv6_type": message}
 
 
-IGMP_MESSAGE = {"eth_type": ETH_IPV4, "ip_proto": IGMP}
+IGMP_MESSAGE: Fields = {"eth_type": ETH_IPV4, "ip_proto": IGMP}
 
 
 def binding_group_id(ofport: int) -> int:
@@ -303,7 +303,7 @@ def openflow_port(ofport: int) -> int:
     return OFPP_LOCAL if ofport == OFPORT_LOCAL else ofport
 
 
-def in_vlans(vlans: VlanSet) -> Iterator[dict[str, MatchValue]]:
+def in_vlans(vlans: VlanSet) -> Iterator[Fields]:
     """Matches on register VLAN that together cover these VLANs. An empty one matches any VLAN."""
     for value, mask in blocks(vlans):
         whole = masked(value, ~VLAN_ID_MASK & 0xFFFFFFFF | mask, 0xFFFFFFFF)

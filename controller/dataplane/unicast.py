@@ -11,27 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from controller.dataplane import tables
 from controller.dataplane.learning import learn_closed, learn_outside
 from controller.dataplane.output import first_live, out_by
-from controller.dataplane.presence import by_presence
-from controller.dataplane.specs import (
-    Actions,
-    FlowSpec,
-    GroupSpec,
-    Resubmit,
-    ToGroup,
-    match,
-)
-from controller.dataplane.tables import (
-    ELSEWHERE,
-    UNICAST,
-    Kind,
-    Register,
-    Table,
-    cookie,
-    inbound_cookie,
-    unicast_group_id,
-)
+from controller.dataplane.reflection import by_presence
+from controller.dataplane.specs import Actions, FlowSpec, GroupSpec, Resubmit, ToGroup, flow
+from controller.dataplane.tables import UNICAST, Kind, Register, Table, unicast_group_id
 from controller.dataplane.team import Team, VmPort
 
 
@@ -49,13 +34,12 @@ def to_vm_port(port: VmPort, team: Team) -> tuple[Actions, Table | None]:
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:
-    yield FlowSpec(
-        Table.DESTINATION, 10, match(eth_dst=UNICAST), (Resubmit(Table.LOCATION),), Table.EGRESS
-    )
-    locate: Actions = (learn_outside(), Resubmit(Table.LOCATION))
+    unicast, location = {"eth_dst": UNICAST}, Resubmit(Table.LOCATION)
+    yield flow(Table.DESTINATION, 10, unicast, location, goto=Table.EGRESS)
+    locate: Actions = (learn_outside(), location)
     if not team.hears_everywhere:
         locate += (Resubmit(Table.INBOUND),)
-    yield FlowSpec(Table.FROM_UPLINK, 10, match(eth_dst=UNICAST), locate, Table.EGRESS)
+    yield flow(Table.FROM_UPLINK, 10, unicast, *locate, goto=Table.EGRESS)
     for port in team.vm_ports:
         yield from _to_known(port, team)
         yield from _by_uplink(port, team)
@@ -64,10 +48,11 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 
 def _to_known(port: VmPort, team: Team) -> Iterator[FlowSpec]:
     target = {Register.TARGET: port.ofport}
-    yield FlowSpec(Table.EGRESS, 20, match(**target), by_presence(port))
-    from_uplink = match(**target, **{Register.VM_PORT: 0})
-    counts = cookie(Kind.TO_VM, port.ofport)
-    yield FlowSpec(Table.EGRESS, 30, from_uplink, *to_vm_port(port, team), cookie=counts)
+    yield flow(Table.EGRESS, 20, target, *by_presence(port))
+    from_uplink = {**target, Register.VM_PORT: 0}
+    counts = tables.cookie(Kind.TO_VM, port.ofport)
+    actions, goto = to_vm_port(port, team)
+    yield flow(Table.EGRESS, 30, from_uplink, *actions, goto=goto, cookie=counts)
 
 
 def _to_unknown(team: Team) -> Iterator[FlowSpec]:
@@ -75,17 +60,12 @@ def _to_unknown(team: Team) -> Iterator[FlowSpec]:
     lock: Actions = ()
     if team.hears_everywhere:
         lock = (Resubmit(Table.LOCK), Resubmit(Table.SET_LOCK))
-    for unknown, goto in ((0, Table.FLOOD), (ELSEWHERE, Table.UPLINK_OUT)):
+    local_source = Resubmit(Table.LOCAL_SOURCE)
+    for unknown, goto in ((0, Table.FLOOD), (tables.ELSEWHERE, Table.UPLINK_OUT)):
         target = {Register.TARGET: unknown}
-        from_vm = match(**target, **{Register.UPLINK: 0})
-        yield FlowSpec(Table.EGRESS, 10, from_vm, lock if unknown == 0 else (), goto)
-        yield FlowSpec(
-            Table.EGRESS,
-            5,
-            match(**target),
-            (Resubmit(Table.LOCAL_SOURCE),),
-            goto=Table.REFLECTION,
-        )
+        from_vm = {**target, Register.UPLINK: 0}
+        yield flow(Table.EGRESS, 10, from_vm, *(lock if unknown == 0 else ()), goto=goto)
+        yield flow(Table.EGRESS, 5, target, local_source, goto=Table.REFLECTION)
 
 
 def _by_uplink(port: VmPort, team: Team) -> Iterator[FlowSpec]:
@@ -96,11 +76,10 @@ def _by_uplink(port: VmPort, team: Team) -> Iterator[FlowSpec]:
     """
     for uplink in () if team.hears_everywhere else team.uplinks:
         ends = {Register.TARGET: int(port.ofport), Register.UPLINK: int(uplink)}
-        counts = inbound_cookie(port.ofport, uplink)
-        yield FlowSpec(Table.INBOUND, 10, match(**ends), cookie=counts)
+        counts = tables.inbound_cookie(port.ofport, uplink)
+        yield flow(Table.INBOUND, 10, ends, cookie=counts)
         if uplink not in port.order:
-            close = learn_closed(port.ofport, uplink)
-            yield FlowSpec(Table.NO_UPLINK, 10, match(**ends), (close,))
+            yield flow(Table.NO_UPLINK, 10, ends, learn_closed(port.ofport, uplink))
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:

@@ -1,11 +1,17 @@
-"""What was learned on a VM port holds while the port is there; frames of ours that come back."""
+"""What was learned on a VM port holds while the port is there; frames of ours that come back.
+
+And which frames tell switches where their source address now is.
+"""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from controller.dataplane import reflection
 from controller.dataplane.pipeline import build
-from controller.dataplane.specs import FlowSpec, Pipeline, SetField, match
+from controller.dataplane.specs import FlowSpec, Output, Pipeline, Resubmit, SetField, match
 from controller.dataplane.tables import BROADCAST, Register, Table
 from controller.dataplane.team import Team, VmPort
 from policies.model import OFPORT_LOCAL, OfPort
@@ -78,3 +84,51 @@ def test_a_frame_of_ours_that_comes_back_is_dropped_unless_its_address_or_its_po
     assert (NEIGHBOUR in {copy.port for copy in copies}) == (delivered and not reflected)
     # Nobody is at the port that is gone, and a frame for it is dropped.
     assert {copy.port for copy in copies} <= {GONE, NEIGHBOUR}
+
+
+ASK, SAY, YES = 100, 101, 1
+FLOWS = (
+    *reflection.flows(Team((), ())),
+    FlowSpec(ASK, 1, (), (Resubmit(Table.ANNOUNCEMENT),), SAY),
+    FlowSpec(SAY, 1, match(**{Register.ANNOUNCES: 1}), (Output(YES),)),
+)
+INSTALLED = Pipeline({flow.key: flow for flow in FLOWS}, {})
+
+
+def announces(**fields: int | str) -> bool:
+    return bool(through_table(INSTALLED, ASK, frame(**fields), ()))
+
+
+ADDRESS = st.integers(0, 2**32 - 1)
+
+
+@given(ADDRESS, st.integers(0, 31))
+def test_arp_announces_if_it_is_about_the_senders_own_address(address: int, bit: int) -> None:
+    arp: dict[str, int | str] = {"eth_type": 0x0806, "eth_dst": BROADCAST, "arp_spa": address}
+    assert announces(**arp, arp_tpa=address)
+    assert not announces(**arp, arp_tpa=address ^ 1 << bit)
+
+
+ONE, GROUP = "52:54:00:00:00:01", "33:33:00:00:00:01"
+
+
+@pytest.mark.parametrize(
+    ("expected", "fields"),
+    [
+        (True, {"eth_type": 0x8035, "eth_dst": BROADCAST}),
+        (False, {"eth_type": 0x8035, "eth_dst": ONE}),
+        (False, {"eth_type": 0x0800, "eth_dst": BROADCAST}),
+        *(
+            (
+                (kind, to) == (136, GROUP),
+                {"eth_type": 0x86DD, "ip_proto": 58, "eth_dst": to, "icmpv6_type": kind},
+            )
+            for kind in (135, 136)
+            for to in (GROUP, ONE)
+        ),
+    ],
+)
+def test_rarp_and_neighbour_advertisements_to_all_announce_and_other_frames_do_not(
+    expected: bool, fields: dict[str, int | str]
+) -> None:
+    assert announces(**fields) is expected
