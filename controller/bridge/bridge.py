@@ -305,8 +305,10 @@ class Bridge:
     def refuse(
         self, reasons: Iterable[Reason], why: str, now_s: float, moves: Iterable[Moved] = ()
     ) -> Commands:
-        """Record moves that an operator asked for and that are not made."""
-        self.placing.counts.refuse_request(reasons)
+        """Record moves that an operator asked for and that are not made. They count as planned, too."""
+        counted = list(reasons)
+        self.placing.counts.planned.update(counted)
+        self.placing.counts.refused.update(counted)
         return [*self.decision_log.refused(self.placing.team_view, moves, why, now_s)]
 
     def recover(self, read_s: float, poll_s: float, why: str) -> Commands:

@@ -92,12 +92,12 @@ class Handover(Feature[ForwardingRead]):
 
         Whoever attaches the bridge again finds the addresses there, also those of silent VMs.
         """
-        if not self.bridge.config.on_bond:
+        if not self.config.on_bond:
             return
-        ports = {port.name: port for port in self.bridge.config.vm_ports}
+        ports = {port.name: port for port in self.config.vm_ports}
         self.bridge.announcer.introduce(
             SendFrame(
-                self.bridge.config.name,
+                self.config.name,
                 int(ports[name].ofport),
                 frames.rarp(mac, ports[name].vlans.tag_in(vlan), to_itself=True),
             )
@@ -114,7 +114,7 @@ class Handover(Feature[ForwardingRead]):
 
     def read_forwarding(self) -> list[Command]:
         self.bridge.addresses.awaits_normal = True
-        return [ReadForwarding(self.bridge.config.name)]
+        return [ReadForwarding(self.config.name)]
 
     def heard(self, event: ForwardingRead, now_s: float) -> list[Command]:
         """Take the addresses that NORMAL has learned, before our pipeline replaces it."""
@@ -131,7 +131,7 @@ class Handover(Feature[ForwardingRead]):
         When a member fails, the bond announces by another one every address that NORMAL has learned.
         Those frames would come back to us, and our VMs would seem to have moved away.
         """
-        bridge, config = self.bridge, self.bridge.config
+        bridge, config = self.bridge, self.config
         uplinks = tuple(uplink.ofport for uplink in config.uplinks)
         taken_over = uplinks == self.taken_over_with or not bridge.serves
         if not config.on_bond or taken_over or not learns(bridge.installed or specs.EMPTY):

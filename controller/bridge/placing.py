@@ -31,27 +31,11 @@ if TYPE_CHECKING:
 class Counts:
     """How many moves of one bridge were planned, made and refused since the service manages it, by reason."""
 
-    planned: Counter[str] = field(default_factory=Counter)
+    planned: Counter[Reason] = field(default_factory=Counter)
     # Confirmed by the switch.
-    applied: Counter[str] = field(default_factory=Counter)
+    applied: Counter[Reason] = field(default_factory=Counter)
     # Refused by the switch, or to an operator.
-    refused: Counter[str] = field(default_factory=Counter)
-
-    def plan(self, moves: Iterable[Move]) -> None:
-        self.planned.update(move.reason.value for move in moves)
-
-    def apply(self, moves: Iterable[Move]) -> None:
-        self.applied.update(move.reason.value for move in moves)
-
-    def refuse(self, moves: Iterable[Move]) -> None:
-        """The switch refused moves that were planned."""
-        self.refused.update(move.reason.value for move in moves)
-
-    def refuse_request(self, reasons: Iterable[Reason]) -> None:
-        """Count moves that an operator asked for and did not get, as planned and as refused."""
-        values = [reason.value for reason in reasons]
-        self.planned.update(values)
-        self.refused.update(values)
+    refused: Counter[Reason] = field(default_factory=Counter)
 
 
 class Placing:
@@ -71,6 +55,11 @@ class Placing:
         self.counts = Counts()
 
     @property
+    def config(self) -> BridgeConfig:
+        """The configuration in force."""
+        return self.bridge.config
+
+    @property
     def on_switch(self) -> Bindings:
         """The bindings that the switch follows; on NORMAL, the planned bindings.
 
@@ -83,7 +72,7 @@ class Placing:
     def bound(self) -> Mapping[str, Bound]:
         """Where each VM port is, by name."""
         bound = self.on_switch.bound
-        return {p.name: bound[p.name] for p in self.bridge.config.vm_ports if p.name in bound}
+        return {p.name: bound[p.name] for p in self.config.vm_ports if p.name in bound}
 
     def order(self, unit: Unit) -> tuple[Uplink, ...]:
         """The uplinks that a unit may use, the one in force first."""
@@ -106,20 +95,21 @@ class Placing:
         Each call makes a new one, because it caches loads, and every event changes what they are
         computed from. A caller that needs it more than once keeps it.
         """
+        bridge, scheduler = self.bridge, self.bridge.scheduler
         return TeamView(
-            config=self.bridge.config,
-            links=self.bridge.links,
-            loads=self.bridge.loads,
+            config=self.config,
+            links=bridge.links,
+            loads=bridge.loads,
             bound=self.planned.bound,
-            found=self.bridge.installation.found_homes,
-            on_normal=self.bridge.on_normal,
-            address_units=self.bridge.address_units,
-            in_cooldown=self.bridge.scheduler.in_cooldown,
-            peaks=self.bridge.scheduler.peaks,
-            merge_due=self.bridge.scheduler.merge_due,
-            late_known=self.bridge.scheduler.late_known,
+            found=bridge.installation.found_homes,
+            on_normal=bridge.on_normal,
+            address_units=bridge.address_units,
+            in_cooldown=scheduler.in_cooldown,
+            peaks=scheduler.peaks,
+            merge_due=scheduler.merge_due,
+            late_known=scheduler.late_known,
             split=self.split,
-            load_changes=self.bridge.loads.changes,
+            load_changes=bridge.loads.changes,
             reused=self.reused,
             kept_off=self.kept_off,
         )
@@ -144,7 +134,7 @@ class Placing:
 
     def _spread(self, names: Collection[str]) -> frozenset[str]:
         """Those of these VM ports that may be split: not while an uplink loses frames of theirs."""
-        return splits.allowed(self.bridge.config, names) - self.kept_off.by_unit.keys()
+        return splits.allowed(self.config, names) - self.kept_off.by_unit.keys()
 
     @property
     def kept_off(self) -> KeptOff:
@@ -152,7 +142,7 @@ class Placing:
         if not self.bridge.paths.since_s:
             return NOTHING
         learned, units = self.bridge.addresses.by_port, self.bridge.address_units.by_name.values()
-        return kept_off.of_team(self.bridge.config, self.bridge.paths.since_s, learned, units)
+        return kept_off.of_team(self.config, self.bridge.paths.since_s, learned, units)
 
     @property
     def units_on_switch(self) -> tuple[Unit, ...]:
@@ -161,7 +151,7 @@ class Placing:
     @property
     def hashed(self) -> bool:
         """Whether a policy in use moves buckets because of load."""
-        return buckets.are_judged(self.bridge.config, self.split)
+        return buckets.are_judged(self.config, self.split)
 
     @property
     def rules(self) -> kept_rules.States:
@@ -176,10 +166,10 @@ class Placing:
         A policy that keeps bindings takes VM ports over where they are.
         """
         self.keep_units()
-        if other_team := bindings.places_anew(old.asked, self.bridge.config.asked):
+        if other_team := bindings.places_anew(old.asked, self.config.asked):
             self.bridge.installation.found_homes.clear()
         before = {port.name: port.policy for port in old.asked.vm_ports}
-        for port in self.bridge.config.asked.vm_ports:
+        for port in self.config.asked.vm_ports:
             anew = other_team or before.get(port.name) != port.policy
             if anew and not PRESETS[port.policy].keeps_bindings:
                 self.planned.place_anew(port.name)
@@ -195,9 +185,7 @@ class Placing:
         self.reused.keep_units(names)
         if not self.hashed:
             self.bridge.loads.forget_buckets()
-        self.bridge.inbound_check.keep_watching(
-            {int(port.ofport) for port in self.bridge.config.vm_ports}
-        )
+        self.bridge.inbound_check.keep_watching({int(p.ofport) for p in self.config.vm_ports})
         self.planned.keep_bound(names)
         if self._apart is not None:
             self._apart.keep_bound(unit.name for unit in self.units_on_switch)
@@ -218,15 +206,14 @@ class Placing:
         The bindings in use stay while plain uplinks are only observed, while units gather, and until
         NORMAL has taken over from us.
         """
-        observed = self.bridge.observing and not self.bridge.config.on_bond
-        leaving = (
-            self.bridge.on_normal and self.bridge.installed_anything and self._apart is not None
-        )
-        if observed or self.bridge.handover.is_gathering or leaving:
+        bridge = self.bridge
+        observed = bridge.observing and not self.config.on_bond
+        leaving = bridge.on_normal and bridge.installed_anything and self._apart is not None
+        if observed or bridge.handover.is_gathering or leaving:
             self._apart = self._apart or self.planned.frozen()
             return
         assert self._apart is None or self._apart.held, "bindings kept apart follow links only"
-        if self._apart is not None and not self.bridge.on_normal:
+        if self._apart is not None and not bridge.on_normal:
             self._go_on_from(self._apart, now_s)
         self._apart = None
         self.follow_splits()
@@ -246,7 +233,7 @@ class Placing:
 
         On plain uplinks, the homes that policies planned meanwhile are dropped.
         """
-        virtual = not self.bridge.config.on_bond
+        virtual = not self.config.on_bond
         homes = held.homes if virtual else self.planned.homes
         keeps = {u.name for u in self.units() if PRESETS[u.policy].keeps_bindings}
         homes = {name: home for name, home in homes.items() if name in keeps}
@@ -256,25 +243,21 @@ class Placing:
 
     def bind(self, now_s: float) -> list[Command]:
         """Bind units to the best uplinks that they may use. The moves go with the next bundle."""
-        units, uplinks = self.units(), self.uplinks()
-        moves = [
-            *self.bridge.scheduler.splits.take_unsent(),
-            *self.planned.rebind(units, uplinks, now_s),
-        ]
-        self.counts.plan(moves)
+        bridge, units, uplinks = self.bridge, self.units(), self.uplinks()
+        moves = bridge.scheduler.splits.take_unsent()
+        moves += self.planned.rebind(units, uplinks, now_s)
+        self.counts.planned.update(move.reason for move in moves)
         if moves:
             policies = {unit.name: unit.policy for unit in units}
-            self.bridge.scheduler.note(moves, policies, now_s)
+            bridge.scheduler.note(moves, policies, now_s)
         commands: list[Command] = []
-        if self.bridge.observing:
-            commands += self.bridge.installing.logged(moves, ", not made")
-            commands += self.bridge.decision_log.planned(self.team_view, moves, now_s)
+        if bridge.observing:
+            commands += bridge.installing.logged(moves, ", not made")
+            commands += bridge.decision_log.planned(self.team_view, moves, now_s)
         else:
-            self.bridge.installation.expect(moves)
+            bridge.installation.expect(moves)
         if self._apart is not None:
-            self.bridge.installation.expect(
-                self._apart.rebind(self.units_on_switch, uplinks, now_s)
-            )
+            bridge.installation.expect(self._apart.rebind(self.units_on_switch, uplinks, now_s))
         return commands
 
     def carry_out(self, moves: Iterable[Move], now_s: float) -> None:
@@ -286,7 +269,7 @@ class Placing:
         resplit = [move for move in moves if move.is_resplit]
         if not resplit:
             return
-        policies = {port.name: port.policy for port in self.bridge.config.vm_ports}
+        policies = {port.name: port.policy for port in self.config.vm_ports}
         before, in_use = self.units(), self.team_view.in_use
         assert policies.keys() >= {move.unit for move in resplit}, "only VM ports are split"
         for move in resplit:
@@ -316,16 +299,16 @@ class Placing:
 
         Under a policy with a move budget, also write when VM ports have moved.
         """
-        if not self.bridge.phase.is_attached or self.bridge.config.fallen_back:
+        if not self.bridge.phase.is_attached or self.config.fallen_back:
             return []
         known = {
             port.name: self.bridge.scheduler.damping.remembered(port.name)
-            for port in self.bridge.config.vm_ports
+            for port in self.config.vm_ports
             if port.name in moved and PRESETS[port.policy].at_once
         }
-        settings = bindings.remembered(self.bridge.config, self.bound, known, self.bridge.epoch_s)
-        team, name = self.bridge.config.team.text, self.bridge.config.name
-        if self.bridge.config.uplinks and team != self.bridge.config.team_in_database:
+        settings = bindings.remembered(self.config, self.bound, known, self.bridge.epoch_s)
+        team, name = self.config.team.text, self.config.name
+        if self.config.uplinks and team != self.config.team_in_database:
             settings += (Setting("Bridge", name, PREFIX + "team", team),)
         return [Write(settings)] if settings else []
 
@@ -352,9 +335,4 @@ class Placing:
 
     def proposal(self, now_s: float) -> Proposal:
         """What policies would move now."""
-        return planning.propose(
-            self.team_view,
-            self.bases(now_s),
-            self.planned.homes,
-            now_s,
-        )
+        return planning.propose(self.team_view, self.bases(now_s), self.planned.homes, now_s)

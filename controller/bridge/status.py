@@ -203,8 +203,8 @@ def _units(bridge: Bridge, port: VmPortConfig) -> dict[str, int]:
     return counts
 
 
-def _by_reason(counter: Counter[str]) -> dict[str, int]:
-    return {reason.value: counter[reason.value] for reason in Reason}
+def _by_reason(counter: Counter[Reason]) -> dict[str, int]:
+    return {reason.value: counter[reason] for reason in Reason}
 
 
 def _counted(counter: float) -> int | None:

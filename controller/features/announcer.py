@@ -13,9 +13,8 @@ from controller.api.engine_commands import Command, DeliverFrame, ReadLearned, R
 from controller.api.events import LearnedRead
 from controller.config.values import BridgeConfig
 from controller.dataplane import frames, specs
-from controller.features.feature import Feature, Timer
+from controller.features.feature import Feature, Schedule, Timer
 from controller.features.learned_addresses import learns
-from controller.features.schedule import Schedule
 from controller.teaming.address_units import Located
 from controller.teaming.buckets import hashed_by
 from policies.model import Move
@@ -61,8 +60,8 @@ class Announcer(Feature[LearnedRead]):
     @property
     def everything(self) -> frozenset[Announced]:
         """All VM ports, and the addresses that are announced by themselves."""
-        ofports = {port.ofport for port in self.bridge.config.vm_ports}
-        return frozenset[Announced](ofports | self.bridge.address_units.located(self.bridge.config))
+        ofports = {port.ofport for port in self.config.vm_ports}
+        return frozenset[Announced](ofports | self.bridge.address_units.located(self.config))
 
     def forget(self) -> None:
         """Drop all planned announcements."""
@@ -89,7 +88,7 @@ class Announcer(Feature[LearnedRead]):
     def announce_once(self, announced: Iterable[Announced]) -> list[Command]:
         """Announce these with the addresses that the switch has learned by now."""
         self._asked |= frozenset(announced)
-        return [ReadLearned(self.bridge.config.name)]
+        return [ReadLearned(self.config.name)]
 
     def announce_waiting(self, now_s: float) -> None:
         """Announce what waited until the service knew whether LACP is negotiated."""
@@ -126,7 +125,7 @@ class Announcer(Feature[LearnedRead]):
         Only the switch knows which address is in which bucket. Traffic rewritten to our MAC needs no
         announcement.
         """
-        bridge, ports = self.bridge, self.bridge.config.vm_ports
+        bridge, ports = self.bridge, self.config.vm_ports
         hashes = {u.policy for u in bridge.placing.units() if u.is_bucket and u.name in units}
         by_address = {policy for policy in hashes if PRESETS[policy].classifier.by_address}
         split = bridge.placing.split
@@ -140,7 +139,7 @@ class Announcer(Feature[LearnedRead]):
 
         To them a LAG is one link. But a VM may have started while no link was up to announce it.
         """
-        on_a_lag = self.bridge.config.on_a_lag
+        on_a_lag = self.config.on_a_lag
         return {m.unit for m in moves if not (m.is_resplit or (m.source and on_a_lag))}
 
     # ---- readings of learned addresses -------------------------------------------------
@@ -148,7 +147,7 @@ class Announcer(Feature[LearnedRead]):
     def read_ahead(self, moves: Iterable[Move]) -> list[Command]:
         """Read right behind the bundle that is sent now, if units have moved."""
         self._reads_ahead = self.bridge.announces and bool(self._seen_upstream(moves))
-        return [ReadLearned(self.bridge.config.name)] if self._reads_ahead else []
+        return [ReadLearned(self.config.name)] if self._reads_ahead else []
 
     def end_reading_ahead(self) -> None:
         """The bundle is done, or the reading was answered before the bundle."""
@@ -166,7 +165,7 @@ class Announcer(Feature[LearnedRead]):
         """Read learned addresses, now that this is due: not if a reading ahead serves."""
         self._take_due(now_s)
         self._read_again_s = now_s + LEARNED_INTERVAL_S
-        return [] if self._reads_ahead else [ReadLearned(self.bridge.config.name)]
+        return [] if self._reads_ahead else [ReadLearned(self.config.name)]
 
     def _take_due(self, now_s: float) -> None:
         if due := self._due.take_due(now_s):
@@ -184,19 +183,19 @@ class Announcer(Feature[LearnedRead]):
             self.bridge.addresses.learn(event.addresses)
             self.bridge.addresses.known = True
             if flows := self.bridge.addresses.renewals(now_s):
-                commands.append(Renew(self.bridge.config.name, flows))
+                commands.append(Renew(self.config.name, flows))
             commands += self._follow_addresses(event, now_s)
         elif not self.bridge.installation.settled:
             # This reading shows the addresses before the bundle.
             self.end_reading_ahead()
-        from_normal = learned_from_normal(event, self.bridge.config)
+        from_normal = learned_from_normal(event, self.config)
         if not self.bridge.no_flood.changing:
             from_normal -= set(event.addresses)
         packets = self.packets(event, from_normal, now_s)
         if self.bridge.on_normal and self.bridge.installed_anything:
             # On a LAG, no learning packet has to go upstream, and NORMAL would flood those for
             # addresses that it has not learned yet.
-            self.introduce([] if self.bridge.config.on_a_lag else packets)
+            self.introduce([] if self.config.on_a_lag else packets)
         else:
             commands += packets
         if self.bridge.no_flood.changing:
@@ -209,7 +208,7 @@ class Announcer(Feature[LearnedRead]):
         if not learns(self.bridge.installed or specs.EMPTY):
             return []
         silent = self.bridge.address_units.silent()
-        changed = self.bridge.address_units.follow_learned(read, self.bridge.config, now_s)
+        changed = self.bridge.address_units.follow_learned(read, self.config, now_s)
         if not changed and silent <= self.bridge.address_units.silent():
             return []
         self.bridge.loads.forget_address_units(changed)
@@ -233,7 +232,7 @@ class Announcer(Feature[LearnedRead]):
         `from_normal`: addresses whose frames NORMAL has carried until now. Their learning packets
         teach our pipeline before it forgets what it has learned from an unknown port.
         """
-        config = self.bridge.config
+        config = self.config
         # These are announced by themselves, because they may leave by another uplink than their port.
         apart = self.bridge.address_units.located(config)
         if from_normal and not config.on_a_lag:

@@ -18,8 +18,7 @@ from controller.api.events import SelectGroupAdded
 from controller.config.values import BridgeConfig
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import GroupSpec, Pipeline
-from controller.features.feature import Feature
-from controller.features.request import Request
+from controller.features.feature import Feature, Request
 from controller.text.wording import hashed_by
 from policies.presets import PRESETS
 
@@ -67,7 +66,7 @@ class ConnectionHash(Feature[SelectGroupAdded]):
     def by_dp_hash(self) -> bool:
         """Whether our flows use the group."""
         has_group = self.request.error is None and _has_group(self.bridge.installed)
-        return has_group and _wanted(self.bridge.config)
+        return has_group and _wanted(self.config)
 
     def want(self, now_s: float) -> list[Command]:
         """Ask for the group that selects by the datapath's hash.
@@ -89,7 +88,7 @@ class ConnectionHash(Feature[SelectGroupAdded]):
         """The switch has the group, or has refused it."""
         if not self.request.is_under_way(event.number):
             return []
-        what = f"{self.bridge.config.name}: connections are hashed by multipath"
+        what = f"{self.config.name}: connections are hashed by multipath"
         warnings = self.request.finish(event.error, what, now_s)
         if event.error is None:
             self.bridge.installation.add_group(SELECT_GROUP)
@@ -98,7 +97,7 @@ class ConnectionHash(Feature[SelectGroupAdded]):
     @property
     def in_use(self) -> HashInUse | None:
         """The hash in use; None if no policy of the bridge spreads connections."""
-        config = self.bridge.config.asked
+        config = self.config.asked
         if not _spreads_connections(config):
             return None
         wanted = f"connection-hash is {config.connection_hash}"

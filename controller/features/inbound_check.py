@@ -73,7 +73,7 @@ class InboundCheck(Feature[InboundRead]):
         If addresses behind a port use uplinks of their own, so does their inbound traffic; and on a LAG
         the upstream switch chooses the member. Neither is watched.
         """
-        config = self.bridge.config
+        config = self.config
         if config.on_a_lag:
             return
         ports = {port.name: port for port in config.vm_ports}
@@ -106,7 +106,7 @@ class InboundCheck(Feature[InboundRead]):
         return ((self.next_s(), self._read),)
 
     def _read(self, now_s: float) -> list[Command]:
-        return [ReadInbound(self.bridge.config.name, self.due(now_s))]
+        return [ReadInbound(self.config.name, self.due(now_s))]
 
     def due(self, now_s: float) -> tuple[int, ...]:
         """The ofports whose counters to read, now that this is due."""
@@ -115,7 +115,7 @@ class InboundCheck(Feature[InboundRead]):
 
     def heard(self, event: InboundRead, now_s: float) -> list[Command]:
         """Report what a reading shows, and announce the VM ports again whose inbound does not follow."""
-        name, commands, again = self.bridge.config.name, list[Command](), set[int]()
+        name, commands, again = self.config.name, list[Command](), set[int]()
         read: dict[int, dict[int, int]] = {}
         for ofport, uplink, count in event.counted:
             read.setdefault(ofport, {})[uplink] = count
@@ -150,7 +150,7 @@ class InboundCheck(Feature[InboundRead]):
     def _astray(self, watched: _Watched, came: Mapping[int, int]) -> str:
         """By which uplinks the traffic still comes, in words."""
         bound, port = self.bridge.placing.bound, watched.name
-        uplinks = {int(uplink.ofport): uplink.name for uplink in self.bridge.config.uplinks}
+        uplinks = {int(uplink.ofport): uplink.name for uplink in self.config.uplinks}
         others = sorted(n for n, count in came.items() if count and n != watched.uplink)
         found = ", ".join(uplinks.get(number, str(number)) for number in others)
         still = f"still arrives by {found} after repeated learning packets"

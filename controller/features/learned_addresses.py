@@ -58,7 +58,7 @@ class Addresses(Feature[Never]):
         `was_cleared`: the table was cleared lately, so known addresses that are not in `read` stay.
         """
         before, numbers = (self.by_port, self._ofports) if was_cleared else ({}, {})
-        names = {int(port.ofport): port.name for port in self.bridge.config.vm_ports}
+        names = {int(port.ofport): port.name for port in self.config.vm_ports}
         found: dict[str, list[Address]] = {}
         for ofport, mac, vlan in read:
             if ofport in names:
@@ -72,7 +72,7 @@ class Addresses(Feature[Never]):
 
     def keep_ports(self) -> None:
         """Forget ports that are gone."""
-        names = {port.name for port in self.bridge.config.vm_ports}
+        names = {port.name for port in self.config.vm_ports}
         self.by_port = {n: known for n, known in self.by_port.items() if n in names}
         self._ofports = {n: ofport for n, ofport in self._ofports.items() if n in names}
         self._renewed_s = {n: at_s for n, at_s in self._renewed_s.items() if n in names}
@@ -98,7 +98,7 @@ class Addresses(Feature[Never]):
             learning -= {*_learning(installed.flows)}
         return [
             port
-            for port in self.bridge.config.vm_ports
+            for port in self.config.vm_ports
             if self.by_port.get(port.name)
             and (
                 self._ofports.get(port.name, port.ofport) != port.ofport
@@ -114,7 +114,7 @@ class Addresses(Feature[Never]):
         `unit=source-mac`.
         """
         due, ports = list[FlowSpec](), self.bridge.links.ports
-        for port in self.bridge.config.vm_ports:
+        for port in self.config.vm_ports:
             known = self.by_port.get(port.name, ())
             macs = {mac for mac, _ in known}
             last_s = self._renewed_s.get(port.name)

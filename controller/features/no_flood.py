@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from controller.api.engine_commands import Command, ReadLearned, SetPortFlags
 from controller.api.events import PortFlagsSet
 from controller.dataplane import flooding, specs
-from controller.features.feature import Feature
-from controller.features.request import Request
+from controller.features.feature import Feature, Request
 
 
 @dataclass(eq=False)
@@ -46,7 +45,7 @@ class NoFlood(Feature[PortFlagsSet]):
 
         If flags are needed, or a rescue has set some, the switch is asked to make sure.
         """
-        needed = self.bridge.config.on_bond and (self.bridge.serves or installed != specs.EMPTY)
+        needed = self.config.on_bond and (self.bridge.serves or installed != specs.EMPTY)
         rescued = flooding.cut_off(installed)
         flagged = flooding.no_flood(installed) if needed else frozenset[int]()
         self.ports = rescued or flagged
@@ -69,7 +68,7 @@ class NoFlood(Feature[PortFlagsSet]):
 
     def want(self, now_s: float) -> list[Command]:
         """Give VM ports the flag while our pipeline serves them on a bond."""
-        config = self.bridge.config
+        config = self.config
         vm_ports = frozenset(int(port.ofport) for port in config.vm_ports)
         over_normal = self.bridge.serves and config.on_bond
         if not over_normal and self.given_back:
@@ -85,14 +84,14 @@ class NoFlood(Feature[PortFlagsSet]):
     @property
     def _before(self) -> frozenset[int]:
         """The VM ports that had the flag before attach, and keep it when the bridge is given back."""
-        config = self.bridge.config
+        config = self.config
         before = config.no_flood_before
         return frozenset(int(port.ofport) for port in config.vm_ports if port.name in before)
 
     @property
     def by_others(self) -> tuple[str, ...]:
         """The VM ports on which another program had set the flag when the switch was last asked."""
-        ports = self.bridge.config.vm_ports
+        ports = self.config.vm_ports
         return tuple(sorted(port.name for port in ports if port.ofport in self.others))
 
     def _ask(self, wanted: frozenset[int], others: frozenset[int], now_s: float) -> list[Command]:
@@ -101,7 +100,7 @@ class NoFlood(Feature[PortFlagsSet]):
         if number is None:
             return []
         flood = (others | (self.ports or frozenset())) - wanted
-        return [SetPortFlags(self.bridge.config.name, number, wanted, flood)]
+        return [SetPortFlags(self.config.name, number, wanted, flood)]
 
     def heard(self, event: PortFlagsSet, now_s: float) -> list[Command]:
         """The switch has changed the flag of ports, or has refused to.

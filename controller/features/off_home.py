@@ -26,8 +26,7 @@ from controller.api.engine_commands import AnnounceEndpoints, Command, SendFrame
 from controller.config.values import VmPortConfig
 from controller.dataplane import frames
 from controller.features.announcer import AFTER_S
-from controller.features.feature import Feature, Timer
-from controller.features.schedule import Schedule
+from controller.features.feature import Feature, Schedule, Timer
 from controller.teaming.buckets import hashed_by
 from policies.model import OfPort
 
@@ -73,7 +72,7 @@ class OffHomeAddresses(Feature[Never]):
 
     def want(self, now_s: float) -> list[Command]:
         """The switch has a pipeline with other homes and lanes, or spreads other endpoints: plan."""
-        bridge, config = self.bridge, self.bridge.config
+        bridge, config = self.bridge, self.config
         if not bridge.announces or not bridge.installed_anything:
             return []
         if not config.endpoints and not self._served and not self._spread:
@@ -114,7 +113,7 @@ class OffHomeAddresses(Feature[Never]):
 
     def _know(self) -> None:
         """Remember the endpoints, and forget those whose port is gone or another one."""
-        config = self.bridge.config
+        config = self.config
         there = {(port.ofport, port.name) for port in config.vm_ports}
         kept = {o: port for o, port in self._ports.items() if (o, port.name) in there}
         self._ports = kept | {port.ofport: port for port in config.endpoints}
@@ -135,7 +134,7 @@ class OffHomeAddresses(Feature[Never]):
             due |= self._served.keys()
         if not self.bridge.announces:
             return []
-        return [*_frames(self.bridge.config.name, self._ports, due)]
+        return [*_frames(self.config.name, self._ports, due)]
 
     def part(self) -> list[Command]:
         """Our flows are gone: tell peers the endpoints' own addresses, now and for a while.
@@ -144,7 +143,7 @@ class OffHomeAddresses(Feature[Never]):
         them. On plain uplinks, the bridge may forward nothing yet.
         """
         self._know()
-        name, ended = self.bridge.config.name, {p.ofport for p in self.bridge.config.endpoints}
+        name, ended = self.config.name, {p.ofport for p in self.config.endpoints}
         ended |= {ofport for ofport, _ in self._served} | self._spread
         self.forget_switch()
         self._spread = frozenset()

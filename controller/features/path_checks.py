@@ -46,7 +46,7 @@ class Probing(Feature[FrameHeard]):
 
     def follow(self, now_s: float) -> list[Command]:
         """Leave uplinks that probes do not reach or that are blocked, and take them back later."""
-        bridge, paths, config = self.bridge, self.bridge.paths, self.bridge.config
+        bridge, paths, config = self.bridge, self.bridge.paths, self.config
         before, changed = dict(paths.since_s), False
         if not bridge.checks_paths and paths.checks_something:
             paths.end()
@@ -69,7 +69,7 @@ class Probing(Feature[FrameHeard]):
 
     def _probe(self, now_s: float) -> list[Command]:
         """Send a round of probes."""
-        bridge, paths, config = self.bridge, self.bridge.paths, self.bridge.config
+        bridge, paths, config = self.bridge, self.bridge.paths, self.config
         told = self._tell_hindrances(now_s)
         linked = {uplink.name for uplink in config.uplinks if bridge.links.has_link(uplink)}
         paths.follow_config(path_plan.paths(config, linked, bridge.addresses.by_port))
@@ -79,7 +79,7 @@ class Probing(Feature[FrameHeard]):
 
     def _tell_hindrances(self, now_s: float) -> list[Command]:
         """Follow what other hosts do to path checks. Report what is new, and what is over."""
-        config = self.bridge.config
+        config = self.config
         before = {(one.kind, one.uplink): one.found for one in self.hindrances}
         self.hindrances = tuple(hindrances(config, self.bridge.paths, now_s))
         now = {(one.kind, one.uplink): f"{one.found} -> {one.expected}" for one in self.hindrances}
@@ -89,7 +89,7 @@ class Probing(Feature[FrameHeard]):
 
     def heard(self, event: FrameHeard, now_s: float) -> list[Command]:
         """The switch has given us a frame that an uplink has received, or the proof of a round."""
-        bridge, paths, config = self.bridge, self.bridge.paths, self.bridge.config
+        bridge, paths, config = self.bridge, self.bridge.paths, self.config
         if not bridge.checks_paths:
             return []
         if event.uplink == OFPP_CONTROLLER:
@@ -106,7 +106,7 @@ class Probing(Feature[FrameHeard]):
 
     def _hear(self, uplink: UplinkConfig, frame: bytes, now_s: float) -> bool:
         """Take what a frame says that an uplink has received. False: it does not belong to a round."""
-        paths, config = self.bridge.paths, self.bridge.config
+        paths, config = self.bridge.paths, self.config
         found = path_probes.parse(frame, int(uplink.ofport), self._key)
         if isinstance(found, Probe):
             path, copy = path_of(config, found, uplink, frame), found.receiver == NO_UPLINK

@@ -40,7 +40,7 @@ class Polls(Feature[PortStatsRead | UnitCountersRead | StatsRepeated]):
                 return self._polled_all(now_s)
 
     def _poll(self, now_s: float) -> list[Command]:
-        bridge, config = self.bridge, self.bridge.config
+        bridge, config = self.bridge, self.config
         behind = bool(bridge.address_units.by_name)
         poll = bridge.polling.poll(
             config.name, config.poll_interval_s, bridge.placing.hashed, behind, now_s
@@ -53,12 +53,12 @@ class Polls(Feature[PortStatsRead | UnitCountersRead | StatsRepeated]):
 
     def _take_ports(self, read: PortStatsRead, now_s: float) -> list[Command]:
         """Take the counters of ports. If the poll reads nothing else, decide."""
-        uplinks = {uplink.ofport for uplink in self.bridge.config.uplinks}
+        uplinks = {uplink.ofport for uplink in self.config.uplinks}
         team_view = self.bridge.placing.team_view
         keep_s = team_view.keep_s
         for port in read.ports:
             self.bridge.loads.take_port(port, port.ofport in uplinks, keep_s)
-        self.bridge.flooded.take_counters(read.ports, self.bridge.config.vm_ports)
+        self.bridge.flooded.take_counters(read.ports, self.config.vm_ports)
         self._note_received()
         if team_view.just_updated and not self.bridge.polling.with_behind:
             # The same update has counted the addresses behind it.
@@ -67,12 +67,10 @@ class Polls(Feature[PortStatsRead | UnitCountersRead | StatsRepeated]):
 
     def _note_received(self) -> None:
         """Note whether uplinks receive anything. The upstream switch may choose to send by no member of a LAG."""
-        if self.bridge.config.on_a_lag:
+        if self.config.on_a_lag:
             self.bridge.links.forget_received()
             return
-        counters = (
-            (u.name, self.bridge.loads.counters.get(u.ofport)) for u in self.bridge.config.uplinks
-        )
+        counters = ((u.name, self.bridge.loads.counters.get(u.ofport)) for u in self.config.uplinks)
         found = {name: port.rx_packets for name, port in counters if port is not None}
         received = {name: count for name, count in found.items() if count != UNSUPPORTED}
         self.bridge.links.receive(received, probed=self.bridge.checks_paths)
@@ -80,9 +78,9 @@ class Polls(Feature[PortStatsRead | UnitCountersRead | StatsRepeated]):
     def _take_units(self, read: UnitCountersRead, now_s: float) -> list[Command]:
         """Take the counters of units, which end a poll, and decide."""
         self.bridge.installation.poll_counted(bool(read.units), now_s)
-        if self.bridge.config.offload.by_tc:
+        if self.config.offload.by_tc:
             read = with_headers(read)
-        behind = self.bridge.address_units.by_slot(self.bridge.config) if read.address_units else {}
+        behind = self.bridge.address_units.by_slot(self.config) if read.address_units else {}
         self.bridge.loads.take_units(read, behind, self.bridge.placing.team_view.keep_s)
         if read.buckets:
             self.bridge.scheduler.read_buckets(now_s)
@@ -134,6 +132,4 @@ class Polls(Feature[PortStatsRead | UnitCountersRead | StatsRepeated]):
         """Whether a decision waits for the loads of addresses behind a port that is counted at once."""
         if self.bridge.scheduler.late_known or len(self.bridge.address_units.by_name) > MOST_UNITS:
             return False
-        return any(
-            not self.bridge.loads.is_late(port.ofport) for port in self.bridge.config.per_address
-        )
+        return any(not self.bridge.loads.is_late(port.ofport) for port in self.config.per_address)

@@ -27,7 +27,7 @@ class PortChanges(Feature[PortChanged | PortRemoved]):
             self.bridge.no_flood.came(port.ofport)
             self.bridge.shaping.read_anew()
         was_cut_off, before = not self.bridge.any_up, self.bridge.links.ports.get(port.ofport)
-        self.bridge.links.note_port(port, self.bridge.config.uplinks, now_s)
+        self.bridge.links.note_port(port, self.config.uplinks, now_s)
         # The switch reports a new port first as present, and a moment later as live.
         failed = not port.up and before is not None and before.up
         if failed:
@@ -50,23 +50,21 @@ class PortChanges(Feature[PortChanged | PortRemoved]):
         Of a new port, the switch tells before the database does. Until then nothing follows from it,
         and with hundreds of buckets it takes a while to find that out.
         """
-        uplinks, vm_ports = self.bridge.config.uplinks, self.bridge.config.vm_ports
+        uplinks, vm_ports = self.config.uplinks, self.config.vm_ports
         known = {uplink.ofport for uplink in uplinks} | {vm_port.ofport for vm_port in vm_ports}
         names = {uplink.name[:PORT_NAME_CHARACTERS] for uplink in uplinks}
         return port.ofport in known or port.name in names
 
     def _remove_port(self, ofport: int, now_s: float) -> list[Command]:
         """A port is gone."""
-        self.bridge.links.remove(ofport, self.bridge.config.uplinks, now_s)
+        self.bridge.links.remove(ofport, self.config.uplinks, now_s)
         self.bridge.no_flood.gone(ofport)
         self.bridge.loads.remove(ofport)
         return self.bridge.reconcile(now_s)
 
     def record(self, now_s: float) -> list[Command]:
         """Record the uplinks whose links went up or down."""
-        silent = {
-            uplink.name: self.bridge.links.silent(uplink) for uplink in self.bridge.config.uplinks
-        }
+        silent = {uplink.name: self.bridge.links.silent(uplink) for uplink in self.config.uplinks}
         return [
             record
             for uplink, up in self.bridge.links.take_changes()
@@ -76,7 +74,7 @@ class PortChanges(Feature[PortChanged | PortRemoved]):
         ]
 
     def end_delays(self, now_s: float) -> list[Command]:
-        self.bridge.links.end_delays(self.bridge.config.uplinks, now_s)
+        self.bridge.links.end_delays(self.config.uplinks, now_s)
         return self.bridge.reconcile(now_s)
 
     def ask_for_frame(self, now_s: float) -> list[Command]:

@@ -59,14 +59,14 @@ class Shaping(Feature[Shaped]):
     def _wanted_now(self) -> bool:
         """Whether uplinks should have queues."""
         serves = self.bridge.serves and not self.bridge.observing
-        return serves and bool(self.bridge.config.queued)
+        return serves and bool(self.config.queued)
 
     def _ask(self, wanted: Mapping[str, Shaper], now_s: float) -> list[Command]:
         """Ask devices to queue as `wanted`, if that has changed or it is time to read them again.
 
         The first time, this also removes what an earlier service left on an uplink.
         """
-        config = self.bridge.config
+        config = self.config
         ours = (name for name, device in self.devices.items() if device.found.is_ours)
         names = sorted({*(uplink.name for uplink in config.uplinks), *ours})
         goals = {name: wanted.get(name) for name in names}
@@ -88,20 +88,20 @@ class Shaping(Feature[Shaped]):
                 sources=sources,
                 queues=queues,
             )
-            for uplink in self.bridge.config.uplinks
+            for uplink in self.config.uplinks
             if uplink.name in capacities_bps
         }
 
     def _capacities_bps(self) -> dict[str, float]:
         """The capacity of each uplink whose speed is known."""
-        team_view, uplinks = self.bridge.placing.team_view, self.bridge.config.uplinks
+        team_view, uplinks = self.bridge.placing.team_view, self.config.uplinks
         known = {uplink.name: team_view.known_capacity_bps(uplink) for uplink in uplinks}
         return {name: bps for name, bps in known.items() if bps}
 
     def _leaves(self, uplink: str, capacity_bps: float) -> Iterator[Leaf]:
         bound, most_bps = self.bridge.placing.on_switch.bound, room_bps(capacity_bps)
         kept_ratio = min(1.0, most_bps / max(self._reserved_bps(uplink), 1.0))
-        for port in self.bridge.config.vm_ports:
+        for port in self.config.vm_ports:
             reserve_bps = min(port.rules.reserve_bps, most_bps)
             limit_bps = min(port.limit_bps or capacity_bps, capacity_bps)
             if port.name in bound and bound[port.name].uplink == uplink:
@@ -118,7 +118,7 @@ class Shaping(Feature[Shaped]):
     def _reserved_bps(self, uplink: str) -> float:
         """The sum of the reservations of the VM ports bound to an uplink."""
         bound = self.bridge.placing.on_switch.bound
-        ports = (p for p in self.bridge.config.vm_ports if p.name in bound)
+        ports = (p for p in self.config.vm_ports if p.name in bound)
         return sum(p.rules.reserve_bps for p in ports if bound[p.name].uplink == uplink)
 
     def _sources(self) -> tuple[tuple[str, int], ...]:
@@ -127,7 +127,7 @@ class Shaping(Feature[Shaped]):
         If two such VM ports have the same address, the first by name gets it.
         """
         found, learned = dict[str, int](), self.bridge.addresses.by_port
-        ports = sorted(self.bridge.config.vm_ports, key=lambda p: (not p.is_queued, p.name))
+        ports = sorted(self.config.vm_ports, key=lambda p: (not p.is_queued, p.name))
         for port in ports:
             macs = (mac for mac, _ in learned.get(port.name, ()))
             for mac in sorted({*port.attached_macs, *macs}):
@@ -137,7 +137,7 @@ class Shaping(Feature[Shaped]):
 
     def _queues(self) -> int | None:
         """How many queues may be full at once, if they share one buffer; otherwise None."""
-        config = self.bridge.config
+        config = self.config
         if not config.in_userspace:
             return None
         uplinks = len(config.uplinks)
@@ -156,7 +156,7 @@ class Shaping(Feature[Shaped]):
         ]
         new = [text for text in self.not_done() if text not in before]
         texts = [*replaced, *(f"not done: {text}" for text in new)]
-        warnings = [Report("warning", f"{self.bridge.config.name}: {text}") for text in texts]
+        warnings = [Report("warning", f"{self.config.name}: {text}") for text in texts]
         return [*warnings, *self.shape(now_s)]
 
     def read_anew(self) -> None:
@@ -186,7 +186,7 @@ class Shaping(Feature[Shaped]):
 
     def impossible(self) -> Iterator[str]:
         """The settings that cannot be carried out, each as found -> expected."""
-        config = self.bridge.config
+        config = self.config
         if not config.queued:
             return
         capacities_bps = self._capacities_bps()

@@ -199,7 +199,7 @@ def test_an_attach_that_cannot_be_carried_out_is_undone_at_once() -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True])
-@pytest.mark.parametrize("method", ["", "_restore", "desired.team", "gather", "once"])
+@pytest.mark.parametrize("method", ["", "_restore", "installing.Team", "gather", "once"])
 def test_a_detach_needs_nothing_of_what_it_removes(
     monkeypatch: pytest.MonkeyPatch, method: str, plain: bool
 ) -> None:

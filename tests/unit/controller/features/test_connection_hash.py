@@ -11,7 +11,7 @@ from controller.api.engine_commands import AddSelectGroup, Apply, Report
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import EMPTY, Multipath, ToGroup
 from controller.features.connection_hash import OFFLOADED
-from controller.features.request import RETRY_AFTER_S
+from controller.features.feature import RETRY_AFTER_S
 from tests.said import says
 from tests.unit.fake_switch import World, done, world
 from tests.unit.rows import host, ours, with_ids
