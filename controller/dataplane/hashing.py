@@ -1,11 +1,15 @@
-"""Hashing: frames of hashed VM ports are spread over uplinks by a hash.
+"""Bindings and hashing: what a VM port sends leaves by the uplink that it is bound to, or is spread by a hash.
 
-Binding group -> HASH (which bucket a frame is in) -> BUCKET (counts it) -> the bucket's group
+UPLINK_OUT -> the VM port's binding group -> its first live uplink; or, if the VM port is hashed:
+-> HASH (which bucket a frame is in) -> BUCKET (counts it) -> the bucket's group
 (its first live uplink) -> OFF_HOME (unchanged, with another source address, or by the home).
 
-Tables: HASH, BUCKET, OFF_HOME, IP_NIBBLE; in LEARN and FROM_UPLINK, the flows that drop our own
-source addresses. Groups: one for each bucket of each hash; the one that picks a bucket by the
-datapath's hash.
+Tables: UPLINK_OUT, HASH, BUCKET, OFF_HOME, IP_NIBBLE; in LEARN and FROM_UPLINK, the flows that drop our own
+source addresses. Groups: one for each VM port, its binding; one for each bucket of each hash; the one that
+picks a bucket by the datapath's hash.
+
+Invariant: a move changes the VM port's binding group, and no flow. If the uplink goes down, the
+switch itself changes over to the next one of the VM port's order.
 
 Invariant: a frame leaves once, by a live uplink that carries its VLAN. Switches upstream see a VM's
 source address at one uplink only.
@@ -23,7 +27,8 @@ from ipaddress import IPv4Address, IPv6Address
 
 from controller.config.vlans import TRUNK
 from controller.dataplane import tables
-from controller.dataplane.output import first_live, leave_by
+from controller.dataplane.normal import by_any_uplink
+from controller.dataplane.output import ALWAYS, first_live, leave_by
 from controller.dataplane.specs import (
     Action,
     Actions,
@@ -39,8 +44,8 @@ from controller.dataplane.specs import (
     ToGroup,
     flow,
 )
-from controller.dataplane.tables import SELECT_GROUP_ID, Register, Table, bucket_group_id, icmpv6
-from controller.dataplane.team import Hash, Team, kept
+from controller.dataplane.tables import Kind, Register, Table, binding_group_id, icmpv6
+from controller.dataplane.team import Hash, Team, VmPort, kept
 from policies.classifiers import BUCKETS, Classifier
 from policies.model import OfPort
 
@@ -70,7 +75,7 @@ _TO_BUCKET = Resubmit(Table.BUCKET)
 # The group that picks a bucket by the datapath's hash of the connection (dp_hash). It is added over
 # OpenFlow 1.5 (openflow/side_connection.py), never changed, and removed like any other group.
 SELECT_GROUP = GroupSpec(
-    SELECT_GROUP_ID,
+    tables.SELECT_GROUP_ID,
     "select",
     tuple(Bucket((SetField(Register.BUCKET, bucket), _TO_BUCKET)) for bucket in range(BUCKETS)),
 )
@@ -81,21 +86,29 @@ GROUP_REPORTS = (tables.IGMP_MESSAGE, *map(icmpv6, (tables.MLD_V1_REPORT, 132, 1
 ND_MESSAGES = range(133, 138)  # solicitations, advertisements and redirects
 
 
-def spread(number: int, home: OfPort, lane: OfPort | None = None) -> Actions:
-    """Actions that send a frame as the hash says, instead of out by that home.
+def binding_groups(team: Team) -> Iterator[GroupSpec]:
+    for port in team.vm_ports:
+        ways = ((uplink, _leave(port, uplink, team)) for uplink in port.order)
+        yield first_live(binding_group_id(port.ofport), ways, by_any_uplink(port, team))
+    if team.over_normal:
+        yield ALWAYS
 
-    `lane`: the home of endpoints while it is live; None if the hash spreads no endpoint.
-    """
-    return (
-        *(() if lane is None else (LoadBits(Register.LANE, 16, 16, lane),)),
-        SetField(Register.HOME, home),
-        SetField(Register.HASHED, number),
-        Resubmit(Table.HASH),
-    )
+
+def _leave(port: VmPort, uplink: OfPort, team: Team) -> Actions:
+    """Out by the uplink; if the VM port is hashed, the uplink is its home and the hash decides."""
+    if port.hashed is None:
+        return leave_by(uplink, team)
+    # The home of endpoints while it is live.
+    lane = (LoadBits(Register.LANE, 16, 16, port.order[0]),) if team.has_lanes(port.hashed) else ()
+    home, hashed = SetField(Register.HOME, uplink), SetField(Register.HASHED, port.hashed)
+    return (*lane, home, hashed, Resubmit(Table.HASH))
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:
-    """The flows for hashed VM ports; none if the team has no such port."""
+    for port in team.vm_ports:
+        group, counts = binding_group_id(port.ofport), tables.cookie(Kind.FROM_VM, port.ofport)
+        sent = {Register.VM_PORT: port.ofport}
+        yield flow(Table.UPLINK_OUT, 10, sent, ToGroup(group), cookie=counts)
     for made in team.hashes:
         yield from _hash_flows(made, team)
         yield from _bucket_flows(made.number, len(made.buckets))
@@ -114,7 +127,7 @@ def groups(team: Team) -> Iterator[GroupSpec]:
     for made in team.hashes:
         has_lanes = team.has_lanes(made.number)
         for bucket, order in enumerate(made.buckets):
-            yield by_first_live(bucket_group_id(made.number, bucket), order, has_lanes)
+            yield by_first_live(tables.bucket_group_id(made.number, bucket), order, has_lanes)
     if team.dp_hash:
         # Also while no VM port is split: a split is then one bundle.
         yield SELECT_GROUP
@@ -124,7 +137,7 @@ def groups(team: Team) -> Iterator[GroupSpec]:
 def _bucket_flows(number: int, buckets: int) -> Iterator[FlowSpec]:
     for bucket in range(buckets):
         hashed = {Register.HASHED: number, Register.BUCKET: bucket}
-        group, counts = bucket_group_id(number, bucket), tables.bucket_cookie(number, bucket)
+        group, counts = tables.bucket_group_id(number, bucket), tables.bucket_cookie(number, bucket)
         yield flow(Table.BUCKET, 10, hashed, ToGroup(group), cookie=counts)
 
 
@@ -209,7 +222,7 @@ def _dp_hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
     what has no ports: the datapath's hash is the same for all frames that are not IP.
     """
     unicast = {} if team.hears_everywhere else {"eth_dst": tables.UNICAST}
-    pick = (ToGroup(SELECT_GROUP_ID),)
+    pick = (ToGroup(tables.SELECT_GROUP_ID),)
     for eth_type, *_ in _IP:
         for protocol in _WITH_PORTS:
             whole = {"eth_type": eth_type, "ip_proto": protocol, "ip_frag": 0}

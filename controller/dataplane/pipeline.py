@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from controller.dataplane import (
-    binding_groups,
     classify,
     endpoints,
     flooding,
@@ -32,7 +31,6 @@ FLOWS: tuple[Callable[[Team], Iterable[FlowSpec]], ...] = (
     reflection.flows,
     unicast.flows,
     flooding.flows,
-    binding_groups.flows,
     hashing.flows,
     per_address.flows,
     endpoints.flows,
@@ -43,7 +41,7 @@ FLOWS: tuple[Callable[[Team], Iterable[FlowSpec]], ...] = (
 GROUPS = (
     reflection.groups,
     unicast.groups,
-    binding_groups.groups,
+    hashing.binding_groups,
     flooding.groups,
     normal.groups,
     hashing.groups,
