@@ -7,8 +7,9 @@ from ipaddress import IPv4Address, IPv6Address
 
 BROADCAST = b"\xff" * 6
 ETH_VLAN, ETH_ARP, ETH_RARP, ETH_IPV4, ETH_IPV6 = 0x8100, 0x0806, 0x8035, 0x0800, 0x86DD
-ARP_REQUEST = 1
-REVERSE_REQUEST = 3
+ARP_REQUEST, ARP_REPLY, REVERSE_REQUEST = 1, 2, 3
+# An ARP message (RFC 826), and how it begins where it is about IPv4 over Ethernet.
+ARP, OF_ETHERNET = struct.Struct("!HHBBH6s4s6s4s"), (1, ETH_IPV4, 6, 4)
 MINIMUM_BYTES = 60
 
 # A locally administered address that nobody else has. Only the VM hears it.
@@ -37,16 +38,14 @@ def rarp(mac: str, vlan: int | None = None, *, to_itself: bool = False) -> bytes
     which learns from it sends it nowhere.
     """
     source = octets(mac)
-    body = struct.pack("!HHBBH", 1, 0x0800, 6, 4, REVERSE_REQUEST)
-    body += source + bytes(4) + source + bytes(4)
+    body = ARP.pack(*OF_ETHERNET, REVERSE_REQUEST, source, bytes(4), source, bytes(4))
     return frame(source if to_itself else BROADCAST, source, vlan, ETH_RARP, body)
 
 
 def garp(mac: str, address: IPv4Address, vlan: int | None = None) -> bytes:
     """A gratuitous ARP request (RFC 5227 section 3): `address` is at `mac`. Nobody answers it."""
-    source = octets(mac)
-    body = struct.pack("!HHBBH", 1, ETH_IPV4, 6, 4, ARP_REQUEST)
-    body += source + address.packed + bytes(6) + address.packed
+    source, about = octets(mac), address.packed
+    body = ARP.pack(*OF_ETHERNET, ARP_REQUEST, source, about, bytes(6), about)
     return frame(BROADCAST, source, vlan, ETH_ARP, body)
 
 
@@ -60,11 +59,8 @@ def advertisement(mac: str, address: IPv6Address, peer: IPv6Address) -> bytes:
     source = octets(mac)
     body = struct.pack("!BBHI", ND_ADVERTISEMENT, 0, 0, ND_OVERRIDE) + address.packed
     body += struct.pack("!BB", ND_TARGET_ADDRESS, 1) + source
-    addresses = address.packed + peer.packed
-    pseudo = addresses + struct.pack("!II", len(body), ICMPV6)
-    body = body[:2] + _checksum(pseudo + body) + body[4:]
-    head = struct.pack("!IHBB", 6 << 28, len(body), ICMPV6, ND_HOPS) + addresses
-    return frame(SOLICITED_NODE + peer.packed[-3:], source, None, ETH_IPV6, head + body)
+    packet = _icmpv6(address.packed + peer.packed, body)
+    return frame(SOLICITED_NODE + peer.packed[-3:], source, None, ETH_IPV6, packet)
 
 
 def igmp_query(vlan: int | None = None) -> bytes:
@@ -96,14 +92,10 @@ def mld_query(vlan: int | None = None) -> bytes:
     milliseconds = round(RESPONSE_TIME_S * 1000)
     query = struct.pack("!BBHHH16s", MLD_QUERY, 0, 0, milliseconds, 0, bytes(16))
     query += struct.pack("!BBH", ROBUSTNESS, QUERY_INTERVAL_S, 0)
-    addresses = LINK_LOCAL.packed + ALL_NODES.packed
-    pseudo = addresses + struct.pack("!II", len(query), ICMPV6)
-    query = query[:2] + _checksum(pseudo + query) + query[4:]
     router_alert = struct.pack("!BBBBHBB", ICMPV6, 0, 5, 2, 0, 1, 0)
-    length = len(router_alert) + len(query)
-    head = struct.pack("!IHBB", 6 << 28, length, 0, 1) + addresses + router_alert
+    packet = _icmpv6(LINK_LOCAL.packed + ALL_NODES.packed, query, 1, 0, router_alert)
     group = b"\x33\x33" + ALL_NODES.packed[-4:]
-    return frame(group, QUERIER, vlan, ETH_IPV6, head + query)
+    return frame(group, QUERIER, vlan, ETH_IPV6, packet)
 
 
 def solicitation(mac: bytes, address: IPv6Address) -> bytes:
@@ -116,9 +108,17 @@ def solicitation(mac: bytes, address: IPv6Address) -> bytes:
     group = bytes.fromhex("ff0200000000000000000001ff") + address.packed[-3:]
     body = struct.pack("!BBHI", ND_SOLICITATION, 0, 0, 0) + address.packed
     body += struct.pack("!BB", ND_SOURCE_ADDRESS, 1) + mac
-    pseudo = source + group + struct.pack("!II", len(body), ICMPV6)
+    return _icmpv6(source + group, body)
+
+
+def _icmpv6(
+    addresses: bytes, body: bytes, hops: int = ND_HOPS, kind: int = ICMPV6, options: bytes = b""
+) -> bytes:
+    """An IPv6 packet with an ICMPv6 message, whose checksum is filled in. `kind`: its first header's."""
+    pseudo = addresses + struct.pack("!II", len(body), ICMPV6)
     body = body[:2] + _checksum(pseudo + body) + body[4:]
-    return struct.pack("!IHBB", 6 << 28, len(body), ICMPV6, ND_HOPS) + source + group + body
+    length = len(options) + len(body)
+    return struct.pack("!IHBB", 6 << 28, length, kind, hops) + addresses + options + body
 
 
 def octets(mac: str) -> bytes:

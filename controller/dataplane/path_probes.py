@@ -24,15 +24,16 @@ from controller.dataplane.team import Team
 
 # IEEE 802's "Local Experimental EtherType 2".
 ETH_PROBE = 0x88B6
-ARP_REPLY = 2
 # The length of an Ethernet header without a tag.
 HEADER_BYTES, ADDRESSES_BYTES = 14, 12
 MAGIC = b"LBTP\x01"
 _BODY = struct.Struct("!5s1xHHHHI")
 _TAG_BYTES = 16
 ND_BYTES = 64
-ANSWERS = ({"eth_type": frames.ETH_ARP, "arp_op": ARP_REPLY}, icmpv6(frames.ND_ADVERTISEMENT))
-_ARP = struct.Struct("!HHBBH6s4s6s4s")
+ANSWERS = (
+    {"eth_type": frames.ETH_ARP, "arp_op": frames.ARP_REPLY},
+    icmpv6(frames.ND_ADVERTISEMENT),
+)
 PROBE_COOKIE, AROUND_COOKIE = cookie(Kind.PROBE, 0), cookie(Kind.AROUND_PROBES, 0)
 # In place of an uplink: the sender of proofs, and the receiver of copies.
 NO_UPLINK = 0
@@ -120,9 +121,8 @@ def question_frame(source: str, host: str, tag: int, mtu: int, mac: str | None =
     """
     own, address = frames.octets(source), ip_address(host)
     if isinstance(address, IPv4Address):
-        body = _ARP.pack(
-            1, 0x0800, 6, 4, frames.ARP_REQUEST, own, bytes(4), bytes(6), address.packed
-        )
+        asked = frames.ARP_REQUEST, own, bytes(4), bytes(6), address.packed
+        body = frames.ARP.pack(*frames.OF_ETHERNET, *asked)
         destination, ethertype = frames.BROADCAST, frames.ETH_ARP
     else:
         destination, ethertype = frames.SOLICITED_NODE + address.packed[-3:], frames.ETH_IPV6
@@ -137,9 +137,9 @@ def parse(frame: bytes, uplink: int, key: bytes) -> Probe | HostAnswer | None:
     body = frame[at:]
     if ethertype == ETH_PROBE:
         return _probe(frame[:ADDRESSES_BYTES], body, uplink, key)
-    if ethertype == frames.ETH_ARP and len(body) >= _ARP.size:
-        found = _ARP.unpack_from(body)
-        if found[:5] == (1, 0x0800, 6, 4, ARP_REPLY):
+    if ethertype == frames.ETH_ARP and len(body) >= frames.ARP.size:
+        found = frames.ARP.unpack_from(body)
+        if found[:5] == (*frames.OF_ETHERNET, frames.ARP_REPLY):
             return HostAnswer(uplink, str(IPv4Address(found[6])), tag, frame[6:12].hex(":"))
     # 40 bytes of IPv6 (RFC 8200), then type, code, checksum, flags and target (RFC 4861 section 4.4).
     is_ipv6 = ethertype == frames.ETH_IPV6 and len(body) >= ND_BYTES and body[0] >> 4 == 6

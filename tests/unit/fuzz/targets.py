@@ -51,7 +51,7 @@ from controller.cli import completion as candidates
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
-from controller.dataplane import frames, path_probes
+from controller.dataplane import frames
 from controller.dataplane.tables import ETH_ARP, ETH_IPV6
 from controller.host import control, journal
 from controller.operations import linux_bond, unconfirmed
@@ -255,7 +255,7 @@ STRANGER, MULTICAST = "02:00:00:00:00:99", "01:80:c2:00:00:0e"
 def _others(target: str) -> list[bytes]:
     """What hosts and switches send: answers to ARP and neighbor solicitations, announcements, LLDP."""
     ours, theirs = frames.octets(target), frames.octets(STRANGER)
-    reply = path_probes._ARP.pack(1, 0x0800, 6, 4, 2, theirs, bytes([192, 0, 2, 1]), ours, bytes(4))
+    reply = frames.ARP.pack(1, 0x0800, 6, 4, 2, theirs, bytes([192, 0, 2, 1]), ours, bytes(4))
     advertised = b"\x60" + bytes(3) + b"\0\x18\x3a\xff" + bytes(32) + b"\x88" + bytes(7)
     tlvs = b"\x02\x07\x04" + theirs + b"\x04\x03\x05eth\x06\x02\0\x78\0\0"
     return [
