@@ -25,16 +25,10 @@ FLUSHED_WITHIN_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle under way.
-
-    `installs`: the pipeline on the switch once the bundle is committed. `final`: whether that is
-    the desired pipeline, rather than the first of two steps. `waiting`: the requests it answers.
-    """
+    """A bundle under way. `waiting`: the requests it answers."""
 
     bundle_id: int
-    changes: Changes
-    installs: Pipeline
-    final: bool
+    step: Step
     moves: tuple[Move, ...]
     waiting: tuple[Reply, ...]
 
@@ -117,17 +111,15 @@ class Installation:
         if self.installed is not None:
             self.installed, self._taken = with_it(self.installed), None
         if self._bundle is not None:
-            self._bundle = replace(self._bundle, installs=with_it(self._bundle.installs))
+            step = self._bundle.step
+            step = replace(step, installs=with_it(step.installs))
+            self._bundle = replace(self._bundle, step=step)
 
     # ---- audits ------------------------------------------------------------------------
 
     def audit_later(self, now_s: float) -> None:
         """Count the audit interval from now, because what is installed is being read."""
         self.audit_due_s = now_s + AUDIT_INTERVAL_S
-
-    def audit_at(self, at_s: float) -> None:
-        """Read what is installed at this time."""
-        self.audit_due_s = at_s
 
     def audit_by(self, at_s: float) -> None:
         """Read what is installed at this time or earlier."""
@@ -222,9 +214,7 @@ class Installation:
         if step.final:
             waiting, self._waiting = tuple(self._waiting), []
         self._bundles += 1
-        self._bundle = Bundle(
-            self._bundles, step.changes, step.installs, step.final, moves, waiting
-        )
+        self._bundle = Bundle(self._bundles, step, moves, waiting)
         return self._bundle
 
     @property
@@ -239,8 +229,8 @@ class Installation:
             return None
         assert bundle.bundle_id == self._bundles, "no bundle begins before the last one is done"
         self._bundle = self._taken = None
-        self.installed = bundle.installs if done.error is None else None
-        if done.error is None and not bundle.final:
+        self.installed = bundle.step.installs if done.error is None else None
+        if done.error is None and not bundle.step.final:
             self._pause_until_s = now_s + REVALIDATED_AFTER_S
         return bundle
 

@@ -171,12 +171,12 @@ class Installing(Feature[InstalledRead | BundleDone]):
         if bundle is None:
             wanted = [command for one in bridge.features for command in one.want(now_s)]
             return [*bridge.placing.remembered(), *wanted], False
-        if not bundle.changes:
+        if not bundle.step.changes:
             installation.finish(BundleDone(name, bundle.bundle_id), now_s)
             return self._carried_out(bundle, now_s), True
         bridge.addresses.seeded(step.changes.add_flows, installed or specs.EMPTY)
-        told = Report("debug", f"{name}: {len(bundle.changes)} changes to flows and groups")
-        apply = Apply(name, bundle.bundle_id, bundle.changes)
+        told = Report("debug", f"{name}: {len(bundle.step.changes)} changes to flows and groups")
+        apply = Apply(name, bundle.bundle_id, bundle.step.changes)
         # When the bundle is done, this reading gives the addresses to announce.
         return [told, apply, *bridge.announcer.read_ahead(bundle.moves)], False
 
@@ -196,7 +196,7 @@ class Installing(Feature[InstalledRead | BundleDone]):
         if not bridge.installed_anything:
             bridge.handover.taken_over_with = ()
             commands += bridge.announcer.take_introductions()
-            commands += bridge.off_home.part() if bundle.changes else []
+            commands += bridge.off_home.part() if bundle.step.changes else []
             if bridge.on_normal:
                 # On NORMAL, no flows count them.
                 bridge.address_units.forget_units()
@@ -231,7 +231,7 @@ class Installing(Feature[InstalledRead | BundleDone]):
         """The switch has refused a bundle: report that, and read what is installed."""
         bridge, placing = self.bridge, self.bridge.placing
         assert bridge.installed is None, "what the switch has now is not known"
-        bridge.installation.audit_at(now_s + RETRY_INTERVAL_S)
+        bridge.installation.audit_due_s = now_s + RETRY_INTERVAL_S
         later, waiters = bridge.installation.give_up()
         moves = [*bundle.moves, *later]
         placing.counts.refused.update(move.reason for move in moves)

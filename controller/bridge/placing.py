@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from controller.api.engine_commands import Command, Setting, Write
-from controller.bridge import kept_rules
+from controller.api.engine_commands import Command, Report, Setting, Write
+from controller.api.history import Happened
 from controller.bridge.phase import Phase
 from controller.config.rows import PREFIX
 from controller.config.values import BridgeConfig, VmPortConfig
@@ -16,15 +16,21 @@ from controller.decisions import planning
 from controller.decisions.planning import Basis, Proposal
 from controller.load.reused import Reused
 from controller.load.team_view import TeamView
-from controller.teaming import bindings, buckets, kept_off, splits
+from controller.teaming import bindings, buckets, path_plan, splits
 from controller.teaming.address_units import AddressUnit
 from controller.teaming.bindings import Bindings, Bound
-from controller.teaming.kept_off import NOTHING, KeptOff
+from controller.teaming.path_plan import NOTHING, KeptOff
+from policies import rules
 from policies.model import Move, Reason, Unit, Uplink
 from policies.presets import PRESETS
+from policies.rules import Rule
 
 if TYPE_CHECKING:
     from controller.bridge.bridge import Bridge
+
+# What is wrong with each rule of each VM port, or of an address behind one, by name; an empty text:
+# nothing.
+RuleStates = Mapping[str, Mapping[Rule, str]]
 
 
 @dataclass(slots=True)
@@ -142,7 +148,7 @@ class Placing:
         if not self.bridge.paths.since_s:
             return NOTHING
         learned, units = self.bridge.addresses.by_port, self.bridge.address_units.by_name.values()
-        return kept_off.of_team(self.config, self.bridge.paths.since_s, learned, units)
+        return path_plan.kept_off(self.config, self.bridge.paths.since_s, learned, units)
 
     @property
     def units_on_switch(self) -> tuple[Unit, ...]:
@@ -154,9 +160,17 @@ class Placing:
         return buckets.are_judged(self.config, self.split)
 
     @property
-    def rules(self) -> kept_rules.States:
+    def rules(self) -> RuleStates:
         """What is wrong with each rule of each VM port, by name; an empty text: nothing."""
-        return kept_rules.states(self.team_view, self.on_switch.bound)
+        return self.rules_at(self.on_switch.bound)
+
+    def rules_at(self, bound: Mapping[str, Bound]) -> RuleStates:
+        """The same, if VM ports and addresses were bound so."""
+        team_view = self.team_view
+        ruled = [u for u in team_view.units() if u.rules.unsplittable or u.rules.reserve_bps]
+        at = {unit.name: bound[unit.name].uplink for unit in ruled if unit.name in bound}
+        there = (replace(unit, uplink=at.get(unit.name)) for unit in ruled)
+        return rules.found(there, team_view.uplinks() if ruled else ())
 
     # ---- another configuration ---------------------------------------------------------
 
@@ -283,11 +297,22 @@ class Placing:
         self.keep_units()
 
     def judge_rules(self, now_s: float) -> list[Command]:
-        """Report rules that are newly broken, or kept again."""
-        if self.bridge.phase is Phase.GATHERING:
+        """Record and report rules that are newly broken, or kept again."""
+        log, name = self.bridge.decision_log, self.config.name
+        has_rules = log.broken or any(
+            port.rules.unsplittable or port.rules.reserve_bps or any(g.pin for g in port.guests)
+            for port in self.config.vm_ports
+        )
+        if self.bridge.phase is Phase.GATHERING or not has_rules:
             return []
-        bound = self.on_switch.bound
-        return kept_rules.changes(self.bridge.decision_log, self.team_view, bound, now_s)
+        records = [*log.rules(self.team_view, rules.broken(self.rules), now_s)]
+        reports = [
+            Report("warning", f"{name}: rule broken: {record.entry.why}")
+            if record.entry.happened is Happened.RULE_BROKEN
+            else Report("info", f"{name}: rule kept: {record.entry.why}")
+            for record in records
+        ]
+        return [*records, *reports]
 
     @property
     def returns_s(self) -> float:

@@ -14,8 +14,8 @@ from controller.teaming import address_units, buckets, splits
 from controller.teaming.address_units import AddressUnits
 from controller.teaming.bindings import Bound
 from controller.teaming.buckets import Bucket
-from controller.teaming.kept_off import NOTHING, KeptOff
 from controller.teaming.links import Links
+from controller.teaming.path_plan import NOTHING, KeptOff
 from policies.model import IDLE, NO_RULES, Load, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
 from policies.values import value

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from controller.api import events
-from controller.dataplane.specs import GroupSpec
-from controller.openflow import framing
+from controller.dataplane import tables
+from controller.dataplane.specs import GroupSpec, LoadBits, MatchValue
+from controller.openflow import decode, framing
 from controller.openflow.counters import (
     bucket_counters,
     inbound_counters,
@@ -19,7 +22,6 @@ from controller.openflow.counters import (
 from controller.openflow.decode import Flows, installed_flows, installed_groups, lasting
 from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
-from controller.openflow.learned import Learned
 from controller.openflow.messages import Asked
 
 # How many bytes the unfinished replies of a bridge may have, without learned flows and in addition to
@@ -31,6 +33,10 @@ MOST_READ_BYTES = 1 << 26
 # How many ports or units a reply may count, in addition to a number for each port. The engine takes 20 us
 # for each.
 MOST_COUNTED, ROOM_PER_COUNTED = 2_000, 2_000
+# So many addresses are kept of each port, and more while fewer than that are kept of all; never more than
+# the last. VMs can make up addresses, and the engine takes time for each.
+KEPT_OF_A_PORT, KEPT_OF_ALL, MOST_KEPT = 64, 1 << 14, 1 << 15
+COOKIE = struct.Struct("!24xQ")
 STATISTICS = {Asked.PORTS: parser.OFPPortStatsReply, Asked.GROUPS: parser.OFPGroupDescStatsReply}
 R = TypeVar("R")
 C = TypeVar("C")
@@ -53,6 +59,61 @@ class _Read(Generic[R]):
         if self._last is None or self._last[0] != digest:
             self._last = digest, self._decode(parts)
         return self._last[1]
+
+
+@dataclass(slots=True)
+class Learned:
+    """The addresses in the learned flows that were added. These are many: each is read by itself.
+
+    `addresses`: (ofport, MAC, VLAN) of those on VM ports. `from_normal`: of those on ports that only
+    NORMAL served; VLAN None: the frames had no tag. `elsewhere`: (MAC, VLAN) of those that were on a
+    VM port and have announced themselves elsewhere.
+    """
+
+    addresses: set[tuple[int, str, int]] = field(default_factory=set)
+    from_normal: set[tuple[int, str, int | None]] = field(default_factory=set)
+    elsewhere: set[tuple[str, int]] = field(default_factory=set)
+    _of_port: Counter[int] = field(default_factory=Counter)
+    _of_all: int = 0
+
+    def add_part(self, stats: bytes) -> None:
+        """Read one flow.
+
+        Raises:
+            Malformed: lengths inside the flow do not agree.
+            ValueError: it matches no single address.
+        """
+        (found,) = COOKIE.unpack_from(stats)
+        ofport = tables.cookie_ofport(found)
+        most = MOST_KEPT if self._of_port[ofport] < KEPT_OF_A_PORT else KEPT_OF_ALL
+        if tables.cookie_kind(found) is not tables.Kind.LEARNED or self._of_all >= most:
+            return
+        self._of_port[ofport] += 1
+        self._of_all += 1
+        flow = decode.read_flow(stats)
+        fields = dict(decode.decode_match(flow.match))
+        mac, vlan = fields.get("eth_dst"), fields.get(tables.Register.VLAN)
+        if not isinstance(mac, str):
+            raise ValueError(f"a learned flow with eth_dst {mac} -> one MAC")
+        if found & tables.FROM_NORMAL:
+            tag = None if vlan is None else _exact(vlan)
+            for action in decode.decode_flow(flow).actions:
+                if isinstance(action, LoadBits) and action.target == tables.Register.TARGET:
+                    self.from_normal.add((action.value, mac, tag))
+        elif ofport:
+            self.addresses.add((ofport, mac, _exact(vlan or 0)))
+        elif found == tables.cookie(tables.Kind.LEARNED, 0):
+            self.elsewhere.add((mac, _exact(vlan or 0)))
+
+    def event(self, bridge: str) -> events.LearnedRead:
+        """What was read."""
+        from_normal = sorted(self.from_normal, key=lambda a: (a[0], a[1], a[2] or 0))
+        return events.LearnedRead(
+            bridge,
+            tuple(sorted(self.addresses)),
+            tuple(from_normal),
+            tuple(sorted(self.elsewhere)),
+        )
 
 
 class Replies:
@@ -168,3 +229,9 @@ class Replies:
         parts, self._bodies[asked] = self._bodies[asked], []
         self._read[asked] = self._kept[asked] = 0
         return parts
+
+
+def _exact(value: MatchValue) -> int:
+    """Return a field's value without the mask that the switch may report with it."""
+    found = value[0] if isinstance(value, tuple) else value
+    return int(found)

@@ -14,7 +14,6 @@ from controller.api.engine_commands import Reply, Setting, Write
 from controller.api.events import Request
 from controller.api.history import Moved
 from controller.api.requests import Asked, parse
-from controller.bridge import kept_rules
 from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import Fleet
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Record, settable
@@ -275,7 +274,7 @@ def _against_shoulds(bridge: Bridge, name: str, target: str, now_s: float) -> li
     """The soft rules that a move breaks, as lines for the operator."""
     moved = {name: Bound(target, now_s, Reason.MANUAL)}
     bound = bridge.placing.on_switch.bound | moved
-    states = kept_rules.states(bridge.placing.team_view, bound).get(name, {})
+    states = bridge.placing.rules_at(bound).get(name, {})
     return [f"{name} {rule}: {how}" for rule, how in states.items() if how]
 
 

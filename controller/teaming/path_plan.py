@@ -1,18 +1,23 @@
-"""Which paths between uplinks are probed: for each VLAN and each MTU that VM ports use."""
+"""What path checks concern: the paths to probe, for each VLAN and MTU that VM ports use; and the units that are
+kept off the uplinks that lose frames of single VLANs, or long ones.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
+from controller.teaming.address_units import AddressUnit
 from policies.model import Role
+from policies.path_faults import Fault, PathFault
 
 # An uplink is probed from, and probes, so many others: with more uplinks, that still joins all of
 # them, and the probes grow with the number of uplinks, not with its square.
 NEIGHBOURS = 3
 # A message of OpenFlow holds 64 kB, and the database any number.
 LONGEST_MTU = 65_000
+NONE: frozenset[str] = frozenset()
 
 # Addresses learned on VM ports, by the port's name, each with its VLAN.
 Learned = Mapping[str, Iterable[tuple[str, int]]]
@@ -85,3 +90,60 @@ def _ways(
         if host.vlan == vlan:
             for uplink in able:
                 yield uplink, host.address, True
+
+
+@dataclass(frozen=True, slots=True)
+class KeptOff:
+    """The uplinks that units must not use while others carry traffic.
+
+    `by_unit`: of VM ports and of addresses behind them, by name; those without are left out.
+    `by_policy`: of the buckets of each policy, which all its VM ports share.
+    """
+
+    by_unit: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    by_policy: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def uplinks_of(self, unit: str) -> frozenset[str]:
+        return self.by_unit.get(unit, NONE)
+
+    def of_buckets(self, policy: str) -> frozenset[str]:
+        return self.by_policy.get(policy, NONE)
+
+
+NOTHING = KeptOff()
+
+
+def kept_off(
+    config: BridgeConfig,
+    faults: Iterable[PathFault],
+    learned: Learned,
+    units: Iterable[AddressUnit],
+) -> KeptOff:
+    """What follows from path faults. `learned`: the addresses of VM ports. `units`: those with uplinks
+    of their own.
+    """
+    faults = tuple(faults)
+    by_unit: dict[str, frozenset[str]] = {}
+    by_policy: dict[str, frozenset[str]] = {}
+    mtus = {port.name: port.mtu for port in config.vm_ports}
+    for port in config.vm_ports:
+        if off := _losing(faults, vlans_of(port, learned), port.mtu):
+            by_unit[port.name] = off
+            by_policy[port.policy] = by_policy.get(port.policy, NONE) | off
+    for unit in units:
+        if off := _losing(faults, (unit.vlan,), mtus.get(unit.port)):
+            by_unit[unit.name] = off
+    return KeptOff(by_unit, by_policy)
+
+
+def _losing(faults: Iterable[PathFault], vlans: Collection[int], mtu: int | None) -> frozenset[str]:
+    """The uplinks that lose frames of these VLANs, up to this MTU (None: not known)."""
+    return frozenset(
+        fault.uplinks[0]
+        for fault in faults
+        if fault.decided
+        and fault.vlan in vlans
+        and (
+            fault.kind is Fault.VLAN or (fault.kind is Fault.MTU and (fault.mtu or 0) <= (mtu or 0))
+        )
+    )

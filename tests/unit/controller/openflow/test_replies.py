@@ -21,7 +21,6 @@ from controller.dataplane.specs import Changes, FlowSpec
 from controller.dataplane.tables import Kind, Register, Table, cookie
 from controller.dataplane.team import Address, Team, VmPort
 from controller.openflow import connections, decode, framing, replies
-from controller.openflow import learned as openflow_learned
 from controller.openflow.framework import ofproto
 from controller.openflow.messages import Asked
 from controller.openflow.replies import MOST_COUNTED, ROOM_PER_COUNTED, Replies
@@ -244,7 +243,7 @@ def test_a_port_with_countless_addresses_takes_no_room_from_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, value in (("KEPT_OF_A_PORT", 3), ("KEPT_OF_ALL", 40), ("MOST_KEPT", 60)):
-        monkeypatch.setattr(openflow_learned, name, value)
+        monkeypatch.setattr(replies, name, value)
     assert of_ports({1: 40}) == {1: 40}
     assert of_ports({1: 100, 2: 2, 3: 9}) == {1: 40, 2: 2, 3: 3}
     assert of_ports(dict.fromkeys(range(1, 100), 3)).total() == 60
@@ -268,3 +267,34 @@ def test_addresses_with_uplinks_of_their_own_have_room() -> None:
     room = connections.room(bridge(*rows))
     assert needed < room / 2
     assert 256 * count < room / ROOM_PER_COUNTED
+
+
+def test_an_address_that_announced_itself_outside_is_elsewhere() -> None:
+    entries = [
+        learned(tables.ELSEWHERE, MAC, (7, 0xFFF), taught_by=0),
+        learned(10, MAC, (8, 0xFFF)),
+    ]
+    read = Replies().event("br0", reply(Asked.LEARNED, ofproto.OFPMP_FLOW, entries))
+    assert read == LearnedRead("br0", ((10, MAC, 8),), elsewhere=((MAC, 7),))
+
+
+def test_learned_addresses_are_those_behind_vm_ports_once_each() -> None:
+    other = "52:54:00:00:00:02"
+    entries = [
+        learned(10, MAC, (7, 0xFFF)),
+        learned(10, MAC, (7, 0xFFF)),
+        learned(OFPORT_LOCAL, other, None),
+        learned(0, "52:54:00:00:00:03", 7),
+    ]
+    read = Replies().event("br0", reply(Asked.LEARNED, ofproto.OFPMP_FLOW, entries))
+    assert isinstance(read, LearnedRead)
+    assert read.addresses == ((10, MAC, 7), (OFPORT_LOCAL, other, 0))
+
+
+def test_what_unknown_ports_taught_comes_with_the_port_and_with_the_vlan_of_tagged_frames() -> None:
+    entries = [
+        learned(11, MAC, None, taught_by=tables.FROM_NORMAL | 0x1234),
+        learned(10, MAC, (7, 0xFFF), taught_by=tables.FROM_NORMAL),
+    ]
+    read = Replies().event("br0", reply(Asked.LEARNED, ofproto.OFPMP_FLOW, entries))
+    assert read == LearnedRead("br0", (), ((10, MAC, 7), (11, MAC, None)))
