@@ -8,7 +8,7 @@ from typing import Any
 from controller.api.engine_commands import Apply
 from controller.dataplane.specs import COOKIE_PREFIX, FlowSpec
 from controller.dataplane.tables import COOKIE_PREFIX_MASK, Table
-from controller.openflow.encode import flow_mod, group_mod
+from controller.openflow.codec import flow_mod, group_mod
 from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
 from controller.openflow.messages import BUNDLE_XID, bundle_number, with_xid

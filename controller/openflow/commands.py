@@ -7,7 +7,7 @@ from typing import Any
 from controller.api import engine_commands
 from controller.dataplane.tables import COOKIE_KIND_MASK, Kind, Table, cookie, openflow_port
 from controller.openflow import bundles
-from controller.openflow.encode import (
+from controller.openflow.codec import (
     CONTROLLER_ID,
     NX_VENDOR,
     NXT_SET_CONTROLLER_ID,

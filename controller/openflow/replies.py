@@ -12,14 +12,14 @@ from typing import Any, Generic, TypeVar
 from controller.api import events
 from controller.dataplane import tables
 from controller.dataplane.specs import GroupSpec, LoadBits, MatchValue
-from controller.openflow import decode, framing
+from controller.openflow import codec, framing
+from controller.openflow.codec import Flows, installed_flows, installed_groups, lasting
 from controller.openflow.counters import (
     bucket_counters,
     inbound_counters,
     port_counters,
     unit_counters,
 )
-from controller.openflow.decode import Flows, installed_flows, installed_groups, lasting
 from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
 from controller.openflow.messages import Asked
@@ -90,14 +90,14 @@ class Learned:
             return
         self._of_port[ofport] += 1
         self._of_all += 1
-        flow = decode.read_flow(stats)
-        fields = dict(decode.decode_match(flow.match))
+        flow = codec.read_flow(stats)
+        fields = dict(codec.decode_match(flow.match))
         mac, vlan = fields.get("eth_dst"), fields.get(tables.Register.VLAN)
         if not isinstance(mac, str):
             raise ValueError(f"a learned flow with eth_dst {mac} -> one MAC")
         if found & tables.FROM_NORMAL:
             tag = None if vlan is None else _exact(vlan)
-            for action in decode.decode_flow(flow).actions:
+            for action in codec.decode_flow(flow).actions:
                 if isinstance(action, LoadBits) and action.target == tables.Register.TARGET:
                     self.from_normal.add((action.value, mac, tag))
         elif ofport:

@@ -21,7 +21,7 @@ from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import Bucket, GroupSpec
 from controller.host import faults
 from controller.host.sockets import BridgeSocket
-from controller.openflow.encode import encode_action
+from controller.openflow.codec import encode_action
 from controller.text.wording import Refused
 
 TIMEOUT_S = 5.0

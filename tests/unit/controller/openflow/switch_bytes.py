@@ -14,7 +14,7 @@ from controller.dataplane import pipeline, specs
 from controller.dataplane.specs import Changes, FlowSpec, GroupSpec, LoadBits
 from controller.dataplane.tables import Kind, Register, cookie
 from controller.dataplane.team import Hash, Team, VmPort
-from controller.openflow import bundles, decode, framing
+from controller.openflow import bundles, codec, framing
 from controller.openflow.framework import ofproto, parser, serialized, unread
 from controller.openflow.messages import Asked
 from policies.classifiers import Classifier
@@ -104,7 +104,7 @@ def as_stats(
 
 def read_back_flow(flow: FlowSpec) -> FlowSpec:
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [as_stats(flow)]).body
-    ((only,), foreign, *_) = decode.installed_flows(decode.lasting(body)[0])
+    ((only,), foreign, *_) = codec.installed_flows(codec.lasting(body)[0])
     assert foreign == ()
     return only
 
@@ -112,7 +112,7 @@ def read_back_flow(flow: FlowSpec) -> FlowSpec:
 def read_back_group(group: GroupSpec) -> GroupSpec:
     (mod,) = wrapped(Changes(add_groups=(group,)))
     body = reply(Asked.GROUPS, ofproto.OFPMP_GROUP_DESC, [group_description(mod)]).body
-    (only,) = decode.installed_groups(framing.split(body, framing.GROUP_LEAST_BYTES))
+    (only,) = codec.installed_groups(framing.split(body, framing.GROUP_LEAST_BYTES))
     return only
 
 

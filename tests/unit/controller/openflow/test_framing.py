@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.openflow import counters, decode, framing
+from controller.openflow import codec, counters, framing
 from tests.unit.fuzz import session
 
 MULTIPART = 19
@@ -15,8 +15,8 @@ FLOWS, GROUPS, PORTS = 1, 7, 4
 BODY_AT = 16
 # Whoever reads statistics, which come as they were sent.
 READERS: dict[int, Callable[[bytes], object]] = {
-    FLOWS: lambda body: decode.installed_flows(decode.lasting(body)[0]),
-    GROUPS: lambda body: decode.installed_groups(framing.split(body, framing.GROUP_LEAST_BYTES)),
+    FLOWS: lambda body: codec.installed_flows(codec.lasting(body)[0]),
+    GROUPS: lambda body: codec.installed_groups(framing.split(body, framing.GROUP_LEAST_BYTES)),
     PORTS: counters.port_counters,
 }
 

@@ -20,7 +20,7 @@ from controller.dataplane import diff, pipeline, specs, tables
 from controller.dataplane.specs import Changes, FlowSpec
 from controller.dataplane.tables import Kind, Register, Table, cookie
 from controller.dataplane.team import Address, Team, VmPort
-from controller.openflow import connections, decode, framing, replies
+from controller.openflow import codec, connections, framing, replies
 from controller.openflow.framework import ofproto
 from controller.openflow.messages import Asked
 from controller.openflow.replies import MOST_COUNTED, ROOM_PER_COUNTED, Replies
@@ -72,9 +72,9 @@ def test_what_is_installed_is_decoded_again_only_when_it_has_changed() -> None:
 
     before = read(as_stats(first, 1, 1.0), learned(10, MAC, 7))
     # The caches hold the flows of one or two bridges only.
-    decode._installed_flow.cache_clear()
+    codec._installed_flow.cache_clear()
     same = read(as_stats(first, 2, 9.0))
-    assert decode._installed_flow.cache_info().misses == 0
+    assert codec._installed_flow.cache_info().misses == 0
     assert same.flows is before.flows and same.flows == (first,)
     assert read(as_stats(first), as_stats(second)).flows == (first, second)
     assert read(as_stats(second)).flows == (second,)

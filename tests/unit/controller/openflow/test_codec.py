@@ -29,7 +29,7 @@ from controller.dataplane.specs import (
     ToGroup,
 )
 from controller.dataplane.tables import Kind, Table, cookie
-from controller.openflow import decode, framing
+from controller.openflow import codec, framing
 from controller.openflow.framework import ofproto, parser, serialized
 from controller.openflow.messages import Asked
 from tests.unit.controller.openflow.switch_bytes import (
@@ -47,8 +47,8 @@ from tests.unit.controller.openflow.switch_bytes import (
 )
 
 
-def installed(body: bytes) -> decode.Flows:
-    return decode.installed_flows(decode.lasting(body)[0])
+def installed(body: bytes) -> codec.Flows:
+    return codec.installed_flows(codec.lasting(body)[0])
 
 
 @pytest.mark.parametrize("flow", PIPELINE.flows.values(), ids=lambda f: f"table{f.table}")
@@ -77,7 +77,7 @@ def test_the_group_that_selects_is_recognized() -> None:
     (mod,) = wrapped(Changes(add_groups=(GroupSpec(tables.SELECT_GROUP_ID, "all", (bucket,)),)))
     made = group_description(mod)
     select = made[:2] + bytes([ofproto.OFPGT_SELECT]) + made[3:]
-    (found,) = decode.installed_groups([select])
+    (found,) = codec.installed_groups([select])
     assert found == GroupSpec(tables.SELECT_GROUP_ID, "select", (bucket,))
 
 
@@ -147,7 +147,7 @@ def test_hashing_in_another_way_is_not_ours(
 ) -> None:
     strange = parser.NXActionMultipath(fields, 0, algorithm, 255, arg, ofs_nbits, "reg12")
     (found,) = installed(somebodys(specs.COOKIE_PREFIX, strange)).ours
-    assert found.actions == decode.NOT_OURS
+    assert found.actions == codec.NOT_OURS
 
 
 def test_what_somebody_else_put_in_our_place_equals_nothing_of_ours() -> None:
@@ -201,15 +201,28 @@ def test_a_flow_of_ours_that_does_more_than_it_should_is_not_ours() -> None:
 def test_groups_of_others_are_none_of_our_business() -> None:
     (mod,) = wrapped(Changes(add_groups=(GroupSpec(1, "all", (Bucket((Output(1),)),)),)))
     body = reply(Asked.GROUPS, ofproto.OFPMP_GROUP_DESC, [group_description(mod)]).body
-    assert decode.installed_groups(framing.split(body, framing.GROUP_LEAST_BYTES)) == ()
+    assert codec.installed_groups(framing.split(body, framing.GROUP_LEAST_BYTES)) == ()
 
 
 def test_long_flows_are_not_remembered() -> None:
-    before = decode._installed_flow.cache_info().currsize
+    before = codec._installed_flow.cache_info().currsize
     outputs = tuple(Output(number) for number in range(1, 64))
     flow = FlowSpec(0, 7, (), outputs, cookie=0x7E57)
-    assert len(decode.lasting(as_stats(flow))[0][0]) > decode.REMEMBERED_BYTES
+    assert len(codec.lasting(as_stats(flow))[0][0]) > codec.REMEMBERED_BYTES
     for _ in range(2):
         (found,) = installed(as_stats(flow)).foreign
         assert found.cookie == 0x7E57
-    assert decode._installed_flow.cache_info().currsize == before
+    assert codec._installed_flow.cache_info().currsize == before
+
+
+def test_learning_with_a_limit_is_what_the_switch_calls_learn2() -> None:
+    """nx_action_learn2: learn's fixed part, limit, offset and field of the result, specs."""
+    learn = Learn(
+        Table.LOCAL_SOURCE, 0x77, 300, (LearnLoad(1, "reg4", 1),), limit=1024, success="reg8"
+    )
+    (mod,) = wrapped(Changes(add_flows=(FlowSpec(1, 10, (), (learn,)),)))
+    fixed = struct.pack("!HHHQHBxHH", 0, 300, 10, 0x77, 4, Table.LOCAL_SOURCE, 0, 0)
+    body = fixed + bytes.fromhex("00000400 0000 0000 00011004")
+    body += bytes.fromhex("2801 0001 00010804 0000")
+    action = struct.pack("!HHIH", 0xFFFF, 56, 0x2320, 45) + body
+    assert mod.endswith(action.ljust(56, b"\0"))
