@@ -14,7 +14,7 @@ from controller.dataplane.tables import GROUP_IDS, Table
 CLASSIFY_PRIORITY = 90
 # On plain uplinks we drop frames from unknown ports, so flows with a lower priority do not matter.
 CLASSIFY_PRIORITY_ON_PLAIN_UPLINKS = 1
-OUR_TABLES = frozenset({*map(int, Table)} - {Table.CLASSIFY})
+OUR_TABLES = range(Table.CLASSIFY + 1, len(Table))
 NAMED_AT_MOST = 3
 
 
@@ -36,7 +36,8 @@ def obstacles(read: InstalledRead, on_bond: bool) -> tuple[Obstacle, ...]:
         )
     if flows := flows_before_ours(read, on_bond):
         lowest = _classify_priority(on_bond)
-        expected = f"no other flows in table 0 from priority {lowest} up, nor in tables {_ranges(OUR_TABLES)}"
+        ours = f"{OUR_TABLES.start}-{OUR_TABLES.stop - 1}"
+        expected = f"no other flows in table 0 from priority {lowest} up, nor in tables {ours}"
         found.append(Obstacle(f"flows {named(flows)} of other programs", expected))
     return tuple(found)
 
@@ -80,14 +81,3 @@ def named(things: Sequence[object]) -> str:
 def _flow_text(flow: ForeignFlow) -> str:
     match = f",{flow.match}" if flow.match else ""
     return f"table={flow.table},priority={flow.priority}{match}"
-
-
-def _ranges(numbers: frozenset[int]) -> str:
-    """Numbers as ranges, for example `1-9, 20-28`."""
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
-    return ", ".join(f"{p[0]}-{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts)

@@ -321,7 +321,7 @@ def test_the_priorities_that_come_before_ours_are_those_of_the_pipeline(on_bond:
     )
     assert lowest == inspection._classify_priority(on_bond)
     tables = {table for table, _, _ in flows} - {Table.CLASSIFY}
-    assert tables <= inspection.OUR_TABLES
+    assert tables <= {*inspection.OUR_TABLES}
 
 
 def test_groups_left_over_by_an_attach_that_was_killed_are_ours_and_repaired() -> None:
