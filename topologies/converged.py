@@ -22,93 +22,14 @@ articles describe: the switch port of one of the second host's uplinks has a dif
 than the others.
 """
 
-from __future__ import annotations
-
 import os
 import sys
-
-import networkx
 
 # vmware_lbt.py explains this.
 _ROOT = os.path.dirname(os.path.dirname(os.path.realpath((lambda: 0).__code__.co_filename)))
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)
 
-from topologies.graph import parts as layout_parts  # noqa: E402
-from topologies.graph.layout import Layout as LayoutGraph  # noqa: E402
-from topologies.graph.layout import Role as LayoutRole  # noqa: E402
-from topologies.network.mininet_topo import LayoutTopo  # noqa: E402
+from topologies.network.mininet_topo import topos_of  # noqa: E402
 
-NAME = "converged"
-
-# The throughput between two vNICs in one direction, as a share of a 10 GbE link.
-PUBLISHED = {
-    "source": "Hyper-V Virtual Machine Converged Networking Performance, Nutanix",
-    "standard_share": 0.48,
-    "jumbo_share": 0.90,
-    "jumbo_ratio": 1.9,
-}
-
-
-@layout_parts.with_checked_parameters
-def layout(
-    uplinks: int = 2,
-    vms: int = 1,
-    uplink_mbps: int = 10_000,
-    mtu: int = layout_parts.STANDARD_MTU,
-    management_vlan: int = 10,
-    migration_vlan: int = 20,
-    vm_vlan: int = 30,
-    odd_uplink: int = 1,
-    odd_mtu: int = 0,
-    odd_vlan: int = 0,
-) -> LayoutGraph:
-    """The layout's graph; the load goes from the first host's VMs to the second's."""
-    graph = networkx.Graph()
-    graph.add_node("upstream", role=LayoutRole.UPSTREAM_SWITCH)
-    servers = layout_parts.add_two_servers(graph, "upstream", uplinks, uplink_mbps, mtu=mtu)
-    odd = {"upstream_mtu": odd_mtu, "upstream_vlan": odd_vlan}
-    if odd_uplink > uplinks:
-        raise ValueError(f"odd_uplink: {odd_uplink} -> one of {uplinks} uplinks")
-    member = graph.nodes[f"server2-uplink{odd_uplink}"]
-    member.update({name: value for name, value in odd.items() if value})
-    own: list[tuple[str, ...]] = []
-    for number, server in enumerate(servers, start=1):
-        for index, vlan in enumerate((management_vlan, migration_vlan), start=1):
-            layout_parts.add_vnic(
-                graph,
-                f"host{number}",
-                server,
-                role=LayoutRole.HOST,
-                index=index,
-                address=f"10.{index}.0.{number}/16",
-                ofport=10 * uplinks + index - 1,
-                mtu=mtu,
-                vlan=vlan,
-                loaded=False,
-            )
-        own.append(
-            layout_parts.add_vms(
-                graph,
-                server,
-                vms,
-                first_number=1 + (number - 1) * vms,
-                network=f"10.3.{number}",
-                first_ofport=10 * uplinks + 2,
-                mtu=mtu,
-                vlan=vm_vlan,
-            )
-        )
-    return LayoutGraph(NAME, graph, PUBLISHED, senders=own[0], receivers=own[1])
-
-
-class ConvergedTopo(LayoutTopo):
-    """The layout for `mn --topo converged`."""
-
-    def build(
-        self, prefix: str = "conv-", team: str = "bond", datapath: str = "auto", **parameters: int
-    ) -> None:
-        self.build_named(layout(**parameters), prefix, team, datapath)
-
-
-topos = {NAME: ConvergedTopo}
+topos = topos_of("converged")

@@ -1,7 +1,7 @@
 """Experiments in a few lines: a layout, TCP streams, and the contenders to compare under them.
 
 `topologies/examples/` has a script to copy. `one_server` builds a layout. Other layouts are the
-`layout()` of `topologies/NAME.py`, or are built from `topologies/graph/parts.py`.
+functions of `topologies/layouts.py`, or are built with `topologies/graph/parts.py`.
 
 Experiments need root. Each contender gets a Mininet network and an Open vSwitch of its own, which
 are removed at the end.
@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-
-import networkx
 
 from topologies.compare import figures, pace, running
 from topologies.compare.contenders import by_name, unsupported_reason
@@ -75,19 +73,8 @@ class Run:
 
 
 def one_server(uplinks_mbps: Sequence[int], vms: int, clients: int = 1) -> Layout:
-    """A server with uplinks to one switch, which has the clients.
-
-    VMs are `vm1`, `vm2`, ..., clients `client1`, ..., and uplinks `uplink1`, .... Policies that
-    place by port number put VMs on the uplinks in turn, `vm1` on `uplink1`.
-    """
-    graph = networkx.Graph()
-    graph.add_node("server", role=Role.SERVER_BRIDGE)
-    graph.add_node("switch", role=Role.UPSTREAM_SWITCH)
-    parts.add_uplinks(graph, "server", ["switch"], uplinks_mbps)
-    # A multiple of the number of uplinks, and above their own port numbers.
-    parts.add_vms(graph, "server", vms, network="10.1.0", first_ofport=10 * len(uplinks_mbps))
-    parts.add_clients(graph, "switch", clients, network="10.1.1")
-    return Layout("one_server", graph)
+    """A server with uplinks to one switch, which has the clients, named as by `parts.one_server`."""
+    return parts.one_server("one_server", uplinks_mbps, vms, clients)
 
 
 def compare(

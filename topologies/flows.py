@@ -16,8 +16,6 @@ starts it from any directory, with an active-backup bond as the team. All parame
 `capacity-mbps` on the uplinks, because virtual links do not report their speed.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 
@@ -26,33 +24,6 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.realpath((lambda: 0).__code__.co
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)
 
-from topologies.graph import parts as layout_parts  # noqa: E402
-from topologies.graph.layout import Layout as LayoutGraph  # noqa: E402
-from topologies.network.mininet_topo import LayoutTopo  # noqa: E402
+from topologies.network.mininet_topo import topos_of  # noqa: E402
 
-NAME = "flows"
-
-
-@layout_parts.with_checked_parameters
-def layout(
-    uplinks: int = 2,
-    vms: int = 8,
-    clients: int = 2,
-    uplink_mbps: int = 50,
-    mtu: int = layout_parts.STANDARD_MTU,
-    vlan: int = 0,
-) -> LayoutGraph:
-    """The layout's graph; the load goes from the VMs to the clients."""
-    return layout_parts.one_server(NAME, [uplink_mbps] * uplinks, vms, clients, mtu=mtu, vlan=vlan)
-
-
-class FlowsTopo(LayoutTopo):
-    """The layout for `mn --topo flows`."""
-
-    def build(
-        self, prefix: str = "flw-", team: str = "bond", datapath: str = "auto", **parameters: int
-    ) -> None:
-        self.build_named(layout(**parameters), prefix, team, datapath)
-
-
-topos = {NAME: FlowsTopo}
+topos = topos_of("flows")

@@ -19,8 +19,6 @@ and `team=plain`, which is for `ovs-lbt attach`. With `team=plain`, set `capacit
 because virtual links do not report their speed.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 
@@ -29,49 +27,6 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.realpath((lambda: 0).__code__.co
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)
 
-from topologies.graph import parts as layout_parts  # noqa: E402
-from topologies.graph.layout import Layout as LayoutGraph  # noqa: E402
-from topologies.network.mininet_topo import LayoutTopo  # noqa: E402
+from topologies.network.mininet_topo import topos_of  # noqa: E402
 
-NAME = "mixed_speed"
-
-
-@layout_parts.with_checked_parameters
-def layout(
-    fast_uplinks: int = 1,
-    slow_uplinks: int = 1,
-    vms: int = 11,
-    clients: int = 2,
-    uplink_mbps: int = 100,
-    slow_mbps: int = 10,
-    mtu: int = layout_parts.STANDARD_MTU,
-    vlan: int = 0,
-) -> LayoutGraph:
-    """The layout's graph; the load goes from the VMs to the clients."""
-    speeds_mbps = [uplink_mbps] * fast_uplinks + [slow_mbps] * slow_uplinks
-    homes = _homes(speeds_mbps, vms)
-    return layout_parts.one_server(NAME, speeds_mbps, vms, clients, mtu=mtu, vlan=vlan, homes=homes)
-
-
-def _homes(speeds_mbps: list[int], vms: int) -> list[str]:
-    """The uplink of each VM, if their numbers are to be in proportion to the uplinks' speeds."""
-    counts = [0] * len(speeds_mbps)
-    homes = []
-    for _ in range(vms):
-        # The uplink that then has the fewest VMs for its speed; the first of several.
-        place = min(range(len(counts)), key=lambda n: (counts[n] + 1) / speeds_mbps[n])
-        counts[place] += 1
-        homes.append(f"uplink{place + 1}")
-    return homes
-
-
-class MixedSpeedTopo(LayoutTopo):
-    """The layout for `mn --topo mixed_speed`."""
-
-    def build(
-        self, prefix: str = "mix-", team: str = "bond", datapath: str = "auto", **parameters: int
-    ) -> None:
-        self.build_named(layout(**parameters), prefix, team, datapath)
-
-
-topos = {NAME: MixedSpeedTopo}
+topos = topos_of("mixed_speed")

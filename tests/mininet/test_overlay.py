@@ -19,7 +19,7 @@ from mininet.net import Mininet
 
 from tests.switch.judging import at_most, judges_time
 from tests.switch.waiting import wait_until
-from topologies import overlay
+from topologies import layouts
 from topologies.compare.run import PREFIX
 from topologies.network.mininet_topo import LayoutTopo
 from topologies.network.private_network import private_network, process_network
@@ -41,7 +41,7 @@ class _Topo(LayoutTopo):
     """Two hosts with two endpoints each, on plain uplinks."""
 
     def build(self, encapsulation: str) -> None:
-        graph = overlay.layout(vms=2, uplink_mbps=10_000, encapsulation=encapsulation)
+        graph = layouts.overlay(vms=2, uplink_mbps=10_000, encapsulation=encapsulation)
         self.build_from(graph, PREFIX, TEAMS["plain"], "userspace")
 
 

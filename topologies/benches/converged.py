@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from topologies import converged
+from topologies import layouts
 from topologies.compare.expectation import Expectation, against_peers, at_least, fastest, is_peer
 from topologies.compare.figures import Figures
 from topologies.compare.plan import Options, Plan
@@ -83,7 +83,7 @@ def scenarios(options: Options) -> list[Scenario]:
         Scenario(
             name=case.name,
             what=case.what,
-            layout=converged.layout(mtu=case.mtu, odd_mtu=case.odd_mtu, odd_vlan=case.odd_vlan),
+            layout=layouts.converged(mtu=case.mtu, odd_mtu=case.odd_mtu, odd_vlan=case.odd_vlan),
             load=_load(case, options),
             contenders=(*CONTENDERS, *WITH_PATH_CHECKS) if case.fault else CONTENDERS,
             published=_published(case),
@@ -118,7 +118,7 @@ def _load(case: Case, options: Options) -> Callable[[Stage], Load]:
 def _published(case: Case) -> dict[str, dict[str, float]]:
     if case.name != JUMBO:
         return {}
-    ratio = converged.layout().published["jumbo_ratio"]
+    ratio = layouts.converged().published["jumbo_ratio"]
     return {name: {"jumbo_ratio": ratio} for name in CONTENDERS}
 
 

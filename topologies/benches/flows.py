@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from topologies import flows
+from topologies import layouts
 from topologies.compare.contenders import MANUAL, ORACLE
 from topologies.compare.expectation import Expectation, against_peers
 from topologies.compare.figures import Figures, capacities_bps
@@ -59,7 +59,7 @@ def scenarios(options: Options) -> list[Scenario]:
 
 
 def _steady(options: Options, distribution: SizeDistribution, ratio: float) -> Scenario:
-    layout = flows.layout()
+    layout = layouts.flows()
 
     def load(stage: Stage) -> Load:
         return _load(stage, options, distribution, ratio * layout.limit_bps)
@@ -81,7 +81,7 @@ def _steady(options: Options, distribution: SizeDistribution, ratio: float) -> S
 
 
 def _failure(options: Options) -> Scenario:
-    layout = flows.layout(uplinks=3)
+    layout = layouts.flows(uplinks=3)
     left_bps = layout.limit_bps * 2 / 3
 
     def load(stage: Stage) -> Load:

@@ -7,7 +7,7 @@ import itertools
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
-from topologies import live_migration
+from topologies import layouts
 from topologies.benches.two_switches import survived
 from topologies.compare.contenders import MANUAL
 from topologies.compare.expectation import Expectation, against_peers, at_least, is_ours, within
@@ -50,7 +50,7 @@ MOST_BLACKOUT_MS = 1000.0
 
 def scenarios(options: Options) -> list[Scenario]:
     """The document's scenarios: with and without teams, and one to eight migrations at once."""
-    layout = live_migration.layout()
+    layout = layouts.live_migration()
     modes = {mode["name"]: mode["total_share"] for mode in layout.published["modes"]}
     half = _published(SWITCH_INDEPENDENT, modes["switch independent"])
     one_vm = statistics.fmean(layout.published["one_vm_tcp_share"])
@@ -99,7 +99,7 @@ def scenarios(options: Options) -> list[Scenario]:
             LARGE,
             f"One VM with the memory of eight, by {SMB_CONNECTIONS} connections over the team.",
             FEW,
-            layout=live_migration.layout(vms=1),
+            layout=layouts.live_migration(vms=1),
             connections=SMB_CONNECTIONS,
             published=_published(LACP, modes["LACP, SMB, one large VM"]),
         ),
@@ -109,7 +109,7 @@ def scenarios(options: Options) -> list[Scenario]:
                 name,
                 f"One VM with the memory of eight, by a connection over either vNIC, MTU {mtu}.",
                 (MANUAL, "load-based"),
-                layout=live_migration.layout(vms=1, mtu=mtu),
+                layout=layouts.live_migration(vms=1, mtu=mtu),
                 connections=2,
                 networks=2,
                 published=published,
@@ -151,7 +151,7 @@ def _scenario(
     networks: int = 1,
     published: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Scenario:
-    layout = layout or live_migration.layout()
+    layout = layout or layouts.live_migration()
     vms = len(layout.nodes(Role.VM))
     copied_s = MEMORY_RATIO * options.pace.streams_s[1]
     migrations = Migrations(

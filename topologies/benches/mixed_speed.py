@@ -6,7 +6,7 @@ import random
 import statistics
 from collections.abc import Mapping, Sequence
 
-from topologies import mixed_speed
+from topologies import layouts
 from topologies.compare.expectation import Expectation, against_peers
 from topologies.compare.figures import Figures, intervals, uplink_difference
 from topologies.compare.plan import Options, Plan
@@ -38,7 +38,7 @@ SEED, SIGMA = 1, 0.8
 
 def scenarios(options: Options) -> list[Scenario]:
     """Two scenarios, in which every VM sends at a steady rate: the same, and one of its own."""
-    layout = mixed_speed.layout()
+    layout = layouts.mixed_speed()
     vms = len(layout.nodes(Role.VM))
     return [
         Scenario(

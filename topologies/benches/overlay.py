@@ -7,7 +7,7 @@ import functools
 import statistics
 from collections.abc import Mapping, Sequence
 
-from topologies import overlay
+from topologies import layouts
 from topologies.compare.contenders import MANUAL
 from topologies.compare.expectation import Expectation, against_peers, at_least
 from topologies.compare.figures import Figures, intervals
@@ -74,7 +74,7 @@ def scenarios(options: Options) -> list[Scenario]:
             name=BOTH_WAYS,
             what="Eight VMs of each host send to and receive from the other host's at once, through "
             "Geneve from two endpoints a host. Together they offer more than the team carries.",
-            layout=overlay.layout(),
+            layout=layouts.overlay(),
             load=both,
             contenders=(*SWITCH_INDEPENDENT, "dynamic", *LAG),
         ),
@@ -82,7 +82,7 @@ def scenarios(options: Options) -> list[Scenario]:
             name=ONE_WAY,
             what="Eight VMs send, through Geneve from the one endpoint of their host. The uplinks of the "
             "host that receives are ten times as fast, as a host mostly sends to several others.",
-            layout=overlay.layout(endpoints=1, far_mbps=FAST_MBPS),
+            layout=layouts.overlay(endpoints=1, far_mbps=FAST_MBPS),
             load=functools.partial(_load, pace=options.pace, both_ways=False),
             contenders=(*SWITCH_INDEPENDENT, "dynamic", *LAG),
         ),
@@ -90,28 +90,28 @@ def scenarios(options: Options) -> list[Scenario]:
             name=ONE_ENDPOINT,
             what="The same in both directions. This is what most hosts have, without a LAG: one address, "
             "which a bond keeps on one uplink.",
-            layout=overlay.layout(endpoints=1),
+            layout=layouts.overlay(endpoints=1),
             load=both,
             contenders=(*SPREADING, "active-backup", BASELINE),
         ),
         Scenario(
             name=VXLAN,
             what="The same as the first, through VXLAN.",
-            layout=overlay.layout(encapsulation="vxlan"),
+            layout=layouts.overlay(encapsulation="vxlan"),
             load=both,
             contenders=(*SWITCH_INDEPENDENT, "dynamic", *LAG),
         ),
         Scenario(
             name=VXLAN_ONE_WAY,
             what="The same as the second, through VXLAN.",
-            layout=overlay.layout(endpoints=1, far_mbps=FAST_MBPS, encapsulation="vxlan"),
+            layout=layouts.overlay(endpoints=1, far_mbps=FAST_MBPS, encapsulation="vxlan"),
             load=functools.partial(_load, pace=options.pace, both_ways=False),
             contenders=(*SWITCH_INDEPENDENT, "dynamic", *LAG),
         ),
         Scenario(
             name=VXLAN_ONE_ENDPOINT,
             what="The same as the third, through VXLAN.",
-            layout=overlay.layout(endpoints=1, encapsulation="vxlan"),
+            layout=layouts.overlay(endpoints=1, encapsulation="vxlan"),
             load=both,
             contenders=(*SPREADING, "active-backup", BASELINE),
         ),
@@ -119,7 +119,7 @@ def scenarios(options: Options) -> list[Scenario]:
             name=HEADROOM,
             what="The first without the uplinks' limits, and with as much load as TCP can send: what "
             "the machine could carry.",
-            layout=overlay.layout(uplink_mbps=UNSHAPED_MBPS),
+            layout=layouts.overlay(uplink_mbps=UNSHAPED_MBPS),
             load=functools.partial(_load, pace=options.pace, both_ways=True, limited=False),
             contenders=("adaptive", "active-backup"),
         ),
@@ -171,7 +171,7 @@ def derived(results: Sequence[Result]) -> dict[str, dict[str, Figures]]:
     for result in results:
         name, medians = result.scenario.name, result.medians()
         if name == HEADROOM:
-            needed_bps = overlay.layout().limit_bps
+            needed_bps = layouts.overlay().limit_bps
             found[name] = {
                 one: {"headroom_ratio": figures["throughput_bps"] / needed_bps}
                 for one, figures in medians.items()

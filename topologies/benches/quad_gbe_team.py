@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from topologies import quad_gbe_team
+from topologies import layouts
 from topologies.compare.expectation import Expectation, against_peers, at_least, within
 from topologies.compare.plan import Options, Plan
 from topologies.compare.result import Result
@@ -45,7 +45,7 @@ def scenarios(options: Options) -> list[Scenario]:
     """Scenarios without virtual switches, with one at the sender, and with one on both sides."""
     found = []
     for count, where in WHERE.items():
-        layout = quad_gbe_team.layout(virtual_switches=count)
+        layout = layouts.quad_gbe_team(virtual_switches=count)
         found.append(
             Scenario(
                 name=where,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from topologies import set_vs_lbfo
+from topologies import layouts
 from topologies.compare.expectation import Expectation, against_peers, within
 from topologies.compare.plan import Options, Plan
 from topologies.compare.result import Result
@@ -40,7 +40,7 @@ MOST_DEVIATION_RATIO = 0.05
 
 def scenarios(options: Options) -> list[Scenario]:
     """One scenario with the eight threads of NTttcp."""
-    layout = set_vs_lbfo.layout()
+    layout = layouts.set_vs_lbfo()
     return [
         Scenario(
             name="eight streams",

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from topologies import mixed_speed, shift
+from topologies import layouts
 from topologies.compare.expectation import Expectation, against_peers, is_ours, is_peer
 from topologies.compare.figures import Figures
 from topologies.compare.plan import Options, Plan
@@ -39,7 +39,7 @@ MOST_RESTORE_S = 5.0
 
 def scenarios(options: Options) -> list[Scenario]:
     """The load jump, the uplink failure, and moves off an idle and off a full uplink."""
-    layout = shift.layout()
+    layout = layouts.shift()
     speed_bps = layout.capacity_bps(layout.nodes(Role.UPLINK)[0])
     rates = Rates(EVEN_RATIO * speed_bps, HOT_RATIO * speed_bps, COLD_RATIO * speed_bps)
     longest_wait_s, watched_s = options.pace.shift_s
@@ -86,10 +86,10 @@ def scenarios(options: Options) -> list[Scenario]:
 
 def _failure(name: str, speeds_mbps: tuple[int, int, int], options: Options) -> Scenario:
     fast_mbps, _, slow_mbps = speeds_mbps
-    mixed = mixed_speed.layout(
+    mixed = layouts.mixed_speed(
         slow_uplinks=2, vms=len(FAILURE_RATES_MBPS), uplink_mbps=fast_mbps, slow_mbps=slow_mbps
     )
-    layout = Layout(shift.NAME, mixed.graph)
+    layout = Layout("shift", mixed.graph)
     longest_wait_s, watched_s = options.pace.failure_s
 
     def load(stage: Stage) -> Load:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from topologies import spine_leaf
+from topologies import layouts
 from topologies.benches.two_switches import survived
 from topologies.compare.expectation import Expectation, against_peers
 from topologies.compare.plan import Options, Plan
@@ -34,7 +34,7 @@ UNEQUAL, FAILURE = "unequal VMs", "a leaf switch fails"
 
 def scenarios(options: Options) -> list[Scenario]:
     """Steady loads from the VMs of one rack to those of the other, without and with a failure."""
-    layout = spine_leaf.layout()
+    layout = layouts.spine_leaf()
     shares = ", ".join(f"{one:g}" for one in WEIGHTS)
     return [
         Scenario(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from topologies import two_switches
+from topologies import layouts
 from topologies.compare.expectation import Expectation, against_peers, is_ours
 from topologies.compare.plan import Options, Plan
 from topologies.compare.result import Result
@@ -35,7 +35,7 @@ def scenarios(options: Options) -> list[Scenario]:
             name="a switch fails",
             what="Every VM offers the same load, and one uplink can carry all of it. A switch"
             " fails and recovers.",
-            layout=two_switches.layout(),
+            layout=layouts.two_switches(),
             load=lambda stage: _load(stage, options),
             contenders=CONTENDERS,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from topologies import vmware_lbt
+from topologies import layouts
 from topologies.compare.expectation import Expectation, against_peers
 from topologies.compare.figures import Figures, phases_of, uplink_difference
 from topologies.compare.phases import Phase, in_order
@@ -37,7 +37,7 @@ LEAST_THROUGHPUT_LOST_RATIO = 0.05
 
 def scenarios(options: Options) -> list[Scenario]:
     """The scenario of the document, and the same with VMs whose loads differ."""
-    layout = vmware_lbt.layout()
+    layout = layouts.vmware_lbt()
     document = layout.published
     published = {
         "steady_share_of_limit": document["total_share"],

@@ -119,7 +119,7 @@ def _drawn(report: dict[str, Any], directory: Path) -> list[Path]:
 
 def _measured(name: str, plan: Plan, datapath: str, say: Callable[[str], None]) -> dict[str, Any]:
     """One run of a contender, on a network of its own."""
-    from topologies import shift
+    from topologies import layouts
     from topologies.compare import pace
     from topologies.compare.scenario import Scenario
     from topologies.connections import contenders
@@ -128,7 +128,7 @@ def _measured(name: str, plan: Plan, datapath: str, say: Callable[[str], None]) 
 
     one = contenders.contender(name)
     # Links without a limit: what switches can do is measured, and not what their queues hold.
-    layout = shift.layout(vms=1, clients=2, uplink_mbps=UNSHAPED_MBPS)
+    layout = layouts.shift(vms=1, clients=2, uplink_mbps=UNSHAPED_MBPS)
     scenario = Scenario(
         NAME,
         "",

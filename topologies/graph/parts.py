@@ -1,7 +1,7 @@
 """The parts of layouts: uplinks, cables, vNICs, clients.
 
-Each function adds one kind of node or edge to a layout's graph. The Mininet network uses these
-attributes:
+Each method of a draft adds one kind of node or edge to a layout's graph. The Mininet network uses
+these attributes:
 
     interface   the interface's name, without the prefix of the topology
     ofport      the OpenFlow port number at the server's bridge
@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 import networkx as nx
 
@@ -93,88 +93,6 @@ def _require_allowed(name: str, value: object) -> None:
             raise ValueError(f"{name}: {value} -> a whole number from {low} to {high}")
 
 
-def add_uplinks(
-    graph: nx.Graph,
-    server: str,
-    switches: Sequence[str],
-    capacities_mbps: Sequence[int],
-    *,
-    name: str = "uplink",
-    interface: str = "up",
-    mtu: int = STANDARD_MTU,
-) -> None:
-    """Add a server's uplinks. The switches take turns."""
-    for number, mbps in enumerate(capacities_mbps, start=1):
-        uplink, switch = f"{name}{number}", switches[(number - 1) % len(switches)]
-        graph.add_node(
-            uplink, role=Role.UPLINK, interface=f"{interface}{number}", ofport=number, mtu=mtu
-        )
-        graph.add_edge(server, uplink, capacity=mbps * 10**6)
-        graph.add_edge(uplink, switch, capacity=mbps * 10**6)
-
-
-def add_two_servers(
-    graph: nx.Graph,
-    switch: str,
-    uplinks: int,
-    mbps: int,
-    *,
-    far_mbps: int = 0,
-    mtu: int = STANDARD_MTU,
-) -> tuple[str, str]:
-    """Add two servers with their uplinks to one switch. Returns their names.
-
-    They are identical, unless the second one's uplinks carry `far_mbps`.
-    """
-    for number, limit_mbps in ((1, mbps), (2, far_mbps or mbps)):
-        server = f"server{number}"
-        graph.add_node(server, role=Role.SERVER_BRIDGE)
-        add_uplinks(
-            graph,
-            server,
-            [switch],
-            [limit_mbps] * uplinks,
-            name=f"{server}-uplink",
-            interface=f"s{number}-up",
-            mtu=mtu,
-        )
-    return "server1", "server2"
-
-
-def add_cables(
-    graph: nx.Graph, servers: tuple[str, str], count: int, mbps: int, *, mtu: int = STANDARD_MTU
-) -> None:
-    """Connect two servers back to back: each uplink to the other server's of the same number."""
-    for number in range(1, count + 1):
-        ends = []
-        for index, server in enumerate(servers, start=1):
-            end, interface = f"{server}-uplink{number}", f"s{index}-up{number}"
-            graph.add_node(end, role=Role.UPLINK, interface=interface, ofport=number, mtu=mtu)
-            graph.add_edge(server, end, capacity=mbps * 10**6)
-            ends.append(end)
-        graph.add_edge(*ends, capacity=mbps * 10**6)
-
-
-def join_switches(
-    graph: nx.Graph,
-    switch: str,
-    other: str,
-    interfaces: tuple[str, str],
-    *,
-    mbps: int = 0,
-    ofport: int | None = None,
-    mtu: int = STANDARD_MTU,
-) -> None:
-    """Connect two switches by a link that is no uplink.
-
-    `ofport` is the first switch's port number. Without `mbps` the link has no speed limit.
-    """
-    capacity = {"capacity": mbps * 10**6} if mbps else {}
-    named = dict(zip((switch, other), interfaces, strict=True))
-    ofports = {} if ofport is None else {switch: ofport}
-    graph.add_edge(switch, other, interfaces=named, ofports=ofports, mtu=mtu, **capacity)
-
-
 @dataclass(frozen=True, slots=True)
 class Tunnel:
     """A tunnel to the other host, and the endpoint on this one that it starts from.
@@ -225,103 +143,170 @@ def tunnels(host: int, count: int, *, first_ofport: int) -> tuple[Tunnel, ...]:
     )
 
 
-def join_by_tunnels(
-    graph: nx.Graph,
-    server: str,
-    switch: str,
-    tunnels: Sequence[Tunnel],
-    *,
-    encapsulation: str,
-    mtu: int = STANDARD_MTU,
-) -> None:
-    """Let a virtual switch send through tunnels, whose frames enter a server's bridge at endpoints.
+class Draft:
+    """A layout that is being built. `mtu` and `vlan` are of all its nodes that do not say otherwise."""
 
-    There is no link between the two bridges.
-    """
-    graph.add_edge(server, switch, tunnels=tuple(tunnels), encapsulation=encapsulation, mtu=mtu)
+    def __init__(self, name: str, *, mtu: int = STANDARD_MTU, vlan: int = 0) -> None:
+        self.name, self.mtu, self.vlan = name, mtu, vlan
+        self.graph = nx.Graph()
+        self._vms = 0
 
+    def layout(self, published: Mapping[str, Any] | None = None, *ends: Sequence[str]) -> Layout:
+        """The finished layout; `ends` are the senders and the receivers of its load."""
+        return Layout(self.name, self.graph, published or {}, *map(tuple, ends))
 
-def add_vnic(
-    graph: nx.Graph,
-    owner: str,
-    switch: str,
-    *,
-    address: str,
-    role: Role = Role.VM,
-    index: int = 1,
-    ofport: int | None = None,
-    mtu: int = STANDARD_MTU,
-    vlan: int = 0,
-    loaded: bool = True,
-    home: str = "",
-) -> None:
-    """Add a vNIC to a VM or a host's stack. The first vNIC also adds its owner."""
-    graph.add_node(owner, role=role)
-    vnic = f"{owner}-vnic{index}"
-    optional = {"ofport": ofport, "vlan": vlan or None, "home": home or None}
-    graph.add_node(
-        vnic,
-        role=Role.VNIC,
-        interface=f"{owner}-{index}",
-        address=address,
-        mtu=mtu,
-        loaded=loaded,
-        **{name: value for name, value in optional.items() if value is not None},
-    )
-    graph.add_edge(owner, vnic)
-    graph.add_edge(vnic, switch)
+    def switches(self, *names: str, role: Role = Role.UPSTREAM_SWITCH, **attributes: str) -> None:
+        """Add switches."""
+        self.graph.add_nodes_from(names, role=role, **attributes)
 
+    def uplinks(
+        self, server: str, switches: Sequence[str], speeds_mbps: Sequence[int], number: int = 0
+    ) -> None:
+        """Add a server's uplinks. The switches take turns.
 
-def add_vms(
-    graph: nx.Graph,
-    switch: str,
-    count: int,
-    *,
-    network: str,
-    first_ofport: int,
-    first_number: int = 1,
-    mtu: int = STANDARD_MTU,
-    vlan: int = 0,
-    loaded: bool = True,
-    homes: Sequence[str] = (),
-) -> tuple[str, ...]:
-    """Add VMs with one vNIC each; addresses begin at `network`.1. Returns their names.
+        `number`: which one of several servers it is; the names of their uplinks have it.
+        """
+        for place, mbps in enumerate(speeds_mbps, start=1):
+            uplink = self._uplink(server, number, place)
+            self.graph.add_edge(server, uplink, capacity=mbps * 10**6)
+            switch = switches[(place - 1) % len(switches)]
+            self.graph.add_edge(uplink, switch, capacity=mbps * 10**6)
 
-    `homes`: the uplink of each VM in manual placement; empty: placement by equal blocks.
-    """
-    names = tuple(f"vm{first_number + index}" for index in range(count))
-    for index, name in enumerate(names):
-        add_vnic(
-            graph,
-            name,
-            switch,
-            address=f"{network}.{index + 1}/16",
-            ofport=first_ofport + index,
-            mtu=mtu,
-            vlan=vlan,
+    def servers(
+        self, switch: str, uplinks: int, mbps: int, *, far_mbps: int = 0
+    ) -> tuple[str, str]:
+        """Add two servers with their uplinks to one switch. Returns their names.
+
+        They are identical, unless the second one's uplinks carry `far_mbps`.
+        """
+        for number, limit_mbps in ((1, mbps), (2, far_mbps or mbps)):
+            self.switches(f"server{number}", role=Role.SERVER_BRIDGE)
+            self.uplinks(f"server{number}", [switch], [limit_mbps] * uplinks, number)
+        return "server1", "server2"
+
+    def cables(self, servers: tuple[str, str], count: int, mbps: int) -> None:
+        """Connect two servers back to back: each uplink to the other server's of the same number."""
+        for place in range(1, count + 1):
+            ends = []
+            for number, server in enumerate(servers, start=1):
+                ends.append(self._uplink(server, number, place))
+                self.graph.add_edge(server, ends[-1], capacity=mbps * 10**6)
+            self.graph.add_edge(*ends, capacity=mbps * 10**6)
+
+    def _uplink(self, server: str, number: int, place: int) -> str:
+        uplink, interface = f"uplink{place}", f"up{place}"
+        if number:
+            uplink, interface = f"{server}-{uplink}", f"s{number}-{interface}"
+        self.graph.add_node(
+            uplink, role=Role.UPLINK, interface=interface, ofport=place, mtu=self.mtu
+        )
+        return uplink
+
+    def join(
+        self,
+        switch: str,
+        other: str,
+        interfaces: tuple[str, str],
+        *,
+        mbps: int = 0,
+        ofport: int | None = None,
+    ) -> None:
+        """Connect two switches by a link that is no uplink.
+
+        `ofport` is the first switch's port number. Without `mbps` the link has no speed limit.
+        """
+        capacity = {"capacity": mbps * 10**6} if mbps else {}
+        named = dict(zip((switch, other), interfaces, strict=True))
+        ofports = {} if ofport is None else {switch: ofport}
+        self.graph.add_edge(
+            switch, other, interfaces=named, ofports=ofports, mtu=self.mtu, **capacity
+        )
+
+    def tunnels(
+        self, server: str, switch: str, tunnels: Sequence[Tunnel], *, encapsulation: str
+    ) -> None:
+        """Let a virtual switch send through tunnels, whose frames enter a server's bridge at endpoints.
+
+        There is no link between the two bridges.
+        """
+        self.graph.add_edge(
+            server, switch, tunnels=tuple(tunnels), encapsulation=encapsulation, mtu=self.mtu
+        )
+
+    def vnic(
+        self,
+        owner: str,
+        switch: str,
+        *,
+        address: str,
+        ofport: int,
+        role: Role = Role.VM,
+        index: int = 1,
+        mtu: int = 0,
+        vlan: int | None = None,
+        loaded: bool = True,
+        home: str = "",
+    ) -> None:
+        """Add a vNIC to a VM or a host's stack. The first vNIC also adds its owner."""
+        vlan = self.vlan if vlan is None else vlan
+        self.graph.add_node(owner, role=role)
+        vnic = f"{owner}-vnic{index}"
+        self.graph.add_node(
+            vnic,
+            role=Role.VNIC,
+            interface=f"{owner}-{index}",
+            address=address,
+            mtu=mtu or self.mtu,
             loaded=loaded,
-            home=homes[index] if homes else "",
+            ofport=ofport,
+            **({"vlan": vlan} if vlan else {}),
+            **({"home": home} if home else {}),
         )
-    return names
+        self.graph.add_edge(owner, vnic)
+        self.graph.add_edge(vnic, switch)
 
+    def vms(
+        self,
+        switch: str,
+        count: int,
+        *,
+        network: str,
+        first_ofport: int,
+        vlan: int | None = None,
+        loaded: bool = True,
+        homes: Sequence[str] = (),
+    ) -> tuple[str, ...]:
+        """Add VMs with one vNIC each; addresses begin at `network`.1. Returns their names.
 
-def add_clients(
-    graph: nx.Graph,
-    switch: str,
-    count: int,
-    *,
-    network: str,
-    mtu: int = STANDARD_MTU,
-    vlan: int = 0,
-) -> None:
-    """Add clients to an upstream switch, with links without a speed limit."""
-    for number in range(1, count + 1):
-        client, address = f"client{number}", f"{network}.{number}/16"
-        tagged = {"vlan": vlan} if vlan else {}
-        graph.add_node(
-            client, role=Role.CLIENT, interface=client, address=address, mtu=mtu, **tagged
-        )
-        graph.add_edge(client, switch)
+        `homes`: the uplink of each VM in manual placement; empty: placement by equal blocks.
+        """
+        names = tuple(f"vm{self._vms + number}" for number in range(1, count + 1))
+        self._vms += count
+        for index, name in enumerate(names):
+            self.vnic(
+                name,
+                switch,
+                address=f"{network}.{index + 1}/16",
+                ofport=first_ofport + index,
+                vlan=vlan,
+                loaded=loaded,
+                home=homes[index] if homes else "",
+            )
+        return names
+
+    def clients(self, switch: str, count: int, *, network: str) -> None:
+        """Add clients to an upstream switch, with links without a speed limit."""
+        for number in range(1, count + 1):
+            client, address = f"client{number}", f"{network}.{number}/16"
+            self.graph.add_node(
+                client,
+                role=Role.CLIENT,
+                interface=client,
+                address=address,
+                mtu=self.mtu,
+                **({"vlan": self.vlan} if self.vlan else {}),
+            )
+            self.graph.add_edge(client, switch)
 
 
 def one_server(
@@ -336,21 +321,16 @@ def one_server(
 ) -> Layout:
     """A layout of one server with VMs, whose uplinks and clients are at one upstream switch.
 
-    `homes`: the uplink of each VM in manual placement; empty: placement by equal blocks.
+    VMs are `vm1`, `vm2`, ..., clients `client1`, ..., and uplinks `uplink1`, .... Policies that
+    place by port number put VMs on the uplinks in turn, `vm1` on `uplink1`. `homes`: the uplink of
+    each VM in manual placement; empty: placement by equal blocks.
     """
-    graph = nx.Graph()
-    graph.add_node("server", role=Role.SERVER_BRIDGE)
-    graph.add_node("upstream", role=Role.UPSTREAM_SWITCH)
-    add_uplinks(graph, "server", ["upstream"], speeds_mbps, mtu=mtu)
-    add_vms(
-        graph,
-        "server",
-        vms,
-        network="10.1.0",
-        first_ofport=10 * len(speeds_mbps),
-        mtu=mtu,
-        vlan=vlan,
-        homes=homes,
-    )
-    add_clients(graph, "upstream", clients, network="10.1.1", mtu=mtu, vlan=vlan)
-    return Layout(name, graph)
+    draft = Draft(name, mtu=mtu, vlan=vlan)
+    draft.switches("server", role=Role.SERVER_BRIDGE)
+    draft.switches("upstream")
+    draft.uplinks("server", ["upstream"], speeds_mbps)
+    # A multiple of the number of uplinks, and above their own port numbers.
+    first_ofport = 10 * len(speeds_mbps)
+    draft.vms("server", vms, network="10.1.0", first_ofport=first_ofport, homes=homes)
+    draft.clients("upstream", clients, network="10.1.1")
+    return draft.layout()

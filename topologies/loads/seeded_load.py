@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import networkx
-
 from topologies.graph import parts
 from topologies.graph.layout import Layout, Role
 from topologies.loads.load import Stage
@@ -167,20 +165,19 @@ def steal_time_s() -> float:
 
 def layout_of(instance: Instance) -> Layout:
     """The layout of an instance. Placement by port number puts each VM on its home."""
-    graph = networkx.Graph()
-    graph.add_node("server", role=Role.SERVER_BRIDGE)
-    graph.add_node("upstream", role=Role.UPSTREAM_SWITCH)
+    draft = parts.Draft(NAME)
+    draft.switches("server", role=Role.SERVER_BRIDGE)
+    draft.switches("upstream")
     uplinks = len(instance.capacities_bps)
     speeds_mbps = [bps // 10**6 for bps in instance.capacities_bps]
-    parts.add_uplinks(graph, "server", ["upstream"], speeds_mbps)
+    draft.uplinks("server", ["upstream"], speeds_mbps)
     for number, vm in enumerate(instance.vms):
-        parts.add_vnic(
-            graph,
+        draft.vnic(
             f"vm{number + 1}",
             "server",
             address=f"10.1.0.{number + 1}/16",
             ofport=uplinks * (10 + number) + vm.home,
             home=f"uplink{vm.home + 1}",
         )
-    parts.add_clients(graph, "upstream", 2, network="10.1.1")
-    return Layout(NAME, graph)
+    draft.clients("upstream", 2, network="10.1.1")
+    return draft.layout()

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from topologies import live_migration
+from topologies import layouts
 from topologies.compare import contenders
 from topologies.compare.scenario import Scenario
 from topologies.graph.layout import Role
@@ -267,7 +267,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _measured(name: str) -> list[dict[str, Any]]:
-    scenario = Scenario(NAME, "", live_migration.layout(), ArrivalLoad, (name,))
+    scenario = Scenario(NAME, "", layouts.live_migration(), ArrivalLoad, (name,))
     found: list[dict[str, Any]] = run_details(scenario, contenders.by_name(name))
     return found
 

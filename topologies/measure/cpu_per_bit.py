@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from topologies import shift
+from topologies import layouts
 from topologies.compare.scenario import Scenario
 from topologies.loads.load import Load, Stage
 from topologies.measure import cpu_contenders
@@ -94,7 +94,7 @@ def _measured(
             stage, kinds, span_s, lambda: cpu_contenders.begin(one), one.pids, profile
         )
 
-    scenario = Scenario(NAME, "", shift.layout(), load, (name,))
+    scenario = Scenario(NAME, "", layouts.shift(), load, (name,))
     found: dict[str, Any] = run_details(scenario, one)
     return found
 

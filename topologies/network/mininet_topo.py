@@ -13,6 +13,7 @@ from topologies.graph.ports import (
     ports_of,
     upstream_interface,
 )
+from topologies.layouts import LAYOUTS, STARTS
 from topologies.network.integration_bridge import IntegrationBridge, overlay_of
 from topologies.network.switches import AUTO, TEAMS, LearningSwitch, ServerBridge, usable_datapath
 
@@ -46,17 +47,7 @@ class EndSystem(Host):
 
 
 class LayoutTopo(Topo):
-    """A Mininet topology of a layout. The layout files have subclasses of it."""
-
-    def build_named(self, layout: Layout, prefix: str, team: str, datapath: str) -> None:
-        """Add the layout's nodes and links, with the names of a team and a datapath.
-
-        Raises:
-            ValueError: as `build_from`, or the team is unknown.
-        """
-        if team not in TEAMS:
-            raise ValueError(f"team: {team} -> {' | '.join(TEAMS)}")
-        self.build_from(layout, prefix, TEAMS[team], datapath)
+    """A Mininet topology of a layout."""
 
     def build_from(
         self,
@@ -162,6 +153,34 @@ class LayoutTopo(Topo):
             addresses={interface: of_nic["address"] for interface, of_nic in attributes.items()},
             mtus={interface: of_nic["mtu"] for interface, of_nic in attributes.items()},
         )
+
+
+def topos_of(name: str) -> dict[str, type[LayoutTopo]]:
+    """What `mn --custom` looks for in the file of a layout: its topology for `mn --topo NAME`.
+
+    The topology raises:
+        ValueError: as `LayoutTopo.build_from`; or a parameter or its value is not allowed.
+    """
+    start = STARTS[name]
+
+    class NamedTopo(LayoutTopo):
+        def build(
+            self,
+            prefix: str = start.prefix,
+            team: str = start.team,
+            datapath: str = AUTO,
+            **parameters: int | str,
+        ) -> None:
+            if team not in TEAMS:
+                raise ValueError(f"team: {team} -> {' | '.join(TEAMS)}")
+            if start.userspace_only:
+                if usable_datapath(datapath) == "kernel" and datapath != AUTO:
+                    expected = "userspace, as both hosts share a namespace"
+                    raise ValueError(f"datapath: {datapath} -> {expected}")
+                datapath = "userspace"
+            self.build_from(LAYOUTS[name](**parameters), prefix, TEAMS[team], datapath)
+
+    return {name: NamedTopo}
 
 
 def _require_one_peer(layout: Layout) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
+from importlib import import_module
 
 from topologies.layouts import LAYOUTS
 
@@ -20,7 +20,7 @@ def described(layout: str) -> Description:
     """The description of a layout; empty for an unknown layout."""
     if layout not in LAYOUTS:
         return Description()
-    text = sys.modules[LAYOUTS[layout].__module__].__doc__ or ""
+    text = import_module(f"topologies.{layout}").__doc__ or ""
     paragraphs = [" ".join(one.split()) for one in text.split("\n\n")]
     headline = paragraphs[0].removeprefix(f"The layout `{layout}`: ")
     return Description(headline[:1].upper() + headline[1:], " ".join(paragraphs[1:2]))

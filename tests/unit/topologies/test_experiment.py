@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from tests.unit.topologies import bench_runs
-from topologies import experiment, two_switches
+from topologies import experiment, layouts
 from topologies.compare import running
 from topologies.compare.pace import Pace
 from topologies.compare.result import Result
@@ -85,7 +85,7 @@ def test_a_contender_that_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="contender: fastest -> manual"):
         compare(LAYOUT, [Stream("vm1")], ["fastest"])
     with pytest.raises(ValueError, match="balance-tcp on two_switches: a LAG must end"):
-        compare(two_switches.layout(), [Stream("vm1")], ["balance-tcp"])
+        compare(layouts.two_switches(), [Stream("vm1")], ["balance-tcp"])
 
 
 def test_vms_start_on_the_uplinks_of_their_port_numbers(

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topologies import converged, live_migration, overlay, quad_gbe_team, set_vs_lbfo
+from topologies import layouts
 from topologies.graph import parts
 from topologies.graph.layout import SWITCHES, Role
 from topologies.graph.ports import LONGEST_INTERFACE_NAME, ports_of
@@ -118,9 +118,9 @@ def test_what_a_layout_cannot_be_is_rejected() -> None:
     with pytest.raises(ValueError, match="a-long-prefix-server: 20 characters -> 14"):
         _topo("vmware_lbt", prefix="a-long-prefix-")
     with pytest.raises(ValueError, match="odd_uplink: 3 -> one of 2 uplinks"):
-        converged.layout(odd_uplink=3, odd_mtu=1500)
+        layouts.converged(odd_uplink=3, odd_mtu=1500)
     with pytest.raises(ValueError, match=r"lag_hash: port -> mac \| flow"):
-        set_vs_lbfo.layout(lag_hash="port")
+        layouts.set_vs_lbfo(lag_hash="port")
     with pytest.raises(ValueError, match=r"datapath: dpdk -> auto \| userspace \| kernel"):
         _topo("set_vs_lbfo", datapath="dpdk")
     with pytest.raises(ValueError, match="server: a LAG to tor1, tor2 -> to one switch"):
@@ -171,17 +171,17 @@ def test_mtu_and_vlans_reach_every_port(name: str) -> None:
 
 
 def test_vnics_of_converged_hosts_are_in_their_vlans() -> None:
-    layout = converged.layout(management_vlan=11, migration_vlan=12, vm_vlan=0)
+    layout = layouts.converged(management_vlan=11, migration_vlan=12, vm_vlan=0)
     ports = ports_of(layout, "c-", "server1", lags=False)
     vlans = {interface: port.vlan for interface, port in ports.items() if not port.team}
     assert vlans == {"c-host1-1": 11, "c-host1-2": 12, "c-vm1-1": None}
 
 
 def test_path_checks_ask_beyond_the_uplinks_in_each_vlan_of_the_server() -> None:
-    layout = converged.layout(vm_vlan=30)
+    layout = layouts.converged(vm_vlan=30)
     assert layout.path_targets("server1") == ["10.1.0.2%10", "10.2.0.2%20", "10.3.2.1%30"]
     assert layout.path_targets("server2") == ["10.1.0.1%10", "10.2.0.1%20", "10.3.1.1%30"]
-    assert converged.layout(vm_vlan=0).path_targets("server1")[0] == "10.3.2.1"
+    assert layouts.converged(vm_vlan=0).path_targets("server1")[0] == "10.3.2.1"
     with_clients = LAYOUTS["mixed_speed"]()
     (server,) = with_clients.nodes(Role.SERVER_BRIDGE)
     client = with_clients.nodes(Role.CLIENT)[0]
@@ -189,7 +189,7 @@ def test_path_checks_ask_beyond_the_uplinks_in_each_vlan_of_the_server() -> None
 
 
 def test_one_member_can_have_a_fault() -> None:
-    layout = converged.layout(mtu=9000, odd_uplink=2, odd_mtu=1500, odd_vlan=99)
+    layout = layouts.converged(mtu=9000, odd_uplink=2, odd_mtu=1500, odd_vlan=99)
     ports = ports_of(layout, "", "upstream", lags=True)
     odd = ports.pop("sw-s2-up2")
     assert (odd.mtu, odd.vlan, odd.team) == (1500, 99, ""), "still in the LAG with another VLAN"
@@ -206,7 +206,7 @@ def test_one_member_can_have_a_fault() -> None:
 def test_virtual_switch_is_on_no_one_or_both_sides(
     sides: int, senders_switch: str, receivers_switch: str
 ) -> None:
-    layout = quad_gbe_team.layout(virtual_switches=sides)
+    layout = layouts.quad_gbe_team(virtual_switches=sides)
     (sender,), (receiver,) = layout.senders, layout.receivers
     assert layout.switch_of(layout.vnics_of(sender)[0]) == senders_switch
     assert layout.switch_of(layout.vnics_of(receiver)[0]) == receivers_switch
@@ -215,7 +215,7 @@ def test_virtual_switch_is_on_no_one_or_both_sides(
 
 
 def test_overlay_has_a_virtual_network_for_each_endpoint() -> None:
-    layout = overlay.layout(vms=4, endpoints=2)
+    layout = layouts.overlay(vms=4, endpoints=2)
     for number, server in enumerate(("server1", "server2"), start=1):
         (switch,) = (one for one in layout.nodes(Role.VIRTUAL_SWITCH) if one.endswith(str(number)))
         ports = ports_of(layout, "", switch, lags=False)
@@ -230,7 +230,7 @@ def test_overlay_has_a_virtual_network_for_each_endpoint() -> None:
 
 def _overlay(team: str, **parameters: Any) -> list[Overlay]:
     """The tunnels of both hosts, with a team's bridges."""
-    layout = overlay.layout(**parameters)
+    layout = layouts.overlay(**parameters)
     found = [
         overlay_of(layout, "o-", switch, switches.TEAMS[team])
         for switch in layout.nodes(Role.VIRTUAL_SWITCH)
@@ -271,13 +271,13 @@ def test_tunnels_are_of_the_chosen_type_and_routed_by_host() -> None:
             routes = [words for words in one.settings() if "ovs/route/add" in words]
             assert [words[-1] for words in routes] == [f"pkt_mark={number}"] * 2
     with pytest.raises(ValueError, match=r"encapsulation: gre -> geneve \| vxlan"):
-        overlay.layout(encapsulation="gre")
+        layouts.overlay(encapsulation="gre")
     with pytest.raises(ValueError, match="datapath: kernel -> userspace"):
         _topo("overlay", datapath="kernel")
 
 
 def test_separate_nics_have_a_vnic_each() -> None:
-    layout = live_migration.layout()
+    layout = layouts.live_migration()
     ports = ports_of(layout, "", "server2", lags=False)
     homes = {interface: port.home for interface, port in ports.items() if port.home}
     assert homes == {"host2-1": "s2-up1", "host2-2": "s2-up2"}
@@ -290,7 +290,7 @@ def test_separate_nics_have_a_vnic_each() -> None:
 
 def test_manual_placement_keeps_homes_and_distributes_the_rest() -> None:
     split = object.__new__(switches.SplitServer)
-    split.layout_ports = ports_of(live_migration.layout(vms=3), "", "server1", lags=False)
+    split.layout_ports = ports_of(layouts.live_migration(vms=3), "", "server1", lags=False)
     assert split.placement() == {
         "host1-1": "s1-up1",
         "host1-2": "s1-up2",
@@ -303,7 +303,7 @@ def test_manual_placement_keeps_homes_and_distributes_the_rest() -> None:
 def test_published_shares_are_those_of_the_documents() -> None:
     """As printed, in MB of 2^20 bytes or Gbit/s. Other shares of migrations are tested with their bench."""
     mb_share = 8 * 2**20 / 1e9
-    modes = {mode["name"]: mode for mode in set_vs_lbfo.layout().published["modes"]}
+    modes = {mode["name"]: mode for mode in layouts.set_vs_lbfo().published["modes"]}
     for name, mb_per_s, cpu_percent in (
         ("LACP", 108.919, 5.986),
         ("switch independent", 111.809, 5.257),
@@ -311,12 +311,12 @@ def test_published_shares_are_those_of_the_documents() -> None:
     ):
         assert modes[name]["total_share"] == pytest.approx(mb_per_s * mb_share, abs=0.0005)
         assert modes[name]["cpu_ratio"] == pytest.approx(cpu_percent / 100)
-    quad = quad_gbe_team.layout().published
+    quad = layouts.quad_gbe_team().published
     assert quad["one_stream_share"] == pytest.approx(113 * mb_share, abs=0.001)
     assert quad["ten_streams_share"] == pytest.approx(410 / (4 * 113), abs=0.0005)
-    moved = {one["name"]: one["total_share"] for one in live_migration.layout().published["modes"]}
+    moved = {one["name"]: one["total_share"] for one in layouts.live_migration().published["modes"]}
     assert moved["LACP, SMB, one large VM"] == 19 / 20
     assert moved["no team, SMB Direct"] == 20 / 20
-    both = converged.layout().published
+    both = layouts.converged().published
     assert (both["standard_share"], both["jumbo_share"]) == (4.8 / 10, 9 / 10)
     assert both["jumbo_ratio"] == pytest.approx(9 / 4.8, abs=0.03)

@@ -11,8 +11,7 @@ from typing import cast
 import pytest
 
 from tests.unit.topologies import bench_runs
-from topologies import LAYOUT_NAMES, benches
-from topologies import live_migration as live_migration_layouts
+from topologies import LAYOUT_NAMES, benches, layouts
 from topologies.benches import converged, live_migration, mixed_speed, overlay, quad_gbe_team, shift
 from topologies.benches.plans import PLANS
 from topologies.compare import contenders
@@ -405,7 +404,7 @@ def test_flows_has_percentiles_of_all_runs_where_single_runs_have_too_few_flows(
 
 
 def test_all_migrations_copy_the_same_memory() -> None:
-    limit_bps = live_migration_layouts.layout().limit_bps
+    limit_bps = layouts.live_migration().limit_bps
     for options in (Options(ACCELERATED), Options(QUICK)):
         for name, scenario in _scenarios("live_migration", options).items():
             if name != live_migration.FAILURE:

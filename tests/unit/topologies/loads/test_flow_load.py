@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topologies import flows
+from topologies import layouts
 from topologies.graph.layout import Layout, Role
 from topologies.loads.flow_figures import ideal_s
 from topologies.loads.flow_load import FlowLoad, completions
@@ -33,8 +33,8 @@ def _load(
 
 
 def test_flows_are_the_same_for_every_contender_and_others_in_every_run(tmp_path: Path) -> None:
-    first, second = (_load(tmp_path, flows.layout(), repetition=number).flows for number in (1, 2))
-    assert _load(tmp_path, flows.layout(uplinks=3), "uplink3").flows == first
+    first, second = (_load(tmp_path, layouts.flows(), repetition=number).flows for number in (1, 2))
+    assert _load(tmp_path, layouts.flows(uplinks=3), "uplink3").flows == first
     assert {one.start_s for one in first}.isdisjoint(one.start_s for one in second)
     assert sorted(one.size_bytes for one in first) == sorted(one.size_bytes for one in second)
     by_vm = [Counter(one.vm for one in planned).most_common() for planned in (first, second)]
@@ -42,7 +42,7 @@ def test_flows_are_the_same_for_every_contender_and_others_in_every_run(tmp_path
 
 
 def test_plan_names_namespaces_addresses_and_places(tmp_path: Path) -> None:
-    layout = flows.layout()
+    layout = layouts.flows()
     load = _load(tmp_path, layout)
     plan = load._plan()
     assert plan["server_pids"] == list(range(100, 108))
@@ -57,7 +57,7 @@ def test_plan_names_namespaces_addresses_and_places(tmp_path: Path) -> None:
 
 
 def test_oracle_leaves_an_uplink_before_it_fails(tmp_path: Path) -> None:
-    load = _load(tmp_path, flows.layout(uplinks=3), "uplink3")
+    load = _load(tmp_path, layouts.flows(uplinks=3), "uplink3")
     places = [one["port"] % PLACES for one in load._plan()["flows"]]
     before, after = (
         [p for p, flow in zip(places, load.flows, strict=True) if (flow.start_s < 6.0) == early]
@@ -68,7 +68,7 @@ def test_oracle_leaves_an_uplink_before_it_fails(tmp_path: Path) -> None:
 
 
 def test_flow_is_complete_if_all_of_it_arrived(tmp_path: Path) -> None:
-    planned = _load(tmp_path, flows.layout()).flows[:2]
+    planned = _load(tmp_path, layouts.flows()).flows[:2]
     size_bytes = planned[0].size_bytes
     rows = [[0.001, 0.5, size_bytes], [0.0, 9.0, 0]]
     first, second = completions(planned, rows)
@@ -78,13 +78,13 @@ def test_flow_is_complete_if_all_of_it_arrived(tmp_path: Path) -> None:
 
 
 def test_computed_figure_needs_no_network_and_is_left_out_of_a_failure(tmp_path: Path) -> None:
-    found = _load(tmp_path, flows.layout())._shared_figures()
+    found = _load(tmp_path, layouts.flows())._shared_figures()
     assert found["computed_one_link_slowdown_p99"] > 1
-    assert _load(tmp_path, flows.layout(uplinks=3), "uplink3")._shared_figures() == {}
+    assert _load(tmp_path, layouts.flows(uplinks=3), "uplink3")._shared_figures() == {}
 
 
 def test_flows_that_a_failure_met_are_counted(tmp_path: Path) -> None:
-    load = _load(tmp_path, flows.layout(uplinks=3), "uplink3")
+    load = _load(tmp_path, layouts.flows(uplinks=3), "uplink3")
     planned = [one for one in load.flows if one.start_s < 5.5][:3]
     # The failure is at 6 s: one flow is over, one is under way, and one just reaches it.
     ends_s = [5.9, 7.0, 6.001]

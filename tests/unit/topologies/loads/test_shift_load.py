@@ -13,7 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from topologies import shift
+from topologies import layouts
 from topologies.loads import paced
 from topologies.loads.move_load import tcp_counters
 from topologies.loads.shift_load import flow_result, hot_vms, is_balanced, parse_fdb
@@ -26,7 +26,7 @@ def test_the_hot_vms_are_on_the_uplink_with_the_most_vms() -> None:
 
 
 def test_a_team_is_balanced_with_all_vms_and_equal_numbers_on_the_uplinks() -> None:
-    layout = shift.layout(vms=4)
+    layout = layouts.shift(vms=4)
     vms = ["vm1", "vm2", "vm3", "vm4"]
     placed = dict(zip(vms, ["uplink1", "uplink1", "uplink2", "uplink2"], strict=True))
     assert is_balanced(layout, placed, vms)

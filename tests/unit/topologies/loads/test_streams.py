@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from topologies import live_migration, set_vs_lbfo, spine_leaf, two_switches
+from topologies import layouts
 from topologies.benches.set_vs_lbfo import STREAMS
 from topologies.compare.pace import ACCELERATED
 from topologies.compare.plan import Options
@@ -48,7 +48,7 @@ def test_the_published_threads_give_the_published_figures(mode: str) -> None:
     assert found.mean == pytest.approx(mean, abs=0.05)
     assert found.stdev == pytest.approx(stdev, abs=0.05)
     assert found.cv == pytest.approx(cv, abs=0.00005)
-    modes = set_vs_lbfo.layout().published["modes"]
+    modes = layouts.set_vs_lbfo().published["modes"]
     (published,) = (one for one in modes if one["name"] == mode)
     assert published["stream_cv"] == cv
     assert spread([0.0, 0.0]).cv == 0.0, "silent streams do not differ"
@@ -106,7 +106,7 @@ def test_flows_that_send_at_different_times_are_measured_over_the_whole_load(
     flows = [Flow("vm1", "client1", "", 4.0), Flow("vm2", "client1", "", 2.0, begin_s=8.0)]
     reports = [_report([[30e6]] * 4), _report([[50e6]] * 2)]
     nothing_is_up = object.__new__(PrivateOvs)
-    layout = set_vs_lbfo.layout()
+    layout = layouts.set_vs_lbfo()
     load = StreamLoad(Stage(layout, "", {}, {}, nothing_is_up, tmp_path), flows)
     monkeypatch.setattr(load, "_report", lambda number, _end_s: reports[number])
     outcome = load.finish()
@@ -140,8 +140,8 @@ def test_the_commands_of_a_flow_match_the_document() -> None:
 
 def test_flows_offer_a_share_of_their_senders_uplinks() -> None:
     for layout, capacity_bps in (
-        (two_switches.layout(uplink_mbps=100, vms=5), 200e6),
-        (live_migration.layout(uplink_mbps=100), 200e6),  # the VMs are on one of two hosts
+        (layouts.two_switches(uplink_mbps=100, vms=5), 200e6),
+        (layouts.live_migration(uplink_mbps=100), 200e6),  # the VMs are on one of two hosts
     ):
         flows = equal_flows(layout, 0.4, 10.0)
         offered_bps = sum(flow.rate_bps or 0 for flow in flows)
@@ -150,7 +150,7 @@ def test_flows_offer_a_share_of_their_senders_uplinks() -> None:
 
 
 def test_flows_between_racks_are_in_proportion_to_their_weights() -> None:
-    layout = spine_leaf.layout(uplink_mbps=50)
+    layout = layouts.spine_leaf(uplink_mbps=50)
     pairs = list(zip(layout.senders, layout.receivers, strict=True))
     flows = paced_flows(layout, pairs, 0.7, 10.0, [4.0, 3.0, 2.0, 1.0])
     assert [(one.sender, one.address) for one in flows] == [

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.topologies import bench_runs
-from topologies import live_migration, mixed_speed
+from topologies import layouts
 from topologies.benches import set_vs_lbfo, vmware_lbt
 from topologies.compare import figures, phases
 from topologies.compare.pace import ACCELERATED
@@ -202,7 +202,7 @@ def test_loss_ratio_is_never_negative() -> None:
 
 
 def test_spread_is_relative_to_each_capacity() -> None:
-    layout = mixed_speed.layout()
+    layout = layouts.mixed_speed()
     even = bench_runs.observed(layout, "manual", {"uplink1": 0.5, "uplink2": 0.5})
     sent = even.samples[-1].sent_bytes
     assert sent["uplink1"] == pytest.approx(10 * sent["uplink2"], rel=1e-4)
@@ -213,7 +213,7 @@ def test_spread_is_relative_to_each_capacity() -> None:
 def test_spread_is_0_if_even_and_1_if_one_of_two_is_idle(
     shares: list[float], receiving: float
 ) -> None:
-    layout = live_migration.layout()
+    layout = layouts.live_migration()
     senders = layout.sending_uplinks()
     receivers = [up for up in layout.nodes(Role.UPLINK) if up not in senders]
     used = dict(zip(senders, shares, strict=True)) | {receivers[0]: receiving}
@@ -349,7 +349,7 @@ def test_every_run_has_a_line_of_samples(tmp_path: Path) -> None:
 
 def test_report_has_all_scenarios_and_the_contenders_of_the_first() -> None:
     (first,) = set_vs_lbfo.scenarios(OPTIONS)
-    second = replace(first, name="another", layout=mixed_speed.layout(), published={})
+    second = replace(first, name="another", layout=layouts.mixed_speed(), published={})
     sending = {"server1-uplink1": 0.9}
     results = [
         bench_runs.result(
