@@ -38,7 +38,6 @@ JUMP_OPTIONS = ("seeds", "seed", "instances")
 # The programs that a bench needs, with their Debian and Ubuntu packages.
 PROGRAMS = {
     **dict.fromkeys(("ovs-vswitchd", "ovsdb-server"), "openvswitch-switch"),
-    "nginx": "nginx",
     "iperf3": "iperf3",
     "mnexec": "mininet",
     "tc": "iproute2",

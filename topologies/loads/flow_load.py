@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from topologies.graph.layout import Role
 from topologies.graph.ports import upstream_interface
-from topologies.loads import flow_figures, flow_oracle, flow_ports, flow_transfers
+from topologies.loads import flow_figures, flow_oracle, flow_ports, traffic
 from topologies.loads.flow_arrivals import FlowPlan, Span, offered_bps, plan_flows, popularity
 from topologies.loads.flow_figures import Completion
 from topologies.loads.flow_sizes import SizeDistribution
 from topologies.loads.load import Load, Outcome, Stage
-from topologies.network import processes
+from topologies.loads.programs import Programs
 
 # Chance decides which VMs are popular, when flows start, and in which order sizes follow. The first run
 # of every contender has this seed, the second the next one.
@@ -67,7 +65,7 @@ class FlowLoad(Load):
         ]
         self._places = flow_oracle.place(self.flows, self._links_bps, closes_s)
         self._link = upstream_interface(layout, stage.prefix, failing) if failing else ""
-        self._programs: dict[str, subprocess.Popen[bytes]] = {}
+        self._programs = Programs(stage.directory, "flows")
         self._ended = threading.Event()
         self._failure: Exception | None = None
 
@@ -75,12 +73,9 @@ class FlowLoad(Load):
         """Start the servers, then the clients. The first flow begins after `start_s`."""
         # The programs need this time to start and to read the plan.
         self.start_s = time.monotonic() + READY_S
-        plan = self._directory / "flows.json"
-        plan.write_text(json.dumps(self._plan()))
+        plan = self._plan()
         for role in ("serve", "request"):
-            script = str(Path(flow_transfers.__file__).resolve())
-            command = [sys.executable, "-P", script, role, str(plan), str(self._results(role))]
-            self._programs[role] = processes.start(command, self._log(role))
+            self._programs.start(role, plan)
         threading.Thread(target=self._await_end, daemon=True).start()
         if self._fails_s is not None:
             threading.Thread(target=self._cut, daemon=True).start()
@@ -88,12 +83,12 @@ class FlowLoad(Load):
     def finish(self) -> Outcome:
         """Wait for the flows to end. `details` has a column for each property of the measured flows."""
         left_s = max(0.0, self.start_s + self.load_s - time.monotonic())
-        found = self._collect("request", left_s + END_TIMEOUT_S)
-        self._programs["serve"].terminate()
-        self._collect("serve", END_TIMEOUT_S)
+        found = self._programs.results("request", left_s + END_TIMEOUT_S)
+        self._programs.signal("serve", signal.SIGTERM)
+        self._programs.results("serve", END_TIMEOUT_S)
         if self._failure is not None:
             raise RuntimeError(f"{self._link}: up -> down: {self._failure}") from self._failure
-        missed = sum(late_s == flow_transfers.NOT_STARTED for late_s, _, _ in found["rows"])
+        missed = sum(late_s == traffic.NOT_STARTED for late_s, _, _ in found["rows"])
         if missed:
             raise RuntimeError(f"flows: {missed} of {len(self.flows)} never started -> all started")
         done = completions(self.flows, found["rows"])
@@ -129,12 +124,7 @@ class FlowLoad(Load):
     def close(self) -> None:
         """Stop all programs."""
         self._ended.set()
-        for process in self._programs.values():
-            processes.end(process)
-
-    @property
-    def _directory(self) -> Path:
-        return self._stage.directory
+        self._programs.close()
 
     def _plan(self) -> dict[str, Any]:
         layout, pids = self._stage.layout, self._stage.host_pids
@@ -206,25 +196,6 @@ class FlowLoad(Load):
                 subprocess.run(["ip", "link", "set", self._link, "down"], check=True)
             except (OSError, subprocess.CalledProcessError) as failure:
                 self._failure = failure
-
-    def _collect(self, role: str, timeout_s: float) -> dict[str, Any]:
-        """Wait for a program's end and return its results."""
-        try:
-            status: int | None = self._programs[role].wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            status = None
-        if status != 0:
-            found = "running" if status is None else f"exit {status}"
-            log = self._log(role).read_text(errors="replace")[-500:]
-            raise RuntimeError(f"flows, {role}: {found} -> exit 0; its log ends: {log}")
-        results: dict[str, Any] = json.loads(self._results(role).read_text())
-        return results
-
-    def _results(self, role: str) -> Path:
-        return self._directory / f"flows.{role}.json"
-
-    def _log(self, role: str) -> Path:
-        return self._directory / f"flows.{role}.log"
 
 
 def measured_flows(details: Mapping[str, Any]) -> list[Completion]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import statistics
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -13,20 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topologies.graph.layout import Role
-from topologies.loads import paced, probing
+from topologies.loads import probing
 from topologies.loads.load import Load, Outcome, Stage
 from topologies.loads.probing import FlowResult
-from topologies.loads.shift_load import PAYLOAD_BYTES, UpstreamFdb
+from topologies.loads.programs import Programs
+from topologies.loads.shift_load import UpstreamFdb, datagrams
 from topologies.loads.stream_load import StreamLoad
 from topologies.loads.streams import Flow
-from topologies.network import processes
 
 # Far below the capacity of an uplink, so that all loss and retransmissions come from the moves.
 STREAMS, STREAM_BPS = 2, 15_000_000
 BUFFER_BYTES = 4 * 1024
 PROBES_PPS = 500.0
 WARM_UP_S, COOL_DOWN_S = 2.0, 1.0
-BUSY_PORT, END_TIMEOUT_S = 7200, 15.0
+END_TIMEOUT_S = 15.0
 # After a move, the upstream switch must learn the VM at its new uplink within this time.
 LEARNED_TIMEOUT_S = 3.0
 # The kernel's counters of retransmitted segments and of segments received out of order.
@@ -62,7 +59,7 @@ class MoveLoad(Load):
     ) -> None:
         self._stage = stage
         self._count, self._interval_s, self._busy_bps = moves, interval_s, busy_bps
-        self._programs: list[subprocess.Popen[bytes]] = []
+        self._busy = Programs(stage.directory, "busy")
         layout = stage.layout
         self._vm, self._client = layout.nodes(Role.VM)[0], layout.nodes(Role.CLIENT)[0]
         self._moving_s = WARM_UP_S + moves * interval_s
@@ -145,8 +142,7 @@ class MoveLoad(Load):
         self._ended.set()
         if self._mover.is_alive():
             self._mover.join()
-        for program in self._programs:
-            processes.end(program)
+        self._busy.close()
         self._probes.close()
         self._streams.close()
 
@@ -155,27 +151,13 @@ class MoveLoad(Load):
 
         With two uplinks, placement by port number puts that VM there, too.
         """
-        layout, pids = self._stage.layout, self._stage.host_pids
+        layout = self._stage.layout
         sender, receiver = layout.nodes(Role.VM)[1], layout.nodes(Role.CLIENT)[-1]
         self._stage.move(sender, layout.nodes(Role.UPLINK)[-1])
-        flow = {
-            "sender_pid": pids[sender],
-            "receiver_pid": pids[receiver],
-            "address": layout.address(receiver),
-            "port": BUSY_PORT,
-            "rate_bps": self._busy_bps,
-        }
         longest_s = self.load_s + END_TIMEOUT_S
-        plan = self._stage.directory / "busy.json"
-        plan.write_text(
-            json.dumps({"payload_bytes": PAYLOAD_BYTES, "longest_s": longest_s, "flows": [flow]})
-        )
-        script = str(Path(paced.__file__).resolve())
+        plan = datagrams(self._stage, [(sender, receiver)], [self._busy_bps], longest_s)
         for role in ("receive", "send"):
-            results = self._stage.directory / f"busy.{role}.json"
-            command = [sys.executable, "-P", script, role, str(plan), str(results)]
-            log = self._stage.directory / f"busy.{role}.log"
-            self._programs.append(processes.start(command, log))
+            self._busy.start(role, plan)
 
     def _span(self, from_s: float) -> tuple[float, float]:
         """The span of one move on the monotonic clock."""

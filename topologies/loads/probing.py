@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from topologies.loads import probe
-from topologies.network import processes
+from topologies.loads.programs import Programs
+from topologies.loads.traffic import HEADERS_BYTES
 
+# The port of the first flow; the others count on from it.
 PORT = 7007
 RATE_PPS = 100.0
+PAYLOAD_BYTES = 8
 END_TIMEOUT_S = 10.0
 
 
@@ -96,7 +95,7 @@ def figures(results: Sequence[FlowResult]) -> dict[str, float]:
 
 
 class Probes:
-    """A probe process in every end system with a flow. An instance runs once."""
+    """Probe flows between end systems. An instance runs once."""
 
     def __init__(
         self,
@@ -106,81 +105,54 @@ class Probes:
         rate_pps: float = RATE_PPS,
         port: int = PORT,
     ) -> None:
-        self._host_pids = host_pids
         self._flows = tuple(flows)
-        self._directory = directory
         self._interval_s = 1 / rate_pps
-        self._port = port
         self.start_s = self.end_s = 0.0
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._programs = Programs(directory, "probes")
+        bits = (PAYLOAD_BYTES + HEADERS_BYTES) * 8
+        self._plan = {
+            "payload_bytes": PAYLOAD_BYTES,
+            "flows": [
+                {
+                    "sender_pid": host_pids[flow.sender],
+                    "receiver_pid": host_pids[flow.receiver],
+                    "address": flow.address,
+                    "port": port + number,
+                    "rate_bps": bits * rate_pps,
+                }
+                for number, flow in enumerate(self._flows)
+            ],
+        }
 
     def start(self, start_s: float, end_s: float) -> None:
         """Start the probes. They send from `start_s` to `end_s` or `stop`."""
         self.start_s, self.end_s = start_s, end_s
-        script = str(Path(probe.__file__).resolve())
-        for name in dict.fromkeys(end for f in self._flows for end in (f.sender, f.receiver)):
-            own = {i: f.address for i, f in enumerate(self._flows) if f.sender == name}
-            plan = {
-                "port": self._port,
-                "interval_s": self._interval_s,
-                "start_s": start_s,
-                "end_s": end_s,
-                "flows": own,
-            }
-            path = self._directory / f"{name}.probe-plan.json"
-            path.write_text(json.dumps(plan))
-            command = [sys.executable, "-P", script, str(path), str(self._results(name))]
-            pid = self._host_pids[name]
-            self._processes[name] = processes.start_in(pid, command, self._log(name))
+        self._programs.start("probe", {**self._plan, "start_s": start_s, "end_s": end_s})
 
     def stop(self) -> None:
         """Tell all probes to stop sending."""
         self.end_s = time.monotonic()
-        for process in self._processes.values():
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
+        self._programs.signal("probe", signal.SIGTERM)
 
     def finish(self) -> dict[Flow, FlowResult]:
         """Wait for the probes to end and return the result of each flow.
 
         Raises:
-            RuntimeError: a probe failed; the message has its name and the end of its log.
+            RuntimeError: a probe failed; the message has the end of its log.
         """
-        results = {}
-        deadline_s = max(time.monotonic(), self.end_s) + END_TIMEOUT_S
-        for name, process in self._processes.items():
-            try:
-                status: int | None = process.wait(max(0.0, deadline_s - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                status = None
-            if status != 0:
-                found = "running" if status is None else f"exit {status}"
-                log = self._log(name).read_text(errors="replace")[-500:]
-                raise RuntimeError(f"probe of {name}: {found} -> exit 0; its log ends: {log}")
-            results[name] = json.loads(self._results(name).read_text())
-        arrivals: list[list[tuple[int, float]]] = [[] for _ in self._flows]
-        for one in results.values():
-            for index, number, at_s in one["arrivals"]:
-                arrivals[index].append((number, at_s))
+        left_s = max(0.0, self.end_s - time.monotonic())
+        found = self._programs.results("probe", left_s + END_TIMEOUT_S)["flows"]
         return {
             flow: FlowResult(
-                sent=results[flow.sender]["sent"],
+                sent=one["sent"],
                 start_s=self.start_s,
-                end_s=self.start_s + max(0, results[flow.sender]["sent"] - 1) * self._interval_s,
-                arrivals=of_flow,
-                max_delay_s=results[flow.sender]["max_delay_s"],
+                end_s=self.start_s + max(0, one["sent"] - 1) * self._interval_s,
+                arrivals=list(zip(one["numbers"], one["times_s"], strict=True)),
+                max_delay_s=one["max_delay_s"],
             )
-            for flow, of_flow in zip(self._flows, arrivals, strict=True)
+            for flow, one in zip(self._flows, found, strict=True)
         }
 
     def close(self) -> None:
-        """Stop all probe processes."""
-        self.stop()  # all at once, because each one lingers
-        for process in self._processes.values():
-            processes.end(process)
-
-    def _results(self, name: str) -> Path:
-        return self._directory / f"{name}.probe.json"
-
-    def _log(self, name: str) -> Path:
-        return self._directory / f"{name}.probe.log"
+        """Stop all probes."""
+        self._programs.close()

@@ -64,8 +64,8 @@ class SeededLoad(ShiftLoad):
         for vm, uplink in self._homes.items():
             self._stage.place(vm, uplink)
         super().start()
-        for program in self._programs.values():
-            processes.set_realtime_priority(program.pid, SENDER_PRIORITY)
+        for role in ("receive", "send"):
+            processes.set_realtime_priority(self._programs[role].pid, SENDER_PRIORITY)
         self._steal_before_s = steal_time_s()
 
     def _rates_before(self) -> list[float]:

@@ -5,28 +5,25 @@ from __future__ import annotations
 import json
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from topologies.compare.samples import interface_counters
 from topologies.graph.layout import Layout, Role
 from topologies.graph.ports import own_interface, upstream_interface
-from topologies.loads import paced
+from topologies.loads import traffic
 from topologies.loads.load import Load, Outcome, Stage
 from topologies.loads.probing import FlowResult
+from topologies.loads.programs import Programs
 from topologies.loads.settling import Reading, settle_s
-from topologies.network import processes
 
 PORT = 7100
 PAYLOAD_BYTES = 1400
-FRAME_BITS = (PAYLOAD_BYTES + paced.HEADERS_BYTES) * 8
+FRAME_BITS = (PAYLOAD_BYTES + traffic.HEADERS_BYTES) * 8
 # The interval between two readings of the uplinks' counters.
 READ_INTERVAL_S = 0.01
 # The part of the even load before the change that the reports show.
@@ -73,7 +70,7 @@ class ShiftLoad(Load):
         # The load is steady once the team has settled.
         self.steady_s = (LEAD_S + watched_s / 2, LEAD_S + watched_s)
         self._vms = stage.layout.nodes(Role.VM)
-        self._programs: dict[str, subprocess.Popen[bytes]] = {}
+        self._programs = Programs(stage.directory, "datagrams")
         self._readings: list[Reading] = []
         self._ended = threading.Event()
         self._reader: threading.Thread | None = None
@@ -83,12 +80,8 @@ class ShiftLoad(Load):
 
     def start(self) -> None:
         """Start the even load, wait until the team has placed it, and schedule the change."""
-        plan = self._stage.directory / "paced.json"
-        plan.write_text(json.dumps(self._plan()))
         for role in ("receive", "send"):
-            script = str(Path(paced.__file__).resolve())
-            command = [sys.executable, "-P", script, role, str(plan), str(self._results(role))]
-            self._programs[role] = processes.start(command, self._log(role))
+            self._programs.start(role, self._plan())
         rates_bps = self._rates_after(self._await_placement())
         time.sleep(random.uniform(0, self._max_wait_s))
         self.start_s = time.monotonic() + READY_S
@@ -98,10 +91,10 @@ class ShiftLoad(Load):
             "rates_bps": rates_bps,
             "after_s": self._change_delays_s(),
         }
-        path = self._stage.directory / paced.CHANGE
+        path = self._stage.directory / traffic.CHANGE
         path.with_suffix(".new").write_text(json.dumps(change))
         path.with_suffix(".new").replace(path)
-        self._programs["send"].send_signal(signal.SIGUSR1)
+        self._programs.signal("send", signal.SIGUSR1)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -111,9 +104,9 @@ class ShiftLoad(Load):
         self._ended.set()
         assert self._reader is not None
         self._reader.join()
-        sent = self._collect("send")["flows"]
-        self._programs["receive"].send_signal(signal.SIGTERM)
-        arrived = self._collect("receive")["flows"]
+        sent = self._programs.results("send", END_TIMEOUT_S)["flows"]
+        self._programs.signal("receive", signal.SIGTERM)
+        arrived = self._programs.results("receive", END_TIMEOUT_S)["flows"]
         from_s, to_s = self.measured_s
         span_s = to_s - from_s
         flows = [
@@ -150,8 +143,7 @@ class ShiftLoad(Load):
     def close(self) -> None:
         """Stop all programs."""
         self._ended.set()
-        for process in self._programs.values():
-            processes.end(process)
+        self._programs.close()
 
     def _rates_before(self) -> list[float]:
         """Each VM's rate before the change."""
@@ -181,23 +173,10 @@ class ShiftLoad(Load):
         return is_balanced(self._stage.layout, uplinks, self._vms)
 
     def _plan(self) -> dict[str, Any]:
-        layout, pids = self._stage.layout, self._stage.host_pids
-        clients = layout.nodes(Role.CLIENT)
-        flows = []
-        rates_bps = self._rates_before()
-        for number, vm in enumerate(self._vms):
-            client = clients[number % len(clients)]
-            flows.append(
-                {
-                    "sender_pid": pids[vm],
-                    "receiver_pid": pids[client],
-                    "address": layout.address(client),
-                    "port": PORT + number,
-                    "rate_bps": rates_bps[number],
-                }
-            )
+        clients = self._stage.layout.nodes(Role.CLIENT)
+        ends = [(vm, clients[number % len(clients)]) for number, vm in enumerate(self._vms)]
         longest_s = SETTLE_TIMEOUT_S + self._max_wait_s + self.load_s + END_TIMEOUT_S
-        return {"payload_bytes": PAYLOAD_BYTES, "longest_s": longest_s, "flows": flows}
+        return datagrams(self._stage, ends, self._rates_before(), longest_s)
 
     def _await_placement(self) -> dict[str, str]:
         """Wait for a stable placement, or the timeout. Returns the uplink of each VM."""
@@ -205,9 +184,7 @@ class ShiftLoad(Load):
         deadline_s = time.monotonic() + self.settle_timeout_s
         changed_s, uplinks = time.monotonic(), fdb.uplinks()
         while (now_s := time.monotonic()) < deadline_s:
-            for role, program in self._programs.items():
-                if program.poll() is not None:
-                    raise RuntimeError(f"paced {role}: ended -> running; {self._log_end(role)}")
+            self._programs.require_running()
             if (found := fdb.uplinks()) != uplinks:
                 changed_s, uplinks = now_s, found
             if now_s - changed_s >= self.stable_s and self._is_placed(uplinks):
@@ -230,26 +207,27 @@ class ShiftLoad(Load):
             self._readings.append(Reading(at_s, sent))
             due_s = max(due_s + READ_INTERVAL_S, before_s)
 
-    def _collect(self, role: str) -> dict[str, Any]:
-        """Wait for a program's end and return its results."""
-        try:
-            status: int | None = self._programs[role].wait(END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            status = None
-        if status != 0:
-            found = "running" if status is None else f"exit {status}"
-            raise RuntimeError(f"paced {role}: {found} -> exit 0; {self._log_end(role)}")
-        results: dict[str, Any] = json.loads(self._results(role).read_text())
-        return results
 
-    def _log_end(self, role: str) -> str:
-        return f"its log ends: {self._log(role).read_text(errors='replace')[-500:]}"
-
-    def _results(self, role: str) -> Path:
-        return self._stage.directory / f"paced.{role}.json"
-
-    def _log(self, role: str) -> Path:
-        return self._stage.directory / f"paced.{role}.log"
+def datagrams(
+    stage: Stage, ends: Sequence[tuple[str, str]], rates_bps: Sequence[float], longest_s: float
+) -> dict[str, Any]:
+    """The plan of a flow of datagrams from each sender to each receiver of `ends`."""
+    return {
+        "payload_bytes": PAYLOAD_BYTES,
+        "longest_s": longest_s,
+        "flows": [
+            {
+                "sender_pid": stage.host_pids[sender],
+                "receiver_pid": stage.host_pids[receiver],
+                "address": stage.layout.address(receiver),
+                "port": PORT + number,
+                "rate_bps": rate_bps,
+            }
+            for number, ((sender, receiver), rate_bps) in enumerate(
+                zip(ends, rates_bps, strict=True)
+            )
+        ],
+    }
 
 
 def flow_result(

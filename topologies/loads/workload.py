@@ -21,7 +21,6 @@ THINK_MEAN_S = 0.4
 # A full segment at an MTU of 1500, with Ethernet, IPv4, and TCP with timestamps.
 SEGMENT_PAYLOAD_BYTES = 1448
 SEGMENT_WIRE_BYTES = 1514
-_HTTP_HEADER_BYTES = 250
 # Measured: the small receive window makes some segments short.
 _SHORT_SEGMENTS_RATIO = 1.03
 
@@ -38,7 +37,7 @@ class SessionPlan:
 def wire_bps_per_session() -> float:
     """The mean rate of a session on the wire, without congestion."""
     body_bytes = sum(FILE_BYTES) / len(FILE_BYTES)
-    segments = (body_bytes + _HTTP_HEADER_BYTES) / SEGMENT_PAYLOAD_BYTES
+    segments = body_bytes / SEGMENT_PAYLOAD_BYTES
     wire_bytes = segments * SEGMENT_WIRE_BYTES * _SHORT_SEGMENTS_RATIO
     cycle_s = body_bytes * 8 / LINE_BPS + THINK_MEAN_S
     return wire_bytes * 8 / cycle_s

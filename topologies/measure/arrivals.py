@@ -86,7 +86,8 @@ class ArrivalLoad(Load):
             port = own_interface(layout, stage.prefix, vnic)
             vm_port = VmPort(stage.ovs, port, f"{vm}-eth0", stage.host_pids[vm])
             self._vm_ports[vm] = self._resources.enter_context(contextlib.closing(vm_port))
-        expression = f"udp port {PROBE_PORT} or ether proto {ETH_RARP:#x}"
+        last_port = PROBE_PORT + len(self._flows) - 1
+        expression = f"udp portrange {PROBE_PORT}-{last_port} or ether proto {ETH_RARP:#x}"
         for uplink in layout.uplinks_of(self._there):
             name = own_interface(layout, stage.prefix, uplink)
             capture = Capture(name, expression, stage.directory)

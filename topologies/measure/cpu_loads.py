@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -15,8 +14,9 @@ from typing import Any
 from topologies.compare.samples import interface_counters
 from topologies.graph.layout import Role
 from topologies.graph.ports import upstream_interface
-from topologies.loads import paced
 from topologies.loads.load import Load, Outcome, Stage
+from topologies.loads.programs import Programs
+from topologies.loads.shift_load import datagrams
 from topologies.loads.stream_load import StreamLoad
 from topologies.loads.streams import Flow
 from topologies.measure import switch_counters
@@ -25,8 +25,6 @@ from topologies.network import processes
 UDP, TCP = "udp", "tcp"
 # Together 80 of 200 Mbit/s: no queue fills, whatever the placement is.
 UDP_VM_BPS = 10e6
-PAYLOAD_BYTES = 1400
-FIRST_PORT = 7100
 # From the beginning of a load until it is measured: switches have cached its flows, TCP is at its rate.
 LEAD_S = 2.0
 READY_S = 1.0
@@ -61,7 +59,7 @@ class MeasuredLoads(Load):
         self._found: dict[str, dict[str, Any]] = {}
         self._failure = ""
         self._thread: threading.Thread | None = None
-        self._programs: list[subprocess.Popen[bytes]] = []
+        self._programs = Programs(stage.directory, "datagrams")
         self._streams: list[StreamLoad] = []
 
     def start(self) -> None:
@@ -90,8 +88,7 @@ class MeasuredLoads(Load):
 
     def close(self) -> None:
         """End everything."""
-        for program in self._programs:
-            processes.end(program)
+        self._programs.close()
         for streams in self._streams:
             streams.close()
 
@@ -149,29 +146,13 @@ class MeasuredLoads(Load):
         return sum(counters[port].sent_bytes for port in ports) * 8
 
     def _datagrams(self) -> None:
-        layout, pids = self._stage.layout, self._stage.host_pids
-        clients = layout.nodes(Role.CLIENT)
-        flows = [
-            {
-                "sender_pid": pids[vm],
-                "receiver_pid": pids[clients[number % len(clients)]],
-                "address": layout.address(clients[number % len(clients)]),
-                "port": FIRST_PORT + number,
-                "rate_bps": UDP_VM_BPS,
-            }
-            for number, vm in enumerate(layout.nodes(Role.VM))
-        ]
-        plan = self._stage.directory / "paced.json"
+        vms = self._stage.layout.nodes(Role.VM)
+        clients = itertools.cycle(self._stage.layout.nodes(Role.CLIENT))
+        ends = list(zip(vms, clients, strict=False))
         longest_s = self._each_s + END_TIMEOUT_S
-        plan.write_text(
-            json.dumps({"payload_bytes": PAYLOAD_BYTES, "longest_s": longest_s, "flows": flows})
-        )
-        script = str(Path(paced.__file__).resolve())
-        for what in ("hear", "send"):
-            results = self._stage.directory / f"paced.{what}.json"
-            command = [sys.executable, "-P", script, what, str(plan), str(results)]
-            log = self._stage.directory / f"paced.{what}.log"
-            self._programs.append(processes.start(command, log))
+        plan = datagrams(self._stage, ends, [UDP_VM_BPS] * len(vms), longest_s)
+        for role in ("receive", "send"):
+            self._programs.start(role, plan)
 
     def _connections(self) -> None:
         layout = self._stage.layout

@@ -67,9 +67,9 @@ def test_missing_program_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(shutil, "which", lambda name: None if name == "nginx" else f"/bin/{name}")
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "iperf3" else f"/bin/{name}")
     assert bench.main(["vmware_lbt"]) == 1
-    assert "nginx" in capsys.readouterr().err
+    assert "iperf3" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("fit")

@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import pytest
 
 from topologies import layouts
-from topologies.loads import paced
+from topologies.loads import traffic
 from topologies.loads.move_load import tcp_counters
 from topologies.loads.shift_load import flow_result, hot_vms, is_balanced, parse_fdb
 
@@ -59,8 +59,8 @@ def test_a_datagram_that_cannot_be_sent_is_skipped() -> None:
     own, other = socket.socketpair(type=socket.SOCK_DGRAM)
     other.close()
     with own:
-        bits = (100 + paced.HEADERS_BYTES) * 8
-        flow = paced.Flow(own, 100, bits / 0.001)
+        bits = (100 + traffic.HEADERS_BYTES) * 8
+        flow = traffic.Sending(own, 100, bits / 0.001)
         flow.begin(5.0, 0.0)
         flow.send(5.0)
         assert (flow.sent, flow.skipped) == (0, 1)
@@ -70,15 +70,15 @@ def test_a_late_sender_skips_datagrams_instead_of_sending_a_burst() -> None:
     own, other = socket.socketpair(type=socket.SOCK_DGRAM)
     with own, other:
         own.setblocking(False)
-        bits = (100 + paced.HEADERS_BYTES) * 8
-        flow = paced.Flow(own, 100, bits / 0.001)
+        bits = (100 + traffic.HEADERS_BYTES) * 8
+        flow = traffic.Sending(own, 100, bits / 0.001)
         flow.begin(5.0, 0.0)
         for at_s in (5.0, 5.0015, 5.0035):
             flow.send(at_s)
         assert (flow.sent, flow.skipped) == (4, 0)
         flow.send(5.1)
         assert flow.sent + flow.skipped in (100, 101)  # rounding decides whether the last is due
-        assert flow.sent - 4 <= paced.MAX_DELAY_S / 0.001 + 1
+        assert flow.sent - 4 <= traffic.MAX_DELAY_S / 0.001 + 1
         assert flow.max_delay_s == pytest.approx(0.096, abs=0.001)
         flow.reset_counters()
         flow.change_rate(bits / 0.002, 5.1)
@@ -87,7 +87,9 @@ def test_a_late_sender_skips_datagrams_instead_of_sending_a_burst() -> None:
         assert (flow.first, flow.skipped) == (first, 0)
         assert 2 <= flow.sent - first <= 3
         other.setblocking(False)
-        numbers = [paced.NUMBER.unpack(other.recv(paced.NUMBER.size))[0] for _ in range(flow.sent)]
+        numbers = [
+            traffic.NUMBER.unpack(other.recv(traffic.NUMBER.size))[0] for _ in range(flow.sent)
+        ]
         assert numbers == list(range(flow.sent))
 
 
@@ -96,9 +98,8 @@ def test_the_rate_of_each_flow_changes_at_its_own_time(
 ) -> None:
     now = itertools.count(100.0, 0.0005)  # time only passes where somebody looks
     clock = SimpleNamespace(monotonic=lambda: next(now), sleep=lambda _span_s: None)
-    monkeypatch.setattr(paced, "time", clock)
-    monkeypatch.setattr(paced, "_socket_of", lambda _pid: contextlib.nullcontext(Mock()))
-    fast_bps = (100 + paced.HEADERS_BYTES) * 8 / 0.01
+    monkeypatch.setattr(traffic, "time", clock)
+    fast_bps = (100 + traffic.HEADERS_BYTES) * 8 / 0.01
     flows = [
         {"sender_pid": os.getpid(), "address": "127.0.0.1", "port": 9, "rate_bps": rate_bps}
         for rate_bps in (0.0, fast_bps / 10, fast_bps)
@@ -109,9 +110,14 @@ def test_the_rate_of_each_flow_changes_at_its_own_time(
         "rates_bps": [fast_bps, fast_bps, 0.0],
         "after_s": [0.0, 0.5, 0.2],
     }
-    (tmp_path / paced.CHANGE).write_text(json.dumps(change))
+    (tmp_path / traffic.CHANGE).write_text(json.dumps(change))
     plan = {"payload_bytes": 100, "longest_s": 5.0, "flows": flows}
-    found = paced.send(plan, tmp_path, lambda: True)["flows"]
+    found = traffic.send(
+        plan,
+        tmp_path,
+        lambda _pid, _kind: contextlib.nullcontext(Mock()),  # type: ignore[arg-type, return-value]
+        lambda: True,
+    )["flows"]
     # Before and after the change, which the second flow makes 0.5 s later and the third 0.2 s later.
     assert [one["first"] for one in found] == pytest.approx([0, 10, 100], abs=1)
     sent = [one["sent"] - one["first"] for one in found]

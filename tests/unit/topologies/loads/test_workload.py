@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from topologies.loads import workload
-from topologies.loads.web_sessions import Download, Session
+from topologies.loads.traffic import KEEP, REQUEST, Download, Session
 
 SERVERS = ["a", "b", "c", "d"]
 
@@ -38,15 +38,13 @@ def _requested() -> Iterator[tuple[Session, socket.socket, list[Download]]]:
     reports: list[Download] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(5)
-        session = Session(
-            "127.0.0.1",
-            listener.getsockname()[1],
-            line_bps=LINE_BPS,
-            file_bytes=[SIZE_BYTES],
-            think_mean_s=1.0,
-            seed=1,
-            report=reports.append,
-        )
+        plan = {
+            "port": listener.getsockname()[1],
+            "line_bps": LINE_BPS,
+            "file_bytes": [SIZE_BYTES],
+            "think_mean_s": 1.0,
+        }
+        session = Session(plan, "127.0.0.1", 1, socket.socket, reports.append)
         session.step(0.0)
         connection, _ = listener.accept()
         with connection:
@@ -56,14 +54,14 @@ def _requested() -> Iterator[tuple[Session, socket.socket, list[Download]]]:
                     break
                 session.step(0.0)
             connection.settimeout(5)
-            assert connection.recv(4096).startswith(f"GET /{SIZE_BYTES} HTTP/1.1".encode())
+            assert connection.recv(4096) == REQUEST.pack(SIZE_BYTES | KEEP)
             yield session, connection, reports
         session.close(0.0)
 
 
 def test_a_session_reads_no_faster_than_its_line() -> None:
     with _requested() as (session, connection, reports):
-        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + bytes(SIZE_BYTES))
+        connection.sendall(bytes(SIZE_BYTES))
         session.step(0.5)
         assert not reports, "the session has read the whole file in half the time"
         next_s = session.step(1.0)
@@ -75,15 +73,13 @@ def test_a_session_reads_no_faster_than_its_line() -> None:
 def test_a_late_server_extends_the_download() -> None:
     with _requested() as (session, connection, reports):
         assert session.step(1.0) < 1.1, "the session retries soon"
-        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + bytes(SIZE_BYTES))
+        connection.sendall(bytes(SIZE_BYTES))
         session.step(3.0)
         assert reports[0].end_s == 3.0
 
 
-@pytest.mark.parametrize("answer", [b"HTTP/1.1 404 Not Found\r\n\r\n", b""])
-def test_a_refused_file_or_a_closed_connection_is_an_incomplete_download(answer: bytes) -> None:
+def test_a_closed_connection_is_an_incomplete_download() -> None:
     with _requested() as (session, connection, reports):
-        connection.sendall(answer)
         connection.close()
         session.step(0.5)
         assert [one.complete for one in reports] == [False]

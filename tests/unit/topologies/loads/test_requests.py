@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from topologies.loads import flow_transfers
-from topologies.loads.flow_transfers import CHUNK_BYTES, NOT_STARTED, Clients, Server
+from topologies.loads import traffic
+from topologies.loads.traffic import CHUNK_BYTES, NOT_STARTED, Clients, Server
 
 
 @pytest.fixture
 def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """The port of a running server."""
-    monkeypatch.setattr(flow_transfers, "LOOK_S", 0.01)
+    monkeypatch.setattr(traffic, "LOOK_S", 0.01)
     stopped = threading.Event()
     with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
         listener.setblocking(False)
@@ -52,7 +52,7 @@ def _plan(port: int, sizes_bytes: list[int], longest_s: float = 20.0) -> dict[st
 
 
 def _run(plan: dict[str, Any]) -> Clients:
-    clients = Clients(plan, lambda _pid: socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+    clients = Clients(plan, lambda _pid, kind: socket.socket(socket.AF_INET, kind))
     clients.run()
     return clients
 
