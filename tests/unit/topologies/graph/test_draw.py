@@ -32,13 +32,12 @@ def test_every_node_has_a_box_and_boxes_do_not_overlap(
     name: str, parameters: dict[str, int]
 ) -> None:
     layout = LAYOUTS[name](**parameters)
-    boxes = draw.place(layout)
+    places = draw.place(layout)
     drawn = [node for role in (*SWITCHES, *END_SYSTEMS) for node in layout.nodes(role)]
-    assert set(boxes) == set(drawn)
-    for (one, box), (other, at) in combinations(boxes.items(), 2):
-        apart_x = abs(box.x - at.x) >= draw.BOX_WIDTH
-        apart_y = abs(box.y - at.y) >= (box.height + at.height) / 2 - 1e-9
-        assert apart_x or apart_y, f"{one} overlaps {other}"
+    assert set(places) == set(drawn)
+    for (one, (x, y)), (other, (other_x, other_y)) in combinations(places.items(), 2):
+        apart = max(abs(x - other_x) / draw.COLUMN, abs(y - other_y) / draw.LINE)
+        assert apart >= 1 - 1e-9, f"{one} overlaps {other}"
 
 
 @pytest.mark.slow
