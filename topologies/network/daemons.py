@@ -25,18 +25,6 @@ def make_rundir(prefix: str) -> Path:
     return Path(tempfile.mkdtemp(prefix=prefix, dir=usual if fits else "/tmp"))
 
 
-def run(env: Mapping[str, str], *command: str, timeout_s: float = 30.0) -> str:
-    """Run a command and return its standard output.
-
-    Raises:
-        RuntimeError: it exited non-zero; the message has its standard error.
-    """
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout_s)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
-    return done.stdout
-
-
 class Daemons:
     """The daemons that run in one directory. `env` must name it to them."""
 

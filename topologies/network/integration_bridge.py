@@ -8,7 +8,6 @@ own, which the tunnel's packet mark selects.
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 from topologies.graph.layout import Layout, Role
 from topologies.graph.parts import Tunnel
 from topologies.graph.ports import checked_interface_name, own_interface, upstream_interface
+from topologies.network import processes
 from topologies.network.switches import LearningSwitch, ServerBridge, vsctl
 
 # More than ovs-vswitchd needs to take up an address, on a busy machine.
@@ -146,7 +146,7 @@ class IntegrationBridge(LearningSwitch):
     def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 (Mininet's name)
         for command in self.overlay.removals():
             with contextlib.suppress(RuntimeError):
-                _run(*command)
+                processes.run(*command)
         super().stop(deleteIntfs)
 
 
@@ -159,19 +159,9 @@ def _run_at_last(*command: str) -> None:
     deadline_s = time.monotonic() + KNOWN_WITHIN_S
     while True:
         try:
-            return _run(*command)
+            processes.run(*command)
+            return
         except RuntimeError:
             if time.monotonic() > deadline_s:
                 raise
             time.sleep(0.1)
-
-
-def _run(*command: str) -> None:
-    """Run a command.
-
-    Raises:
-        RuntimeError: it failed; the message has the reason.
-    """
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")

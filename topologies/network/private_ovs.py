@@ -13,7 +13,7 @@ import shutil
 import signal
 from collections.abc import Iterator, Sequence
 
-from topologies.network import daemons
+from topologies.network import daemons, processes
 
 # The values of the layouts' parameter `datapath`, and Open vSwitch's names for them. All Open vSwitches
 # of a network namespace share one kernel datapath.
@@ -69,7 +69,7 @@ class PrivateOvs:
         Raises:
             RuntimeError: it exited non-zero; the message has its standard error.
         """
-        return daemons.run(self.env, *command, timeout_s=timeout_s)
+        return processes.run(*command, env=self.env, timeout_s=timeout_s)
 
     def vsctl(self, *arguments: str) -> str:
         """`ovs-vsctl` on this instance."""

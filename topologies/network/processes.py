@@ -15,6 +15,18 @@ END_TIMEOUT_S = 5.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
+def run(*command: str, env: Mapping[str, str] | None = None, timeout_s: float = 30.0) -> str:
+    """Run a command and return its standard output.
+
+    Raises:
+        RuntimeError: it exited non-zero; the message has its standard error.
+    """
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout_s)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout
+
+
 def start(
     command: Sequence[str], log: Path, env: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:

@@ -6,8 +6,9 @@ OVS removes an interface's qdisc when the interface becomes a port, so shape it 
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
+
+from topologies.network import processes
 
 # The default send buffer of a socket, and the memory of a frame in it relative to its length (2304
 # bytes for 1514).
@@ -77,7 +78,4 @@ def require_shaped(interface: str) -> None:
 
 
 def _tc(*arguments: str) -> str:
-    done = subprocess.run(["tc", *arguments], capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"tc {' '.join(arguments)}: {done.stderr.strip()}")
-    return done.stdout
+    return processes.run("tc", *arguments)

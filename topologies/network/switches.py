@@ -16,6 +16,7 @@ from mininet.node import Switch
 
 from topologies.graph.parts import LAG_HASHES
 from topologies.graph.ports import Port
+from topologies.network import processes
 from topologies.network.private_ovs import DATAPATHS
 from topologies.network.shaping import is_shaped, queue_bytes, shape
 
@@ -42,9 +43,7 @@ def vsctl(*arguments: str) -> None:
     Raises:
         RuntimeError: the transaction failed; the message has the reason.
     """
-    done = subprocess.run(["ovs-vsctl", "--timeout=20", *arguments], capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"ovs-vsctl {' '.join(arguments)}: {done.stderr.strip()}")
+    processes.run("ovs-vsctl", "--timeout=20", *arguments)
 
 
 class LayoutSwitch(Switch):

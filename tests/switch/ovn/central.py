@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from topologies.network import daemons
+from topologies.network import daemons, processes
 
 PROGRAMS = ("ovn-northd", "ovn-nbctl", "ovn-sbctl", "ovn-controller")
 # The first version that makes tunnels from each endpoint of a host to each of another one.
@@ -49,10 +49,10 @@ class Central:
             for name in ("nb", "sb"):
                 schema = _schemas() / f"ovn-{name}.ovsschema"
                 files.append(str(self.rundir / f"{name}.db"))
-                daemons.run(self.env, "ovsdb-tool", "create", files[-1], str(schema))
+                processes.run("ovsdb-tool", "create", files[-1], str(schema), env=self.env)
             self._daemons.start("ovsdb-server", *files, f"--remote=p{self.remote}")
             self.nbctl("init")
-            daemons.run(self.env, "ovn-sbctl", f"--db={self.remote}", "init")
+            processes.run("ovn-sbctl", f"--db={self.remote}", "init", env=self.env)
             databases = (f"--ovnnb-db={self.remote}", f"--ovnsb-db={self.remote}")
             self._daemons.start("ovn-northd", *databases)
         except BaseException:
@@ -65,11 +65,11 @@ class Central:
 
     def nbctl(self, *arguments: str) -> str:
         """`ovn-nbctl` on this OVN."""
-        return daemons.run(self.env, "ovn-nbctl", f"--db={self.remote}", *arguments).strip()
+        return processes.run("ovn-nbctl", f"--db={self.remote}", *arguments, env=self.env).strip()
 
     def sbctl(self, *arguments: str) -> str:
         """`ovn-sbctl` on this OVN."""
-        return daemons.run(self.env, "ovn-sbctl", f"--db={self.remote}", *arguments).strip()
+        return processes.run("ovn-sbctl", f"--db={self.remote}", *arguments, env=self.env).strip()
 
     def settle(self) -> None:
         """Wait until the flows of all hosts are those that the northbound database asks for."""
