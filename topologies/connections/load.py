@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,9 +14,8 @@ from typing import Any
 
 from topologies.compare.contenders import Contender
 from topologies.connections import sender
-from topologies.connections.arrivals import Arrivals
 from topologies.connections.contenders import Unread
-from topologies.connections.counters import Datapath, datapath, revalidation, udp_drops
+from topologies.connections.counters import Arrivals, Datapath, datapath, revalidation, udp_drops
 from topologies.graph.layout import Role
 from topologies.graph.ports import own_interface, upstream_interface
 from topologies.loads.load import Load, Outcome, Stage
@@ -156,25 +153,24 @@ class ManyConnections(Load):
 
     def start(self) -> None:
         """Start the sender."""
-        layout, plan = self._stage.layout, self._plan
-        path = self._stage.directory / "connections.json"
-        path.write_text(
-            json.dumps(
-                {
-                    "interface": f"{self._vm}-eth0",
-                    "macs": [self._stage.mac_of(one) for one in (self._vm, self._client)],
-                    "addresses": [
-                        layout.address(layout.vnics_of(self._vm)[0]),
-                        layout.address(self._client),
-                    ],
-                    "connections": plan.connections,
-                    "frame_bytes": FRAME_BYTES,
-                }
+        layout, plan, pids = self._stage.layout, self._plan, self._stage.host_pids
+        macs = [
+            bytes.fromhex(self._stage.mac_of(n).replace(":", "")) for n in (self._vm, self._client)
+        ]
+        addresses = [layout.address(layout.vnics_of(self._vm)[0]), layout.address(self._client)]
+        payload_bytes = FRAME_BYTES - sender.HEADERS_BYTES
+        headers = [
+            sender.header(
+                (macs[0], macs[1]),
+                (socket.inet_aton(addresses[0]), socket.inet_aton(addresses[1])),
+                connection,
+                payload_bytes,
             )
-        )
-        pids = self._stage.host_pids
+            for connection in range(plan.connections)
+        ]
+        frames = sender.Frames(headers, payload_bytes)
         self._sender = self._resources.enter_context(
-            Orders(pids[self._vm], path, self._stage.directory / "sender.log")
+            sender.Sending(pids[self._vm], f"{self._vm}-eth0", frames)
         )
         ports = sorted({sender.ports(one)[1] for one in range(0, plan.connections, FEW)})
         ports = sorted({*ports, sender.ports(plan.connections - 1)[1]})
@@ -464,56 +460,6 @@ class ManyConnections(Load):
         """
         if self._ended.wait(max(0.0, span_s)):
             raise RuntimeError("closed -> open until everything is measured")
-
-
-class Orders:
-    """A sender in the network namespace of an end system, and orders to it; a context manager."""
-
-    def __init__(self, pid: int, plan: Path, log: Path) -> None:
-        self._pid, self._plan, self._log = pid, plan, log
-        self._process: subprocess.Popen[str] | None = None
-
-    def __enter__(self) -> Orders:
-        script = str(Path(sender.__file__).resolve())
-        command = ["nsenter", f"--net=/proc/{self._pid}/ns/net", "--", sys.executable, "-P", script]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*processes.DIES_WITH_PARENT, *command, str(self._plan)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-            )
-        self.order()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process is not None:
-            for stream in (self._process.stdin, self._process.stdout):
-                assert stream is not None
-                with contextlib.suppress(BrokenPipeError):
-                    stream.close()
-            self._process.terminate()
-            self._process.wait()
-
-    def order(self, **order: Any) -> dict[str, int]:
-        """Give an order; without arguments, only read the counters.
-
-        Raises:
-            RuntimeError: the sender has ended.
-        """
-        process = self._process
-        assert process is not None and process.stdin is not None and process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(json.dumps(order) + "\n")
-            process.stdin.flush()
-        answer = process.stdout.readline()
-        if not answer:
-            log = self._log.read_text(errors="replace")[-500:]
-            raise RuntimeError(f"sender: ended -> running; its log ends: {log}")
-        counters: dict[str, int] = json.loads(answer)
-        return counters
 
 
 def lost_after(heard: FlowResult, cut_s: float) -> int:

@@ -1,14 +1,9 @@
 """Sends the frames of many connections from one end system, at given rates.
 
-    sender.py PLAN.json
-
-It runs in the network namespace of the end system. A connection is a pair of UDP ports, and each has
-a frame of its own, made before the start. The sender *keeps* the first connections: it sends their
-frames in turn, at a constant rate, so that switches keep them cached. And it *opens* others: it sends
-the frames of connections that no switch has seen yet, each once.
-
-Orders are lines of JSON on standard input, and each is answered by a line with the counters. An
-order has any of these:
+A connection is a pair of UDP ports, and each has a frame of its own, made before the start. The sender
+*keeps* the first connections: it sends their frames in turn, at a constant rate, so that switches keep
+them cached. And it *opens* others: it sends the frames of connections that no switch has seen yet, each
+once. An order, which is answered by the counters, has any of these:
 
     keep          the number of connections to keep, from the first one on
     keep_per_s    how many frames a second they get together
@@ -22,15 +17,14 @@ frames: the rate is lower instead, and `skipped` counts what was left out.
 from __future__ import annotations
 
 import ctypes
-import json
-import select
 import socket
 import struct
-import sys
+import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
+
+from topologies.network.private_network import process_network
 
 # Destination ports count up from the first one, each with this number of source ports.
 FIRST_SOURCE_PORT, SOURCE_PORTS = 1024, 60_000
@@ -194,26 +188,38 @@ class Sender:
             self._next += sent
 
 
-def main(plan_path: Path) -> None:
-    plan = json.loads(plan_path.read_text())
-    source, destination = (bytes.fromhex(mac.replace(":", "")) for mac in plan["macs"])
-    addresses = (socket.inet_aton(plan["addresses"][0]), socket.inet_aton(plan["addresses"][1]))
-    payload_bytes = plan["frame_bytes"] - HEADERS_BYTES
-    headers = [
-        header((source, destination), addresses, connection, payload_bytes)
-        for connection in range(plan["connections"])
-    ]
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as endpoint:
-        endpoint.bind((plan["interface"], 0))
-        sender = Sender(Frames(headers, payload_bytes), endpoint)
-        while True:
-            if select.select([sys.stdin], [], [], TICK_S)[0]:
-                line = sys.stdin.readline()
-                if not line:
-                    return
-                print(json.dumps(sender.order(json.loads(line), time.monotonic())), flush=True)
-            sender.round(time.monotonic())
+class Sending:
+    """A sender in the network namespace of a process, from a thread; a context manager."""
 
+    def __init__(self, pid: int, interface: str, frames: Frames) -> None:
+        with process_network(pid):
+            self._endpoint = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+            self._endpoint.bind((interface, 0))
+        self._sender = Sender(frames, self._endpoint)
+        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    def __enter__(self) -> Sending:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._endpoint.close()
+
+    def order(self, **order: Any) -> dict[str, int]:
+        """Give an order; without arguments, only read the counters.
+
+        Raises:
+            RuntimeError: the sender has ended.
+        """
+        if not self._thread.is_alive():
+            raise RuntimeError("sender: ended -> running")
+        with self._lock:
+            return self._sender.order(order, time.monotonic())
+
+    def _run(self) -> None:
+        while not self._ended.wait(TICK_S):
+            with self._lock:
+                self._sender.round(time.monotonic())

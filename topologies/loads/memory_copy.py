@@ -1,16 +1,8 @@
 """Live migration as memory pre-copy: copies pages over TCP while the VM still writes to them.
 
-Two programs, one for the network stack of each host:
-
-    memory_copy.py receive PORT
-    memory_copy.py send PLAN.json RESULTS.json
-
-The sender migrates `at_once` VMs of its queue at a time. Round 1 copies all of a VM's memory. Each
-later round copies the pages that the VM wrote during the round before. The rounds end when the
-remaining pages fit into the allowed blackout at the rate just measured, or at the maximum number
-of rounds. Then the VM stops and the sender copies the remaining pages. The sender requests the
-move of the VM's port over a Unix socket (one line with the VM's name) and waits for the answer
-before it starts the next VM.
+Round 1 copies all of a VM's memory. Each later round copies the pages that the VM wrote during the round
+before. The rounds end when the remaining pages fit into the allowed blackout at the rate just measured, or
+at the maximum number of rounds. Then the VM stops, the remaining pages are copied, and its port moves.
 
 A VM has one TCP connection, or several that share its pages, over one network or several. Each
 connection begins with one line, the VM's name. Blocks follow: their length in bytes, and as many bytes,
@@ -21,19 +13,15 @@ the round, with the bytes that it has received of the VM so far.
 from __future__ import annotations
 
 import contextlib
-import json
 import random
-import signal
 import socket
 import struct
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 
 PAGE_BYTES = 4096
 # Sent at once: each call would end in a short packet.
@@ -44,8 +32,6 @@ END_OF_ROUND = 0
 # slow connection that a faster one could send.
 SEND_BUFFER_BYTES = 128 * 1024
 STALL_TIMEOUT_S = 20.0
-# The receiver prints it once it accepts connections.
-LISTENING = "listening"
 WRITE_INTERVAL_S = 0.02
 
 
@@ -81,7 +67,7 @@ def may_stop(left_bytes: int, rate_bps: float, allowed_blackout_s: float) -> boo
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The settings of the sender.
+    """How VMs are migrated.
 
     Attributes:
         networks: the receiver's address on each network; the connections use them in turn.
@@ -90,8 +76,8 @@ class Plan:
         dirty_bps: the rate at which a VM writes to its memory.
         allowed_blackout_s: how long a VM may be stopped while its last pages are copied.
         max_rounds: the number of rounds after which a VM stops in any case.
-        mover: the path of the Unix socket that accepts requests to move a port.
-        start_s: when the first migrations begin, on the monotonic clock.
+        connect: opens a connection from the source.
+        move: moves the port of a VM.
     """
 
     networks: Sequence[str]
@@ -103,8 +89,8 @@ class Plan:
     dirty_bps: float
     allowed_blackout_s: float
     max_rounds: int
-    mover: str
-    start_s: float
+    connect: Callable[[tuple[str, int]], socket.socket]
+    move: Callable[[str], None]
 
 
 @dataclass(slots=True)
@@ -164,16 +150,17 @@ class Sender:
         RuntimeError: the receiver has not got what was sent.
     """
 
-    def __init__(self, vm: str, port: int, networks: Sequence[str], connections: int) -> None:
+    def __init__(self, vm: str, plan: Plan) -> None:
         self._sockets: list[socket.socket] = []
-        self._pool = ThreadPoolExecutor(connections)
+        self._pool = ThreadPoolExecutor(plan.connections)
         self._lock = threading.Lock()
         self._pending = self._received_bytes = 0
         try:
-            for index in range(connections):
-                address = (networks[index % len(networks)], port)
-                connection = socket.create_connection(address, STALL_TIMEOUT_S)
+            for index in range(plan.connections):
+                address = plan.networks[index % len(plan.networks)]
+                connection = plan.connect((address, plan.port))
                 self._sockets.append(connection)
+                connection.settimeout(STALL_TIMEOUT_S)
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 connection.sendall(f"{vm}\n".encode())
@@ -216,8 +203,7 @@ class Sender:
 def migrate(vm: str, memory: Memory, plan: Plan) -> Migration:
     """Migrate one VM, its port included."""
     migration = Migration(vm, start_s=time.monotonic())
-    sender = Sender(vm, plan.port, plan.networks, plan.connections)
-    with contextlib.closing(sender):
+    with contextlib.closing(Sender(vm, plan)) as sender:
         with background_writes(memory, plan.dirty_bps):
             pages = memory.pages
             while True:
@@ -232,27 +218,16 @@ def migrate(vm: str, memory: Memory, plan: Plan) -> Migration:
         migration.stopped_s = time.monotonic()
         migration.rounds.append(sender.copy(memory.take_written()))
         migration.copied_s = time.monotonic()
-        _move_port(vm, plan.mover)
+        plan.move(vm)
         migration.moved_s = time.monotonic()
     return migration
 
 
-def _move_port(vm: str, mover: str) -> None:
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(STALL_TIMEOUT_S)
-        connection.connect(mover)
-        connection.sendall(f"{vm}\n".encode())
-        if not connection.recv(1):
-            raise RuntimeError(f"port of {vm}: no answer -> moved")
-
-
-def send(plan: Plan) -> list[Migration]:
+def migrate_all(plan: Plan) -> list[Migration]:
     """Migrate all VMs in the order of the queue, `at_once` at a time."""
     memories = {vm: Memory(plan.memory_bytes, seed) for seed, vm in enumerate(plan.vms)}
-    time.sleep(max(0.0, plan.start_s - time.monotonic()))
     with ThreadPoolExecutor(plan.at_once) as pool:
-        futures = [pool.submit(migrate, vm, memory, plan) for vm, memory in memories.items()]
-        return [future.result() for future in futures]
+        return list(pool.map(lambda vm: migrate(vm, memories[vm], plan), plan.vms))
 
 
 class Receiver:
@@ -290,19 +265,3 @@ def _receive_exactly(connection: socket.socket, size: int) -> bytes:
     if len(content) < size:
         raise ConnectionResetError(f"connection closed after {len(content)} bytes -> {size}")
     return content
-
-
-def main(arguments: Sequence[str]) -> None:
-    if arguments[0] == "receive":
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        with socket.create_server(("", int(arguments[1])), backlog=128) as listener:
-            print(LISTENING, flush=True)
-            Receiver(listener).run()
-    else:
-        _, plan, results = arguments
-        migrations = send(Plan(**json.loads(Path(plan).read_text())))
-        Path(results).write_text(json.dumps([asdict(one) for one in migrations]))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -1,24 +1,19 @@
 """VMs that migrate from the first host to the second.
 
-The hosts' network stacks copy the memory (memory_copy.py), and this load moves the ports as a
-hypervisor does. Probes between a client and every VM, in both directions, measure how long each VM
+Connections between the hosts' network stacks copy the memory (memory_copy.py), and this load moves the
+ports as a hypervisor does. Probes between a client and every VM, in both directions, measure how long each VM
 was unreachable.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import socket
 import statistics
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from topologies.graph.layout import Layout, Role
@@ -26,19 +21,20 @@ from topologies.graph.ports import own_interface
 from topologies.loads import memory_copy, probing
 from topologies.loads.handover import Handover, VmPort, bridge_counterparts
 from topologies.loads.load import Load, Outcome, Stage
+from topologies.loads.memory_copy import Migration
 from topologies.loads.probing import Flow, FlowResult, Probes
-from topologies.network import processes
+from topologies.network.private_network import process_network
 
 PORT = 6600
 ALLOWED_BLACKOUT_S = 0.3
 MAX_ROUNDS = 30
-# Time for the programs to start, and for the switches to learn addresses from the first probes.
+# Time for the probes to start, and for the switches to learn addresses from the first probes.
 READY_S, PROBED_BEFORE_S = 1.5, 0.5
 # Time for the last VM's announcements and the probes that follow them.
 PROBED_AFTER_S = 1.5
 # A gap that begins later has another cause than the handover.
 AFTER_HANDOVER_S = 3.0
-LISTEN_TIMEOUT_S = 10.0
+CONNECT_TIMEOUT_S = 20.0
 MAX_LOAD_S = 180.0
 
 
@@ -79,49 +75,66 @@ class MigrationLoad(Load):
         self._resources = contextlib.ExitStack()
         self._flows = [flow for vm in self._vms for flow in _both_directions(layout, vm)]
         self._probes = Probes(stage.host_pids, self._flows, stage.directory)
-        self._programs: dict[str, subprocess.Popen[bytes]] = {}
-        self._mover: PortMover | None = None
+        self._ports: dict[str, VmPort] = {}
+        self._handovers: dict[str, Handover] = {}
+        self._migrated: list[Migration] = []
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._migrate, daemon=True)
 
     def start(self) -> None:
-        """Start the programs; the first VMs migrate at `start_s`."""
-        ports = {vm: self._resources.enter_context(self._vm_port(vm)) for vm in self._vms}
-        path = self._stage.directory / "mover"
-        self._mover = self._resources.enter_context(PortMover(path, ports, self._bridges))
-        self._start_program("receive", self._destination, str(PORT))
-        self._await_listening()
+        """Start the receiver and the probes; the first VMs migrate at `start_s`."""
+        for vm in self._vms:
+            self._ports[vm] = self._resources.enter_context(self._vm_port(vm))
+        with process_network(self._stage.host_pids[self._destination]):
+            listener = socket.create_server(("", PORT), backlog=128)
+        self._resources.enter_context(listener)
+        # A close alone would not wake the thread that waits in accept.
+        self._resources.callback(listener.shutdown, socket.SHUT_RDWR)
+        threading.Thread(target=memory_copy.Receiver(listener).run, daemon=True).start()
         self.start_s = time.monotonic() + READY_S
-        probed_s = self.start_s - PROBED_BEFORE_S
-        self._probes.start(probed_s, self.start_s + MAX_LOAD_S)
-        plan = self._stage.directory / "migrations.json"
-        plan.write_text(json.dumps(asdict(self._plan(path))))
-        self._start_program("send", self._source, str(plan), str(self._results))
-        threading.Thread(target=self._await_end, daemon=True).start()
+        self._probes.start(self.start_s - PROBED_BEFORE_S, self.start_s + MAX_LOAD_S)
+        self._thread.start()
 
     def finish(self) -> Outcome:
         """Wait for the migrations and the probes; `details` has both for each VM."""
-        program = self._programs["send"]
-        try:
-            status = program.wait(max(0.0, self.start_s + MAX_LOAD_S - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            raise RuntimeError(f"migrations: running after {MAX_LOAD_S:g} s -> ended") from None
-        assert self._mover is not None
-        if status:
-            failure = self._mover.failure or self._log("send").read_text(errors="replace")[-500:]
-            raise RuntimeError(f"migrations: exit {status} -> 0; {failure}")
+        self._thread.join(max(0.0, self.start_s + MAX_LOAD_S - time.monotonic()))
+        if self._thread.is_alive():
+            raise RuntimeError(f"migrations: running after {MAX_LOAD_S:g} s -> ended")
+        if self._failure is not None:
+            raise RuntimeError(f"migrations: {self._failure}") from self._failure
         time.sleep(PROBED_AFTER_S)
         self._probes.stop()
         probes = self._probes.finish()
-        migrations = json.loads(self._results.read_text())
-        return outcome(migrations, self._mover.handovers, probes, self.start_s)
+        return outcome(
+            [asdict(one) for one in self._migrated], self._handovers, probes, self.start_s
+        )
 
     def close(self) -> None:
         """Stop all programs."""
         self._probes.close()
-        for program in self._programs.values():
-            processes.end(program)
         self._resources.close()
 
-    def _plan(self, mover: Path) -> memory_copy.Plan:
+    def _migrate(self) -> None:
+        """Migrate all VMs. The load ends with the last one, also if it failed."""
+        try:
+            time.sleep(max(0.0, self.start_s - time.monotonic()))
+            self._migrated = memory_copy.migrate_all(self._plan())
+        except (RuntimeError, OSError) as failure:
+            self._failure = failure
+        lasted_s = time.monotonic() - self.start_s
+        self.measured_s = self.steady_s = (0.0, lasted_s)
+        self.load_s = lasted_s
+
+    def _connect(self, address: tuple[str, int]) -> socket.socket:
+        with process_network(self._stage.host_pids[self._source]):
+            return socket.create_connection(address, CONNECT_TIMEOUT_S)
+
+    def _move(self, vm: str) -> None:
+        """Move a VM's port, and announce the VM meanwhile."""
+        self._handovers[vm] = self._ports[vm].move(self._bridges)
+        threading.Thread(target=self._ports[vm].announce, daemon=True).start()
+
+    def _plan(self) -> memory_copy.Plan:
         settings = self._migrations
         addresses = self._stage.layout.addresses_of(self._destination)
         return memory_copy.Plan(
@@ -134,8 +147,8 @@ class MigrationLoad(Load):
             dirty_bps=settings.dirty_bps,
             allowed_blackout_s=ALLOWED_BLACKOUT_S,
             max_rounds=MAX_ROUNDS,
-            mover=str(mover),
-            start_s=self.start_s,
+            connect=self._connect,
+            move=self._move,
         )
 
     @contextlib.contextmanager
@@ -147,84 +160,6 @@ class MigrationLoad(Load):
         pid = self._stage.host_pids[vm]
         with contextlib.closing(VmPort(self._stage.ovs, name, f"{vm}-eth0", pid, vlan)) as port:
             yield port
-
-    def _await_end(self) -> None:
-        """End the load when the migrations end, also if they failed."""
-        self._programs["send"].wait()
-        lasted_s = time.monotonic() - self.start_s
-        self.measured_s = self.steady_s = (0.0, lasted_s)
-        self.load_s = lasted_s
-
-    def _await_listening(self) -> None:
-        deadline_s = time.monotonic() + LISTEN_TIMEOUT_S
-        while memory_copy.LISTENING not in (output := self._log("receive").read_text()):
-            ended = self._programs["receive"].poll() is not None
-            if ended or time.monotonic() > deadline_s:
-                raise RuntimeError(f"memory receiver: {output[-500:]!r} -> {memory_copy.LISTENING}")
-            time.sleep(0.02)
-
-    def _start_program(self, role: str, host: str, *arguments: str) -> None:
-        script = str(Path(memory_copy.__file__).resolve())
-        command = [sys.executable, "-P", script, role, *arguments]
-        pid = self._stage.host_pids[host]
-        self._programs[role] = processes.start_in(pid, command, self._log(role))
-
-    @property
-    def _results(self) -> Path:
-        return self._stage.directory / "migrated.json"
-
-    def _log(self, role: str) -> Path:
-        return self._stage.directory / f"migrations.{role}.log"
-
-
-class PortMover:
-    """A server on a Unix socket that moves the port of the VM that a client names.
-
-    It is a context manager. `bridges` has the destination's bridge for each bridge of the source.
-
-    Attributes:
-        handovers: the completed handovers by VM.
-        failure: why a port could not be moved; empty if no move failed.
-    """
-
-    def __init__(self, path: Path, ports: Mapping[str, VmPort], bridges: Mapping[str, str]) -> None:
-        self.handovers: dict[str, Handover] = {}
-        self.failure = ""
-        self._ports = ports
-        self._bridges = bridges
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(os.fspath(path))
-        self._listener.listen(len(ports))
-
-    def __enter__(self) -> PortMover:
-        threading.Thread(target=self._serve, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):
-            # A close alone would not wake the thread that waits in accept.
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
-
-    def _answer(self, connection: socket.socket) -> None:
-        with connection, connection.makefile() as lines:
-            vm = lines.readline().strip()
-            port = self._ports[vm]
-            try:
-                self.handovers[vm] = port.move(self._bridges)
-            except RuntimeError as failure:
-                self.failure = str(failure)
-                return
-            announcer = threading.Thread(target=port.announce, daemon=True)
-            announcer.start()
-            connection.sendall(b"+")
-            announcer.join()
 
 
 def outcome(

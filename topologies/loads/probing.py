@@ -105,29 +105,26 @@ class Probes:
         rate_pps: float = RATE_PPS,
         port: int = PORT,
     ) -> None:
-        self._flows = tuple(flows)
+        self._host_pids, self._flows, self._port = host_pids, tuple(flows), port
         self._interval_s = 1 / rate_pps
         self.start_s = self.end_s = 0.0
         self._programs = Programs(directory, "probes")
-        bits = (PAYLOAD_BYTES + HEADERS_BYTES) * 8
-        self._plan = {
-            "payload_bytes": PAYLOAD_BYTES,
-            "flows": [
-                {
-                    "sender_pid": host_pids[flow.sender],
-                    "receiver_pid": host_pids[flow.receiver],
-                    "address": flow.address,
-                    "port": port + number,
-                    "rate_bps": bits * rate_pps,
-                }
-                for number, flow in enumerate(self._flows)
-            ],
-        }
 
     def start(self, start_s: float, end_s: float) -> None:
         """Start the probes. They send from `start_s` to `end_s` or `stop`."""
         self.start_s, self.end_s = start_s, end_s
-        self._programs.start("probe", {**self._plan, "start_s": start_s, "end_s": end_s})
+        flows = [
+            {
+                "sender_pid": self._host_pids[flow.sender],
+                "receiver_pid": self._host_pids[flow.receiver],
+                "address": flow.address,
+                "port": self._port + number,
+                "rate_bps": (PAYLOAD_BYTES + HEADERS_BYTES) * 8 / self._interval_s,
+            }
+            for number, flow in enumerate(self._flows)
+        ]
+        span = {"start_s": start_s, "end_s": end_s}
+        self._programs.start("probe", {**span, "payload_bytes": PAYLOAD_BYTES, "flows": flows})
 
     def stop(self) -> None:
         """Tell all probes to stop sending."""

@@ -31,6 +31,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import functools
 import heapq
 import itertools
 import json
@@ -105,9 +106,13 @@ class Sending:
     """
 
     def __init__(
-        self, sender: socket.socket, payload_bytes: int, rate_bps: float, probes: bool = False
+        self,
+        transmit: Callable[[bytearray], object],
+        payload_bytes: int,
+        rate_bps: float,
+        probes: bool = False,
     ) -> None:
-        self._socket = sender
+        self._transmit = transmit
         self._payload = bytearray(payload_bytes)
         self._bits = (payload_bytes + HEADERS_BYTES) * 8
         self._interval_s = self._interval_of(rate_bps)
@@ -149,7 +154,7 @@ class Sending:
         while self.due_s <= now_s:
             NUMBER.pack_into(self._payload, 0, self.sent)
             try:
-                self._socket.send(self._payload)
+                self._transmit(self._payload)
                 self.sent += 1
             except OSError:  # the buffer is full, there is no route, or no receiver listens
                 self.sent += self._probes
@@ -167,7 +172,7 @@ def send(
             sender = resources.enter_context(open_socket(one["sender_pid"], socket.SOCK_DGRAM))
             sender.connect((one["address"], one["port"]))
             sender.setblocking(False)
-            flows.append(Sending(sender, plan["payload_bytes"], one["rate_bps"]))
+            flows.append(Sending(sender.send, plan["payload_bytes"], one["rate_bps"]))
         now_s = time.monotonic()
         for number, flow in enumerate(flows):
             flow.begin(now_s, number / len(flows))
@@ -246,6 +251,10 @@ def receive(plan: Plan, open_socket: Open, stopped: Callable[[], bool]) -> dict[
     return {"flows": receiving.flows()}
 
 
+def _send_to(sender: socket.socket, address: tuple[str, int], payload: bytearray) -> None:
+    sender.sendto(payload, address)
+
+
 def probe(plan: Plan, open_socket: Open, stopped: Callable[[], bool]) -> dict[str, Any]:
     """Send and receive until stopped. Returns each flow's counters, datagram numbers and times."""
     with contextlib.ExitStack() as resources:
@@ -255,9 +264,11 @@ def probe(plan: Plan, open_socket: Open, stopped: Callable[[], bool]) -> dict[st
             sender = resources.enter_context(open_socket(one["sender_pid"], socket.SOCK_DGRAM))
             # So that switches hash a flow alike in every run.
             sender.bind(("", one["port"] + PROBES_FROM))
-            sender.connect((one["address"], one["port"]))
             sender.setblocking(False)
-            flows.append(Sending(sender, plan["payload_bytes"], one["rate_bps"], probes=True))
+            to = (one["address"], one["port"])
+            # A connected socket would also report why an earlier datagram was lost, and send none.
+            transmit = functools.partial(_send_to, sender, to)
+            flows.append(Sending(transmit, plan["payload_bytes"], one["rate_bps"], probes=True))
             flows[-1].begin(plan["start_s"], 0.0)
 
         def receive_until(at_s: float) -> None:

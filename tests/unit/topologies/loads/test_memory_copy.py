@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -34,11 +33,26 @@ def _receiver() -> Iterator[int]:
         receiver.join(5)
 
 
+PLAN = Plan(
+    networks=["127.0.0.1"],
+    port=0,
+    vms=["vm1", "vm2", "vm3"],
+    at_once=2,
+    connections=2,
+    memory_bytes=256 * PAGE_BYTES,
+    dirty_bps=0.0,
+    allowed_blackout_s=0.3,
+    max_rounds=30,
+    connect=socket.create_connection,
+    move=lambda _vm: None,
+)
+
+
 @pytest.mark.parametrize("connections", [1, 3])
 def test_all_pages_arrive_over_all_connections(connections: int) -> None:
     with _receiver() as port:
-        sender = Sender("vm1", port, ["127.0.0.1", "127.0.0.1"], connections)
-        with contextlib.closing(sender):
+        plan = replace(PLAN, port=port, connections=connections)
+        with contextlib.closing(Sender("vm1", plan)) as sender:
             assert sender.copy(200).copied_bytes == 200 * PAGE_BYTES
             assert sender.copy(0).copied_bytes == 0
             assert sender.copy(7).copied_bytes == 7 * PAGE_BYTES
@@ -46,7 +60,7 @@ def test_all_pages_arrive_over_all_connections(connections: int) -> None:
 
 def test_a_migration_fails_if_bytes_are_missing() -> None:
     with _receiver() as port:
-        sender = Sender("vm1", port, ["127.0.0.1"], 1)
+        sender = Sender("vm1", replace(PLAN, port=port, connections=1))
         with contextlib.closing(sender), pytest.MonkeyPatch.context() as patch:
             patch.setattr(sender, "_take", lambda: 0)
             with pytest.raises(RuntimeError, match=f"0 bytes -> {50 * PAGE_BYTES}"):
@@ -60,49 +74,12 @@ def test_pages_count_once_however_often_they_are_written() -> None:
     assert (memory.take_written(), memory.take_written()) == (4, 0)
 
 
-@contextlib.contextmanager
-def _mover(path: Path, requests: list[str], answer: bytes = b"+") -> Iterator[None]:
-    """A port mover that records the requests."""
-
-    def serve() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = listener.accept()
-                with connection:
-                    requests.append(connection.recv(100).decode())
-                    connection.sendall(answer)
-
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(path))
-        listener.listen(8)
-        server = threading.Thread(target=serve, daemon=True)
-        server.start()
-        yield
-        listener.shutdown(socket.SHUT_RDWR)
-        server.join(5)
-
-
-PLAN = Plan(
-    networks=["127.0.0.1"],
-    port=0,
-    vms=["vm1", "vm2", "vm3"],
-    at_once=2,
-    connections=2,
-    memory_bytes=256 * PAGE_BYTES,
-    dirty_bps=0.0,
-    allowed_blackout_s=0.3,
-    max_rounds=30,
-    mover="",
-    start_s=0.0,
-)
-
-
-def test_every_vm_migrates_with_its_port(tmp_path: Path) -> None:
-    requests: list[str] = []
-    with _receiver() as port, _mover(tmp_path / "mover", requests):
-        migrated = memory_copy.send(replace(PLAN, port=port, mover=str(tmp_path / "mover")))
+def test_every_vm_migrates_with_its_port() -> None:
+    moved: list[str] = []
+    with _receiver() as port:
+        migrated = memory_copy.migrate_all(replace(PLAN, port=port, move=moved.append))
     assert [one.vm for one in migrated] == ["vm1", "vm2", "vm3"]
-    assert sorted(requests) == ["vm1\n", "vm2\n", "vm3\n"]
+    assert sorted(moved) == ["vm1", "vm2", "vm3"]
     for one in migrated:
         # Without writes, one round copies all pages, and none is left after the stop.
         assert [part.copied_bytes for part in one.rounds] == [256 * PAGE_BYTES, 0]
@@ -111,22 +88,20 @@ def test_every_vm_migrates_with_its_port(tmp_path: Path) -> None:
     assert migrated[2].start_s >= min(migrated[0].moved_s, migrated[1].moved_s)
 
 
-def test_a_vm_stops_after_the_maximum_number_of_rounds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_vm_stops_after_the_maximum_number_of_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_copy, "may_stop", lambda *_: False)
-    with _receiver() as port, _mover(tmp_path / "mover", []):
-        plan = replace(PLAN, vms=["vm1"], max_rounds=3, port=port, mover=str(tmp_path / "mover"))
-        (one,) = memory_copy.send(plan)
+    with _receiver() as port:
+        (one,) = memory_copy.migrate_all(replace(PLAN, vms=["vm1"], max_rounds=3, port=port))
     assert [part.copied_bytes for part in one.rounds] == [256 * PAGE_BYTES, 0, 0, 0]
     assert one.rounds[2].end_s <= one.stopped_s <= one.rounds[3].start_s
 
 
-def test_a_migration_fails_if_the_port_does_not_move(tmp_path: Path) -> None:
-    with _receiver() as port, _mover(tmp_path / "mover", [], answer=b""):
-        plan = replace(PLAN, vms=["vm1"], port=port, mover=str(tmp_path / "mover"))
-        with pytest.raises(RuntimeError, match="port of vm1: no answer -> moved"):
-            memory_copy.send(plan)
+def test_a_migration_fails_if_the_port_does_not_move() -> None:
+    def refuse(vm: str) -> None:
+        raise RuntimeError(f"{vm} stays")
+
+    with _receiver() as port, pytest.raises(RuntimeError, match="vm1 stays"):
+        memory_copy.migrate_all(replace(PLAN, vms=["vm1"], port=port, move=refuse))
 
 
 def test_the_vm_writes_at_its_rate() -> None:

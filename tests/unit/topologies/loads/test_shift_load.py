@@ -60,7 +60,7 @@ def test_a_datagram_that_cannot_be_sent_is_skipped() -> None:
     other.close()
     with own:
         bits = (100 + traffic.HEADERS_BYTES) * 8
-        flow = traffic.Sending(own, 100, bits / 0.001)
+        flow = traffic.Sending(own.send, 100, bits / 0.001)
         flow.begin(5.0, 0.0)
         flow.send(5.0)
         assert (flow.sent, flow.skipped) == (0, 1)
@@ -71,7 +71,7 @@ def test_a_late_sender_skips_datagrams_instead_of_sending_a_burst() -> None:
     with own, other:
         own.setblocking(False)
         bits = (100 + traffic.HEADERS_BYTES) * 8
-        flow = traffic.Sending(own, 100, bits / 0.001)
+        flow = traffic.Sending(own.send, 100, bits / 0.001)
         flow.begin(5.0, 0.0)
         for at_s in (5.0, 5.0015, 5.0035):
             flow.send(at_s)
