@@ -3,9 +3,7 @@
 #   make demo         the VMware LBT benchmark on a real switch (ARGS=--faithful for 75 %/30 s)
 #   make bench        every benchmark layout, every policy and every peer, as often as for docs/benchmarks.md:
 #                     some ten hours; reports say what differs from it (ARGS=--quick shows in minutes that it works)
-#   make bench-scale  1 to 300 bridges on one service: what they cost (ARGS='--bridges 1 10 100')
-#   make bench-failovers  the service's part of failovers with 300 bridges (ARGS='--service before=DIR
-#                     --service now=. --out FILE' compares checkouts)
+#   make bench-scale  1 to 300 bridges on one service: what they cost, failovers included (ARGS='--bridges 1 10 100')
 #   make bench-database  what a restart of ovsdb-server costs, ours and bonds (ARGS='--out FILE')
 #   make bench-learning  how late an Open vSwitch upstream learns, and when each end of a LACP link is
 #                     live: nothing of ours takes part
@@ -152,11 +150,11 @@ bench-quiet-paths: setup
 bench-replay: setup
 	$(BIN)/python -m tests.unit.controller.replay.bench $(ARGS)
 
-bench-failovers: setup
-	$(BIN)/python -m topologies.scale.failovers $(ARGS)
+bench-failovers:
+	@echo "bench-failovers -> make bench-scale ARGS='--bridges 300'" >&2; exit 2
 
 bench-scale: setup
-	$(BIN)/python -m topologies.scale $(ARGS)
+	$(BIN)/ovs-lbt bench scale $(ARGS)
 
 test: setup-kernel lint
 	$(call pytest,$(SWITCHES),-m "not thorough")

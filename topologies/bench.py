@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -18,19 +19,27 @@ from typing import TYPE_CHECKING
 from topologies import LAYOUT_NAMES
 
 if TYPE_CHECKING:
+    from topologies.compare.figures import Phase, Result
     from topologies.compare.kept_runs import KeptRuns
-    from topologies.compare.phases import Phase
     from topologies.compare.plan import Options, Plan
-    from topologies.compare.result import Result
 
-# The bench without a layout of its own, which has options of its own.
+# The benches without a layout of their own, which have options of their own, by their modules.
 CONNECTIONS = "connections"
+OTHERS = {
+    CONNECTIONS: "topologies.connections.command",
+    "arrivals": "topologies.measure.arrivals",
+    "cpu_per_bit": "topologies.measure.cpu_per_bit",
+    "scale": "topologies.scale.command",
+}
 EXAMPLES = f"""\
 examples:
   ovs-lbt bench vmware_lbt --quick            to see that it works
   ovs-lbt bench shift --policy adaptive --against balance-slb --repeat 3
                                               medians of three runs
-  ovs-lbt bench {CONNECTIONS} --help           what many connections cost a switch"""
+  ovs-lbt bench scale --help                 what 1 to 300 bridges on one service cost
+  ovs-lbt bench {CONNECTIONS} --help           what many connections cost a switch
+  ovs-lbt bench cpu_per_bit --help           what a bit costs in CPU time, by cause
+  ovs-lbt bench arrivals --help              when a VM that has migrated is in reach"""
 # Instead of a number of runs: that of each bench in the published campaign.
 CAMPAIGN = "campaign"
 # The options that select load jumps, generated or from a file.
@@ -53,8 +62,8 @@ def main(argv: Sequence[str]) -> int:
     Returns:
         0 if all expectations are met, 1 if one is not or the bench failed, 2 for wrong usage.
     """
-    if argv[:1] == [CONNECTIONS]:
-        return _run_connections(argv[1:])
+    if argv and argv[0] in OTHERS:
+        return _run_other(argv[0], argv[1:])
     parser = _parser()
     try:
         options = parser.parse_args(argv)
@@ -69,17 +78,16 @@ def main(argv: Sequence[str]) -> int:
     )
 
 
-def _run_connections(argv: Sequence[str]) -> int:
-    """Run the bench of many connections."""
-    from topologies.connections import command
-
+def _run_other(name: str, argv: Sequence[str]) -> int:
+    """Run a bench without a layout of its own."""
+    module = import_module(OTHERS[name])
     try:
-        options = command.parse(argv)
+        options = module.parser().parse_args(argv)
     except SystemExit as exit_:
         return int(exit_.code or 0)
     return _guarded(
-        lambda: command.run(options, ["ovs-lbt", "bench", CONNECTIONS, *argv]),
-        "The report has the runs that were complete",
+        lambda: int(module.run(options, ["ovs-lbt", "bench", name, *argv])),
+        "The report has the runs that were complete: the same command runs only the missing ones",
     )
 
 
@@ -195,9 +203,35 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="with --seeds, --seed or --instances: keep existing results, and run the rest",
+        help="with --seeds, --seed or --instances: what happens without it, too, unless --anew is given",
     )
     return parser
+
+
+def other_parser(
+    name: str, about: str, contenders: Sequence[str], more: str, runs: int = 1
+) -> argparse.ArgumentParser:
+    """The parser of a bench without a layout of its own. `more`: what contenders there are besides the usual ones."""
+    made = argparse.ArgumentParser(prog=f"ovs-lbt bench {name}", description=about)
+    made.add_argument(
+        "--contenders",
+        nargs="+",
+        default=list(contenders),
+        metavar="NAME",
+        help=f"bonds of Open vSwitch, and our policies; {more} (default: {' '.join(contenders)})",
+    )
+    made.add_argument(
+        *("--repeat", "--runs"),
+        type=_positive,
+        default=runs,
+        metavar="N",
+        help="run every contender N times (default: %(default)s)",
+    )
+    made.add_argument("--anew", action="store_true", help="also run what the report has")
+    made.add_argument(
+        "--out", type=Path, default=Path("out"), metavar="DIR", help="default: %(default)s"
+    )
+    return made
 
 
 def _runs(text: str) -> int | str:
@@ -306,7 +340,7 @@ def _run_jumps(options: argparse.Namespace, command: Sequence[str]) -> int:
         pace.in_real_time(paces[options.pace]),
         options.out / report.NAME,
         watched_s=campaign.QUICK_WATCHED_S if quick else campaign.WATCHED_S,
-        resume=options.resume,
+        anew=options.anew,
         command=command,
     )
 
@@ -367,22 +401,15 @@ def _run_bench(
     path = report.write(made, results, directory)
     pictures = []
     if phases:
-        pictures += _try_to_draw(lambda: _draw_ramp(how, results[0], phases, directory))
-        print(console.phase_table(phases, results[0].scenario.layout.published), end="\n\n")
+        pictures += try_to_draw(lambda: _draw_ramp(how, results[0], phases, directory))
     if draw := plan.draw:
-        pictures += _try_to_draw(lambda: draw(results, directory))
-    for result in results:
-        print(f"{result.scenario.name}: {result.scenario.what}")
-        print(console.contender_table(result.medians()), end="\n\n")
-    print(console.verdicts(checked), end="\n\n")
+        pictures += try_to_draw(lambda: draw(results, directory))
     read = json.loads(path.read_text())
     before = repeated.published(read)
-    if before:
-        found = repeated.repeated(read, before)
-        print(*repeated.sentences(found), sep="\n", end="\n\n")
     summary = directory / "report.md"
     names = [one.name for one in pictures if one.suffix == ".png"]
     summary.write_text(benchmarks.of_bench(read, before, names))
+    print(summary.read_text(), console.verdicts(checked), sep="\n", end="\n\n")
     print(path, summary, *pictures, sep="\n")
     if not failures:
         finished.append(kept)
@@ -396,7 +423,7 @@ def _repetitions(options: argparse.Namespace, plan: Plan) -> int:
     return 1 if options.pace == "quick" else plan.campaign_runs
 
 
-def _try_to_draw(draw: Callable[[], list[Path]]) -> list[Path]:
+def try_to_draw(draw: Callable[[], list[Path]]) -> list[Path]:
     """Draw pictures. Without matplotlib, print a hint and draw none."""
     try:
         return draw()
@@ -412,22 +439,11 @@ def _draw_ramp(
     how: Options, result: Result, phases: Sequence[Phase], directory: Path
 ) -> list[Path]:
     """Draw the pictures of a ramping load."""
-    from topologies.compare import figures
-    from topologies.compare.contenders import THRESHOLD_PERCENT
-    from topologies.compare.samples import move_times_s
-    from topologies.reports.picture import draw
+    from topologies.reports import pictures
 
     layout = result.scenario.layout
-    first = {name: runs[0] for name, runs in result.observed.items()}
-    return draw(
-        runs={name: figures.intervals(layout, one) for name, one in first.items()},
-        phases=phases,
-        moves_s=move_times_s(first["load-based"].samples),
-        threshold_ratio=THRESHOLD_PERCENT / 100,
-        capacity_bps=max(figures.capacities_bps(layout).values()),
-        title=f"{layout.name}: uplinks under a ramping web load, {how.direction} ({how.pace.name})",
-        directory=directory,
-    )
+    title = f"{layout.name}: uplinks under a ramping web load, {how.direction} ({how.pace.name})"
+    return pictures.ramp(result, phases, title, directory)
 
 
 @contextlib.contextmanager

@@ -7,20 +7,31 @@ import contextlib
 import functools
 import json
 import os
-import statistics
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ParamSpec
 
 from tests.switch.bed import Upstream, upstream_ovs
 from tests.switch.wire import OwnNetwork, inside
+from topologies.reports.markdown import Shown
+from topologies.reports.markdown import runs_table as table
 from topologies.reports.origin import origin
 
 Run = dict[str, Any]
 P = ParamSpec("P")
 RECEIVED_BYTES, RECEIVED, SENT_BYTES, SENT = 0, 1, 8, 9
+__all__ = [
+    "RECEIVED",
+    "RECEIVED_BYTES",
+    "SENT",
+    "SENT_BYTES",
+    "Bench",
+    "Run",
+    "Shown",
+    "counters",
+    "table",
+]
 
 
 class Bench:
@@ -111,47 +122,3 @@ def counters(netns: str | None = None) -> dict[str, list[int]]:
         lines = Path("/proc/thread-self/net/dev").read_text().splitlines()[2:]
     rows = (line.partition(":") for line in lines)
     return {name.strip(): list(map(int, counted.split())) for name, _, counted in rows}
-
-
-# ---- tables ------------------------------------------------------------------------------
-
-# A column: what it shows of a run, or the key of that.
-Shown = str | Callable[[Run], object]
-
-
-def table(
-    runs: Iterable[Run], keys: Sequence[str], columns: Mapping[str, Shown] | Sequence[str]
-) -> str:
-    """In Markdown, what runs with the same values of these keys have found, and how many they are."""
-    of_run = columns.values() if isinstance(columns, Mapping) else columns
-    groups: dict[tuple[object, ...], list[Run]] = {}
-    for run in runs:
-        groups.setdefault(tuple(run[key] for key in keys), []).append(run)
-    rows = []
-    for named, of in groups.items():
-        shown = [[run[c] if isinstance(c, str) else c(run) for run in of] for c in of_run]
-        rows.append((*named, len(of), *map(spread, shown)))
-    return markdown((*keys, "n", *columns), rows, left=len(keys))
-
-
-def spread(values: Sequence[Any]) -> str:
-    """The median and the range of numbers, and in how many runs there is none; of words, how many are which."""
-    known = [value for value in values if value is not None]
-    never = len(values) - len(known)
-    if any(isinstance(value, str) for value in known):
-        return ", ".join(f"{n} × {word}" for word, n in sorted(Counter(known).items()))
-    if not known:
-        return "–"
-    middle, least, most = (f"{round(of(known), 2):g}" for of in (statistics.median, min, max))
-    text = middle if least == most else f"{middle} ({least} to {most})"
-    return text + f", – in {never}" * (never > 0)
-
-
-def markdown(head: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1) -> str:
-    """A table in Markdown, whose first columns are of words, and the others of numbers."""
-    line = f"|{'---|' * left}{'---:|' * (len(head) - left)}"
-    return "\n".join([_row(head), line, *map(_row, rows)])
-
-
-def _row(cells: Sequence[object]) -> str:
-    return f"| {' | '.join(map(str, cells))} |"

@@ -40,7 +40,6 @@ from tests.switch.bench import (
     Bench,
     Run,
     counters,
-    markdown,
 )
 from tests.switch.path_faults import Talk, blocked, checking, faults, found_after_s, told_faults
 from tests.switch.service import Service
@@ -463,7 +462,8 @@ def table(runs: Sequence[Mapping[str, Any]]) -> str:
             f"{min(loads):.1f} to {max(loads):.1f}",
         )
         rows.append(row)
-    return markdown(HEAD, rows)
+    head, *lines = (f"| {' | '.join(map(str, cells))} |" for cells in (HEAD, *rows))
+    return "\n".join([head, f"|---|{'---:|' * (len(HEAD) - 1)}", *lines])
 
 
 def summed(runs: Sequence[Mapping[str, Any]], of: str) -> Counter[str]:

@@ -7,15 +7,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from topologies import layouts
-from topologies.compare.expectation import Expectation, against_peers, at_least, fastest, is_peer
-from topologies.compare.figures import Figures
+from topologies.compare.expectation import (
+    Expectation,
+    against_peers,
+    at_least,
+    at_most,
+    fastest,
+    is_peer,
+)
+from topologies.compare.figures import Figures, Result
 from topologies.compare.plan import Options, Plan
-from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
 from topologies.graph.parts import STANDARD_MTU
 from topologies.loads.load import Load, Stage
 from topologies.loads.stream_load import StreamLoad
-from topologies.loads.streams import Flow
+from topologies.loads.streams import flow
 
 CONTENDERS = (
     "manual",
@@ -99,16 +105,8 @@ def _load(case: Case, options: Options) -> Callable[[Stage], Load]:
         (sender,), (receiver,) = layout.senders, layout.receivers
         ways = [(sender, receiver), (receiver, sender)][: 2 if case.both_ways else 1]
         warm_up_s, measured_s, cool_down_s = options.pace.bulk_s
-        flows = [
-            Flow(
-                sender=one,
-                receiver=other,
-                address=layout.addresses_of(other)[0],
-                duration_s=warm_up_s + measured_s + cool_down_s,
-                streams=STREAMS,
-            )
-            for one, other in ways
-        ]
+        duration_s = warm_up_s + measured_s + cool_down_s
+        flows = [flow(layout, *ends, duration_s, streams=STREAMS) for ends in ways]
         measured = (warm_up_s, warm_up_s + measured_s)
         return StreamLoad(stage, flows, measured, may_fail=case.fault)
 
@@ -167,7 +165,7 @@ def _of_faults(scenario: str, contenders: Mapping[str, Figures]) -> list[Expecta
             continue
         found_s = contenders[name].get("fault_found_s", math.inf)
         condition = f"{scenario}, {name}: found within {FOUND_WITHIN_S:g} s"
-        found.append(Expectation(condition, f"{found_s:.1f} s", found_s <= FOUND_WITHIN_S))
+        found.append(at_most(condition, found_s, FOUND_WITHIN_S, "{:.1f} s"))
         if most_bps:
             ratio = contenders[name]["throughput_bps"] / most_bps
             found.append(

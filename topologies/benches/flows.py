@@ -7,18 +7,16 @@ from pathlib import Path
 
 from topologies import layouts
 from topologies.compare.contenders import MANUAL, ORACLE
-from topologies.compare.expectation import Expectation, against_peers
-from topologies.compare.figures import Figures, capacities_bps
+from topologies.compare.expectation import Expectation, against_peers, at_most, better
+from topologies.compare.figures import Figures, Result, capacities_bps
 from topologies.compare.pace import FAITHFUL
 from topologies.compare.plan import Options, Plan
-from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
 from topologies.graph.layout import Role
 from topologies.loads import flow_figures, flow_load
-from topologies.loads.flow_arrivals import popularity
+from topologies.loads.flow_arrivals import DATA_MINING, WEB_SEARCH, SizeDistribution, popularity
 from topologies.loads.flow_figures import LARGE_BYTES, SMALL_BYTES
 from topologies.loads.flow_load import SEED, FlowLoad
-from topologies.loads.flow_sizes import DATA_MINING, WEB_SEARCH, SizeDistribution
 from topologies.loads.load import Load, Stage
 
 CONTENDERS = (
@@ -126,33 +124,27 @@ def expectations(_options: Options, results: Sequence[Result]) -> list[Expectati
         name, contenders = result.scenario.name, result.medians()
         late_ms = [one["late_p99_ms"] for one in contenders.values() if "late_p99_ms" in one]
         if late_ms:
-            found.append(
-                Expectation(
-                    f"{name}: 99 % of the flows start within {MOST_LATE_MS:.0f} ms",
-                    f"{max(late_ms):.1f} ms",
-                    max(late_ms) <= MOST_LATE_MS,
-                )
+            condition = f"{name}: 99 % of the flows start within {MOST_LATE_MS:.0f} ms"
+            found.append(at_most(condition, max(late_ms), MOST_LATE_MS, "{:.1f} ms"))
+        p99 = {one: of["slowdown_p99"] for one, of in contenders.items() if "slowdown_p99" in of}
+        found += [
+            better(
+                f"{name}, {OURS}: p99 of the slowdown not above that of {peer}",
+                *(p99[OURS], p99[peer], "{:.1f}"),
+                or_equal=True,
             )
-        ours = contenders.get(OURS, {}).get("slowdown_p99")
-        for peer in WITHOUT_LAG:
-            theirs = contenders.get(peer, {}).get("slowdown_p99")
-            if ours is not None and theirs is not None:
-                found.append(
-                    Expectation(
-                        f"{name}, {OURS}: p99 of the slowdown not above that of {peer}",
-                        f"{ours:.1f} and {theirs:.1f}",
-                        ours <= theirs,
-                    )
-                )
+            for peer in WITHOUT_LAG
+            if {OURS, peer} <= p99.keys()
+        ]
         found += against_peers(name, contenders)
     return found
 
 
 def draw(results: Sequence[Result], directory: Path) -> list[Path]:
     """Draw the slowdowns of each scenario."""
-    from topologies.reports import flows_picture  # needs matplotlib, which is optional
+    from topologies.reports import pictures  # needs matplotlib, which is optional
 
-    return [path for result in results for path in flows_picture.draw(result, directory)]
+    return [path for result in results for path in pictures.slowdowns(result, directory)]
 
 
 def derived(results: Sequence[Result]) -> dict[str, dict[str, Figures]]:

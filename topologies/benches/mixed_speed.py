@@ -7,10 +7,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from topologies import layouts
-from topologies.compare.expectation import Expectation, against_peers
-from topologies.compare.figures import Figures, intervals, uplink_difference
+from topologies.compare.contenders import USUAL
+from topologies.compare.expectation import Expectation, against_peers, at_most
+from topologies.compare.figures import Figures, Result, intervals, uplink_difference
 from topologies.compare.plan import Options, Plan
-from topologies.compare.result import Result
 from topologies.compare.samples import mean_utilization
 from topologies.compare.scenario import Scenario
 from topologies.graph.layout import Layout, Role
@@ -18,16 +18,7 @@ from topologies.loads.load import Load, Stage
 from topologies.loads.stream_load import StreamLoad
 from topologies.loads.streams import weighted_flows
 
-CONTENDERS = (
-    "manual",
-    "originating-port",
-    "load-based",
-    "adaptive",
-    "dynamic",
-    "active-backup",
-    "balance-slb",
-    "balance-tcp",
-)
+CONTENDERS = (*USUAL, "balance-tcp")
 # The total load as a share of all uplinks.
 OFFERED_RATIO = 0.7
 MOST_DIFFERENCE = 0.10
@@ -103,16 +94,16 @@ def expectations(_options: Options, results: Sequence[Result]) -> list[Expectati
 
 def _even(contenders: Mapping[str, Figures]) -> list[Expectation]:
     """What equal loads allow: ten VMs on the fast uplink, and one on the slow uplink."""
-    found = []
-    for name in ("load-based", "adaptive", "dynamic"):
-        if name in contenders:
-            apart = contenders[name]["uplink_difference"]
-            condition = f"{name}: utilizations within {MOST_DIFFERENCE:.0%} of each other"
-            found.append(Expectation(condition, f"{apart:.1%}", apart <= MOST_DIFFERENCE))
-    if "balance-slb" in contenders:
-        apart = contenders["balance-slb"]["uplink_difference"]
-        condition = f"balance-slb: utilizations not within {MOST_DIFFERENCE:.0%} of each other"
-        found.append(Expectation(condition, f"{apart:.1%}", apart > MOST_DIFFERENCE))
+    apart = {name: one["uplink_difference"] for name, one in contenders.items()}
+    each = f"within {MOST_DIFFERENCE:.0%} of each other"
+    found = [
+        at_most(f"{name}: utilizations {each}", apart[name], MOST_DIFFERENCE, "{:.1%}")
+        for name in ("load-based", "adaptive", "dynamic")
+        if name in apart
+    ]
+    if (bond := apart.get("balance-slb")) is not None:
+        condition = f"balance-slb: utilizations not {each}"
+        found.append(Expectation(condition, f"{bond:.1%}", bond > MOST_DIFFERENCE))
     return found
 
 

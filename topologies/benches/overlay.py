@@ -9,17 +9,16 @@ from collections.abc import Mapping, Sequence
 
 from topologies import layouts
 from topologies.compare.contenders import MANUAL
-from topologies.compare.expectation import Expectation, against_peers, at_least
-from topologies.compare.figures import Figures, intervals
+from topologies.compare.expectation import Expectation, against_peers, at_least, at_most
+from topologies.compare.figures import Figures, Result, intervals
 from topologies.compare.pace import Pace
 from topologies.compare.plan import Options, Plan
-from topologies.compare.result import Result
 from topologies.compare.samples import mean_utilization
 from topologies.compare.scenario import Scenario
 from topologies.graph.layout import Layout
 from topologies.loads.load import Load, Outcome, Stage
 from topologies.loads.stream_load import StreamLoad
-from topologies.loads.streams import Flow
+from topologies.loads.streams import flow
 
 BOTH_WAYS, ONE_WAY = "both ways, two endpoints", "one way, one endpoint"
 ONE_ENDPOINT = "both ways, one endpoint"
@@ -133,15 +132,13 @@ def _load(stage: Stage, pace: Pace, *, both_ways: bool, limited: bool = True) ->
     measured_s = pace.streams_s[1]
     pairs = list(zip(layout.senders, layout.receivers, strict=True))
     back = [(receiver, sender) for sender, receiver in pairs] if both_ways else []
+    duration_s = settle_s + measured_s + 1
     flows = [
-        Flow(
-            sender=sender,
-            receiver=receiver,
-            address=layout.addresses_of(receiver)[0],
-            duration_s=settle_s + measured_s + 1,
+        flow(
+            *(layout, *ends, duration_s),
             rate_bps=_rate_bps(layout, number % len(pairs)) if limited else None,
         )
-        for number, (sender, receiver) in enumerate([*pairs, *back])
+        for number, ends in enumerate([*pairs, *back])
     ]
     kind = BothWays if both_ways else StreamLoad
     # A team that cuts tunnels must be a result and not a failure of the bench.
@@ -209,10 +206,9 @@ def expectations(_options: Options, results: Sequence[Result]) -> list[Expectati
 def _even(scenario: str, contenders: Mapping[str, Figures]) -> list[Expectation]:
     """Expect `adaptive` to use both uplinks alike."""
     return [
-        Expectation(
+        at_most(
             f"{scenario}: {name} uses both uplinks alike, {figure} at most {MOST_CV}",
-            f"{one[figure]:.3f}",
-            one[figure] <= MOST_CV,
+            *(one[figure], MOST_CV),
         )
         for name, one in contenders.items()
         if name.startswith("adaptive")

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 
 from topologies import layouts
 from topologies.compare.expectation import Expectation, against_peers, at_least, within
+from topologies.compare.figures import Result
 from topologies.compare.plan import Options, Plan
-from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
 from topologies.graph.layout import Layout, Role
 from topologies.graph.ports import joining_interface, own_interface
 from topologies.loads.load import Load, Stage
 from topologies.loads.stream_load import Report, StreamLoad
-from topologies.loads.streams import INTERVAL_S, Flow, ports, stream_rates_bps
-from topologies.network.trace import datapath_actions
+from topologies.loads.streams import INTERVAL_S, flow, ports, stream_rates_bps
+from topologies.network.private_ovs import PrivateOvs
 
 CONTENDERS = (
     "manual",
@@ -66,14 +67,8 @@ def _load(stage: Stage, options: Options) -> Load:
     step_s, settle_s, measured_s = options.pace.steps_s
     end_s = STREAMS * step_s + settle_s + measured_s
     flows = [
-        Flow(
-            sender=sender,
-            receiver=receiver,
-            address=layout.addresses_of(receiver)[0],
-            begin_s=number * step_s,
-            duration_s=end_s - number * step_s,
-        )
-        for number in range(STREAMS)
+        flow(layout, sender, receiver, end_s - begin_s, begin_s=begin_s)
+        for begin_s in (number * step_s for number in range(STREAMS))
     ]
 
     def derive(reports: Sequence[Report], ten_bps: float) -> Mapping[str, float]:
@@ -188,3 +183,19 @@ def _as_hashed(result: Result, name: str) -> list[Expectation]:
 
 
 PLAN = Plan(scenarios, expectations, campaign_runs=5)
+
+
+_ACTIONS = re.compile(r"^Datapath actions: (?P<actions>.*)$", re.MULTILINE)
+
+
+def datapath_actions(ovs: PrivateOvs, bridge: str, flow: str) -> str:
+    """The datapath actions of a frame, from `ofproto/trace`.
+
+    Raises:
+        RuntimeError: the switch cannot parse the flow.
+    """
+    output = ovs.run("ovs-appctl", "ofproto/trace", bridge, flow)
+    found = _ACTIONS.search(output)
+    if not found:
+        raise RuntimeError(f"ofproto/trace {bridge} {flow}: {output[-200:]!r} -> datapath actions")
+    return found["actions"]

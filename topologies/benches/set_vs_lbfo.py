@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from topologies import layouts
 from topologies.compare.expectation import Expectation, against_peers, within
+from topologies.compare.figures import Result
 from topologies.compare.plan import Options, Plan
-from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
 from topologies.graph.layout import Layout, Role
 from topologies.loads.load import Load, Stage
 from topologies.loads.stream_load import StreamLoad
-from topologies.loads.streams import Flow
+from topologies.loads.streams import flow
 
 CONTENDERS = (
     "manual",
@@ -57,14 +57,9 @@ def _load(stage: Stage, options: Options) -> Load:
     layout = stage.layout
     (sender,), (receiver,) = layout.senders, layout.receivers
     warm_up_s, measured_s, cool_down_s = options.pace.streams_s
-    flow = Flow(
-        sender=sender,
-        receiver=receiver,
-        address=layout.addresses_of(receiver)[0],
-        duration_s=warm_up_s + measured_s + cool_down_s,
-        streams=STREAMS,
-    )
-    return StreamLoad(stage, [flow], (warm_up_s, warm_up_s + measured_s))
+    duration_s = warm_up_s + measured_s + cool_down_s
+    flows = [flow(layout, sender, receiver, duration_s, streams=STREAMS)]
+    return StreamLoad(stage, flows, (warm_up_s, warm_up_s + measured_s))
 
 
 def _published(layout: Layout) -> dict[str, dict[str, float]]:

@@ -7,10 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from topologies import layouts
-from topologies.compare.expectation import Expectation, against_peers, is_ours, is_peer
-from topologies.compare.figures import Figures
+from topologies.compare.expectation import (
+    Expectation,
+    against_peers,
+    at_most,
+    better,
+    is_ours,
+    is_peer,
+    none,
+)
+from topologies.compare.figures import Figures, Result
 from topologies.compare.plan import Options, Plan
-from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
 from topologies.graph.layout import Layout, Role
 from topologies.loads.failure_load import NEAR_RATIO, FailureLoad
@@ -136,39 +143,28 @@ def _settled(contenders: Mapping[str, Figures]) -> list[Expectation]:
     if OURS not in contenders:
         return []
     ours = contenders[OURS]
+    limits = (
+        (f"settled within {MOST_SETTLE_S:.1f} s", "settle_s", MOST_SETTLE_S, "{:.2f} s"),
+        (
+            f"at most {MOST_LOSS_RATIO:.1%} of the packets lost",
+            "loss_ratio",
+            MOST_LOSS_RATIO,
+            "{:.3%}",
+        ),
+        (f"at most {MOST_MOVES} moves", "moves", MOST_MOVES, "{:g}"),
+    )
     found = [
-        Expectation(
-            f"{OURS}: settled within {MOST_SETTLE_S:.1f} s",
-            f"{ours['settle_s']:.2f} s",
-            ours["settle_s"] <= MOST_SETTLE_S,
-        ),
-        Expectation(
-            f"{OURS}: at most {MOST_LOSS_RATIO:.1%} of the packets lost",
-            f"{ours['loss_ratio']:.3%}",
-            ours["loss_ratio"] <= MOST_LOSS_RATIO,
-        ),
-        Expectation(
-            f"{OURS}: at most {MOST_MOVES} moves", f"{ours['moves']:g}", ours["moves"] <= MOST_MOVES
-        ),
+        at_most(f"{OURS}: {what}", ours[name], most, shown) for what, name, most, shown in limits
     ]
     if PEER in contenders:
         peer = contenders[PEER]
         found += [
-            Expectation(
-                f"{OURS}: settled sooner than {PEER}",
-                f"{ours['settle_s']:.2f} s and {peer['settle_s']:.2f} s",
-                ours["settle_s"] < peer["settle_s"],
-            ),
-            Expectation(
-                f"{OURS}: fewer packets lost than {PEER}",
-                f"{ours['loss_ratio']:.3%} and {peer['loss_ratio']:.3%}",
-                ours["loss_ratio"] < peer["loss_ratio"],
-            ),
-            Expectation(
-                f"{OURS}: no more moves than {PEER}",
-                f"{ours['moves']:g} and {peer['moves']:g}",
-                ours["moves"] <= peer["moves"],
-            ),
+            better(f"{OURS}: {what} than {PEER}", ours[name], peer[name], shown, or_equal=or_equal)
+            for what, name, shown, or_equal in (
+                ("settled sooner", "settle_s", "{:.2f} s", False),
+                ("fewer packets lost", "loss_ratio", "{:.3%}", False),
+                ("no more moves", "moves", "{:g}", True),
+            )
         ]
     return found
 
@@ -177,24 +173,18 @@ def _restored(scenario: str, contenders: Mapping[str, Figures]) -> list[Expectat
     """The conditions on the uplink failure, for medians of the runs."""
     if OURS not in contenders:
         return []
-    ours = contenders[OURS]
-    found = [
-        Expectation(
-            f"{scenario}, {OURS}: nothing lost and placed by capacity within {MOST_RESTORE_S:.1f} s",
-            f"{ours['restored_s']:.2f} s",
-            ours["restored_s"] <= MOST_RESTORE_S,
-        )
-    ]
-    for peer in filter(is_peer, contenders):
-        times_s = ours["restored_s"], contenders[peer]["restored_s"]
-        found.append(
-            Expectation(
+    ours_s = contenders[OURS]["restored_s"]
+    what = f"nothing lost and placed by capacity within {MOST_RESTORE_S:.1f} s"
+    return [
+        at_most(f"{scenario}, {OURS}: {what}", ours_s, MOST_RESTORE_S, "{:.2f} s"),
+        *(
+            better(
                 f"{scenario}, {OURS}: sooner than {peer}",
-                f"{times_s[0]:.2f} s and {times_s[1]:.2f} s",
-                times_s[0] < times_s[1],
+                *(ours_s, contenders[peer]["restored_s"], "{:.2f} s"),
             )
-        )
-    return found
+            for peer in filter(is_peer, contenders)
+        ),
+    ]
 
 
 def _harmless(scenario: str, contenders: Mapping[str, Figures]) -> list[Expectation]:
@@ -203,32 +193,29 @@ def _harmless(scenario: str, contenders: Mapping[str, Figures]) -> list[Expectat
     for name, ours in contenders.items():
         if not is_ours(name):
             continue
-        twice = round(ours["duplicated"])
-        condition = f"{scenario}, {name}: no duplicates"
-        found.append(Expectation(condition, str(twice), twice == 0))
-        for peer, theirs in contenders.items():
-            if is_peer(peer):
-                again = [one["retransmissions_per_move"] for one in (ours, theirs)]
-                found.append(
-                    Expectation(
-                        f"{scenario}, {name}: no more retransmissions per move than {peer}",
-                        f"{again[0]:.2f} and {again[1]:.2f}",
-                        again[0] <= again[1],
-                    )
-                )
+        found.append(none(f"{scenario}, {name}: no duplicates", {"": ours["duplicated"]}))
+        again = "retransmissions_per_move"
+        found += [
+            better(
+                f"{scenario}, {name}: no more retransmissions per move than {peer}",
+                *(ours[again], contenders[peer][again], "{:.2f}"),
+                or_equal=True,
+            )
+            for peer in filter(is_peer, contenders)
+        ]
     return found
 
 
 def draw(results: Sequence[Result], directory: Path) -> list[Path]:
     """Draw each contender's uplinks around the load jump and around the failure."""
-    from topologies.reports import shift_picture  # needs matplotlib, which is optional
+    from topologies.reports import pictures  # needs matplotlib, which is optional
 
     paths: list[Path] = []
     for result in results:
         if result.scenario.name == JUMP:
-            paths += shift_picture.draw(result, directory)
+            paths += pictures.around(result, directory, "shift", "load jump")
         elif result.scenario.name == FAILURE:
-            paths += shift_picture.draw(result, directory, "failure", "failure")
+            paths += pictures.around(result, directory, "failure", "failure")
     return paths
 
 

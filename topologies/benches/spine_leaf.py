@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from topologies import layouts
 from topologies.benches.two_switches import survived
+from topologies.compare.contenders import USUAL
 from topologies.compare.expectation import Expectation, against_peers
+from topologies.compare.figures import Result
 from topologies.compare.plan import Options, Plan
-from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
 from topologies.graph.layout import Layout
 from topologies.loads.load import Load, Stage
@@ -16,15 +17,7 @@ from topologies.loads.outage_load import OutageLoad
 from topologies.loads.stream_load import StreamLoad
 from topologies.loads.streams import Flow, paced_flows
 
-CONTENDERS = (
-    "manual",
-    "originating-port",
-    "load-based",
-    "adaptive",
-    "dynamic",
-    "active-backup",
-    "balance-slb",
-)
+CONTENDERS = USUAL
 # The total load as a share of a server's uplinks. While a leaf switch is down, one uplink can carry it.
 UNEQUAL_RATIO, FAILURE_RATIO = 0.7, 0.4
 # What the VMs send, as shares of each other. Placement by hand puts two of them on each uplink.

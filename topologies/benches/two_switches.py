@@ -5,24 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from topologies import layouts
-from topologies.compare.expectation import Expectation, against_peers, is_ours
+from topologies.compare.contenders import USUAL
+from topologies.compare.expectation import Expectation, against_peers, at_most, is_ours, none
+from topologies.compare.figures import Result
 from topologies.compare.plan import Options, Plan
-from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
 from topologies.graph.layout import Role
 from topologies.loads.load import Load, Stage
 from topologies.loads.outage_load import OutageLoad
 from topologies.loads.streams import equal_flows
 
-CONTENDERS = (
-    "manual",
-    "originating-port",
-    "load-based",
-    "adaptive",
-    "dynamic",
-    "active-backup",
-    "balance-slb",
-)
+CONTENDERS = USUAL
 # The total load as a share of both uplinks. One uplink can carry it.
 OFFERED_RATIO = 0.4
 MOST_FAILOVER_MS = 1000
@@ -63,17 +56,11 @@ def survived(prefix: str, failed: str, result: Result) -> list[Expectation]:
     """No duplicates and a short failover with our policies. The worst run counts, not the median."""
     found = []
     for name in filter(is_ours, result.figures):
-        twice = round(sum(run["probe_duplicated"] for run in result.figures[name]))
-        found.append(Expectation(f"{prefix}{name}: no duplicates", str(twice), twice == 0))
+        twice = sum(run["probe_duplicated"] for run in result.figures[name])
+        found.append(none(f"{prefix}{name}: no duplicates", {"": twice}))
         failover_ms = max(run["failover_ms"] for run in result.figures[name])
-        found.append(
-            Expectation(
-                f"{prefix}{name}: a failed {failed} interrupts no VM for more than"
-                f" {MOST_FAILOVER_MS} ms",
-                f"at most {failover_ms:.0f} ms",
-                failover_ms <= MOST_FAILOVER_MS,
-            )
-        )
+        condition = f"{prefix}{name}: a failed {failed} interrupts no VM for more than {MOST_FAILOVER_MS} ms"
+        found.append(at_most(condition, failover_ms, MOST_FAILOVER_MS, "at most {:.0f} ms"))
     return found
 
 

@@ -66,6 +66,11 @@ OURS = {
     "set-port": SWITCH_INDEPENDENT,
     "adaptive": SWITCH_INDEPENDENT,
 }
+# What most benches compare; bonds with LACP need one upstream switch.
+USUAL = (
+    *(MANUAL, "originating-port", "load-based", "adaptive", "dynamic"),
+    *("active-backup", "balance-slb"),
+)
 # Behind the name of one of ours: with path checks between the uplinks, which are off by default.
 PATH_CHECK = "+path-check"
 # A fault that was there before is found by then, and VM ports have left.

@@ -89,6 +89,25 @@ def at_least(condition: str, value: float, least: float) -> Expectation:
     return Expectation(f"{condition}: at least {least:.3f}", f"{value:.3f}", value >= least)
 
 
+def at_most(condition: str, value: float, most: float, shown: str = "{:.3f}") -> Expectation:
+    """Expect at most this value, which the condition names."""
+    return Expectation(condition, shown.format(value), value <= most)
+
+
+def better(
+    condition: str, ours: float, theirs: float, shown: str, *, or_equal: bool = False
+) -> Expectation:
+    """Expect our value to be less than theirs."""
+    found = f"{shown.format(ours)} and {shown.format(theirs)}"
+    return Expectation(condition, found, ours < theirs or (or_equal and ours == theirs))
+
+
+def none(condition: str, counts: Mapping[str, float]) -> Expectation:
+    """Expect nothing to have been counted, under any of these names."""
+    found = [f"{name} {round(count)}".strip() for name, count in counts.items() if count]
+    return Expectation(condition, ", ".join(found) or "0", not found)
+
+
 def fastest(contenders: Mapping[str, Figures]) -> str:
     """The contender with the highest throughput; ties go by name. Empty without contenders."""
     return min(contenders, key=lambda name: (-contenders[name]["throughput_bps"], name), default="")

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topologies.compare.expectation import Expectation
-from topologies.compare.figures import Figures
+from topologies.compare.figures import Figures, Result
 from topologies.compare.pace import Pace
-from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
 from topologies.loads.web_load import Direction
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from topologies.compare import contenders, figures, run
+from topologies.compare.figures import Result
 from topologies.compare.kept_runs import KeptRuns
 from topologies.compare.pace import Pace
-from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
 from topologies.reports import console, origin
 

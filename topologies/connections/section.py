@@ -13,6 +13,8 @@ Of = Callable[[Record], Iterable[float]]
 
 # The program, as a run names it.
 SWITCH = "ovs-vswitchd"
+# What the lines of pictures run along.
+ALONG = "cached connections of one VM"
 
 TEXT = """\
 `ovs-lbt bench connections`: one VM behind two uplinks sends {frames_per_s:.0f} frames of {frame_bytes} bytes a second,
@@ -104,6 +106,20 @@ def medians(
         for one in row["sizes"] if row["contender"] == name else ():
             found.setdefault(one["connections"], []).append(of(one))
     return [(size, statistics.median(values)) for size, values in sorted(found.items())]
+
+
+def lines(report: Record) -> dict[str, dict[str, list[tuple[int, float]]]]:
+    """For each panel of a picture the line of each contender, along the number of connections."""
+    panels: dict[str, Callable[[Record], float]] = {
+        "datapath flows": lambda one: float(one["flows"]),
+        "CPU of ovs-vswitchd, % of a core": cpu_percent,
+        "memory of ovs-vswitchd, MB": lambda one: float(one["switch_rss_bytes"]) / 1e6,
+    }
+    names = dict.fromkeys(row["contender"] for row in report["rows"])
+    return {
+        title: {name: medians(report["rows"], name, of) for name in names}
+        for title, of in panels.items()
+    }
 
 
 def cpu_percent(one: Record) -> float:

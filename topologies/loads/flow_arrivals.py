@@ -2,6 +2,20 @@
 
 The plan depends on a seed and not on the network, so it is the same for every contender. A flow
 starts at its time, whether or not earlier flows have ended.
+
+Sizes have published distributions, and samples that have exactly their mean.
+
+Both distributions were measured in data centers and published as curves: web search in Figure 4 of
+DCTCP, data mining in Figure 2 of VL2. The points are those that the simulations of PIAS (Bai et al.,
+NSDI 2015) read from these curves, in packets of 1460 bytes. Between two points, sizes are distributed
+evenly.
+
+Traffic generators read the same curves in bytes, and differ in three ways. Their points are of packets of
+1500 bytes, so sizes are 3 % larger. For web search, sizes go down to 0 instead of 6 packets. For data
+mining, half of the flows have less than 1100 bytes instead of one packet, and 98 % of the flows instead
+of 99 % have less than 100 MB, so that the mean is 12.7 MB instead of 7.5 MB. The points in packets are
+used here because VL2 says 99 %. VL2 also says that flows of 100 MB to 1 GB have more than 90 % of the bytes.
+Here they have 72 %, and 87 % with the points in bytes.
 """
 
 from __future__ import annotations
@@ -10,9 +24,95 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from topologies.loads.flow_sizes import SizeDistribution
-from topologies.loads.workload import SEGMENT_PAYLOAD_BYTES, SEGMENT_WIRE_BYTES
+from topologies.loads.web_load import SEGMENT_PAYLOAD_BYTES, SEGMENT_WIRE_BYTES
+
+PACKET_BYTES = 1460
+
+
+@dataclass(frozen=True, slots=True)
+class SizeDistribution:
+    """A distribution of flow sizes.
+
+    Attributes:
+        name: its name in reports.
+        source: the publication that measured it.
+        points: pairs of a cumulative probability and a size in bytes; both grow from pair to pair.
+    """
+
+    name: str
+    source: str
+    points: Sequence[tuple[float, float]]
+
+    @property
+    def mean_bytes(self) -> float:
+        """The mean size."""
+        return self.mean_between_bytes(0.0, 1.0)
+
+    def mean_between_bytes(self, low: float, high: float) -> float:
+        """The mean size of the flows between two cumulative probabilities, of which `low` is lower."""
+        total = 0.0
+        for (below, least), (above, most) in pairwise(self.points):
+            start, end = max(low, below), min(high, above)
+            if start < end:
+                part = ((start + end) / 2 - below) / (above - below)
+                total += (end - start) * (least + part * (most - least))
+        return total / (high - low)
+
+    def scaled(self, factor: float) -> SizeDistribution:
+        """The same distribution with every size multiplied by a factor."""
+        points = tuple((probability, size * factor) for probability, size in self.points)
+        return SizeDistribution(self.name, self.source, points)
+
+    def sample_bytes(self, count: int) -> list[int]:
+        """Sizes that represent the distribution, in ascending order.
+
+        Each is the mean of one of `count` equal parts of all flows, and at least one byte. Few flows
+        carry most of the bytes. Sizes drawn at random would make the load of a run a matter of luck.
+        """
+        edges = [number / count for number in range(count + 1)]
+        return [max(1, round(self.mean_between_bytes(*ends))) for ends in pairwise(edges)]
+
+
+def _in_packets(*points: tuple[float, int]) -> tuple[tuple[float, float], ...]:
+    return tuple((probability, float(packets * PACKET_BYTES)) for probability, packets in points)
+
+
+WEB_SEARCH = SizeDistribution(
+    "web search",
+    "Alizadeh et al., Data Center TCP (DCTCP), SIGCOMM 2010, Figure 4",
+    _in_packets(
+        (0.0, 6),
+        (0.15, 6),
+        (0.2, 13),
+        (0.3, 19),
+        (0.4, 33),
+        (0.53, 53),
+        (0.6, 133),
+        (0.7, 667),
+        (0.8, 1333),
+        (0.9, 3333),
+        (0.97, 6667),
+        (1.0, 20_000),
+    ),
+)
+DATA_MINING = SizeDistribution(
+    "data mining",
+    "Greenberg et al., VL2: A Scalable and Flexible Data Center Network, SIGCOMM 2009, Figure 2",
+    _in_packets(
+        (0.0, 1),
+        (0.5, 1),
+        (0.6, 2),
+        (0.7, 3),
+        (0.8, 7),
+        (0.9, 267),
+        (0.95, 2107),
+        (0.99, 66_667),
+        (1.0, 666_667),
+    ),
+)
+
 
 # Of a frame: Ethernet, IPv4, and TCP with timestamps.
 HEADERS_BYTES = SEGMENT_WIRE_BYTES - SEGMENT_PAYLOAD_BYTES

@@ -12,9 +12,15 @@ from typing import Any
 from topologies.graph.layout import Role
 from topologies.graph.ports import upstream_interface
 from topologies.loads import flow_figures, flow_oracle, flow_ports, traffic
-from topologies.loads.flow_arrivals import FlowPlan, Span, offered_bps, plan_flows, popularity
+from topologies.loads.flow_arrivals import (
+    FlowPlan,
+    SizeDistribution,
+    Span,
+    offered_bps,
+    plan_flows,
+    popularity,
+)
 from topologies.loads.flow_figures import Completion
-from topologies.loads.flow_sizes import SizeDistribution
 from topologies.loads.load import Load, Outcome, Stage
 from topologies.loads.programs import Programs
 

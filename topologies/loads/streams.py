@@ -58,6 +58,21 @@ class Flow:
         ]
 
 
+def flow(
+    layout: Layout,
+    sender: str,
+    receiver: str,
+    duration_s: float,
+    *,
+    streams: int = 1,
+    begin_s: float = 0.0,
+    rate_bps: int | None = None,
+) -> Flow:
+    """A flow to the first address of its receiver."""
+    address = layout.addresses_of(receiver)[0]
+    return Flow(sender, receiver, address, duration_s, streams, begin_s, rate_bps)
+
+
 def equal_flows(layout: Layout, offered_ratio: float, duration_s: float) -> list[Flow]:
     """One flow from every VM to a client, all with the same rate.
 

@@ -1,6 +1,6 @@
 """What happens, and when, from a VM's port leaving one host until the VM is in reach at another.
 
-    python -m topologies.measure.arrivals --runs 3 --out out
+    ovs-lbt bench arrivals --repeat 3 --out out
 
 On the layout `live_migration` the VMs go over one by one, without their memory. For each VM and
 contender, `OUT/arrivals.json` says when the switch had its port, the flows of the port and what it
@@ -11,18 +11,21 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import re
-import statistics
+import struct
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from topologies import layouts
-from topologies.compare import contenders
+from topologies import bench, layouts
+from topologies.compare import contenders, rows
+from topologies.compare.rows import Row, Rows
 from topologies.compare.scenario import Scenario
 from topologies.graph.layout import Role
 from topologies.graph.ports import own_interface
@@ -37,10 +40,94 @@ from topologies.loads.load import Load, Outcome, Stage
 from topologies.loads.migration_load import blackouts_s
 from topologies.loads.probing import PORT as PROBE_PORT
 from topologies.loads.probing import Flow, Probes
-from topologies.measure.captured import ETH_IPV4, Capture, Frame
-from topologies.measure.runs import Measurement, run_details
 from topologies.network import processes
 from topologies.network.private_ovs import PrivateOvs
+from topologies.reports.markdown import Shown, runs_table
+
+_FILE = struct.Struct("=IHHiIII")
+_RECORD = struct.Struct("=IIII")
+MAGIC_NS = 0xA1B23C4D
+SNAP_BYTES = 64
+ETH_IPV4 = 0x0800
+START_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame; `source_ip` is empty unless it is of IPv4."""
+
+    at_s: float
+    source: str
+    eth_type: int
+    source_ip: str = ""
+
+
+class Capture:
+    """What passes one interface, either way; a context manager.
+
+    Raises:
+        RuntimeError: tcpdump did not start.
+    """
+
+    def __init__(self, interface: str, expression: str, directory: Path) -> None:
+        self._interface = interface
+        self._path = directory / f"{interface}.pcap"
+        self._log = directory / f"{interface}.tcpdump"
+        self._command = [
+            *("tcpdump", "-i", interface, "-w", str(self._path), "-s", str(SNAP_BYTES), "-U"),
+            *("--immediate-mode", "--time-stamp-precision=nano", "-n", expression),
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+        # tcpdump tells wall time.
+        self._monotonic_s = time.monotonic() - time.time()
+
+    def __enter__(self) -> Capture:
+        self._process = processes.start(self._command, self._log)
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while "listening on" not in (said := self._log.read_text(errors="replace")):
+            if self._process.poll() is not None or time.monotonic() > deadline_s:
+                raise RuntimeError(f"tcpdump on {self._interface}: {said!r} -> listening")
+            time.sleep(0.02)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        if self._process is not None:
+            processes.end(self._process)
+            self._process = None
+
+    def frames(self) -> list[Frame]:
+        """All of them, in order; after the end."""
+        return list(parse(self._path.read_bytes(), self._monotonic_s))
+
+
+def parse(content: bytes, monotonic_s: float) -> Iterator[Frame]:
+    """The frames of a capture; `monotonic_s` is added to their times.
+
+    Raises:
+        ValueError: it is no capture with times in nanoseconds, in this machine's byte order.
+    """
+    if len(content) < _FILE.size or _FILE.unpack_from(content)[0] != MAGIC_NS:
+        raise ValueError(f"{content[:4].hex()} -> a capture with times in nanoseconds")
+    at = _FILE.size
+    while at + _RECORD.size <= len(content):
+        second, nanosecond, captured, _ = _RECORD.unpack_from(content, at)
+        at += _RECORD.size
+        frame = content[at : at + captured]
+        at += captured
+        if len(frame) < 14 or len(frame) < captured:
+            return  # the last one, cut off
+        (eth_type,) = struct.unpack_from("!H", frame, 12)
+        is_ip = eth_type == ETH_IPV4 and len(frame) >= 30
+        yield Frame(
+            at_s=second + nanosecond / 1e9 + monotonic_s,
+            source=frame[6:12].hex(":"),
+            eth_type=eth_type,
+            source_ip=".".join(map(str, frame[26:30])) if is_ip else "",
+        )
+
 
 NAME = "arrivals"
 CONTENDERS = ("balance-slb", "load-based", "dynamic", "dynamic/lacp")
@@ -237,73 +324,50 @@ def timeline(
     }
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure, and write what was found.
-
-    Returns:
-        0: it ran; 1: it could not; 2: wrong usage.
-    """
-    parser = argparse.ArgumentParser(
-        prog=f"python -m topologies.measure.{NAME}", description=__doc__
-    )
-    parser.add_argument("--runs", type=int, default=3, metavar="N", help="of each contender")
-    parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS), metavar="NAME")
-    parser.add_argument("--out", type=Path, default=Path("out"), metavar="DIR")
-    options = parser.parse_args(arguments)
-    measurement = Measurement(NAME, "vms", _measured)
-    if not measurement.is_permitted():
-        return 1
-    options.out.mkdir(parents=True, exist_ok=True)
-    made: list[dict[str, Any]] = []
-    measurement.repeat(
-        range(1, options.runs + 1),
-        options.contenders,
-        arguments,
-        made,
-        options.out / f"{NAME}.json",
-        lambda one: print(_line(one["contender"], one["vms"]), flush=True),
-    )
-    print(*_lines(made), sep="\n")
-    return 0
+def parser() -> argparse.ArgumentParser:
+    """The options of the command."""
+    return bench.other_parser(NAME, str(__doc__), CONTENDERS, "/lacp", runs=3)
 
 
-def _measured(name: str) -> list[dict[str, Any]]:
+def run(options: argparse.Namespace, command: Sequence[str]) -> int:
+    """Measure, and write what was found. Returns 0 if every run completed, else 1."""
+    path = options.out / f"{NAME}.json"
+    kept = Rows(path, "runs", {}, command, functools.partial(print, flush=True))
+    report = kept.run(options.contenders, options.repeat, _measured, options.anew)
+    print(table(report["runs"]), path, sep="\n\n")
+    return 1 if "failed" in report else 0
+
+
+def _measured(name: str) -> dict[str, Any]:
     scenario = Scenario(NAME, "", layouts.live_migration(), ArrivalLoad, (name,))
-    found: list[dict[str, Any]] = run_details(scenario, contenders.by_name(name))
-    return found
+    return {"vms": rows.run_details(scenario, contenders.by_name(name))}
 
 
-def _lines(made: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for name in dict.fromkeys(one["contender"] for one in made):
-        vms = [vm for one in made if one["contender"] == name for vm in one["vms"]]
-        yield _line(name, vms)
-
-
-def _line(name: str, vms: Sequence[Mapping[str, Any]]) -> str:
+def table(made: Sequence[Row]) -> str:
     """Medians and ranges over VMs, in ms since the port left."""
-    cells = []
-    for what in ("port_arrived", "installed", "learned", "own_out", "ours_out"):
-        cells.append(f"{what} {_spread([_first(vm[f'{what}_ms']) for vm in vms])}")
-    cells.append(f"announced {_spread([_first(vm['announcement_out_ms']) for vm in vms])}")
-    for way in ("to", "from"):
-        cells.append(f"blackout {way} {_spread([vm['blackout_ms'][way] for vm in vms])}")
-    cells.append(f"twice {sum(vm['twice'] for vm in vms)}")
-    return f"{name} (n = {len(vms)}): {'; '.join(cells)}"
+    columns: dict[str, Shown] = {
+        what: functools.partial(_first, what=f"{what}_ms")
+        for what in (
+            "port_arrived",
+            "installed",
+            "learned",
+            "own_out",
+            "ours_out",
+            "announcement_out",
+        )
+    }
+    columns |= {
+        "blackout to": lambda vm: vm["blackout_ms"]["to"],
+        "blackout from": lambda vm: vm["blackout_ms"]["from"],
+        "twice": "twice",
+    }
+    vms = [{"contender": row["contender"], **vm} for row in made for vm in row["vms"]]
+    return runs_table(vms, ("contender",), columns)
 
 
-def _first(found: float | Sequence[float]) -> float | None:
-    if isinstance(found, float | int):
-        return float(found)
-    return found[0] if found else None
-
-
-def _spread(values: Sequence[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
-        return "never"
-    missing = f", {len(values) - len(known)} never" if len(known) < len(values) else ""
-    middle = statistics.median(known)
-    return f"{middle:.0f} ({min(known):.0f} to {max(known):.0f}{missing})"
+def _first(vm: Mapping[str, Any], what: str) -> float | None:
+    found = vm[what]
+    return found if isinstance(found, float | int) else next(iter(found), None)
 
 
 def _ms(span_s: float) -> float:
@@ -311,4 +375,4 @@ def _ms(span_s: float) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(bench.main([NAME, *sys.argv[1:]]))

@@ -1,6 +1,6 @@
 """What a delivered bit costs in CPU time, by cause.
 
-    python -m topologies.measure.cpu_per_bit --runs 5 --out out
+    ovs-lbt bench cpu_per_bit --repeat 5 --out out
 
 Every contender carries the same load on a network of its own, one after another, and then all of
 them again: 80 Mbit/s of UDP on two uplinks of 100 Mbit/s, and TCP as fast as it gets. Ours take
@@ -11,19 +11,125 @@ part with one thing at a time left out, so that the difference of two rows is wh
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
+import contextlib
+import functools
+import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from topologies import layouts
+from topologies import bench, layouts
+from topologies.compare import rows
+from topologies.compare.contenders import Contender, Observation, Ours, Teams, by_name
+from topologies.compare.rows import Rows
 from topologies.compare.scenario import Scenario
 from topologies.loads.load import Load, Stage
-from topologies.measure import cpu_contenders
 from topologies.measure.cpu_loads import TCP, UDP, MeasuredLoads
-from topologies.measure.runs import Measurement, run_details
+from topologies.network.private_ovs import PrivateOvs
+from topologies.reports.markdown import runs_table
+
+SCRAPED, UNOBSERVED = "scraped", "unobserved"
+STOPPED, UNLEARNING = "service stopped", "without learning"
+VARIANTS = (SCRAPED, UNOBSERVED, STOPPED, UNLEARNING)
+# Tables of the pipeline, by docs/architecture.md: what is learned is in the last two.
+LEARN_TABLE, LOCATION_TABLE, LOCAL_SOURCE_TABLE = 1, 20, 21
+_TABLE = re.compile(r"\btable=(\d+),")
+# What `dump-flows` prints of a flow beside its match and its actions.
+_STATE = re.compile(
+    r"\b(cookie|duration|table|n_packets|n_bytes|idle_timeout|hard_timeout|idle_age|hard_age)=[\w.]+,? ?"
+)
+_LEARN = re.compile(r"learn\([^()]*\),?")
+SETTLE_S = 0.5
+
+
+class Varied(Ours):
+    """One of our policies, with some things left out.
+
+    `scraped`: with every sample, somebody reads metrics. `unobserved`: nobody reads metrics while the load runs. `service stopped`: nor does the service
+    run, and what it installed forwards. `without learning`: nor does the switch learn.
+    """
+
+    def __init__(self, policy: str, without: str) -> None:
+        super().__init__(policy)
+        self.name = f"{policy}, {without}"
+        self._without = without
+        self._ended = False
+
+    def take_over(self, teams: Teams, resources: contextlib.ExitStack) -> None:
+        super().take_over(teams, resources)
+        self._teams = teams
+
+    def begin(self) -> None:
+        """Leave out what is left out; when end systems have reached each other."""
+        if self._without in (SCRAPED, UNOBSERVED):
+            return
+        self._service.close()
+        self._ended = True
+        if self._without == UNLEARNING:
+            for bridge in sorted(self._bridges):
+                _stop_learning(self._teams.ovs, bridge)
+
+    def observe(self) -> Observation:
+        """Nothing, at no cost, unless metrics are read."""
+        return self._scrape() if self._without == SCRAPED else Observation({})
+
+    def pids(self) -> dict[str, int]:
+        return {} if self._ended else super().pids()
+
+
+def contender(name: str) -> Contender:
+    """The contender with this name: one of a bench, or `POLICY, VARIANT`.
+
+    Raises:
+        ValueError: there is no such contender.
+    """
+    policy, comma, without = name.partition(", ")
+    if not comma:
+        return by_name(name)
+    if without not in VARIANTS:
+        raise ValueError(f"left out: {without} -> {' | '.join(VARIANTS)}")
+    return Varied(policy, without)
+
+
+def begin(one: Contender) -> None:
+    """Leave out what this contender leaves out."""
+    if isinstance(one, Varied):
+        one.begin()
+        time.sleep(SETTLE_S)
+
+
+def without_learning(dumped: Iterable[str]) -> list[str]:
+    """What to add so that nothing is learned any more, and what was learned stays.
+
+    `dumped`: the lines that `ovs-ofctl dump-flows` prints. What was learned gets another cookie,
+    because the switch deletes it by its cookie when no flow teaches it any longer.
+    """
+    lasting, forwarding = [], []
+    for line in dumped:
+        found = _TABLE.search(line)
+        if found is None:
+            continue
+        table = int(found[1])
+        match, _, actions = _STATE.sub("", line).strip().partition("actions=")
+        match = match.strip(" ,")
+        if table in (LOCATION_TABLE, LOCAL_SOURCE_TABLE):
+            lasting.append(f"table={table},{match},actions={actions}")
+        elif table == LEARN_TABLE and "learn(" in actions:
+            forwarding.append(f"table={table},{match},actions={_LEARN.sub('', actions)}")
+    return [*lasting, *forwarding]
+
+
+def _stop_learning(ovs: PrivateOvs, bridge: str) -> None:
+    dumped = ovs.run("ovs-ofctl", "-O", "OpenFlow13", "dump-flows", "--no-names", bridge)
+    path = ovs.rundir / f"{bridge}.without-learning"
+    path.write_text("\n".join(without_learning(dumped.splitlines())) + "\n")
+    ovs.run("ovs-ofctl", "-O", "OpenFlow13", "add-flows", bridge, str(path))
+    left = ovs.run("ovs-ofctl", "-O", "OpenFlow13", "dump-flows", bridge, f"table={LEARN_TABLE}")
+    if "learn(" in left:
+        raise RuntimeError(f"{bridge}: still learns -> learns nothing")
+
 
 NAME = "cpu_per_bit"
 SPAN_S = 20.0
@@ -41,61 +147,42 @@ SWITCH, SERVICE = "ovs-vswitchd", "ovs-lbt"
 Measured = Mapping[str, Any]
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure, and write what was found.
-
-    Returns:
-        0: it ran; 1: it could not; 2: wrong usage.
-    """
-    parser = argparse.ArgumentParser(
-        prog=f"python -m topologies.measure.{NAME}", description=__doc__
+def parser() -> argparse.ArgumentParser:
+    """The options of the command."""
+    made = bench.other_parser(
+        NAME, str(__doc__), CONTENDERS, "POLICY, VARIANT leaves something out", runs=5
     )
-    parser.add_argument("--runs", type=int, default=5, metavar="N", help="of each contender")
-    parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS), metavar="NAME")
-    parser.add_argument("--loads", nargs="+", default=[UDP, TCP], choices=(UDP, TCP))
-    parser.add_argument("--span-s", type=float, default=SPAN_S, metavar="S")
-    parser.add_argument("--profile", type=Path, metavar="DIR", help="profiles by perf, no figures")
-    parser.add_argument("--out", type=Path, default=Path("out"), metavar="DIR")
-    options = parser.parse_args(arguments)
+    made.add_argument("--loads", nargs="+", default=[UDP, TCP], choices=(UDP, TCP))
+    made.add_argument("--span-s", type=float, default=SPAN_S, metavar="S")
+    made.add_argument("--profile", type=Path, metavar="DIR", help="profiles by perf, no figures")
+    return made
+
+
+def run(options: argparse.Namespace, command: Sequence[str]) -> int:
+    """Measure, and write what was found. Returns 0 if every run completed, else 1."""
 
     def measured(name: str) -> dict[str, Any]:
         profile = options.profile / name.replace(" ", "-") if options.profile else None
-        return _measured(name, tuple(options.loads), options.span_s, profile)
+        return {"loads": _measured(name, tuple(options.loads), options.span_s, profile)}
 
-    measurement = Measurement(NAME, "loads", measured)
-    if not measurement.is_permitted():
-        return 1
-    options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / f"{NAME}.json"
-    kept = json.loads(path.read_text())["runs"] if path.exists() else []
-    first = 1 + max((one["repetition"] for one in kept), default=0)
-    measurement.repeat(
-        range(first, first + options.runs),
-        options.contenders,
-        arguments,
-        kept,
-        path,
-        lambda one: print(
-            f"{one['repetition']}: {one['contender']}: {_line(one['loads'])}", flush=True
-        ),
-    )
-    print(table(kept))
-    return 0
+    path, settings = options.out / f"{NAME}.json", {"span_s": options.span_s}
+    kept = Rows(path, "runs", settings, command, functools.partial(print, flush=True))
+    report = kept.run(options.contenders, options.repeat, measured, options.anew)
+    print(table(report["runs"]), path, sep="\n")
+    return 1 if "failed" in report else 0
 
 
 def _measured(
     name: str, kinds: tuple[str, ...], span_s: float, profile: Path | None
 ) -> dict[str, Any]:
     """One run of a contender: what was measured with each load."""
-    one = cpu_contenders.contender(name)
+    one = contender(name)
 
     def load(stage: Stage) -> Load:
-        return MeasuredLoads(
-            stage, kinds, span_s, lambda: cpu_contenders.begin(one), one.pids, profile
-        )
+        return MeasuredLoads(stage, kinds, span_s, lambda: begin(one), one.pids, profile)
 
     scenario = Scenario(NAME, "", layouts.shift(), load, (name,))
-    found: dict[str, Any] = run_details(scenario, one)
+    found: dict[str, Any] = rows.run_details(scenario, one)
     return found
 
 
@@ -114,19 +201,24 @@ def service_cpu_s(found: Measured) -> float:
     return float(found["cpu_s"].get(SERVICE, 0.0))
 
 
+def cost(found: Measured) -> float:
+    """The CPU time of switch and service for a delivered gigabit, in milliseconds."""
+    return 1e3 * (switch_cpu_s(found) + service_cpu_s(found)) / gbit(found)
+
+
 # What is compared: a label, and the figure of one load of a run.
-FIGURES: tuple[tuple[str, Callable[[Measured], float]], ...] = (
-    ("Mbit/s", lambda one: gbit(one) * 1e3 / one["span_s"]),
-    ("switch, s/Gbit", lambda one: switch_cpu_s(one) / gbit(one)),
-    ("switch, % of a core", lambda one: 100 * switch_cpu_s(one) / one["span_s"]),
-    ("service, s/Gbit", lambda one: service_cpu_s(one) / gbit(one)),
-    ("service, % of a core", lambda one: 100 * service_cpu_s(one) / one["span_s"]),
-    ("both, s/Gbit", lambda one: (switch_cpu_s(one) + service_cpu_s(one)) / gbit(one)),
-    ("sleeps/s", lambda one: one["switch"]["sleeps"] / one["span_s"]),
-    ("packets/s", lambda one: one["switch"]["packets"]["packets received"] / one["span_s"]),
-    ("upcalls/s", lambda one: _upcalls(one) / one["span_s"]),
-    ("cached flows", lambda one: float(one["cached_flows"])),
-)
+FIGURES: Mapping[str, Callable[[Measured], float]] = {
+    "Mbit/s": lambda one: gbit(one) * 1e3 / one["span_s"],
+    "switch, ms/Gbit": lambda one: 1e3 * switch_cpu_s(one) / gbit(one),
+    "switch, % of a core": lambda one: 100 * switch_cpu_s(one) / one["span_s"],
+    "service, ms/Gbit": lambda one: 1e3 * service_cpu_s(one) / gbit(one),
+    "service, % of a core": lambda one: 100 * service_cpu_s(one) / one["span_s"],
+    "both, ms/Gbit": cost,
+    "sleeps/s": lambda one: one["switch"]["sleeps"] / one["span_s"],
+    "packets/s": lambda one: one["switch"]["packets"]["packets received"] / one["span_s"],
+    "upcalls/s": lambda one: _upcalls(one) / one["span_s"],
+    "cached flows": lambda one: float(one["cached_flows"]),
+}
 
 
 def _upcalls(one: Measured) -> float:
@@ -134,56 +226,26 @@ def _upcalls(one: Measured) -> float:
     return float(packets.get("miss with success upcall", 0.0))
 
 
-def paired_ratios(
-    runs: Sequence[Measured], kind: str, of: Callable[[Measured], float]
-) -> dict[str, list[float]]:
-    """Of each contender its figure over that of `BASE` in the same repetition."""
-    by_place = {
-        (one["contender"], one["repetition"]): of(one["loads"][kind])
-        for one in runs
-        if kind in one["loads"]
-    }
-    found: dict[str, list[float]] = {}
-    for (name, repetition), value in by_place.items():
-        if base := by_place.get((BASE, repetition)):
-            found.setdefault(name, []).append(value / base)
-    return found
-
-
 def table(runs: Sequence[Measured]) -> str:
-    """Medians and ranges of every contender's figures, for each load."""
-    lines = []
-    names = dict.fromkeys(one["contender"] for one in runs)
-    for kind in dict.fromkeys(kind for one in runs for kind in one["loads"]):
-        ratios = paired_ratios(runs, kind, FIGURES[5][1])
-        lines += ["", f"{kind}: median (least to most)", ""]
-        for name in names:
-            of_one = [
-                one["loads"][kind]
-                for one in runs
-                if one["contender"] == name and kind in one["loads"]
-            ]
-            if not of_one:
-                continue
-            cells = [f"{label} {_spread([of(one) for one in of_one])}" for label, of in FIGURES]
-            if name in ratios:
-                cells.append(f"x {BASE} {_spread(ratios[name])}")
-            lines.append(f"{name} (n = {len(of_one)}): {'; '.join(cells)}")
-    return "\n".join(lines)
+    """Medians and ranges of every contender's figures, for each load.
 
-
-def _spread(values: Sequence[float]) -> str:
-    middle, least, most = statistics.median(values), min(values), max(values)
-    return f"{middle:.4g} ({least:.4g} to {most:.4g})"
-
-
-def _line(found: Mapping[str, Measured]) -> str:
-    return "; ".join(
-        f"{kind} {gbit(one) * 1e3 / one['span_s']:.1f} Mbit/s, switch {switch_cpu_s(one) / gbit(one):.3f}"
-        f" and service {service_cpu_s(one) / gbit(one):.3f} s/Gbit"
-        for kind, one in found.items()
+    The last column is what both cost over that of `BASE` in the same repetition.
+    """
+    costs = {
+        (run["contender"], run["repetition"], kind): cost(one)
+        for run in runs
+        for kind, one in run["loads"].items()
+    }
+    over, rows = f"both, over {BASE}", []
+    for (name, repetition, kind), value in costs.items():
+        base = costs.get((BASE, repetition, kind))
+        rows.append({"load": kind, "contender": name, over: value / base if base else None})
+    for row, one in zip(rows, (one for run in runs for one in run["loads"].values()), strict=True):
+        row |= {label: of(one) for label, of in FIGURES.items()}
+    return runs_table(
+        sorted(rows, key=lambda row: row["load"]), ("load", "contender"), [*FIGURES, over]
     )
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(bench.main([NAME, *sys.argv[1:]]))

@@ -19,15 +19,23 @@ from typing import Any
 
 from topologies.connections.section import section as connections_section
 from topologies.layouts import LAYOUTS
-from topologies.reports import comparison, front_page, layout_texts
+from topologies.reports import comparison, front_page, markdown
 from topologies.reports import origin as page_origin
 from topologies.reports.comparison import Pair
 from topologies.reports.known_figures import BEFORE_UNIT
-from topologies.reports.markdown import bullets, code, plain
+from topologies.reports.markdown import (
+    VARIANTS,
+    bullets,
+    code,
+    plain,
+    report_name,
+    setting,
+    setting_name,
+    variants,
+)
 from topologies.reports.repeated import repeated, sentences
-from topologies.reports.settings import VARIANTS, report_name, setting, setting_name, variants
 from topologies.reports.table import MOST_COLUMNS, figures_table, phases_table
-from topologies.scale.section import section as scale_section
+from topologies.scale.figures import section as scale_section
 from topologies.seeds.report import NAME as SHIFT_SEEDS
 from topologies.seeds.report import section as seeds_section
 
@@ -87,7 +95,7 @@ def of_bench(
     return _text(
         [
             f"# {report_name(report)}",
-            layout_texts.described(report["layout"]).headline,
+            markdown.described(report["layout"]).headline,
             *_measured(report),
             _list("Compared with the published runs", _repeated(report, before) if before else []),
             *(f"![{name}]({name})" for name in pictures),
@@ -150,7 +158,7 @@ def _layout(report: Mapping[str, Any], note: str, source: str) -> list[str]:
         changed = ", and ".join(VARIANTS[one] for one in settings)
         parts.append(f"The layout [{code(name)}]({name}.md) {changed}.")
     else:
-        description = layout_texts.described(name)
+        description = markdown.described(name)
         parts += [description.headline, description.reproduces]
         parts.append(f"![The layout {name}](../images/layout_{name}.svg)")
     parts += [*_measured(report, MOST_COLUMNS), _list("Notes", [], note)]

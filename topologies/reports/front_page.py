@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from topologies.reports import comparison, layout_texts
+from topologies.reports import comparison, markdown
 from topologies.reports.comparison import MOST_DEVIATION_RATIO, Pair
 from topologies.reports.known_figures import figure, percent
-from topologies.reports.markdown import bullets, code, plain, table
-from topologies.reports.settings import VARIANTS, report_name, variants
+from topologies.reports.markdown import VARIANTS, bullets, code, plain, report_name, table, variants
 from topologies.reports.table import phases_table
 from topologies.seeds.report import NAME as SHIFT_SEEDS
 
@@ -226,7 +225,7 @@ def _about(report: Report) -> str:
     """What a layout is."""
     if settings := variants(report):
         return f"{code(report['layout'])} {', and '.join(VARIANTS[one] for one in settings)}"
-    return layout_texts.described(report["layout"]).headline.removesuffix(".")
+    return markdown.described(report["layout"]).headline.removesuffix(".")
 
 
 def _page(name: str, about: str, report: Report) -> str:

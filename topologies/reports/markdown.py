@@ -1,9 +1,16 @@
-"""Builds Markdown: escaped text, tables and lists."""
+"""Builds Markdown: escaped text, tables, lists, and descriptions of layouts and settings."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from topologies.layouts import LAYOUTS
 
 # Characters that Markdown interprets within a line or a table.
 _SPECIAL = re.compile(r"([\\`*<|\[\]])")
@@ -27,3 +34,94 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 def bullets(items: Sequence[str]) -> str:
     """A list; empty without items."""
     return "\n".join(f"- {item}" for item in items)
+
+
+# The settings of a bench that make a report of its own, by their value: a suffix, and what to say.
+VARIANTS = {
+    "faithful": "with the documented window of 30 s, instead of everything ten times as fast",
+    "receive": "with VMs that receive the load",
+}
+UNITS = {"s": "s", "ms": "ms", "bps": "bit/s", "mbps": "Mbit/s", "bytes": "bytes"}
+
+
+def setting_name(name: str) -> str:
+    """A setting's name without its unit suffix."""
+    words = name.split("_")
+    return " ".join(words[:-1] if len(words) > 1 and words[-1] in UNITS else words)
+
+
+def setting(name: str, value: Any) -> str:
+    """A setting's value with the unit of its name."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{setting_name(key)} {setting(key, one)}" for key, one in value.items())
+    if isinstance(value, list):
+        return ", ".join(setting("", one) for one in value)
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    unit = UNITS.get(name.rpartition("_")[2]) if "_" in name else None
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{text} {unit}" if unit else text
+
+
+def variants(report: Mapping[str, Any]) -> list[str]:
+    """The settings other than the usual ones that a report was made with, from `VARIANTS`."""
+    environment = report.get("environment", {})
+    chosen = (environment.get("pace", {}).get("name"), environment.get("direction"))
+    return [one for one in chosen if one in VARIANTS]
+
+
+def report_name(report: Mapping[str, Any]) -> str:
+    """The name of a report among the published ones: its layout, and settings other than the usual."""
+    return "_".join([report["layout"], *variants(report)])
+
+
+# A column of a table of runs: what it shows of a run, or the key of that.
+Shown = str | Callable[[Any], object]
+
+
+def runs_table(
+    runs: Iterable[Mapping[str, Any]],
+    keys: Sequence[str],
+    columns: Mapping[str, Shown] | Sequence[str],
+) -> str:
+    """What runs with the same values of these keys have found, and how many they are."""
+    of_run = columns.values() if isinstance(columns, Mapping) else columns
+    groups: dict[tuple[object, ...], list[Mapping[str, Any]]] = {}
+    for run in runs:
+        groups.setdefault(tuple(run[key] for key in keys), []).append(run)
+    rows = [[*keys, "n", *columns], ["---"] * len(keys) + ["---:"] * (1 + len(columns))]
+    for named, of in groups.items():
+        shown = [[run[c] if isinstance(c, str) else c(run) for run in of] for c in of_run]
+        rows.append([*map(str, named), str(len(of)), *map(spread, shown)])
+    return table(rows)
+
+
+def spread(values: Sequence[Any]) -> str:
+    """The median and the range of numbers, and in how many runs there is none; of words, how many are which."""
+    known = [value for value in values if value is not None]
+    never = len(values) - len(known)
+    if any(isinstance(value, str) for value in known):
+        return ", ".join(f"{n} × {word}" for word, n in sorted(Counter(known).items()))
+    if not known:
+        return "–"
+    middle, least, most = (f"{round(of(known), 2):g}" for of in (statistics.median, min, max))
+    text = middle if least == most else f"{middle} ({least} to {most})"
+    return text + f", – in {never}" * (never > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A headline, and a paragraph on the reproduced document, with `code` in backticks."""
+
+    headline: str = ""
+    reproduces: str = ""
+
+
+def described(layout: str) -> Description:
+    """The description of a layout; empty for an unknown layout."""
+    if layout not in LAYOUTS:
+        return Description()
+    text = import_module(f"topologies.{layout}").__doc__ or ""
+    paragraphs = [" ".join(one.split()) for one in text.split("\n\n")]
+    headline = paragraphs[0].removeprefix(f"The layout `{layout}`: ")
+    return Description(headline[:1].upper() + headline[1:], " ".join(paragraphs[1:2]))

@@ -14,8 +14,8 @@ from typing import Any
 
 from topologies.reports.comparison import Pair, scenarios, side
 from topologies.reports.known_figures import Figure, figures, measured, repetitions
+from topologies.reports.markdown import report_name, setting, setting_name
 from topologies.reports.origin import ROOT
-from topologies.reports.settings import report_name, setting, setting_name
 
 # The reports of the published runs. Only a checkout has them.
 PUBLISHED = ROOT / "docs" / "results"

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 from matplotlib import pyplot
 
+from topologies.reports.plots import COLOURS, saved
+
 DIRECTIONS = ("transmit", "receive")
-COLOURS = ("#1f5fa8", "#d9730d", "#3a8f4d", "#8a4fb0", "#b3261e", "#5b6570")
 # The largest number of points of a line. Each is a mean over samples.
 POINTS = 400
 
@@ -47,9 +44,4 @@ def draw(
         axes.grid(True, axis="y", color="#dddddd", linewidth=0.6)
     rows[0].legend(loc="upper right", fontsize=9, framealpha=0.9)
     rows[1].set_xlabel("hours", fontsize=9)
-    directory.mkdir(parents=True, exist_ok=True)
-    paths = [directory / "replay.png", directory / "replay.svg"]
-    for path in paths:
-        figure.savefig(path, dpi=130)
-    pyplot.close(figure)
-    return paths
+    return saved(figure, directory, "replay")

@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from topologies.compare.expectation import Expectation
-from topologies.compare.figures import Figures, capacities_bps
-from topologies.compare.phases import Phase
+from topologies.compare.figures import Figures, Phase, Result, capacities_bps
 from topologies.compare.plan import Options
-from topologies.compare.result import Result
 from topologies.reports.origin import open_vswitch
 
 SIGNIFICANT_DIGITS = 6

@@ -72,22 +72,3 @@ def new_record(
         CONTROL: {},
         "failures": [],
     }
-
-
-def is_reusable(
-    record: Mapping[str, Any],
-    instance: Instance,
-    settings: Mapping[str, Any],
-    required_runs: set[str],
-) -> bool:
-    """Whether a record has this jump and these settings, and all required runs."""
-    try:
-        runs = {f"{kind} {name}" for kind in (JUMP, CONTROL) for name in record[kind]}
-        return (
-            record["instance"] == instance.as_json()
-            and record["settings"] == dict(settings)
-            and not record["failures"]
-            and required_runs <= runs
-        )
-    except (KeyError, TypeError):
-        return False

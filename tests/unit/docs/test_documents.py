@@ -81,7 +81,7 @@ INLINE = re.compile(r"`(ovs-lbt [^`]+)`")
 OTHERS = {
     "replay": replay._parser,
     "bench": bench._parser,
-    "bench connections": connections._parser,
+    "bench connections": connections.parser,
 }
 PARSER = arguments.parser()
 PLACEHOLDERS = {"KEY=VALUE"}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from topologies.compare.contenders import MANUAL
-from topologies.compare.figures import Figures, figures, with_cpu_ratio
-from topologies.compare.result import Result
+from topologies.compare.figures import Figures, Result, figures, with_cpu_ratio
 from topologies.compare.run import Observed
 from topologies.compare.samples import Sample
 from topologies.compare.scenario import Scenario

@@ -12,8 +12,8 @@ import pytest
 from tests.unit.topologies import bench_runs
 from topologies import experiment, layouts
 from topologies.compare import running
+from topologies.compare.figures import Result
 from topologies.compare.pace import Pace
-from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
 from topologies.experiment import Stream, compare, one_server
 from topologies.graph.layout import Role

@@ -16,10 +16,9 @@ from topologies.benches import converged, live_migration, mixed_speed, overlay, 
 from topologies.benches.plans import PLANS
 from topologies.compare import contenders
 from topologies.compare.expectation import Expectation, is_ours, is_peer
-from topologies.compare.figures import Figures, uplink_difference
+from topologies.compare.figures import Figures, Result, uplink_difference
 from topologies.compare.pace import ACCELERATED, FAITHFUL, QUICK, Pace
 from topologies.compare.plan import Options
-from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
 from topologies.graph.layout import Role
 from topologies.loads.flow_arrivals import Span, offered_bps

@@ -11,6 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topologies.loads.flow_arrivals import (
+    DATA_MINING,
+    WEB_SEARCH,
+    SizeDistribution,
     Span,
     flows_for,
     offered_bps,
@@ -18,7 +21,6 @@ from topologies.loads.flow_arrivals import (
     popularity,
     wire_bytes,
 )
-from topologies.loads.flow_sizes import DATA_MINING, WEB_SEARCH, SizeDistribution
 
 SPANS = [Span(0.0, 20.0), Span(20.0, 50.0)]
 SHARES = popularity(8, 1)

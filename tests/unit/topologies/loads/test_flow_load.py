@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from topologies import layouts
 from topologies.graph.layout import Layout, Role
+from topologies.loads.flow_arrivals import WEB_SEARCH
 from topologies.loads.flow_figures import ideal_s
 from topologies.loads.flow_load import FlowLoad, completions
 from topologies.loads.flow_ports import FIRST_CLIENT_PORT, PLACES, client_ports
-from topologies.loads.flow_sizes import WEB_SEARCH
 from topologies.loads.load import Stage
 from topologies.network.private_ovs import PrivateOvs
 

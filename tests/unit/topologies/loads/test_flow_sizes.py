@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topologies.loads.flow_sizes import DATA_MINING, PACKET_BYTES, WEB_SEARCH, SizeDistribution
+from topologies.loads.flow_arrivals import DATA_MINING, PACKET_BYTES, WEB_SEARCH, SizeDistribution
 
 
 @st.composite

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from topologies.loads import workload
+from topologies.loads import web_load
 from topologies.loads.traffic import KEEP, REQUEST, Download, Session
 
 SERVERS = ["a", "b", "c", "d"]
 
 
 def test_sessions_offer_the_load_and_ramp_linearly_and_equally_on_all_servers() -> None:
-    sessions = workload.plan_sessions(SERVERS, 130e6, ramp_s=40.0, seed=1)
-    assert len(sessions) * workload.wire_bps_per_session() == pytest.approx(130e6, rel=0.02)
+    sessions = web_load.plan_sessions(SERVERS, 130e6, ramp_s=40.0, seed=1)
+    assert len(sessions) * web_load.wire_bps_per_session() == pytest.approx(130e6, rel=0.02)
     assert len(set(Counter(session.server for session in sessions).values())) == 1
     begun = [sum(s.begin_s < at_s for s in sessions) for at_s in (10, 20, 30, 40)]
     quarter = len(sessions) / 4
@@ -87,7 +87,7 @@ def test_a_closed_connection_is_an_incomplete_download() -> None:
 
 
 def test_loads_of_servers_are_in_proportion_to_weights() -> None:
-    sessions = workload.plan_sessions(SERVERS, 130e6, 40.0, seed=1, weights=(4, 3, 2, 1))
+    sessions = web_load.plan_sessions(SERVERS, 130e6, 40.0, seed=1, weights=(4, 3, 2, 1))
     counts = Counter(session.server for session in sessions)
     total = sum(counts.values())
     for server, weight in zip(SERVERS, (4, 3, 2, 1), strict=True):

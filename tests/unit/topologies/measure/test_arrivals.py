@@ -7,8 +7,7 @@ import struct
 import pytest
 
 from topologies.loads.handover import ETH_RARP, Handover, announcement
-from topologies.measure.arrivals import timeline
-from topologies.measure.captured import ETH_IPV4, MAGIC_NS, Frame, parse
+from topologies.measure.arrivals import ETH_IPV4, MAGIC_NS, Frame, parse, timeline
 
 MAC, OURS, ADDRESS = "52:54:00:00:00:01", "0a:00:00:00:00:02", "10.100.0.1"
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from topologies.compare.contenders import Ours
-from topologies.measure.cpu_contenders import STOPPED, Varied, contender, without_learning
-from topologies.measure.cpu_per_bit import BASE, paired_ratios, switch_cpu_s, table
+from topologies.measure.cpu_per_bit import BASE, STOPPED, Varied, contender, table, without_learning
 
 
 def run(name: str, repetition: int, main_s: float) -> dict[str, Any]:
@@ -34,15 +33,12 @@ def run(name: str, repetition: int, main_s: float) -> dict[str, Any]:
 RUNS = [run(BASE, 1, 9.0), run("ours", 1, 10.0), run(BASE, 2, 19.0), run("ours", 2, 21.0)]
 
 
-def test_ratios_are_of_the_same_repetition() -> None:
-    ratios = paired_ratios(RUNS, "udp", switch_cpu_s)
-    assert ratios == {BASE: [1.0, 1.0], "ours": [pytest.approx(1.1), pytest.approx(1.1)]}
-
-
-def test_the_table_has_medians_and_ranges() -> None:
-    shown = table(RUNS)
-    assert "ours (n = 2): Mbit/s 100 (100 to 100); switch, s/Gbit 8.25 (5.5 to 11)" in shown
-    assert "packets/s 200 (200 to 200)" in shown
+def test_the_table_has_medians_and_ranges_and_ratios_of_the_same_repetition() -> None:
+    head, _, base, ours = table(RUNS).splitlines()
+    assert head.startswith("|load|contender|n|Mbit/s|switch, ms/Gbit|")
+    assert ours.startswith("|udp|ours|2|100|8250 (5500 to 11000)|")
+    assert "|200|" in ours, "packets/s"
+    assert (base.split("|")[-2], ours.split("|")[-2]) == ("1", "1.09 (1.09 to 1.1)")
 
 
 LEARNS = (

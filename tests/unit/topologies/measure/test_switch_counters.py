@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topologies.measure.switch_counters import SwitchCounters, difference, events, main_thread
+from topologies.measure.cpu_loads import SwitchCounters, difference, events, main_thread
 
 STATISTICS = """\
 pmd thread numa_id 0 core_id 1:

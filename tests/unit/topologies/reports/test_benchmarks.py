@@ -18,7 +18,7 @@ from topologies.layouts import LAYOUTS
 from topologies.reports import benchmarks, front_page
 from topologies.reports.comparison import against_peers, matches_document
 from topologies.reports.known_figures import is_ours, is_peer
-from topologies.reports.settings import report_name
+from topologies.reports.markdown import report_name
 from topologies.reports.table import MOST_COLUMNS, columns, figures_table
 
 DOCS = documents.ROOT / "docs"

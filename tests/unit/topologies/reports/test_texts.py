@@ -6,8 +6,7 @@ import pytest
 
 from topologies.layouts import LAYOUTS
 from topologies.reports.known_figures import figure, figures
-from topologies.reports.layout_texts import described
-from topologies.reports.settings import setting, setting_name
+from topologies.reports.markdown import described, setting, setting_name
 
 
 @pytest.mark.parametrize(

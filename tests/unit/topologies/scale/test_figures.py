@@ -7,8 +7,7 @@ import math
 import pytest
 
 from topologies.network.service import parse_metrics
-from topologies.scale.figures import exponent, histogram
-from topologies.scale.section import section
+from topologies.scale.figures import exponent, histogram, section
 
 PAGE = """\
 took_seconds_bucket{bridge="a",le="0.001"} 4

@@ -25,9 +25,9 @@ from topologies.loads.load import Outcome
 from topologies.loads.seeded_load import layout_of
 from topologies.loads.settling import Reading
 from topologies.network import processes
-from topologies.seeds import campaign, conditions, generator, report
+from topologies.seeds import campaign, generator, report
 from topologies.seeds.figures import gaps, highest_ratio, relieved_s, series, stalls
-from topologies.seeds.records import CONTROL, JUMP, is_reusable
+from topologies.seeds.records import CONTROL, JUMP
 
 CAPACITIES = {"uplink1": 100_000_000, "uplink2": 50_000_000}
 
@@ -114,7 +114,7 @@ def _record(seed: int, ours: dict[str, float], control_loss: float = 0.0) -> dic
 
 
 def _unmet(*records: dict[str, Any]) -> list[str]:
-    return [one.condition for one in conditions.expectations(records) if not one.met]
+    return [one.condition for one in report.expectations(records) if not one.met]
 
 
 def test_median_loss_may_exceed_the_perfect_deciders_by_a_tenth_of_a_point() -> None:
@@ -128,9 +128,7 @@ def test_worst_loss_may_exceed_the_perfect_deciders_by_three_tenths_of_a_point()
     good = [_record(seed, _run(0.001, 0.0)) for seed in (1, 2)]
     assert _unmet(*good, _record(3, _run(0.003, 0.0029))) == []
     (found,) = (
-        one
-        for one in conditions.expectations([*good, _record(3, _run(0.004, 0.0031))])
-        if not one.met
+        one for one in report.expectations([*good, _record(3, _run(0.004, 0.0031))]) if not one.met
     )
     assert "worst loss" in found.condition
     assert found.found == "0.310 (seed-3); 1 of 3 above"
@@ -160,7 +158,7 @@ def test_unmet_condition_is_reported(record: dict[str, Any], unmet: str) -> None
 def test_report_has_medians_and_worst_values_but_no_details() -> None:
     losses = (0.001, 0.002, 0.006)
     records = [_record(seed, _run(loss, loss)) for seed, loss in enumerate(losses, start=1)]
-    made = report.build({"cpus": 2}, 15.0, records, conditions.expectations(records))
+    made = report.build({"cpus": 2}, 15.0, records, report.expectations(records))
     ours = made["contenders"]["adaptive"]
     assert (ours["loss_ratio"], ours["most_loss_ratio"]) == (0.002, 0.006)
     assert made["perfect"] == {
@@ -191,18 +189,6 @@ def test_port_numbers_hash_to_the_homes() -> None:
     taken = [layout.attributes(uplink)["ofport"] for uplink in uplinks]
     assert len({*ofports, *taken}) == len(ofports) + len(taken)
     assert tuple(map(layout.capacity_bps, uplinks)) == jump.capacities_bps
-
-
-def test_record_is_reused_only_if_jump_and_settings_are_equal() -> None:
-    jump = generator.generate(1)
-    kept = _record(1, _run(0.0, 0.0))
-    settings = kept["settings"]
-    assert is_reusable(kept, jump, settings, {"jump adaptive", "control adaptive"})
-    assert not is_reusable(kept, generator.generate(2), settings, set())
-    assert not is_reusable(kept, jump, {"pace": "quick"}, set())
-    assert not is_reusable(kept, jump, settings, {"jump load-based"})
-    assert not is_reusable({**kept, "failures": ["x"]}, jump, settings, set())
-    assert not is_reusable({}, jump, settings, set())
 
 
 class _Switch:
@@ -310,16 +296,19 @@ def test_invalid_file_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def _observing(
     ran: list[str], failing: str = ""
-) -> Callable[[Scenario, Contender, Pace, Progress], Observed]:
+) -> Callable[[Scenario, Contender, Pace, Progress, int], Observed]:
     """A fake run with half-utilized uplinks and no loss."""
 
-    def observe(scenario: Scenario, contender: Contender, _: Pace, progress: Progress) -> Observed:
+    def observe(
+        scenario: Scenario, contender: Contender, _: Pace, progress: Progress, __: int
+    ) -> Observed:
         ran.append(f"{scenario.name} {contender.name}")
         if failing and failing in ran[-1]:
             raise RuntimeError("vm1: no answer")
         measured = {"loss_ratio": 0.0, "highest_ratio": 0.8, "sent_ratio": 1.0, "strangers": 0.0}
         uplinks = scenario.layout.sending_uplinks()
-        seen = bench_runs.observed(scenario.layout, contender.name, dict.fromkeys(uplinks, 0.5))
+        shares = dict.fromkeys(uplinks, 0.5)
+        seen = bench_runs.observed(scenario.layout, contender.name, shares, scenario=scenario.name)
         outcome = Outcome(1, 1.0, measured, details={"readings": [], "hot": [], "history": []})
         return replace(seen, outcome=outcome)
 
@@ -344,7 +333,7 @@ def test_resume_runs_only_the_missing_jumps(
     ran.clear()
     monkeypatch.setattr(run, "run", _observing(ran))
     assert bench.main([*words, "--resume"]) == 0
-    assert {one.split()[0] for one in ran} == {"seed-2"}
+    assert ran == ["seed-2 control adaptive"]
     ran.clear()
     only = ["--seed", "1", "--against", "none", "--scenario", "jump"]
     assert bench.main(["shift", *only, "--out", str(tmp_path)]) == 0
