@@ -72,7 +72,9 @@ class SizeDistribution:
         carry most of the bytes. Sizes drawn at random would make the load of a run a matter of luck.
         """
         edges = [number / count for number in range(count + 1)]
-        return [max(1, round(self.mean_between_bytes(*ends))) for ends in pairwise(edges)]
+        means = (self.mean_between_bytes(*ends) for ends in pairwise(edges))
+        # Means of equal sizes differ in their last digits, and may be rounded to different ones.
+        return sorted(max(1, round(mean)) for mean in means)
 
 
 def _in_packets(*points: tuple[float, int]) -> tuple[tuple[float, float], ...]:
