@@ -101,40 +101,22 @@ def check(
         found.append(at_most(condition, difference, MOST_UPLINK_DIFFERENCE, "{:.1%}"))
     if ours is not None and manual is not None:
         ratio = ours["throughput_bps"] / manual["throughput_bps"]
-        found.append(
-            Expectation(
-                f"load-based: at least {LEAST_THROUGHPUT_RATIO} of manual's throughput",
-                f"{ratio:.4f}",
-                ratio >= LEAST_THROUGHPUT_RATIO,
-            )
-        )
+        condition = f"load-based: at least {LEAST_THROUGHPUT_RATIO} of manual's throughput"
+        found.append(Expectation(condition, f"{ratio:.4f}", ratio >= LEAST_THROUGHPUT_RATIO))
         if "qos_ratio" in ours and "qos_ratio" in manual:
+            condition = "load-based: quality of service within 0.1 point of manual's"
+            both = f"{ours['qos_ratio']:.2%} and {manual['qos_ratio']:.2%}"
             worse = manual["qos_ratio"] - ours["qos_ratio"]
-            found.append(
-                Expectation(
-                    "load-based: quality of service within 0.1 point of manual's",
-                    f"{ours['qos_ratio']:.2%} and {manual['qos_ratio']:.2%}",
-                    worse <= MOST_QOS_DIFFERENCE,
-                )
-            )
+            found.append(Expectation(condition, both, worse <= MOST_QOS_DIFFERENCE))
     if static is not None and manual is not None:
         ratio = static["throughput_bps"] / manual["throughput_bps"]
-        found.append(
-            Expectation(
-                "originating-port: visibly worse, because all loads share one uplink",
-                f"{ratio:.4f} of manual's throughput, quality {static.get('qos_ratio', 0):.2%}",
-                ratio <= 1 - LEAST_THROUGHPUT_LOST_RATIO,
-            )
-        )
+        condition = "originating-port: visibly worse, because all loads share one uplink"
+        shown = f"{{:.4f}} of manual's throughput, quality {static.get('qos_ratio', 0):.2%}"
+        found.append(at_most(condition, ratio, 1 - LEAST_THROUGHPUT_LOST_RATIO, shown))
     if least_downloads and contenders:
         fewest = round(min(one["downloads"] for one in contenders.values()))
-        found.append(
-            Expectation(
-                f"at least {least_downloads} downloads for each contender",
-                str(fewest),
-                fewest >= least_downloads,
-            )
-        )
+        condition = f"at least {least_downloads} downloads for each contender"
+        found.append(Expectation(condition, str(fewest), fewest >= least_downloads))
     return found
 
 

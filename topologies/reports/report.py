@@ -100,6 +100,15 @@ def _contenders(result: Result) -> dict[str, Any]:
     }
 
 
+def rounded(value: Any, digits: int = SIGNIFICANT_DIGITS) -> Any:
+    """Round all floats of a value to these significant digits."""
+    if isinstance(value, dict):
+        return {name: rounded(one, digits) for name, one in value.items()}
+    if isinstance(value, list):
+        return [rounded(one, digits) for one in value]
+    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
+
+
 def _rounded(found: Figures) -> Figures:
     return {
         name: int(value)

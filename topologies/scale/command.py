@@ -17,7 +17,7 @@ from topologies.compare.steps import no_progress, step
 from topologies.network.private_network import private_network
 from topologies.network.private_ovs import PrivateOvs
 from topologies.reports.origin import origin
-from topologies.reports.report import machine
+from topologies.reports.report import machine, rounded
 from topologies.scale.bed import Bed
 from topologies.scale.figures import exponent, figure, section
 from topologies.scale.measuring import Pace, measure
@@ -29,6 +29,7 @@ SETTINGS = {"failback-delay-s": "0"}
 ADAPTIVE = {**SETTINGS, "policy": "adaptive"}
 POLL_S, ADAPTIVE_POLL_S = 1.0, 0.1
 FULL, QUICK = Pace(settle_s=15.0, observe_s=30.0), Pace(settle_s=3.0, observe_s=5.0)
+DIGITS = 4
 START_LIMIT_S, EACH_LIMIT_S = 600.0, 6.0
 LOOK_AT = "the service, ovs-vswitchd: ps"
 # The figures whose growth is reported, by their path in a row.
@@ -117,10 +118,10 @@ def _measure_all(
     return {
         "environment": machine(),
         "pace": {"settle_s": pace.settle_s, "observe_s": pace.observe_s},
-        "rows": [rounded(row) for row in rows],
+        "rows": rounded(rows, DIGITS),
         **({"failed": failed} if failed else {}),
-        "adaptive": rounded({**adaptive, "origin": run_origin}),
-        "growth": rounded(growth),
+        "adaptive": rounded({**adaptive, "origin": run_origin}, DIGITS),
+        "growth": rounded(growth, DIGITS),
     }
 
 
@@ -132,13 +133,6 @@ def _limit_s(bridges: int) -> float:
 def _at(row: dict[str, Any], name: str) -> float:
     """A figure by its path; zero if it was not measured."""
     return figure(row, name) or 0.0
-
-
-def rounded(value: Any) -> Any:
-    """Round floats to four significant digits."""
-    if isinstance(value, dict):
-        return {name: rounded(one) for name, one in value.items()}
-    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def lines(report: dict[str, Any]) -> dict[str, dict[str, list[tuple[float, float]]]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from topologies.compare.expectation import Expectation
 from topologies.reports import markdown
+from topologies.reports.report import rounded
 from topologies.seeds.figures import FULL_RATIO, SPAN_S
 from topologies.seeds.records import CONTROL, JUMP, RECORDED_FIGURES
 
@@ -112,7 +113,6 @@ def _name(record: Record) -> str:
 NAME = "shift_seeds"
 # Time series and logs that help to find the cause of a loss; the report leaves them out.
 _DETAILS = "details"
-SIGNIFICANT_DIGITS = 6
 
 TEXT = """\
 `ovs-lbt bench shift --seeds {count}` generates load jumps from seeds, each on a network of its own. Uplinks have mixed
@@ -132,7 +132,7 @@ def build(
     expectations: Sequence[Expectation],
 ) -> dict[str, Any]:
     """Build the report of all records. A figure that was not measured is absent, never zero."""
-    return {
+    report = {
         "layout": NAME,
         "environment": dict(environment),
         "watched_s": watched_s,
@@ -142,7 +142,7 @@ def build(
         "nobody": _summary(one["nobody"] for one in records),
         "seeds": [
             {
-                key: _without_details(value) if key in (JUMP, CONTROL) else _rounded(value)
+                key: _without_details(value) if key in (JUMP, CONTROL) else value
                 for key, value in one.items()
                 if key not in ("settings", "watched_s")
             }
@@ -150,6 +150,7 @@ def build(
         ],
         "expectations": [asdict(one) for one in expectations],
     }
+    return dict(rounded(report))
 
 
 def _contenders(records: Sequence[Record], kind: str) -> dict[str, Any]:
@@ -173,23 +174,14 @@ def _summary(runs: Iterable[Mapping[str, float]]) -> dict[str, Any]:
         found[name] = statistics.median(values)
         if name in ("loss_ratio", "excess_loss_ratio", "highest_ratio", "relieved_s", "moves"):
             found[f"most_{name}"] = max(values)
-    rounded: dict[str, Any] = _rounded(found)
-    return rounded
+    return found
 
 
 def _without_details(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {
-        name: _rounded({key: value for key, value in run.items() if key != _DETAILS})
+        name: {key: value for key, value in run.items() if key != _DETAILS}
         for name, run in runs.items()
     }
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _rounded(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_rounded(one) for one in value]
-    return float(f"{value:.{SIGNIFICANT_DIGITS}g}") if isinstance(value, float) else value
 
 
 def table(report: Mapping[str, Any]) -> list[list[str]]:
