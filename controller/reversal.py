@@ -58,6 +58,20 @@ def waits(bridge: str) -> Unconfirmed | None:
         raise Refused(f"{found} -> the value that it wrote") from None
 
 
+def waiting(bridge: str) -> Unconfirmed:
+    """The same, where something has to wait.
+
+    Raises:
+        Refused: nothing waits, there is no such bridge, or as above.
+    """
+    if (change := waits(bridge)) is not None:
+        return change
+    names = _vsctl("list-br").split()
+    if bridge not in names:
+        raise Refused(unknown("bridge", bridge, names, "ovs-vsctl list-br"))
+    raise Refused(nothing_waits(bridge))
+
+
 def _vsctl(*words: str) -> str:
     command = ["ovs-vsctl", f"--db={client.database()}", "--no-wait", *words]
     return run(*command, expected="a running ovsdb-server", timeout_s=VSCTL_TIMEOUT_S)
@@ -129,9 +143,7 @@ def confirm(bridge: str) -> str:
     Raises:
         Refused: nothing waits, its time has passed, or the database does not answer.
     """
-    change = waits(bridge)
-    if change is None:
-        raise Refused(unknown_bridge(bridge) or nothing_waits(bridge))
+    change = waiting(bridge)
     if change.begun or change.left_s(time.time()) <= 0:
         found = f"{change.what} was not confirmed in time, and is being rolled back"
         raise Refused(f"bridge {bridge}: {found} -> {change.what} once more")
@@ -139,16 +151,6 @@ def confirm(bridge: str) -> str:
     entry = Entry(Happened.CONFIRMED, 0.0, bridge, f"{change.what} confirmed")
     journal.append(journal.default_path(client.NAME), history.as_line(entry, time.time()))
     return f"{bridge}: {entry.why}"
-
-
-def unknown_bridge(bridge: str) -> str | None:
-    """The refusal of a bridge that does not exist; None if it does.
-
-    Raises:
-        Refused: the database does not answer.
-    """
-    names = _vsctl("list-br").split()
-    return None if bridge in names else unknown("bridge", bridge, names, "ovs-vsctl list-br")
 
 
 def nothing_waits(bridge: str) -> str:

@@ -59,8 +59,7 @@ def revert(bridge: str) -> int:
 
     if client.obstacle() is not None or client.running():
         return answers.ask("revert", [bridge])
-    if reversal.waits(bridge) is None:
-        return answers.failed(reversal.unknown_bridge(bridge) or reversal.nothing_waits(bridge))
+    reversal.waiting(bridge)
     return reversal.once(bridge)
 
 
