@@ -7,12 +7,13 @@ To add a command, add a row here. If the service carries it out, add a function 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from controller.api import history
 from controller.api.requests import Argument, Command
 from controller.config import manual
-from controller.config.kinds import DAY_S, number
+from controller.config.kinds import DAY_S, Kind, integer, seconds
 from controller.text import top_manual
 from controller.text.wording import shortened
 
@@ -22,21 +23,19 @@ SERVICE_NAME = f"{SERVICE}, or {SERVICE} followed by up to 20 letters, digits, d
 DEFAULT_METRICS = "127.0.0.1:9476"
 # For how long a change can wait to be confirmed.
 LEAST_CONFIRM_S, MOST_CONFIRM_S = 5.0, DAY_S
-CONFIRM_EXPECTED = f"seconds from {LEAST_CONFIRM_S:g} to {MOST_CONFIRM_S:g}"
 
 
-def seconds_to_confirm(text: str) -> str:
-    """Check how long a change waits to be confirmed.
+def _valid(kind: Kind) -> Callable[[str], str]:
+    """A check of a value, which it returns as it is."""
 
-    Raises:
-        ValueError: the text is not a number of seconds in range.
-    """
-    try:
-        if LEAST_CONFIRM_S <= number(text) <= MOST_CONFIRM_S:
-            return text
-    except ValueError:
-        pass
-    raise ValueError(f"{shortened(text) or 'nothing'} -> {CONFIRM_EXPECTED}")
+    def check(text: str) -> str:
+        try:
+            kind.parse(text)
+        except ValueError:
+            raise ValueError(f"{shortened(text) or 'nothing'} -> {kind.expected}") from None
+        return text
+
+    return check
 
 
 def service_name(text: str) -> str:
@@ -48,16 +47,6 @@ def service_name(text: str) -> str:
     if re.fullmatch(rf"{SERVICE}[A-Za-z0-9._-]{{0,20}}", text):
         return text
     raise ValueError(f"{text} -> {SERVICE_NAME}")
-
-
-def _interval_s(text: str) -> float:
-    try:
-        interval_s = number(text)
-    except ValueError:
-        interval_s = 0.0
-    if not top_manual.LEAST_INTERVAL_S <= interval_s <= top_manual.MOST_INTERVAL_S:
-        raise ValueError(f"{text} -> seconds from 0.5 to 60")
-    return interval_s
 
 
 def _yes(option: str) -> Argument:
@@ -74,7 +63,7 @@ ROLLBACK_AFTER = Argument(
     "S",
     "roll back after S seconds (5 to 86400), unless `ovs-lbt confirm BRIDGE` is run",
     older="--confirm",
-    parse=seconds_to_confirm,
+    parse=_valid(seconds(LEAST_CONFIRM_S, MOST_CONFIRM_S)),
 )
 
 COMMANDS = (
@@ -256,7 +245,7 @@ COMMANDS = (
                 "--interval",
                 "S",
                 "seconds between two updates, 0.5 to 60 (default: %(default)g)",
-                parse=_interval_s,
+                parse=_valid(seconds(top_manual.LEAST_INTERVAL_S, top_manual.MOST_INTERVAL_S)),
                 default=top_manual.INTERVAL_S,
             ),
             Argument(
@@ -372,7 +361,12 @@ COMMANDS = (
         (
             ANY_BRIDGE,
             Argument("--port", "PORT", "only entries of this VM port or VM"),
-            Argument("--last", "N", "show the last N entries (default: 20)", parse=history.count),
+            Argument(
+                "--last",
+                "N",
+                "show the last N entries (default: 20)",
+                parse=_valid(integer(1, history.MOST)),
+            ),
             Argument("--json", help="print each entry as a line of JSON"),
         ),
         (

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from controller.text.wording import lines_of, shortened
+from controller.text.wording import lines_of
 from policies.model import Reason, Uplink
 
 # The number of entries shown by default.
@@ -161,28 +161,6 @@ class Query:
     last: int = LAST
     as_json: bool = False
 
-    @classmethod
-    def query_of(cls, words: Sequence[str]) -> Query:
-        """`[BRIDGE] [--port PORT] [--last N] [--json]`.
-
-        Raises:
-            ValueError: what was found and what is expected.
-        """
-        query, rest = cls(), list(words)
-        while rest:
-            word = rest.pop(0)
-            if word == "--json":
-                query = replace(query, as_json=True)
-            elif word == "--port" and rest:
-                query = replace(query, port=rest.pop(0))
-            elif word == "--last" and rest:
-                query = replace(query, last=_last(rest.pop(0)))
-            elif not word.startswith("--") and query.bridge is None:
-                query = replace(query, bridge=word)
-            else:
-                raise ValueError(f"history: {word} -> [BRIDGE] [--port PORT] [--last N] [--json]")
-        return query
-
     def matches(self, entry: Mapping[str, Any]) -> bool:
         """Whether an entry, in the form in which it was written, matches the query."""
         if self.bridge not in (None, entry["bridge"]):
@@ -289,25 +267,6 @@ def _change(before: Mapping[str, Any], after: Mapping[str, Any], uplink: str) ->
 
 def _worst(of: Mapping[str, float]) -> float:
     return max(of["transmit_ratio"], of["receive_ratio"])
-
-
-def _last(text: str) -> int:
-    try:
-        return count(text)
-    except ValueError as error:
-        raise ValueError(f"--last: {error}") from error
-
-
-def count(text: str) -> int:
-    """Parse a number of entries.
-
-    Raises:
-        ValueError: the text is not a number from 1 to the maximum.
-    """
-    digits = text.isascii() and text.isdigit() and len(text) <= len(str(MOST))
-    if not digits or not 1 <= int(text) <= MOST:
-        raise ValueError(f"{shortened(text) or 'nothing'} -> a number from 1 to {MOST}")
-    return int(text)
 
 
 def move(moved: Moved) -> dict[str, Any]:

@@ -15,8 +15,10 @@ from typing import BinaryIO
 import ovs.dirs
 
 from controller.api import history
+from controller.api.commands import REQUESTS
 from controller.api.engine_commands import Reply
 from controller.api.events import Request
+from controller.api.requests import parse
 from controller.host import faults
 from controller.text.wording import because, one_line, unknown
 
@@ -111,7 +113,13 @@ def answer(path: Path, words: tuple[str, ...], names: history.Names | None = Non
         ValueError: the words are not a query, or name something that neither exists nor ever did.
         OSError: a file cannot be read.
     """
-    query = history.Query.query_of(words)
+    asked = parse("history", REQUESTS["history"], words)
+    query = history.Query(
+        bridge=next(iter(asked.names), None),
+        port=asked.options.get("--port"),
+        last=int(asked.options.get("--last", history.LAST)),
+        as_json=asked.as_json,
+    )
     found = _found(path, query)
     if not found:
         _refuse_unknown(path, query, names or history.Names())

@@ -25,7 +25,7 @@ def main(options: argparse.Namespace) -> int:
         raise Refused(obstacle)
     state = State(
         only=tuple(options.bridges),
-        interval_s=options.interval,
+        interval_s=float(options.interval),
         sort=options.sort,
         filter=options.filter,
         now_s=time.monotonic(),

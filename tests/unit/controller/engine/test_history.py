@@ -254,12 +254,12 @@ def test_a_file_is_read_from_its_end_in_whatever_pieces(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--last", "0"], "--last: 0 -> a number from 1 to 1000000"),
-        (["br0", "br1"], "history: br1 -> [BRIDGE] [--port PORT] [--last N] [--json]"),
-        (["--port"], "history: --port -> [BRIDGE] [--port PORT] [--last N] [--json]"),
-        (["--last", "²"], "--last: ² -> a number from 1 to 1000000"),
-        (["--last", "9" * 30], f"--last: {'9' * 30} -> a number from 1 to 1000000"),
-        (["--last", "9" * 5000], f"--last: {'9' * 30}… -> a number from 1 to 1000000"),
+        (["--last", "0"], "--last: 0 -> an integer from 1 to 1000000"),
+        (["br0", "br1"], "br0 br1 -> one name [--json]"),
+        (["--port"], "no VM port in the history is named '' -> …"),
+        (["--last", "²"], "--last: ² -> an integer from 1 to 1000000"),
+        (["--last", "9" * 30], f"--last: {'9' * 30} -> an integer from 1 to 1000000"),
+        (["--last", "9" * 5000], f"--last: {'9' * 30}… -> an integer from 1 to 1000000"),
     ],
 )
 def test_a_wrong_question_says_what_is_expected(
