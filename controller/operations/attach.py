@@ -5,22 +5,29 @@ If a step fails, everything is undone. An attach also reverts a detach, for `con
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from controller.api.engine_commands import Setting, Write
 from controller.bridge import inspection
 from controller.bridge.bridge import Bridge, Commands
+from controller.bridge.fleet import isolation
 from controller.bridge.lost_keys import of_service
 from controller.config import controllers, normal
+from controller.config.controllers import SECURE
+from controller.config.membership import bond_of, bonds_of, to_attach
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
-from controller.operations import advice, attach_settings, check, releases, unconfirmed
+from controller.config.values import BridgeConfig
+from controller.config.vlans import most_ports
+from controller.dataplane.tables import PORTS_PER_VLAN_MAX
+from controller.operations import advice, check, releases, unconfirmed
 from controller.operations.findings import About, Told, of_bridge
 from controller.operations.jobs import Change, Jobs, Step, Tell, longer_s
 from controller.operations.unconfirmed import UNCONFIRMED, Unconfirmed, What
 from controller.text.check_view import JsonObject
-from controller.text.wording import Refused, lines_of
+from controller.text.wording import Refused, lines_of, quoted
 
 # Instead of an attach: tell whether one would succeed, by the answer of `check`. Nothing is written.
 Trial = Callable[[JsonObject], str]
@@ -207,9 +214,9 @@ def attach(
         own = of_service(name, row.keys)
         row = fleet.as_stored(row)
     if reverts is None:
-        attach_settings.refuse_waiting(row, fleet.epoch_s + now_s)
+        unconfirmed.refuse_waiting(row, fleet.epoch_s + now_s)
     if row.attached:
-        raise Refused(attach_settings.attached_already(name, values))
+        raise Refused(_attached_already(name, values))
     jobs.refuse_in_hand(name)
     for why in (
         releases.refusal(fleet.ovs_version),
@@ -220,11 +227,11 @@ def attach(
             raise Refused(why)
     if PREFIX + HASH not in row.external_ids and reverts is None:
         values = {**values, HASH: HASH_AT_ATTACH}
-    config = attach_settings.attachable(row, values, as_before=reverts is not None)
+    config = attachable(row, values, as_before=reverts is not None)
     uplinks = [uplink.name for uplink in config.uplinks]
     if looping := [*normal.multiplied(row, uplinks)]:
         raise Refused("; ".join(looping))
-    settings, undo = attach_settings.settings_of_attach(row, values, config, own)
+    settings, undo = _settings(row, values, config, own)
     waits = None
     if confirm_s is not None:
         back = unconfirmed.before_attach(row)
@@ -252,3 +259,75 @@ def attach(
     fleet.forget_lost_keys(name, now_s)
     dropped = fleet.drop(name) if name in fleet.bridges else []
     return [*dropped, *fleet.manage(config, inspects=True)]
+
+
+def attachable(
+    row: BridgeRow,
+    values: Mapping[str, str],
+    last: BridgeConfig | None = None,
+    as_before: bool = False,
+) -> BridgeConfig:
+    """The configuration that the bridge would have. `last`: its present one, with invalid values.
+
+    `as_before`: it had these values, so invalid ones are no reason to refuse.
+
+    Raises:
+        Refused: the bridge would not have a valid team.
+    """
+    has_uplinks = "uplinks" in values or (row.attached and f"{PREFIX}uplinks" in row.keys)
+    if not has_uplinks and bond_of(row) is None:
+        found, expected = "no bond", f"its uplinks, in failover order: {to_attach(row)}"
+        if bonds := ", ".join(bond.name for bond in bonds_of(row)):
+            found = f"{len(bonds_of(row))} bonds, {bonds}"
+            expected = "one bond; a bond to another network needs a bridge of its own"
+        raise Refused(f"bridge {row.name}: {found} -> {expected}")
+    ids = {**row.external_ids, **{PREFIX + key: value for key, value in values.items()}}
+    if not row.attached:
+        ids[PREFIX + "team"] = "//"  # one from an earlier time is not in force
+    # Without a bond, attach sets it.
+    mode = row.fail_mode if row.attached else SECURE
+    config = read_bridge(replace(row, external_ids=ids, fail_mode=mode), last)
+    known = {*last.errors} if last is not None else set()
+    bad = (error for error in config.errors if error not in known)
+    errors = [str(error) for error in bad if error.record == f"Bridge {row.name}"]
+    if errors and not as_before:
+        raise Refused("; ".join(errors))
+    if len(config.uplinks) < 2:
+        found = ", ".join(uplink.name for uplink in config.uplinks) or "none"
+        raise Refused(
+            f"bridge {row.name} uplinks: {found} -> two or more ports that exist on the switch"
+        )
+    if (ports := most_ports(port.vlans.carried for port in config.vm_ports)) > PORTS_PER_VLAN_MAX:
+        # Open vSwitch stops forwarding a frame after 4096 steps.
+        expected = f"at most {PORTS_PER_VLAN_MAX}"
+        raise Refused(f"bridge {row.name}: {ports} VM ports in one VLAN -> {expected}")
+    return config
+
+
+def _settings(
+    row: BridgeRow, values: Mapping[str, str], config: BridgeConfig, own: tuple[Setting, ...] = ()
+) -> tuple[list[Setting], list[Setting]]:
+    """The settings that an attach writes, and those that undo it. `own`: what the service keeps besides."""
+    name = row.name
+    settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
+    also = [*own, *isolation(row, config)]
+    undo = [*unconfirmed.before_set(row, settings)]
+    settings += also
+    undo += [replace(setting, value=None) for setting in also]
+    if not config.on_bond and row.fail_mode != SECURE:
+        # In fail mode standalone, the bridge returns to NORMAL when ovs-vswitchd restarts, and
+        # plain uplinks then form a loop.
+        before = json.dumps({"fail_mode": row.fail_mode})
+        settings.append(Setting("Bridge", name, PREFIX + "before", before))
+        settings.append(Setting("Bridge", name, "fail_mode", SECURE, column="fail_mode"))
+        undo.append(Setting("Bridge", name, PREFIX + "before", None))
+        undo.append(Setting("Bridge", name, "fail_mode", row.fail_mode, column="fail_mode"))
+    return settings, undo
+
+
+def _attached_already(name: str, values: Mapping[str, str]) -> str:
+    """Refuse to attach twice, and say how to change the settings instead."""
+    wanted = " ".join(f"{key}={value}" for key, value in values.items() if key != "policy")
+    wanted = wanted or f"policy={values['policy']}"
+    expected = f"a bridge that is not attached; to change this one: ovs-lbt set bridge {quoted(name)} {wanted}"
+    return f"bridge {name}: already attached -> {expected}"

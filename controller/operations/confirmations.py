@@ -17,7 +17,6 @@ from controller.bridge.fleet import Fleet
 from controller.config.rows import PREFIX, BridgeRow
 from controller.operations import unconfirmed
 from controller.operations.attach import attach
-from controller.operations.attach_settings import refuse_waiting
 from controller.operations.detach import detach
 from controller.operations.jobs import Job, Jobs, Step, Store, reply
 from controller.operations.unconfirmed import (
@@ -210,7 +209,7 @@ class Confirmations:
             Refused: another change of the bridge waits.
         """
         epoch_now_s = self.fleet.epoch_s + now_s
-        refuse_waiting(row, epoch_now_s)
+        unconfirmed.refuse_waiting(row, epoch_now_s)
         back = unconfirmed.before_set(row, settings)
         change = Unconfirmed(What.SET, epoch_now_s + wait_s, wait_s, back)
         self.jobs.begin(_Set(self.jobs, request_id, row.name, reply(request_id), change=change))

@@ -9,18 +9,22 @@ for the switch as long as it takes, and never restores a fail mode in which plai
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from controller.api.engine_commands import ForwardByOne, Report, Setting, Write
 from controller.api.events import ForwardingByOne
 from controller.bridge.bridge import Bridge, Commands
+from controller.bridge.fleet import Fleet, isolation
 from controller.bridge.handover import GATHERED_AFTER_S
+from controller.config.controllers import SECURE
+from controller.config.keys import BRIDGE_KEYS
 from controller.config.reader import read_bridge
-from controller.config.rows import BridgeRow
-from controller.operations import attach_settings, unconfirmed
+from controller.config.rows import PREFIX, BridgeRow
+from controller.operations import unconfirmed
 from controller.operations.jobs import Change, Jobs, Step, Tell, longer_s
 from controller.operations.unconfirmed import Unconfirmed, What
-from controller.text.wording import OUR_LOG, Refused
+from controller.text.wording import OUR_LOG, Refused, quoted, shortened
 
 NO_REVERSAL_YET = "a switch that answers; the change that was not confirmed is rolled back then"
 # A switch that has not answered within this time counts as unreachable.
@@ -116,24 +120,18 @@ class Detach(Change):
 
     def _settings(self, bridge: Bridge, row: BridgeRow) -> tuple[tuple[Setting, ...], str | None]:
         """The settings that end the attach, and a warning of what stays; notes what else they lead to."""
-        fail_mode, warning = attach_settings.fail_mode_back(row, bridge)
-        if (
-            self.reverts is not None
-            and fail_mode
-            and (linked := attach_settings.looping(row, bridge))
-        ):
+        fail_mode, warning = _fail_mode_back(row, bridge)
+        if self.reverts is not None and fail_mode and (linked := _looping(row, bridge)):
             before = [up for up in linked if up in self.reverts.linked]
             fail_mode, chosen = (), (before or linked)[0]
             others = [u.name for u in bridge.config.uplinks if u.name != chosen]
             others += bridge.config.missing
             self.one_uplink = ForwardByOne(self.name, chosen, tuple(others))
-        ours = (
-            attach_settings.traces(self.fleet, row) if self.purge else attach_settings.removed(row)
-        )
+        ours = traces(self.fleet, row) if self.purge else _removed(row)
         if self.reverts is not None:
             ours = unconfirmed.merged(ours, unconfirmed.restored(self.reverts, row))
         else:
-            self.stays = attach_settings.staying(row, ours)
+            self.stays = _staying(row, ours)
         if self.waits is not None:
             ours = unconfirmed.merged(ours, [self.waits.as_setting(self.name)])
         return (*ours, *fail_mode), warning
@@ -200,8 +198,8 @@ def detach(
     waits = None
     if confirm_s is not None:
         row = fleet.rows[name]
-        attach_settings.refuse_waiting(row, fleet.epoch_s + now_s)
-        if attach_settings.was_standalone(row) and (linked := attach_settings.looping(row, bridge)):
+        unconfirmed.refuse_waiting(row, fleet.epoch_s + now_s)
+        if _was_standalone(row) and (linked := _looping(row, bridge)):
             found = f"the fail mode before attach, standalone, with links on {', '.join(linked)}"
             expected = "one uplink with a link, because NORMAL would join them into a loop"
             raise Refused(f"bridge {name}: {found} -> {expected}")
@@ -222,3 +220,82 @@ def detach(
         )
     )
     return bridge.inspect()
+
+
+def traces(fleet: Fleet, row: BridgeRow) -> tuple[Setting, ...]:
+    """The settings that remove all our keys from a bridge's records, also those of operators.
+
+    They also remove the key of the database itself, unless other bridges are attached.
+    """
+    settings = [*_removed(row)]
+    settings += (replace(setting, value=None) for setting in unconfirmed.keys_of(row))
+    if not any(other.attached for other in fleet.rows.values() if other.name != row.name):
+        settings.append(Setting("Open_vSwitch", ".", PREFIX + "leader", None))
+    return unconfirmed.merged(settings)
+
+
+def _removed(row: BridgeRow) -> tuple[Setting, ...]:
+    """The settings that remove all our keys from a bridge, and those we wrote from its ports.
+
+    Rules that are kept on the bridge are removed with it. What operators set on uplinks and VM
+    ports stays for the next attach. The keys that we wrote are removed even if they have not been
+    read yet.
+    """
+    there = {*row.keys, PREFIX + "team"}
+    settings = [Setting("Bridge", row.name, key, None) for key in sorted(there)]
+    settings += isolation(row)
+    for interface in row.interfaces:
+        for key in (PREFIX + "binding", PREFIX + "moved"):
+            settings.append(Setting("Interface", interface.name, key, None))
+    return tuple(settings)
+
+
+def _staying(row: BridgeRow, settings: Iterable[Setting]) -> str:
+    """Our keys that stay on a bridge's ports after these settings, in words; may be empty."""
+    gone = {setting.place for setting in settings}
+    kept: dict[str, list[str]] = {}
+    for s in unconfirmed.keys_of(row):
+        if s.table == "Interface" and s.place not in gone:
+            kept.setdefault(s.record, []).append(s.key.removeprefix(PREFIX))
+    if not kept:
+        return ""
+    listed = "; ".join(f"{name} {', '.join(of)}" for name, of in sorted(kept.items()))
+    removed = f"ovs-lbt detach {quoted(row.name)} --purge"
+    return f"{row.name}: settings stay for the next attach: {listed} -> to remove them: {removed}"
+
+
+def _fail_mode_back(row: BridgeRow, bridge: Bridge) -> tuple[tuple[Setting, ...], str | None]:
+    """The settings that restore the fail mode from before attach, or why it is not restored."""
+    text = row.external_ids.get(PREFIX + "before")
+    if text is None:
+        return (), None
+    by_hand = f"ovs-vsctl del-fail-mode {quoted(row.name)}"
+    try:
+        before = BRIDGE_KEYS["before"].parse(text)["fail_mode"]
+    except ValueError:
+        expected = f"the fail mode that attach saved; to remove the fail mode: {by_hand}"
+        found = f"{shortened(text)}, so fail_mode stays {row.fail_mode or 'standalone'}"
+        return (), f"Bridge {row.name} {PREFIX}before: {found} -> {expected}"
+    if count := len(bridge.foreign):
+        return (), (
+            f"bridge {row.name} fail_mode: left at {row.fail_mode}, because restoring it would"
+            f" flush {count} flows of other programs -> {by_hand}"
+        )
+    return (Setting("Bridge", row.name, "fail_mode", before, column="fail_mode"),), None
+
+
+def _was_standalone(row: BridgeRow) -> bool:
+    """Whether a detach restores fail mode standalone."""
+    try:
+        before = BRIDGE_KEYS["before"].parse(row.external_ids.get(PREFIX + "before", ""))
+    except ValueError:
+        return False
+    return bool(before["fail_mode"] != SECURE)
+
+
+def _looping(row: BridgeRow, bridge: Bridge) -> list[str]:
+    """The plain uplinks that NORMAL would join into a loop, which takes two with a link."""
+    if row.stp_enable or row.rstp_enable or bridge.config.on_bond:
+        return []
+    linked = [uplink.name for uplink in bridge.config.uplinks if bridge.links.up(uplink)]
+    return linked if len(linked) > 1 else []

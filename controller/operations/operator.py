@@ -31,10 +31,9 @@ from controller.operations import (
     unconfirmed,
     vm_rules,
 )
-from controller.operations.attach import attach
-from controller.operations.attach_settings import attachable, traces
+from controller.operations.attach import attach, attachable
 from controller.operations.confirmations import Confirmations
-from controller.operations.detach import detach
+from controller.operations.detach import detach, traces
 from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
 from controller.operations.jobs import Jobs, Step, reply
 from controller.operations.plans import Plans

@@ -18,7 +18,7 @@ from controller.api.engine_commands import Setting
 from controller.config.keys import BRIDGE_KEYS
 from controller.config.kinds import LAST_S
 from controller.config.rows import PREFIX, BridgeRow
-from controller.text.wording import quoted
+from controller.text.wording import Refused, quoted
 
 UNCONFIRMED = PREFIX + "unconfirmed"
 # A change is reverted this much after the time to confirm it has passed. So a confirmation that
@@ -209,3 +209,16 @@ def waiting(name: str, change: Unconfirmed, epoch_now_s: float) -> str:
     """What happens unless a change is confirmed, for the operator who has just made it."""
     left_s = change.left_s(epoch_now_s)
     return f"{name}: {change.what} is rolled back in {left_s:.0f} s, unless: ovs-lbt confirm {quoted(name)}"
+
+
+def refuse_waiting(row: BridgeRow, epoch_now_s: float) -> None:
+    """Refuse a change of a bridge on which another one waits to be confirmed.
+
+    Raises:
+        Refused: one does.
+    """
+    if (change := of(row)) is not None:
+        left_s = change.left_s(epoch_now_s)
+        found = f"{change.what} waits to be confirmed, for another {left_s:.0f} s"
+        expected = f"ovs-lbt confirm {quoted(row.name)}, or ovs-lbt rollback {quoted(row.name)}"
+        raise Refused(f"bridge {row.name}: {found} -> {expected}")

@@ -138,7 +138,7 @@ OTHERS = {
     "membership.py: added",
     "vm_rules.py: key",
     "detach.py: fault.text",
-    "attach_settings.py: wanted",
+    "attach.py: wanted",
     "confirmations.py: UNCONFIRMED",
     "faults.py: OUR_LOG",
     "findings.py: OUR_LOG",
