@@ -8,21 +8,49 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from controller.announce_endpoints import marked, read
+from controller.api.status import BITS_PER_BYTE
+from controller.config.endpoints import local_address
+from controller.config.guests import vm_name
+from controller.config.reader import read_bridge
+from controller.config.rows import BridgeRow, Endpoint, InterfaceRow, Ovn
 from controller.host.programs import run
-from controller.operations import endpoint_view
-from controller.operations.endpoint_view import Counters
-from controller.text.wording import Refused
+from controller.operations.plan_view import RATES
+from controller.text.drawing import Column, Look, table_text
+from controller.text.wording import Refused, lines_of, quoted
+from policies import endpoints as policy
+from policies.endpoints import Vm
+from policies.model import Load
 
 # How often ovs-vswitchd writes statistics to the database, unless asked otherwise. Readings that are
 # a multiple of it apart see as many updates, whenever they begin.
 UPDATE_INTERVAL_S = 5.0
 UPDATES = 2
 MS_PER_S = 1000
+ENCAP_IP = "encap-ip"
+PLANNED = (Column("planned TX", right=True), Column("planned RX", right=True))
+ENDPOINTS = (Column("ENDPOINT"), Column("PORT"), *RATES, *PLANNED)
+CHANGES = (Column("PORT"), Column("USED-BY"), Column("FROM"), Column("TO"), *RATES)
+OVERLAY_HOSTS = "docs/overlay.md"
+NOT_OVN = (
+    "These tunnels are not OVN's: the flows of {} choose a tunnel for each VM. Whoever writes them"
+    " must send the frames of these VMs by the tunnels with the local_ip under TO."
+)
+OWNER = "ovs-lbt has changed nothing: {} owns these settings."
+BY_RECEIVER = (
+    "Only what VMs receive was placed: with these tunnels, what a VM sends uses the endpoint whose"
+    " network has that of the receiver."
+)
+# Bytes received and sent by each interface, as Open vSwitch counts them: a VM's port receives what
+# the VM sends.
+Counters = Mapping[str, tuple[int, int]]
 
 
-def plan(remote: str, as_json: bool) -> str:
+def plan(remote: str, json_wanted: bool) -> str:
     """The answer for the Open vSwitch of this host. Takes as long as it measures.
 
     Raises:
@@ -30,13 +58,13 @@ def plan(remote: str, as_json: bool) -> str:
     """
     if not remote.startswith("unix:"):
         raise Refused(f"database {remote} -> unix:PATH, on the host of the tunnel endpoints")
-    found = read(remote)
-    host = endpoint_view.survey(found.bridges, found.ovn, marked(found).endpoints)
+    database = read(remote)
+    host = survey(database.bridges, database.ovn, marked(database).endpoints)
     measured_s = UPDATES * _update_interval_s(remote)
     before = _counters(remote)
     time.sleep(measured_s)
-    answer = endpoint_view.answer(host, before, _counters(remote), measured_s)
-    return endpoint_view.as_json(answer) if as_json else endpoint_view.as_text(answer)
+    found = answer(host, before, _counters(remote), measured_s)
+    return as_json(found) if json_wanted else as_text(found)
 
 
 def _update_interval_s(remote: str) -> float:
@@ -57,3 +85,265 @@ def _counters(remote: str) -> Counters:
 
 def _vsctl(remote: str, *words: str) -> str:
     return run("ovs-vsctl", f"--db={remote}", *words, expected="a running ovsdb-server")
+
+
+# ---- the plan --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An endpoint among which VMs can be placed: its address, and the port that has it."""
+
+    address: str
+    port: str
+    capacity_bps: float | None
+    tunnels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Vif:
+    """A VM's interface on an integration bridge."""
+
+    port: str
+    vm: str
+    # Where the VM's tunnels end now; None if nothing says so.
+    address: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The endpoints and VMs of this host."""
+
+    bridges: tuple[str, ...]
+    places: tuple[Place, ...]
+    vifs: tuple[Vif, ...]
+    is_ovn: bool
+    # Whether OVN's tunnels leave by the endpoint that routes to the receiver's, whatever the sender's is.
+    by_receiver: bool = False
+
+    def placed(self, load: Load) -> Load:
+        """What of a VM's load uses the VM's endpoint."""
+        return replace(load, tx_bps=0.0) if self.by_receiver else load
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Loads, and the endpoint of each VM by port, now and as planned."""
+
+    host: Host
+    measured_s: float
+    loads: Mapping[str, Load]
+    planned: Mapping[str, str]
+    # What each endpoint's tunnels carry now, where tunnels say which endpoint is theirs.
+    carried: Mapping[str, Load] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        places = {place.address for place in self.host.places}
+        assert self.measured_s > 0.0, "a rate takes time"
+        assert places.issuperset(self.planned.values()), "only an endpoint of the host is planned"
+
+    @property
+    def changes(self) -> tuple[Vif, ...]:
+        """The VMs that should use another endpoint than now."""
+        return tuple(vif for vif in self.host.vifs if self.planned[vif.port] != vif.address)
+
+
+def survey(rows: Sequence[BridgeRow], ovn: Ovn | None, endpoints: Mapping[str, Endpoint]) -> Host:
+    """The endpoints and VMs among the records of a host.
+
+    Raises:
+        Refused: there are fewer than two endpoints, or no VMs.
+    """
+    found = dict(sorted(endpoints.items()))
+    bridges = tuple(sorted({name for endpoint in found.values() for name in endpoint.bridges}))
+    wanted = None if ovn is None else {local_address(text) for text in ovn.addresses}
+    interfaces = [i for row in rows if row.name in bridges for i in row.interfaces]
+    places = []
+    for device, endpoint in found.items():
+        usable = [a for a in endpoint.addresses if wanted is None or a in wanted]
+        # Several addresses of one port leave by one uplink: they are one endpoint.
+        if usable:
+            tunnels = tuple(i.name for i in interfaces if _is_from(i, usable, device))
+            places.append(Place(usable[0], device, _capacity_bps(device, rows, found), tunnels))
+    if len(places) < 2:
+        listed = ", ".join(f"{place.address} on {place.port}" for place in places) or "none"
+        raise Refused(f"tunnel endpoints: {listed} -> two or more ({OVERLAY_HOSTS})")
+    addresses = {place.address for place in places}
+    vifs = []
+    for interface in (i for i in interfaces if i.tunnel is None):
+        if (vm := vm_name(interface)) is not None:
+            asked = local_address(interface.external_ids.get(ENCAP_IP, ""))
+            vifs.append(Vif(interface.name, vm, asked if asked in addresses else None))
+    if not vifs:
+        expected = "interfaces with iface-id, vm-id or vm-uuid in external_ids"
+        raise Refused(f"VMs on {', '.join(bridges)}: none -> {expected}")
+    vifs.sort(key=lambda vif: vif.port)
+    by_receiver = ovn is not None and _goes_by_receiver(rows, bridges)
+    return Host(bridges, tuple(places), tuple(vifs), ovn is not None, by_receiver)
+
+
+def answer(host: Host, before: Counters, after: Counters, measured_s: float) -> Answer:
+    """The plan, from the counters of all interfaces at the begin and the end of `measured_s`."""
+
+    def load(names: Iterable[str], from_network: bool = False) -> Load:
+        """What VMs send and receive by these ports. A tunnel's port sends what VMs send."""
+        received, sent = (
+            sum(
+                max(0, after[name][at] - before[name][at])
+                for name in names
+                if name in before and name in after
+            )
+            * BITS_PER_BYTE
+            / measured_s
+            for at in (0, 1)
+        )
+        return Load(sent, received) if from_network else Load(received, sent)
+
+    loads = {vif.port: load([vif.port]) for vif in host.vifs}
+    placed = {port: host.placed(of) for port, of in loads.items()}
+    total = sum(placed.values(), Load())
+    even_bps = max(total.tx_bps, total.rx_bps, 1.0) / len(host.places)
+    known = all(place.capacity_bps is not None for place in host.places)
+    capacities = {
+        p.address: (p.capacity_bps or even_bps) if known else even_bps for p in host.places
+    }
+    vms = [Vm(vif.port, placed[vif.port], vif.address) for vif in host.vifs]
+    carried = {p.address: load(p.tunnels, True) for p in host.places if p.tunnels}
+    return Answer(host, measured_s, loads, policy.assign(vms, capacities), carried)
+
+
+def commands(found: Answer) -> list[str]:
+    """What an operator of OVN runs to make the changes."""
+    if not found.host.is_ovn:
+        return []
+    return [
+        "ovs-vsctl set interface"
+        f" {quoted(vif.port)} external_ids:{ENCAP_IP}={quoted(_value(found.planned[vif.port]))}"
+        for vif in found.changes
+    ]
+
+
+def as_json(found: Answer) -> str:
+    """The plan as documented in docs/reference/json.md; rates in bit/s."""
+    return json.dumps(_shown(found), indent=2)
+
+
+def as_text(found: Answer) -> str:
+    """Tables of endpoints and of the VMs that should change, and the commands for that."""
+    host, shown, count = found.host, _shown(found), len(found.changes)
+    names = ", ".join(host.bridges)
+    what = f"{count} of {len(host.vifs)} VMs should use another tunnel endpoint"
+    if not count:
+        what = f"all {len(host.vifs)} VMs may stay at their tunnel endpoints"
+    lines = [f"{names}: {what}; measured for {found.measured_s:.0f} s", ""]
+    rows = [
+        (one["address"], one["port"], *_mbps(one), *_mbps(one, "planned_"))
+        for one in shown["endpoints"]
+    ]
+    lines += table_text(ENDPOINTS, rows, Look())
+    if count:
+        changes = [
+            (
+                one["port"],
+                "-" if one["vm"] == one["port"] else one["vm"],
+                one["endpoint"] or "-",
+                one["planned_endpoint"],
+                *_mbps(one),
+            )
+            for one in shown["vms"]
+            if one["planned_endpoint"] != one["endpoint"]
+        ]
+        lines += ["", *table_text(CHANGES, changes, Look()), ""]
+        lines += [f"  {command}" for command in commands(found)] or [f"  {NOT_OVN.format(names)}"]
+        owner = "OVN's operator" if host.is_ovn else f"the program that writes the flows of {names}"
+        lines += ["", f"  {OWNER.format(owner)}"]
+    if host.by_receiver:
+        lines += ["", f"  {BY_RECEIVER}"]
+    return lines_of(lines)
+
+
+def _shown(found: Answer) -> dict[str, Any]:
+    planned = {place.address: Load() for place in found.host.places}
+    for port, address in found.planned.items():
+        planned[address] += found.host.placed(found.loads[port])
+    return {
+        "bridges": list(found.host.bridges),
+        "measured_s": found.measured_s,
+        "endpoints": [
+            {
+                "address": place.address,
+                "port": place.port,
+                "capacity_bps": place.capacity_bps,
+                **_rates(found.carried.get(place.address), ""),
+                **_rates(planned[place.address], "planned_", found.host.by_receiver),
+            }
+            for place in found.host.places
+        ],
+        "vms": [
+            {
+                "port": vif.port,
+                "vm": vif.vm,
+                "endpoint": vif.address,
+                "planned_endpoint": found.planned[vif.port],
+                **_rates(found.loads[vif.port], ""),
+            }
+            for vif in found.host.vifs
+        ],
+        "commands": commands(found),
+    }
+
+
+def _goes_by_receiver(rows: Sequence[BridgeRow], bridges: Sequence[str]) -> bool:
+    """Whether the tunnels do not tell from which endpoint they are sent, or the switch does not ask.
+
+    OVN before 24.03 sets no `local_ip`. The userspace datapath looks up routes by destination alone.
+    """
+    return any(
+        row.in_userspace or (interface.tunnel is not None and interface.tunnel.local_ip is None)
+        for row in rows
+        if row.name in bridges
+        for interface in row.interfaces
+    )
+
+
+def _is_from(interface: InterfaceRow, addresses: Sequence[str], device: str) -> bool:
+    """Whether a tunnel is sent from an endpoint."""
+    tunnel = interface.tunnel
+    if tunnel is None:
+        return False
+    own = local_address(tunnel.local_ip or "")
+    return own in addresses if own is not None else tunnel.device == device
+
+
+def _capacity_bps(
+    device: str, rows: Sequence[BridgeRow], endpoints: Mapping[str, Endpoint]
+) -> float | None:
+    """What an endpoint of an attached bridge can carry: one uplink, or its part if they share."""
+    for row in rows:
+        names = {interface.name for interface in row.interfaces}
+        if device in names and row.attached:
+            uplinks = read_bridge(row).uplinks
+            speeds = [uplink.capacity_bps or uplink.link_speed_bps for uplink in uplinks]
+            known_bps = [speed for speed in speeds if speed]
+            if not known_bps or len(known_bps) < len(speeds):
+                return None
+            sharing = max(len(known_bps), sum(name in names for name in endpoints))
+            return sum(known_bps) / sharing
+    return None
+
+
+def _rates(load: Load | None, prefix: str, received_only: bool = False) -> dict[str, float]:
+    if load is None:
+        return {}
+    received = {f"{prefix}rx_bps": load.rx_bps}
+    return received if received_only else {f"{prefix}tx_bps": load.tx_bps, **received}
+
+
+def _mbps(shown: Mapping[str, Any], prefix: str = "") -> list[str]:
+    rates = (shown.get(f"{prefix}{name}") for name in ("tx_bps", "rx_bps"))
+    return ["-" if rate is None else f"{rate / 1e6:.2f}" for rate in rates]
+
+
+def _value(address: str) -> str:
+    """An address as ovs-vsctl takes it: colons need quotes."""
+    return f'"{address}"' if ":" in address else address

@@ -1,6 +1,6 @@
 """What can be wrong with a bridge, or worth knowing: one table of findings, for `check` and attach.
 
-What the network upstream shows by counters is found by `operations.upstream`.
+What the network upstream shows by counters is found by `controller/check.py`.
 """
 
 from __future__ import annotations

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from controller import check as check_command
+from controller import endpoint_plan
 from controller.api import history
 from controller.api.events import Faulted
 from controller.api.status import BridgeStatus, PathHindrance, PortStatus, UplinkStatus
 from controller.config.rows import Endpoint
 from controller.decisions.planning import Waiting
 from controller.host import client
-from controller.operations import diagnosis, endpoint_view, explain, plan_view, show, unconfirmed
+from controller.operations import diagnosis, explain, plan_view, show, unconfirmed
 from controller.replay.figures import Figures
 from policies.model import Load, Move, Reason, Unit
 from policies.rules import Rule
@@ -25,7 +26,7 @@ from policies.verdicts import Standing, Verdict
 from tests.reference.json_fields import ANSWERS
 from tests.unit.controller.decisions.test_planning import crowded
 from tests.unit.controller.metrics.test_exporter import BR0, ETH1, VNET0
-from tests.unit.controller.operations.test_endpoint_view import answered, full
+from tests.unit.controller.test_endpoint_plan import answered, full
 from tests.unit.fake_switch import done, world
 from tests.unit.rows import host, with_ids
 
@@ -164,7 +165,7 @@ def answers(
         "show --json": [*shown()],
         "check --json": [*checked(monkeypatch, capsys)],
         "plan --json": [*planned()],
-        "plan --endpoints --json": [json.loads(endpoint_view.as_json(answered(full())))],
+        "plan --endpoints --json": [json.loads(endpoint_plan.as_json(answered(full())))],
         "explain --json": [*explained()],
         "history --json": [*remembered()],
         "replay --json": [{"load-based": figures.as_json()}],

@@ -149,7 +149,7 @@ OTHERS = {
     "show_view.py: fault['found']",
     "show_view.py: fault['part']",
     "support_bundle.py: shareable.REMOVED",
-    "upstream.py: teaming",
+    "check.py: teaming",
 }
 
 

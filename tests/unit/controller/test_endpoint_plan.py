@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from controller import endpoint_plan
 from controller.config.rows import BridgeRow, InterfaceRow, Ovn, PortRow, Tunnel
-from controller.operations import endpoint_view
-from controller.operations.endpoint_view import Answer, Host
+from controller.endpoint_plan import Answer, Host
 from controller.text.wording import Refused
 from tests.said import says
 from tests.unit.rows import bridge, host, interface, marked, ours, port
@@ -41,7 +41,7 @@ def integration(*ports: PortRow) -> BridgeRow:
 
 def survey(*ports: PortRow, ovn: Ovn | None = OVN, attached: BridgeRow | None = None) -> Host:
     rows = [attached or below(), integration(*ports)]
-    return endpoint_view.survey(rows, ovn, marked(rows, ovn, ADDRESSES).endpoints)
+    return endpoint_plan.survey(rows, ovn, marked(rows, ovn, ADDRESSES).endpoints)
 
 
 # Of each interface in Mbit/s over 10 s: received and sent, as the switch sees it.
@@ -52,7 +52,7 @@ def answered(found: Host, rates: Mapping[str, tuple[int, int]] = RATES) -> Answe
     megabits = 10 * 1_000_000 // 8
     before = dict.fromkeys(rates, (7, 9))
     after = {name: (7 + rx * megabits, 9 + tx * megabits) for name, (rx, tx) in rates.items()}
-    return endpoint_view.answer(found, before, after, 10.0)
+    return endpoint_plan.answer(found, before, after, 10.0)
 
 
 def full() -> Host:
@@ -60,15 +60,15 @@ def full() -> Host:
 
 
 def test_the_plan_as_text() -> None:
-    told = [line.split() for line in endpoint_view.as_text(answered(full())).splitlines()]
+    told = [line.split() for line in endpoint_plan.as_text(answered(full())).splitlines()]
     assert told[0][:6] == ["br-int:", "1", "of", "3", "VMs", "should"]
     assert ["192.0.2.2", "vnet1", "1.00", "1.00", "31.00", "3.00"] in told
     assert ["a2", "vm-a2", "192.0.2.1", "192.0.2.2", "30.00", "2.00"] in told
-    assert endpoint_view.commands(answered(full())) == [" ".join(told[-3])]
+    assert endpoint_plan.commands(answered(full())) == [" ".join(told[-3])]
 
 
 def test_the_plan_as_json() -> None:
-    shown = json.loads(endpoint_view.as_json(answered(full())))
+    shown = json.loads(endpoint_plan.as_json(answered(full())))
     assert shown["bridges"] == ["br-int"]
     assert shown["endpoints"][1] == {
         "address": "192.0.2.2",
@@ -92,22 +92,22 @@ def test_the_plan_as_json() -> None:
 
 def test_there_may_be_nothing_to_do() -> None:
     found = survey(vif("a1", "192.0.2.1"), vif("a2", "192.0.2.2"))
-    text = endpoint_view.as_text(answered(found))
+    text = endpoint_plan.as_text(answered(found))
     assert says(text, "br-int: ", "2 VMs")
     assert "ovs-vsctl" not in text
 
 
 def test_a_vm_without_an_endpoint_gets_one() -> None:
     found = answered(survey(vif("a1", "192.0.2.1"), vif("a2")))
-    assert endpoint_view.commands(found) == [
+    assert endpoint_plan.commands(found) == [
         "ovs-vsctl set interface a2 external_ids:encap-ip=192.0.2.2"
     ]
 
 
 def test_tunnels_of_others_are_theirs_to_change() -> None:
     found = answered(survey(vif("a1"), vif("a2"), ovn=None))
-    assert endpoint_view.commands(found) == []
-    assert "the flows of br-int" in endpoint_view.as_text(found)
+    assert endpoint_plan.commands(found) == []
+    assert "the flows of br-int" in endpoint_plan.as_text(found)
 
 
 def by_receiver(tunnels_say: bool, in_userspace: bool) -> Host:
@@ -115,7 +115,7 @@ def by_receiver(tunnels_say: bool, in_userspace: bool) -> Host:
     own = (tunnel("g1", OVN.addresses[0] if tunnels_say else None),)
     guests = vif("a1", "192.0.2.1"), vif("a2", "192.0.2.1"), vif("b1", "192.0.2.2")
     rows = [below(), BridgeRow("br-int", (*own, *guests), in_userspace=in_userspace)]
-    return endpoint_view.survey(rows, OVN, marked(rows, OVN, ADDRESSES).endpoints)
+    return endpoint_plan.survey(rows, OVN, marked(rows, OVN, ADDRESSES).endpoints)
 
 
 # As `RATES`: a2 and b1 receive, and all send what would have to be parted.
@@ -128,24 +128,24 @@ def test_what_vms_send_is_not_placed_where_the_receiver_decides(
 ) -> None:
     found = answered(by_receiver(says, userspace), RECEIVERS)
     assert found.changes == ()
-    shown = json.loads(endpoint_view.as_json(found))["endpoints"]
+    shown = json.loads(endpoint_plan.as_json(found))["endpoints"]
     assert [place["planned_rx_bps"] for place in shown] == [20e6, 20e6]
     assert not any("planned_tx_bps" in place for place in shown)
-    assert endpoint_view.BY_RECEIVER in endpoint_view.as_text(found)
+    assert endpoint_plan.BY_RECEIVER in endpoint_plan.as_text(found)
 
 
 def test_what_vms_send_is_placed_where_tunnels_have_local_addresses() -> None:
     found = answered(by_receiver(tunnels_say=True, in_userspace=False), RECEIVERS)
     assert found.changes != ()
-    assert endpoint_view.BY_RECEIVER not in endpoint_view.as_text(found)
+    assert endpoint_plan.BY_RECEIVER not in endpoint_plan.as_text(found)
 
 
 def test_addresses_of_ipv6_and_odd_names_are_quoted() -> None:
     ovn = Ovn(("192.0.2.1", "fd00::2"))
     found = survey(vif("a1", "192.0.2.1"), vif("a2 $(x)"), ovn=ovn)
     after = {"a1": (10**9, 0), "a2 $(x)": (10**9, 0)}
-    told = endpoint_view.answer(found, dict.fromkeys(after, (0, 0)), after, 10.0)
-    assert endpoint_view.commands(told) == [
+    told = endpoint_plan.answer(found, dict.fromkeys(after, (0, 0)), after, 10.0)
+    assert endpoint_plan.commands(told) == [
         "ovs-vsctl set interface 'a2 $(x)' external_ids:encap-ip='\"fd00::2\"'"
     ]
 
@@ -161,7 +161,7 @@ def test_what_was_not_counted_all_the_time_has_no_load(
     before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]
 ) -> None:
     found = survey(vif("a1", "192.0.2.1"), vif("a2", "192.0.2.2"))
-    told = endpoint_view.answer(found, before, after, 10.0)
+    told = endpoint_plan.answer(found, before, after, 10.0)
     assert {load.tx_bps for load in told.loads.values()} == {0.0}
 
 
