@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,7 +16,6 @@ from controller.teaming.bindings import Bound
 from controller.teaming.buckets import hashed_by
 from policies.model import Load, Reason, Unit, Uplink
 from policies.presets import PRESETS
-from policies.rules import Rule
 from policies.verdicts import Standing, Verdict
 
 
@@ -56,7 +55,6 @@ class Behind:
         return f"{named} in VLAN {self.vlan}" if self.vlan else named
 
 
-@dataclass(frozen=True, slots=True)
 class Account:
     """The diagnosis of one VM port, or of an address behind one: what its bridge does not say itself.
 
@@ -71,31 +69,32 @@ class Account:
     loses some of its frames, what is lost there.
     """
 
-    bridge: Bridge
-    now_s: float
-    port: VmPortConfig
-    unit: Unit
-    bound: Bound | None
-    planned: str | None
-    window_s: float | None
-    known_s: float
-    uplinks: Mapping[str, Uplink]
-    team_view: Mapping[str, Uplink]
-    last: Entry | None
-    moved: Moved | None
-    basis: Basis
-    against: Obstacle | Standing
-    verdict: Verdict | None
-    cooldown_until_s: float | None
-    buckets: Mapping[str, int]
-    rules: Mapping[Rule, str]
-    behind: tuple[Behind, ...]
-    kept_off: Mapping[str, str]
-
-    def __post_init__(self) -> None:
+    def __init__(self, bridge: Bridge, port: VmPortConfig, now_s: float) -> None:
+        self.bridge, self.port, self.now_s = bridge, port, now_s
+        team_view, placing, name = bridge.placing.team_view, bridge.placing, port.name
+        self.basis, self.known_s = placing.basis(port.policy, now_s), placing.load_known_s(port)
+        known = self.basis.known and self.known_s >= COVERAGE_RATIO * self.basis.covered_s
+        self.window_s = self.basis.covered_s if known else None
+        loaded = team_view.loaded(self.window_s)
+        self.unit = next(unit for unit in loaded if unit.name == name)
+        self.team_view = {uplink.name: uplink for uplink in team_view.carrying(self.window_s)}
+        self.uplinks = self.team_view
+        if not bridge.on_normal:
+            self.uplinks = {uplink.name: uplink for uplink in team_view.uplinks(self.window_s)}
+        self.bound, planned = placing.on_switch.bound.get(name), team_view.bound.get(name)
+        self.planned = planned.uplink if bridge.observing and planned else None
+        self.last, self.moved = _last_move(bridge, name, self.bound)
+        self.against, self.verdict = _against(bridge, self.unit, self.basis, self.known_s, now_s)
         asked = isinstance(self.against, Standing)
         assert self.verdict is None or asked, "a policy is asked only if nothing else keeps it"
+        cooldown_until_s, _ = placing.cooldowns(now_s).get(name, (None, False))
+        in_cooldown = self.against in (Obstacle.IN_COOLDOWN, Obstacle.SPENT)
+        self.cooldown_until_s = cooldown_until_s if in_cooldown else None
         assert self.cooldown_until_s is None or not asked, "what is in cooldown is not judged"
+        self.buckets = _buckets(bridge, port)
+        self.rules = placing.rules.get(name, {})
+        self.behind = _behind(bridge, loaded, port)
+        self.kept_off = _kept_off(bridge, self.unit)
 
     @property
     def uplink(self) -> Uplink | None:
@@ -126,45 +125,6 @@ class Account:
     def wall_s(self, at_s: float) -> float:
         """A time of the engine as seconds since the epoch."""
         return self.bridge.epoch_s + at_s
-
-
-def account(bridge: Bridge, port: VmPortConfig, now_s: float) -> Account:
-    """The diagnosis of a VM port, or of an address behind one. `port`: its configuration in force."""
-    team_view, placing, name = bridge.placing.team_view, bridge.placing, port.name
-    basis, known_s = placing.basis(port.policy, now_s), placing.load_known_s(port)
-    known = basis.known and known_s >= COVERAGE_RATIO * basis.covered_s
-    window_s = basis.covered_s if known else None
-    loaded = team_view.loaded(window_s)
-    unit = next(unit for unit in loaded if unit.name == name)
-    carrying = {uplink.name: uplink for uplink in team_view.carrying(window_s)}
-    uplinks = {uplink.name: uplink for uplink in team_view.uplinks(window_s)}
-    bound, planned = placing.on_switch.bound.get(name), team_view.bound.get(name)
-    last, moved = _last_move(bridge, name, bound)
-    cooldown_until_s, _ = placing.cooldowns(now_s).get(name, (None, False))
-    against, verdict = _against(bridge, unit, basis, known_s, now_s)
-    in_cooldown = against in (Obstacle.IN_COOLDOWN, Obstacle.SPENT)
-    return Account(
-        bridge=bridge,
-        now_s=now_s,
-        port=port,
-        unit=unit,
-        bound=bound,
-        planned=planned.uplink if bridge.observing and planned else None,
-        window_s=window_s,
-        known_s=known_s,
-        uplinks=carrying if bridge.on_normal else uplinks,
-        team_view=carrying,
-        last=last,
-        moved=moved,
-        basis=basis,
-        against=against,
-        verdict=verdict,
-        cooldown_until_s=cooldown_until_s if in_cooldown else None,
-        buckets=_buckets(bridge, port),
-        rules=placing.rules.get(name, {}),
-        behind=_behind(bridge, loaded, port),
-        kept_off=_kept_off(bridge, unit),
-    )
 
 
 def _kept_off(bridge: Bridge, unit: Unit) -> dict[str, str]:

@@ -23,7 +23,6 @@ from controller.config.values import UplinkConfig, VmPortConfig
 from controller.operations import (
     answers,
     check,
-    diagnosis,
     explain,
     named,
     request_words,
@@ -34,6 +33,7 @@ from controller.operations import (
 from controller.operations.attach import attach, attachable
 from controller.operations.confirmations import Confirmations
 from controller.operations.detach import detach, traces
+from controller.operations.diagnosis import Account
 from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
 from controller.operations.jobs import Jobs, Step, reply
 from controller.operations.plans import Plans
@@ -370,9 +370,8 @@ def _apply(operator: Operator, request_id: int, asked: Asked, now_s: float) -> C
 def _explain(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
     (name,) = asked.names
     bridge, port = named.port_or_vm(operator.fleet, name)
-    account = diagnosis.account(bridge, port, now_s)
     form = explain.as_json if asked.as_json else explain.as_text
-    return [Reply(request_id, form(account))]
+    return [Reply(request_id, form(Account(bridge, port, now_s)))]
 
 
 # The reason of the moves that each command would have made.

@@ -106,22 +106,20 @@ def explained() -> Iterator[Any]:
     bridge = here.engine.fleet.bridges["br0"]
     port = next(p for p in bridge.config.vm_ports if p.name == "vnet0")
     port = replace(port, endpoint=ENDPOINT)
-    found = diagnosis.account(bridge, port, here.now_s)
+    found = diagnosis.Account(bridge, port, here.now_s)
     yield json.loads(explain.as_json(found))
     rules = replace(port.rules, prefer=("eth1",), avoid=frozenset({"eth2"}))
-    account = replace(
-        found,
-        port=replace(port, allowed=frozenset({"eth1"}), rules=rules),
-        verdict=Verdict(Standing.NO_ROOM, expected_ratio={"eth1": 0.9}),
-        buckets={"eth1": 3},
-        rules={Rule.ALLOW: "found -> expected"},
-        kept_off={"eth2": "mtu"},
-    )
+    found.port = replace(port, allowed=frozenset({"eth1"}), rules=rules)
+    found.verdict = Verdict(Standing.NO_ROOM, expected_ratio={"eth1": 0.9})
+    found.buckets = {"eth1": 3}
+    found.rules = {Rule.ALLOW: "found -> expected"}
+    found.kept_off = {"eth2": "mtu"}
     bridge.scheduler.splits.since_s["vnet0"] = 1.0
-    yield json.loads(explain.as_json(account))
+    yield json.loads(explain.as_json(found))
     behind = diagnosis.Behind("52:54:00:00:00:01", 0, "eth1", Load(1.0))
-    account = replace(found, port=replace(port, unit="source-mac"), behind=(behind,))
-    yield json.loads(explain.as_json(account))
+    found = diagnosis.Account(bridge, replace(port, unit="source-mac"), here.now_s)
+    found.behind = (behind,)
+    yield json.loads(explain.as_json(found))
 
 
 def remembered() -> Iterator[Any]:
