@@ -13,8 +13,6 @@ from controller.api.requests import words
 from controller.cli import (
     answers,
     arguments,
-    bonds,
-    confirming,
     run,
     without_service,
 )
@@ -73,6 +71,8 @@ def _main(given: Sequence[str] | None) -> int:
         )
     asked = words(BY_NAME[options.command], vars(options))
     if moves:
+        from controller.cli import bonds
+
         return bonds.from_bond(options, asked) if moves == "from_bond" else bonds.to_bond(options)
     if options.command == "check":
         return without_service.check(parser, options, asked)
@@ -83,13 +83,13 @@ def _main(given: Sequence[str] | None) -> int:
     if options.command == "set":
         arguments.check_keys(parser, options.table, options.settings)
     if waits:
-        return confirming.until_confirmed(options, asked)
+        return without_service.until_confirmed(options, asked)
     if options.command == "detach":
         return without_service.detach(asked)
     if options.command == "confirm":
-        return confirming.confirm(options.bridge)
+        return without_service.confirm(options.bridge)
     if options.command in ("rollback", "revert"):
-        return confirming.revert(options.bridge)
+        return without_service.revert(options.bridge)
     if options.command == "rescue":
         return without_service.rescue(options.bridge)
     if options.command == "completion":

@@ -1,32 +1,44 @@
-"""`ovs-lbt run`: starts the service, or says why it does not start."""
+"""`ovs-lbt run`: starts the service, or says why it does not start.
+
+Other commands that do what the service does have the same log, and the same variables.
+"""
 
 from __future__ import annotations
 
 import argparse
 import importlib
 import logging
+import os
 import re
 from pathlib import Path
 
-from controller.api.commands import DEFAULT_METRICS
-from controller.cli import answers, environment
+from controller.api.commands import BY_NAME, DEFAULT_METRICS
+from controller.cli import answers
 from controller.host import client
+from controller.text import terminal
 from controller.text.wording import Refused, because
+
+# The environment variables that stand for options of `run` that are not given.
+RUN_VARIABLES = {
+    option.name: f"OVS_LBT_{option.dest.upper()}"
+    for option in BY_NAME["run"].arguments
+    if option.metavar and option.name != "--name"
+}
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the service until it ends. Returns only if it does not start."""
-    taken = environment.take_variables(options)
+    taken = take_variables(options)
     tls_files = (options.private_key, options.certificate, options.ca_cert)
     readers = options.metrics_ca_cert
-    environment.log(logging.DEBUG if options.verbose else logging.INFO, options.verbose)
+    log(logging.DEBUG if options.verbose else logging.INFO, options.verbose)
     try:
         metrics = address("--metrics", options.metrics or DEFAULT_METRICS, "ADDR:PORT or none")
         listen = address("--listen", options.listen or "none", "ADDR:PORT")
         if options.ovsdb is not None:
             _check_remote(options.ovsdb)
     except ValueError as error:
-        return answers.failed(environment.blamed(str(error), taken), status=2)
+        return answers.failed(blamed(str(error), taken), status=2)
     try:
         # This import comes first: the framework may patch the standard library.
         importlib.import_module("controller.openflow.framework")
@@ -50,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
             )
             service = Service(settings)
         except (Refused, ValueError, OSError) as error:
-            return answers.failed(environment.blamed(because(error), taken))
+            return answers.failed(blamed(because(error), taken))
         return service.run()
 
     return serve_and_exit(serve)
@@ -89,3 +101,41 @@ def _check_remote(remote: str) -> None:
     """
     if not re.fullmatch(r"unix:.+|(tcp|ssl):.+:[0-9]{1,5}", remote, re.ASCII):
         raise ValueError(f"--ovsdb: {remote} -> unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT")
+
+
+# ---- the surroundings of a command ---------------------------------------------------
+
+
+def log(level: int, everything: bool = False) -> None:
+    """Log to stderr: ours from this level on, and of libraries what they warn of, or everything."""
+    terminal.log_to_stderr()
+    logging.getLogger("controller").setLevel(level)
+    for noisy, quiet in (
+        ("os_ken", logging.WARNING),
+        ("ryu", logging.WARNING),
+        ("ovsdbapp", logging.CRITICAL),
+    ):
+        logging.getLogger(noisy).setLevel(logging.INFO if everything else quiet)
+
+
+def blamed_database(why: str) -> str:
+    """The error text, naming the variable that may have given the address of the database."""
+    return blamed(why, {"--ovsdb": RUN_VARIABLES["--ovsdb"]})
+
+
+def take_variables(options: argparse.Namespace) -> dict[str, str]:
+    """Fill options of `run` that were not given from variables. Returns the variable by option."""
+    taken = {}
+    for option, variable in RUN_VARIABLES.items():
+        name = option.removeprefix("--").replace("-", "_")
+        if getattr(options, name) is None and (value := os.environ.get(variable)):
+            setattr(options, name, value)
+            taken[option] = variable
+    return taken
+
+
+def blamed(why: str, taken: dict[str, str]) -> str:
+    """The error text, naming the variable instead of the option that it stood for."""
+    for option, variable in taken.items():
+        why = re.sub(rf"(?<![\w-]){option}(?![\w-])", variable, why)
+    return why

@@ -24,7 +24,7 @@ import pytest
 from controller import cli
 from controller.api.engine_commands import Reply
 from controller.api.events import PortState, Request
-from controller.cli import environment
+from controller.cli import run
 from controller.config.rows import PREFIX, BridgeRow, PortRow
 from controller.host import client
 from controller.host.journal import Journal
@@ -176,8 +176,8 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
         world.run_for(10)
     found = Host(world, Journal(tmp_path / "history"))
     monkeypatch.setattr(ovs.dirs, "RUNDIR", str(tmp_path))
-    monkeypatch.setattr(environment, "log", lambda *_: None)
-    for name in (*environment.RUN_VARIABLES.values(), "OVS_LBT_NAME"):
+    monkeypatch.setattr(run, "log", lambda *_: None)
+    for name in (*run.RUN_VARIABLES.values(), "OVS_LBT_NAME"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "db.sock").touch()
     (tmp_path / "ovs-lbt.pid").write_text("1")

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from controller.cli import arguments
-from controller.cli.environment import RUN_VARIABLES
+from controller.cli.run import RUN_VARIABLES
 from policies.presets import PRESETS
 from tests import documents
 from tests.reference.commands import parsers

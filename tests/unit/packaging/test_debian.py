@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from controller.api.commands import DEFAULT_METRICS
-from controller.cli.environment import RUN_VARIABLES
+from controller.cli.run import RUN_VARIABLES
 
 CHECKOUT = Path(__file__).parents[3]
 DEBIAN = CHECKOUT / "controller/debian"

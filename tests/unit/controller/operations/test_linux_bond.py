@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from controller.operations import bond_plan, linux_bond
+from controller.cli import bonds
+from controller.operations import linux_bond
 from controller.operations.linux_bond import Host, Links, LinuxBond, Stack
 from controller.text.wording import Refused
 from tests.said import says
@@ -263,7 +264,7 @@ def moved(data: dict[str, Any] | None = None) -> Host:
 
 
 def test_the_plan_says_what_moves_and_the_risk() -> None:
-    said = bond_plan.forward(moved()).splitlines()
+    said = bonds.forward(moved()).splitlines()
     parts = [
         ("bond0: ", "active-backup", "eth1, eth0", MAC, "1500"),
         ("becomes: ", "bond0 of br0", *read(links()).settings),
@@ -274,12 +275,12 @@ def test_the_plan_says_what_moves_and_the_risk() -> None:
     ]
     for line, due in zip(said, parts, strict=False):
         assert says(line, *due)
-    assert says(bond_plan.back(moved()), "becomes: ", "active-backup", "miimon 100")
+    assert says(bonds.back(moved()), "becomes: ", "active-backup", "miimon 100")
 
 
 @pytest.mark.parametrize("data", [ACTIVE_BACKUP, LACP])
 def test_what_to_write_names_members_addresses_and_the_mac_address(data: dict[str, Any]) -> None:
-    said = bond_plan.configuration(moved(data))
+    said = bonds.configuration(moved(data))
     _, ifupdown, netplan, networkmanager = said.split("---")[:4]
     for text in (ifupdown, netplan, networkmanager):
         for part in ("eth0", "eth1", "192.0.2.10/24", "192.0.2.1", MAC, "br0", "bond0"):

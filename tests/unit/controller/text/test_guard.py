@@ -44,10 +44,10 @@ SHELL = (
 )
 PROGRAM = """
 import logging, sys
-from controller.cli import answers, environment
+from controller.cli import answers, run
 from controller.text import terminal
 terminal.guard(whole=len(sys.argv) > 1)
-environment.log(logging.INFO)
+run.log(logging.INFO)
 text = sys.stdin.read()
 print(text)
 answers.tell(text)
