@@ -21,9 +21,10 @@ from controller.dataplane.tables import COOKIE_PREFIX_MASK, Register, Table
 from controller.host import client
 from controller.host.programs import run
 from controller.load.repeated import ENOUGH_TO_COMPARE, same_by_all
-from controller.operations.findings import Finding
-from controller.text import check_view, terminal
-from controller.text.check_view import NOTE, WARNING, JsonObject
+from controller.operations import check
+from controller.operations.findings import NOTE, WARNING, Finding
+from controller.text import terminal
+from controller.text.show_view import JsonObject
 from controller.text.wording import Refused, quoted
 from policies.model import Teaming
 
@@ -45,11 +46,11 @@ def main(words: Sequence[str], json_wanted: bool) -> int:
         return UNKNOWN
     for team in answer["bridges"]:
         answer["findings"] += [found.as_json() for found in _upstream(team)]
-    well = not check_view.problems(answer)
+    well = not check.problems(answer)
     if json_wanted:
         print(json.dumps({"well": well, **answer}, indent=2))
     else:
-        sys.stdout.write(terminal.written(check_view.lines(answer)))
+        sys.stdout.write(terminal.written(check.lines(answer)))
     return WELL if well else FOUND
 
 

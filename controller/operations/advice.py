@@ -1,17 +1,19 @@
 """What attach says about the bridge that it would take, besides what its configuration says itself.
 
 OVN's own bridge is refused, and so is one from whose VM ports frames would be dropped. A patch port leads to
-many VMs, and not every policy suits a host that sends its VMs in tunnels.
+many VMs, and not every policy suits a host that sends its VMs in tunnels. Releases of Open vSwitch were
+tested, or are too old.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from controller.config.rows import PREFIX, BridgeRow, Ovn
 from controller.config.values import BridgeConfig, VmPortConfig
 from controller.teaming.buckets import hashed_by
-from controller.text.wording import quoted
+from controller.text.wording import one_line, quoted, shortened
 from policies.presets import PRESETS
 
 SEVERAL = "several tunnel endpoints, so that policies can place each"
@@ -19,6 +21,12 @@ UNIT = PREFIX + "unit"
 BY_ADDRESS = "source-mac"
 FORGES = PREFIX + "forged-transmits"
 NAMED_AT_MOST = 3
+# Each is a row in the table of docs/releases.md.
+RUN_ON = ((3, 1), (3, 3), (3, 5), (3, 7))
+# Since 2.8, `learn` has a limit and can report whether it learned. Bundles of group mods are older.
+LEAST = (2, 8)
+KEY = "Open_vSwitch ovs_version"
+_RELEASE = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?![0-9])")
 
 
 def refusal(row: BridgeRow, ovn: Ovn | None) -> str | None:
@@ -118,3 +126,38 @@ def of_patch_ports(config: BridgeConfig, rows: Mapping[str, BridgeRow]) -> Itera
                 f"patch port {port.name}{towards}: its unit={BY_ADDRESS} is lost when the port is"
                 f" created again, as ovn-controller does -> {remedy}"
             )
+
+
+# ---- the release of Open vSwitch --------------------------------------------------------
+
+
+def release_of(version: str | None) -> tuple[int, int] | None:
+    """The release of a version such as `3.1.0-dev` or `2.17.9-vendor5`; None if unknown."""
+    found = _RELEASE.match(version.strip()) if version is not None else None
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def release_refusal(version: str | None) -> str | None:
+    """Why this Open vSwitch cannot be used; None if it can."""
+    release = release_of(version)
+    if release is None or release >= LEAST:
+        return None
+    return f"{KEY}: {_found_release(version)} -> {_as_text(LEAST)} or later, which can limit what the learn action learns"
+
+
+def release_warning(version: str | None) -> str | None:
+    """A warning if this Open vSwitch is not a tested release; else None.
+
+    Only ovs-ctl writes the version to the database. Without a version there is no warning.
+    """
+    if version is None or release_of(version) in RUN_ON:
+        return None
+    return f"{KEY}: {_found_release(version)} -> {' | '.join(map(_as_text, RUN_ON))}, the tested releases"
+
+
+def _found_release(version: str | None) -> str:
+    return shortened(one_line(version or ""))
+
+
+def _as_text(release: tuple[int, int]) -> str:
+    return ".".join(map(str, release))

@@ -22,11 +22,11 @@ from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import BridgeConfig
 from controller.config.vlans import most_ports
 from controller.dataplane.tables import PORTS_PER_VLAN_MAX
-from controller.operations import advice, check, releases, unconfirmed
+from controller.operations import advice, check, unconfirmed
 from controller.operations.findings import About, Told, of_bridge
 from controller.operations.jobs import Change, Jobs, Step, Tell, longer_s
 from controller.operations.unconfirmed import UNCONFIRMED, Unconfirmed, What
-from controller.text.check_view import JsonObject
+from controller.text.show_view import JsonObject
 from controller.text.wording import Refused, lines_of, quoted
 
 # Instead of an attach: tell whether one would succeed, by the answer of `check`. Nothing is written.
@@ -219,7 +219,7 @@ def attach(
         raise Refused(_attached_already(name, values))
     jobs.refuse_in_hand(name)
     for why in (
-        releases.refusal(fleet.ovs_version),
+        advice.release_refusal(fleet.ovs_version),
         controllers.refusal(row),
         advice.refusal(row, fleet.ovn),
     ):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
-from controller.operations import releases
-from controller.operations.findings import About, Finding, Told, of_bridge
-from controller.text.check_view import ERROR, NOTE, WARNING, JsonObject
+from controller.operations import advice
+from controller.operations.findings import ERROR, NOTE, WARNING, About, Finding, Told, of_bridge
+from controller.text.drawing import Line, Span, Style, clean, plain
+from controller.text.show_view import JsonObject
 
 # A service on standby asks several times a second whether this one is alive.
 STANDBY_ASKS_WITHIN_S = 10.0
+_STYLES = {ERROR: Style.BAD, WARNING: Style.WARN, NOTE: Style.PLAIN}
+NONE_ATTACHED = "no bridge is attached; to test one: ovs-lbt check BRIDGE"
 
 
 def answer(fleet: Fleet, bridges: Iterable[Bridge], now_s: float) -> JsonObject:
@@ -46,7 +50,7 @@ def _of_host(fleet: Fleet, now_s: float) -> Iterator[Finding]:
     for fault in fleet.recent_faults(now_s):
         text = f"fault of ovs-lbt: {fault.text} (of {fault.part}: {fault.count} in all)"
         yield Finding(WARNING, "fault", text, runbook="OvsLbtFault")
-    if unknown := releases.warning(fleet.ovs_version):
+    if unknown := advice.release_warning(fleet.ovs_version):
         yield Finding(NOTE, "release", unknown)
     if (asked_s := fleet.challenged_s) is None:
         return
@@ -72,3 +76,36 @@ def _team(bridge: Bridge, attached: bool) -> dict[str, Any]:
 
 def _written(found: Iterable[Finding], teams: Iterable[JsonObject]) -> JsonObject:
     return {"bridges": [*teams], "findings": [one.as_json() for one in found]}
+
+
+# ---- for people --------------------------------------------------------------------------
+
+
+def lines(answer: JsonObject) -> Iterator[Line]:
+    """A line for each finding, and one for each bridge without any that asks for something."""
+    if not answer["bridges"] and not answer["findings"]:
+        yield (Span(NONE_ATTACHED),)
+    for finding in answer["findings"]:
+        severity, style = finding["severity"], _STYLES[finding["severity"]]
+        about = f"{finding['bridge']}: " if finding["bridge"] else ""
+        runbook = f" (runbook {finding['runbook']})" if "runbook" in finding else ""
+        yield Span(severity, style), Span(clean(f": {about}{finding['text']}{runbook}"))
+    for bridge in answer["bridges"]:
+        if bridge["attached"] and not problems(answer, bridge["name"]):
+            yield (Span(clean(f"{bridge['name']}: well")),)
+
+
+def shown(answer: JsonObject, as_json: bool) -> str:
+    """An answer as it is asked for: in JSON for programs, or as lines."""
+    if as_json:
+        return json.dumps(answer, indent=2)
+    return "\n".join(plain(one) for one in lines(answer))
+
+
+def problems(answer: JsonObject, bridge: str | None = None) -> list[JsonObject]:
+    """The findings that ask for something, of one bridge or of all."""
+    return [
+        finding
+        for finding in answer["findings"]
+        if finding["severity"] != NOTE and bridge in (None, finding["bridge"])
+    ]

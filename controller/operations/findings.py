@@ -20,13 +20,14 @@ from controller.config.controllers import SECURE
 from controller.config.rows import BridgeRow
 from controller.config.values import UplinkConfig
 from controller.load.flooded import LOOPS_PPS
-from controller.operations import advice, releases
+from controller.operations import advice
 from controller.teaming.address_units import PER_PORT_MAX
-from controller.text.check_view import ERROR, NOTE, WARNING
 from controller.text.show_view import FAILED
 from controller.text.wording import OUR_LOG
 from policies.model import Role
 
+# A note asks for nothing; the others make the exit status of `check` 1.
+ERROR, WARNING, NOTE = "error", "warning", "note"
 # How long a move that inbound traffic did not follow is reported, as by the alert.
 NOT_FOLLOWED_FOR_S = 900.0
 PASSIVE = ("ptcp:", "pssl:")
@@ -202,7 +203,7 @@ def _rules_broken(about: About, has_uplink: bool) -> Iterator[str]:
 
 
 def _release(about: About) -> Iterator[str]:
-    if unknown := releases.warning(about.fleet.ovs_version):
+    if unknown := advice.release_warning(about.fleet.ovs_version):
         yield unknown
 
 

@@ -38,7 +38,6 @@ from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrain
 from controller.operations.jobs import Jobs, Step, reply
 from controller.operations.plans import Plans
 from controller.teaming.bindings import Bound
-from controller.text import check_view
 from controller.text.wording import Refused, lines_of, one_line, one_of, quoted
 from policies import failover
 from policies.model import Reason, Role
@@ -118,7 +117,7 @@ def _attach(operator: Operator, request_id: int, asked: Asked, now_s: float) -> 
 
 def _check(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
     """`[BRIDGE [KEY=VALUE]…]`; the keys as for an attach. The answer is JSON, or its lines."""
-    fleet, text = operator.fleet, partial(check_view.shown, as_json=asked.as_json)
+    fleet, text = operator.fleet, partial(check.shown, as_json=asked.as_json)
     if not asked.names:
         return [Reply(request_id, text(check.answer(fleet, fleet.serving, now_s)))]
     (name,) = asked.names

@@ -14,9 +14,8 @@ from textwrap import dedent
 
 from controller.api.history import Happened
 from controller.operations.diagnosis import Obstacle
-from controller.operations.findings import FINDINGS, Told
+from controller.operations.findings import ERROR, FINDINGS, NOTE, WARNING, Told
 from controller.operations.unconfirmed import What
-from controller.text.check_view import ERROR, NOTE, WARNING
 from policies.model import Reason, Role
 from policies.verdicts import Standing, WhyAtRest
 from tests.documents import ROOT

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from controller.operations import releases
+from controller.operations import advice
 from tests.releases import result, running, table
 from tests.releases.steps import FRESH, KERNEL, SHORT, Step, counted
 
@@ -26,11 +26,11 @@ def test_the_table_is_what_was_run() -> None:
 
 def test_attach_knows_the_releases_of_the_table_and_no_other() -> None:
     attached = {
-        releases.release_of(one["openvswitch"])
+        advice.release_of(one["openvswitch"])
         for one in table.read(CHECKOUT)
         if any(s["name"] == "attach" and s["verdict"] == result.PASSED for s in one["steps"])
     }
-    assert attached == {*releases.RUN_ON}
+    assert attached == {*advice.RUN_ON}
 
 
 @pytest.mark.parametrize(

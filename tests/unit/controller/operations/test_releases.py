@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from controller.api.engine_commands import Reply
-from controller.operations import releases
+from controller.operations import advice
 from controller.ovsdb import records
 from tests.unit.fake_switch import World, done, refusal, world
 from tests.unit.rows import host, without_us
 
-TESTED = [".".join(map(str, release)) for release in releases.RUN_ON]
+TESTED = [".".join(map(str, release)) for release in advice.RUN_ON]
 
 
 @pytest.mark.parametrize(
@@ -35,33 +35,33 @@ TESTED = [".".join(map(str, release)) for release in releases.RUN_ON]
 def test_a_release_is_told_from_what_vendors_write(
     version: str | None, release: tuple[int, int] | None
 ) -> None:
-    assert releases.release_of(version) == release
+    assert advice.release_of(version) == release
 
 
 @pytest.mark.parametrize("version", [None, *TESTED, *(f"{one}.7-vendor" for one in TESTED)])
 def test_nothing_is_said_of_a_release_we_have_run_on_or_of_none(version: str | None) -> None:
-    assert (releases.refusal(version), releases.warning(version)) == (None, None)
+    assert (advice.release_refusal(version), advice.release_warning(version)) == (None, None)
 
 
 @pytest.mark.parametrize("version", ["2.8.0", "2.17.9", "3.0.1", "99.0", "3.10.0"])
 def test_another_one_is_warned_of_and_not_refused(version: str) -> None:
-    assert releases.refusal(version) is None
-    assert releases.warning(version) == (
+    assert advice.release_refusal(version) is None
+    assert advice.release_warning(version) == (
         f"Open_vSwitch ovs_version: {version} -> {' | '.join(TESTED)}, the tested releases"
     )
 
 
 @pytest.mark.parametrize("version", ["2.7.3", "2.7.90-dev", "1.12.0"])
 def test_one_without_what_we_need_is_refused(version: str) -> None:
-    assert releases.refusal(version) == (
+    assert advice.release_refusal(version) == (
         f"Open_vSwitch ovs_version: {version} -> 2.8 or later, which can limit what the learn action learns"
     )
 
 
 def test_what_cannot_be_told_is_warned_of_in_one_short_line() -> None:
-    assert releases.refusal("x\ny") is None
-    assert str(releases.warning("x\ny")).startswith("Open_vSwitch ovs_version: x\\ny -> ")
-    assert len(str(releases.warning("x" * 5000))) < 300
+    assert advice.release_refusal("x\ny") is None
+    assert str(advice.release_warning("x\ny")).startswith("Open_vSwitch ovs_version: x\\ny -> ")
+    assert len(str(advice.release_warning("x" * 5000))) < 300
 
 
 def on(version: str | None) -> World:
@@ -77,13 +77,13 @@ def attach(here: World) -> Reply | None:
 def test_attach_reports_another_release_and_goes_on() -> None:
     for version in (None, *TESTED):
         assert "ovs_version" not in done(attach(on(version)))
-    assert f"\nnote: {releases.warning('2.17.9')}" in done(attach(on("2.17.9")))
+    assert f"\nnote: {advice.release_warning('2.17.9')}" in done(attach(on("2.17.9")))
 
 
 def test_attach_is_refused_where_we_cannot_work_and_nothing_changes() -> None:
     here = on("2.7.3")
     before = dict(here.rows)
-    assert refusal(attach(here)) == releases.refusal("2.7.3")
+    assert refusal(attach(here)) == advice.release_refusal("2.7.3")
     assert here.rows == before
     assert not here.dialled
 
