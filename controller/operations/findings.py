@@ -1,14 +1,13 @@
-"""What can be wrong with a bridge, or worth knowing: one table of findings, for `check` and attach.
+"""What can be wrong with a bridge, or worth knowing: one list of findings, for `check` and attach.
 
 What the network upstream shows by counters is found by `controller/check.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Flag, auto
-from functools import partial
 from typing import Any
 
 from controller.api.status import BridgeStatus
@@ -18,7 +17,6 @@ from controller.bridge.fleet import Fleet
 from controller.config import controllers
 from controller.config.controllers import SECURE
 from controller.config.rows import BridgeRow
-from controller.config.values import UplinkConfig
 from controller.load.flooded import LOOPS_PPS
 from controller.operations import advice
 from controller.teaming.address_units import PER_PORT_MAX
@@ -81,279 +79,182 @@ class About:
     status: BridgeStatus | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of finding. `texts`: what was found of it, one for each finding."""
-
-    check: str
-    severity: str
-    told: Told
-    texts: Callable[[About], Iterable[str]]
-    runbook: str | None = None
+# What was found: who tells it, its severity, its kind, the text, and its runbook if it has one.
+Found = Iterator[tuple[Told, str, str, str, *tuple[str, ...]]]
+# Of uplinks, also before an attach; what attach says, and `check` of a bridge that is fit.
+LINKS, BEFORE = Told.CONNECTED | Told.FIT, Told.FIT | Told.ATTACH
 
 
 def of_bridge(about: About, told: Told) -> Iterator[Finding]:
-    """The findings about a bridge, in the order of the table."""
-    for kind in FINDINGS:
-        if kind.told & told:
-            for text in kind.texts(about):
-                name = about.bridge.config.name
-                yield Finding(kind.severity, kind.check, text, name, kind.runbook)
+    """The findings about a bridge, in the order in which they are told."""
+    name = about.bridge.config.name
+    for part in (_fit, _state, _configuration, _others, _uplinks, _paths_and_moves, _notes):
+        for tells, severity, check, text, *runbook in part(about):
+            if tells & told:
+                yield Finding(severity, check, text, name, *runbook)
 
 
-# ---- a bridge that is not attached -----------------------------------------------------
-
-
-def _fit(about: About) -> Iterator[str]:
+def _fit(about: About) -> Found:
+    """A bridge that is not attached, and is fit for it."""
     config = about.bridge.config
     uplinks = ", ".join(uplink.name for uplink in config.uplinks)
-    yield f"fit to attach: {config.policy} over {uplinks}, {len(config.vm_ports)} VM ports"
+    text = f"fit to attach: {config.policy} over {uplinks}, {len(config.vm_ports)} VM ports"
+    yield Told.FIT, NOTE, "fit", text
+    if not config.on_bond and about.row.fail_mode != SECURE:
+        text = "fail mode: standalone; it is secure while the bridge is attached"
+        yield Told.FIT, NOTE, "fail-mode", text
 
 
-def _fail_mode(about: About) -> Iterator[str]:
-    if not about.bridge.config.on_bond and about.row.fail_mode != SECURE:
-        yield "fail mode: standalone; it is secure while the bridge is attached"
+def _state(about: About) -> Found:
+    """The state of an attached bridge."""
+    bridge, status = about.bridge, about.status
+    if not bridge.connected:
+        expected = "a running ovs-vswitchd that answers"
+        if not controllers.is_allowed(about.row):
+            expected = f"{controllers.SPOKEN} among the protocols of the bridge"
+        text = f"not connected -> {expected}"
+        yield Told.CHECK, ERROR, "not-connected", text, "OvsLbtBridgeDisconnected"
+    if bridge.config.fallen_back:
+        text = (
+            "LACP: not negotiated, so one uplink serves all VM ports -> a partner that speaks LACP"
+        )
+        yield Told.CHECK, WARNING, "lacp", text, "OvsLbtUplinkDown"
+    if bridge.overruling:
+        text = (
+            f"flows {inspection.named(bridge.overruling)} of other programs take precedence over those of"
+            " ovs-lbt: frames may be lost or duplicated -> no such flows"
+        )
+        yield Told.CHECK, WARNING, "overruled", text
+    if (flooded_pps := bridge.flooded.pps) >= LOOPS_PPS:
+        text = (
+            f"every VM port of a VLAN receives {flooded_pps:.0f} frames/s, as in a loop -> no loop:"
+            " for example, no VM port that leads to the network, and no VM that bridges two ports"
+        )
+        yield Told.CHECK, WARNING, "loop", text
+    if bridge.observing:
+        yield Told.CHECK, NOTE, "observing", "mode observe: load moves nothing"
+    if status is None:
+        text = f"its status: ovs-lbt itself failed -> {OUR_LOG}"
+        yield Told.CHECK, ERROR, "fault", text, "OvsLbtFault"
+    elif status.failure:
+        text = f"ovs-lbt itself failed: {status.failure}; {FAILED} -> {OUR_LOG}"
+        yield Told.CHECK, ERROR, "fault", text, "OvsLbtFault"
 
 
-def _other_controllers(about: About) -> Iterator[str]:
-    """Programs that may write flows to the bridge as well."""
+def _configuration(about: About) -> Found:
+    """Its configuration. A broken rule of a port that no uplink serves cuts it off."""
+    bridge, status = about.bridge, about.status
+    for text in status.config_errors if status else ():
+        yield Told.CHECK, ERROR, "bad-value", text, "OvsLbtConfigurationError"
+    for text in status.not_done if status else bridge.config.not_done:
+        yield Told.CHECK | BEFORE, WARNING, "not-done", text
+    if bridge.observing:
+        for text in advice.dropped(bridge.config, about.row, bridge.addresses.by_port):
+            yield Told.ATTACH, WARNING, "dropped", text
+    broken = sorted(
+        status.rules_broken if status else (), key=lambda one: one[0].uplink is not None
+    )
+    for port, rule, how in broken:
+        text, severity = (
+            f"rule broken: {port.name} {rule}: {how}",
+            ERROR if port.uplink is None else WARNING,
+        )
+        yield Told.CHECK, severity, "rule-broken", text, "OvsLbtRuleBroken"
+
+
+def _others(about: About) -> Found:
+    """Programs that may write flows to the bridge as well, and members that LACP has no partner for."""
     if others := [target for target in about.row.controllers if not target.startswith(PASSIVE)]:
-        yield (
+        text = (
             f"controller {', '.join(others)}: another program controls this bridge"
             " -> one that writes no flows where those of ovs-lbt are, or none"
         )
-
-
-def _no_partner(about: About) -> Iterator[str]:
-    """Members of the bond that LACP has no partner for."""
+        yield Told.FIT, WARNING, "controller", text
     lacp = next((p.lacp for p in about.row.ports if len(p.interfaces) > 1), None)
     if not about.bridge.config.on_bond or lacp not in ("active", "passive"):
         return
     members = {i.name: i.lacp_current for i in about.row.interfaces}
     if silent := [u.name for u in about.bridge.config.uplinks if members.get(u.name) is not True]:
-        yield f"LACP ({lacp}): not negotiated on {', '.join(silent)} -> a partner that speaks LACP"
+        text = f"LACP ({lacp}): not negotiated on {', '.join(silent)} -> a partner that speaks LACP"
+        yield Told.FIT, WARNING, "lacp", text
 
 
-# ---- the state of the bridge -----------------------------------------------------------
-
-
-def _not_connected(about: About) -> Iterator[str]:
-    if not about.bridge.connected:
-        expected = "a running ovs-vswitchd that answers"
-        if not controllers.is_allowed(about.row):
-            expected = f"{controllers.SPOKEN} among the protocols of the bridge"
-        yield f"not connected -> {expected}"
-
-
-def _fallen_back(about: About) -> Iterator[str]:
-    if about.bridge.config.fallen_back:
-        yield "LACP: not negotiated, so one uplink serves all VM ports -> a partner that speaks LACP"
-
-
-def _overruled(about: About) -> Iterator[str]:
-    if about.bridge.overruling:
-        yield (
-            f"flows {inspection.named(about.bridge.overruling)} of other programs take precedence over those of"
-            " ovs-lbt: frames may be lost or duplicated -> no such flows"
-        )
-
-
-def _loop(about: About) -> Iterator[str]:
-    if (flooded_pps := about.bridge.flooded.pps) >= LOOPS_PPS:
-        yield (
-            f"every VM port of a VLAN receives {flooded_pps:.0f} frames/s, as in a loop -> no loop:"
-            " for example, no VM port that leads to the network, and no VM that bridges two ports"
-        )
-
-
-def _observing(about: About) -> Iterator[str]:
-    if about.bridge.observing:
-        yield "mode observe: load moves nothing"
-
-
-def _failed(about: About) -> Iterator[str]:
-    if about.status is None:
-        yield f"its status: ovs-lbt itself failed -> {OUR_LOG}"
-    elif about.status.failure:
-        yield f"ovs-lbt itself failed: {about.status.failure}; {FAILED} -> {OUR_LOG}"
-
-
-# ---- its configuration -----------------------------------------------------------------
-
-
-def _bad_values(about: About) -> Iterable[str]:
-    return about.status.config_errors if about.status else ()
-
-
-def _not_done(about: About) -> Iterable[str]:
-    return about.status.not_done if about.status else about.bridge.config.not_done
-
-
-def _dropped(about: About) -> Iterable[str]:
-    bridge = about.bridge
-    if not bridge.observing:
-        return ()
-    return advice.dropped(bridge.config, about.row, bridge.addresses.by_port)
-
-
-def _rules_broken(about: About, has_uplink: bool) -> Iterator[str]:
-    for port, rule, how in about.status.rules_broken if about.status else ():
-        if (port.uplink is not None) is has_uplink:
-            yield f"rule broken: {port.name} {rule}: {how}"
-
-
-def _release(about: About) -> Iterator[str]:
-    if unknown := advice.release_warning(about.fleet.ovs_version):
-        yield unknown
-
-
-def _hash(about: About) -> Iterator[str]:
-    if (hashed := about.bridge.connection_hash.in_use) is not None and hashed.cost is not None:
-        yield str(hashed)
-
-
-def _addresses(about: About) -> Iterator[str]:
-    for vm_port in (port for port in about.bridge.config.vm_ports if port.per_address):
-        known = len(about.bridge.addresses.by_port.get(vm_port.name, ()))
-        if known > PER_PORT_MAX:
-            placed = f"of which {PER_PORT_MAX} are placed one by one"
-            yield f"{vm_port.name}: {known} addresses, {placed}; the others leave by its uplink"
-
-
-# ---- its uplinks -----------------------------------------------------------------------
-
-
-def _serving(about: About) -> list[UplinkConfig]:
-    return [uplink for uplink in about.bridge.config.uplinks if uplink.serves]
-
-
-def _working(about: About) -> list[UplinkConfig]:
-    return [uplink for uplink in _serving(about) if about.bridge.links.up(uplink)]
-
-
-def _down(about: About) -> Iterator[UplinkConfig]:
-    """The uplinks that are down, except those with a finding that says more."""
-    links = about.bridge.links
-    for uplink in _serving(about):
-        told = links.why_waiting(uplink) or uplink.name in links.unreachable
-        if not told and not links.up(uplink):
-            yield uplink
-
-
-def _receives_nothing(about: About) -> Iterator[str]:
-    for uplink in _serving(about):
-        if waits := about.bridge.links.why_waiting(uplink):
-            yield f"uplink {uplink.name}: {waits} -> a port of the same network that forwards"
-
-
-def _silent(about: About) -> Iterator[str]:
-    for uplink in _down(about):
-        if silent := about.bridge.links.silent(uplink):
-            yield f"uplink {uplink.name}: no answer ({', '.join(silent)}) -> a peer that answers"
-
-
-def _links_down(about: About) -> Iterator[str]:
-    for uplink in _down(about):
-        if not about.bridge.links.silent(uplink):
-            yield f"uplink {uplink.name}: link down -> a link"
-
-
-def _flapping(about: About) -> Iterator[str]:
-    for uplink in _serving(about):
-        if about.bridge.links.flaps(uplink.name, about.now_s):
-            yield f"uplink {uplink.name}: its link goes up and down -> a link that stays"
-
-
-def _drained(about: About) -> Iterator[str]:
-    for uplink in about.bridge.config.uplinks:
+def _uplinks(about: About) -> Found:
+    """Its uplinks, kind by kind. One that is down has one finding, that which says most."""
+    links, uplinks = about.bridge.links, about.bridge.config.uplinks
+    serving = [uplink for uplink in uplinks if uplink.serves]
+    working = [uplink for uplink in serving if links.up(uplink)]
+    waiting = {u.name: waits for u in serving if (waits := links.why_waiting(u))}
+    told = waiting.keys() | links.unreachable
+    down = [uplink for uplink in serving if uplink not in working and uplink.name not in told]
+    for name, waits in waiting.items():
+        text = f"uplink {name}: {waits} -> a port of the same network that forwards"
+        yield LINKS, WARNING, "receives-nothing", text, "OvsLbtUplinkDown"
+    for uplink in down:
+        if silent := links.silent(uplink):
+            text = f"uplink {uplink.name}: no answer ({', '.join(silent)}) -> a peer that answers"
+            yield LINKS, WARNING, "silent", text, "OvsLbtUplinkDown"
+    for uplink in down:
+        if not links.silent(uplink):
+            text = f"uplink {uplink.name}: link down -> a link"
+            yield LINKS, WARNING, "uplink-down", text, "OvsLbtUplinkDown"
+    for uplink in serving:
+        if links.flaps(uplink.name, about.now_s):
+            text = f"uplink {uplink.name}: its link goes up and down -> a link that stays"
+            yield LINKS, WARNING, "flapping", text, "OvsLbtLinkFlapping"
+    for uplink in uplinks:
         if uplink.role is Role.DRAINED:
-            yield f"uplink {uplink.name}: drained"
+            yield LINKS, NOTE, "drained", f"uplink {uplink.name}: drained"
+    if not working:
+        text = "no active or standby uplink has a link -> one at least"
+        yield LINKS, ERROR, "dark", text, "OvsLbtBridgeDark"
+    if len(working) == 1:
+        text = f"no failover is left: only {working[0].name} works -> two uplinks at least"
+        yield LINKS, WARNING, "no-failover", text, "OvsLbtUplinkDown"
 
 
-def _dark(about: About) -> Iterator[str]:
-    if not _working(about):
-        yield "no active or standby uplink has a link -> one at least"
-
-
-def _no_failover(about: About) -> Iterator[str]:
-    if len(working := _working(about)) == 1:
-        yield f"no failover is left: only {working[0].name} works -> two uplinks at least"
-
-
-def _hindered(about: About) -> Iterator[str]:
-    """What hinders path checks."""
-    for one in about.bridge.probing.hindrances:
-        yield f"{one.found} -> {one.expected}"
-
-
-def _paths(about: About) -> Iterator[str]:
-    """What is lost between uplinks although their links are up."""
-    paths = about.bridge.paths
-    for fault in sorted(paths.since_s):
-        over = "; it is over, and its failback delay runs" if paths.is_over(fault) else ""
-        yield f"{fault.found}{over} -> {fault.expected}"
-
-
-# ---- its moves -------------------------------------------------------------------------
-
-
-def _unrelieved(about: About) -> Iterator[str]:
-    for uplink in about.status.uplinks if about.status else ():
+def _paths_and_moves(about: About) -> Found:
+    """What is lost between uplinks although their links are up, and moves that did not help."""
+    bridge, status = about.bridge, about.status
+    for one in bridge.probing.hindrances:
+        yield Told.CONNECTED, WARNING, "path-hindered", f"{one.found} -> {one.expected}"
+    for fault in sorted(bridge.paths.since_s):
+        over = "; it is over, and its failback delay runs" if bridge.paths.is_over(fault) else ""
+        text = f"{fault.found}{over} -> {fault.expected}"
+        yield Told.CONNECTED, WARNING, "path", text, "OvsLbtPathFault"
+    for uplink in status.uplinks if status else ():
         if uplink.unrelieved:
             found = f"uplink {uplink.name}: above the threshold, and no move helps"
-            yield f"{found} -> more capacity, or less load"
-
-
-def _budgets_spent(about: About) -> Iterator[str]:
-    if about.status and (count := about.status.budgets_spent):
-        yield f"move budget: spent by {count} units -> loads that do not jump"
-
-
-def _not_followed(about: About) -> Iterator[str]:
-    gave_up_s = about.bridge.inbound_check.not_followed_s
+            text = f"{found} -> more capacity, or less load"
+            yield Told.CONNECTED, WARNING, "unrelieved", text, "OvsLbtUplinkSaturated"
+    if status and (count := status.budgets_spent):
+        text = f"move budget: spent by {count} units -> loads that do not jump"
+        yield Told.CONNECTED, WARNING, "budget-spent", text, "OvsLbtMoveBudgetExhausted"
+    gave_up_s = bridge.inbound_check.not_followed_s
     if gave_up_s is not None and about.now_s - gave_up_s <= NOT_FOLLOWED_FOR_S:
-        yield (
+        text = (
             "inbound traffic did not follow a move in the last 15 min"
             " -> upstream switches that learn VM addresses anew; see the log of ovs-lbt"
         )
+        yield Told.CONNECTED, WARNING, "not-followed", text, "OvsLbtInboundNotFollowing"
 
 
-LINKS, BEFORE, RULE_BROKEN = Told.CONNECTED | Told.FIT, Told.FIT | Told.ATTACH, "OvsLbtRuleBroken"
-# In the order in which they are told. A broken rule of a port that no uplink serves cuts it off.
-FINDINGS = (
-    Kind("fit", NOTE, Told.FIT, _fit),
-    Kind("fail-mode", NOTE, Told.FIT, _fail_mode),
-    Kind("not-connected", ERROR, Told.CHECK, _not_connected, "OvsLbtBridgeDisconnected"),
-    Kind("lacp", WARNING, Told.CHECK, _fallen_back, "OvsLbtUplinkDown"),
-    Kind("overruled", WARNING, Told.CHECK, _overruled),
-    Kind("loop", WARNING, Told.CHECK, _loop),
-    Kind("observing", NOTE, Told.CHECK, _observing),
-    Kind("fault", ERROR, Told.CHECK, _failed, "OvsLbtFault"),
-    Kind("bad-value", ERROR, Told.CHECK, _bad_values, "OvsLbtConfigurationError"),
-    Kind("not-done", WARNING, Told.CHECK | BEFORE, _not_done),
-    Kind("dropped", WARNING, Told.ATTACH, _dropped),
-    Kind("rule-broken", ERROR, Told.CHECK, partial(_rules_broken, has_uplink=False), RULE_BROKEN),
-    Kind("rule-broken", WARNING, Told.CHECK, partial(_rules_broken, has_uplink=True), RULE_BROKEN),
-    Kind("controller", WARNING, Told.FIT, _other_controllers),
-    Kind("lacp", WARNING, Told.FIT, _no_partner),
-    Kind("receives-nothing", WARNING, LINKS, _receives_nothing, "OvsLbtUplinkDown"),
-    Kind("silent", WARNING, LINKS, _silent, "OvsLbtUplinkDown"),
-    Kind("uplink-down", WARNING, LINKS, _links_down, "OvsLbtUplinkDown"),
-    Kind("flapping", WARNING, LINKS, _flapping, "OvsLbtLinkFlapping"),
-    Kind("drained", NOTE, LINKS, _drained),
-    Kind("dark", ERROR, LINKS, _dark, "OvsLbtBridgeDark"),
-    Kind("no-failover", WARNING, LINKS, _no_failover, "OvsLbtUplinkDown"),
-    Kind("path-hindered", WARNING, Told.CONNECTED, _hindered),
-    Kind("path", WARNING, Told.CONNECTED, _paths, "OvsLbtPathFault"),
-    Kind("unrelieved", WARNING, Told.CONNECTED, _unrelieved, "OvsLbtUplinkSaturated"),
-    Kind("budget-spent", WARNING, Told.CONNECTED, _budgets_spent, "OvsLbtMoveBudgetExhausted"),
-    Kind("not-followed", WARNING, Told.CONNECTED, _not_followed, "OvsLbtInboundNotFollowing"),
-    Kind("release", NOTE, BEFORE, _release),
-    Kind("offload", NOTE, Told.CHECK | BEFORE, lambda a: a.bridge.config.offload.told),
-    Kind("connection-hash", NOTE, Told.CHECK | Told.ATTACH, _hash),
-    Kind("addresses", NOTE, Told.CHECK, _addresses),
-    Kind("endpoints", NOTE, BEFORE, lambda a: advice.of_endpoints(a.bridge.config)),
-    Kind(
-        "patch-port", NOTE, BEFORE, lambda a: advice.of_patch_ports(a.bridge.config, a.fleet.rows)
-    ),
-)
+def _notes(about: About) -> Found:
+    """What is worth knowing."""
+    bridge, config = about.bridge, about.bridge.config
+    if unknown := advice.release_warning(about.fleet.ovs_version):
+        yield BEFORE, NOTE, "release", unknown
+    for text in config.offload.told:
+        yield Told.CHECK | BEFORE, NOTE, "offload", text
+    if (hashed := bridge.connection_hash.in_use) is not None and hashed.cost is not None:
+        yield Told.ATTACH | Told.CHECK, NOTE, "connection-hash", str(hashed)
+    for port in (port for port in config.vm_ports if port.per_address):
+        known = len(bridge.addresses.by_port.get(port.name, ()))
+        if known > PER_PORT_MAX:
+            placed = f"of which {PER_PORT_MAX} are placed one by one"
+            text = f"{port.name}: {known} addresses, {placed}; the others leave by its uplink"
+            yield Told.CHECK, NOTE, "addresses", text
+    for text in advice.of_endpoints(config):
+        yield BEFORE, NOTE, "endpoints", text
+    for text in advice.of_patch_ports(config, about.fleet.rows):
+        yield BEFORE, NOTE, "patch-port", text

@@ -14,22 +14,21 @@ from textwrap import dedent
 
 from controller.api.history import Happened
 from controller.operations.diagnosis import Obstacle
-from controller.operations.findings import ERROR, FINDINGS, NOTE, WARNING, Told
+from controller.operations.findings import ERROR, NOTE, WARNING
 from controller.operations.unconfirmed import What
 from policies.model import Reason, Role
 from policies.verdicts import Standing, WhyAtRest
 from tests.documents import ROOT
 
 Fields = tuple[tuple[str, str], ...]
-# The sources that name kinds of findings besides the table, and how they do.
-SOURCES = ("controller/check.py", *(f"controller/operations/{m}.py" for m in ("check", "upstream")))
-KIND = re.compile(r'Finding\([^"]*?"([a-z-]+)", ')
+# The sources that name kinds of findings, and how: behind the severity. Only attach tells some.
+SOURCES = ("controller/check.py", *(f"controller/operations/{m}.py" for m in ("check", "findings")))
+KIND = re.compile(r'(?<!Told.ATTACH, )\b(?:ERROR|WARNING|NOTE|severity), "([a-z-]+)", ')
 
 
 def kinds_of_findings() -> list[str]:
     """The kinds of the findings of `check`."""
-    found = {kind for path in SOURCES for kind in KIND.findall((ROOT / path).read_text())}
-    return sorted({*found, *(kind.check for kind in FINDINGS if kind.told is not Told.ATTACH)})
+    return sorted({kind for path in SOURCES for kind in KIND.findall((ROOT / path).read_text())})
 
 
 def _words(words: Iterable[str]) -> str:
