@@ -19,7 +19,7 @@ from controller.config.guests import vm_name
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, Endpoint, InterfaceRow, Ovn
 from controller.host.programs import run
-from controller.operations.plan_view import RATES
+from controller.operations.plans import RATES
 from controller.text.drawing import Column, Look, table_text
 from controller.text.wording import Refused, lines_of, quoted
 from policies import endpoints as policy

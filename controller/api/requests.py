@@ -1,7 +1,8 @@
 """The form of commands and of requests: what a row of the table of commands has, and what follows from it.
 
 A request is the name of a command and words, as `ovs-appctl` sends them: names, settings as
-KEY=VALUE, and options. `words` makes them of the options of the command line, `parse` reads them.
+KEY=VALUE, and options. `words` makes them of the options of the command line, `parse` reads them;
+`assignments` and `rules` check the settings.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.config.keys import BRIDGE_KEYS
+from controller.config.keys import BRIDGE_KEYS, Key, Record
+from controller.text.wording import Refused, nearest, shortened, unknown
 
 EXAMPLE_WIDTH = 44
+WHOSE = {Record.BRIDGE: "a bridge", Record.UPLINK: "an uplink", Record.VM_PORT: "a VM port"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,3 +197,43 @@ def parse(name: str, row: Command, given: Sequence[str]) -> Asked:
         flag = next((option.name for option in row.options if not option.metavar), "")
         raise ValueError(f"{' '.join(rest)} -> one name [{flag}]")
     return Asked(tuple(rest[:alone]), tuple(rest[alone:]), options)
+
+
+def assignments(words: Sequence[str], keys: Mapping[str, Key]) -> dict[str, str]:
+    """Parse and check words of the form KEY=VALUE."""
+    refuse_unknown(words, keys)
+    values = {key: text for key, _, text in (word.partition("=") for word in words)}
+    for key, text in values.items():
+        try:
+            keys[key].parse(text)
+        except ValueError:
+            found = f"{shortened(text) or 'nothing'}{nearest(text, keys[key].takes.words)}"
+            raise Refused(f"{key}: {found} -> {keys[key].expects(text)}") from None
+    return values
+
+
+def refuse_unknown(words: Sequence[str], keys: Mapping[str, Key]) -> None:
+    """Refuse words that are not of the form KEY=VALUE with one of these keys, and keys given twice."""
+    _refuse_repeated(words)
+    for key, equals, _ in (word.partition("=") for word in words):
+        if key not in keys:
+            records = {WHOSE[of.record] for of in keys.values()}
+            what = f"key of {' or '.join(sorted(records))}"
+            raise Refused(unknown(what, key, keys, "ovs-lbt set --help"))
+        if not equals:
+            raise Refused(f"{key}: no value -> {key}=VALUE; for its values: ovs-lbt set --help")
+
+
+def rules(words: Sequence[str], keys: Mapping[str, Key]) -> dict[str, str | None]:
+    """Parse and check rules of the form KEY=VALUE; `KEY=` removes one: None."""
+    _refuse_repeated(words)
+    ended = [word[:-1] for word in words if word.endswith("=") and word[:-1] in keys]
+    values = assignments([word for word in words if word[:-1] not in ended], keys)
+    return {**values, **dict.fromkeys(ended)}
+
+
+def _refuse_repeated(words: Sequence[str]) -> None:
+    """Refuse a key that is given twice: only one value could apply."""
+    named = [word.partition("=")[0] for word in words]
+    if repeated := sorted({key for key in named if named.count(key) > 1}):
+        raise Refused(f"{shortened(repeated[0])}: given {named.count(repeated[0])} times -> once")

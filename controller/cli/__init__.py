@@ -10,12 +10,7 @@ from collections.abc import Sequence
 
 from controller.api.commands import BY_NAME
 from controller.api.requests import words
-from controller.cli import (
-    answers,
-    arguments,
-    run,
-    without_service,
-)
+from controller.cli import answers, arguments, run, without_service
 from controller.host import client
 from controller.text import terminal
 from controller.text.wording import Refused

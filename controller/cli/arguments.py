@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from controller.api.commands import COMMANDS, service_name
-from controller.api.requests import Command
+from controller.api.requests import Command, refuse_unknown
 from controller.host import client
 from controller.text.wording import Refused, nearest, one_line, one_of, unknown
 
@@ -101,7 +101,6 @@ def service_asked(parser: argparse.ArgumentParser, given: str | None) -> str:
 def check_keys(parser: argparse.ArgumentParser, table: str, settings: Sequence[str]) -> None:
     """Exit with a usage error for keys that do not exist or are given twice."""
     from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, settable
-    from controller.operations.request_words import refuse_unknown
 
     ours = BRIDGE_KEYS if table == "bridge" else UPLINK_KEYS | VM_KEYS
     try:

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Sequence
 
 from controller import from_linux_bond as moving
+from controller.api.requests import assignments
 from controller.cli import answers
 from controller.config.keys import BRIDGE_KEYS
 from controller.host import client
-from controller.operations import request_words
 from controller.operations.linux_bond import LACP, MODES, Host, Stack
 from controller.text.wording import Refused, quoted
 
@@ -31,7 +31,7 @@ def from_bond(options: argparse.Namespace, words: list[str]) -> int:
         return answers.failed(
             "--uplink with --from-bond -> one of them: the bond's members are uplinks"
         )
-    request_words.assignments(words[1:], BRIDGE_KEYS)
+    assignments(words[1:], BRIDGE_KEYS)
     if (obstacle := client.obstacle()) is not None or not client.running():
         return answers.failed(obstacle or "no service is running -> start one with: ovs-lbt run")
     host = moving.survey(options.bridge, options.from_bond)

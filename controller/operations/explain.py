@@ -11,7 +11,7 @@ from typing import Any
 
 from controller.decisions.planning import why_away
 from controller.operations.diagnosis import Account, Obstacle
-from controller.operations.plan_view import WIDTH, covers, percent, threshold, unknown
+from controller.operations.plans import WIDTH, covers, percent, threshold, unknown
 from controller.teaming import bindings
 from controller.text.show_view import part
 from controller.text.wording import endpoint_of, lines_of, printable, quoted, time_of_day

@@ -13,23 +13,14 @@ from controller.api.commands import REQUESTS
 from controller.api.engine_commands import Reply, Setting, Write
 from controller.api.events import Request
 from controller.api.history import Moved
-from controller.api.requests import Asked, parse
+from controller.api.requests import Asked, assignments, parse, rules
 from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import Fleet
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Record, settable
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import UplinkConfig, VmPortConfig
-from controller.operations import (
-    answers,
-    check,
-    explain,
-    named,
-    request_words,
-    show,
-    unconfirmed,
-    vm_rules,
-)
+from controller.operations import answers, check, explain, named, plans, show, unconfirmed, vm_rules
 from controller.operations.attach import attach, attachable
 from controller.operations.confirmations import Confirmations
 from controller.operations.detach import detach, traces
@@ -110,7 +101,7 @@ def _show(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Co
 def _attach(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
     """`BRIDGE KEY=VALUE… [--rollback-after S]`."""
     row = named.row(operator.fleet, asked.names[0])
-    values = request_words.assignments(asked.settings, settable(BRIDGE_KEYS))
+    values = assignments(asked.settings, settable(BRIDGE_KEYS))
     values.setdefault("policy", str(BRIDGE_KEYS["policy"].default))
     return attach(operator.jobs, request_id, reply(request_id), row, values, now_s, asked.confirm_s)
 
@@ -128,7 +119,7 @@ def _check(operator: Operator, request_id: int, asked: Asked, now_s: float) -> C
         serving = [named.serving_bridge(fleet, name)]
         return [Reply(request_id, text(check.answer(fleet, serving, now_s)))]
     operator.jobs.refuse_in_hand(name)
-    values = request_words.assignments(asked.settings, settable(BRIDGE_KEYS))
+    values = assignments(asked.settings, settable(BRIDGE_KEYS))
     values.setdefault("policy", str(BRIDGE_KEYS["policy"].default))
     try:
         return attach(operator.jobs, request_id, reply(request_id), row, values, now_s, trial=text)
@@ -171,20 +162,20 @@ def _set(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Com
 
 def _settings(operator: Operator, asked: Asked) -> tuple[str, Record, list[Setting]]:
     """The settings that `set` writes, what they concern, and its bridge."""
-    (table, name), assignments = asked.names, asked.settings
+    table, name = asked.names
     if table not in ("bridge", "interface"):
         raise Refused(f"table: {table} -> bridge or interface")
     if table == "bridge":
         config = named.attached_bridge(operator.fleet, name).config
-        values = request_words.assignments(assignments, settable(BRIDGE_KEYS))
+        values = assignments(asked.settings, settable(BRIDGE_KEYS))
         attachable(operator.fleet.rows[name], values, config)
         return name, Record.BRIDGE, _written("Bridge", name, values)
     if (at := _elsewhere(operator, name)) is not None:
-        return at.config.name, Record.VM_PORT, _rules_elsewhere(at, name, assignments)
+        return at.config.name, Record.VM_PORT, _rules_elsewhere(at, name, asked.settings)
     bridge, port = named.interface(operator.fleet, name)
     row = operator.fleet.rows[bridge.config.name]
     if port is None:
-        values = request_words.assignments(assignments, settable(UPLINK_KEYS))
+        values = assignments(asked.settings, settable(UPLINK_KEYS))
         if values.get("role") in (Role.DRAINED, Role.UNUSED) and not _others(bridge, name):
             expected = "active or standby, because the bridge has no other active or standby uplink"
             raise Refused(f"role: {values['role']} -> {expected}")
@@ -192,7 +183,7 @@ def _settings(operator: Operator, asked: Asked) -> tuple[str, Record, list[Setti
         _refuse_what_is_bad_together(operator, bridge, settings)
         return bridge.config.name, Record.UPLINK, settings
     settings = list[Setting]()
-    for key, rule in request_words.rules(assignments, VM_RULE_KEYS).items():
+    for key, rule in rules(asked.settings, VM_RULE_KEYS).items():
         if rule is None:
             settings += vm_rules.removed(row, port, key)
             continue
@@ -214,9 +205,9 @@ def _elsewhere(operator: Operator, name: str) -> Bridge | None:
     return vm_rules.home(fleet, name) if known is None else None
 
 
-def _rules_elsewhere(bridge: Bridge, name: str, assignments: Sequence[str]) -> list[Setting]:
+def _rules_elsewhere(bridge: Bridge, name: str, words: Sequence[str]) -> list[Setting]:
     """The settings of rules for a VM that is not known here; `KEY=` removes one."""
-    found = request_words.rules(assignments, vm_rules.keys_at(bridge))
+    found = rules(words, vm_rules.keys_at(bridge))
     if (pin := found.get("pin")) is not None:
         _active(bridge, named.uplink(bridge, pin))
     at = bridge.config.name
@@ -358,7 +349,8 @@ def _undrain(operator: Operator, request_id: int, asked: Asked, _now_s: float) -
 def _plan(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
     fleet = operator.fleet
     bridges = [named.serving_bridge(fleet, name) for name in asked.names] or fleet.serving
-    return [Reply(request_id, operator.plans.make(bridges, asked.as_json, now_s))]
+    form = plans.as_json if asked.as_json else plans.as_text
+    return [Reply(request_id, form(operator.plans.make(bridges, now_s)))]
 
 
 def _apply(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:

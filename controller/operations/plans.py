@@ -1,18 +1,39 @@
-"""The last plan of each bridge, until it is applied."""
+"""The last plan of each bridge, and the answers to `plan` and `apply`: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import json
+import math
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
+from controller.api import history
 from controller.api.engine_commands import Reply
+from controller.api.history import Moved
 from controller.bridge.bridge import Bridge, Commands
 from controller.decisions import planning
-from controller.decisions.planning import Proposal
-from controller.operations import named, plan_view
-from controller.text.wording import Refused, one_of, quoted
+from controller.decisions.planning import Basis, Opinion, Proposal, Waiting
+from controller.operations import named
+from controller.text.drawing import Column, Look, table_text
+from controller.text.show_view import NONE_ATTACHED
+from controller.text.wording import Refused, lines_of, one_of, printable, quoted
+from policies.model import Uplink
+from policies.presets import PRESETS
+from policies.verdicts import Rest, Standing, WhyAtRest
 
+WIDTH = 80
+CELLS = 15
+# How many VM ports on an uplink without relief are listed.
+NAMED = 3
 PLAN_FIRST = "ovs-lbt plan first"
+RATES = (Column("MbTX/s", right=True), Column("MbRX/s", right=True))
+WAY = (Column("USED-BY", least=8, optional=True), Column("FROM"), Column("TO"), *RATES)
+MOVES = (Column("PORT"), *WAY, Column("WHY"))
+# The head of the loads in observe mode, and what it means.
+IF_ENFORCED = "IF ENFORCED"
+OBSERVED = "observe mode: these are the uplinks and loads that enforce mode would have by now, not the present ones"
 
 
 @dataclass(slots=True)
@@ -21,13 +42,13 @@ class Plans:
 
     _last: dict[str, tuple[Bridge, Proposal]] = field(default_factory=dict)
 
-    def make(self, bridges: Iterable[Bridge], as_json: bool, now_s: float) -> str:
-        """Make new plans, remember them, and return the text to show."""
+    def make(self, bridges: Iterable[Bridge], now_s: float) -> list[Proposal]:
+        """Make new plans, and remember them."""
         proposals = []
         for bridge in bridges:
             proposals.append(bridge.placing.proposal(now_s))
             self._last[bridge.config.name] = bridge, proposals[-1]
-        return plan_view.as_json(proposals) if as_json else plan_view.as_text(proposals)
+        return proposals
 
     def only(self, bridges: Iterable[Bridge]) -> str:
         """The bridge to apply a plan to if none is named: the only one whose plan has moves.
@@ -63,10 +84,294 @@ class Plans:
             return [*noted, Reply(request_id, refusal, refused=True)]
         assert proposal.bridge == name, "a plan is applied to the bridge that it was made for"
         del self._last[name]
-        reply = Reply(request_id, plan_view.made(proposal))
+        reply = Reply(request_id, made(proposal))
         return bridge.make(proposal.moves, reply, now_s, proposal.evidence)
 
     def _of(self, bridge: Bridge) -> Proposal | None:
         """The plan of this bridge. A plan made before the bridge was detached does not count."""
         planned, proposal = self._last.get(bridge.config.name, (None, None))
         return proposal if planned is bridge else None
+
+
+def as_json(proposals: Iterable[Proposal]) -> str:
+    """Plans as documented in docs/reference/json.md; rates in bit/s, shares of capacity as ratios."""
+    return json.dumps({"bridges": [_bridge(proposal) for proposal in proposals]}, indent=2)
+
+
+def as_text(proposals: Sequence[Proposal]) -> str:
+    """A block for each bridge: the moves, the expected loads, and what each policy says."""
+    if not proposals:
+        return NONE_ATTACHED
+    return "\n\n".join(lines_of(_block(proposal)) for proposal in proposals)
+
+
+def made(proposal: Proposal) -> str:
+    """The answer to `apply`, once the moves are made."""
+    lines = [f"{proposal.bridge}: {_moves(proposal)} made"]
+    return lines_of([*lines, *(f"  {_named(moved)}" for moved in proposal.lines)])
+
+
+def _block(proposal: Proposal) -> list[str]:
+    lines, texts = [_headline(proposal)], list[str]()
+    if proposal.lines:
+        lines += ["", *_table(proposal)]
+    if proposal.basis_s is not None and proposal.uplinks:
+        lines += ["", *_utilizations(proposal)]
+        texts += [OBSERVED] if proposal.observed else []
+    texts += [text for opinion in proposal.opinions for text in _opinion_texts(opinion, proposal)]
+    texts += _waits(proposal.waiting)
+    texts += [f"not done: {text}" for text in proposal.not_done]
+    return [
+        *lines,
+        *([""] if texts and len(lines) > 1 else []),
+        *(w for t in texts for w in _wrap(t)),
+    ]
+
+
+def _headline(proposal: Proposal) -> str:
+    name = proposal.bridge
+    if not proposal.connected:
+        return f"{name}: NOT CONNECTED: nothing is measured, and nothing can be moved"
+    if not proposal.uplinks:
+        return f"{name}: no uplinks, so nothing to move"
+    if not proposal.moves:
+        return f"{name}: nothing to move"
+    would = f"{name}: {_moves(proposal)} would be made now"
+    if proposal.observed:
+        return f"{would} in enforce mode"
+    return f"{would}; to make {'it' if len(proposal.moves) == 1 else 'them'}: ovs-lbt apply {quoted(name)}"
+
+
+def _moves(proposal: Proposal) -> str:
+    count = len(proposal.moves)
+    return f"{count} move{'' if count == 1 else 's'}"
+
+
+def _table(proposal: Proposal) -> list[str]:
+    """A line for each VM port, or for buckets with the same way. VM names are cut if needed."""
+    rows = []
+    for moved in proposal.lines:
+        load = proposal.load_of(moved)
+        rates = f"{load.tx_bps / 1e6:.2f}", f"{load.rx_bps / 1e6:.2f}"
+        rows.append((moved.what, _vm(moved) or "-", *moved.ends, *rates, moved.reason))
+    return table_text(MOVES, rows, Look(WIDTH))
+
+
+def _vm(moved: Moved) -> str | None:
+    """The VM behind a port; None if it has no name of its own."""
+    return None if moved.vm == moved.unit else moved.vm
+
+
+def _utilizations(proposal: Proposal) -> list[str]:
+    """Both directions of each uplink, now and, if there are moves, after them."""
+    width = max([6, *(len(uplink.name) for uplink in proposal.uplinks)])
+    placed = IF_ENFORCED if proposal.observed else "NOW"
+    head = f"  {'UPLINK':<{width}}  {'':<8}  {placed:<{CELLS + 7}}"
+    lines = [head + "      EXPECTED" if proposal.moves else head.rstrip()]
+    for now, then in zip(proposal.uplinks, proposal.expected, strict=True):
+        if not now.usable:
+            lines.append(f"  {now.name:<{width}}  carries nothing now")
+            continue
+        for name, direction in ((now.name, "sends"), ("", "receives")):
+            before = _bar(_ratio(now, direction))
+            after = f"  ->  {_bar(_ratio(then, direction))}" if proposal.moves else ""
+            lines.append(f"  {name:<{width}}  {direction:<8}  {before}{after}")
+    return lines
+
+
+def _bar(ratio: float) -> str:
+    """A share as a bar and a percentage."""
+    full = min(CELLS, round(ratio * CELLS))
+    return f"[{'#' * full:<{CELLS}}] {ratio:4.0%}"
+
+
+def _ratio(uplink: Uplink, direction: str) -> float:
+    used_bps = uplink.load.tx_bps if direction == "sends" else uplink.load.rx_bps
+    return used_bps / uplink.capacity_bps
+
+
+# ---- what policies say -----------------------------------------------------------------
+
+
+def _opinion_texts(opinion: Opinion, proposal: Proposal) -> list[str]:
+    """What loads a policy judged, and why it makes no (more) moves."""
+    if not proposal.connected or not proposal.uplinks:
+        return []
+    policy, rest = opinion.policy, opinion.rest
+    if proposal.fallen_back:
+        return ["LACP is not negotiated: until it is, one uplink serves all VM ports"]
+    if rest is None:
+        return [f"{policy}: {unknown(opinion.basis)}"]
+    if rest.why is WhyAtRest.NEVER:
+        return [f"{policy}: a static policy, which moves nothing because of load"]
+    sentences = [f"{policy}: judges {covers(opinion.basis)}"]
+    if why := _why_at_rest(rest, opinion, proposal):
+        sentences.append(f"{policy}: {why}")
+    return sentences
+
+
+def covers(basis: Basis) -> str:
+    """The loads that a policy judges, in words."""
+    if basis.covered_s >= basis.window_s:
+        return f"the mean load of the last {basis.window_s:g} s"
+    why = (
+        "it began again with the last move" if basis.since_move else "no more has been measured yet"
+    )
+    window = f"its window is {basis.window_s:g} s"
+    return f"the mean load of the last {basis.covered_s:.0f} s; {window}, but {why}"
+
+
+def unknown(basis: Basis) -> str:
+    """Why a policy cannot decide yet, and when it can."""
+    if basis.absent:
+        return f"the switch has no port {', '.join(basis.absent)}, so its load is not known"
+    known = f"loads are known for {basis.covered_s:.0f} s"
+    if basis.since_move:
+        known = f"loads since the last move are known for {basis.covered_s:.0f} s"
+    return f"{known}, and {basis.needed_s:g} s are needed: ask again in {math.ceil(basis.wait_s)} s"
+
+
+def _why_at_rest(rest: Rest, opinion: Opinion, proposal: Proposal) -> str | None:
+    uplinks = {uplink.name: uplink for uplink in proposal.expected}
+    limit = threshold(proposal.threshold_ratio)
+    match rest.why:
+        case WhyAtRest.UNRELIEVED:
+            return "; ".join(
+                f"{name} is {'still ' if opinion.moves else ''}at"
+                f" {percent(uplinks[name].utilization_ratio)}, above {limit}, and no move helps:"
+                f" {_stuck(name, opinion)}"
+                for name in rest.unrelieved
+            )
+        case _ if opinion.moves:
+            return None
+        case WhyAtRest.BELOW if rest.fullest:
+            fullest = f"{rest.fullest} is the fullest at {percent(uplinks[rest.fullest].utilization_ratio)}"
+            return f"no uplink is above {limit}; {fullest}"
+        case WhyAtRest.ALONE:
+            return "fewer than two uplinks are in service"
+        case WhyAtRest.EVEN if rest.fullest and rest.emptiest:
+            pair = f"{rest.fullest} sends {_sent(uplinks[rest.fullest])}"
+            return f"uplinks are even: {pair}, {rest.emptiest} {_sent(uplinks[rest.emptiest])}"
+        case WhyAtRest.NO_GAIN if rest.fullest and rest.emptiest:
+            pair = f"{rest.fullest} sends {_sent(uplinks[rest.fullest])}"
+            pair += f", {rest.emptiest} {_sent(uplinks[rest.emptiest])}"
+            return f"{pair}, and no bucket has the right size to even them out"
+        case WhyAtRest.NO_BETTER if rest.fullest:
+            fullest = f"{rest.fullest} is the fullest at {percent(uplinks[rest.fullest].utilization_ratio)}"
+            return f"{fullest}, and no moves would lower that by 2% of capacity"
+    return "no uplink is in service"
+
+
+def _stuck(uplink: str, opinion: Opinion) -> str:
+    """Why none of an uplink's units can be moved, with the most important ones by name."""
+    by_standing: dict[Standing, list[str]] = {}
+    for name, verdict in sorted(opinion.verdicts.items()):
+        by_standing.setdefault(verdict.standing, []).append(name)
+    texts = []
+    for name in by_standing.get(Standing.NO_ROOM, [])[:NAMED]:
+        expected = opinion.verdicts[name].expected_ratio.items()
+        brings = " and ".join(f"{other} to {percent(ratio)}" for other, ratio in expected)
+        texts.append(f"{name} {f'would bring {brings}' if brings else 'may use no other uplink'}")
+    if (more := len(by_standing.get(Standing.NO_ROOM, [])) - NAMED) > 0:
+        texts.append(f"{more} more do not fit elsewhere")
+    for standing, what in (
+        (Standing.HELD, "held by a rule"),
+        (Standing.TOO_SMALL, "too small to matter"),
+    ):
+        if names := by_standing.get(standing):
+            texts.append(f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {what}")
+    return "; ".join(texts) or f"no VM port under {opinion.policy} is on {uplink}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
+    return ", ".join([*names[:NAMED], *more])
+
+
+def percent(ratio: float) -> str:
+    """A share with the precision needed to compare it with a limit: 75.3% is above 75%."""
+    return f"{ratio:.1%}"
+
+
+def threshold(ratio: float) -> str:
+    return f"{100 * ratio:g}%"
+
+
+def _sent(uplink: Uplink) -> str:
+    return f"{uplink.load.tx_bps / uplink.capacity_bps:.0%}"
+
+
+def _waits(waiting: Iterable[Waiting]) -> list[str]:
+    """A sentence for each pair of uplinks between which units wait to return."""
+    ways: dict[tuple[str, str, str], list[str]] = {}
+    for one in sorted(waiting, key=lambda one: one.moved.buckets is None):
+        moved = one.moved
+        what = f"{moved.buckets} buckets of {moved.unit}" if moved.buckets else moved.unit
+        ways.setdefault((moved.source or "-", moved.target, one.why), []).append(what)
+    return [
+        f"waiting to return from {source} to {target}: {_listed(names)} ({why})"
+        for (source, target, why), names in ways.items()
+    ]
+
+
+def _wrap(text: str) -> list[str]:
+    return textwrap.wrap(printable(text), WIDTH, initial_indent="  ", subsequent_indent="    ")
+
+
+def _named(moved: Moved) -> str:
+    vm = f" ({name})" if (name := _vm(moved)) and not moved.buckets else ""
+    source, target = moved.ends
+    return f"{moved.what}{vm}: {source} -> {target} ({moved.reason})"
+
+
+# ---- for programs ----------------------------------------------------------------------
+
+
+def _bridge(proposal: Proposal) -> dict[str, Any]:
+    return {
+        "name": proposal.bridge,
+        "connected": proposal.connected,
+        "observed": proposal.observed,
+        "threshold_ratio": proposal.threshold_ratio,
+        "loads_cover_s": proposal.basis_s,
+        "moves": [
+            {**history.move(moved), **asdict(proposal.load_of(moved))} for moved in proposal.lines
+        ],
+        "uplinks": [
+            _uplink(*pair) for pair in zip(proposal.uplinks, proposal.expected, strict=True)
+        ],
+        "policies": [_policy(opinion, proposal) for opinion in proposal.opinions],
+        "waiting": [
+            {**history.move(waiting.moved), "why": waiting.why} for waiting in proposal.waiting
+        ],
+        "not_done": list(proposal.not_done),
+    }
+
+
+def _uplink(now: Uplink, then: Uplink) -> dict[str, Any]:
+    return {
+        "name": now.name,
+        "role": now.role.value,
+        "usable": now.usable,
+        "capacity_bps": now.capacity_bps,
+        "transmit_ratio": _ratio(now, "sends"),
+        "receive_ratio": _ratio(now, "receives"),
+        "expected_transmit_ratio": _ratio(then, "sends"),
+        "expected_receive_ratio": _ratio(then, "receives"),
+    }
+
+
+def _policy(opinion: Opinion, proposal: Proposal) -> dict[str, Any]:
+    moves_by_load = PRESETS[opinion.policy].rebalances
+    rest = opinion.rest
+    return {
+        "policy": opinion.policy,
+        "window_s": opinion.basis.window_s if moves_by_load else None,
+        "covered_s": round(opinion.basis.covered_s, 3),
+        "wait_s": round(opinion.basis.wait_s, 3) if moves_by_load else 0.0,
+        "moves": len(opinion.moves),
+        "rest": rest.why.value if rest else "loads-unknown",
+        "unrelieved": list(rest.unrelieved) if rest else [],
+        "said": _opinion_texts(opinion, proposal),
+    }

@@ -7,15 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from controller.cli.top import keys
-from controller.cli.top.state import (
-    Choosing,
-    Confirming,
-    Explaining,
-    Helping,
-    Row,
-    State,
-    Typing,
-)
+from controller.cli.top.state import Choosing, Confirming, Explaining, Helping, Row, State, Typing
 from controller.text import top_manual as manual
 from controller.text.drawing import (
     GAP,
@@ -34,14 +26,7 @@ from controller.text.drawing import (
     width_of,
     widths,
 )
-from controller.text.show_view import (
-    BRIDGE,
-    NONE_ATTACHED,
-    notes,
-    port_cells,
-    states,
-    uplink_rows,
-)
+from controller.text.show_view import BRIDGE, NONE_ATTACHED, notes, port_cells, states, uplink_rows
 
 PORTS = {
     "port": Column("PORT", least=8, gives=3),

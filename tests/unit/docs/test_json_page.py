@@ -18,7 +18,7 @@ from controller.api.status import BridgeStatus, PathHindrance, PortStatus, Uplin
 from controller.config.rows import Endpoint
 from controller.decisions.planning import Waiting
 from controller.host import client
-from controller.operations import diagnosis, explain, plan_view, show, unconfirmed
+from controller.operations import diagnosis, explain, plans, show, unconfirmed
 from controller.replay.figures import Figures
 from policies.model import Load, Move, Reason, Unit
 from policies.rules import Rule
@@ -98,7 +98,7 @@ def planned() -> Iterator[Any]:
         waiting=(Waiting(MOVED, "why"), Waiting(BUCKETS, "why")),
         not_done=("one",),
     )
-    yield json.loads(plan_view.as_json([proposal]))
+    yield json.loads(plans.as_json([proposal]))
 
 
 def explained() -> Iterator[Any]:
