@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Sequence
 
 from controller import from_linux_bond as moving
 from controller.api.requests import assignments
@@ -165,6 +164,7 @@ def _ifupdown(host: Host) -> str:
 def _netplan(host: Host) -> str:
     bond, bridge = host.bond, host.bridge
     addresses, gateway = _addresses(host)
+    quoted_addresses = ", ".join(f'"{address}"' for address in addresses)
     mode = MODES[bond.mode]
     lacp = "{lacp: active}" if bond.mode == LACP else "{}"
     lines = [
@@ -180,7 +180,7 @@ def _netplan(host: Host) -> str:
         f"    {bridge}:",
         f"      interfaces: [{bond.name}]",
         f'      macaddress: "{bond.mac}"',
-        *([f"      addresses: [{_quoted(addresses)}]"] if addresses else []),
+        *([f"      addresses: [{quoted_addresses}]"] if addresses else []),
         *([f'      routes: [{{to: default, via: "{gateway}"}}]'] if gateway else []),
         "      openvswitch: {}",
     ]
@@ -213,7 +213,3 @@ def _networkmanager(host: Host) -> str:
             f"nmcli connection delete {quoted(bond.name)}",
         ]
     )
-
-
-def _quoted(texts: Sequence[str]) -> str:
-    return ", ".join(f'"{text}"' for text in texts)

@@ -1,19 +1,23 @@
-"""Finds what requests name: bridges, VM ports and the addresses behind them, uplinks.
+"""Finds what requests name: bridges, VM ports and the addresses behind them, uplinks, rules of VMs.
 
 A name of nothing is refused, with the names that there are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from controller.api.engine_commands import Setting
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
 from controller.bridge.phase import Phase
+from controller.config import guests
+from controller.config.keys import VM_RULE_KEYS, Key
 from controller.config.membership import not_attached
-from controller.config.rows import BridgeRow
+from controller.config.rows import PREFIX, BridgeRow, Guest
 from controller.config.values import UplinkConfig, VmPortConfig
-from controller.operations import vm_rules
+from controller.config.vm_ports import vm_keys
 from controller.teaming.address_units import AddressUnit
 from controller.text.wording import STARTED, Refused, one_of, quoted, unknown
 
@@ -55,7 +59,7 @@ def interface(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig | None]:
 
     The interface of a VM also has a name that is the same on every host.
     """
-    if (found := vm_rules.named(fleet.bridges, name)) is not None:
+    if (found := of_vm(fleet.bridges, name)) is not None:
         return found
     for bridge in fleet.bridges.values():
         for port in bridge.config.vm_ports:
@@ -156,7 +160,7 @@ def address(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig] | None:
     `UUID/MAC` is that of a VM behind a patch port.
     """
     for bridge in fleet.bridges.values():
-        if (vm := vm_rules.guest_named(bridge, name)) is not None:
+        if (vm := _guest(bridge, name)) is not None:
             port, guest = vm
             known = _known(bridge, port, guest.mac)
             if len(known) == 1:
@@ -196,3 +200,97 @@ def _as_port(bridge: Bridge, port: VmPortConfig, address: AddressUnit) -> VmPort
         guests=(),
         endpoint=None,
     )
+
+
+# ---- rules of VMs ------------------------------------------------------------------------
+#
+# A rule for a VM that may move from host to host is set on each of them, under a name that the VM's
+# interface has on all: UUID/MAC. The Bridge keeps it until the VM comes.
+
+
+def kept_rule(row: BridgeRow, port: VmPortConfig, key: str, value: str) -> list[Setting]:
+    """The settings of a rule. The Bridge keeps it if the VM has an identity.
+
+    The same rule in another place could take precedence, so it is removed there.
+    """
+    if port.vm_id is None:
+        return [Setting("Interface", port.name, PREFIX + key, value)]
+    rule = rule_on_bridge(row.name, port.vm_id, key, value)
+    return [rule, *(s for s in _present(row, port, key) if s.key != rule.key)]
+
+
+def removed_rule(row: BridgeRow, port: VmPortConfig, key: str) -> list[Setting]:
+    """The settings that remove a rule from every place where one for this port alone can be."""
+    always = [] if port.vm_id is None else [rule_on_bridge(row.name, port.vm_id, key, None)]
+    if any(interface.name == port.name for interface in row.interfaces):
+        always.insert(0, Setting("Interface", port.name, PREFIX + key, None))
+    return list(dict.fromkeys([*always, *_present(row, port, key)]))
+
+
+def of_vm(bridges: Mapping[str, Bridge], name: str) -> tuple[Bridge, VmPortConfig] | None:
+    """The VM port with this name of a VM's interface (UUID/MAC), which rules are then kept under."""
+    for bridge in bridges.values():
+        for port in bridge.config.vm_ports:
+            if (found := _same(port.vm_ids, name)) is not None:
+                return bridge, replace(port, vm_id=found)
+    return None
+
+
+def _guest(bridge: Bridge, name: str) -> tuple[VmPortConfig, Guest] | None:
+    """The VM behind a patch port with this name of its interface, and that port."""
+    for port in bridge.config.vm_ports:
+        for guest in port.guests:
+            if _same(guest.identities, name) is not None:
+                return port, guest
+    return None
+
+
+def home_of_rules(fleet: Fleet, name: str) -> Bridge | None:
+    """The bridge that keeps rules for a VM of which no VM port is known; None if `name` is no such.
+
+    Raises:
+        Refused: it is not known which bridge the VM will use.
+    """
+    if not guests.is_anywhere(name):
+        return None
+    bridges = [bridge for _, bridge in sorted(fleet.bridges.items())]
+    for bridge in bridges:
+        if _guest(bridge, name) is not None:
+            return bridge
+    if len(bridges) != 1:
+        listed = ", ".join(bridge.config.name for bridge in bridges) or "none"
+        found = f"VM {name}: not on this host, whose attached bridges are {listed}"
+        key = quoted(f'external_ids:"{PREFIX}vm-{name.lower()}-KEY"=VALUE')
+        expected = f"one attached bridge; for one of several: ovs-vsctl set bridge BRIDGE {key}"
+        raise Refused(f"{found} -> {expected}")
+    return bridges[0]
+
+
+def rule_keys_at(bridge: Bridge) -> dict[str, Key]:
+    """The keys of rules for a VM that may use all uplinks of a bridge."""
+    team = tuple(uplink.name for uplink in bridge.config.uplinks)
+    keys = vm_keys(frozenset(team), team)
+    return {name: keys[name] for name in VM_RULE_KEYS}
+
+
+def rule_on_bridge(bridge: str, identity: str, key: str, value: str | None) -> Setting:
+    """The setting of a rule that a Bridge keeps for a VM, which need not be on this host."""
+    return Setting("Bridge", bridge, f"{PREFIX}vm-{identity}-{key}", value)
+
+
+def _present(row: BridgeRow, port: VmPortConfig, key: str) -> list[Setting]:
+    """The settings that remove a rule of this port alone from where it is."""
+    found = [
+        Setting("Interface", interface.name, PREFIX + key, None)
+        for interface in row.interfaces
+        if interface.name == port.name and PREFIX + key in interface.external_ids
+    ]
+    kept_as = (rule_on_bridge(row.name, identity, key, None) for identity in port.vm_ids)
+    return [*found, *(setting for setting in kept_as if setting.key in row.external_ids)]
+
+
+def _same(names: tuple[str, ...], name: str) -> str | None:
+    """The one of the names that is this one, whatever its case, if it is a name on every host."""
+    if not guests.is_anywhere(name):
+        return None
+    return next((one for one in names if one.lower() == name.lower()), None)

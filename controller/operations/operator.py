@@ -20,7 +20,7 @@ from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Recor
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import UplinkConfig, VmPortConfig
-from controller.operations import answers, check, explain, named, plans, show, unconfirmed, vm_rules
+from controller.operations import answers, check, explain, named, plans, show, unconfirmed
 from controller.operations.attach import attach, attachable
 from controller.operations.confirmations import Confirmations
 from controller.operations.detach import detach, traces
@@ -185,11 +185,11 @@ def _settings(operator: Operator, asked: Asked) -> tuple[str, Record, list[Setti
     settings = list[Setting]()
     for key, rule in rules(asked.settings, VM_RULE_KEYS).items():
         if rule is None:
-            settings += vm_rules.removed(row, port, key)
+            settings += named.removed_rule(row, port, key)
             continue
         if key == "pin":
             _pinnable(bridge, port, rule)
-        settings += vm_rules.kept(row, port, key, rule)
+        settings += named.kept_rule(row, port, key, rule)
     _refuse_what_is_bad_together(operator, bridge, settings)
     return bridge.config.name, Record.VM_PORT, settings
 
@@ -201,17 +201,17 @@ def _written(table: str, name: str, values: Mapping[str, str]) -> list[Setting]:
 def _elsewhere(operator: Operator, name: str) -> Bridge | None:
     """The bridge that keeps a rule under this name of a VM's interface, if the VM is not known here."""
     fleet = operator.fleet
-    known = vm_rules.named(fleet.bridges, name) or named.address(fleet, name)
-    return vm_rules.home(fleet, name) if known is None else None
+    known = named.of_vm(fleet.bridges, name) or named.address(fleet, name)
+    return named.home_of_rules(fleet, name) if known is None else None
 
 
 def _rules_elsewhere(bridge: Bridge, name: str, words: Sequence[str]) -> list[Setting]:
     """The settings of rules for a VM that is not known here; `KEY=` removes one."""
-    found = rules(words, vm_rules.keys_at(bridge))
+    found = rules(words, named.rule_keys_at(bridge))
     if (pin := found.get("pin")) is not None:
         _active(bridge, named.uplink(bridge, pin))
     at = bridge.config.name
-    return [vm_rules.on_bridge(at, name.lower(), key, value) for key, value in found.items()]
+    return [named.rule_on_bridge(at, name.lower(), key, value) for key, value in found.items()]
 
 
 def _refuse_what_is_bad_together(
@@ -274,7 +274,9 @@ def _pin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Com
     bridge, port, row = _ruled(operator, name)
     _pinnable(bridge, port, target)
     done = answers.pinned(bridge, port, target, now_s)
-    return operator.jobs.store(request_id, row.name, vm_rules.kept(row, port, "pin", target), done)
+    return operator.jobs.store(
+        request_id, row.name, named.kept_rule(row, port, "pin", target), done
+    )
 
 
 def _pinnable(bridge: Bridge, port: VmPortConfig, target: str) -> None:
@@ -295,7 +297,7 @@ def _unpin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> C
     if _elsewhere(operator, name) is not None:
         return _set(operator, request_id, Asked(("interface", name), ("pin=",)), now_s)
     _, port, row = _ruled(operator, name)
-    settings = vm_rules.removed(row, port, "pin")
+    settings = named.removed_rule(row, port, "pin")
     before = (s.value for s in unconfirmed.before_set(row, settings))
     done = answers.unpinned(port, next((pin for pin in before if pin is not None), None))
     return operator.jobs.store(request_id, row.name, settings, done)

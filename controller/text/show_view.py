@@ -188,7 +188,7 @@ def notes(bridge: JsonObject) -> list[str]:
 
 
 def _shared(bridge: JsonObject) -> list[str]:
-    """Lines for traffic that is spread over uplinks, and for parts of uplinks."""
+    """Lines for traffic that is spread over uplinks, for parts of uplinks, and for tunnel endpoints."""
     spread = [
         f"{port['name']}: {_counts(port['units'], 'addresses')}"
         for port in bridge["ports"]
@@ -198,17 +198,12 @@ def _shared(bridge: JsonObject) -> list[str]:
     if (hashed := bridge.get("connection_hash")) is not None:
         buckets.append(hashed_by(hashed["used"], hashed["why"], hashed.get("cost")))
     parts = [f"{p['name']}: {t}" for p in bridge["ports"] if (t := part(*map(p.get, PARTS)))]
-    return [*spread, *buckets, *parts, *endpoints(bridge)]
-
-
-def endpoints(bridge: JsonObject) -> list[str]:
-    """A line for each port by which Open vSwitch sends tunnels."""
-    drawn = []
-    for port in bridge["ports"]:
-        if (found := port.get("endpoint")) is not None:
-            sent = tunnels_sent(found["kinds"], found["bridges"], found["addresses"])
-            drawn.append(f"{port['name']}: tunnel endpoint, {sent}")
-    return drawn
+    sent = [
+        f"{p['name']}: tunnel endpoint, {tunnels_sent(e['kinds'], e['bridges'], e['addresses'])}"
+        for p in bridge["ports"]
+        if (e := p.get("endpoint")) is not None
+    ]
+    return [*spread, *buckets, *parts, *sent]
 
 
 def _counts(counts: Mapping[str, int], what: str) -> str:

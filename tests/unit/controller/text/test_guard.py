@@ -136,7 +136,7 @@ OTHERS = {
     "membership.py: _del_port(row, other.name)",
     "membership.py: _into(row, bond, name)",
     "membership.py: added",
-    "vm_rules.py: key",
+    "named.py: key",
     "detach.py: fault.text",
     "attach.py: wanted",
     "confirmations.py: UNCONFIRMED",
