@@ -97,7 +97,7 @@ def _main(given: Sequence[str] | None) -> int:
     if options.command == "show" and not options.json:
         return answers.show(options.bridge)
     if options.command == "top":
-        from controller.cli.top import command as top
+        from controller.cli import top
 
         return top.main(options)
     if options.command == "plan" and options.endpoints:
