@@ -59,6 +59,8 @@ class Placing:
         self.reused = Reused()
         # Moves by reason, for metrics.
         self.counts = Counts()
+        # The last plan that was shown to an operator, until it is applied.
+        self.last_plan: Proposal | None = None
 
     @property
     def config(self) -> BridgeConfig:

@@ -6,7 +6,7 @@ Every refusal is one line that says what was found and what is expected.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from controller.api.commands import REQUESTS
@@ -27,7 +27,6 @@ from controller.operations.detach import detach, traces
 from controller.operations.diagnosis import Account
 from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
 from controller.operations.jobs import Jobs, Step, reply
-from controller.operations.plans import Plans
 from controller.teaming.bindings import Bound
 from controller.text.wording import Refused, lines_of, one_line, one_of, quoted
 from policies import failover
@@ -46,7 +45,6 @@ class Operator:
     fleet: Fleet
     jobs: Jobs
     confirmations: Confirmations
-    plans: Plans = field(default_factory=Plans)
 
     def next_job_s(self) -> float:
         """When the first request in progress has something to do; infinity if there is none."""
@@ -69,7 +67,6 @@ class Operator:
         ]
         numbers = [*(reply.request_id for reply in waiting), *self.jobs.abandon()]
         numbers += self.confirmations.abandon_reversals()
-        self.plans = Plans()
         return [Reply(number, LOST, refused=True) for number in numbers]
 
     def continue_requests(self, now_s: float) -> Commands:
@@ -351,13 +348,16 @@ def _undrain(operator: Operator, request_id: int, asked: Asked, _now_s: float) -
 def _plan(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
     fleet = operator.fleet
     bridges = [named.serving_bridge(fleet, name) for name in asked.names] or fleet.serving
+    proposals = [bridge.placing.proposal(now_s) for bridge in bridges]
+    for bridge, proposal in zip(bridges, proposals, strict=True):
+        bridge.placing.last_plan = proposal
     form = plans.as_json if asked.as_json else plans.as_text
-    return [Reply(request_id, form(operator.plans.make(bridges, now_s)))]
+    return [Reply(request_id, form(proposals))]
 
 
 def _apply(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
-    name = asked.names[0] if asked.names else operator.plans.only(operator.fleet.serving)
-    return operator.plans.apply(named.serving_bridge(operator.fleet, name), request_id, now_s)
+    name = asked.names[0] if asked.names else plans.only(operator.fleet.serving)
+    return plans.apply(named.serving_bridge(operator.fleet, name), request_id, now_s)
 
 
 def _explain(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:

@@ -1,4 +1,4 @@
-"""The last plan of each bridge, and the answers to `plan` and `apply`: tables for people, JSON for programs."""
+"""Applies plans, and answers `plan` and `apply`: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 from controller.api import history
@@ -36,61 +36,43 @@ IF_ENFORCED = "IF ENFORCED"
 OBSERVED = "observe mode: these are the uplinks and loads that enforce mode would have by now, not the present ones"
 
 
-@dataclass(slots=True)
-class Plans:
-    """The last plan of each bridge, by name, until it is applied."""
+def only(bridges: Iterable[Bridge]) -> str:
+    """The bridge to apply a plan to if none is named: the only one whose plan has moves.
 
-    _last: dict[str, tuple[Bridge, Proposal]] = field(default_factory=dict)
+    Raises:
+        Refused: there is no plan, or several plans have moves.
+    """
+    plans = {b.config.name: plan for b in bridges if (plan := b.placing.last_plan) is not None}
+    names = [name for name, plan in plans.items() if plan.moves] or list(plans)
+    if not names:
+        raise Refused(f"apply: no plan -> {PLAN_FIRST}")
+    if len(names) > 1:
+        raise Refused(f"apply: plans of {len(names)} bridges -> {one_of(sorted(names))}")
+    return names[0]
 
-    def make(self, bridges: Iterable[Bridge], now_s: float) -> list[Proposal]:
-        """Make new plans, and remember them."""
-        proposals = []
-        for bridge in bridges:
-            proposals.append(bridge.placing.proposal(now_s))
-            self._last[bridge.config.name] = bridge, proposals[-1]
-        return proposals
 
-    def only(self, bridges: Iterable[Bridge]) -> str:
-        """The bridge to apply a plan to if none is named: the only one whose plan has moves.
+def apply(bridge: Bridge, request_id: int, now_s: float) -> Commands:
+    """Make all moves of a plan in one bundle, and answer once the switch has confirmed them.
 
-        Raises:
-            Refused: there is no plan, or several plans have moves.
-        """
-        plans = {b.config.name: plan for b in bridges if (plan := self._of(b)) is not None}
-        names = [name for name, plan in plans.items() if plan.moves] or list(plans)
-        if not names:
-            raise Refused(f"apply: no plan -> {PLAN_FIRST}")
-        if len(names) > 1:
-            raise Refused(f"apply: plans of {len(names)} bridges -> {one_of(sorted(names))}")
-        return names[0]
-
-    def apply(self, bridge: Bridge, request_id: int, now_s: float) -> Commands:
-        """Make all moves of a plan in one bundle, and answer once the switch has confirmed them.
-
-        Raises:
-            Refused: there is no plan, or nothing can be moved.
-        """
-        name, proposal = bridge.config.name, self._of(bridge)
-        if proposal is None:
-            raise Refused(f"apply: no plan of {name} -> {PLAN_FIRST}")
-        named.moving_bridge(bridge)
-        if not proposal.moves:
-            return [Reply(request_id, f"{name}: the plan has no moves, so there is nothing to do")]
-        team_view = bridge.placing.team_view
-        if why := planning.changed(proposal, team_view, bridge.placing.bases(now_s), now_s):
-            refusal = f"{why} -> a new plan: ovs-lbt plan {quoted(name)}"
-            reasons = [move.reason for move in proposal.moves]
-            noted = bridge.refuse(reasons, refusal, now_s, proposal.lines)
-            return [*noted, Reply(request_id, refusal, refused=True)]
-        assert proposal.bridge == name, "a plan is applied to the bridge that it was made for"
-        del self._last[name]
-        reply = Reply(request_id, made(proposal))
-        return bridge.make(proposal.moves, reply, now_s, proposal.evidence)
-
-    def _of(self, bridge: Bridge) -> Proposal | None:
-        """The plan of this bridge. A plan made before the bridge was detached does not count."""
-        planned, proposal = self._last.get(bridge.config.name, (None, None))
-        return proposal if planned is bridge else None
+    Raises:
+        Refused: there is no plan, or nothing can be moved.
+    """
+    name, proposal = bridge.config.name, bridge.placing.last_plan
+    if proposal is None:
+        raise Refused(f"apply: no plan of {name} -> {PLAN_FIRST}")
+    named.moving_bridge(bridge)
+    if not proposal.moves:
+        return [Reply(request_id, f"{name}: the plan has no moves, so there is nothing to do")]
+    team_view = bridge.placing.team_view
+    if why := planning.changed(proposal, team_view, bridge.placing.bases(now_s), now_s):
+        refusal = f"{why} -> a new plan: ovs-lbt plan {quoted(name)}"
+        reasons = [move.reason for move in proposal.moves]
+        noted = bridge.refuse(reasons, refusal, now_s, proposal.lines)
+        return [*noted, Reply(request_id, refusal, refused=True)]
+    assert proposal.bridge == name, "a plan is applied to the bridge that it was made for"
+    bridge.placing.last_plan = None
+    reply = Reply(request_id, made(proposal))
+    return bridge.make(proposal.moves, reply, now_s, proposal.evidence)
 
 
 def as_json(proposals: Iterable[Proposal]) -> str:
