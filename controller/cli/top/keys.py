@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from controller.cli.top.state import (
     Choosing,
     Confirming,
-    Explaining,
-    Helping,
     JsonObject,
     Message,
+    Reading,
     Row,
     State,
     Typing,
@@ -63,8 +62,8 @@ def press(state: State, key: str, page: Page) -> tuple[State, tuple[Effect, ...]
     match state.mode:
         case Typing(before=before):
             return _type(state, key, before), ()
-        case Helping() | Explaining():
-            return _read(state, key, page)
+        case Reading():
+            return _read(state, state.mode, key, page)
         case Choosing():
             return _choose(state, state.mode, key), ()
         case Confirming(words=words):
@@ -79,11 +78,10 @@ def answered(state: State, words: tuple[str, ...], text: str, refused: bool) -> 
     """The state after a command was carried out or refused."""
     command, name, *_ = words
     if command == "explain":
-        wanted = isinstance(state.mode, Explaining) and state.mode.port == name
-        if not wanted:
+        if not isinstance(state.mode, Reading) or state.mode.port != name:
             return state
         if not refused:
-            return replace(state, mode=Explaining(name, text))
+            return replace(state, mode=Reading(text, name))
         state = replace(state, mode=Watching())
     answer = "; ".join(text.split("\n"))
     if not refused and answer:
@@ -101,7 +99,7 @@ def _watch(state: State, key: str, page: Page) -> tuple[State, tuple[Effect, ...
         case " ":
             return state, (Refresh(),)
         case "h" | "?":
-            return replace(state, mode=Helping()), ()
+            return replace(state, mode=Reading(manual.text())), ()
         case "/":
             return replace(state, mode=Typing(state.filter), filter=""), ()
         case "\x1b" | "escape":
@@ -172,15 +170,12 @@ def _type(state: State, key: str, before: str) -> State:
     return replace(state, filter=state.filter + key) if len(key) == 1 else state
 
 
-def _read(state: State, key: str, page: Page) -> tuple[State, tuple[Effect, ...]]:
+def _read(state: State, mode: Reading, key: str, page: Page) -> tuple[State, tuple[Effect, ...]]:
     """Scroll the help or an explanation; the view knows where it ends."""
-    mode = state.mode
-    assert isinstance(mode, Helping | Explaining)
     steps = {**_steps(page.lines, page.last), " ": page.lines}
     if key in steps:
-        return replace(
-            state, mode=replace(mode, top=min(max(0, mode.top + steps[key]), page.last))
-        ), ()
+        top = min(max(0, mode.top + steps[key]), page.last)
+        return replace(state, mode=replace(mode, top=top)), ()
     if key in ("q", "Q", "h", "?", "e", ESCAPE, ENTER):
         return replace(state, mode=Watching()), ()
     return state, ()
@@ -198,7 +193,7 @@ def _of_port(state: State, key: str) -> tuple[State, tuple[Effect, ...]]:
     state = replace(state, selected=row.key)
     name = row.port["name"]
     if key == "e":
-        return replace(state, mode=Explaining(name)), (Ask(("explain", name)),)
+        return replace(state, mode=Reading(None, name)), (Ask(("explain", name)),)
     if key == "u":
         question = f"unpin {_named(row)}: its policy may move it again"
         return replace(state, mode=Confirming(("unpin", name), question)), ()

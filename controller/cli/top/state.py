@@ -92,18 +92,11 @@ class Typing:
 
 
 @dataclass(frozen=True, slots=True)
-class Helping:
-    """The help is shown, from line `top` on."""
+class Reading:
+    """A text is shown, from line `top` on; None until it arrives. `port`: it is that of `explain`."""
 
-    top: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Explaining:
-    """The text of `explain` is shown, from line `top` on; None until the answer arrives."""
-
-    port: str
-    text: str | None = None
+    text: str | None
+    port: str | None = None
     top: int = 0
 
 
@@ -125,7 +118,7 @@ class Confirming:
     question: str
 
 
-Mode = Watching | Typing | Helping | Explaining | Choosing | Confirming
+Mode = Watching | Typing | Reading | Choosing | Confirming
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from controller.cli.top import keys
-from controller.cli.top.state import Choosing, Confirming, Explaining, Helping, Row, State, Typing
+from controller.cli.top.state import Choosing, Confirming, Reading, Row, State, Typing
 from controller.text import top_manual as manual
 from controller.text.drawing import (
     GAP,
@@ -64,10 +64,8 @@ def screen(state: State, width: int, height: int, unicode: bool = False) -> tupl
     look = Look(width, unicode)
     foot = _foot(state, width)[: max(1, min(MOST_FOOT, height - 2))]
     body_height = max(0, height - 1 - len(foot))
-    if isinstance(state.mode, Helping):
-        body = _text(manual.text(), state.mode.top, width, body_height)
-    elif isinstance(state.mode, Explaining):
-        body = _explanation(state, state.mode, look, body_height)
+    if isinstance(state.mode, Reading):
+        body = _reading(state, state.mode, look, body_height)
     else:
         body = _watching(state, look, body_height)
     if state.stale:
@@ -85,15 +83,10 @@ def _cleaned(drawn: Line) -> Line:
 def page(state: State, width: int, height: int) -> keys.Page:
     """The pane that keys scroll."""
     body_height = max(0, height - 2)
-    match state.mode:
-        case Helping():
-            text, above = manual.text(), 0
-        case Explaining(text=answer):
-            text, above = answer or "", len(_above(state, Look(width), body_height))
-        case _:
-            return keys.Page(max(1, _panes(state, Look(width), body_height).ports - 1))
-    room = max(1, body_height - above)
-    return keys.Page(room, max(0, len(_folded(text, width)) - room))
+    if not isinstance(state.mode, Reading):
+        return keys.Page(max(1, _panes(state, Look(width), body_height).ports - 1))
+    room = max(1, body_height - len(_above(state, state.mode, Look(width), body_height)))
+    return keys.Page(room, max(0, len(_folded(state.mode.text or "", width)) - room))
 
 
 def once(state: State, look: Look) -> list[Line]:
@@ -146,7 +139,7 @@ def _foot(state: State, width: int) -> list[Line]:
     match state.mode:
         case Typing():
             return [line(f"/{state.filter}_   Enter: keep it, Esc: show all", Style.HEAD)]
-        case Helping() | Explaining():
+        case Reading():
             return [line("up, down, PgUp, PgDn: scroll   Esc: back", Style.DIM)]
         case Choosing():
             return [_choice(state.mode, width)]
@@ -345,27 +338,23 @@ def _rule(title: str, at_the_end: str, look: Look) -> Line:
 # ---- texts -----------------------------------------------------------------------------
 
 
-def _explanation(state: State, mode: Explaining, look: Look, height: int) -> list[Line]:
-    """The explanation, below the uplinks if there is room for both."""
-    above = _above(state, look, height)
-    text = WAITING if mode.text is None else mode.text
-    return [*above, *_text(text, mode.top, look.width or 0, height - len(above))]
+def _reading(state: State, mode: Reading, look: Look, height: int) -> list[Line]:
+    """A text. That of `explain` is below the uplinks if there is room for both."""
+    above = _above(state, mode, look, height)
+    lines = _folded(WAITING if mode.text is None else mode.text, look.width or 0)
+    room = height - len(above)
+    top = max(0, min(mode.top, len(lines) - room))
+    return [*above, *map(line, lines[top : top + room])]
 
 
-def _above(state: State, look: Look, height: int) -> list[Line]:
-    """The uplinks, if they leave enough room for a text."""
-    above = [*_uplinks(state, look), ()] if state.bridges else []
+def _above(state: State, mode: Reading, look: Look, height: int) -> list[Line]:
+    """The uplinks above a text, if it is about a VM port and they leave it enough room."""
+    above = [*_uplinks(state, look), ()] if mode.port is not None and state.bridges else []
     return above if height - len(above) >= 4 * LEAST_PANE else []
 
 
 def _folded(text: str, width: int) -> list[str]:
     return [one for long in text.splitlines() for one in _wrapped(long, width)]
-
-
-def _text(text: str, top: int, width: int, height: int) -> list[Line]:
-    lines = _folded(text, width)
-    top = max(0, min(top, len(lines) - height))
-    return [line(one) for one in lines[top : top + max(0, height)]]
 
 
 def _wrapped(text: str, width: int) -> list[str]:

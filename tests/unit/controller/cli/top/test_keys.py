@@ -12,13 +12,13 @@ from controller.cli.top import keys, view
 from controller.cli.top.keys import Ask, Effect, Quit, Refresh
 from controller.cli.top.state import (
     Confirming,
-    Explaining,
-    Helping,
     Message,
     Picture,
+    Reading,
     State,
     Watching,
 )
+from controller.text import top_manual as manual
 from tests.unit.show_json import br0, bridge, port, uplink
 
 
@@ -81,16 +81,16 @@ def test_what_ends_and_what_looks() -> None:
     assert (state.interval_s, effects) == (1.0, [Refresh()])
     assert press(state, *["+"] * 9)[0].interval_s == 0.5
     assert press(state, *["-"] * 9)[0].interval_s == 60.0
-    assert isinstance(press(watching(), "h")[0].mode, Helping)
+    assert isinstance(press(watching(), "h")[0].mode, Reading)
     assert isinstance(press(watching(), "?", "q")[0].mode, Watching)
 
 
 def test_a_text_is_scrolled_to_its_ends_and_no_further() -> None:
     state, _ = press(watching(), "h", keys.DOWN, keys.PAGE_DOWN)
-    assert state.mode == Helping(top=3)
-    assert press(state, keys.END, keys.DOWN)[0].mode == Helping(top=9)
-    assert press(state, keys.PAGE_UP, keys.PAGE_UP)[0].mode == Helping(top=0)
-    assert press(state, keys.HOME)[0].mode == Helping(top=0)
+    assert state.mode == Reading(manual.text(), top=3)
+    assert press(state, keys.END, keys.DOWN)[0].mode == Reading(manual.text(), top=9)
+    assert press(state, keys.PAGE_UP, keys.PAGE_UP)[0].mode == Reading(manual.text(), top=0)
+    assert press(state, keys.HOME)[0].mode == Reading(manual.text(), top=0)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_an_explanation_is_shown_while_it_is_wanted() -> None:
     state, effects = press(watching(), "e")
     assert effects == [Ask(("explain", "vnet10"))]
     told = keys.answered(state, ("explain", "vnet10"), "because", refused=False)
-    assert told.mode == Explaining("vnet10", "because")
+    assert told.mode == Reading("because", "vnet10")
     assert isinstance(press(told, keys.ESCAPE)[0].mode, Watching)
     gone = keys.answered(state, ("explain", "vnet10"), "port: vnet10 -> one of", refused=True)
     assert isinstance(gone.mode, Watching) and gone.message

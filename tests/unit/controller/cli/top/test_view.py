@@ -13,12 +13,11 @@ from controller.cli.top import view
 from controller.cli.top.state import (
     Choosing,
     Confirming,
-    Explaining,
     Happening,
-    Helping,
     Message,
     Mode,
     Picture,
+    Reading,
     State,
     Typing,
     Watching,
@@ -141,14 +140,14 @@ def test_a_long_question_is_there_to_its_end() -> None:
 
 
 def test_help_and_explanations_scroll() -> None:
-    helped = "\n".join(screen(watching(mode=Helping()), height=50))
+    helped = "\n".join(screen(watching(mode=Reading(manual.text())), height=50))
     assert manual.text() in helped
-    assert "quit" in "\n".join(screen(watching(mode=Helping(top=999))))
+    assert "quit" in "\n".join(screen(watching(mode=Reading(manual.text(), top=999))))
     assert all(len(line) < 80 for line in manual.text().splitlines())
     told = "\n".join(f"line {i}" for i in range(50))
-    lines = screen(watching(mode=Explaining("vnet2", told, top=999)))
+    lines = screen(watching(mode=Reading(told, "vnet2", top=999)))
     assert lines[-2] == "line 49" and lines[2].startswith(" eth1")
-    page = view.page(watching(mode=Explaining("vnet2", told)), 80, 24)
+    page = view.page(watching(mode=Reading(told, "vnet2")), 80, 24)
     assert lines[5] == f"line {page.last}" and page.last + page.lines == 50
 
 
@@ -239,8 +238,8 @@ NAMES = st.text(min_size=1, max_size=20)
 MODES: st.SearchStrategy[Mode] = st.one_of(
     st.builds(Watching),
     st.builds(Typing, st.text()),
-    st.builds(Helping, st.integers(0, 99)),
-    st.builds(Explaining, NAMES, st.none() | st.text(), st.integers(0, 99)),
+    st.builds(Reading, st.just(manual.text()), st.none(), st.integers(0, 99)),
+    st.builds(Reading, st.none() | st.text(), NAMES, st.integers(0, 99)),
     st.builds(Confirming, st.just(("move",)), st.text()),
     st.lists(NAMES, min_size=1, max_size=40).flatmap(
         lambda names: st.builds(
