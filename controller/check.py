@@ -132,7 +132,9 @@ def findings(
     on_a_lag = team.get("teaming") in (Teaming.STATIC, Teaming.LACP)
     known = {name: ports[name] for name in up if name in ports}
     found = [*_differences(known, on_a_lag), *_deaf(known, on_a_lag)]
-    came = _came(up, flows)
+    # How many frames each uplink has flooded to us, without those of our own VMs.
+    counted = [(f.registers.get(Register.UPLINK), f) for f in flows if f.table == Table.DELIVERY]
+    came = {name: sum(f.packets for by, f in counted if by == no) for name, no in up.items()}
     if on_a_lag:
         found += _returned(team, flows, came)
     elif len(up) > 1:
@@ -169,12 +171,6 @@ def _deaf(ports: Mapping[str, Port], on_a_lag: bool) -> Iterator[Finding]:
                 " -> a port of the same network that is not blocked"
             )
             yield Finding(WARNING, "receives-nothing", text)
-
-
-def _came(up: Mapping[str, int], flows: Sequence[Counted]) -> dict[str, int]:
-    """How many frames each uplink has flooded to us, without those of our own VMs."""
-    counted = [(f.registers.get(Register.UPLINK), f) for f in flows if f.table == Table.DELIVERY]
-    return {name: sum(f.packets for by, f in counted if by == no) for name, no in up.items()}
 
 
 def _returned(

@@ -18,6 +18,8 @@ from controller.host import client
 from controller.text import terminal
 from controller.text.wording import Refused, because
 
+# The form of the database's address.
+REMOTE = re.compile(r"unix:.+|(tcp|ssl):.+:[0-9]{1,5}", re.ASCII)
 # The environment variables that stand for options of `run` that are not given.
 RUN_VARIABLES = {
     option.name: f"OVS_LBT_{option.dest.upper()}"
@@ -35,8 +37,9 @@ def run(options: argparse.Namespace) -> int:
     try:
         metrics = address("--metrics", options.metrics or DEFAULT_METRICS, "ADDR:PORT or none")
         listen = address("--listen", options.listen or "none", "ADDR:PORT")
-        if options.ovsdb is not None:
-            _check_remote(options.ovsdb)
+        if options.ovsdb is not None and not REMOTE.fullmatch(options.ovsdb):
+            expected = "unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT"
+            raise ValueError(f"--ovsdb: {options.ovsdb} -> {expected}")
     except ValueError as error:
         return answers.failed(blamed(str(error), taken), status=2)
     try:
@@ -91,16 +94,6 @@ def _running() -> str | None:
     pid = ovs.daemon.read_pidfile(str(client.pidfile()))
     found = f"a service is already running as process {pid}"
     return f"{found} -> a single service, or another --name for a standby" if pid > 0 else None
-
-
-def _check_remote(remote: str) -> None:
-    """Check the form of the database's address.
-
-    Raises:
-        ValueError: the form is wrong.
-    """
-    if not re.fullmatch(r"unix:.+|(tcp|ssl):.+:[0-9]{1,5}", remote, re.ASCII):
-        raise ValueError(f"--ovsdb: {remote} -> unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT")
 
 
 # ---- the surroundings of a command ---------------------------------------------------

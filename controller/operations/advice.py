@@ -66,7 +66,9 @@ def of_endpoints(config: BridgeConfig) -> Iterator[str]:
     ports = [port for port in config.vm_ports if port.endpoint is not None]
     if len(ports) > 1:
         names = ", ".join(sorted(port.name for port in ports))
-        spread = sorted({port.policy for port in ports if _is_received_anywhere(port, config)})
+        # These are always spread, so that peers decide by which uplink they receive.
+        answered = [] if config.on_a_lag else [port for port in ports if port.counted_by_flows]
+        spread = sorted({port.policy for port in answered if hashed_by(port, ()) is not None})
         if spread:
             yield (
                 f"tunnel endpoints {names}: {', '.join(spread)} spreads each, and what they receive may all"
@@ -80,12 +82,6 @@ def of_endpoints(config: BridgeConfig) -> Iterator[str]:
     elif ports:
         (port,) = ports
         yield f"tunnel endpoint {port.name} ({port.endpoint}): {_alone(port, config)}"
-
-
-def _is_received_anywhere(port: VmPortConfig, config: BridgeConfig) -> bool:
-    """Whether a policy always spreads it, so that peers decide by which uplink it receives."""
-    answered = port.counted_by_flows and not config.on_a_lag
-    return answered and hashed_by(port, ()) is not None
 
 
 def _alone(port: VmPortConfig, config: BridgeConfig) -> str:

@@ -209,7 +209,9 @@ def stack(addresses: str, routes: str, routes6: str) -> Stack:
     `ip route show table all dev DEVICE` shows for IPv4 and IPv6.
     """
     (device,) = json.loads(addresses) or [{"addr_info": []}]
-    taken = [_address(info, device["ifname"]) for info in device["addr_info"] if _is_moved(info)]
+    # The kernel makes link-local ones of the device's MAC address.
+    moved = (i for i in device["addr_info"] if (i["family"], i["scope"]) != ("inet6", "link"))
+    taken = [_address(info, device["ifname"]) for info in moved]
     return Stack(tuple(taken), _routes(routes), _routes(routes6))
 
 
@@ -334,11 +336,6 @@ def _lost(data: Mapping[str, Any]) -> Iterator[str]:
 
 def _kind(link: Mapping[str, Any]) -> str:
     return str(link.get("linkinfo", {}).get("info_kind", ""))
-
-
-def _is_moved(info: Mapping[str, Any]) -> bool:
-    """Whether an address moves. The kernel makes link-local ones of the device's MAC address."""
-    return not (info["family"] == "inet6" and info["scope"] == "link")
 
 
 def _address(info: Mapping[str, Any], device: str) -> str:

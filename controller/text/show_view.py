@@ -143,11 +143,9 @@ def _why_down(uplink: JsonObject) -> str:
         return "no answer"
     if uplink.get("waits"):
         return "blocked"
-    return "unreachable" if _cut_off(uplink) else "down"
-
-
-def _cut_off(uplink: JsonObject) -> bool:
-    return any(f["kind"] == "unreachable" and f["decided"] for f in uplink.get("path_faults", ()))
+    faults = uplink.get("path_faults", ())
+    cut_off = any(fault["kind"] == "unreachable" and fault["decided"] for fault in faults)
+    return "unreachable" if cut_off else "down"
 
 
 def states(bridge: JsonObject) -> list[str]:

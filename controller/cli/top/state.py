@@ -190,7 +190,8 @@ class State:
         return keys.index(self.selected) if self.selected in keys else 0
 
     def _found(self) -> Iterator[Row]:
-        before = _ports(self.pictures[0].bridges) if len(self.pictures) > 1 else {}
+        earlier = self.pictures[0].bridges if len(self.pictures) > 1 else ()
+        before = {(b["name"], port["name"]): port for b in earlier for port in b["ports"]}
         wanted = self.filter.casefold()
         for bridge in self.bridges:
             for port in bridge["ports"]:
@@ -264,7 +265,3 @@ def with_picture(state: State, picture: Picture) -> State:
         # Counters may belong to another switch or a restarted one.
         kept = [picture]
     return replace(state, pictures=tuple(kept), away=None, now_s=picture.at_s)
-
-
-def _ports(bridges: Iterable[JsonObject]) -> dict[PortKey, JsonObject]:
-    return {(b["name"], port["name"]): port for b in bridges for port in b["ports"]}

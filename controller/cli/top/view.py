@@ -72,12 +72,9 @@ def screen(state: State, width: int, height: int, unicode: bool = False) -> tupl
         body = [restyled(one, Style.DIM) for one in body]
     filled = [*body[:body_height], *[()] * (body_height - len(body))]
     drawn = [padded(_title(state, width), width, Style.TITLE), *filled, *foot]
-    return tuple(clip(_cleaned(one), width) for one in drawn[: max(0, height)])
-
-
-def _cleaned(drawn: Line) -> Line:
-    """The same picture with all foreign texts made safe for a terminal."""
-    return tuple(span._replace(text=clean(span.text)) for span in drawn)
+    # Foreign texts are made safe for a terminal.
+    safe = (tuple(span._replace(text=clean(span.text)) for span in one) for one in drawn)
+    return tuple(clip(one, width) for one in safe)[: max(0, height)]
 
 
 def page(state: State, width: int, height: int) -> keys.Page:
