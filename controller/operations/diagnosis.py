@@ -14,7 +14,7 @@ from controller.decisions.planning import Basis
 from controller.load.rates import COVERAGE_RATIO
 from controller.teaming.bindings import Bound
 from controller.teaming.buckets import hashed_by
-from policies.model import Load, Reason, Unit, Uplink
+from policies.model import Load, Reason, Unit
 from policies.presets import PRESETS
 from policies.verdicts import Standing, Verdict
 
@@ -66,7 +66,10 @@ class Account:
     asked. `rules`: for each of its rules what is wrong, or an empty text. `behind`: the addresses behind
     it that are units of their own, the busiest first; all other fields are about the rest of the port's
     traffic. `cooldown_until_s`: the end of its cooldown, if it is in one. `kept_off`: for each uplink that
-    loses some of its frames, what is lost there.
+    loses some of its frames, what is lost there. `uplink`: the one that it is on, or would be on; `home`:
+    the one that it returns to. `own_policy`: the policy that is configured for it, which need not be in
+    force. `split_s`: since when what it sends is spread by connection. `decided_in_s`: the time until a
+    full window is known, and its policy decides.
     """
 
     def __init__(self, bridge: Bridge, port: VmPortConfig, now_s: float) -> None:
@@ -95,32 +98,12 @@ class Account:
         self.rules = placing.rules.get(name, {})
         self.behind = _behind(bridge, loaded, port)
         self.kept_off = _kept_off(bridge, self.unit)
-
-    @property
-    def uplink(self) -> Uplink | None:
-        """The uplink that it is on, or would be on."""
-        return self.uplinks.get(self.bound.uplink) if self.bound else None
-
-    @property
-    def own_policy(self) -> str:
-        """The policy that is configured for it, which need not be in force."""
-        asked = {port.name: port for port in self.bridge.config.asked.vm_ports}
-        return asked.get(self.port.name, self.port).policy
-
-    @property
-    def home(self) -> str | None:
-        """The uplink that it returns to."""
-        return self.bridge.placing.planned.homes.get(self.port.name)
-
-    @property
-    def split_s(self) -> float | None:
-        """Since when what it sends is spread by connection."""
-        return self.bridge.scheduler.splits.since_s.get(self.port.name)
-
-    @property
-    def decided_in_s(self) -> float:
-        """The time until a full window is known, and its policy decides."""
-        return max(0.0, self.basis.window_s - self.basis.covered_s)
+        self.uplink = self.uplinks.get(self.bound.uplink) if self.bound else None
+        self.home = placing.planned.homes.get(name)
+        asked_for = {port.name: port for port in bridge.config.asked.vm_ports}
+        self.own_policy = asked_for.get(name, port).policy
+        self.split_s = bridge.scheduler.splits.since_s.get(name)
+        self.decided_in_s = max(0.0, self.basis.window_s - self.basis.covered_s)
 
     def wall_s(self, at_s: float) -> float:
         """A time of the engine as seconds since the epoch."""

@@ -114,7 +114,7 @@ def explained() -> Iterator[Any]:
     found.buckets = {"eth1": 3}
     found.rules = {Rule.ALLOW: "found -> expected"}
     found.kept_off = {"eth2": "mtu"}
-    bridge.scheduler.splits.since_s["vnet0"] = 1.0
+    found.split_s = 1.0
     yield json.loads(explain.as_json(found))
     behind = diagnosis.Behind("52:54:00:00:00:01", 0, "eth1", Load(1.0))
     found = diagnosis.Account(bridge, replace(port, unit="source-mac"), here.now_s)
