@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from controller.config.rows import PREFIX
@@ -35,39 +35,23 @@ class Team:
     uplinks: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Names:
-    """What exists on this host. Each name with what it is."""
+    """What exists on this host. Each name with what it is.
 
-    teams: Mapping[str, Team] = field(default_factory=dict)
+    `interfaces`, `uplinks`, `vm_ports`: those of attached bridges.
+    """
 
-    @property
-    def bridges(self) -> dict[str, str]:
-        return {name: "attached" if team.attached else "" for name, team in self.teams.items()}
-
-    @property
-    def attached(self) -> dict[str, str]:
-        return {name: "" for name, team in self.teams.items() if team.attached}
-
-    @property
-    def unattached(self) -> dict[str, str]:
-        return {name: "" for name, team in self.teams.items() if not team.attached}
-
-    @property
-    def interfaces(self) -> dict[str, str]:
-        """The interfaces of attached bridges."""
-        return {name: about for team in self._attached() for name, about in team.interfaces.items()}
-
-    @property
-    def vm_ports(self) -> dict[str, str]:
-        uplinks = self.uplinks
-        return {name: about for name, about in self.interfaces.items() if name not in uplinks}
-
-    @property
-    def uplinks(self) -> dict[str, str]:
-        """The uplinks of attached bridges, each with its bridge."""
-        teams = self.teams.items()
-        return {uplink: f"of {name}" for name, t in teams if t.attached for uplink in t.uplinks}
+    def __init__(self, teams: Mapping[str, Team] | None = None) -> None:
+        self.teams = teams or {}
+        self.bridges = {name: "attached" if t.attached else "" for name, t in self.teams.items()}
+        self.attached = {name: "" for name, team in self.teams.items() if team.attached}
+        self.unattached = {name: "" for name in self.teams if name not in self.attached}
+        self.interfaces, self.uplinks = dict[str, str](), dict[str, str]()
+        for name in self.attached:
+            self.interfaces |= self.teams[name].interfaces
+            self.uplinks |= dict.fromkeys(self.teams[name].uplinks, f"of {name}")
+        of_vms = (name for name in self.interfaces if name not in self.uplinks)
+        self.vm_ports = {name: self.interfaces[name] for name in of_vms}
 
     def ports_of(self, bridge: str | None) -> dict[str, str]:
         """The interfaces of a bridge, attached or not."""
@@ -77,13 +61,10 @@ class Names:
     def uplinks_beside(self, port: str | None) -> dict[str, str]:
         """The uplinks of the bridge with this port; all if it is not known."""
         name = port.partition("/")[0] if port else None
-        for team in self._attached():
-            if name in team.interfaces:
+        for team in self.teams.values():
+            if team.attached and name in team.interfaces:
                 return dict.fromkeys(team.uplinks, "")
         return self.uplinks
-
-    def _attached(self) -> Iterator[Team]:
-        return (team for team in self.teams.values() if team.attached)
 
 
 def read() -> Names:
