@@ -18,7 +18,7 @@ from controller.config.rows import PREFIX, BridgeRow
 from controller.operations import unconfirmed
 from controller.operations.attach import attach
 from controller.operations.detach import detach
-from controller.operations.jobs import Job, Jobs, Step, Store, reply
+from controller.operations.jobs import Job, Jobs, Step
 from controller.operations.unconfirmed import (
     GRACE_S,
     NOTHING_WAITS,
@@ -40,33 +40,6 @@ class _Waiting:
     change: Unconfirmed
     due_s: float
     failed: str = ""
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class _Set(Store):
-    """A change of settings that waits to be confirmed once the database has it."""
-
-    change: Unconfirmed
-
-    def stored(self, now_s: float) -> Commands:
-        return self.end(waiting(self.name, self.change, self.fleet.epoch_s + now_s), now_s)
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class _Confirm(Store):
-    """A confirmation."""
-
-    changes: Confirmations
-    change: Unconfirmed
-
-    def stored(self, now_s: float) -> Commands:
-        text = f"{self.change.what} confirmed"
-        self.changes.end_waiting(self.name)
-        return [
-            Record(Entry(Happened.CONFIRMED, now_s, self.name, text)),
-            Report("info", f"{self.name}: {text}"),
-            *self.end(f"{self.name}: {text}", now_s),
-        ]
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -189,11 +162,16 @@ class Confirmations:
                 f"bridge {name}: {what} was not confirmed in time, and is being rolled back"
                 f" -> {what} once more"
             )
-        tell = reply(request_id)
-        self.jobs.begin(
-            _Confirm(self.jobs, request_id, name, tell, changes=self, change=there.change)
+
+        def confirmed(at_s: float) -> tuple[Commands, str]:
+            text = f"{there.change.what} confirmed"
+            self._waiting.pop(name, None)
+            entry = Entry(Happened.CONFIRMED, at_s, name, text)
+            return [Record(entry), Report("info", f"{name}: {text}")], f"{name}: {text}"
+
+        return self.jobs.store(
+            request_id, name, [Setting("Bridge", name, UNCONFIRMED, None)], confirmed
         )
-        return [Write((Setting("Bridge", name, UNCONFIRMED, None),), request_id)]
 
     def set(
         self,
@@ -212,8 +190,12 @@ class Confirmations:
         unconfirmed.refuse_waiting(row, epoch_now_s)
         back = unconfirmed.before_set(row, settings)
         change = Unconfirmed(What.SET, epoch_now_s + wait_s, wait_s, back)
-        self.jobs.begin(_Set(self.jobs, request_id, row.name, reply(request_id), change=change))
-        return [Write((*settings, change.as_setting(row.name)), request_id)]
+
+        def done(at_s: float) -> tuple[Commands, str]:
+            return [], waiting(row.name, change, self.fleet.epoch_s + at_s)
+
+        written = (*settings, change.as_setting(row.name))
+        return self.jobs.store(request_id, row.name, written, done)
 
     def revert(self, request_id: int, row: BridgeRow, now_s: float) -> Commands:
         """Revert a change now.
@@ -239,10 +221,6 @@ class Confirmations:
         asked = [number for reversal in self._reversals.values() for number in reversal.asked]
         self._reversals = {}
         return asked
-
-    def end_waiting(self, name: str) -> None:
-        """The change of a bridge is confirmed."""
-        self._waiting.pop(name, None)
 
     # ---- reversals -----------------------------------------------------------------------
 

@@ -28,6 +28,8 @@ from controller.text.wording import OUR_LOG, Refused, one_line
 TIMEOUT_PER_PORT_S, LARGE_PORTS = 0.03, 300
 # How a job gives its answer: the text, whether the request is refused, and the time.
 Tell = Callable[[str, bool, float], Commands]
+# What follows when the database has stored settings, at that time: commands, and the answer.
+Then = Callable[[float], tuple[Commands, str]]
 
 
 class Step(Enum):
@@ -132,22 +134,19 @@ class Job:
         return [] if self.tell is None else self.give_answer(text, now_s, refused)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class Store(Job):
-    """Settings that the database stores, which is all. Only one step: STORE."""
+    """Settings that the database stores, which is all. Only one step: STORE. `then`: what follows it."""
 
-    text: str = ""
+    then: Then
     step: Step = Step.STORE
 
     def written(self, error: str | None, now_s: float) -> Commands:
         assert self.step is Step.STORE, "settings are written once"
         if error is not None:
             return self.end(f"database: {error}", now_s, refused=True)
-        return self.stored(now_s)
-
-    def stored(self, now_s: float) -> Commands:
-        """The database has stored the settings."""
-        return self.end(self.text, now_s)
+        commands, text = self.then(now_s)
+        return [*commands, *self.end(text, now_s)]
 
 
 @dataclass(slots=True, eq=False)
@@ -236,10 +235,11 @@ class Jobs:
             del self._by_number[job.number]
 
     def store(
-        self, number: int, bridge: str, settings: Iterable[Setting], done: str = ""
+        self, number: int, bridge: str, settings: Iterable[Setting], done: str | Then = ""
     ) -> Commands:
         """Write the settings of an operator's request, and answer with what was `done`."""
-        self.begin(Store(self, number, bridge, reply(number), text=one_line(done)))
+        then = (lambda _now_s: ([], one_line(done))) if isinstance(done, str) else done
+        self.begin(Store(self, number, bridge, reply(number), then=then))
         return [Write(tuple(settings), number)]
 
     def take_answer(self, event: Written, now_s: float) -> Commands:
