@@ -70,7 +70,12 @@ def _main(given: Sequence[str] | None) -> int:
 
         return bonds.from_bond(options, asked) if moves == "from_bond" else bonds.to_bond(options)
     if options.command == "check":
-        return without_service.check(parser, options, asked)
+        from controller.cli import check
+
+        settings = [word for word in asked if word != "--json"]
+        if options.bridge is None and settings:
+            parser.error("settings for an attach -> a BRIDGE that is not attached")
+        return check.main(settings, options.json)
     if options.command == "support-bundle":
         from controller import support_bundle
 

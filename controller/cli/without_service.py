@@ -1,6 +1,6 @@
 """Commands that do not ask the service, or can do without it.
 
-Those are `check`, `rescue`, `plan --endpoints`, `detach`, and changes that are undone unless they are confirmed.
+Those are `rescue`, `plan --endpoints`, `detach`, and changes that are undone unless they are confirmed.
 """
 
 from __future__ import annotations
@@ -14,16 +14,6 @@ from collections.abc import Callable, Iterable
 from controller.cli import answers, run
 from controller.host import client
 from controller.text.wording import Refused, because, quoted
-
-
-def check(parser: argparse.ArgumentParser, options: argparse.Namespace, words: list[str]) -> int:
-    """Check bridges, or whether one is fit to attach."""
-    from controller import check as checking
-
-    settings = [word for word in words if word != "--json"]
-    if options.bridge is None and settings:
-        parser.error("settings for an attach -> a BRIDGE that is not attached")
-    return checking.main(settings, options.json)
 
 
 def rescue(bridge: str | None) -> int:

@@ -1,6 +1,6 @@
 """What can be wrong with a bridge, or worth knowing: one list of findings, for `check` and attach.
 
-What the network upstream shows by counters is found by `controller/check.py`.
+What the network upstream shows by counters is found by `controller/cli/check.py`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,10 @@ from tests.documents import ROOT
 
 Fields = tuple[tuple[str, str], ...]
 # The sources that name kinds of findings, and how: behind the severity. Only attach tells some.
-SOURCES = ("controller/check.py", *(f"controller/operations/{m}.py" for m in ("check", "findings")))
+SOURCES = (
+    "controller/cli/check.py",
+    *(f"controller/operations/{m}.py" for m in ("check", "findings")),
+)
 KIND = re.compile(r'(?<!Told.ATTACH, )\b(?:ERROR|WARNING|NOTE|severity), "([a-z-]+)", ')
 
 

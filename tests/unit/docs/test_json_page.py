@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from controller import check as check_command
 from controller import endpoint_plan
 from controller.api import history
 from controller.api.events import Faulted
 from controller.api.status import BridgeStatus, PathHindrance, PortStatus, UplinkStatus
+from controller.cli import check as check_command
 from controller.config.rows import Endpoint
 from controller.decisions.planning import Waiting
 from controller.host import client

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from controller import check
-from controller.check import Counted, Port
+from controller.cli import check
+from controller.cli.check import Counted, Port
 from controller.dataplane.tables import Register, Table
 
 MULTICAST = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00"

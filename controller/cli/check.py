@@ -16,6 +16,7 @@ from typing import Any
 
 import ovs.dirs
 
+from controller.cli import answers
 from controller.dataplane.specs import COOKIE_PREFIX
 from controller.dataplane.tables import COOKIE_PREFIX_MASK, Register, Table
 from controller.host import client
@@ -38,12 +39,11 @@ _MULTICAST = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00"
 
 
 def main(words: Sequence[str], json_wanted: bool) -> int:
-    """Check what the words name. Returns the exit status."""
+    """Check bridges, or whether one is fit to attach. Returns the exit status."""
     try:
         answer = json.loads(client.request("check", [*words, "--json"]))
     except Refused as why:
-        print(f"ovs-lbt: {why}", file=sys.stderr)
-        return UNKNOWN
+        return answers.failed(str(why), UNKNOWN)
     for team in answer["bridges"]:
         answer["findings"] += [found.as_json() for found in _upstream(team)]
     well = not check.problems(answer)
