@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from controller.api.engine_commands import Setting
-from controller.bridge.bridge import Bridge, Commands
+from controller.bridge.bridge import Commands
 from controller.config.rows import PREFIX
 from controller.config.values import UplinkConfig
 from controller.operations.jobs import Job, Step
@@ -43,8 +43,10 @@ class Drain(Job):
         bridge = self.bridge
         if bridge is None:
             return self._refuse("the bridge was detached meanwhile -> an attached bridge", now_s)
+        roles = {uplink.name: uplink.role for uplink in bridge.config.uplinks}
+        over = roles.get(self.uplink) in (Role.DRAINED, None) and bridge.at_rest
         in_time = now_s < self.deadline_s
-        if self.step is Step.STORE or (in_time and not self._over(bridge)):
+        if self.step is Step.STORE or (in_time and not over):
             return []
         cause = self.blame(self.deadline_s - DRAIN_TIMEOUT_S) or " -> a switch that answers"
         if not bridge.connected:
@@ -63,10 +65,6 @@ class Drain(Job):
         if bridge.config.on_a_lag:
             text += "; the upstream switch continues to send on it until its link goes down"
         return self.end(text, now_s)
-
-    def _over(self, bridge: Bridge) -> bool:
-        roles = {uplink.name: uplink.role for uplink in bridge.config.uplinks}
-        return roles.get(self.uplink) in (Role.DRAINED, None) and bridge.at_rest
 
     def _refuse(self, why: str, now_s: float) -> Commands:
         return self.end(f"uplink {self.uplink}: {why}", now_s, refused=True)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from controller.cli.top.state import (
     Choosing,
     Confirming,
-    JsonObject,
     Message,
     Reading,
     Row,
@@ -16,6 +15,7 @@ from controller.cli.top.state import (
     Watching,
 )
 from controller.text import top_manual as manual
+from controller.text.show_view import JsonObject
 
 UP, DOWN, LEFT, RIGHT = "up", "down", "left", "right"
 PAGE_UP, PAGE_DOWN, HOME, END = "page up", "page down", "home", "end"

@@ -9,9 +9,8 @@ from typing import Any
 
 from controller.api.history import Happened, ends
 from controller.text import top_manual as manual
-from controller.text.show_view import natural, used_by, why
+from controller.text.show_view import JsonObject, natural, used_by, why
 
-JsonObject = Mapping[str, Any]
 # A VM port: the names of its bridge and of the port.
 PortKey = tuple[str, str]
 
