@@ -34,7 +34,9 @@ class Disconnect(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ReadInstalled(BridgeCommand):
-    """Ask for the installed flows and groups."""
+    """Ask for the installed flows and groups. The answer is an `InstalledRead` with the same number."""
+
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

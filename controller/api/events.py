@@ -107,7 +107,7 @@ class InstalledRead(BridgeEvent):
 
     `groups`: all groups with ids in our range. `by_default`: whether the switch's own default flow
     is there, NORMAL with priority 0; it counts neither as ours nor as another program's. `flooded`: how
-    many frames each uplink has flooded to VM ports, by ofport.
+    many frames each uplink has flooded to VM ports, by ofport. `number`: that of the request.
     """
 
     flows: tuple[FlowSpec, ...]
@@ -115,6 +115,7 @@ class InstalledRead(BridgeEvent):
     foreign: tuple[ForeignFlow, ...] = ()
     by_default: bool = False
     flooded: Mapping[int, int] = field(default_factory=dict)
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

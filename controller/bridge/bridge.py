@@ -252,7 +252,7 @@ class Bridge:
     def read_anew(self) -> Commands:
         """Read what is installed as if for the first time."""
         self.installation.forget_reading()
-        return [engine_commands.ReadInstalled(self.config.name)] if self.connected else []
+        return [self.installation.read_installed(self.config.name)] if self.connected else []
 
     def take_over(self, config: BridgeConfig, now_s: float) -> Commands:
         """Manage the bridge from now on: it was inspected, or could not be given back."""
@@ -345,7 +345,7 @@ class Bridge:
         self.polling.begin_polling(now_s)
         self.installation.audit_later(now_s)
         self.polls.count_anew(now_s)
-        return [engine_commands.ReadInstalled(self.config.name)]
+        return [self.installation.read_installed(self.config.name)]
 
     def disconnect(self) -> Commands:
         """The connection is lost. The switch forwards by the installed flows, and bindings stay."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 
-from controller.api.engine_commands import Reply
+from controller.api.engine_commands import ReadInstalled, Reply
 from controller.api.events import BundleDone, InstalledRead
 from controller.dataplane import diff, pipeline
 from controller.dataplane.specs import EMPTY, Changes, FlowSpec, GroupSpec, Pipeline
@@ -21,6 +21,8 @@ AUDIT_INTERVAL_S = 10.0
 # The pause between two such readings, and for how long, while the switch may flush all flows at any moment.
 FLUSH_AUDIT_INTERVAL_S = 0.05
 FLUSHED_WITHIN_S = 3.0
+# A request names one of so many.
+READINGS = 0x10000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,9 @@ class Installation:
     _waiting: list[Reply] = field(default_factory=list)
     _bundle: Bundle | None = None
     _bundles: int = 0
+    # The number of the readings that count. An answer with another one may be from before a bundle whose
+    # result is not known.
+    reading: int = 0
     # Until when no bundle is sent, in seconds of engine time; None: no pause.
     _pause_until_s: float | None = None
     # When to read what is installed next, in seconds of engine time.
@@ -86,12 +91,16 @@ class Installation:
     def has_anything(self) -> bool:
         return self.installed is not None and self.installed != EMPTY
 
+    def read_installed(self, bridge: str) -> ReadInstalled:
+        """Ask for what is installed."""
+        return ReadInstalled(bridge, self.reading)
+
     def take_reading_of(self, read: InstalledRead, now_s: float) -> bool:
-        """Take a reading of the switch. While a bundle is under way, ignore it and return False."""
+        """Take a reading of the switch. If it may be from before a bundle, ignore it and return False."""
         if now_s < self._flushes_until_s:
             # Not before this one is answered: a switch with many bridges has much to read.
             self.audit_due_s = now_s + FLUSH_AUDIT_INTERVAL_S
-        if self._bundle is not None:
+        if self._bundle is not None or read.number != self.reading:
             return False
         parts = read.flows, read.groups
         if self._taken is None or any(a is not b for a, b in zip(parts, self._taken, strict=True)):
@@ -267,6 +276,7 @@ class Installation:
     def forget_reading(self) -> None:
         """The connection ended. The result of a bundle is not known, so read what is installed."""
         if self._bundle is not None:
+            self.reading = (self.reading + 1) % READINGS
             self._moves = [*self._bundle.moves, *self._moves]
             self._waiting = [*self._bundle.waiting, *self._waiting]
         self.installed = None

@@ -8,7 +8,6 @@ from controller.api.engine_commands import (
     Apply,
     Command,
     Prepare,
-    ReadInstalled,
     ReadLearned,
     Reply,
     Report,
@@ -294,7 +293,7 @@ class Installing(Feature[InstalledRead | BundleDone]):
 
     def _audit(self, now_s: float) -> list[Command]:
         self.bridge.installation.audit_later(now_s)
-        return [ReadInstalled(self.config.name)]
+        return [self.bridge.installation.read_installed(self.config.name)]
 
 
 def _vm_port(port: VmPortConfig, order: Iterable[Uplink], split: frozenset[str]) -> VmPort:

@@ -16,7 +16,7 @@ from controller.openflow.codec import (
 )
 from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
-from controller.openflow.messages import Asked, with_xid
+from controller.openflow.messages import Asked, numbered, with_xid
 
 ALL_BITS = 0xFFFFFFFFFFFFFFFF
 # The flows of which each statistics request asks: the kind in their cookies, and their table.
@@ -57,10 +57,10 @@ def encode(datapath: Any, command: Any) -> list[Any]:
     match command:
         case engine_commands.Apply():
             return bundles.apply_changes(datapath, command)
-        case engine_commands.ReadInstalled():
+        case engine_commands.ReadInstalled(number=number):
             groups = parser.OFPGroupDescStatsRequest(datapath, 0)
-            flows = _flow_stats(datapath, Asked.FLOWS, 0, 0, ofp.OFPTT_ALL)
-            return [flows, with_xid(groups, Asked.GROUPS)]
+            flows = _flow_stats(datapath, Asked.FLOWS + numbered(number), 0, 0, ofp.OFPTT_ALL)
+            return [flows, with_xid(groups, Asked.GROUPS + numbered(number))]
         case engine_commands.ReadStats():
             ports = with_xid(parser.OFPPortStatsRequest(datapath, 0, ofp.OFPP_ANY), Asked.PORTS)
             counted = [
@@ -100,7 +100,7 @@ def _counters(datapath: Any, asked: Asked) -> Any:
     return _flow_stats(datapath, asked, cookie(kind, 0), COOKIE_KIND_MASK, table)
 
 
-def _flow_stats(datapath: Any, asked: Asked, value: int, mask: int, table: int) -> Any:
+def _flow_stats(datapath: Any, asked: int, value: int, mask: int, table: int) -> Any:
     request = parser.OFPFlowStatsRequest(
         datapath,
         flags=0,

@@ -22,7 +22,7 @@ ONF_EXPERIMENTER, ROLE_STATUS = 0x4F4E4600, 1911
 
 
 class Asked(IntEnum):
-    """The transaction ids of statistics requests, one for each kind."""
+    """The transaction ids of statistics requests, one for each kind, plus `numbered` of the request."""
 
     FLOWS = 0x6C000001
     GROUPS = 0x6C000002
@@ -34,6 +34,20 @@ class Asked(IntEnum):
     TO_ADDRESS = 0x6C000008
     FROM_ADDRESS = 0x6C000009
     INBOUND = 0x6C00000A
+
+
+NUMBER_SHIFT, NUMBERS = 8, 0x10000
+
+
+def numbered(number: int) -> int:
+    """What the number of a request adds to its transaction id."""
+    return number % NUMBERS << NUMBER_SHIFT
+
+
+def asked_of(xid: int) -> tuple[int, int]:
+    """What a statistics reply answers, one of `Asked` if it is one of ours, and the request's number."""
+    number = xid >> NUMBER_SHIFT & NUMBERS - 1
+    return xid - numbered(number), number
 
 
 # All messages of a bundle have the same transaction id: this one plus the bundle's number. So every

@@ -22,7 +22,7 @@ from controller.openflow.counters import (
 )
 from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
-from controller.openflow.messages import Asked
+from controller.openflow.messages import Asked, asked_of
 
 # How many bytes the unfinished replies of a bridge may have, without learned flows and in addition to
 # what its ports need. Decoded, they take up to eight times as much memory.
@@ -37,7 +37,10 @@ MOST_COUNTED, ROOM_PER_COUNTED = 2_000, 2_000
 # the last. VMs can make up addresses, and the engine takes time for each.
 KEPT_OF_A_PORT, KEPT_OF_ALL, MOST_KEPT = 64, 1 << 14, 1 << 15
 COOKIE = struct.Struct("!24xQ")
-STATISTICS = {Asked.PORTS: parser.OFPPortStatsReply, Asked.GROUPS: parser.OFPGroupDescStatsReply}
+STATISTICS: dict[int, Any] = {
+    Asked.PORTS: parser.OFPPortStatsReply,
+    Asked.GROUPS: parser.OFPGroupDescStatsReply,
+}
 R = TypeVar("R")
 C = TypeVar("C")
 
@@ -144,16 +147,17 @@ class Replies:
                 is too long.
             ValueError: the reply cannot be decoded.
         """
-        if message.xid not in self._bodies:
+        asked, number = asked_of(message.xid)
+        if asked not in self._bodies:
             return None
-        expected = STATISTICS.get(message.xid, parser.OFPFlowStatsReply)
+        expected = STATISTICS.get(asked, parser.OFPFlowStatsReply)
         if type(message) is not expected:
             found = f"statistics of type {message.cls_stats_type}"
             raise framing.Malformed(f"{found} -> type {expected.cls_stats_type}")
-        self._keep(message.xid, message.body)
+        self._keep(asked, message.body)
         if message.flags & ofp.OFPMPF_REPLY_MORE:
             return None
-        match message.xid:
+        match asked:
             case Asked.GROUPS:
                 flows = self._installed.read_of(self._take_parts(Asked.FLOWS))
                 delivered, self._delivered = self._delivered, []
@@ -165,7 +169,7 @@ class Replies:
                     list(framing.split(self._take(Asked.GROUPS), framing.GROUP_LEAST_BYTES))
                 )
                 return events.InstalledRead(
-                    bridge, flows.ours, groups, flows.foreign, flows.by_default, by_uplink
+                    bridge, flows.ours, groups, flows.foreign, flows.by_default, by_uplink, number
                 )
             case Asked.PORTS:
                 return events.PortStatsRead(

@@ -337,9 +337,9 @@ class Host:
             case engine_commands.Connect():
                 ports = self.switch.ports(self.trace.capacity_bps)
                 self._events.append(events.SwitchConnected(name, ports))
-            case engine_commands.ReadInstalled() if not self.bridge.settled:
+            case engine_commands.ReadInstalled(number=number) if not self.bridge.settled:
                 # The engine would check for changes by others at this time. Here there are none.
-                self._events.append(self.switch.installed())
+                self._events.append(replace(self.switch.installed(), number=number))
             case engine_commands.ReadStats():
                 self._read(command)
             case engine_commands.ReadLearned():

@@ -127,11 +127,12 @@ class FakeSwitch:
     def carry_out(self, command: Command) -> list[Event]:
         """What the switch answers."""
         match command:
-            case ReadInstalled(bridge=bridge):
+            case ReadInstalled(bridge=bridge, number=number):
                 flows, groups = tuple(self.flows.values()), tuple(self.groups.values())
                 self.reads_with_default -= 1
                 by_default = self.reads_with_default >= 0
-                return [InstalledRead(bridge, flows, groups, self.foreign, by_default)]
+                others = self.foreign
+                return [InstalledRead(bridge, flows, groups, others, by_default, number=number)]
             case ReadForwarding(bridge=bridge):
                 return [ForwardingRead(bridge, self.forwarding)]
             case ReadStats(bridge=bridge, units=False):

@@ -41,6 +41,8 @@ def test_of_one_vm_port_only_its_own_flows_are_asked_for(
     ("command", "asked"),
     [
         (ReadInstalled("br0"), [Asked.FLOWS, Asked.GROUPS]),
+        (ReadInstalled("br0", 7), [Asked.FLOWS + 0x700, Asked.GROUPS + 0x700]),
+        (ReadInstalled("br0", 0x10002), [Asked.FLOWS + 0x200, Asked.GROUPS + 0x200]),
         (ReadLearned("br0"), [Asked.LEARNED]),
         (ReadStats("br0"), [Asked.PORTS, *UNITS]),
         (ReadStats("br0", units=False), [Asked.PORTS]),
@@ -51,7 +53,7 @@ def test_of_one_vm_port_only_its_own_flows_are_asked_for(
     ids=str,
 )
 def test_what_is_asked_is_asked_by_the_xids_that_answers_are_known_by(
-    command: Command, asked: list[Asked]
+    command: Command, asked: list[int]
 ) -> None:
     messages = split(serialized(commands.encode(DATAPATH, command)))
     assert [HEADER.unpack_from(message)[3] for message in messages] == asked

@@ -20,7 +20,7 @@ from controller.dataplane import diff, pipeline, specs, tables
 from controller.dataplane.specs import Changes, FlowSpec
 from controller.dataplane.tables import Kind, Register, Table, cookie
 from controller.dataplane.team import Address, Team, VmPort
-from controller.openflow import codec, connections, framing, replies
+from controller.openflow import codec, connections, framing, messages, replies
 from controller.openflow.framework import ofproto
 from controller.openflow.messages import Asked
 from controller.openflow.replies import MOST_COUNTED, ROOM_PER_COUNTED, Replies
@@ -39,10 +39,12 @@ from tests.unit.controller.openflow.switch_bytes import (
 from tests.unit.rows import bridge, ours, port
 
 
-def as_told(replies: Replies, asked: Asked, entries: Iterable[bytes]) -> Event | None:
+def as_told(replies: Replies, asked: int, entries: Iterable[bytes]) -> Event | None:
     """What the last message of an answer says; it has these entries."""
     others = {Asked.PORTS: ofproto.OFPMP_PORT_STATS, Asked.GROUPS: ofproto.OFPMP_GROUP_DESC}
-    return replies.event("br0", reply(asked, others.get(asked, ofproto.OFPMP_FLOW), entries))
+    kinds = {int(kind): number for kind, number in others.items()}
+    kind = kinds.get(messages.asked_of(asked)[0], ofproto.OFPMP_FLOW)
+    return replies.event("br0", reply(asked, kind, entries))
 
 
 def installed(
@@ -52,6 +54,15 @@ def installed(
     read = as_told(replies, Asked.GROUPS, groups)
     assert isinstance(read, InstalledRead)
     return read
+
+
+def test_an_answer_has_the_number_of_its_request() -> None:
+    here = Replies()
+    for number in (0, 7, 0xFFFF):
+        of = messages.numbered(number)
+        assert as_told(here, Asked.FLOWS + of, ()) is None
+        read = as_told(here, Asked.GROUPS + of, ())
+        assert isinstance(read, InstalledRead) and read.number == number
 
 
 def test_nothing_has_to_be_changed_on_a_switch_that_has_everything() -> None:

@@ -697,3 +697,18 @@ def test_an_error_of_ours_in_a_job_concerns_its_bridge_only(
     answer = here.ask("set", "bridge", "br0", "window-s=20")
     assert answer and answer.refused and "ovs-lbt itself failed" in answer.text
     assert [failure.of for failure in here.failures] == ["bridge br0"]
+
+
+def test_a_reading_from_before_a_bundle_under_way_is_not_taken_for_the_detach_s_own() -> None:
+    here = world(host()).start()
+    here.run_for(5)
+    switch = here.switches["br0"]
+    switch.holds_answers = True
+    here.run_for(6)
+    assert here.commands(ReadInstalled), "a reading is under way"
+    here.ask("move", "vnet0", "eth1" if here.bindings()["vnet0"] == "eth2" else "eth2")
+    assert "br0" in here.outstanding, "and a bundle behind it"
+    assert here.ask("detach", "br0") is None
+    here.answer_held()
+    done(here.replies[2])
+    assert switch.installed == EMPTY
