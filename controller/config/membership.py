@@ -16,6 +16,7 @@ from controller.config.keys import UPLINK_KEYS, VM_RULE_KEYS, WRITTEN_VM_KEYS
 from controller.config.kinds import Known
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
 from controller.text.wording import nearest, quoted
+from policies.model import MAX_UPLINKS
 
 # Keys that libvirt, OpenStack and others write to the Interface of a VM.
 VM_IDS = ("iface-id", "vm-id", "vm-uuid", "attached-mac")
@@ -143,9 +144,15 @@ def team(row: BridgeRow, named: tuple[str, ...] | None, known: Known) -> Team:
 
 
 def _bonded(row: BridgeRow, bond: PortRow, named: tuple[str, ...] | None, known: Known) -> Found:
-    """All members of the bond, because NORMAL uses all of them; only their order can be chosen."""
+    """All members of the bond, because NORMAL uses all of them; only their order can be chosen.
+
+    Of too many, those of the last valid team.
+    """
     members, wrong = _names(bond), list[tuple[str, str]]()
-    if named is not None and len(members) > 1:
+    if len(members) > MAX_UPLINKS:
+        wrong.append((f"{len(members)} members of bond {bond.name}", f"at most {MAX_UPLINKS}"))
+        members = tuple(name for name in members if name in known.uplinks)
+    elif named is not None and len(members) > 1:
         wrong += _absent(row, named)
         if not wrong and {*named} != {*members}:
             expected = f"the members of {bond.name}, all of them and no others: "
@@ -279,7 +286,7 @@ def _strangers(
 ) -> Iterator[tuple[str, str]]:
     """What is missing, each as what was found and what is expected."""
     for other in bonds_of(row):
-        if uplinks and not missing.keys().isdisjoint(_names(other)):
+        if other is not bond and uplinks and not missing.keys().isdisjoint(_names(other)):
             yield (
                 f"{other.name} ({', '.join(_names(other))}), a bond besides the uplinks",
                 f"no other bond: ovs-vsctl {_del_port(row, other.name)}; if it leads to another network:"

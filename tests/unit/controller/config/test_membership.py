@@ -12,6 +12,7 @@ from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, PortRow
 from controller.config.values import BridgeConfig
 from controller.host.forwarding import flows
+from policies.model import MAX_UPLINKS
 from tests.said import says
 from tests.unit.fake_switch import done, refusal, world
 from tests.unit.rows import bond, bridge, host, interface, ours, port, with_ids, with_interface
@@ -411,3 +412,50 @@ def test_a_card_that_is_a_vm_port_already_stays_one() -> None:
 
 def test_a_rescue_cuts_off_what_carries_nothing() -> None:
     assert any('in_port="eth3"' in line for line in flows(("eth2", "eth3")))
+
+
+def too_many(spare: int = 1) -> BridgeRow:
+    members = [interface(f"eth{i}", i) for i in range(1, MAX_UPLINKS + spare + 1)]
+    return bridge(bond(*members), port("vnet0", 100))
+
+
+def test_a_bond_of_too_many_members_is_not_attached() -> None:
+    assert told(read_bridge(too_many(spare=0))) == []
+    here = world(unattached(too_many())).start()
+    found = "65 members of bond bond0 -> at most 64"
+    assert found in refusal(here.ask("attach", "br0"))
+    assert found in done(here.ask("check", "br0"))
+    assert here.commands(Write) == [] and here.applied() == []
+
+
+def test_a_bond_that_gets_too_many_members_keeps_its_last_team() -> None:
+    here = world(too_many(spare=0)).start()
+    here.run_for(1)
+    before = here.bindings()
+    here.write(replace(too_many(), external_ids=here.rows["br0"].external_ids))
+    for _ in range(2):
+        config = here.engine.fleet.bridges["br0"].config
+        assert len(config.uplinks) == MAX_UPLINKS and config.missing == ("eth65",)
+        assert told(config) == [
+            "Bridge br0 ovs-lbt-uplinks: 65 members of bond bond0 -> at most 64"
+        ]
+        assert here.bindings() == before
+        here.restart_service()
+    assert teamed(read_bridge(too_many())) == [], "NORMAL forwards while no team was ever valid"
+
+
+def test_too_many_plain_uplinks_are_refused_or_the_last_ones_stay() -> None:
+    ports = [port(f"eth{i}", i) for i in range(1, MAX_UPLINKS + 2)]
+    names = [one.name for one in ports]
+    here = world(bridge(*ports, port("vnet0", 100), ids={})).start()
+    assert "2 to 64 interface names" in refusal(
+        here.ask("attach", "br0", f"uplinks={','.join(names)}")
+    )
+    assert here.commands(Write) == [] and here.applied() == []
+    row = bridge(*ports[:-1], ids=ours(policy="load-based", uplinks=",".join(names[:-1])))
+    last = read_bridge(row)
+    config = read_bridge(
+        with_ids(bridge(*ports, ids=row.external_ids), uplinks=",".join(names)), last
+    )
+    assert teamed(config) == names[:-1] and config.missing == (names[-1],)
+    assert "2 to 64 interface names" in told(config)[0]
