@@ -20,6 +20,7 @@ from pathlib import Path
 import ovs.dirs
 
 from controller.announce_endpoints import announce, read
+from controller.config.kept_keys import recalled
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow
 from controller.config.values import BridgeConfig, UplinkConfig
@@ -51,7 +52,7 @@ def rescue(remote: str, bridge: str | None) -> Iterator[str]:
         raise Refused(
             "the service is running -> no running service: rescue is for a host without it"
         )
-    rows = {row.name: row for row in read(remote).bridges}
+    rows = {row.name: recalled(row) for row in read(remote).bridges}
     if bridge is not None:
         if bridge not in rows:
             raise Refused(unknown("bridge", bridge, rows, "ovs-vsctl list-br"))

@@ -22,15 +22,15 @@ from controller.api.status import BridgeStatus
 from controller.bridge import failure, status
 from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.failure import Failure
-from controller.bridge.lost_keys import LostKeys
+from controller.bridge.lost_keys import LostKeys, copied
 from controller.bridge.phase import Phase, Turn, after
 from controller.config import controllers
 from controller.config.guests import vm_name
 from controller.config.marks import Marks
-from controller.config.membership import to_attach
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow, Ovn
 from controller.config.values import BridgeConfig
+from controller.text.wording import keys_again
 
 # How long `show` reports a fault.
 TOLD_FOR_S = 86_400.0
@@ -41,7 +41,7 @@ BESIDE = frozenset({"history", "metrics", "commands"})
 # The flows may be the operator's only network, so they stay.
 FORGOTTEN = (
     "Bridge {0} ovs-lbt-policy: vanished from the database; the flows stay installed, and nothing"
-    " manages them -> the keys again, by: {1}"
+    " manages them -> {1}"
 )
 # Marks a port whose column `protected` the service has set.
 PROTECTED = PREFIX + "protected"
@@ -177,8 +177,9 @@ class Fleet:
         earlier, self._read = self.rows, tuple(rows)
         commands, completed = Commands(), []
         for row in self._read:
-            served = row.name in self.bridges and row.name not in in_hand
-            found = self.lost_keys.with_lost_keys(row, earlier.get(row.name), served, now_s)
+            begins = row.name in self.bridges or row.name not in earlier
+            begins = begins and self.leads and row.name not in in_hand
+            found = self.lost_keys.with_lost_keys(row, earlier.get(row.name), begins, now_s)
             completed.append(found[0])
             commands += found[1]
         self._marks.mark(completed, self.ovn, self.addresses)
@@ -202,7 +203,7 @@ class Fleet:
     ) -> Commands:
         config = read_bridge(row, bridge.config if bridge else None)
         commands = _secured(row) if controllers.was_loosened(row, config.on_bond) else []
-        if settings := tuple(isolation(row, config)):
+        if settings := (*isolation(row, config), *copied(row)):
             commands.append(Write(settings))
         if bridge is None:
             commands += self.manage(config)
@@ -215,7 +216,7 @@ class Fleet:
 
     def lead(self, now_s: float) -> Commands:
         """Manage every attached bridge from now on, as after a start."""
-        self.leads = True
+        self.leads, self._marks = True, Marks()
         return self.follow_rows(self._read, set(), now_s)
 
     def expire(self, in_hand: set[str], now_s: float) -> Commands:
@@ -231,6 +232,16 @@ class Fleet:
     def forget_lost_keys(self, name: str, now_s: float) -> None:
         """A request attaches or detaches a bridge, so keys that have vanished do not apply any more."""
         self.lost_keys.forget_lost(name)
+        self._mark_again(now_s)
+
+    def recall(self, name: str, now_s: float) -> Commands:
+        """A request gives a bridge back. Keys that have vanished apply until then, however long ago."""
+        self.lost_keys.recall(self.rows[name])
+        self._mark_again(now_s)
+        managed = name in self.bridges or not self.rows[name].attached
+        return [] if managed else self.manage(read_bridge(self.rows[name]), inspects=True)
+
+    def _mark_again(self, now_s: float) -> None:
         completed = (self.lost_keys.completed(row, now_s) for row in self._read)
         self._marks.mark(completed, self.ovn, self.addresses)
 
@@ -261,9 +272,7 @@ class Fleet:
         wanted = attached | in_hand & self.rows.keys()
         gone = sorted(self.bridges.keys() - wanted)
         reports = [
-            Report("warning", FORGOTTEN.format(n, to_attach(self.rows[n])))
-            for n in gone
-            if n in self.rows
+            Report("warning", FORGOTTEN.format(n, keys_again(n))) for n in gone if n in self.rows
         ]
         return [*reports, *(command for name in gone for command in self.drop(name))]
 

@@ -1,20 +1,22 @@
 """Keys that vanish from the database: the service goes on with those from before, for some time.
 
 Network scripts such as netplan remove keys, and write them again seconds later. Without the service,
-whatever changes meanwhile would meet flows that nothing keeps up to date.
+whatever changes meanwhile would meet flows that nothing keeps up to date. A copy of the keys
+(`config.kept_keys`) is for keys that vanish while the service is stopped, and for attach and detach later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller.api.engine_commands import Report, Setting, Write
 from controller.bridge.bridge import Commands
+from controller.config.kept_keys import KEPT, copy_of, copy_on, last_keys
 from controller.config.keys import HOST_KEYS
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.settings import Settings
-from controller.text.wording import quoted
+from controller.text.wording import keys_again
 
 GRACE = "key-loss-grace-s"
 # What the service has written, and no script writes again.
@@ -27,6 +29,12 @@ def of_service(
     """The settings of a bridge's keys that the service has written, `besides` those that are there."""
     found = (key for key in OF_SERVICE if key in keys and key not in besides)
     return tuple(Setting("Bridge", name, key, keys[key]) for key in found)
+
+
+def copied(row: BridgeRow) -> Iterator[Setting]:
+    """The setting that copies the keys of a bridge, unless the database has this copy."""
+    if not row.keys_lost and copy_on(row) not in (None, text := copy_of(row)):
+        yield Setting("Port", row.name, KEPT, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,26 +63,28 @@ class LostKeys:
         return [Report("warning", error) for error in self._invalid if error not in before]
 
     def with_lost_keys(
-        self, row: BridgeRow, before: BridgeRow | None, served: bool, now_s: float
+        self, row: BridgeRow, before: BridgeRow | None, may_begin: bool, now_s: float
     ) -> tuple[BridgeRow, Commands]:
         """The row with the keys that have vanished, and what is said and written about that.
 
-        `before`: what this returned for the last row. `served`: whether the service serves the bridge,
-        and no request is changing it.
+        `before`: what this returned for the last row, None for the first one. `may_begin`: whether keys
+        that are not there apply: the service serves the bridge, or has just started, and no request is
+        changing the bridge.
         """
         name, commands = row.name, Commands()
         were_lost = before is not None and before.keys_lost
-        if row.attached and were_lost:
-            if missing := of_service(name, self._kept[name].keys, besides=row.external_ids):
+        keys = last_keys(row) if before is None or not before.attached else before.keys
+        if row.attached and before is not None and (were_lost or not before.attached):
+            keys = self._kept[name].keys if were_lost else last_keys(before)
+            if missing := of_service(name, keys, besides=row.external_ids):
                 commands.append(Write(missing))
-            commands.append(Report("info", f"Bridge {name}: its keys are back"))
-        elif not row.attached and not were_lost and served and before is not None and self.grace_s:
-            self._kept[name] = _Kept(before.keys, now_s + self.grace_s)
+            if were_lost or keys:
+                commands.append(Report("info", f"Bridge {name}: its keys are back"))
+        elif not row.attached and not were_lost and may_begin and keys and self.grace_s:
+            self._kept[name] = _Kept(keys, now_s + self.grace_s)
             found = f"Bridge {name} {PREFIX}policy: removed"
-            remedy = f"ovs-lbt detach {quoted(name)}"
-            expected = f"the keys again within {self.grace_s:g} s, or: {remedy}"
-            serves = "the service continues with the last keys"
-            commands.append(Report("warning", f"{found}; {serves} -> {expected}"))
+            serves = f"the service continues with the last keys for {self.grace_s:g} s"
+            commands.append(Report("warning", f"{found}; {serves} -> {keys_again(name)}"))
         return self.completed(row, now_s), commands
 
     def completed(self, row: BridgeRow, now_s: float) -> BridgeRow:
@@ -85,6 +95,11 @@ class LostKeys:
             return row
         ids = {**kept.keys, **row.external_ids}
         return replace(row, external_ids=ids, keys_lost=not row.attached)
+
+    def recall(self, row: BridgeRow) -> None:
+        """A request gives a bridge back whose keys have vanished: they apply until it is done."""
+        if keys := last_keys(row):
+            self._kept[row.name] = _Kept(keys, float("inf"))
 
     def forget_lost(self, name: str) -> None:
         """A request decides about these keys."""

@@ -199,6 +199,12 @@ KEYS = (
         " settings, as JSON. After `detach --rollback-after`, the detached bridge also has this key.",
     ),
     _port(
+        "kept",
+        kinds.written(unlimited=True),
+        "On the port of the bridge's own name: a copy of the bridge's keys, in case they disappear."
+        " `detach` removes the copy.",
+    ),
+    _port(
         "protected",
         kinds.written(),
         "The service has set the column `protected`, so that NORMAL never forwards frames"

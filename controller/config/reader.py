@@ -14,7 +14,7 @@ from controller.config.settings import Settings
 from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
 from controller.config.vlans import port_vlans
 from controller.config.vm_ports import Common, fitting_policy, has_ofport, read_vm_ports
-from controller.text.wording import VANISHED, quoted
+from controller.text.wording import VANISHED, keys_again
 from policies.model import OfPort, Role, Teaming
 from policies.presets import DEFAULT_PRESET, PRESETS
 
@@ -48,10 +48,7 @@ class _Reader:
         team = self._team(bridge["uplinks"], bridge["team"])
         members = self._members(team.uplinks)
         if self.row.keys_lost:
-            expected = (
-                f"the keys again; or, to stop managing the bridge: ovs-lbt detach {quoted(name)}"
-            )
-            self.settings.report(record, PREFIX + "policy", VANISHED, expected)
+            self.settings.report(record, PREFIX + "policy", VANISHED, keys_again(name))
         neither = {*team.uplinks, *team.missing, *self.row.mirrored_to}
         uplinks = tuple(self._uplink(port, interface) for port, interface in members)
         bond = team.bond

@@ -13,9 +13,11 @@ from controller.api.engine_commands import Setting, Write
 from controller.bridge import inspection
 from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import isolation
-from controller.bridge.lost_keys import of_service
+from controller.bridge.lost_keys import copied
 from controller.config import controllers, normal
 from controller.config.controllers import SECURE
+from controller.config.kept_keys import last_keys
+from controller.config.keys import BRIDGE_KEYS, settable
 from controller.config.membership import bond_of, bonds_of, to_attach
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
@@ -88,6 +90,8 @@ class Attach(Change):
         text = self._done(bridge, row, now_s)
         # Changes of the database meanwhile were not followed.
         followed = bridge.configure(read_bridge(row, bridge.config), now_s)
+        if kept := tuple(copied(row)):
+            followed.append(Write(kept))
         return [*followed, *self.end(text, now_s)]
 
     def _take_over(self, bridge: Bridge, row: BridgeRow, now_s: float) -> Commands:
@@ -180,9 +184,9 @@ class Attach(Change):
         """Undo everything, and answer when it is undone."""
         self.undone = f"bridge {self.name}: {why}"
         if self.step is Step.READ:
-            dropped = self.fleet.drop(self.name)
-            if self.trial is not None:
-                return [*dropped, *self.end(self.trial(check.unfit(self.name, why)), now_s)]
+            dropped, row = self.fleet.drop(self.name), self.row
+            if self.trial is not None and row is not None:
+                return [*dropped, *self.end(self.trial(check.unfit(row, why)), now_s)]
             return [*dropped, *self.end(self.undone, now_s, refused=True)]
         self.step = Step.LEAVE
         removing = self.give_back(bridge, now_s)
@@ -202,16 +206,16 @@ def attach(
 ) -> Commands:
     """Begin an attach by reading the bridge. `values`: its keys, each already checked.
 
-    `confirm_s`: how long it waits to be confirmed, if it does. `reverts`: the detach that it reverts, if
-    it does. With a `trial`, only find out whether an attach would succeed.
+    Keys that have vanished and are not among `values` are restored. `confirm_s`: how long it waits to
+    be confirmed, if it does. `reverts`: the detach that it reverts, if it does. With a `trial`, only find
+    out whether an attach would succeed.
 
     Raises:
         Refused: the bridge is attached already, or would not have a valid team.
     """
-    fleet, name, own = jobs.fleet, row.name, tuple[Setting, ...]()
+    fleet, name = jobs.fleet, row.name
+    values, own = _restored(row, values)
     if row.keys_lost:
-        # They are given again. What the service had written among them stays.
-        own = of_service(name, row.keys)
         row = fleet.as_stored(row)
     if reverts is None:
         unconfirmed.refuse_waiting(row, fleet.epoch_s + now_s)
@@ -302,6 +306,21 @@ def attachable(
         expected = f"at most {PORTS_PER_VLAN_MAX}"
         raise Refused(f"bridge {row.name}: {ports} VM ports in one VLAN -> {expected}")
     return config
+
+
+def _restored(
+    row: BridgeRow, values: Mapping[str, str]
+) -> tuple[Mapping[str, str], tuple[Setting, ...]]:
+    """The values of an attach with those keys that have vanished, and the settings of its other ones."""
+    last = {key.removeprefix(PREFIX): value for key, value in last_keys(row).items()}
+    set_by_operators = settable(BRIDGE_KEYS)
+    values = {"policy": str(BRIDGE_KEYS["policy"].default)} | {
+        **{name: value for name, value in last.items() if name in set_by_operators},
+        **values,
+    }
+    # The team is found anew.
+    others = [name for name in last if name not in set_by_operators and name != "team"]
+    return values, tuple(Setting("Bridge", row.name, PREFIX + name, last[name]) for name in others)
 
 
 def _settings(

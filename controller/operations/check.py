@@ -8,8 +8,19 @@ from typing import Any
 
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
+from controller.config.rows import BridgeRow
 from controller.operations import advice
-from controller.operations.findings import ERROR, NOTE, WARNING, About, Finding, Told, of_bridge
+from controller.operations.findings import (
+    ERROR,
+    KEYS_LOST,
+    NOTE,
+    WARNING,
+    About,
+    Finding,
+    Told,
+    of_bridge,
+    without_keys,
+)
 from controller.text.drawing import Line, Span, Style, clean, plain
 from controller.text.show_view import JsonObject
 
@@ -19,10 +30,15 @@ _STYLES = {ERROR: Style.BAD, WARNING: Style.WARN, NOTE: Style.PLAIN}
 NONE_ATTACHED = "no bridge is attached; to test one: ovs-lbt check BRIDGE"
 
 
-def answer(fleet: Fleet, bridges: Iterable[Bridge], now_s: float) -> JsonObject:
-    """The answer about attached bridges, as documented in docs/reference/json.md."""
+def answer(
+    fleet: Fleet, bridges: Iterable[Bridge], now_s: float, others: Iterable[BridgeRow] = ()
+) -> JsonObject:
+    """The answer about attached bridges, as documented in docs/reference/json.md.
+
+    `others`: the records of bridges that are looked at only if their keys have vanished.
+    """
     bridges = list(bridges)
-    found = [*_of_host(fleet, now_s)]
+    found = [*_of_host(fleet, now_s), *_without_keys(others)]
     for bridge in bridges:
         name = bridge.config.name
         status = next(iter(fleet.status(name)), None)
@@ -37,10 +53,17 @@ def fit(fleet: Fleet, bridge: Bridge, now_s: float) -> JsonObject:
     return _written(found, [_team(bridge, attached=False)])
 
 
-def unfit(name: str, why: str) -> JsonObject:
+def unfit(row: BridgeRow, why: str) -> JsonObject:
     """The answer about a bridge that `attach` would refuse."""
-    team = {"name": name, "attached": False, "uplinks": []}
-    return _written([Finding(ERROR, "unfit", f"not fit to attach: {why}", name)], [team])
+    team = {"name": row.name, "attached": False, "uplinks": []}
+    found = Finding(ERROR, "unfit", f"not fit to attach: {why}", row.name)
+    return _written([*_without_keys([row]), found], [team])
+
+
+def _without_keys(rows: Iterable[BridgeRow]) -> Iterator[Finding]:
+    for row in rows:
+        for text in without_keys(row):
+            yield Finding(ERROR, "keys-lost", text, row.name, KEYS_LOST)
 
 
 # ---- the host --------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import Fleet, isolation
 from controller.bridge.handover import GATHERED_AFTER_S
 from controller.config.controllers import SECURE
+from controller.config.kept_keys import KEPT
 from controller.config.keys import BRIDGE_KEYS
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
@@ -205,6 +206,7 @@ def detach(
             raise Refused(f"bridge {name}: {found} -> {expected}")
         back = unconfirmed.keys_of(row)
         waits = Unconfirmed(What.DETACH, fleet.epoch_s + now_s + confirm_s, confirm_s, back)
+    fleet.recall(name, now_s)
     deadline_s = now_s + DETACH_TIMEOUT_S + longer_s(bridge.config)
     jobs.begin(
         Detach(
@@ -243,6 +245,8 @@ def _removed(row: BridgeRow) -> tuple[Setting, ...]:
     """
     there = {*row.keys, PREFIX + "team"}
     settings = [Setting("Bridge", row.name, key, None) for key in sorted(there)]
+    if any(port.name == row.name for port in row.ports):
+        settings.append(Setting("Port", row.name, KEPT, None))
     settings += isolation(row)
     for interface in row.interfaces:
         for key in (PREFIX + "binding", PREFIX + "moved"):

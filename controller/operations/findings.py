@@ -16,12 +16,13 @@ from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
 from controller.config import controllers
 from controller.config.controllers import SECURE
-from controller.config.rows import BridgeRow
+from controller.config.kept_keys import last_keys
+from controller.config.rows import PREFIX, BridgeRow
 from controller.load.flooded import LOOPS_PPS
 from controller.operations import advice
 from controller.teaming.address_units import PER_PORT_MAX
 from controller.text.show_view import FAILED
-from controller.text.wording import OUR_LOG
+from controller.text.wording import OUR_LOG, keys_again, quoted
 from policies.model import Role
 
 # A note asks for nothing; the others make the exit status of `check` 1.
@@ -29,6 +30,7 @@ ERROR, WARNING, NOTE = "error", "warning", "note"
 # How long a move that inbound traffic did not follow is reported, as by the alert.
 NOT_FOLLOWED_FOR_S = 900.0
 PASSIVE = ("ptcp:", "pssl:")
+KEYS_LOST = "OvsLbtConfigurationError"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +90,42 @@ LINKS, BEFORE = Told.CONNECTED | Told.FIT, Told.FIT | Told.ATTACH
 def of_bridge(about: About, told: Told) -> Iterator[Finding]:
     """The findings about a bridge, in the order in which they are told."""
     name = about.bridge.config.name
-    for part in (_fit, _state, _configuration, _others, _uplinks, _paths_and_moves, _notes):
+    for part in (
+        _without_keys,
+        _fit,
+        _state,
+        _configuration,
+        _others,
+        _uplinks,
+        _paths_and_moves,
+        _notes,
+    ):
         for tells, severity, check, text, *runbook in part(about):
             if tells & told:
                 yield Finding(severity, check, text, name, *runbook)
+
+
+def without_keys(row: BridgeRow) -> Iterator[str]:
+    """What to do about a bridge whose keys have vanished, and that nothing manages therefore."""
+    if not row.keys_lost and last_keys(row):
+        found = f"{PREFIX}policy: vanished from the database; ovs-lbt does not manage the bridge"
+        yield f"{found} -> {keys_again(row.name)}"
+
+
+def _without_keys(about: About) -> Found:
+    """A bridge whose keys have vanished, and what forwards on a bridge that was not given back."""
+    for text in without_keys(about.row):
+        yield Told.FIT, ERROR, "keys-lost", text, KEYS_LOST
+    if about.bridge.installed_anything:
+        found = "the flows of ovs-lbt forward, but nothing keeps them up to date"
+        text = f"{found} -> ovs-lbt attach {quoted(about.row.name)}"
+    elif not last_keys(about.row):
+        return
+    elif about.row.fail_mode == SECURE:
+        text = "no flows of ovs-lbt, and fail mode secure: the bridge forwards nothing -> flows"
+    else:
+        text = "no flows of ovs-lbt: NORMAL forwards -> flows of ovs-lbt, or none of its keys"
+    yield Told.FIT, ERROR, "keys-lost", text, KEYS_LOST
 
 
 def _fit(about: About) -> Found:

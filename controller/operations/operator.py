@@ -16,6 +16,7 @@ from controller.api.history import Moved
 from controller.api.requests import Asked, assignments, parse, rules
 from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import Fleet
+from controller.config.kept_keys import last_keys
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Record, settable
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
@@ -99,7 +100,6 @@ def _attach(operator: Operator, request_id: int, asked: Asked, now_s: float) -> 
     """`BRIDGE KEY=VALUE… [--rollback-after S]`."""
     row = named.row(operator.fleet, asked.names[0])
     values = assignments(asked.settings, settable(BRIDGE_KEYS))
-    values.setdefault("policy", str(BRIDGE_KEYS["policy"].default))
     return attach(operator.jobs, request_id, reply(request_id), row, values, now_s, asked.confirm_s)
 
 
@@ -107,7 +107,8 @@ def _check(operator: Operator, request_id: int, asked: Asked, now_s: float) -> C
     """`[BRIDGE [KEY=VALUE]…]`; the keys as for an attach. The answer is JSON, or its lines."""
     fleet, text = operator.fleet, partial(check.shown, as_json=asked.as_json)
     if not asked.names:
-        return [Reply(request_id, text(check.answer(fleet, fleet.serving, now_s)))]
+        found = check.answer(fleet, fleet.serving, now_s, fleet.rows.values())
+        return [Reply(request_id, text(found))]
     (name,) = asked.names
     row = named.row(fleet, name)
     if row.attached:
@@ -117,21 +118,25 @@ def _check(operator: Operator, request_id: int, asked: Asked, now_s: float) -> C
         return [Reply(request_id, text(check.answer(fleet, serving, now_s)))]
     operator.jobs.refuse_in_hand(name)
     values = assignments(asked.settings, settable(BRIDGE_KEYS))
-    values.setdefault("policy", str(BRIDGE_KEYS["policy"].default))
     try:
         return attach(operator.jobs, request_id, reply(request_id), row, values, now_s, trial=text)
     except Refused as why:
-        return [Reply(request_id, text(check.unfit(name, one_line(str(why)))))]
+        return [Reply(request_id, text(check.unfit(row, one_line(str(why)))))]
 
 
 def _detach(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
     (name,), purge, confirm_s = asked.names, "--purge" in asked.options, asked.confirm_s
-    if purge and confirm_s is None and not named.row(operator.fleet, name).attached:
+    row, recalled = named.row(operator.fleet, name), Commands()
+    if not row.attached and last_keys(row):
         operator.jobs.refuse_in_hand(name)
-        settings = traces(operator.fleet, operator.fleet.rows[name])
-        return operator.jobs.store(request_id, name, settings)
-    bridge = named.attached_bridge(operator.fleet, name)
-    return detach(operator.jobs, request_id, reply(request_id), bridge, now_s, purge, confirm_s)
+        unconfirmed.refuse_waiting(row, operator.fleet.epoch_s + now_s)
+        recalled = operator.fleet.recall(name, now_s)
+    elif purge and confirm_s is None and not row.attached:
+        operator.jobs.refuse_in_hand(name)
+        return operator.jobs.store(request_id, name, traces(operator.fleet, row))
+    bridge, tell = named.attached_bridge(operator.fleet, name), reply(request_id)
+    begun = detach(operator.jobs, request_id, tell, bridge, now_s, purge, confirm_s)
+    return [*recalled, *begun]
 
 
 def _confirm_change(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:

@@ -96,6 +96,12 @@ def unknown(what: str, name: str, names: Iterable[str], listing: str) -> str:
     return f"{found} -> one of those that {listing} lists"
 
 
+def keys_again(bridge: str) -> str:
+    """What is expected of whoever wants a bridge whose keys have vanished to be managed, or not to be."""
+    restore = f"or, to restore what was before attach: ovs-lbt detach {quoted(bridge)}"
+    return f"the keys again: ovs-lbt attach {quoted(bridge)}; {restore}"
+
+
 # The types of tunnels, as people write them.
 TUNNELS = {"geneve": "Geneve", "vxlan": "VXLAN", "gre": "GRE", "erspan": "ERSPAN", "stt": "STT"}
 

@@ -19,7 +19,7 @@ import pytest
 
 from tests import documents
 from tests.said import says
-from tests.switch.adopting import attached_from_standalone, has_ours
+from tests.switch.adopting import attached_from_standalone, has_ours, records
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Station, run
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
@@ -27,10 +27,12 @@ from tests.switch.waiting import wait_until
 ON_PLAIN, ON_BOND = (BedSpec(team, 2, (None, None)) for team in (PLAIN, BALANCE_SLB))
 ON_THREE = BedSpec(PLAIN, 3, (None, None))
 on_plain_uplinks = pytest.mark.parametrize("bed", [ON_PLAIN], ids=str, indirect=True)
+on_both = pytest.mark.parametrize("bed", [ON_PLAIN, ON_BOND], ids=str, indirect=True)
 MOST_COPIES = 10
 PAUSE_S = 0.002
 # Longer than the service needs to read what was flushed, and to install it again.
 AFTERWARDS_S = 0.25
+FORGOTTEN = "ovs-lbt-policy: vanished from the database; the flows stay installed"
 KEYS = ("ovs-lbt-policy", "ovs-lbt-uplinks", "ovs-lbt-before", "ovs-lbt-connection-hash")
 
 
@@ -121,23 +123,97 @@ def test_what_happens_in_the_grace_forms_no_loop(
     bed.uplinks.append(third)
 
 
-@pytest.mark.parametrize("bed", [ON_PLAIN, ON_BOND], ids=str, indirect=True)
+@on_both
 def test_without_keys_the_flows_stay_and_form_no_loop(
     bed: Bed, service: Service, grace_s: Callable[[float], None]
 ) -> None:
     service.attach(bed)
     grace_s(1)
     bed.ovs.vsctl("remove", "bridge", bed.bridge, "external_ids", *KEYS)
-    text = (
-        f"Bridge {bed.bridge} ovs-lbt-policy: vanished from the database; the flows stay installed"
-    )
-    wait_until(lambda: text in service.log.read_text(), "the grace is over")
+    wait_until(lambda: FORGOTTEN in service.log.read_text(), "the grace is over")
     serves_both_ways(bed)
     if not bed.spec.on_bond:
         assert copies(bed, lambda: standalone_for_a_moment(bed)) <= MOST_COPIES
     service.attach(bed)
     service.do("detach", bed.bridge)
     assert protected(bed) == set()
+
+
+@on_both
+@pytest.mark.parametrize("alive", [True, False], ids=["service alive", "service dead"])
+def test_check_detach_and_attach_later(
+    bed: Bed, service: Service, grace_s: Callable[[float], None], alive: bool
+) -> None:
+    before = records(bed)
+    service.attach(bed, "--policy", "originating-port")
+    grace_s(1)
+    cleared(bed, service)
+    done = service.command("check", bed.bridge)
+    assert done.returncode == 1
+    assert says(done.stdout, "vanished", "ovs-lbt attach", f"ovs-lbt detach {bed.bridge}")
+    assert says(done.stdout, "the flows of ovs-lbt forward")
+    assert service.command("check").returncode == 1
+    service.do("attach", bed.bridge)
+    assert service.show_json(bed.bridge)["policy"] == "originating-port"
+    cleared(bed, service)
+    if not alive:
+        service.kill()
+    service.do("detach", bed.bridge)
+    assert not has_ours(bed) and protected(bed) == set()
+    assert records(bed) == before
+    service.start()
+
+
+@on_both
+def test_keys_that_vanish_while_the_service_is_stopped(
+    bed: Bed, service: Service, grace_s: Callable[[float], None]
+) -> None:
+    service.attach(bed)
+    grace_s(60)
+    ids, before = keys(bed), bindings(bed, service)
+
+    def stopped() -> None:
+        service.kill()
+
+    def vanished() -> None:
+        bed.ovs.vsctl("clear", "bridge", bed.bridge, "external_ids")
+
+    assert copies(bed, stopped, vanished, service.start) <= MOST_COPIES
+    wait_until(lambda: lost(bed, service), "the service goes on with the last keys")
+    serves_both_ways(bed)
+    assert copies(bed, stopped, service.start) <= MOST_COPIES
+    wait_until(lambda: lost(bed, service), "and with them after another restart")
+    assert bindings(bed, service) == before
+    bed.restart_database()
+    bed.restart_switch()
+    wait_until(lambda: has_ours(bed), "the flows are back")
+    serves_both_ways(bed)
+    words = [f"external_ids:{name}={value}" for name, value in ids.items()]
+    bed.ovs.vsctl("set", "bridge", bed.bridge, *words)
+    wait_until(lambda: service.show_json(bed.bridge)["config_errors"] == [], "the keys are back")
+    serves_both_ways(bed)
+    service.do("detach", bed.bridge)
+    assert keys(bed) == {} and protected(bed) == set()
+
+
+@on_both
+def test_the_switch_restarts_while_keys_and_service_are_gone(
+    bed: Bed, service: Service, grace_s: Callable[[float], None]
+) -> None:
+    service.attach(bed)
+    grace_s(1)
+    cleared(bed, service)
+    service.kill()
+    bed.restart_switch()
+    if not bed.spec.on_bond:
+        assert f"{bed.bridge}: NORMAL by " in service.do("rescue", bed.bridge)
+    serves_both_ways(bed)
+    service.start()
+    wait_until(lambda: has_ours(bed), "the flows are back")
+    wait_until(lambda: FORGOTTEN in service.log.read_text(), "the grace is over")
+    serves_both_ways(bed)
+    service.do("detach", bed.bridge)
+    assert not has_ours(bed) and protected(bed) == set()
 
 
 @on_plain_uplinks
@@ -264,6 +340,14 @@ def serves_both_ways(bed: Bed) -> None:
             return len(heard) == 1
 
         wait_until(arrives, f"a broadcast of {source} reaches {to}")
+
+
+def cleared(bed: Bed, service: Service) -> None:
+    """The keys vanish, and the service gives up waiting for them."""
+    told = service.log.read_text().count(FORGOTTEN)
+    bed.ovs.vsctl("clear", "bridge", bed.bridge, "external_ids")
+    wait_until(lambda: service.log.read_text().count(FORGOTTEN) > told, "the grace is over")
+    serves_both_ways(bed)
 
 
 def bindings(bed: Bed, service: Service) -> dict[str, str]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from controller.api.engine_commands import Disconnect, Write
-from controller.api.events import DatabaseRead
-from controller.config.rows import PREFIX
+from controller.api.events import DatabaseRead, Leading
+from controller.config.kept_keys import KEPT
+from controller.config.rows import PREFIX, BridgeRow
+from controller.dataplane.specs import EMPTY
+from policies.model import OFPORT_LOCAL
 from tests.unit.controller.engine.told import shown
 from tests.unit.fake_switch import World, done, refusal, reports, world
-from tests.unit.rows import bridge, host, ours, plain_uplinks, port, without_us
+from tests.unit.rows import bond, bridge, host, interface, ours, plain_uplinks, port, without_us
 
 
 def attached() -> World:
@@ -35,6 +39,7 @@ def test_the_service_goes_on_and_says_so() -> None:
     assert told.startswith("Bridge br0 ovs-lbt-policy: removed; the service continues")
     assert bad.startswith("Bridge br0 ovs-lbt-policy: vanished from the database; the keys from")
     assert errors(here) == [bad]
+    assert found(here) == found(here, "br0") == [bad, *found(here)[1:]], "it is managed"
     assert f"key lost   {bad}" in done(here.ask("show")) and "bad value" not in done(
         here.ask("show")
     )
@@ -132,3 +137,131 @@ def test_ports_that_others_protect_are_left_alone() -> None:
     done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
     assert [p.name for p in here.rows["br0"].ports if p.protected] == ["vnet0"]
     assert not [w for w in here.commands(Write) if "protected" in str(w)]
+
+
+# ---- the copy of the keys --------------------------------------------------------------
+
+
+def on_plain() -> BridgeRow:
+    row = plain_uplinks("standalone")
+    return replace(row, ports=(port("br0", OFPORT_LOCAL), *row.ports))
+
+
+def left(row: BridgeRow, *words: str) -> World:
+    """A bridge whose keys vanish, and the service lets it go."""
+    here = world(row).start()
+    done(here.ask("attach", "br0", *words))
+    here.run_for(1)
+    here.write(without_us(here.rows["br0"])).run_for(40)
+    assert here.engine.fleet.bridges == {}
+    return here
+
+
+def copy(here: World) -> str | None:
+    return here.rows["br0"].ports[0].external_ids.get(KEPT)
+
+
+def found(here: World, *words: str) -> list[str]:
+    answer = json.loads(done(here.ask("check", *words, "--json")))
+    return [f["text"] for f in answer["findings"] if f["severity"] != "note"]
+
+
+WORDS = ("uplinks=eth1,eth2", "threshold=50")
+
+
+def test_keys_that_vanish_later_can_be_given_back() -> None:
+    here = left(on_plain(), *WORDS)
+    assert here.switches["br0"].installed != EMPTY
+    for words in ((), ("br0",)):
+        (first, *more) = found(here, *words)
+        assert first.startswith("ovs-lbt-policy: vanished") and "detach br0" in first
+        assert [text.partition(",")[0] for text in more] == [
+            "the flows of ovs-lbt forward" for _ in words
+        ]
+    done(here.ask("detach", "br0"))
+    assert here.rows["br0"] == on_plain() and here.switches["br0"].installed == EMPTY
+    here.run_for(1)
+    assert here.engine.fleet.bridges == {} and here.engine.deadline_s() == float("inf")
+    assert found(here, "br0", "uplinks=eth1,eth2") == [] and "not attached" in refusal(
+        here.ask("detach", "br0")
+    )
+
+
+def test_attach_restores_them() -> None:
+    here = left(on_plain(), *WORDS)
+    text = done(here.ask("attach", "br0", "policy=explicit"))
+    assert text.startswith("br0: explicit over eth1, eth2")
+    here.run_for(1)
+    before = '{"fail_mode": "standalone"}'
+    kept = {"policy": "explicit", "threshold": "50", "uplinks": "eth1,eth2", "before": before}
+    assert here.rows["br0"].external_ids.items() >= ours(**kept).items()
+    assert json.loads(copy(here) or "") == here.rows["br0"].external_ids
+
+
+def test_an_operator_may_restore_them_in_the_database() -> None:
+    here = left(on_plain(), *WORDS)
+    ids = ours(policy="load-based", uplinks="eth1,eth2")
+    here.write(replace(here.rows["br0"], external_ids=ids, fail_mode="standalone")).run_for(1)
+    assert here.rows["br0"].fail_mode == "secure"
+    done(here.ask("detach", "br0"))
+    assert here.rows["br0"].fail_mode == "standalone"
+
+
+@pytest.mark.parametrize("while_stopped", [True, False])
+def test_the_time_is_not_lost_with_a_restart(while_stopped: bool) -> None:
+    here = world(on_plain()).start()
+    done(here.ask("attach", "br0", *WORDS))
+    here.run_for(1)
+    before, attached = here.bindings(), here.rows["br0"]
+    if not while_stopped:
+        here.write(without_us(attached))
+    here.rows["br0"] = without_us(here.rows["br0"])
+    here.restart_service().run_for(25)
+    assert here.bindings() == before and errors(here)
+    here.write(replace(here.rows["br0"], external_ids=attached.external_ids))
+    assert errors(here) == [] and here.rows["br0"] == attached
+    here.write(without_us(attached)).run_for(40)
+    assert here.engine.fleet.bridges == {}
+
+
+def test_the_time_is_not_lost_with_the_lead() -> None:
+    here = world(on_plain()).start()
+    done(here.ask("attach", "br0", *WORDS))
+    here.run_for(1)
+    here.say(Leading(False)).write(without_us(here.rows["br0"]))
+    assert here.engine.fleet.bridges == {}
+    here.say(Leading(True)).run_for(1)
+    assert here.bindings() and errors(here)
+
+
+def test_a_detach_is_not_cut_short_when_the_time_ends() -> None:
+    here = world(on_plain()).start()
+    done(here.ask("attach", "br0", *WORDS))
+    here.write(without_us(here.rows["br0"])).run_for(28)
+    here.switches["br0"].holds_answers = True
+    assert here.ask("detach", "br0") is None
+    here.run_for(4)
+    here.answer_held().run_for(1)
+    done(here.replies[2])
+    assert here.rows["br0"] == on_plain()
+
+
+def test_whoever_makes_a_bond_of_plain_uplinks_goes_on_without_us() -> None:
+    here = left(on_plain(), *WORDS)
+    kept, *others = here.rows["br0"].ports
+    vnet0 = others[-1]
+    here.rows["br0"] = bridge(kept, bond(interface("eth1", 1), interface("eth2", 2)), vnet0, ids={})
+    here.switches["br0"].flows.clear()
+    here.switches["br0"].groups.clear()
+    here.restart_service().run_for(5)
+    assert here.engine.fleet.bridges == {} and here.switches["br0"].installed == EMPTY
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{", "7", '{"ovs-lbt-policy": 5}', "[" * 100_000])
+def test_what_others_write_in_its_place_is_no_copy(text: str) -> None:
+    here = left(on_plain(), *WORDS)
+    own, *others = here.rows["br0"].ports
+    here.write(replace(here.rows["br0"], ports=(replace(own, external_ids={KEPT: text}), *others)))
+    assert "not attached" in refusal(here.ask("detach", "br0"))
+    (only,) = found(here, "br0", *WORDS)
+    assert only.startswith("the flows of ovs-lbt forward")
