@@ -14,7 +14,7 @@ def not_done(row: BridgeRow, uplinks: Collection[str], lag: bool) -> tuple[str, 
     Sampling (NetFlow, sFlow, IPFIX) does not depend on NORMAL and continues. `uplinks`: their names.
     `lag`: whether the upstream switch treats them as one link.
     """
-    return (*_not_done(row), *multiplied(row, uplinks), *_returned(row, uplinks, lag))
+    return (*_not_done(row), *multiplied(row, uplinks), *returned(row, uplinks, lag))
 
 
 def multiplied(row: BridgeRow, uplinks: Collection[str]) -> Iterator[str]:
@@ -30,14 +30,20 @@ def multiplied(row: BridgeRow, uplinks: Collection[str]) -> Iterator[str]:
             yield f"{found}, which form a loop -> trunks without that VLAN on all uplinks but one"
 
 
-def _returned(row: BridgeRow, uplinks: Collection[str], lag: bool) -> Iterator[str]:
-    """The mirrors whose copies come back by other members of a bond: they bypass our flows."""
-    if lag or not any({i.name for i in port.interfaces} == {*uplinks} for port in row.ports):
-        return
-    for mirror in row.mirrors:
-        if to := _carry(row, uplinks, mirror.output_vlan, inside=False):
+def returned(row: BridgeRow, uplinks: Collection[str], lag: bool) -> Iterator[str]:
+    """The mirrors whose copies come back by other members of a bond: they bypass our flows.
+
+    The source of a copy is an address of another VLAN, so nothing tells it from a frame of another host.
+    """
+    bond = next((p for p in row.ports if {i.name for i in p.interfaces} == {*uplinks}), None)
+    for mirror in row.mirrors if bond is not None and not lag else ():
+        by, to = (_carry(row, uplinks, mirror.output_vlan, inside) for inside in (True, False))
+        if by and to:
             found = f"Bridge {row.name} mirrors: {', '.join(to)} may receive {mirror.name}'s frames"
-            yield f"{found} in VLAN {mirror.output_vlan} twice -> that VLAN only on ports that need mirrored frames"
+            expected = (
+                "LACP; or output_port instead of output_vlan; or that VLAN not on these ports"
+            )
+            yield f"{found} in VLAN {mirror.output_vlan} twice -> {expected}"
 
 
 def _carry(row: BridgeRow, uplinks: Collection[str], vlan: int | None, inside: bool) -> list[str]:

@@ -233,8 +233,11 @@ def attach(
         values = {**values, HASH: HASH_AT_ATTACH}
     config = attachable(row, values, as_before=reverts is not None)
     uplinks = [uplink.name for uplink in config.uplinks]
-    if looping := [*normal.multiplied(row, uplinks)]:
-        raise Refused("; ".join(looping))
+    twice = [*normal.multiplied(row, uplinks)]
+    if reverts is None and not config.observes_bond:
+        twice += normal.returned(row, uplinks, config.on_a_lag)
+    if twice:
+        raise Refused("; ".join(twice))
     settings, undo = _settings(row, values, config, own)
     waits = None
     if confirm_s is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections import Counter
 from collections.abc import Iterator
 
@@ -10,11 +11,13 @@ import pytest
 
 from tests.said import says
 from tests.switch import frames
-from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec
+from tests.switch.adopting import has_ours
+from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, LACP, PLAIN, Bed, BedSpec, Uplink
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 
 BEDS = [BedSpec(team, 2, (None, None, None)) for team in (PLAIN, BALANCE_SLB)]
+RSPAN_BEDS = [BedSpec(team, 2, (10, 10, 99, None)) for team in (LACP, BALANCE_SLB, ACTIVE_BACKUP)]
 
 
 @pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
@@ -47,6 +50,72 @@ def test_plain_uplinks_do_not_multiply_what_is_mirrored(bed: Bed, service: Servi
         bed.ovs.vsctl("clear", "port", bed.uplinks[1].name, "trunks")
 
 
+@pytest.mark.parametrize("bed", RSPAN_BEDS, ids=str, indirect=True)
+def test_a_mirror_to_a_vlan_is_as_with_normal(bed: Bed, service: Service) -> None:
+    """Without a LAG only if no copy can come back by another member, as attach says."""
+    service.start()
+    with mirrored(bed, select_all="true", output_vlan="99"):
+        if not bed.spec.is_lag:
+            refused = service.command("attach", bed.bridge)
+            assert refused.returncode and says(
+                refused.stderr, "VLAN 99 twice", "not on these ports"
+            )
+            assert says(refused.stderr, bed.bridge, *(vm.port for vm in bed.vms[2:]))
+            assert not has_ours(bed)
+            for port in (bed.bridge, bed.vms[3].port):
+                bed.ovs.vsctl("set", "port", port, "trunks=0,10")
+            bed.ovs.vsctl("set", "port", bed.vms[2].port, "tag=10")
+        bed.introduce_to_normal()
+        expected = in_vlans(bed)
+        assert all(copies["upstream", 99] for copies in expected.values())
+        if bed.spec.is_lag:
+            assert all(copies[str(bed.vms[2]), 0] == 1 for copies in expected.values())
+        attach(bed, service, "--policy", "originating-port")
+        assert in_vlans(bed) == expected
+        for uplink in bed.uplinks:
+            for vm in bed.vms:
+                service.move(vm, uplink)
+            wait_until(functools.partial(only_by, bed, service, uplink), "all have moved")
+            bed.introduce()
+            bed.revalidated()
+            assert in_vlans(bed) == expected
+        assert service.command("check", bed.bridge).returncode == 0, "the advice leads to no other"
+        service.do("detach", bed.bridge)
+    bed.ovs.vsctl("clear", "port", bed.bridge, "trunks")
+
+
+def only_by(bed: Bed, service: Service, uplink: Uplink) -> bool:
+    """Whether all VMs use this uplink."""
+    bound = service.bindings(bed)
+    return {bound[vm.port] for vm in bed.vms} == {uplink.name}
+
+
+def in_vlans(bed: Bed) -> dict[str, Counter[tuple[str, int]]]:
+    """How many copies of each frame come out where, by the tag; the uplinks are one."""
+    (one, other, _, trunk), host = bed.vms, bed.hosts[0]
+    ends = {str(uplink.upstream_end) for uplink in bed.uplinks}
+    shots = [
+        bed.shot(sender.point, build, sender.mac, vlan, sender.sends(vlan), f"{sender}: {story}")
+        for story, sender, build, vlan in (
+            ("broadcast", one, frames.broadcast, 10),
+            ("multicast", other, frames.multicast, 10),
+            ("unknown", one, frames.unknown_unicast, 10),
+            ("to a VM", one, frames.to(other.mac), 10),
+            ("to a host", one, frames.to(host.mac), 10),
+            ("broadcast", host, frames.broadcast, 10),
+            ("to a VM", host, frames.to(other.mac), 10),
+            ("tagged broadcast", trunk, frames.broadcast, 10),
+            ("tagged, to a host", trunk, frames.to(host.mac), 10),
+        )
+    ]
+    copies, found = bed.fire(shots), dict[str, Counter[tuple[str, int]]]()
+    for shot in shots:
+        counted = found.setdefault(shot.story, Counter())
+        for (name, tag), count in copies[shot.frame_id].at.items():
+            counted["upstream" if name in ends else name, tag] += count
+    return found
+
+
 @contextlib.contextmanager
 def mirrored(bed: Bed, **output: str) -> Iterator[None]:
     """A mirror with these columns exists in this block."""
@@ -72,9 +141,9 @@ def forwarded_by_normal(bed: Bed) -> Iterator[None]:
         bed.ovs.vsctl("set-fail-mode", bed.bridge, "secure")
 
 
-def attach(bed: Bed, service: Service) -> None:
+def attach(bed: Bed, service: Service, *options: str) -> None:
     """Attach the bridge. The analyzer is not bound, so this does not wait for it."""
-    service.do("attach", bed.bridge, *bed.uplink_options)
+    service.do("attach", bed.bridge, *bed.uplink_options, *options)
     wait_until(lambda: len(service.bindings(bed)) > 2, "VM ports are bound")
     bed.introduce()
     bed.revalidated()

@@ -353,10 +353,6 @@ def test_a_group_that_only_others_use_is_not_ours_even_beside_flows_of_ours() ->
         ({"rstp_enable": True}, "Bridge br0 rstp_enable: "),
         ({"mcast_snooping_enable": True}, "Bridge br0 mcast_snooping_enable: "),
         ({"flood_vlans": (5, 6)}, "Bridge br0 flood_vlans: ovs-lbt learns addresses in VLAN 5, 6"),
-        (
-            {"mirrors": (MirrorRow("m0", output_vlan=9),)},
-            "Bridge br0 mirrors: vnet0, vnet1, vnet2, vnet3 may receive m0's frames in VLAN 9 twice",
-        ),
     ],
 )
 def test_what_normal_did_and_we_do_not_is_told(columns: dict[str, Any], said: str) -> None:
@@ -365,6 +361,28 @@ def test_what_normal_did_and_we_do_not_is_told(columns: dict[str, Any], said: st
     assert warning.startswith("warning: " + said)
     (status,) = here.engine.fleet.status()
     assert [f"warning: {text}" for text in status.not_done] == [warning]
+
+
+def test_a_mirror_whose_copies_come_back_by_a_bond_is_refused() -> None:
+    row = replace(without_us(host()), mirrors=(MirrorRow("m0", output_vlan=9),))
+    found = (
+        "vnet0, vnet1, vnet2, vnet3 may receive m0's frames in VLAN 9 twice -> LACP; or output_port"
+    )
+    here = world(row).start()
+    assert found in refusal(here.ask("attach", "br0"))
+    assert found in done(here.ask("check", "br0"))
+    assert here.commands(Write) == [] and here.applied() == []
+    for is_told, ports in (
+        (True, lambda p: p),
+        (False, lambda p: replace(p, tag=5) if p.name.startswith("vnet") else p),
+        (False, lambda p: replace(p, trunks=(5,)) if p.name == "bond0" else p),
+        (False, lambda p: replace(p, lacp="active") if p.name == "bond0" else p),
+    ):
+        here = world(replace(row, ports=tuple(map(ports, row.ports)))).start()
+        told = done(here.ask("attach", "br0", "mode=observe"))
+        assert (found in told) == is_told
+        if not is_told:
+            done(here.ask("set", "bridge", "br0", "mode=enforce"))
 
 
 def test_a_mirror_that_plain_uplinks_would_multiply_is_refused() -> None:
