@@ -37,9 +37,6 @@ IN_PORT_TABLE = 0xFFF8  # NXAST_RESUBMIT_TABLE: keep the ingress port
 # controller gets them. Other controllers have the id 0 unless they ask for another one.
 CONTROLLER_ID = 0x6C62
 WHOLE_FRAME = 0xFFFF
-NX_VENDOR = 0x00002320
-NXT_SET_CONTROLLER_ID = 20
-SET_CONTROLLER_ID = struct.Struct("!6xH")
 
 # Stands for actions that the service never installs. It differs from all actions that it installs.
 NOT_OURS: tuple[specs.Action, ...] = (specs.Output(ofp.OFPP_ANY),)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 from controller.api import engine_commands
 from controller.dataplane.tables import COOKIE_KIND_MASK, Kind, Table, cookie, openflow_port
 from controller.openflow import bundles
-from controller.openflow.codec import (
-    CONTROLLER_ID,
-    NX_VENDOR,
-    NXT_SET_CONTROLLER_ID,
-    SET_CONTROLLER_ID,
-    flow_mod,
-)
+from controller.openflow.codec import CONTROLLER_ID, flow_mod
 from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
 from controller.openflow.messages import Asked, numbered, with_xid
 
 ALL_BITS = 0xFFFFFFFFFFFFFFFF
+# Numbers of Open vSwitch's extensions, as in its nicira-ext.h.
+NX_VENDOR = 0x00002320
+NXT_SET_CONTROLLER_ID = 20
+SET_CONTROLLER_ID = struct.Struct("!6xH")
 # The flows of which each statistics request asks: the kind in their cookies, and their table.
 FLOWS = {
     Asked.BUCKETS: (Kind.BUCKET, Table.BUCKET),
