@@ -11,10 +11,10 @@ taught it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from controller.config.vlans import EVERY_VLAN
+from controller.config.vlans import EVERY_VLAN, PortVlans
 from controller.dataplane import tables
 from controller.dataplane.specs import (
     Actions,
@@ -23,6 +23,7 @@ from controller.dataplane.specs import (
     Learn,
     LearnLoad,
     LearnMatch,
+    LoadBits,
     Resubmit,
     SetField,
     flow,
@@ -106,7 +107,8 @@ def _beyond_limit(
 
 def _learn_from(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
     """Learn the source of every frame that the VM port may send."""
-    learn = _learn_source(port)
+    # The switch writes no result where it only traces a frame.
+    learn = SetField(Register.LEARNED, 1), *learn_source(port.ofport, port.vlans)
     lock: Actions = (Resubmit(Table.LOCK), Resubmit(Table.SET_LOCK))
     if not on_a_lag:
         lock = (Resubmit(Table.ANNOUNCEMENT), *lock)
@@ -123,15 +125,15 @@ def _learn_from(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
         yield flow(Table.LEARN, priority + 5, flooded, *learn, *lock, goto=Table.DESTINATION)
 
 
-def _learn_source(port: VmPort) -> Actions:
-    """Actions that learn where the source is, for frames to it and for its own that come back.
+def learn_source(ofport: OfPort, vlans: PortVlans) -> tuple[Learn, Learn]:
+    """Learn where the source of a VM port's frame is, for frames to it and for its own that come back.
 
     Learned flows have a `hard_timeout`, which each frame from the address starts anew. Frames that
     come back would keep an `idle_timeout` from ending after the address has left.
     """
     location = Learn(
         Table.LOCATION,
-        tables.learned_cookie(port.ofport, port.vlans),
+        tables.learned_cookie(ofport, vlans),
         tables.LEARNED_TIMEOUT_S,
         (SAME_VLAN, tables.TO_SOURCE, tables.TO_SENDER),
         delete_learned=True,
@@ -143,8 +145,22 @@ def _learn_source(port: VmPort) -> Actions:
         specs=(SAME_VLAN, FROM_SOURCE, tables.IS_LOCAL, tables.IS_BEHIND_SENDER),
         success=Register.LEARNED,
     )
-    # The switch writes no result where it only traces a frame.
-    return SetField(Register.LEARNED, 1), location, local_source
+    return location, local_source
+
+
+def learned(by: Learn, frame: Mapping[str, int | str]) -> FlowSpec:
+    """The flow that the switch adds by this action for a frame with these fields."""
+    fields: Fields = {}
+    loads: list[LoadBits] = []
+    for one in by.specs:
+        value = one.source if isinstance(one.source, int) else frame[one.source]
+        if isinstance(one, LearnLoad):
+            loads.append(LoadBits(one.target, 0, one.bits, int(value)))
+        else:
+            # A register is wider than what it is compared with.
+            fields[one.target] = (value, (1 << one.bits) - 1) if isinstance(value, int) else value
+    added = flow(by.table, by.priority, fields, *loads, cookie=by.cookie)
+    return replace(added, hard_timeout_s=by.hard_timeout_s)
 
 
 def _guard_addresses(port: VmPort) -> Iterator[FlowSpec]:

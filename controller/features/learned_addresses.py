@@ -15,8 +15,8 @@ from typing import Never
 
 from controller.config.values import VmPortConfig
 from controller.config.vlans import PortVlans
-from controller.dataplane import specs, tables
-from controller.dataplane.specs import FlowSpec, LoadBits, Match, Pipeline
+from controller.dataplane.learning import learn_source, learned
+from controller.dataplane.specs import FlowSpec, Match, Pipeline
 from controller.dataplane.tables import Register, Table
 from controller.dataplane.team import KEPT
 from controller.features.feature import Feature
@@ -24,7 +24,6 @@ from policies.model import OfPort
 
 # Well below the timeout, so that a reading that comes late does no harm.
 RENEW_INTERVAL_S = 120.0
-LEARNED_PRIORITY = 10
 
 # An address and its VLAN, 0 for untagged.
 Address = tuple[str, int]
@@ -144,34 +143,14 @@ def _flows(port: VmPortConfig, known: Iterable[Address]) -> list[FlowSpec]:
         flow
         for mac, vlan in known
         if vlan in port.vlans.carried
-        for flow in learned_flows(port.ofport, port.vlans, mac, vlan)
+        for flow in _learned_flows(port.ofport, port.vlans, mac, vlan)
     ]
 
 
 # Kept, because the flows of all VM ports are renewed again and again.
 @functools.lru_cache(maxsize=KEPT)
-def learned_flows(
-    ofport: OfPort, vlans: PortVlans, mac: str, vlan: int
-) -> tuple[FlowSpec, FlowSpec]:
+def _learned_flows(ofport: OfPort, vlans: PortVlans, mac: str, vlan: int) -> tuple[FlowSpec, ...]:
     """The flows that the switch installs when it learns an address."""
-
-    def learned(table: Table, field_name: str, *loads: LoadBits) -> FlowSpec:
-        in_vlan = {Register.VLAN: (vlan, (1 << tables.VLAN_ID_BITS) - 1)}
-        return FlowSpec(
-            table,
-            LEARNED_PRIORITY,
-            specs.match(**{field_name: mac}, **in_vlan),
-            loads,
-            cookie=tables.learned_cookie(ofport, vlans),
-            hard_timeout_s=tables.LEARNED_TIMEOUT_S,
-        )
-
-    return (
-        learned(Table.LOCATION, "eth_dst", LoadBits(Register.TARGET, 0, 16, int(ofport))),
-        learned(
-            Table.LOCAL_SOURCE,
-            "eth_src",
-            LoadBits(Register.LOCAL, 0, 1, 1),
-            LoadBits(Register.BEHIND, 0, 16, int(ofport)),
-        ),
-    )
+    frame: dict[str, int | str] = {"eth_src": mac, Register.VLAN: vlan}
+    frame[Register.VM_PORT] = int(ofport)
+    return tuple(learned(by, frame) for by in learn_source(ofport, vlans))
