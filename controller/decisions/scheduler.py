@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from controller.decisions.convergence import ConvergenceTimer
 from controller.decisions.evidence import Evidence, how
 from controller.decisions.remembered_plans import RememberedPlans
-from controller.load.filling import FULL_RATIO, Filling
+from controller.load.filling import Filling
 from controller.load.load_phases import LoadPhases
 from controller.load.peaks import PEAK_S, Peaks
 from controller.load.polling import UNITS_INTERVAL_S
@@ -105,8 +105,6 @@ class Scheduler:
     _took: bool = False
     # What each policy that acts at once found worth moving last.
     _proposed: dict[str, _Proposal] = field(default_factory=dict, compare=False, repr=False)
-    # Whether loads have passed since that were not judged, because nothing would have been moved.
-    _supposed: bool = False
     in_cooldown: frozenset[str] = frozenset()
     merge_due: frozenset[str] = frozenset()
     # A short cooldown is enough for buckets: upstream switches have no address to learn again, and
@@ -171,7 +169,6 @@ class Scheduler:
         """
         self.last_s = now_s
         rested, self._rests = self._rests, False
-        self._supposed = False
         if self._seen is not None:
             team_view.take_over(self._seen)
         self._seen = team_view
@@ -544,40 +541,6 @@ class Scheduler:
     def _remember_again(self, now_s: float) -> None:
         self.peaks.hold_peaks(now_s)
         self.load_phases.hold_phases(now_s)
-
-    def is_calm(
-        self, loads: Mapping[str, Load], before: Mapping[str, Load], off_ratio: float
-    ) -> bool:
-        """Whether no decision would move anything if units carried these loads from now on.
-
-        By name of the unit. They carry the loads `before` now, and have for so long that no others
-        are remembered. Readings of both may be off by this share of capacity.
-        """
-        if self._judged is None or not (self._rests or self._supposed):
-            return False
-        if self._judged.split or self._judged.address_units.by_name:
-            return False
-        peaks = {name: load.larger(before.get(name, IDLE)) for name, load in loads.items()}
-        for policy in self._judged.rebalancing:
-            now = self._judged.supposing(policy, loads)
-            if gain.worst_ratio(now.uplinks) + off_ratio >= FULL_RATIO:
-                return False
-            highest = self._judged.supposing(policy, {**before, **peaks})
-            if not gain.may_help_now(now, highest, off_ratio):
-                continue
-            if gain.is_possible(now, off_ratio) or gain.is_possible(highest, off_ratio):
-                return False
-        return True
-
-    def suppose(self, loads: Mapping[str, Load], now_s: float) -> None:
-        """Remember that units carried these loads from now on, and that nothing was moved (`is_calm`)."""
-        if self._judged is None:
-            return
-        self._rests, self._supposed, self._took = False, True, False
-        self._proposed.clear()
-        carried = [(unit, loads.get(unit.name, IDLE)) for unit in self._judged.loaded()]
-        self.peaks.note_peaks(carried, now_s)
-        self.load_phases.take_carried(carried, _least_capacity_bps(self._judged), now_s)
 
     # ---- what buckets count ------------------------------------------------------------
 

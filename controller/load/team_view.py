@@ -489,19 +489,6 @@ class TeamView:
             self._offered[policy] = others, found
         return found
 
-    def supposing(self, policy: str, loads: Mapping[str, Load]) -> Snapshot:
-        """Return the team if its units carried these loads, by name, and uplinks nothing else."""
-        units = tuple(
-            unit.as_judged(loads.get(unit.name, IDLE), 0.0, unit.excluded) for unit in self.loaded()
-        )
-        sums: dict[str | None, list[float]] = {u.name: [0.0, 0.0] for u in self.config.uplinks}
-        for unit in units:
-            if unit.uplink in sums:
-                sums[unit.uplink][0] += unit.load.tx_bps
-                sums[unit.uplink][1] += unit.load.rx_bps
-        uplinks = tuple(u.carrying(Load(*sums[u.name])) for u in self.uplinks())
-        return self._snapshot(policy, uplinks, units)
-
     def beside(self) -> dict[str, Load]:
         """Return what each uplink carries at present besides the loads of its units, by name."""
         if self._beside:

@@ -27,7 +27,7 @@ from controller.replay.skipping import ON_TIME_RATIO
 from controller.replay.switch import TICKS_PER_S, Mix, Switch, mac_of
 from controller.replay.trace import HostTrace
 from controller.text.wording import Refused
-from policies.model import Load, OfPort, Unit, Uplink
+from policies.model import Load, OfPort, Snapshot, Unit, Uplink
 from policies.optimum import optimality_ratio
 from policies.presets import PRESETS
 
@@ -95,6 +95,8 @@ class Host:
         self._sample_s: float | None = None
         # Whether nothing can happen before this sample ends, nor because of it later.
         self._passes_by = False
+        # The team as it was when the first sample passed by, without loads.
+        self._resting = Snapshot((), ())
         # Until when polls are skipped.
         self._resume_s = 0.0
         # When counters were read, and when a poll last read all of them.
@@ -123,9 +125,7 @@ class Host:
             rested = self._quiet_until_s() > self.now_s
             if rested and self._at_once:
                 lasting = end_s - start_s, seconds
-                self._passes_by = self._may_suppose(before, now, following, *lasting)
-                if self._passes_by:
-                    self._suppose(now)
+                self._passes_by = self._may_pass(before, now, following, *lasting)
             else:
                 # The next sample lasts longer than the engine remembers loads of this one.
                 forgotten = seconds > skipping.remembered_s(self.bridge.placing.team_view)
@@ -243,7 +243,9 @@ class Host:
                     self._readings.note(True, at_s)
                     self.switch.buckets_stand_still_until(at_s)
         self._pass(polls)
-        self._readings.note(False, round(polled_s + polls * interval_s, DIGITS))
+        # The engine does not see the loads of samples that pass by.
+        if not self._passes_by:
+            self._readings.note(False, round(polled_s + polls * interval_s, DIGITS))
         self.switch.ports_stand_still_until(self.now_s)
 
     def _pass(self, polls: int) -> None:
@@ -254,7 +256,7 @@ class Host:
         polled_s = round(skipping.polled_s(bridge), DIGITS)
         self.now_s = max(self.now_s, round(polled_s + polls * interval_s, DIGITS))
         self._resume_s = round(polled_s + (polls + 1) * interval_s, DIGITS)
-        if self._at_once:
+        if self._at_once and not self._passes_by:
             bridge.scheduler.hold(round(polled_s + polls * interval_s, DIGITS))
 
     @property
@@ -263,13 +265,14 @@ class Host:
         interval_ms = round(1000 * self.bridge.config.poll_interval_s)
         return WHOLE_MS // math.gcd(WHOLE_MS, interval_ms)
 
-    def _may_suppose(
+    def _may_pass(
         self, before: Offered, now: Offered, following: Offered, seconds: float, next_s: float
     ) -> bool:
         """Whether a policy that acts at once moves nothing while this sample lasts, nor after it.
 
         That must show from the loads of the samples alone. So each must begin with a poll, and last
-        longer than the engine remembers the loads before.
+        longer than the engine remembers the loads before. The engine sees the loads of the first
+        sample after which something may be moved, because that one does not pass by.
         """
         bridge = self.bridge
         if bridge.placing.hashed or self._sample_s is None or not following.bps:
@@ -283,19 +286,20 @@ class Host:
                 return False
         if not bridge.loads.are_live(o for o, bps in now.bps.items() if any(bps)):
             return False
-        # That the loads of the sample before change to these was asked for before, if that passed by.
-        begins_calm = self._passes_by or self._stays_calm(before, now)
-        return begins_calm and self._stays_calm(now, following)
+        if not self._passes_by:
+            if bridge.scheduler.awaits_confirmation:
+                return False
+            self._resting = skipping.at_rest(bridge)
+            # If the sample before passed by, this was asked for it.
+            if not self._stays_calm(before, now):
+                return False
+        return self._stays_calm(now, following)
 
     def _stays_calm(self, before: Offered, now: Offered) -> bool:
+        """Whether nothing is moved when the loads of a sample follow those of the one before."""
         # The switch counts whole bytes per second of each port.
         off_ratio = 16.0 * (len(self.switch.vm_ports) + 1) / self.trace.capacity_bps
-        return self.bridge.scheduler.is_calm(now.loads, before.loads, off_ratio)
-
-    def _suppose(self, now: Offered) -> None:
-        """Let the engine remember the loads of a sample of which it makes no poll."""
-        first_s = self.now_s + self.bridge.config.poll_interval_s
-        self.bridge.scheduler.suppose(now.loads, round(first_s, DIGITS))
+        return skipping.stays_calm(self._resting, now.loads, before.loads, off_ratio)
 
     def _is_calm(self, offered: Offered) -> bool:
         """Whether the engine moves nothing, however the VM ports share these loads."""

@@ -9,11 +9,14 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from controller.bridge.bridge import Bridge
+from controller.load.filling import FULL_RATIO
 from controller.load.peaks import PEAK_S
 from controller.load.polling import round_polls
 from controller.load.rates import LATEST_S
 from controller.load.team_view import UPLINK_LAG_S, TeamView
-from policies.model import Load
+from policies import gain
+from policies.model import IDLE, Load, Snapshot
+from policies.outcome import with_loads
 from policies.presets import PRESETS
 
 # The tolerance of times, as a share of a poll interval: multiples of some are not exact in binary.
@@ -93,6 +96,39 @@ def is_calm(bridge: Bridge, loads: Mapping[str, Load]) -> bool:
     team_view = bridge.placing.team_view
     uplinks = tuple(replace(uplink, load=loads[uplink.name]) for uplink in team_view.uplinks())
     return all(team_view.is_calm(policy, uplinks) for policy in team_view.rebalancing)
+
+
+def at_rest(bridge: Bridge) -> Snapshot:
+    """Return the team of a bridge without loads."""
+    team_view = bridge.placing.team_view
+    uplinks = tuple(uplink.carrying(IDLE) for uplink in team_view.uplinks())
+    units = tuple(unit.as_judged(IDLE, 0.0, unit.excluded) for unit in team_view.loaded())
+    return Snapshot(uplinks, units)
+
+
+def stays_calm(
+    team: Snapshot, loads: Mapping[str, Load], before: Mapping[str, Load], off_ratio: float
+) -> bool:
+    """Whether a policy that acts at once moves nothing in a team whose units begin to carry loads.
+
+    `team`: without loads. `loads`: by name of the unit. `before`: the loads that they carried until
+    then, and for so long that no others are remembered. Readings of both may be off by this share
+    of capacity.
+    """
+    now = _carrying(team, loads)
+    if gain.worst_ratio(now.uplinks) + off_ratio >= FULL_RATIO:
+        return False
+    peaks = {name: load.larger(before.get(name, IDLE)) for name, load in loads.items()}
+    highest = _carrying(team, {**before, **peaks})
+    if not gain.may_help_now(now, highest, off_ratio):
+        return True
+    return not (gain.is_possible(now, off_ratio) or gain.is_possible(highest, off_ratio))
+
+
+def _carrying(team: Snapshot, loads: Mapping[str, Load]) -> Snapshot:
+    """Return the team if its units carried these loads, by name, and uplinks nothing else."""
+    units = tuple(u.as_judged(loads.get(u.name, IDLE), 0.0, u.excluded) for u in team.units)
+    return Snapshot(with_loads(team.uplinks, team.units, loads), units)
 
 
 def polled_s(bridge: Bridge) -> float:

@@ -124,6 +124,17 @@ def quiet_trace(seed: int, samples: int) -> HostTrace:
     return made(*((20.0 * number, sent) for number, sent in enumerate(loads)))
 
 
+def test_the_peaks_of_the_last_sample_that_nothing_follows_from_are_remembered() -> None:
+    idle = dict.fromkeys("abcde", 1.0)
+    peak, hot = {**idle, "a": 50.0}, {**idle, "a": 5.0, "c": 40.0, "e": 40.0}
+    before = [(20.0 * number, {**idle, "b": 2.0 + number}) for number in range(3)]
+    same = [(20.0 * number, peak) for number in range(3, 6)]
+    trace = made(*before, *same, (120.0, hot), (150.0, idle))
+    passing, with_polls = (Witness(trace, "adaptive", Options(skips=s)) for s in (True, False))
+    assert passing.replay().moves == with_polls.replay().moves > 0
+    assert passing.decided == with_polls.decided and passing.polls < 100
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_samples_that_move_nothing_pass_without_a_poll(seed: int) -> None:
