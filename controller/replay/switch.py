@@ -196,12 +196,11 @@ class Switch:
         self.port_bps = port_bps
         self.bucket_bps = self._in_buckets(port_bps)
         self.uplink_bps = self._by_uplink(port_bps, self.bucket_bps)
-        rates = {
-            ofport: (round(tx_bps / 8), round(rx_bps / 8))
-            for bps_of in (self.uplink_bps, port_bps)
-            for ofport, (tx_bps, rx_bps) in bps_of.items()
-        }
+        rates = {o: (round(tx / 8), round(rx / 8)) for o, (tx, rx) in port_bps.items()}
         bucket_rates = {key: round(bps / 8) for key, bps in self.bucket_bps.items()}
+        # Uplinks count what VM ports count, to the byte.
+        carried = self._by_uplink(rates, bucket_rates)
+        rates |= {uplink: (round(tx), round(rx)) for uplink, (tx, rx) in carried.items()}
         if rates != self._rates or bucket_rates != self._bucket_rates:
             self._count_ports(now_s)
             self._count_buckets(now_s)
