@@ -117,7 +117,6 @@ class Placing:
             merge_due=scheduler.merge_due,
             late_known=scheduler.late_known,
             split=self.split,
-            load_changes=bridge.loads.changes,
             reused=self.reused,
             kept_off=self.kept_off,
         )

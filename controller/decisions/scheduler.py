@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.decisions.convergence import ConvergenceTimer
@@ -59,20 +59,17 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Proposal:
-    """What a policy that acts at once found worth moving in a team.
+class Decision:
+    """One decision: the team that it judges, and the policies to ask, one after the other.
 
-    It would find the same in the same team until `until_s`: other peaks or phases are remembered
-    then. `judged`: the loads that it is based on, `at` in words. `may_help`: False if no plan could
-    help the team at its present loads, whatever is remembered.
+    `present`: for each policy that acts at once, the team with its present loads; None: they are not
+    known. `complete`: every policy is asked, and all that they judge is known.
     """
 
     team_view: TeamView
-    until_s: float
-    plan: Plan
-    judged: Snapshot
-    at: str
-    may_help: bool
+    policies: Sequence[str]
+    present: Mapping[str, Snapshot | None]
+    complete: bool
 
 
 @dataclass(slots=True)
@@ -80,10 +77,12 @@ class Scheduler:
     """Schedules the decisions of one bridge, and remembers what the next decision needs.
 
     `last_s`: when the last decision was made, in seconds of engine time; None: none was.
+    `same_until_s`: until when decisions move nothing if the same loads are read again.
     `in_cooldown`: the units in cooldown. `merge_due`: the split VM ports that may be merged.
     """
 
     last_s: float | None = None
+    same_until_s: float = -math.inf
     splits: Splits = field(default_factory=Splits)
     damping: Damping = field(default_factory=Damping)
     peaks: Peaks = field(default_factory=Peaks)
@@ -92,19 +91,9 @@ class Scheduler:
     late_known: bool = True
     # How long the bridge takes to converge.
     convergence: ConvergenceTimer = field(default_factory=ConvergenceTimer)
-    # Whether moves would help now, but would make things worse in a remembered phase.
-    is_torn: bool = False
     _late: frozenset[str] = frozenset()
-    # The team that the last decision judged, if it moved nothing, and whether all policies judged it
-    # by present loads and peaks.
+    # The team that the last decision judged, if it moved nothing.
     _judged: TeamView | None = field(default=None, compare=False, repr=False)
-    # The team of the last decision.
-    _seen: TeamView | None = field(default=None, compare=False, repr=False)
-    _rests: bool = False
-    # Whether the last decision took the loads of units into peaks and phases.
-    _took: bool = False
-    # What each policy that acts at once found worth moving last.
-    _proposed: dict[str, _Proposal] = field(default_factory=dict, compare=False, repr=False)
     in_cooldown: frozenset[str] = frozenset()
     merge_due: frozenset[str] = frozenset()
     # A short cooldown is enough for buckets: upstream switches have no address to learn again, and
@@ -157,21 +146,17 @@ class Scheduler:
     # ---- a decision --------------------------------------------------------------------
 
     def begin(self, now_s: float) -> None:
-        """Begin a decision, when all replies of a poll have come. `wanted` must follow."""
+        """Begin a decision, when all replies of a poll have come. `decide` must follow."""
         self.in_cooldown = frozenset().union(*(d.in_cooldown(now_s) for d in self.dampings))
         self.merge_due = self.splits.due(now_s)
 
-    def wanted(self, team_view: TeamView, now_s: float, between: bool = False) -> Iterator[Wanted]:
-        """Yield what each policy wants to move.
+    def decide(self, team_view: TeamView, now_s: float, between: bool = False) -> Decision:
+        """Take the loads of a poll, and return which policies to ask.
 
-        A policy with a window is asked at most once in each window. `between`: only ports were
-        read, between two polls. Policies with buckets in use are then not asked.
+        Call `wanted` for each, and then `finish`. `between`: only ports were read, between two
+        polls. Policies with buckets in use are then not asked.
         """
         self.last_s = now_s
-        rested, self._rests = self._rests, False
-        if self._seen is not None:
-            team_view.take_over(self._seen)
-        self._seen = team_view
         if same := self._judged is not None and self._judged.shows_same(team_view):
             # What follows from the loads is computed already.
             assert self._judged is not None
@@ -179,48 +164,47 @@ class Scheduler:
         in_use = team_view.in_use if between else ()
         policies = [policy for policy in team_view.rebalancing if policy not in in_use]
         known = self.late_known
-        offered = {
+        present = {
             p: self._at_this_moment(p, team_view, now_s) for p in policies if PRESETS[p].at_once
         }
-        judges = not between and None not in offered.values()
-        if judges and same and rested and self._may_rest(team_view, now_s):
-            # Nothing is different that the last decision depended on, and it moved nothing.
+        known = known and self.late_known
+        complete = known and not between and None not in present.values()
+        if complete and same and not self._late and now_s < self.same_until_s:
             self._remember_again(now_s)
-            self._rests = True
-            return
-        self._judged = None
-        took, self._took = self._took, False
+            return Decision(team_view, (), present, complete)
         # The first reading after everything was counted mixes loads from before and after the
         # change, so wait for the next one.
-        if known and self.late_known and any(PRESETS[p].at_once for p in team_view.rebalancing):
-            self._took = True
-            if same and took and not self._late and now_s < self.load_phases.begins_s:
-                self._remember_again(now_s)
-            else:
-                self._remember(team_view, now_s)
-        yields = False
-        for policy in policies:
-            if (snapshot := offered.get(policy)) is not None and (
-                wanted := self._urgent(policy, team_view, snapshot, now_s)
-            ):
-                yields = True
-                yield wanted
-                continue
-            if self.pauses(policy, team_view, now_s) or team_view.is_calm(policy):
-                continue
-            if PRESETS[policy].at_once:
-                wanted = self._wanted_at_once(policy, team_view, now_s)
-            elif snapshot := team_view.snapshot(policy, window_s := team_view.window_s(policy)):
-                plan = PRESETS[policy].rebalance(snapshot)
-                wanted = Wanted(plan.moves, Evidence.evidence_of(snapshot, how(window_s)))
-            else:
-                wanted = None
-            if wanted is not None:
-                yields = True
-                yield wanted
-        if not yields:
-            self._judged = team_view
-            self._rests = judges and known and self._may_rest(team_view, now_s)
+        if known and any(PRESETS[policy].at_once for policy in team_view.rebalancing):
+            self._remember(team_view, now_s)
+        return Decision(team_view, policies, present, complete)
+
+    def wanted(self, policy: str, decision: Decision, now_s: float) -> Wanted | None:
+        """Return what a policy wants to move; None: nothing, or it must not be asked now.
+
+        A policy with a window is asked at most once in each window.
+        """
+        team_view = decision.team_view
+        if (present := decision.present.get(policy)) is not None and (
+            wanted := self._urgent(policy, team_view, present, now_s)
+        ):
+            return wanted
+        if self.pauses(policy, team_view, now_s) or team_view.is_calm(policy):
+            return None
+        if PRESETS[policy].at_once:
+            return self._wanted_at_once(policy, team_view, now_s)
+        window_s = team_view.window_s(policy)
+        if (snapshot := team_view.snapshot(policy, window_s)) is None:
+            return None
+        moves = PRESETS[policy].rebalance(snapshot).moves
+        return Wanted(moves, Evidence.evidence_of(snapshot, how(window_s))) if moves else None
+
+    def finish(self, decision: Decision, moved: bool) -> None:
+        """The policies of a decision were asked. `moved`: one of them wanted moves."""
+        self._judged = None if moved else decision.team_view
+        if moved or not decision.complete:
+            self.same_until_s = -math.inf
+        elif decision.policies:
+            self.same_until_s = self._next_change_s(decision.team_view)
 
     def _at_this_moment(self, policy: str, team_view: TeamView, now_s: float) -> Snapshot | None:
         """Return the team with its present loads, and note how they change.
@@ -270,7 +254,6 @@ class Scheduler:
         # Peaks of units that were not known to be late may come from a burst, so forget them.
         if new := late - self._late:
             self.peaks.drop(new)
-            self._proposed.clear()
         self._late = late
         slack_s = team_view.config.poll_interval_s / 2
         counted = not age_s or self.filling.is_counted(now_s - age_s + slack_s)
@@ -327,13 +310,13 @@ class Scheduler:
         If loads do not change, two readings are enough: the first reading after a change mixes
         loads from before and after it.
         """
-        found = self._proposed.get(policy)
-        if found is None or found.team_view is not team_view or now_s >= found.until_s:
-            found = self._propose(policy, team_view, now_s)
-        if found is None:
+        latest, peaks = team_view.live(policy), team_view.live(policy, self.peaks)
+        if not self.late_known or latest is None or peaks is None:
             return None
-        plan = found.plan
-        ports = (unit.name for unit in found.judged.units if not unit.is_bucket)
+        plan, judged, at = Plan(), peaks, AT_PEAKS
+        if gain.may_help_now(latest, peaks):
+            plan, judged, at = self._at_peaks(policy, latest, peaks, now_s)
+        ports = (unit.name for unit in judged.units if not unit.is_bucket)
         self.splits.judge(ports, plan.mergeable, now_s)
         if not plan.moves:
             self._found_gain[policy] = 0
@@ -344,27 +327,7 @@ class Scheduler:
         waits = now_s - self._gain_since_s[policy] < EVEN_AFTER_S - ON_TIME_S
         if self._found_gain[policy] < 2 or (waits and self.filling.changes(now_s)):
             return None
-        return Wanted(plan.moves, Evidence.evidence_of(found.judged, found.at))
-
-    def _propose(self, policy: str, team_view: TeamView, now_s: float) -> _Proposal | None:
-        """Find out what is worth moving at the peaks of loads and now; None: loads are not known."""
-        self._proposed.pop(policy, None)
-        latest, peaks = team_view.live(policy), team_view.live(policy, self.peaks)
-        if not self.late_known or latest is None or peaks is None:
-            return None
-        if helps := gain.may_help_now(latest, peaks):
-            plan, judged, at = self._at_peaks(policy, latest, peaks, now_s)
-        else:
-            self.is_torn = False
-            plan, judged, at = Plan(), peaks, AT_PEAKS
-        until_s = min(
-            self.peaks.next_fall_s(),
-            self.load_phases.next_change_s,
-            self.filling.high_lasts_s(now_s),
-        )
-        found = _Proposal(team_view, -math.inf if self._late else until_s, plan, judged, at, helps)
-        self._proposed[policy] = found
-        return found
+        return Wanted(plan.moves, Evidence.evidence_of(judged, at))
 
     def _at_peaks(
         self, policy: str, latest: Snapshot, peaks: Snapshot, now_s: float
@@ -391,7 +354,6 @@ class Scheduler:
         worst sum of peaks higher. An uplink that stays nearly full for longer than a burst lasts
         does not wait until peaks are forgotten. Empty: there are no such moves.
         """
-        self.is_torn = False
         high = gain.worst_ratio(latest.uplinks) > gain.NEARLY_FULL_RATIO
         if not high or not self.load_phases.is_known or not gain.is_possible(latest):
             return ()
@@ -402,7 +364,6 @@ class Scheduler:
             spares_peaks = self.filling.high_lasts(now_s) or gain.keeps_worst(plan.moves, peaks)
             if spares_peaks and gain.harms_no_phase(plan.moves, latest, self.load_phases):
                 return plan.moves
-            self.is_torn = True
         return ()
 
     def pauses(self, policy: str, team_view: TeamView, now_s: float) -> bool:
@@ -432,9 +393,7 @@ class Scheduler:
 
     def forget_loads(self) -> None:
         """Forget all loads, because the switch was disconnected or is another one."""
-        self._judged = self._seen = None
-        self._took = False
-        self._proposed.clear()
+        self._judged, self.same_until_s = None, -math.inf
         self.peaks.forget_peaks()
         self.load_phases.forget_phases()
         self.filling.forget_filling()
@@ -446,43 +405,26 @@ class Scheduler:
 
     # ---- the same decision again ---------------------------------------------------------
 
-    def _may_rest(self, team_view: TeamView, now_s: float) -> bool:
-        """Whether this decision moves nothing, and goes on to while the same loads are read.
-
-        Late counters and uplinks that are full, or nearly so, also depend on how long they have been.
-        """
-        if self.filling.full_s is not None or self.filling.high_lasts_s(now_s) < math.inf:
-            return False
-        if self.awaits_confirmation:
-            return False
-        if not self.late_known or self._late or team_view.late_ports:
-            return False
-        if any(self.pauses(policy, team_view, now_s) for policy in team_view.rebalancing):
-            return False
-        return now_s < self._memory_changes_s(team_view)
-
-    def next_change_s(self, team_view: TeamView) -> float:
-        """When the next decision may differ from the last one, if what is read stays the same.
+    def _next_change_s(self, team_view: TeamView) -> float:
+        """When a decision may differ from the last one, if what is read stays the same.
 
         In seconds of engine time. Infinity: time alone changes none. The time of the last decision:
-        the next one may differ already. This is for policies that act at once.
+        the next one may differ already, also because it depends on how long something has been so.
         """
         last_s = self.last_s
-        if last_s is None:
-            return -math.inf
-        if self._found_urgent or not self.late_known:
+        assert last_s is not None
+        if self._found_urgent or self._late or not self.late_known:
             return last_s
         if any(self.pauses(policy, team_view, last_s) for policy in team_view.rebalancing):
             return last_s
-        found_s = min(
-            self.filling.next_change_s(last_s, self._may_fill()),
-            self._memory_changes_s(team_view),
+        return min(
+            self.filling.next_change_s(last_s),
+            self.peaks.next_fall_s(),
+            self.load_phases.next_change_s,
             self.splits.next_split_s(last_s),
             self._confirms_s,
+            *(damping.next_change_s(last_s) for damping in self.dampings),
         )
-        if self._is_at_best(team_view):
-            return found_s
-        return min(found_s, *(damping.next_change_s(last_s) for damping in self.dampings))
 
     @property
     def _confirms_s(self) -> float:
@@ -493,44 +435,11 @@ class Scheduler:
         waits_s = min(since_s, default=math.inf) + EVEN_AFTER_S - ON_TIME_S
         return waits_s if waits_s == math.inf else min(waits_s, self.filling.settles_s)
 
-    def _is_at_best(self, team_view: TeamView) -> bool:
-        """Whether no plan could help any policy until loads change, by the last decision."""
-        found = map(self._proposed.get, team_view.rebalancing)
-        judged = self._judged
-        return all(p is not None and p.team_view is judged and not p.may_help for p in found)
-
-    def _memory_changes_s(self, team_view: TeamView) -> float:
-        """When other peaks and phases are remembered than now that may matter, if no load changes."""
-        if self._is_at_best(team_view):
-            return self.load_phases.begins_s
-        return min(self.peaks.next_fall_s(), self.load_phases.next_change_s)
-
-    def _may_fill(self) -> bool:
-        """Whether an uplink may be full or nearly so, with what it carries beside its units at most."""
-        if self._judged is None or self.filling.full_s is not None or self._late:
-            return True
-        most = self.filling.last_beside
-        return any(
-            snapshot is None or gain.worst_ratio(snapshot.uplinks) > gain.NEARLY_FULL_RATIO
-            for snapshot in self._offered(self._judged, lambda uplink: most.get(uplink, IDLE))
-        )
-
-    def _offered(
-        self, team_view: TeamView, beside: Callable[[str], Load]
-    ) -> Iterator[Snapshot | None]:
-        for policy in team_view.rebalancing:
-            if PRESETS[policy].at_once:
-                yield team_view.offered(policy, beside)
-
     def hold(self, now_s: float) -> None:
-        """Make the last decision again, until now. It must not differ meanwhile (`next_change_s`)."""
+        """Make the last decision again, until now. It must not differ meanwhile (`same_until_s`)."""
+        assert now_s < self.same_until_s, "the decision is the same"
         self.last_s = now_s
-        before = self.filling.least_beside
         self.filling.hold_filling(now_s)
-        if self._judged is not None and self.filling.least_beside != before:
-            for snapshot in self._offered(self._judged, self.filling.beside):
-                if snapshot is not None:
-                    self.filling.see_again(snapshot)
         self._remember_again(now_s)
 
     def _remember(self, team_view: TeamView, now_s: float) -> None:

@@ -112,12 +112,15 @@ class Polls(Feature[PortStatsRead | UnitCountersRead | StatsRepeated]):
         bridge = self.bridge
         bridge.scheduler.begin(now_s)
         team_view, relieved = bridge.placing.team_view, set[str]()
-        for wanted in bridge.scheduler.wanted(team_view, now_s, bridge.polling.is_extra):
-            if wanted.moves:
-                bridge.scheduler.convergence.start(now_s)
-                bridge.decision_log.evidence = wanted.evidence
+        decision = bridge.scheduler.decide(team_view, now_s, bridge.polling.is_extra)
+        for policy in decision.policies:
+            if (wanted := bridge.scheduler.wanted(policy, decision, now_s)) is None:
+                continue
+            bridge.scheduler.convergence.start(now_s)
+            bridge.decision_log.evidence = wanted.evidence
             bridge.placing.carry_out(wanted.moves, now_s)
             relieved |= {move.source for move in wanted.moves}
+        bridge.scheduler.finish(decision, moved=bool(relieved))
         commands: list[Command] = []
         if relieved:
             team_view = bridge.placing.team_view

@@ -136,10 +136,6 @@ class Filling:
         """Whether an uplink has been nearly full for longer than bursts usually last."""
         return _lasts(self.high_s, now_s)
 
-    def high_lasts_s(self, now_s: float) -> float:
-        """When `high_lasts` begins, if no load changes; infinity: it has begun, or will not begin."""
-        return _lasts_s(self.high_s, now_s)
-
     def reads_fast(self, now_s: float) -> bool:
         started_s = self._fast_s
         return self._concerned and started_s is not None and now_s - started_s < READ_FAST_S
@@ -153,21 +149,8 @@ class Filling:
     def take_beside(self, beside: Mapping[str, Load], now_s: float) -> None:
         """Take what uplinks carry besides the loads of their units. No move may be under way."""
         self._beside.append((now_s, beside))
-        self._forget_beside(now_s)
-
-    def _forget_beside(self, now_s: float) -> None:
         while self._beside[0][0] < now_s - BESIDE_S:
             self._beside.popleft()
-
-    @property
-    def last_beside(self) -> Mapping[str, Load]:
-        """What was taken last. `beside` rises up to that while it stays the same."""
-        return self._beside[-1][1] if self._beside else {}
-
-    @property
-    def least_beside(self) -> Mapping[str, Load]:
-        """What every uplink carries besides its units, by name."""
-        return {uplink: self.beside(uplink) for uplink in self.last_beside}
 
     def beside(self, uplink: str) -> Load:
         found = [of.get(uplink, IDLE) for _, of in self._beside]
@@ -177,49 +160,27 @@ class Filling:
             return found[0]
         return Load(min(load.tx_bps for load in found), min(load.rx_bps for load in found))
 
-    def next_change_s(self, now_s: float, fills: bool = True) -> float:
+    def next_change_s(self, now_s: float) -> float:
         """When anything here next changes, if no load does; infinity: time changes nothing.
 
-        `now_s`: when loads were last taken. That time is the answer while it is not known. `fills`:
-        an uplink may be full, or nearly so, when what it carries beside its units is no longer the
-        least of before.
+        `now_s`: when loads were last taken. That time is the answer while it is not known.
         """
         if self.reads_fast(now_s) or (self.full_s is not None and not self.steady):
             return now_s
-        lasts_s = min(_lasts_s(self.full_s, now_s), _lasts_s(self.high_s, now_s))
-        return min(lasts_s, self._beside_changes_s()) if fills else lasts_s
+        return min(
+            _lasts_s(self.full_s, now_s), _lasts_s(self.high_s, now_s), self._beside_changes_s()
+        )
 
     def _beside_changes_s(self) -> float:
         """When the least of what uplinks carry beside their units may rise, if nothing changes."""
-        taken = self._beside
-        if not taken:
-            return math.inf
-        left = {(uplink, direction) for uplink in taken[-1][1] for direction in (0, 1)}
-        least = {uplink: self.beside(uplink) for uplink in taken[-1][1]}
-        for at_s, beside in reversed(taken):
-            for uplink, load in beside.items():
-                most = least.get(uplink, load)
-                if load.tx_bps <= most.tx_bps:
-                    left.discard((uplink, 0))
-                if load.rx_bps <= most.rx_bps:
-                    left.discard((uplink, 1))
-            if not left:
-                return math.inf if at_s == taken[-1][0] else _forgotten_s(at_s)
-        return _forgotten_s(taken[0][0])
+        others = (at_s for at_s, beside in self._beside if beside != self._beside[-1][1])
+        return _forgotten_s(next(others, math.inf))
 
     def hold_filling(self, now_s: float) -> None:
         """Take the same as the last time again, until now: nothing rises any more."""
         self.steady, self._concerned = True, False
         if self._beside:
             self._beside[-1] = now_s, self._beside[-1][1]
-            self._forget_beside(now_s)
-
-    def see_again(self, snapshot: Snapshot) -> None:
-        """The same loads as the last time, except for what `hold_filling` has forgotten beside units.
-
-        That makes no uplink full or nearly so, and loads are steady.
-        """
-        self._worst_ratio = gain.worst_ratio(snapshot.uplinks)
 
     def forget_filling(self) -> None:
         self.full_s = self.high_s = self._fast_s = None
@@ -248,5 +209,7 @@ def _lasts_s(since_s: float | None, now_s: float) -> float:
 
 def _forgotten_s(at_s: float) -> float:
     """When what was taken at that time is forgotten, in the whole microseconds in which polls are."""
+    if at_s == math.inf:
+        return math.inf
     edge_s = round(at_s + BESIDE_S, DIGITS)
     return edge_s if at_s < edge_s - BESIDE_S else edge_s + 10**-DIGITS

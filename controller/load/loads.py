@@ -46,8 +46,6 @@ class Loads:
     _unsure: set[int] = field(default_factory=set)
     # The ports that are uplinks.
     _outwards: set[int] = field(default_factory=set)
-    # How often counters were taken or forgotten. Until that changes, all loads are the same.
-    changes: int = 0
     # Whether the last poll has shown the same loads as the one before it.
     _repeated: bool = False
     # Whether the buckets that were read last repeat; None: not asked since.
@@ -57,7 +55,6 @@ class Loads:
         """Take the counters of a port. `outwards`: it is an uplink, so it sends to the network."""
         ofport = port.ofport
         self._repeated = False
-        self.changes += 1
         self.counters[ofport] = port
         rates = _rates_of(self._ports, ofport, keep_s)
         if outwards:
@@ -81,7 +78,6 @@ class Loads:
 
         `address_units`: the names of address units, each with the ofport of its VM port, by slot.
         """
-        self.changes += 1
         counted_bytes = sum(self._take_unit(*unit, keep_s) for unit in read.units)
         totals = {ofport: self._ports[ofport].total for ofport in self._outwards}
         self.lateness.take_reading({of: t for of, t in totals.items() if t}, counted_bytes, keep_s)
@@ -260,7 +256,6 @@ class Loads:
 
     def remove(self, ofport: int) -> None:
         """Forget a port, because another port may get its ofport."""
-        self.changes += 1
         for kept in (self.counters, self._ports, self._units, self._uplink_share, self._own):
             kept.pop(ofport, None)
         for ports in (self._outwards, self.late, self._unsure):
@@ -268,19 +263,16 @@ class Loads:
 
     def forget_buckets(self) -> None:
         """Forget what buckets have counted, because nothing judges them any more."""
-        self.changes += 1
         self._buckets.clear()
         self._latest.clear()
         self._buckets_repeat = None
 
     def forget_address_units(self, names: Iterable[str]) -> None:
-        self.changes += 1
         for name in names:
             self._address_units.pop(name, None)
 
     def forget_rates(self) -> None:
         """Forget all rates, because the switch was disconnected or is another one."""
-        self.changes += 1
         self._ports.clear()
         self._units.clear()
         self._uplink_share.clear()

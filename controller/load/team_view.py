@@ -66,16 +66,12 @@ class TeamView:
     late_known: bool = True
     # The VM ports that are split.
     split: frozenset[str] = frozenset()
-    # How often loads had changed before this moment.
-    load_changes: int = 0
     reused: Reused = field(default_factory=Reused)
     # The uplinks that lose frames of units.
     kept_off: KeptOff = NOTHING
     # Caches of uplinks and units by window, because a decision asks for them more than once.
     _team: dict[float | None, tuple[Uplink, ...]] = field(default_factory=dict, init=False)
     _made: dict[float | None, tuple[Unit, ...]] = field(default_factory=dict, init=False)
-    # The bindings with which units were made: `bound` changes with the bridge.
-    _made_at: dict[str, Bound] = field(default_factory=dict, init=False)
     _beside: dict[str, Load] = field(default_factory=dict, init=False)
     _present: dict[str, Snapshot] = field(default_factory=dict, init=False)
     _offered: dict[str, tuple[Mapping[str, Load], Snapshot]] = field(
@@ -238,8 +234,6 @@ class TeamView:
         """Return all units with their uplinks and what they carry over them."""
         if window_s not in self._made:
             self._made[window_s] = self._made_loaded(window_s)
-            if window_s is None:
-                self._made_at.update(self.bound)
         return self._made[window_s]
 
     def _made_loaded(self, window_s: float | None) -> tuple[Unit, ...]:
@@ -347,25 +341,6 @@ class TeamView:
             for number, unit in enumerate(self.loaded())
             if unit.load is not IDLE or unit.name in known or unit.name in cooling
         ]
-
-    def take_over(self, other: TeamView) -> None:
-        """Take the present loads of units from an earlier view, if no counter was read since."""
-        made = other._made.get(None)
-        if (
-            made is not None
-            and self.load_changes == other.load_changes
-            and not self.loads.late
-            and not self.address_units.by_name
-            and self.config is other.config
-            and self.on_normal is other.on_normal
-            and self.merge_due == other.merge_due
-            and self.split == other.split
-            and self.kept_off == other.kept_off
-            and other._made_at == self.bound
-            and self.uplinks() == other.uplinks()
-        ):
-            self._made[None] = made
-            self._made_at.update(self.bound)
 
     def shows_same(self, other: TeamView) -> bool:
         """Whether another view shows the same present loads of the same team."""

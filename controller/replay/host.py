@@ -200,7 +200,7 @@ class Host:
         polled_s = round(skipping.polled_s(bridge), DIGITS)
         interval_s = bridge.config.poll_interval_s
         polls = math.floor((end_s - polled_s) / interval_s + ON_TIME_RATIO)
-        if quiet_until_s < end_s:
+        if quiet_until_s <= end_s:
             polls = min(polls, skipping.polls_before(quiet_until_s, polled_s, interval_s))
         if self._at_once:
             self._pass_readings(polls)

@@ -67,7 +67,7 @@ def quiet_until_s(
     if at_once:
         if not readings.show_ports(steady_s) or bridge.polling.due_s < bridge.polling.poll_due_s:
             return now_s
-        change_s = scheduler.next_change_s(bridge.placing.team_view)
+        change_s = scheduler.same_until_s
         if change_s <= now_s or not bridge.loads.ports_repeat():
             return now_s
         if bridge.placing.hashed and not (

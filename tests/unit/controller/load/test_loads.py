@@ -44,8 +44,7 @@ def test_loads_that_repeat_do_not_rise_again() -> None:
     for clock_s, tx_bytes in ((0.0, 0.0), (1.0, 1e6), (2.0, 3e6)):
         loads.take_port(PortCounters(1, clock_s, tx_bytes, 0.0, 0, 0), True, KEEP_S)
     assert loads.rise([1]).tx_bps > 7.9e6
-    changes = loads.changes
     loads.repeat()
-    assert loads.rise([1]) == IDLE and loads.changes == changes
+    assert loads.rise([1]) == IDLE
     loads.take_port(PortCounters(1, 3.0, 6e6, 0.0, 0, 0), True, KEEP_S)
-    assert loads.rise([1]).tx_bps > 7.9e6 and loads.changes > changes
+    assert loads.rise([1]).tx_bps > 7.9e6

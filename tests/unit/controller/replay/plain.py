@@ -11,7 +11,6 @@ from contextlib import contextmanager
 import pytest
 
 from controller.decisions.remembered_plans import Planner, RememberedPlans
-from controller.decisions.scheduler import Scheduler
 from controller.load.reused import Reused
 from controller.load.team_view import TeamView
 from policies import gain
@@ -32,8 +31,6 @@ def without_shortcuts() -> Iterator[None]:
     """While this is open, no engine reuses units, teams, plans or decisions."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TeamView, "shows_same", lambda _self, _other: False)
-        patch.setattr(Scheduler, "_may_rest", lambda _self, _view, _now_s: False)
-        patch.setattr(Scheduler, "_may_fill", lambda _self: True)
         patch.setattr(gain, "may_help_now", lambda *_judged: True)
         patch.setattr(RememberedPlans, "plan_of", _plan)
         patch.setattr(Reused, "reuse", lambda _self, _use: lambda _name, make, parts: make(*parts))
