@@ -217,8 +217,9 @@ class Host:
             aligned -= in_round
         # If these are not whole rounds, a reading is missing for means.
         if aligned > 0 and aligned >= of_ports and not aligned % in_round:
-            self.switch.stand_still(aligned * round(1000 * interval_s) * TICKS_PER_S // 1000)
             self._pass(aligned)
+            ticks = aligned * round(1000 * interval_s) * TICKS_PER_S // 1000
+            self.switch.stand_still(ticks, self.now_s)
 
     def _pass_readings(self, polls: int) -> None:
         """Skip this many polls that would show the same loads as the last readings.

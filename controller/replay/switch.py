@@ -107,6 +107,7 @@ class Clock:
         """Age until now, and return by how many ticks."""
         at = _ticks(now_s)
         ticks, self.at = at - self.at, at
+        assert ticks >= 0, "a clock that stood still does not go back"
         self.age += ticks
         return ticks
 
@@ -246,10 +247,13 @@ class Switch:
         for key, rate in self._bucket_rates.items() if ticks else ():
             self._counted_buckets[key] = self._counted_buckets.get(key, 0) + rate * ticks
 
-    def stand_still(self, ticks: int) -> None:
-        """Let time pass without advancing clocks and counters."""
+    def stand_still(self, ticks: int, now_s: float) -> None:
+        """Let time pass without advancing clocks and counters, but not beyond now.
+
+        While samples pass by, part of the time may have passed so before.
+        """
         for clock in (self._ports_clock, self._buckets_clock):
-            clock.at += ticks
+            clock.at = min(clock.at + ticks, _ticks(now_s))
 
     def ports_stand_still_until(self, now_s: float) -> None:
         """Let the time since counters were read last, or loads changed, pass so for those of ports.

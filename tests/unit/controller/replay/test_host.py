@@ -122,6 +122,13 @@ def test_skipping_changes_nothing(policy: str, samples: int, sample_s: float, mo
     assert alike_with_and_without_skipping(made, policy)["moves"] >= moves
 
 
+def test_counters_do_not_go_back_while_samples_pass_by() -> None:
+    calm = [{port: (tx + n % 2, rx) for port, (tx, rx) in QUIET.items()} for n in range(4)]
+    made = trace(*calm, {"a": (40, 0), "b": (5, 0), "c": (65, 0)}, QUIET, sample_s=60)
+    how = {"window-s": "5", "poll-interval-ms": "500"}
+    assert alike_with_and_without_skipping(made, "load-based", settings=how)["moves"] == 1
+
+
 @dataclass(frozen=True)
 class Made:
     """A trace at random, and what a team has whose engine runs over it."""
