@@ -1,13 +1,14 @@
-"""Benchmark layouts. Each layout is a module here that `mn --custom` can load.
+"""Benchmark layouts and benches.
 
-`layouts` has all layouts by name, and `bench` is the command `ovs-lbt bench`. `graph` has the parts
-of layouts, `network` builds networks from them, and `loads` generates traffic. `benches` defines the
-scenarios and expectations of each layout, `compare` runs the contenders, and `reports` shows the
-results. `seeds` generates load jumps, `scale` measures many bridges, and `connections` many
-connections. `experiment` has what experiments in a few lines need, and `examples` one to copy.
+`layouts` has the graphs of all layouts, and `bench` is the command `ovs-lbt bench`. `graph` has the parts
+of layouts, `network` builds networks from them, and `loads` generates traffic; none of them imports one of
+the others that comes later, or what follows. `benches` defines the scenarios and expectations of each
+layout, `compare` runs the contenders, and `reports` shows the results. `seeds` generates load jumps, `scale`
+measures many bridges, `connections` many connections, and `measure` causes. `experiment` has what
+experiments in a few lines need, and `examples` one to copy.
 
-`LAYOUT_NAMES` lists all layouts in the order in which `ovs-lbt bench --all` runs them. The layout
-`NAME` is `topologies/NAME.py`, and its bench is `topologies/benches/NAME.py`.
+`LAYOUT_NAMES` lists all layouts in the order in which `ovs-lbt bench --all` runs them. `mn --custom` loads
+the layout `NAME` from `topologies/NAME.py`, and its bench is `topologies/benches/NAME.py`.
 """
 
 LAYOUT_NAMES = (

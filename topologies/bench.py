@@ -310,7 +310,8 @@ def _run_benches(options: argparse.Namespace, command: Sequence[str]) -> int:
 
 def _run_jumps(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Run a campaign of load jumps, generated or from a file."""
-    from topologies.compare import contenders, pace
+    from topologies.compare import contenders
+    from topologies.loads import pace
     from topologies.seeds import campaign, generator, instance, records, report
 
     kinds = [one for one in (records.JUMP, records.CONTROL) if (options.scenario or "") in one]
@@ -352,10 +353,11 @@ def _run_bench(
     # These imports are slow and need Mininet, but errors in arguments need neither.
     from topologies.benches import vmware_lbt
     from topologies.benches.plans import PLANS
-    from topologies.compare import contenders, pace, running
+    from topologies.compare import contenders, running
     from topologies.compare.expectation import Expectation
     from topologies.compare.kept_runs import DIRECTORY, KeptRuns
     from topologies.compare.plan import Options
+    from topologies.loads import pace
     from topologies.loads.web_load import Direction
     from topologies.reports import benchmarks, console, origin, repeated, report
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from topologies.compare import figures, pace, running
+from topologies.compare import figures, running
 from topologies.compare.contenders import by_name, unsupported_reason
 from topologies.compare.run import Observed
 from topologies.compare.samples import mean_utilization, move_times_s
 from topologies.compare.scenario import Scenario
 from topologies.graph import parts
 from topologies.graph.layout import Layout, Role
+from topologies.loads import pace
 from topologies.loads.load import Stage
 from topologies.loads.stream_load import StreamLoad
 from topologies.loads.streams import Flow

@@ -13,11 +13,11 @@ import pytest
 from tests.mininet.bench import benching, interrupt, report_of
 from tests.switch.judging import at_least, at_most, judges_time
 from topologies.benches.plans import PLANS
-from topologies.compare.pace import QUICK, in_real_time
 from topologies.compare.plan import Options
 from topologies.graph.layout import Role
 from topologies.loads.flow_load import FlowLoad
 from topologies.loads.load import Stage
+from topologies.loads.pace import QUICK, in_real_time
 from topologies.network.private_ovs import PrivateOvs
 from topologies.seeds import generator
 

@@ -13,8 +13,8 @@ import pytest
 
 from tests.switch.waiting import wait_until
 from topologies.compare.contenders import Oracle, Teams
-from topologies.compare.pace import QUICK
 from topologies.loads import flow_ports
+from topologies.loads.pace import QUICK
 from topologies.network.private_network import private_network
 from topologies.network.private_ovs import PrivateOvs
 from topologies.network.switches import ServerBridge

@@ -9,7 +9,6 @@ from topologies import layouts
 from topologies.compare.contenders import MANUAL, ORACLE
 from topologies.compare.expectation import Expectation, against_peers, at_most, better
 from topologies.compare.figures import Figures, Result, capacities_bps
-from topologies.compare.pace import FAITHFUL
 from topologies.compare.plan import Options, Plan
 from topologies.compare.scenario import Scenario
 from topologies.graph.layout import Role
@@ -18,6 +17,7 @@ from topologies.loads.flow_arrivals import DATA_MINING, WEB_SEARCH, SizeDistribu
 from topologies.loads.flow_figures import LARGE_BYTES, SMALL_BYTES
 from topologies.loads.flow_load import SEED, FlowLoad
 from topologies.loads.load import Load, Stage
+from topologies.loads.pace import FAITHFUL
 
 CONTENDERS = (
     MANUAL,

@@ -11,12 +11,12 @@ from topologies import layouts
 from topologies.compare.contenders import MANUAL
 from topologies.compare.expectation import Expectation, against_peers, at_least, at_most
 from topologies.compare.figures import Figures, Result, intervals
-from topologies.compare.pace import Pace
 from topologies.compare.plan import Options, Plan
 from topologies.compare.samples import mean_utilization
 from topologies.compare.scenario import Scenario
 from topologies.graph.layout import Layout
 from topologies.loads.load import Load, Outcome, Stage
+from topologies.loads.pace import Pace
 from topologies.loads.stream_load import StreamLoad
 from topologies.loads.streams import flow
 

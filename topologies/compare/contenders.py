@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from topologies.compare.pace import Pace
 from topologies.graph.layout import Layout, Role
 from topologies.loads import flow_ports
+from topologies.loads.pace import Pace
 from topologies.network.private_ovs import PrivateOvs
 from topologies.network.service import Service
 from topologies.network.switches import TEAMS, ServerBridge, SplitServer

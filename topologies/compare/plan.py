@@ -8,8 +8,8 @@ from pathlib import Path
 
 from topologies.compare.expectation import Expectation
 from topologies.compare.figures import Figures, Result
-from topologies.compare.pace import Pace
 from topologies.compare.scenario import Scenario
+from topologies.loads.pace import Pace
 from topologies.loads.web_load import Direction
 
 # Draws the results of a bench into a directory, and returns the files.

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from topologies.compare import pace, run
+from topologies.compare import run
 from topologies.compare.contenders import Contender
 from topologies.compare.samples import Sample
 from topologies.compare.scenario import Scenario
+from topologies.loads import pace
 from topologies.reports.origin import origin, same_code
 from topologies.reports.report import machine
 

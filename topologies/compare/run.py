@@ -15,14 +15,15 @@ from mininet.log import setLogLevel
 from mininet.net import Mininet
 
 from topologies.compare.contenders import Contender, Observation, Teams
-from topologies.compare.pace import Pace
-from topologies.compare.samples import Counters, Sample, interface_counters
+from topologies.compare.samples import Sample
 from topologies.compare.scenario import Scenario
 from topologies.compare.steps import no_progress, step
 from topologies.graph.layout import SWITCHES, Layout, Role
 from topologies.graph.ports import own_interface, ports_of, upstream_interface
 from topologies.loads.load import Load, Outcome, Stage
+from topologies.loads.pace import Pace
 from topologies.network import packet_sockets, processes, shaping
+from topologies.network.interface_counters import Counters, interface_counters
 from topologies.network.mininet_topo import LayoutTopo
 from topologies.network.private_network import private_network
 from topologies.network.private_ovs import PrivateOvs

@@ -9,8 +9,8 @@ from dataclasses import replace
 from topologies.compare import contenders, figures, run
 from topologies.compare.figures import Result
 from topologies.compare.kept_runs import KeptRuns
-from topologies.compare.pace import Pace
 from topologies.compare.scenario import Scenario
+from topologies.loads.pace import Pace
 from topologies.reports import console, origin
 
 

@@ -1,11 +1,10 @@
-"""Samples of a run, and the interface counters that they are read from."""
+"""Samples of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,30 +24,6 @@ class Sample:
     received_bytes: Mapping[str, int]
     bindings: Mapping[str, str] = field(default_factory=dict)
     moves: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Counters:
-    """The counters of an interface."""
-
-    sent_bytes: int
-    received_bytes: int
-    sent_packets: int
-    received_packets: int
-
-
-def interface_counters() -> dict[str, Counters]:
-    """The counters of every interface of this thread's network namespace.
-
-    They come from the kernel, so that they do not depend on a service under test. /sys would show
-    the namespace in which it was mounted; /proc shows the thread's.
-    """
-    found = {}
-    for line in Path("/proc/thread-self/net/dev").read_text().splitlines()[2:]:
-        name, _, fields = line.partition(":")
-        numbers = [int(field) for field in fields.split()]
-        found[name.strip()] = Counters(numbers[8], numbers[0], numbers[9], numbers[1])
-    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,11 +93,11 @@ def _draw(report: dict[str, Any], directory: Path) -> list[Path]:
 def _measured(name: str, plan: Plan, datapath: str, say: Callable[[str], None]) -> dict[str, Any]:
     """One run of a contender, on a network of its own."""
     from topologies import layouts
-    from topologies.compare import pace
     from topologies.compare.rows import run_details
     from topologies.compare.scenario import Scenario
     from topologies.connections import contenders
     from topologies.connections.load import ManyConnections
+    from topologies.loads import pace
 
     one = contenders.contender(name)
     # Links without a limit: what switches can do is measured, and not what their queues hold.

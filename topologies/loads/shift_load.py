@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from topologies.compare.samples import interface_counters
 from topologies.graph.layout import Layout, Role
 from topologies.graph.ports import own_interface, upstream_interface
 from topologies.loads import traffic
@@ -20,6 +19,7 @@ from topologies.loads.load import Load, Outcome, Stage
 from topologies.loads.probing import FlowResult
 from topologies.loads.programs import Programs
 from topologies.loads.settling import Reading, settle_s
+from topologies.network.interface_counters import interface_counters
 
 PORT = 7100
 PAYLOAD_BYTES = 1400

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from topologies.compare.pace import Pace
 from topologies.graph.layout import Role
 from topologies.loads.load import Load, Outcome, Stage
+from topologies.loads.pace import Pace
 from topologies.loads.programs import Programs
 from topologies.network import processes
 from topologies.network.private_ovs import NICENESS

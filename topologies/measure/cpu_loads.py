@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from topologies.compare.samples import interface_counters
 from topologies.graph.layout import Role
 from topologies.graph.ports import upstream_interface
 from topologies.loads.load import Load, Outcome, Stage
@@ -23,6 +22,7 @@ from topologies.loads.shift_load import datagrams
 from topologies.loads.stream_load import StreamLoad
 from topologies.loads.streams import Flow
 from topologies.network import processes
+from topologies.network.interface_counters import interface_counters
 from topologies.network.private_ovs import PrivateOvs
 
 # One line of `coverage/show`: an event, its rates, and how often it happened since the start.

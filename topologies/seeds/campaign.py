@@ -14,13 +14,13 @@ from typing import Any
 
 from topologies.compare import running
 from topologies.compare.kept_runs import DIRECTORY, KeptRuns
-from topologies.compare.pace import Pace
 from topologies.compare.scenario import Scenario
-from topologies.loads.seeded_load import SeededLoad, layout_of
+from topologies.loads.pace import Pace
 from topologies.reports import console, origin
 from topologies.reports import report as reports
 from topologies.seeds import generator, report
 from topologies.seeds.instance import FEASIBLE_RATIO, Instance
+from topologies.seeds.load import SeededLoad, layout_of
 from topologies.seeds.records import (
     JUMP,
     lower_bounds,

@@ -17,10 +17,10 @@ from topologies.benches.plans import PLANS
 from topologies.compare import run
 from topologies.compare.contenders import Contender, by_name
 from topologies.compare.kept_runs import KeptRuns
-from topologies.compare.pace import ACCELERATED, Pace
 from topologies.compare.plan import Options
 from topologies.compare.run import Observed, Progress
 from topologies.compare.scenario import Scenario
+from topologies.loads.pace import ACCELERATED, Pace
 from topologies.reports import origin
 
 

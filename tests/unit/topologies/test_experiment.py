@@ -13,11 +13,11 @@ from tests.unit.topologies import bench_runs
 from topologies import experiment, layouts
 from topologies.compare import running
 from topologies.compare.figures import Result
-from topologies.compare.pace import Pace
 from topologies.compare.scenario import Scenario
 from topologies.experiment import Stream, compare, one_server
 from topologies.graph.layout import Role
 from topologies.loads.load import Stage
+from topologies.loads.pace import Pace
 
 LAYOUT = one_server(uplinks_mbps=[100, 50, 50], vms=4)
 

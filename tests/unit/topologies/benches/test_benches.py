@@ -17,13 +17,13 @@ from topologies.benches.plans import PLANS
 from topologies.compare import contenders
 from topologies.compare.expectation import Expectation, is_ours, is_peer
 from topologies.compare.figures import Figures, Result, uplink_difference
-from topologies.compare.pace import ACCELERATED, FAITHFUL, QUICK, Pace
 from topologies.compare.plan import Options
 from topologies.compare.scenario import Scenario
 from topologies.graph.layout import Role
 from topologies.loads.flow_arrivals import Span, offered_bps
 from topologies.loads.flow_load import FlowLoad
 from topologies.loads.load import Stage
+from topologies.loads.pace import ACCELERATED, FAITHFUL, QUICK, Pace
 from topologies.network.private_ovs import PrivateOvs
 
 OPTIONS = Options(ACCELERATED)

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from policies.presets import PRESETS
 from topologies.benches.plans import PLANS
-from topologies.compare import contenders, pace, running
+from topologies.compare import contenders, running
 from topologies.compare.plan import Options
 from topologies.layouts import LAYOUTS
+from topologies.loads import pace
 from topologies.network.private_ovs import PrivateOvs
 from topologies.network.switches import (
     BalanceSlbServer,

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from topologies.compare import running, steps
-from topologies.compare.pace import QUICK
 from topologies.compare.run import Observed
 from topologies.compare.scenario import Scenario
 from topologies.compare.steps import Overdue, step
+from topologies.loads.pace import QUICK
 
 SHORT_S = 0.02
 

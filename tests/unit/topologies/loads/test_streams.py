@@ -9,9 +9,9 @@ import pytest
 
 from topologies import layouts
 from topologies.benches.set_vs_lbfo import STREAMS
-from topologies.compare.pace import ACCELERATED
 from topologies.compare.plan import Options
 from topologies.loads.load import Stage
+from topologies.loads.pace import ACCELERATED
 from topologies.loads.stream_load import StreamLoad
 from topologies.loads.streams import (
     Flow,

@@ -16,13 +16,13 @@ from topologies import layouts
 from topologies.benches import set_vs_lbfo, vmware_lbt
 from topologies.compare import figures
 from topologies.compare.figures import Result
-from topologies.compare.pace import ACCELERATED
 from topologies.compare.plan import Options
 from topologies.compare.run import Observed
 from topologies.compare.samples import Sample, mean_utilization, move_times_s, utilizations
 from topologies.graph.layout import Role
 from topologies.loads import web_load
 from topologies.loads.load import Outcome
+from topologies.loads.pace import ACCELERATED
 from topologies.network.service import parse_metrics
 from topologies.reports import report
 from topologies.reports.console import verdicts

@@ -17,16 +17,16 @@ from tests.unit.topologies import bench_runs
 from topologies import bench
 from topologies.compare import run
 from topologies.compare.contenders import Contender, Teams, by_name
-from topologies.compare.pace import QUICK, Pace
 from topologies.compare.run import Observed, Progress
 from topologies.compare.scenario import Scenario
 from topologies.graph.layout import Role
 from topologies.loads.load import Outcome
-from topologies.loads.seeded_load import layout_of
+from topologies.loads.pace import QUICK, Pace
 from topologies.loads.settling import Reading
 from topologies.network import processes
 from topologies.seeds import campaign, generator, report
 from topologies.seeds.figures import gaps, highest_ratio, relieved_s, series, stalls
+from topologies.seeds.load import layout_of
 from topologies.seeds.records import CONTROL, JUMP
 
 CAPACITIES = {"uplink1": 100_000_000, "uplink2": 50_000_000}
