@@ -122,7 +122,8 @@ def _obstacle(here: Mapping[str, Any], before: Mapping[str, Any]) -> str:
 def _machines(here: Mapping[str, Any], before: Mapping[str, Any]) -> str:
     """What is different about the machines and their programs."""
     settings = ("pace", "direction")
-    mine = {name: one for name, one in here.items() if name not in settings}
+    # What is recorded of a machine grows over time.
+    mine = {name: one for name, one in here.items() if name not in settings and name in before}
     return _differences(mine, before)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -27,7 +28,20 @@ def machine() -> dict[str, Any]:
         "kernel": platform.release(),
         "python": platform.python_version(),
         "cpus": os.cpu_count(),
+        "cpu": _cpu(),
     }
+
+
+def _cpu() -> str:
+    """The model of the first processor and its present clock, as far as the machine says so."""
+    told = dict(
+        re.findall(r"^([\w ]+?)\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    )
+    parts = [
+        told.get("model name", ""),
+        f"{float(told['cpu MHz']) / 1e3:.1f} GHz" if "cpu MHz" in told else "",
+    ]
+    return ", ".join(part for part in parts if part)
 
 
 def environment(options: Options) -> dict[str, Any]:
