@@ -32,6 +32,7 @@ class Rows:
         settings: what they have in common besides the machine. A row with others is not kept.
         command: the command, for the origin of each row.
         tell: prints what happens.
+        datapath: that of Open vSwitch. A row with another one is not kept.
     """
 
     path: Path
@@ -39,6 +40,7 @@ class Rows:
     settings: Mapping[str, Any]
     command: Sequence[str]
     tell: Callable[[str], None]
+    datapath: str = "userspace"
 
     def run(
         self,
@@ -52,7 +54,8 @@ class Rows:
         Raises:
             OSError: the report cannot be written.
         """
-        report = {"environment": machine(), **self.settings, self.listed: self._kept(anew)}
+        environment = {**machine(), "datapath": self.datapath}
+        report = {"environment": environment, **self.settings, self.listed: self._kept(anew)}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         rows: list[Row] = report[self.listed]
         had = {(row["contender"], row["repetition"]) for row in rows}
@@ -84,7 +87,8 @@ class Rows:
         except (OSError, ValueError):
             return []
         settings = json.loads(json.dumps(self.settings))  # the form that a file has
-        if anew or {key: found.get(key) for key in settings} != settings:
+        same = {key: found.get(key) for key in settings} == settings
+        if anew or not same or found.get("environment", {}).get("datapath") != self.datapath:
             return []
         kept = [row for row in found.get(self.listed, []) if same_code(row.get("origin", {}))]
         if kept:

@@ -64,8 +64,8 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
         print(f"{time.monotonic() - begin_s:6.0f} s  {text}", file=sys.stderr, flush=True)
 
     path = directory / "report.json"
-    settings = {"datapath": options.datapath, "plan": load.described(plan)}
-    rows = Rows(path, "rows", settings, command, say)
+    settings = {"plan": load.described(plan)}
+    rows = Rows(path, "rows", settings, command, say, options.datapath)
     report = rows.run(
         list(names),
         options.repeat,
