@@ -147,6 +147,7 @@ class Engine:
             case events.DatabaseRead():
                 self._leader = event.leader
                 self.fleet.ovs_version, self.fleet.ovn = event.ovs_version, event.ovn
+                self.fleet.lacking = event.lacking
                 told = self.fleet.lost_keys.allow(event.key_loss_grace_s)
                 followed = self.fleet.follow_rows(event.bridges, self.jobs.in_hand, now_s)
                 return [*told, *followed, *self.operator.confirmations.follow_database(now_s)]

@@ -30,7 +30,8 @@ class DatabaseRead(Event):
 
     `leader`: the name of the leading service, if it has ever written it. `ovs_version`: Open
     vSwitch's version, if ovs-ctl has written it. `ovn`: from where OVN sends its tunnels, if this
-    host has OVN. `key_loss_grace_s`: the value of that key, if it is set.
+    host has OVN. `key_loss_grace_s`: the value of that key, if it is set. `lacking`: the error text
+    for a schema without what is read, else empty; everything else is then as it was before.
     """
 
     bridges: tuple[BridgeRow, ...]
@@ -38,6 +39,7 @@ class DatabaseRead(Event):
     ovs_version: str | None = None
     ovn: Ovn | None = None
     key_loss_grace_s: str | None = None
+    lacking: str = ""
 
 
 @dataclass(frozen=True, slots=True)

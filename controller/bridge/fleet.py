@@ -57,6 +57,8 @@ class Fleet:
     epoch_s: float = 0.0
     leads: bool = True
     ovs_version: str | None = None
+    # What the database lacks now. All else about it is as last read.
+    lacking: str = ""
     # When a service on standby has last asked whether this one is alive.
     challenged_s: float | None = None
     bridges: dict[str, Bridge] = field(default_factory=dict)

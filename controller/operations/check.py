@@ -73,6 +73,8 @@ def _of_host(fleet: Fleet, now_s: float) -> Iterator[Finding]:
     for fault in fleet.recent_faults(now_s):
         text = f"fault of ovs-lbt: {fault.text} (of {fault.part}: {fault.count} in all)"
         yield Finding(WARNING, "fault", text, runbook="OvsLbtFault")
+    if fleet.lacking:
+        yield Finding(ERROR, "schema", fleet.lacking)
     if unknown := advice.release_warning(fleet.ovs_version):
         yield Finding(NOTE, "release", unknown)
     if (asked_s := fleet.challenged_s) is None:

@@ -103,6 +103,8 @@ class Database:
             _refuse_ours(error)
             why = reason(_refusal(remote, tls) or error)
             raise Refused(f"{remote}: no answer ({why}) -> a running ovsdb-server") from error
+        if lacking := records.lacking(helper.schema_json):
+            raise Refused(f"{remote}: {lacking}")
         try:
             for table, columns in records.COLUMNS.items():
                 helper.register_columns(table, columns.split())
@@ -168,7 +170,8 @@ class Database:
         touched, self._idl.touched = self._idl.touched, set()
         other_config, read = records.root(self._idl.tables["Open_vSwitch"].rows.values())
         rows = self._idl.tables["Bridge"].rows
-        read = replace(read, bridges=self._bridges.read_records(rows, touched, other_config))
+        bridges = self._bridges.read_records(rows, touched, other_config)
+        read = replace(read, bridges=bridges, lacking=self._idl.lacking)
         if read != self._last:
             self._last = read
             self._submit(read)
@@ -181,11 +184,11 @@ class Database:
     @property
     def is_current(self) -> bool:
         """Whether what was read last is in the database now. May be called on any thread."""
-        return self._idl.is_current and not self._away
+        return not self._away
 
     @property
     def _away(self) -> bool:
-        return not self._idl._session.is_connected()
+        return not (self._idl.is_current and self._idl._session.is_connected())
 
     @property
     def _stands_by(self) -> bool:
@@ -232,7 +235,10 @@ class Database:
 
     def _commit(self, settings: Iterable[Setting], applied: bool = False) -> str | None:
         if self._away:
-            return f"ovsdb-server is unreachable at {self._remote} -> a running ovsdb-server"
+            return (
+                self._idl.lacking
+                or f"ovsdb-server is unreachable at {self._remote} -> a running ovsdb-server"
+            )
         if self._stands_by:
             return faults.ANOTHER_LEADS
         try:

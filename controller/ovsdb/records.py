@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from ovs.db.error import Error
+from ovs.db.schema import DbSchema
+
 from controller.api.events import DatabaseRead
 from controller.config.membership import VIRTUAL_DRIVERS
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, MirrorRow, Ovn, PortRow, Tunnel
@@ -31,6 +34,11 @@ COLUMNS = {
     "Mirror": "name output_port output_vlan",
 }
 
+EXPECTED = (
+    "the schema of Open vSwitch 2.8 or later: upgrade Open vSwitch and restart it, which converts"
+    " the database"
+)
+
 # The states in which RSTP and STP keep a port from forwarding.
 BLOCKED = frozenset(("Discarding", "Learning", "listening", "learning", "blocking"))
 
@@ -44,6 +52,19 @@ TUNNELS = frozenset(
 
 # Older kernels give representors of ConnectX cards a driver of their own.
 REPRESENTOR_DRIVERS = ("mlx5e_rep",)
+
+
+def lacking(schema: Any) -> str:
+    """The error text for a schema, as JSON, without tables or columns that are read; else empty."""
+    try:
+        tables = DbSchema.from_json(schema).tables
+    except Error:
+        return "not Open vSwitch's database -> the database of an ovsdb-server"
+    found = [f"table {name}" for name in COLUMNS if name not in tables]
+    for name, columns in COLUMNS.items():
+        there = tables[name].columns if name in tables else columns
+        found += [f"column {name}.{one}" for one in columns.split() if one not in there]
+    return f"the database lacks {', '.join(found)} -> {EXPECTED}" if found else ""
 
 
 class _OtherConfig(NamedTuple):

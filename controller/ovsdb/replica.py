@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import socket
 import time
@@ -13,10 +14,17 @@ from ovs import jsonrpc, poller
 from ovs.db import idl
 
 from controller.host import faults
+from controller.ovsdb import records
 from controller.ovsdb.leadership import LEADER, PULSE, STAND_BACK_S, WATCH, Ask, Watch
+
+LOG = logging.getLogger(__name__)
 
 # A server that has not confirmed the lead within this time counts as not answering.
 CONFIRM_TIMEOUT_S = 1.0
+# How often to look whether a schema that lacked something has it now.
+SCHEMA_INTERVAL_S = 5.0
+# The error of older servers, which the library answers with an older method.
+UNKNOWN_METHOD = "unknown method"
 MS_PER_S = 1000
 
 Then = Callable[[bool | None], None]
@@ -38,7 +46,8 @@ class Replica(idl.Idl):  # type: ignore[misc]
     The library requests one lock and asserts it with every transaction, so the server refuses the
     writes of a service that does not lead. All other messages about locks are sent and read here.
     `changed`, `led` and `challenged` are called on the replica's thread. `leads` is None while
-    unknown.
+    unknown. `lacking`: what the present schema lacks, as `records.lacking` says; the rows are then
+    the last ones that could be read.
     """
 
     # Attributes of the library's class.
@@ -58,7 +67,10 @@ class Replica(idl.Idl):  # type: ignore[misc]
         # Rows that have changed since the last reading, each with the name of its table.
         self.touched: set[tuple[str, Any]] = set()
         self._database = database
-        self._seen = -1
+        self.lacking = ""
+        self._schema_request_id: int | None = None
+        self._schema_due_s = float("inf")
+        self._seen = -1, ""
         self._watch = Watch()
         # The connection on which our part in the election began, and whether we led.
         self._begun: tuple[int, bool] | None = None
@@ -116,8 +128,12 @@ class Replica(idl.Idl):  # type: ignore[misc]
         result = self._follow_server()
         if self.contends:
             self._contend(time.monotonic())
-        if self.change_seqno != self._seen:
-            self._seen = self.change_seqno
+        if self.state == self.IDL_S_MONITORING:
+            self.lacking, self._schema_due_s = "", float("inf")
+        elif (now_s := time.monotonic()) >= self._schema_due_s:
+            self._ask_for_schema(now_s)
+        if (now := (self.change_seqno, self.lacking)) != self._seen:
+            self._seen = now
             self.changed()
         self.is_current = self.state == self.IDL_S_MONITORING and self._session.is_connected()
         return result
@@ -131,11 +147,25 @@ class Replica(idl.Idl):  # type: ignore[misc]
             self.force_reconnect()
         return False
 
+    def _ask_for_schema(self, now_s: float) -> None:
+        """The server refuses our tables. It does not say when its schema has changed again."""
+        self._schema_due_s = now_s + SCHEMA_INTERVAL_S
+        request = jsonrpc.Message.create_request("get_schema", [self._database])
+        self._schema_request_id = request.id
+        self._session.send(request)
+
+    def _take_schema(self, schema: Any) -> None:
+        if not (lacking := records.lacking(schema)):
+            self.force_reconnect()
+        elif lacking != self.lacking:
+            LOG.error("%s; the last valid state stays in force", lacking)
+            self.lacking = lacking
+
     @_vital()
     def wait(self, waiting: Any) -> None:
         super().wait(waiting)
         waiting.fd_wait(self._wakened.fileno(), poller.POLLIN)
-        times = [due_s for _, due_s in self._confirming.values()]
+        times = [self._schema_due_s, *(due_s for _, due_s in self._confirming.values())]
         if self._lock_due_s is not None:
             times.append(self._lock_due_s)
         if self._is_begun:
@@ -228,6 +258,10 @@ class Replica(idl.Idl):  # type: ignore[misc]
     def _is_ours(self, message: Any) -> bool:
         """Handle a message about our locks or an answer to our requests. False for all others."""
         if message.type == jsonrpc.Message.T_NOTIFY:
+            if message.method == "monitor_canceled":
+                # The schema was converted. Older libraries would wait for rows that never come.
+                self.force_reconnect()
+                return True
             lock = message.params[0] if message.params else None
             if message.method not in ("locked", "stolen") or lock not in (PULSE, WATCH):
                 return False
@@ -235,6 +269,12 @@ class Replica(idl.Idl):  # type: ignore[misc]
                 self.challenged()
             return True
         if not isinstance(message.id, int):
+            return False
+        if message.id == self._schema_request_id:
+            self._take_schema(message.result)
+            return True
+        if message.id == self._monitor_request_id and message.error not in (None, UNKNOWN_METHOD):
+            self._schema_due_s = 0.0
             return False
         if message.id in self._asked:
             result = message.result

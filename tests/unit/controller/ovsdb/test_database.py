@@ -245,6 +245,22 @@ def test_in_a_transaction_removals_come_last_and_the_last_value_of_a_key_counts(
     assert found == [("b", "1"), ("d", "2"), ("a", None), ("c", None)]
 
 
+# ---- the schema ---------------------------------------------------------------------------------
+
+
+def test_what_a_schema_lacks_is_named_and_nothing_else() -> None:
+    column = {"type": "string"}
+    tables = {
+        name: {"columns": dict.fromkeys(columns.split(), column)}
+        for name, columns in records.COLUMNS.items()
+    }
+    schema = {"name": "Open_vSwitch", "version": "7.0.0", "tables": tables}
+    assert records.lacking(schema) == ""
+    del tables["Mirror"], tables["Interface"]["columns"]["mtu"]
+    found = "the database lacks table Mirror, column Interface.mtu"
+    assert records.lacking(schema) == f"{found} -> {records.EXPECTED}"
+
+
 # ---- servers that are no ovsdb-server --------------------------------------------------------
 
 
