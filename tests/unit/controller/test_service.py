@@ -382,3 +382,24 @@ def test_a_new_connection_knows_nothing_of_what_was_sent_ahead() -> None:
 
 def kind(message: bytes) -> int:
     return int.from_bytes(message[20:22], "big")
+
+
+def test_threads_that_compute_let_others_run_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    before_s, found_s = sys.getswitchinterval(), list[float]()
+
+    def serve(going_on: Callable[[], bool]) -> int:
+        found_s.append(sys.getswitchinterval())
+        return 0
+
+    running = Rig()
+    monkeypatch.setattr("controller.host.garbage.search_new_objects", lambda: None)
+    monkeypatch.setattr("controller.host.faults.vital", lambda *_: None)
+    control: Any = SimpleNamespace(serve=serve)
+    running._control = control
+    supervisor: Any = SimpleNamespace(stopping=lambda: None)
+    running._supervisor = supervisor
+    try:
+        assert running.run() == 0
+    finally:
+        sys.setswitchinterval(before_s)
+    assert found_s == pytest.approx([service.TURN_S])
