@@ -93,16 +93,17 @@ class Addresses(Feature[Never]):
 
     def _lost(self, added: Iterable[FlowSpec], installed: Pipeline) -> list[VmPortConfig]:
         """The ports whose learned flows have to be installed."""
-        if learning := {*_learning(flow.key for flow in added)}:
+        # With thousands of VM ports, there are tens of thousands of flows.
+        known = [port for port in self.config.vm_ports if self.by_port.get(port.name)]
+        if not known:
+            return []
+        if learning := {*_learning(flow.key for flow in added if flow.table == Table.LEARN)}:
             learning -= {*_learning(installed.flows)}
         return [
             port
-            for port in self.config.vm_ports
-            if self.by_port.get(port.name)
-            and (
-                self._ofports.get(port.name, port.ofport) != port.ofport
-                or int(port.ofport) in learning
-            )
+            for port in known
+            if self._ofports.get(port.name, port.ofport) != port.ofport
+            or int(port.ofport) in learning
         ]
 
     def renewals(self, now_s: float) -> tuple[FlowSpec, ...]:
