@@ -42,6 +42,9 @@ MOST_UNIDENTIFIED = 32
 ACCEPT_PAUSE_S = 0.005
 # The pause after a switch sent something unreadable, which it will probably send again.
 RETRY_REFUSED_S = 5.0
+# Taking over a bridge delays others. If its connections end within this time, one after the other, pause
+# as between attempts elsewhere; but not after the first one, because the switch may be restarting.
+BRIEF_S = 1.0
 # How many bytes the flows, groups and counters of a VM port may take in a reply: twice of what they
 # usually take, and more for each VLAN that it carries and each character of its attached addresses.
 PORT_BYTES, VLAN_BYTES, ADDRESS_BYTES = 8_000, 300, 50
@@ -59,6 +62,11 @@ def retry_pause_s(failures: int, bridges: int | None = 1) -> float:
     if failures >= QUICK_RETRIES:
         return SLOW_RETRY_S
     return min(max(QUICK_RETRY_S, bridges / RETRIES_PER_S), SLOW_RETRY_S)
+
+
+def brief_pause_s(brief: int) -> float:
+    """Return the pause after so many brief connections in a row."""
+    return RETRY_REMOTE_S[min(brief - 2, len(RETRY_REMOTE_S) - 1)] if brief > 1 else 0.0
 
 
 def room(bridge: BridgeRow | None) -> int:
@@ -124,17 +132,19 @@ class Dialer:
             return True
 
     def _run(self) -> None:
-        failures = 0
+        failures = brief = 0
         while not self._stopped.is_set():
             wire = self._attempt()
+            begun_s = time.monotonic()
             if wire is None:
                 self._stopped.wait(self._pause_s(failures))
                 failures += 1
                 continue
             connection = self._serve(wire)
             failures = 0 if connection.id is not None else failures + 1
-            again_s = RETRY_REFUSED_S if connection.refused else self._pause_s(failures)
-            self._stopped.wait(again_s)
+            brief = brief + 1 if time.monotonic() - begun_s < BRIEF_S else 0
+            again_s = max(self._pause_s(failures), brief_pause_s(brief))
+            self._stopped.wait(RETRY_REFUSED_S if connection.refused else again_s)
 
     def _attempt(self) -> sockets.BridgeSocket | None:
         try:

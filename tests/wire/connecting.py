@@ -142,6 +142,7 @@ def connected(directory: Path) -> tuple[FakeSwitch, Service]:
 
 
 def every_disconnect_is_noticed(directory: Path) -> None:
+    connections.BRIEF_S = 0.0
     switch, service = FakeSwitch(directory / "br0.mgmt"), Service(directory)
     for _ in range(20):
         service.take(switch)
@@ -194,6 +195,22 @@ def a_switch_that_cannot_be_read_is_hung_up_on_and_dialled_again_later(directory
         expect(service.next_event(), GONE)
     pauses_s = [after - before for before, after in itertools.pairwise(dialled_s)]
     assert min(pauses_s) >= 0.5, pauses_s
+    service.end(switch)
+
+
+def a_switch_that_hangs_up_at_once_is_dialled_less_and_less_often(directory: Path) -> None:
+    connections.BRIEF_S = 60.0
+    switch, service, dialled_s = FakeSwitch(directory / "br0.mgmt"), Service(directory), []
+    for _ in range(5):
+        service.take(switch)
+        dialled_s.append(time.monotonic())
+        switch.hang_up()
+        expect(service.next_event(), GONE)
+    _, *pauses_s = (after - before for before, after in itertools.pairwise(dialled_s))
+    least_s = connections.RETRY_REMOTE_S
+    assert all(
+        pause_s >= at_least_s for pause_s, at_least_s in zip(pauses_s, least_s, strict=False)
+    )
     service.end(switch)
 
 
@@ -391,6 +408,7 @@ def a_switch_with_more_ports_than_any_bridge_has_is_hung_up_on(directory: Path) 
 
 FAST = (
     every_disconnect_is_noticed,
+    a_switch_that_hangs_up_at_once_is_dialled_less_and_less_often,
     a_switch_that_hangs_up_in_the_handshake_was_never_there,
     a_switch_that_does_not_answer_is_found_out,
     nobody_becomes_master_who_does_not_lead,

@@ -12,6 +12,7 @@ from controller.openflow.connections import (
     RETRIES_PER_S,
     RETRY_REMOTE_S,
     SLOW_RETRY_S,
+    brief_pause_s,
     retry_pause_s,
 )
 
@@ -39,3 +40,11 @@ def test_a_bridge_elsewhere_is_dialled_less_and_less_often() -> None:
     pauses_s = [retry_pause_s(failures, None) for failures in range(10)]
     assert tuple(pauses_s[: len(RETRY_REMOTE_S)]) == RETRY_REMOTE_S
     assert all(earlier_s <= later_s for earlier_s, later_s in pairwise(pauses_s))
+
+
+def test_a_switch_that_hangs_up_again_and_again_is_dialled_less_and_less_often() -> None:
+    """But at once after the first time: it may be restarting."""
+    pauses_s = [brief_pause_s(brief) for brief in range(10)]
+    assert pauses_s[:2] == [0.0, 0.0]
+    assert tuple(pauses_s[2 : 2 + len(RETRY_REMOTE_S)]) == RETRY_REMOTE_S
+    assert set(pauses_s[2 + len(RETRY_REMOTE_S) :]) == {RETRY_REMOTE_S[-1]}
