@@ -34,6 +34,16 @@ COLUMNS = {
     "Mirror": "name output_port output_vlan",
 }
 
+# What is in the columns, by their names in all tables; in the others there are strings.
+KINDS = {
+    "map": "external_ids other_config status rstp_status bfd options",
+    "uuid": "bridges ports interfaces controller mirrors qos output_port",
+    "integer": """
+        cur_cfg next_cfg flood_vlans tag trunks ofport link_speed mtu cfm_mpid output_vlan
+    """,
+    "boolean": "stp_enable rstp_enable mcast_snooping_enable protected lacp_current",
+}
+KIND_OF = {column: kind for kind, columns in KINDS.items() for column in columns.split()}
 EXPECTED = (
     "the schema of Open vSwitch 2.8 or later: upgrade Open vSwitch and restart it, which converts"
     " the database"
@@ -61,10 +71,15 @@ def lacking(schema: Any) -> str:
     except Error:
         return "not Open vSwitch's database -> the database of an ovsdb-server"
     found = [f"table {name}" for name in COLUMNS if name not in tables]
-    for name, columns in COLUMNS.items():
-        there = tables[name].columns if name in tables else columns
-        found += [f"column {name}.{one}" for one in columns.split() if one not in there]
+    for name in (table for table in COLUMNS if table in tables):
+        there = {column: _kind(of.type) for column, of in tables[name].columns.items()}
+        wanted = ((column, KIND_OF.get(column, "string")) for column in COLUMNS[name].split())
+        found += [f"column {name}.{c} ({kind})" for c, kind in wanted if there.get(c) != kind]
     return f"the database lacks {', '.join(found)} -> {EXPECTED}" if found else ""
+
+
+def _kind(column_type: Any) -> str:
+    return "map" if column_type.is_map() else str(column_type.key.type.to_string())
 
 
 class _OtherConfig(NamedTuple):

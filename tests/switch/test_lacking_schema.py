@@ -15,7 +15,7 @@ from tests.switch.waiting import wait_until
 
 SPEC = BedSpec(BALANCE_SLB, 2, (None, None))
 COLUMNS = {"Bridge": "mirrors", "Interface": "mtu"}
-LACKING = f"the database lacks column Bridge.mirrors, column Interface.mtu -> {records.EXPECTED}"
+LACKING = f"the database lacks column Bridge.mirrors (uuid), column Interface.mtu (integer) -> {records.EXPECTED}"
 
 
 @pytest.fixture(scope="module")

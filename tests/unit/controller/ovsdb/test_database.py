@@ -249,15 +249,22 @@ def test_in_a_transaction_removals_come_last_and_the_last_value_of_a_key_counts(
 
 
 def test_what_a_schema_lacks_is_named_and_nothing_else() -> None:
-    column = {"type": "string"}
+    def column(name: str) -> dict[str, Any]:
+        kind = records.KIND_OF.get(name, "string")
+        if kind == "map":
+            return {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}}
+        return {"type": kind}
+
     tables = {
-        name: {"columns": dict.fromkeys(columns.split(), column)}
+        name: {"columns": {one: column(one) for one in columns.split()}}
         for name, columns in records.COLUMNS.items()
     }
     schema = {"name": "Open_vSwitch", "version": "7.0.0", "tables": tables}
     assert records.lacking(schema) == ""
     del tables["Mirror"], tables["Interface"]["columns"]["mtu"]
-    found = "the database lacks table Mirror, column Interface.mtu"
+    found = "the database lacks table Mirror, column Interface.mtu (integer)"
+    assert records.lacking(schema) == f"{found} -> {records.EXPECTED}"
+    tables["Interface"]["columns"]["mtu"] = {"type": "string"}
     assert records.lacking(schema) == f"{found} -> {records.EXPECTED}"
 
 
