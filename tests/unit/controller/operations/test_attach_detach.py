@@ -711,7 +711,7 @@ def test_an_error_of_ours_in_a_job_concerns_its_bridge_only(
     def fails(*_: object) -> None:
         raise AssertionError("no such state")
 
-    monkeypatch.setattr(Store, "stored", fails)
+    monkeypatch.setattr(Store, "written", fails)
     answer = here.ask("set", "bridge", "br0", "window-s=20")
     assert answer and answer.refused and "ovs-lbt itself failed" in answer.text
     assert [failure.of for failure in here.failures] == ["bridge br0"]

@@ -136,6 +136,7 @@ OTHERS = {
     "membership.py: _del_port(row, other.name)",
     "membership.py: _into(row, bond, name)",
     "membership.py: added",
+    "membership.py: uplinks",
     "named.py: key",
     "detach.py: fault.text",
     "attach.py: wanted",
