@@ -114,6 +114,7 @@ class Installing(Feature[InstalledRead | BundleDone]):
             over_normal=config.on_bond,
             strangers=bool(config.missing),
             forwards_bpdu=config.forwards_bpdu,
+            snoops=config.snoops,
             uplink_vlans={uplink.ofport: uplink.vlans for uplink in config.uplinks},
             normal_takes_any=config.bond_mode == "balance-slb" and not config.on_a_lag,
             no_flood=(bridge.no_flood.ports if bridge.serves else None) or frozenset(),

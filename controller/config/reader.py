@@ -96,6 +96,7 @@ class _Reader:
             no_flood_before=bridge["no-flood-before"] or frozenset(),
             in_userspace=in_userspace,
             forwards_bpdu=self.row.forwards_bpdu,
+            snoops=self.row.mcast_snooping_enable,
             offload=offload.with_policies(
                 offloaded, (policy, *(port.policy for port in vm_ports)), connection_hash
             ),

@@ -209,6 +209,8 @@ class BridgeConfig:
     active_member: str | None = None
     # Whether NORMAL floods frames between switches, such as LLDP (`forward-bpdu`).
     forwards_bpdu: bool = False
+    # Whether NORMAL snoops multicast.
+    snoops: bool = False
     # The members that have recently heard from their LACP partner.
     lacp_current: frozenset[str] = frozenset()
     # Whether the bond also carries traffic without LACP.

@@ -94,20 +94,17 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 
 def _from_uplink(uplink: OfPort, team: Team) -> Iterator[FlowSpec]:
     index = team.uplinks.index(uplink)
-    from_uplink, to_normal, unicast_to_normal = normal.flooded_by(uplink, team)
+    from_uplink, ways = normal.flooded_by(uplink, team)
     for vlan_class in _vlan_classes(team):
         ids = (tables.delivery_group_id(port.ofport, index) for port in vlan_class.ports)
         groups = tuple(map(ToGroup, ids))
         delivered: Actions = (SetField(FLOODED, BY_UPLINK), *groups) if groups else ()
         priority = 10 if vlan_class.is_rest else 20
-        if unicast_to_normal != to_normal:
+        for more, destination, to_normal in ways:
+            to: Fields = {} if destination is None else {"eth_dst": destination}
             for in_vlan in vlan_class.matches():
-                unicast = {**from_uplink, **in_vlan, "eth_dst": tables.UNICAST}
-                actions = (*delivered, *unicast_to_normal)
-                yield flow(Table.DELIVERY, priority + 5, unicast, *actions)
-        for in_vlan in vlan_class.matches():
-            flooded = {**from_uplink, **in_vlan}
-            yield flow(Table.DELIVERY, priority, flooded, *delivered, *to_normal)
+                flooded = {**from_uplink, **in_vlan, **to}
+                yield flow(Table.DELIVERY, priority + more, flooded, *delivered, *to_normal)
 
 
 def _from_vm_ports(team: Team) -> Iterator[FlowSpec]:

@@ -7,7 +7,7 @@ teaches LOCATION and LOCAL_SOURCE what these ports send. Groups: one for each up
 unicast from any.
 
 Invariant: without a bond, no frame reaches NORMAL, which would join the uplinks into a loop. With
-one, NORMAL gets what uplinks flood only while it floods to no VM port that the service knows.
+one, NORMAL gets what uplinks flood only while it brings no copy to a VM port that the service knows.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from controller.dataplane.specs import (
     Learn,
     LearnLoad,
     LearnMatch,
+    MatchValue,
     PopVlan,
     Resubmit,
     SetField,
@@ -39,20 +40,36 @@ from controller.dataplane.team import Team, VmPort
 from policies.model import OfPort
 
 _LEFT_TO_NORMAL = SetField(Register.NORMAL, 1)
+# If it snoops, NORMAL sends the frames of IP groups to each VM port that it knows as a member or router, and to those
+# with `mcast-snooping-flood`, whether they have the flag `no-flood` or not.
+SNOOPED = ("01:00:5e:00:00:00", "ff:ff:ff:80:00:00"), ("33:33:00:00:00:00", "ff:ff:00:00:00:00")
+# It floods frames to all hosts of a link, and to routers and protocols in 224.0.0.0/24. Neighbor solicitations are
+# left to it as well: without them, nobody reaches the VM of an unknown port by IPv6.
+FLOODED_GROUPS = (
+    ("01:00:5e:00:00:00", "ff:ff:ff:ff:ff:00"),
+    "33:33:00:00:00:01",
+    ("33:33:ff:00:00:00", "ff:ff:ff:00:00:00"),
+)
+# What is added to a priority, the destinations (None: all), and the actions for them.
+_Way = tuple[int, MatchValue | None, Actions]
 
 
-def flooded_by(uplink: OfPort, team: Team) -> tuple[Fields, Actions, Actions]:
+def flooded_by(uplink: OfPort, team: Team) -> tuple[Fields, list[_Way]]:
     """How NORMAL gets what an uplink floods.
 
-    The match of frames from the uplink, the actions for all of them, and those for unicast.
+    The match of frames from the uplink, and the actions for all of them and for some destinations.
     """
     from_uplink, restored = _as_it_came(uplink, team)
     if not team.floods_to_normal:
-        return from_uplink, (), ()
+        return from_uplink, [(0, None, ())]
     to_normal: Actions = (*restored, TO_NORMAL)
-    if not team.normal_takes_any:
-        return from_uplink, to_normal, to_normal
-    return from_uplink, to_normal, (*restored, ToGroup(normal_group_id(uplink)))
+    ways: list[_Way] = [(0, None, to_normal)]
+    if team.normal_takes_any:
+        ways.append((5, tables.UNICAST, (*restored, ToGroup(normal_group_id(uplink)))))
+    if team.snoops:
+        ways += [(5, groups, ()) for groups in SNOOPED]
+        ways += [(7, group, to_normal) for group in FLOODED_GROUPS]
+    return from_uplink, ways
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:

@@ -125,7 +125,7 @@ class Team:
     address of copies of probes. `unheard`: the uplinks on which the switch drops frames of path checks
     instead of giving them to the service, each with whether those to its own addresses, or others.
 
-    `forwards_bpdu`: frames between switches are forwarded as any multicast.
+    `forwards_bpdu`: frames between switches are forwarded as any multicast. `snoops`: NORMAL snoops multicast.
     """
 
     uplinks: tuple[OfPort, ...]
@@ -147,6 +147,7 @@ class Team:
     probe_group: str = ""
     unheard: frozenset[tuple[OfPort, bool]] = frozenset()
     forwards_bpdu: bool = False
+    snoops: bool = False
 
     def __post_init__(self) -> None:
         assert self.lanes.keys() | self.probe_macs.keys() <= set(self.uplinks), "ways by uplinks"

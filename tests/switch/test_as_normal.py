@@ -156,3 +156,40 @@ def test_on_a_lag_an_address_that_has_moved_away_silently_is_heard(
             return to_it() == [str(vm)]
 
         wait_until(is_back, "the address is here again")
+
+
+@on_beds([spec for spec in BEDS if spec.team in (BALANCE_SLB, LACP)])
+def test_snooping_brings_no_second_copy(bed: Bed, service: Service) -> None:
+    """NORMAL sends to members that it knows, and to ports that get all groups, whatever their flags."""
+    host, (member, router, _) = bed.hosts[0], bed.vms
+    report = functools.partial(frames.igmp, kind=frames.REPORT, group="239.1.2.3")
+
+    def heard() -> dict[str, Counter[str]]:
+        """Where each kind of frame comes out that a host sends."""
+        kinds = {"group": frames.multicast, "broadcast": frames.broadcast}
+        return {
+            kind: Counter(bed.comes_out(bed.frame_of(host, build))) for kind, build in kinds.items()
+        }
+
+    bed.ovs.vsctl(
+        *("set", "bridge", bed.bridge, "mcast_snooping_enable=true", "--"),
+        *("set", "port", router.port, "other_config:mcast-snooping-flood=true"),
+    )
+    try:
+        bed.introduce_to_normal()
+        bed.fire([bed.frame_of(member, report)])
+        bed.revalidated()
+        wanted = {str(member): 1, str(router): 1}
+        assert heard() == {"group": wanted, "broadcast": everybody_but(bed)}
+        with service.attached(bed, "--policy", "originating-port"):
+            assert heard() == dict.fromkeys(("group", "broadcast"), everybody_but(bed))
+            # A VM that is started without the service hears what NORMAL floods.
+            with service.dead(), bed.another_vm() as started:
+                bed.introduce()
+                assert heard()["broadcast"] == everybody_but(bed)
+                assert heard()["group"] == everybody_but(bed, started)
+    finally:
+        bed.ovs.vsctl(
+            *("set", "bridge", bed.bridge, "mcast_snooping_enable=false", "--"),
+            *("clear", "port", router.port, "other_config"),
+        )

@@ -94,6 +94,7 @@ def teams(draw: st.DrawFn, ways: tuple[PortVlans, ...] = WAYS) -> Team:
         over_normal=draw(st.booleans()),
         normal_takes_any=draw(st.booleans()),
         no_flood=frozenset(numbers) if draw(st.booleans()) else frozenset(),
+        snoops=draw(st.booleans()),
         uplink_vlans=uplink_vlans,
         hashes=hashes,
         off_home_macs=draw(st.sampled_from(({}, {u: f"0a:00:00:00:00:0{u}" for u in uplinks}))),

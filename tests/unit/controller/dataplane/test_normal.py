@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.dataplane import tables
 from controller.dataplane.pipeline import build
 from controller.dataplane.specs import Learn
-from controller.dataplane.tables import Register, Table
+from controller.dataplane.tables import OFPP_NORMAL, Register, Table
 from controller.dataplane.team import Team
 from policies.model import OfPort
 from tests.unit.controller.dataplane.teams import teams, vm_numbers
 from tests.unit.controller.dataplane.walking import from_port
-from tests.unit.forwarding import frame, through_group
+from tests.unit.forwarding import frame, through_group, through_table
 
 
 @given(teams())
@@ -42,6 +43,33 @@ def test_normal_gets_flooded_unicast_from_one_live_uplink(team: Team, data: st.D
         if uplink in alive and live is not None and live.actions:
             taken_from.append(uplink)
     assert taken_from == [next(u for u in team.uplinks if u in alive)]
+
+
+@pytest.mark.parametrize(
+    ("destination", "left"),
+    [
+        ("ff:ff:ff:ff:ff:ff", True),
+        ("01:00:5e:01:02:03", False),
+        ("01:00:5e:00:00:12", True),
+        ("33:33:00:00:47:11", False),
+        ("33:33:00:00:00:01", True),
+        ("33:33:ff:00:00:63", True),
+    ],
+)
+@given(team=teams())
+def test_groups_that_normal_snoops_are_not_left_to_it(
+    team: Team, destination: str, left: bool
+) -> None:
+    """It would bring a second copy to the members that it knows. It floods all else."""
+    uplink = team.uplinks[0]
+    numbers = frozenset(vm_numbers(team))
+    team = replace(team, over_normal=True, strangers=False, no_flood=numbers)
+    for snoops in (True, False):
+        installed = build(replace(team, snoops=snoops, uplink_vlans={}))
+        flooded = frame(eth_dst=destination, **{Register.UPLINK: uplink})
+        copies = through_table(installed, Table.DELIVERY, flooded, team.uplinks)
+        to_normal = [copy for copy in copies if copy.port == OFPP_NORMAL]
+        assert len(to_normal) == (left or not snoops)
 
 
 @given(teams())
