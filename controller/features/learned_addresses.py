@@ -16,8 +16,8 @@ from typing import Never
 from controller.config.values import VmPortConfig
 from controller.config.vlans import PortVlans
 from controller.dataplane.learning import learn_source, learned
-from controller.dataplane.specs import FlowSpec, Match, Pipeline
-from controller.dataplane.tables import Register, Table
+from controller.dataplane.specs import FlowSpec, Learn, Pipeline
+from controller.dataplane.tables import Register, Table, learned_cookie
 from controller.dataplane.team import KEPT
 from controller.features.feature import Feature
 from policies.model import OfPort
@@ -80,8 +80,9 @@ class Addresses(Feature[Never]):
         """The learned flows to install together with the flows that are added, because the switch has
         lost them.
 
-        A port's learned flows are lost if the flows that learn from it are new on the switch, or
-        if its ofport has changed since its addresses were read.
+        A port's learned flows are lost if the flows that learn from it are new on the switch, or learn
+        under a new cookie because its VLANs have changed, or if its ofport has changed since its
+        addresses were read.
         """
         lost = self._lost(added, installed)
         return tuple(flow for port in lost for flow in _flows(port, self.by_port[port.name]))
@@ -97,13 +98,13 @@ class Addresses(Feature[Never]):
         known = [port for port in self.config.vm_ports if self.by_port.get(port.name)]
         if not known:
             return []
-        if learning := {*_learning(flow.key for flow in added if flow.table == Table.LEARN)}:
-            learning -= {*_learning(installed.flows)}
+        if taught := {*_taught(added)}:
+            taught -= {*_taught(installed.flows.values())}
         return [
             port
             for port in known
             if self._ofports.get(port.name, port.ofport) != port.ofport
-            or int(port.ofport) in learning
+            or learned_cookie(port.ofport, port.vlans) in taught
         ]
 
     def renewals(self, now_s: float) -> tuple[FlowSpec, ...]:
@@ -129,14 +130,13 @@ class Addresses(Feature[Never]):
 
 def learns(installed: Pipeline) -> bool:
     """Whether the installed pipeline already learns addresses."""
-    return any(True for _ in _learning(installed.flows))
+    return any(True for _ in _taught(installed.flows.values()))
 
 
-def _learning(flows: Iterable[tuple[int, int, Match]]) -> Iterator[int]:
-    """The ofports of the VM ports that these flows learn from, by their keys."""
-    vm_port, learn = Register.VM_PORT, Table.LEARN
-    ports = (dict(match).get(vm_port) for table, _, match in flows if table == learn)
-    return (port for port in ports if isinstance(port, int))
+def _taught(flows: Iterable[FlowSpec]) -> Iterator[int]:
+    """The cookies under which these flows learn the addresses behind VM ports."""
+    learning = (flow.actions for flow in flows if flow.table == Table.LEARN)
+    return (a.cookie for actions in learning for a in actions if isinstance(a, Learn))
 
 
 def _flows(port: VmPortConfig, known: Iterable[Address]) -> list[FlowSpec]:

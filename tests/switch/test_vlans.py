@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from controller.bridge.installation import AUDIT_INTERVAL_S
 from controller.dataplane.tables import ADDRESSES_PER_PORT_MAX
 from tests.switch import frames
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Shot, Station, Uplink
@@ -464,6 +465,39 @@ def flows_of(bed: Bed, station: Station) -> list[str]:
     own = [line for line in lines if any(m in line.partition("actions=")[0] for m in matches)]
     assert len(own) > 10, own
     return sorted(own)
+
+
+SILENT = [BedSpec(team, 2, (None, 10)) for team in (BALANCE_SLB, PLAIN)]
+
+
+@pytest.mark.parametrize("bed", SILENT, indirect=True, ids=str)
+def test_a_silent_vm_is_reached_after_its_trunk_has_grown(bed: Bed, service: Service) -> None:
+    """Its address stays known in VLANs that its port keeps. NORMAL forgets it, and floods frames for it."""
+    vm, neighbour, host = *bed.vms, bed.hosts[0]
+
+    def grow() -> None:
+        """The port carries one more VLAN, and the VM speaks in it only."""
+        bed.ovs.vsctl("add", "port", vm.port, "trunks", "30")
+        heard = [bed.shot(vm.point, frames.broadcast, vm.mac, 30, 30, "in the new VLAN")]
+        wait_until(lambda: bed.fire(heard)[heard[0].frame_id].points, "it is heard in VLAN 30")
+        bed.revalidated()
+
+    def to_it(sender: Station) -> list[str]:
+        return bed.comes_out(bed.frame_of(sender, frames.to(vm.mac)))
+
+    set_port(bed, vm.port, "trunks=10,20")
+    if bed.spec.on_bond:
+        bed.introduce_to_normal()
+        grow()
+        assert to_it(host).count(str(vm)) == to_it(neighbour).count(str(vm)) == 1
+        set_port(bed, vm.port, "trunks=10,20")
+    with service.attached(bed, "--policy", "originating-port"):
+        service.place(bed, 0, 0)
+        time.sleep(AUDIT_INTERVAL_S + 1)
+        grow()
+        assert to_it(neighbour) == [str(vm)]
+        service.move(vm, bed.uplinks[1])
+        wait_until(lambda: to_it(host) == [str(vm)], "the network knows where the VM is")
 
 
 # ---- a VM that makes addresses up ------------------------------------------------------
