@@ -2,7 +2,8 @@
 
 A bridge with plain uplinks forwards nothing until the service has installed its flows. If the
 service cannot start, NORMAL takes over for all VM ports and one uplink. The other uplinks are
-disconnected, so that they cannot form a loop. On a bond, NORMAL forwards anyway.
+disconnected, so that they cannot form a loop. On a bond, NORMAL forwards anyway, but floods to no VM port if
+another program has removed our flows and the ports have kept the flag no-flood.
 
 Peers of a tunnel endpoint may still send to an off-home address of it, which nobody takes any more. So
 they are told its own address.
@@ -25,7 +26,7 @@ from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow
 from controller.config.values import BridgeConfig, UplinkConfig
 from controller.host import client
-from controller.host.forwarding import forward, has_pipeline
+from controller.host.forwarding import flood, forward, has_pipeline, not_flooded
 from controller.host.programs import on_switch, wait_until
 from controller.text.wording import Refused, unknown
 from policies.model import Role
@@ -86,15 +87,13 @@ def _rescue(row: BridgeRow) -> str:
         raise Refused(
             f"bridge {row.name}: not attached, so nothing to rescue -> an attached bridge"
         )
+    socket = Path(ovs.dirs.RUNDIR) / f"{row.name}.mgmt"
     if config.on_bond:
-        raise NotNeeded(
-            f"bridge {row.name}: the uplinks are a bond, which NORMAL forwards by -> plain uplinks"
-        )
+        return _flood_again(config, socket.is_socket())
     if not config.uplinks:
         raise Refused(
             f"bridge {row.name} uplinks: none -> one or more ports that exist on the switch"
         )
-    socket = Path(ovs.dirs.RUNDIR) / f"{row.name}.mgmt"
     late = f"bridge {row.name}: no answer -> a running ovs-vswitchd"
     wait_until(socket.is_socket, PATIENCE_S, CHECK_INTERVAL_S, late)
     if has_pipeline(row.name):
@@ -108,6 +107,24 @@ def _rescue(row: BridgeRow) -> str:
     forward(row.name, chosen.name, tuple(others))
     link = "" if is_up else ", whose link is down"
     return f"NORMAL by {chosen.name}{link}; disconnected: {', '.join(others)}"
+
+
+def _flood_again(config: BridgeConfig, answers: bool) -> str:
+    """Let NORMAL flood to all VM ports of a bond, if another program has removed the flows of ovs-lbt.
+
+    These bring broadcasts to VM ports, and the flag no-flood keeps NORMAL from bringing a second copy.
+    `answers`: whether the switch runs. Returns what was done.
+    """
+    ports = list[str]()
+    if answers and not has_pipeline(config.name):
+        kept, before = not_flooded(config.name), config.no_flood_before
+        ports = [p.name for p in config.vm_ports if p.ofport in kept and p.name not in before]
+    if not ports:
+        raise NotNeeded(
+            f"bridge {config.name}: the uplinks are a bond, which NORMAL forwards by -> plain uplinks"
+        )
+    flood(config.name, ports)
+    return f"NORMAL by the bond; it floods to {len(ports)} VM ports again"
 
 
 def _choose(config: BridgeConfig) -> tuple[UplinkConfig, bool]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 
 from controller.api.engine_commands import ForwardByOne
 from controller.api.events import ForwardingByOne, ForwardingRead
@@ -27,6 +28,8 @@ LOG = logging.getLogger(__name__)
 RESCUE_COOKIE = cookie(Kind.RESCUE, 0)
 # Drop frames of other uplinks before any other flow; forward VM ports after all other flows.
 CUT_PRIORITY, NORMAL_PRIORITY = 65535, 1
+# A port with the flag no-flood, as `ovs-ofctl show` prints it.
+_NOT_FLOODED = r"^ (\d+|LOCAL)\(.*\n +config: .*\bNO_FLOOD\b"
 
 
 def read_forwarding(
@@ -102,6 +105,29 @@ def forward(bridge: str, uplink: str, others: tuple[str, ...]) -> None:
             _ofctl("mod-port", bridge, name, "no-flood", version="OpenFlow10")
     _ofctl("add-flows", "--bundle", bridge, "-", stdin="\n".join(flows(others)))
     on_switch("ovs-appctl", "-t", "ovs-vswitchd", "fdb/flush", bridge)
+
+
+def not_flooded(bridge: str) -> frozenset[int]:
+    """The ofports of the ports to which NORMAL does not flood.
+
+    Raises:
+        Refused: a tool failed.
+    """
+    with _openflow10(bridge):
+        shown = _ofctl("show", bridge, version="OpenFlow10")
+    found = re.findall(_NOT_FLOODED, shown, re.MULTILINE)
+    return frozenset(OFPORT_LOCAL if port == "LOCAL" else int(port) for port in found)
+
+
+def flood(bridge: str, ports: Iterable[str]) -> None:
+    """Let NORMAL flood to these ports.
+
+    Raises:
+        Refused: a tool failed.
+    """
+    with _openflow10(bridge):
+        for name in ports:
+            _ofctl("mod-port", bridge, name, "flood", version="OpenFlow10")
 
 
 def flows(cut_off: tuple[str, ...]) -> list[str]:

@@ -93,6 +93,37 @@ def test_what_needs_no_rescue_is_left_alone(own: Service, tor: Upstream) -> None
         own.start()
 
 
+def test_vms_on_a_bond_hear_broadcasts_again(own: Service, tor: Upstream) -> None:
+    """Another program has set and removed a controller, and with that all flows, but not the flags of ports."""
+
+    def lose_flows(bed: Bed) -> None:
+        own.ovs.vsctl("set-controller", bed.bridge, "tcp:127.0.0.1:1")
+        wait_until(lambda: not bed.ofctl("dump-flows").count("NORMAL"), "the flows are gone")
+        own.ovs.vsctl("del-controller", bed.bridge)
+        wait_until(lambda: "NORMAL" in bed.ofctl("dump-flows"), "NORMAL forwards")
+        bed.introduce_to_normal()
+
+    def hear(bed: Bed) -> set[str]:
+        return set(bed.comes_out(bed.frame_of(bed.hosts[0])))
+
+    own.start()
+    with Bed(own.ovs, tor, BedSpec(BALANCE_SLB, 2)) as bond:
+        everybody = {str(station) for station in bond.stations}
+        lose_flows(bond)
+        assert hear(bond) == everybody
+        own.attach(bond)
+        own.kill()
+        lose_flows(bond)
+        assert hear(bond) == set()
+        done = f"{bond.bridge}: NORMAL by the bond; it floods to {len(everybody)} VM ports again\n"
+        assert own.do("rescue", bond.bridge) == done
+        assert hear(bond) == everybody
+        refused(own, bond.bridge, f"ovs-lbt: bridge {bond.bridge}: the uplinks are a bond, ")
+        own.start()
+        own.wait_ready(bond)
+        own.do("detach", bond.bridge)
+
+
 # ---- what comes out where ----------------------------------------------------------------
 
 
