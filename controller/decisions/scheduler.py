@@ -415,16 +415,33 @@ class Scheduler:
         assert last_s is not None
         if self._found_urgent or self._late or not self.late_known:
             return last_s
+        if not all(PRESETS[policy].at_once for policy in team_view.rebalancing):
+            # Means change with time.
+            return last_s
         if any(self.pauses(policy, team_view, last_s) for policy in team_view.rebalancing):
             return last_s
-        return min(
-            self.filling.next_change_s(last_s),
+        remembered_s = min(
             self.peaks.next_fall_s(),
             self.load_phases.next_change_s,
-            self.splits.next_split_s(last_s),
-            self._confirms_s,
             *(damping.next_change_s(last_s) for damping in self.dampings),
         )
+        if remembered_s < math.inf and not self._may_help(team_view):
+            # Peaks that fall, phases that are forgotten and cooldowns that end change nothing.
+            remembered_s = self.load_phases.begins_s
+        return min(
+            self.filling.next_change_s(last_s),
+            self.splits.next_split_s(last_s),
+            self._confirms_s,
+            remembered_s,
+        )
+
+    def _may_help(self, team_view: TeamView) -> bool:
+        """Whether a plan could help a policy while loads stay the same."""
+        for policy in team_view.rebalancing:
+            latest, peaks = team_view.live(policy), team_view.live(policy, self.peaks)
+            if latest is None or peaks is None or gain.may_help_now(latest, peaks):
+                return True
+        return False
 
     @property
     def _confirms_s(self) -> float:

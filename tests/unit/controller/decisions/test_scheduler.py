@@ -177,19 +177,18 @@ def test_a_reading_of_the_same_loads_judges_nothing(judged: list[float]) -> None
     assert len([at_s for at_s in judged if at_s >= 60.0]) < 5
 
 
-def test_peaks_are_judged_again_only_when_one_falls(judged: list[float]) -> None:
-    changes_s = [60.0, 62.0, 64.0]
+def test_peaks_that_fall_are_not_judged_while_nothing_could_be_better(judged: list[float]) -> None:
     samples = {
-        at_s - 60.0: {f"vm{n}": (8e6 if n < gone else 30e6, 0.0) for n in range(2)}
-        for gone, at_s in enumerate(changes_s)
+        2.0 * gone: {f"vm{n}": (8e6 if n < gone else 30e6, 0.0) for n in range(2)}
+        for gone in range(3)
     }
     made = HostTrace("host", CAPACITY_BPS, {**samples, 25.0: samples[4.0]})
     host = Witness(made, "adaptive", Options(skips=False))
     host.replay()
+    changed_s = 60.0 + 4.0
     assert len(set(host.bridge.placing.planned.by_unit().values())) == 2, "one on each uplink"
-    after_s = [at_s for at_s in judged if at_s > changes_s[-1] + 1.0]
-    assert 0 < len(after_s) <= len(changes_s) and host.polls > 10 * len(judged)
-    assert all(any(0.0 <= at_s - PEAK_S - c <= 0.3 for c in changes_s) for at_s in after_s)
+    assert [at_s for at_s in judged if at_s > changed_s]
+    assert max(judged) < changed_s + 1.0 < changed_s + PEAK_S < host.now_s
     assert {name: host.bridge.scheduler.peaks.peak_of(name) for name in samples[0.0]} == {
         name: Load(8e6) for name in samples[0.0]
     }, "they have fallen"
