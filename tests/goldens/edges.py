@@ -313,7 +313,14 @@ def _written() -> Iterator[str]:
 
     made: Any = object.__new__(database.Database)
     connected = SimpleNamespace(is_connected=lambda: True)
-    idl: Any = SimpleNamespace(_session=connected, contends=False, leads=False, has_lock=False)
+    idl: Any = SimpleNamespace(
+        _session=connected,
+        is_current=True,
+        lacking="",
+        contends=False,
+        leads=False,
+        has_lock=False,
+    )
     made._idl, made._api, made._remote, made._kept = idl, Library(), "unix:x", {}
     settings = (
         Setting("Bridge", "br0", "ovs-lbt-policy", None),
