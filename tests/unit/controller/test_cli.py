@@ -187,7 +187,7 @@ def test_help_on_a_command_says_what_it_does_and_has_examples_that_are_right(
     for line in lines:
         words = line.partition(" >")[0].split()[1:]
         assert words[0] == {"revert": "rollback"}.get(command, command)
-        if words[:2] == ["bench", "connections"]:
+        if words[-1] == "--help":
             continue
         options = parser.parse_args(words[parser.prog != "ovs-lbt" :])
         if command == "set":

@@ -40,6 +40,11 @@ UNMEASURED: dict[str, set[str]] = {
         "| situation | Open vSwitch alone | ovs-lbt | test |",
         "| what a VM sends | `balance-slb`, NORMAL / ovs-lbt | LACP | `active-backup` | plain uplinks | received more than once |",
     },
+    "reliability/reports.md": {
+        "| | report | situation | team |",
+        "| | situation | team |",
+        "| situation | Open vSwitch alone | ovs-lbt before | ovs-lbt now |",
+    },
     "reliability/hostile-input.md": {"| client | what happens | test |"},
     "reliability/others.md": {
         "| | detected failures | when a link returns |",

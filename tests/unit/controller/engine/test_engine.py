@@ -283,7 +283,7 @@ def test_pin_moves_and_keeps() -> None:
     assert here.bindings()["vnet0"] == "eth2"
     assert moves(here) == {"pin": 1}
     pinned = refusal(here.ask("move", "vnet0", "eth1"))
-    assert pinned == "port vnet0: pinned to eth2 -> a port that is not pinned"
+    assert pinned == "port vnet0: pinned to eth2 -> no pin: ovs-lbt unpin vnet0"
     done(here.ask("unpin", "vnet0"))
     done(here.ask("move", "vnet0", "eth1"))
 

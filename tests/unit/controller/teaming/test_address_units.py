@@ -280,7 +280,10 @@ def test_an_address_has_its_vms_name() -> None:
             "99 -> one of those that ovs-lbt explain vnet0 lists",
         ),
         (f"pin vnet0/{MACS[1]} eth1", f"address vnet0/{MACS[1]}: of no known VM -> "),
-        (f"explain vnet9/{MACS[1]}", f"vnet9/{MACS[1]} -> an interface of an attached bridge"),
+        (
+            f"explain vnet9/{MACS[1]}",
+            f"no interface of an attached bridge is named vnet9/{MACS[1]} -> ",
+        ),
     ],
 )
 def test_an_address_that_is_none_or_of_nobody_is_refused(words: str, said: str) -> None:
@@ -295,7 +298,7 @@ def test_an_address_is_pinned_for_its_vm() -> None:
     assert here.rows["br0"].external_ids["ovs-lbt-vm-web-pin"] == "eth2"
     assert ways(here)[0] == 2
     assert moves(here) == {"pin": 1}
-    pinned = f"port {name}: pinned to eth2 -> a port that is not pinned"
+    pinned = f"port {name}: pinned to eth2 -> no pin: ovs-lbt unpin {name}"
     assert refusal(here.ask("move", name, "eth1")) == pinned
     here.ask("unpin", name)
     here.run_for(2)
