@@ -51,7 +51,7 @@ FULL_PAUSE_S = 0.01
 STAGED_FOR_S = 5.0
 PROBE_KEY_BYTES = 32
 # While a thread computes, for example because a switch sends much, another one that has to run waits so
-# long each time. A failover passes through several threads; with Python's 5 ms, it took 100 ms more.
+# long each time. A failover passes through several threads, and Python's 5 ms would add up.
 TURN_S = 0.0005
 # Encoding a change takes 0.1 ms. So many and more are encoded on a thread of their own.
 LARGE_CHANGES = 500

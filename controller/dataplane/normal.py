@@ -40,11 +40,11 @@ from controller.dataplane.team import Team, VmPort
 from policies.model import OfPort
 
 _LEFT_TO_NORMAL = SetField(Register.NORMAL, 1)
-# If it snoops, NORMAL sends the frames of IP groups to each VM port that it knows as a member or router, and to those
-# with `mcast-snooping-flood`, whether they have the flag `no-flood` or not.
+# If it snoops, NORMAL sends the frames of IP groups to each VM port that it knows as a member or router,
+# and to those with `mcast-snooping-flood`, whether they have the flag `no-flood` or not.
 SNOOPED = ("01:00:5e:00:00:00", "ff:ff:ff:80:00:00"), ("33:33:00:00:00:00", "ff:ff:00:00:00:00")
-# It floods frames to all hosts of a link, and to routers and protocols in 224.0.0.0/24. Neighbor solicitations are
-# left to it as well: without them, nobody reaches the VM of an unknown port by IPv6.
+# It floods frames to all hosts of a link, and to routers and protocols in 224.0.0.0/24. Neighbor
+# solicitations are left to it as well: without them, nobody reaches the VM of an unknown port by IPv6.
 FLOODED_GROUPS = (
     ("01:00:5e:00:00:00", "ff:ff:ff:ff:ff:00"),
     "33:33:00:00:00:01",
