@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from controller.api.engine_commands import Report, Setting, Write
 from controller.bridge.bridge import Commands
-from controller.config.kept_keys import KEPT, copy_of, copy_on, last_keys
+from controller.config.kept_keys import KEYS_COPY, copy_of, copy_on, last_keys
 from controller.config.keys import HOST_KEYS
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.settings import Settings
@@ -34,7 +34,7 @@ def of_service(
 def copied(row: BridgeRow) -> Iterator[Setting]:
     """The setting that copies the keys of a bridge, unless the database has this copy."""
     if not row.keys_lost and copy_on(row) not in (None, text := copy_of(row)):
-        yield Setting("Port", row.name, KEPT, text)
+        yield Setting("Port", row.name, KEYS_COPY, text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,19 +13,19 @@ from dataclasses import replace
 from controller.config.membership import bonds_of
 from controller.config.rows import PREFIX, BridgeRow
 
-KEPT = PREFIX + "kept"
+KEYS_COPY = PREFIX + "kept"
 # A change may have been confirmed since, so it is not repeated.
-NOT_KEPT = PREFIX + "unconfirmed"
+NOT_COPIED = PREFIX + "unconfirmed"
 
 
 def copy_of(row: BridgeRow) -> str:
     """The copy of the keys that a bridge has now."""
-    return json.dumps({key: v for key, v in sorted(row.keys.items()) if key != NOT_KEPT})
+    return json.dumps({key: v for key, v in sorted(row.keys.items()) if key != NOT_COPIED})
 
 
 def copy_on(row: BridgeRow) -> str | None:
     """The copy in the database, empty if there is none; None if the bridge has no port of its own."""
-    own = (port.external_ids.get(KEPT, "") for port in row.ports if port.name == row.name)
+    own = (port.external_ids.get(KEYS_COPY, "") for port in row.ports if port.name == row.name)
     return next(own, None)
 
 

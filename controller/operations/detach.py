@@ -18,7 +18,7 @@ from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import Fleet, isolation
 from controller.bridge.handover import GATHERED_AFTER_S
 from controller.config.controllers import SECURE
-from controller.config.kept_keys import KEPT
+from controller.config.kept_keys import KEYS_COPY
 from controller.config.keys import BRIDGE_KEYS
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
@@ -246,7 +246,7 @@ def _removed(row: BridgeRow) -> tuple[Setting, ...]:
     there = {*row.keys, PREFIX + "team"}
     settings = [Setting("Bridge", row.name, key, None) for key in sorted(there)]
     if any(port.name == row.name for port in row.ports):
-        settings.append(Setting("Port", row.name, KEPT, None))
+        settings.append(Setting("Port", row.name, KEYS_COPY, None))
     settings += isolation(row)
     for interface in row.interfaces:
         for key in (PREFIX + "binding", PREFIX + "moved"):

@@ -9,7 +9,7 @@ import pytest
 
 from controller.api.engine_commands import Disconnect, Write
 from controller.api.events import DatabaseRead, Leading
-from controller.config.kept_keys import KEPT
+from controller.config.kept_keys import KEYS_COPY
 from controller.config.rows import PREFIX, BridgeRow
 from controller.dataplane.specs import EMPTY
 from policies.model import OFPORT_LOCAL
@@ -158,7 +158,7 @@ def left(row: BridgeRow, *words: str) -> World:
 
 
 def copy(here: World) -> str | None:
-    return here.rows["br0"].ports[0].external_ids.get(KEPT)
+    return here.rows["br0"].ports[0].external_ids.get(KEYS_COPY)
 
 
 def found(here: World, *words: str) -> list[str]:
@@ -261,7 +261,9 @@ def test_whoever_makes_a_bond_of_plain_uplinks_goes_on_without_us() -> None:
 def test_what_others_write_in_its_place_is_no_copy(text: str) -> None:
     here = left(on_plain(), *WORDS)
     own, *others = here.rows["br0"].ports
-    here.write(replace(here.rows["br0"], ports=(replace(own, external_ids={KEPT: text}), *others)))
+    here.write(
+        replace(here.rows["br0"], ports=(replace(own, external_ids={KEYS_COPY: text}), *others))
+    )
     assert "not attached" in refusal(here.ask("detach", "br0"))
     (only,) = found(here, "br0", *WORDS)
     assert only.startswith("the flows of ovs-lbt forward")
