@@ -12,7 +12,6 @@ from controller.config.rows import BridgeRow
 from controller.operations import advice
 from controller.operations.findings import (
     ERROR,
-    KEYS_LOST,
     NOTE,
     WARNING,
     About,
@@ -38,7 +37,7 @@ def answer(
     `others`: the records of bridges that are looked at only if their keys have vanished.
     """
     bridges = list(bridges)
-    found = [*_of_host(fleet, now_s), *_without_keys(others)]
+    found = [*_of_host(fleet, now_s), *without_keys(others)]
     for bridge in bridges:
         name = bridge.config.name
         status = next(iter(fleet.status(name)), None)
@@ -57,13 +56,7 @@ def unfit(row: BridgeRow, why: str) -> JsonObject:
     """The answer about a bridge that `attach` would refuse."""
     team = {"name": row.name, "attached": False, "uplinks": []}
     found = Finding(ERROR, "unfit", f"not fit to attach: {why}", row.name)
-    return _written([*_without_keys([row]), found], [team])
-
-
-def _without_keys(rows: Iterable[BridgeRow]) -> Iterator[Finding]:
-    for row in rows:
-        for text in without_keys(row):
-            yield Finding(ERROR, "keys-lost", text, row.name, KEYS_LOST)
+    return _written([*without_keys([row]), found], [team])
 
 
 # ---- the host --------------------------------------------------------------------------

@@ -5,7 +5,7 @@ What the network upstream shows by counters is found by `controller/cli/check.py
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Flag, auto
 from typing import Any
@@ -105,17 +105,21 @@ def of_bridge(about: About, told: Told) -> Iterator[Finding]:
                 yield Finding(severity, check, text, name, *runbook)
 
 
-def without_keys(row: BridgeRow) -> Iterator[str]:
-    """What to do about a bridge whose keys have vanished, and that nothing manages therefore."""
-    if not row.keys_lost and last_keys(row):
-        found = f"{PREFIX}policy: vanished from the database; ovs-lbt does not manage the bridge"
-        yield f"{found} -> {keys_again(row.name)}"
+def without_keys(rows: Iterable[BridgeRow]) -> Iterator[Finding]:
+    """The bridges whose keys have vanished, and that nothing manages therefore."""
+    for row in rows:
+        if not row.keys_lost and last_keys(row):
+            found = (
+                f"{PREFIX}policy: vanished from the database; ovs-lbt does not manage the bridge"
+            )
+            text = f"{found} -> {keys_again(row.name)}"
+            yield Finding(ERROR, "keys-lost", text, row.name, KEYS_LOST)
 
 
 def _without_keys(about: About) -> Found:
     """A bridge whose keys have vanished, and what forwards on a bridge that was not given back."""
-    for text in without_keys(about.row):
-        yield Told.FIT, ERROR, "keys-lost", text, KEYS_LOST
+    for one in without_keys([about.row]):
+        yield Told.FIT, one.severity, one.check, one.text, KEYS_LOST
     if about.bridge.installed_anything:
         found = "the flows of ovs-lbt forward, but nothing keeps them up to date"
         text = f"{found} -> ovs-lbt attach {quoted(about.row.name)}"
