@@ -26,7 +26,7 @@ from controller.config.vlans import most_ports
 from controller.dataplane.tables import PORTS_PER_VLAN_MAX
 from controller.operations import advice, check, unconfirmed
 from controller.operations.findings import About, Told, of_bridge
-from controller.operations.jobs import Change, Jobs, Step, Tell, longer_s
+from controller.operations.jobs import Change, Jobs, Step, longer_s
 from controller.operations.unconfirmed import UNCONFIRMED, Unconfirmed, What
 from controller.text.show_view import JsonObject
 from controller.text.wording import Refused, lines_of, quoted
@@ -196,7 +196,6 @@ class Attach(Change):
 def attach(
     jobs: Jobs,
     number: int,
-    tell: Tell,
     row: BridgeRow,
     values: Mapping[str, str],
     now_s: float,
@@ -254,7 +253,6 @@ def attach(
             jobs,
             number,
             name,
-            tell,
             began_s=now_s,
             deadline_s=now_s + ATTACH_TIMEOUT_S + longer_s(config),
             settings=tuple(settings),

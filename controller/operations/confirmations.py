@@ -68,7 +68,6 @@ class _Reversal(Job):
     def _revert(self, now_s: float) -> Commands:
         """The database knows that it has begun: revert."""
         row, bridge, change = self.row, self.bridge, self.change
-        assert self.tell is not None
         if row is None:
             raise Refused(f"bridge {self.name}: deleted meanwhile -> an existing bridge")
         done = Setting("Bridge", self.name, UNCONFIRMED, None)
@@ -77,10 +76,10 @@ class _Reversal(Job):
             bridge.handover.because = _rolled_back(change, self.early)
         match change.what:
             case What.ATTACH if row.attached and bridge is not None:
-                return detach(self.jobs, self.number, self.tell, bridge, now_s, reverts=change)
+                return detach(self.jobs, self.number, bridge, now_s, reverts=change)
             case What.DETACH if not row.attached:
                 given = unconfirmed.values(change)
-                return attach(self.jobs, self.number, self.tell, row, given, now_s, reverts=change)
+                return attach(self.jobs, self.number, row, given, now_s, reverts=change)
             case What.SET if row.attached:
                 return [Write((*unconfirmed.restored(change, row), done), self.number)]
         # Somebody has attached or detached it meanwhile, directly in the database.
@@ -235,7 +234,7 @@ class Confirmations:
             self.jobs,
             next(self.jobs.own_numbers),
             name,
-            functools.partial(self._finish, name),
+            tell=functools.partial(self._finish, name),
             change=there.change,
             asked=asked,
             early=early,

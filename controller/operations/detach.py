@@ -23,7 +23,7 @@ from controller.config.keys import BRIDGE_KEYS
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.operations import unconfirmed
-from controller.operations.jobs import Change, Jobs, Step, Tell, longer_s
+from controller.operations.jobs import Change, Jobs, Step, longer_s
 from controller.operations.unconfirmed import Unconfirmed, What
 from controller.text.wording import OUR_LOG, Refused, quoted, shortened
 
@@ -179,7 +179,6 @@ class Detach(Change):
 def detach(
     jobs: Jobs,
     number: int,
-    tell: Tell,
     bridge: Bridge,
     now_s: float,
     purge: bool = False,
@@ -207,15 +206,13 @@ def detach(
         back = unconfirmed.keys_of(row)
         waits = Unconfirmed(What.DETACH, fleet.epoch_s + now_s + confirm_s, confirm_s, back)
     fleet.recall(name, now_s)
-    deadline_s = now_s + DETACH_TIMEOUT_S + longer_s(bridge.config)
     jobs.begin(
         Detach(
             jobs,
             number,
             name,
-            tell,
             began_s=now_s,
-            deadline_s=deadline_s,
+            deadline_s=now_s + DETACH_TIMEOUT_S + longer_s(bridge.config),
             purge=purge,
             waits=waits,
             reverts=reverts,

@@ -72,14 +72,14 @@ class Job:
     """A request in progress on one bridge.
 
     `number`: that of the request; below zero if the service made it itself. `name`: of the bridge.
-    `tell`: gives the answer; None once it is given.
+    `tell`: gives the answer, from when it begins until it has answered.
     """
 
     jobs: Jobs
     number: int
     name: str
-    tell: Tell | None
     step: Step
+    tell: Tell | None = None
     # Whether the bridge is attached or detached, so that nothing else may change it.
     changes_bridge: ClassVar[bool] = False
 
@@ -149,7 +149,7 @@ class Store(Job):
         return [*commands, *self.end(text, now_s)]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class Change(Job):
     """An attach or a detach. It ends when nothing is left to do on the switch, also after its answer.
 
@@ -223,10 +223,11 @@ class Jobs:
             raise Refused(f"bridge {bridge}: another request is changing it -> try again later")
 
     def begin(self, job: Job) -> None:
-        """Begin a job. It takes the place of one with its number: what follows is a part of that one."""
+        """Begin a job. It takes the place of one with its number: its answer is the answer of that one."""
         assert not (job.changes_bridge and job.name in self.in_hand), "a bridge in hand"
         before = self._by_number.get(job.number)
         assert before is None or before.step is Step.REVERT, "a number is one request"
+        job.tell = job.tell or (before.tell if before is not None else _reply(job.number))
         self._by_number[job.number] = job
 
     def forget(self, job: Job) -> None:
@@ -239,7 +240,7 @@ class Jobs:
     ) -> Commands:
         """Write the settings of an operator's request, and answer with what was `done`."""
         then = (lambda _now_s: ([], one_line(done))) if isinstance(done, str) else done
-        self.begin(Store(self, number, bridge, reply(number), then=then))
+        self.begin(Store(self, number, bridge, then=then))
         return [Write(tuple(settings), number)]
 
     def take_answer(self, event: Written, now_s: float) -> Commands:
@@ -286,7 +287,7 @@ class Jobs:
         return waiting
 
 
-def reply(request_id: int) -> Tell:
+def _reply(request_id: int) -> Tell:
     """Answer an operator's request."""
     return lambda text, refused, _now_s: [Reply(request_id, text, refused)]
 

@@ -27,7 +27,7 @@ from controller.operations.confirmations import Confirmations
 from controller.operations.detach import detach, traces
 from controller.operations.diagnosis import Account
 from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
-from controller.operations.jobs import Jobs, Step, reply
+from controller.operations.jobs import Jobs, Step
 from controller.teaming.bindings import Bound
 from controller.text.wording import Refused, lines_of, one_line, one_of, quoted
 from policies import failover
@@ -100,7 +100,7 @@ def _attach(operator: Operator, request_id: int, asked: Asked, now_s: float) -> 
     """`BRIDGE KEY=VALUE… [--rollback-after S]`."""
     row = named.row(operator.fleet, asked.names[0])
     values = assignments(asked.settings, settable(BRIDGE_KEYS))
-    return attach(operator.jobs, request_id, reply(request_id), row, values, now_s, asked.confirm_s)
+    return attach(operator.jobs, request_id, row, values, now_s, asked.confirm_s)
 
 
 def _check(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
@@ -119,7 +119,7 @@ def _check(operator: Operator, request_id: int, asked: Asked, now_s: float) -> C
     operator.jobs.refuse_in_hand(name)
     values = assignments(asked.settings, settable(BRIDGE_KEYS))
     try:
-        return attach(operator.jobs, request_id, reply(request_id), row, values, now_s, trial=text)
+        return attach(operator.jobs, request_id, row, values, now_s, trial=text)
     except Refused as why:
         return [Reply(request_id, text(check.unfit(row, one_line(str(why)))))]
 
@@ -134,9 +134,8 @@ def _detach(operator: Operator, request_id: int, asked: Asked, now_s: float) -> 
     elif purge and confirm_s is None and not row.attached:
         operator.jobs.refuse_in_hand(name)
         return operator.jobs.store(request_id, name, traces(operator.fleet, row))
-    bridge, tell = named.attached_bridge(operator.fleet, name), reply(request_id)
-    begun = detach(operator.jobs, request_id, tell, bridge, now_s, purge, confirm_s)
-    return [*recalled, *begun]
+    bridge = named.attached_bridge(operator.fleet, name)
+    return [*recalled, *detach(operator.jobs, request_id, bridge, now_s, purge, confirm_s)]
 
 
 def _confirm_change(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
@@ -331,7 +330,6 @@ def _drain(operator: Operator, request_id: int, asked: Asked, now_s: float) -> C
             operator.jobs,
             request_id,
             name,
-            reply(request_id),
             Step.EMPTY if is_drained else Step.STORE,
             uplink=uplink.name,
             ports=ports,

@@ -17,7 +17,7 @@ from controller.dataplane.specs import Changes, FlowSpec, GroupSpec
 from controller.dataplane.team import Address, Hash, Team, kept
 from controller.decisions.planning import Basis
 from controller.operations.attach import Attach
-from controller.operations.jobs import Store, reply
+from controller.operations.jobs import Store
 from controller.teaming.bindings import Bindings
 from policies.classifiers import Classifier
 from policies.model import Move, OfPort, Reason, Role
@@ -100,12 +100,13 @@ def two_attaches(here: World) -> object:
     jobs = here.engine.jobs
     for number in (7, 8):
         kinds = {"settings": (), "undo": (), "began_s": 0.0, "deadline_s": 10.0}
-        jobs.begin(Attach(jobs, number, "br0", reply(number), **kinds))  # type: ignore[arg-type]
+        jobs.begin(Attach(jobs, number, "br0", **kinds))  # type: ignore[arg-type]
     return None
 
 
 def answered_twice(here: World) -> object:
-    job = Store(here.engine.jobs, 7, "br0", reply(7), then=lambda _now_s: ([], ""))
+    job = Store(here.engine.jobs, 7, "br0", then=lambda _now_s: ([], ""))
+    here.engine.jobs.begin(job)
     job.give_answer("done", 0.0)
     return job.give_answer("done", 0.0)
 

@@ -17,6 +17,7 @@ from controller.api.engine_commands import (
     ReadInstalled,
     ReadLearned,
     Renew,
+    Reply,
     Write,
 )
 from controller.api.events import (
@@ -688,7 +689,8 @@ def test_the_late_answer_to_an_attach_that_was_given_up_ends_nothing() -> None:
     here = world(without_us(host())).start()
     jobs, settings = here.engine.jobs, {"settings": (), "undo": (), "undone": "given up"}
     times = {"began_s": here.now_s, "deadline_s": here.now_s + ATTACH_TIMEOUT_S}
-    jobs.begin(Attach(jobs, 7, "br0", None, step=Step.LEAVE, **times, **settings))  # type: ignore[arg-type]
+    jobs.begin(Attach(jobs, 7, "br0", step=Step.LEAVE, **times, **settings))  # type: ignore[arg-type]
+    assert jobs.take_answer(Written(7), here.now_s) == [Reply(7, "given up", refused=True)]
     assert jobs.take_answer(Written(7), here.now_s) == []
 
 
