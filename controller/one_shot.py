@@ -59,22 +59,22 @@ def _tell(text: str, to: TextIO) -> None:
         print(text, file=to)
 
 
-def detach(ovsdb: str, bridge: str, options: tuple[str, ...] = ()) -> int:
-    """Detach a bridge without a running service. Returns the exit status of the command.
+def detach(ovsdb: str, bridge: str, *options: str) -> Service:
+    """A service that detaches a bridge.
 
     Raises:
         Refused: the database does not answer.
     """
     service = Service(Options(ovsdb, only=bridge), OneAnswer)
     service.request(Request(REQUEST_ID, ("detach", bridge, *options)))
-    return service.run()
+    return service
 
 
-def revert(ovsdb: str, bridge: str) -> int:
-    """Revert a change that waits to be confirmed, if no service does.
+def revert(ovsdb: str, bridge: str) -> Service:
+    """A service that reverts a change that waits to be confirmed, if no other service does.
 
     A service that hangs loses the lead to this one. Nothing happens while a service that is alive
-    leads. Returns the exit status of the command.
+    leads.
 
     Raises:
         Refused: the database does not answer.
@@ -86,4 +86,4 @@ def revert(ovsdb: str, bridge: str) -> int:
         name=REVERSAL,
         request=Request(REQUEST_ID, ("revert", bridge)),
     )
-    return Service(options, OneAnswer).run()
+    return Service(options, OneAnswer)

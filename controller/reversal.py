@@ -179,14 +179,10 @@ def once(bridge: str) -> int:
     from controller import one_shot
     from controller.service import serve_and_exit
 
-    def revert() -> int:
-        try:
-            return one_shot.revert(client.database(), bridge)
-        except (Refused, ValueError, OSError) as error:
-            print(error, file=sys.stderr)
-            return 1
-
-    return serve_and_exit(revert)
+    return serve_and_exit(
+        lambda: one_shot.revert(client.database(), bridge),
+        lambda why: print(why, file=sys.stderr),
+    )
 
 
 def main(words: list[str]) -> int:

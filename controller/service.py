@@ -35,7 +35,7 @@ from controller.inbox import Inbox, StatusWanted
 from controller.metrics.exporter import Exporter
 from controller.openflow import bundles, commands, connections, framework, side_connection
 from controller.ovsdb.database import Database
-from controller.text.wording import Refused, one_line
+from controller.text.wording import Refused, because, one_line
 
 LOG = logging.getLogger(__name__)
 
@@ -444,14 +444,19 @@ def _epoch_s() -> float:
     return time.time() - time.monotonic()
 
 
-def serve_and_exit(serve: Callable[[], int]) -> int:
-    """Serve, and end the process with the status that is returned, or with 1 after any error.
+def serve_and_exit(made: Callable[[], Service], tell: Callable[[str], object]) -> int:
+    """Run the service that is `made`, and end the process with its status, or with 1 after any error.
 
-    Errors that are expected are told by `serve`.
+    `tell` gets the text of an error that is expected, which prevents the service from being made.
     """
     status = 1
     try:
-        status = serve()
+        try:
+            service = made()
+        except (Refused, ValueError, OSError) as error:
+            tell(because(error))
+        else:
+            status = service.run()
     except Exception:
         with contextlib.suppress(OSError):
             traceback.print_exc()

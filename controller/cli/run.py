@@ -16,7 +16,6 @@ from controller.api.commands import BY_NAME, DEFAULT_METRICS
 from controller.cli import answers
 from controller.host import client
 from controller.text import terminal
-from controller.text.wording import Refused, because
 
 # The form of the database's address.
 REMOTE = re.compile(r"unix:.+|(tcp|ssl):.+:[0-9]{1,5}", re.ASCII)
@@ -53,22 +52,17 @@ def run(options: argparse.Namespace) -> int:
     from controller.host.sockets import TlsFiles
     from controller.service import Options, Service, serve_and_exit
 
-    def serve() -> int:
-        try:
-            tls = TlsFiles.tls_files_of(*tls_files)
-            kept = options.history != "none"
-            history = Path(options.history or default_path(options.service)) if kept else None
-            metrics_tls = TlsFiles.for_metrics(tls, readers)
-            database = client.database(options.ovsdb)
-            settings = Options(
-                database, metrics, listen, tls, metrics_tls, history, name=options.service
-            )
-            service = Service(settings)
-        except (Refused, ValueError, OSError) as error:
-            return answers.failed(blamed(because(error), taken))
-        return service.run()
+    def made() -> Service:
+        tls = TlsFiles.tls_files_of(*tls_files)
+        kept = options.history != "none"
+        history = Path(options.history or default_path(options.service)) if kept else None
+        metrics_tls = TlsFiles.for_metrics(tls, readers)
+        database = client.database(options.ovsdb)
+        return Service(
+            Options(database, metrics, listen, tls, metrics_tls, history, name=options.service)
+        )
 
-    return serve_and_exit(serve)
+    return serve_and_exit(made, lambda why: answers.failed(blamed(why, taken)))
 
 
 def address(option: str, text: str, expected: str) -> tuple[str, int] | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from controller.cli import answers, run
 from controller.host import client
-from controller.text.wording import Refused, because, quoted
+from controller.text.wording import Refused, quoted
 
 
 def rescue(bridge: str | None) -> int:
@@ -59,13 +59,10 @@ def detach(words: list[str]) -> int:
     from controller import one_shot
     from controller.service import serve_and_exit
 
-    def serve() -> int:
-        try:
-            return one_shot.detach(client.database(), words[0], tuple(words[1:]))
-        except (Refused, ValueError, OSError) as error:
-            return answers.failed(run.blamed_database(because(error)))
-
-    return serve_and_exit(serve)
+    return serve_and_exit(
+        lambda: one_shot.detach(client.database(), *words),
+        lambda why: answers.failed(run.blamed_database(why)),
+    )
 
 
 # ---- changes that are undone unless they are confirmed ------------------------------------

@@ -18,10 +18,11 @@ PROGRAM = """
 import threading, time
 from controller.service import serve_and_exit
 threading.Thread(target=time.sleep, args=(60,)).start()
-def serve():
-    print("an answer")
-    {body}
-serve_and_exit(serve)
+class Made:
+    def run(self):
+        print("an answer")
+        {body}
+serve_and_exit(Made, print)
 """
 DONE, FAILS = "return 3", "raise KeyError('nobody expects this')"
 each = pytest.mark.parametrize(("body", "status"), [(DONE, 3), (FAILS, 1)], ids=["done", "fails"])
