@@ -70,12 +70,10 @@ def _main(given: Sequence[str] | None) -> int:
 
         return bonds.from_bond(options, asked) if moves == "from_bond" else bonds.to_bond(options)
     if options.command == "check":
-        from controller.cli import check
-
         settings = [word for word in asked if word != "--json"]
         if options.bridge is None and settings:
             parser.error("settings for an attach -> a BRIDGE that is not attached")
-        return check.main(settings, options.json)
+        return answers.check(settings, options.json)
     if options.command == "support-bundle":
         from controller import support_bundle
 

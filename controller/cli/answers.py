@@ -1,6 +1,6 @@
 """Asks the service, prints or draws its answers, and makes exit statuses of them.
 
-Answers go to stdout, errors and warnings to stderr.
+Answers go to stdout, errors and warnings to stderr. `check` adds what counters show of the network.
 """
 
 from __future__ import annotations
@@ -8,9 +8,15 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from controller.host import client
-from controller.text.wording import because
+from controller.text.wording import Refused, because
+
+# The exit statuses of `check`: all is well, something asks for attention, it could not be checked.
+WELL, FOUND, UNKNOWN = 0, 1, 2
 
 
 def ask(command: str, words: list[str]) -> int:
@@ -47,6 +53,49 @@ def show(bridge: str | None) -> int:
     lines = show_view.lines(shown, terminal.look(), _time_of_day)
     sys.stdout.write(terminal.written(lines))
     return 0
+
+
+def check(words: Sequence[str], json_wanted: bool) -> int:
+    """Check bridges, or whether one is fit to attach. Returns the exit status."""
+    from controller.operations.check import lines, problems
+    from controller.text import terminal
+
+    try:
+        answer = json.loads(client.request("check", [*words, "--json"]))
+    except Refused as why:
+        return failed(str(why), UNKNOWN)
+    for team in answer["bridges"]:
+        answer["findings"] += _upstream(team)
+    well = not problems(answer)
+    if json_wanted:
+        print(json.dumps({"well": well, **answer}, indent=2))
+    else:
+        sys.stdout.write(terminal.written(lines(answer)))
+    return WELL if well else FOUND
+
+
+def _upstream(team: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What counters show of the network upstream of a bridge; nothing of a bridge of another host."""
+    import ovs.dirs
+
+    from controller.dataplane.specs import COOKIE_PREFIX
+    from controller.dataplane.tables import COOKIE_PREFIX_MASK
+    from controller.host.programs import run
+    from controller.operations import upstream
+    from controller.operations.check import NOTE, Finding
+
+    name, uplinks = team["name"], [uplink["name"] for uplink in team["uplinks"]]
+    if not uplinks or not (Path(ovs.dirs.RUNDIR) / f"{name}.mgmt").is_socket():
+        return []
+    ours = f"cookie={COOKIE_PREFIX:#x}/{COOKIE_PREFIX_MASK:#x}"
+    listed = ("--format=json", f"--columns={upstream.COLUMNS}", "list", "Interface", *uplinks)
+    try:
+        dumped = run("ovs-ofctl", "-O", "OpenFlow13", "dump-flows", name, ours)
+        ports = upstream.ports_of(run("ovs-vsctl", *listed))
+        found = [*upstream.findings(team, ports, upstream.parse(dumped))]
+    except Refused as why:
+        found = [Finding(NOTE, "upstream", f"counters of the network: not read: {why}", name)]
+    return [finding.as_json() for finding in found]
 
 
 def history(service: str, words: list[str]) -> int:

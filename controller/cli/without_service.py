@@ -9,7 +9,9 @@ import argparse
 import importlib
 import logging
 import shlex
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from controller.cli import answers, run
 from controller.host import client
@@ -24,10 +26,29 @@ def rescue(bridge: str | None) -> int:
 
 
 def plan_endpoints(as_json: bool) -> int:
-    """Show which tunnel endpoint each VM should use."""
-    from controller.endpoint_plan import plan
+    """Show which tunnel endpoint each VM should use. Takes as long as it measures."""
+    from controller import announce_endpoints
+    from controller.host.programs import run as run_program
+    from controller.operations import endpoint_plan as plan
 
-    return _print(lambda: [plan(client.database(), as_json)])
+    def found() -> Iterator[str]:
+        if not (remote := client.database()).startswith("unix:"):
+            raise Refused(f"database {remote} -> unix:PATH, on the host of the tunnel endpoints")
+        vsctl = partial(
+            run_program, "ovs-vsctl", f"--db={remote}", expected="a running ovsdb-server"
+        )
+        listed = ("--format=json", f"--columns={plan.STATISTICS}", "list", "Interface")
+        database = announce_endpoints.read(remote)
+        endpoints = announce_endpoints.marked(database).endpoints
+        host = plan.survey(database.bridges, database.ovn, endpoints)
+        interval = vsctl("--if-exists", "get", "Open_vSwitch", ".", plan.INTERVAL)
+        measured_s = plan.measured_for_s(interval)
+        before = plan.counters_of(vsctl(*listed))
+        time.sleep(measured_s)
+        answer = plan.answer(host, before, plan.counters_of(vsctl(*listed)), measured_s)
+        yield plan.as_json(answer) if as_json else plan.as_text(answer)
+
+    return _print(found)
 
 
 def _print(found: Callable[[], Iterable[str]]) -> int:

@@ -25,7 +25,7 @@ from controller.config.values import BridgeConfig
 from controller.config.vlans import most_ports
 from controller.dataplane.tables import PORTS_PER_VLAN_MAX
 from controller.operations import advice, check, unconfirmed
-from controller.operations.findings import About, Told, of_bridge
+from controller.operations.check import About, Told
 from controller.operations.jobs import Change, Jobs, Step, longer_s
 from controller.operations.unconfirmed import UNCONFIRMED, Unconfirmed, What
 from controller.text.show_view import JsonObject
@@ -113,7 +113,7 @@ class Attach(Change):
         policy = bridge.config.asked.policy
         lines = [f"{self.name}: {policy} over {uplinks}, {len(bridge.placing.bound)} VM ports"]
         about = About(self.fleet, bridge, row, now_s)
-        lines += [f"{one.severity}: {one.text}" for one in of_bridge(about, Told.ATTACH)]
+        lines += [f"{one.severity}: {one.text}" for one in check.of_bridge(about, Told.ATTACH)]
         if self.waits is not None:
             lines.append(unconfirmed.waiting(self.name, self.waits, self.fleet.epoch_s + now_s))
         return lines_of(lines)

@@ -1,32 +1,310 @@
-"""The answer of `check`: whether an attached bridge is healthy, and whether another one is fit to attach."""
+"""What is wrong with a bridge, or worth knowing: one list of findings, for the answer of `check` and for attach.
+
+What the network upstream shows by counters is found in `controller/operations/upstream.py`.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Flag, auto
 from typing import Any
 
+from controller.api.status import BridgeStatus
+from controller.bridge import inspection
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
-from controller.config.rows import BridgeRow
+from controller.config import controllers
+from controller.config.controllers import SECURE
+from controller.config.kept_keys import last_keys
+from controller.config.rows import PREFIX, BridgeRow
+from controller.load.flooded import LOOPS_PPS
 from controller.operations import advice
-from controller.operations.findings import (
-    ERROR,
-    NOTE,
-    WARNING,
-    About,
-    Finding,
-    Told,
-    of_bridge,
-    without_keys,
-)
+from controller.teaming.address_units import PER_PORT_MAX
 from controller.text.drawing import Line, Span, Style, clean, plain
-from controller.text.show_view import JsonObject
+from controller.text.show_view import FAILED, JsonObject
+from controller.text.wording import OUR_LOG, keys_again, quoted
+from policies.model import Role
 
+# A note asks for nothing; the others make the exit status of `check` 1.
+ERROR, WARNING, NOTE = "error", "warning", "note"
+# How long a move that inbound traffic did not follow is reported, as by the alert.
+NOT_FOLLOWED_FOR_S = 900.0
+PASSIVE = ("ptcp:", "pssl:")
+KEYS_LOST = "OvsLbtConfigurationError"
 # A service on standby asks several times a second whether this one is alive.
 STANDBY_ASKS_WITHIN_S = 10.0
 _STYLES = {ERROR: Style.BAD, WARNING: Style.WARN, NOTE: Style.PLAIN}
 NONE_ATTACHED = "no bridge is attached; to test one: ovs-lbt check BRIDGE"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding: what was found -> what is expected, in `text`.
+
+    `check`: what kind it is, one word for programs. `bridge`: None if it is about the host. `runbook`:
+    the runbook of docs/runbooks.md or docs/runbooks-service.md.
+    """
+
+    severity: str
+    check: str
+    text: str
+    bridge: str | None = None
+    runbook: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The finding as documented in docs/reference/json.md."""
+        return {
+            "bridge": self.bridge,
+            "severity": self.severity,
+            "check": self.check,
+            "text": self.text,
+            **({"runbook": self.runbook} if self.runbook else {}),
+        }
+
+
+class Told(Flag):
+    """Who tells a finding."""
+
+    # `check` of an attached bridge; or only while its switch is connected.
+    CHECK = auto()
+    CONNECTED = auto()
+    # `check` of a bridge that is fit to attach.
+    FIT = auto()
+    # The answer of attach.
+    ATTACH = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """A bridge that is looked at. `status`: None if an error of ours prevents it, or it is not attached."""
+
+    fleet: Fleet
+    bridge: Bridge
+    row: BridgeRow
+    now_s: float
+    status: BridgeStatus | None = None
+
+
+# What was found: who tells it, its severity, its kind, the text, and its runbook if it has one.
+Found = Iterator[tuple[Told, str, str, str, *tuple[str, ...]]]
+# Of uplinks, also before an attach; what attach says, and `check` of a bridge that is fit.
+LINKS, BEFORE = Told.CONNECTED | Told.FIT, Told.FIT | Told.ATTACH
+
+
+def of_bridge(about: About, told: Told) -> Iterator[Finding]:
+    """The findings about a bridge, in the order in which they are told."""
+    name = about.bridge.config.name
+    for part in (
+        _without_keys,
+        _fit,
+        _state,
+        _configuration,
+        _others,
+        _uplinks,
+        _paths_and_moves,
+        _notes,
+    ):
+        for tells, severity, check, text, *runbook in part(about):
+            if tells & told:
+                yield Finding(severity, check, text, name, *runbook)
+
+
+def without_keys(rows: Iterable[BridgeRow]) -> Iterator[Finding]:
+    """The bridges whose keys have vanished, and that nothing manages therefore."""
+    for row in rows:
+        if not row.keys_lost and last_keys(row):
+            found = (
+                f"{PREFIX}policy: vanished from the database; ovs-lbt does not manage the bridge"
+            )
+            text = f"{found} -> {keys_again(row.name)}"
+            yield Finding(ERROR, "keys-lost", text, row.name, KEYS_LOST)
+
+
+def _without_keys(about: About) -> Found:
+    """A bridge whose keys have vanished, and what forwards on a bridge that was not given back."""
+    for one in without_keys([about.row]):
+        yield Told.FIT, one.severity, one.check, one.text, KEYS_LOST
+    if about.bridge.installed_anything:
+        found = "the flows of ovs-lbt forward, but nothing keeps them up to date"
+        text = f"{found} -> ovs-lbt attach {quoted(about.row.name)}"
+    elif not last_keys(about.row):
+        return
+    elif about.row.fail_mode == SECURE:
+        text = "no flows of ovs-lbt, and fail mode secure: the bridge forwards nothing -> flows"
+    else:
+        text = "no flows of ovs-lbt: NORMAL forwards -> flows of ovs-lbt, or none of its keys"
+    yield Told.FIT, ERROR, "keys-lost", text, KEYS_LOST
+
+
+def _fit(about: About) -> Found:
+    """A bridge that is not attached, and is fit for it."""
+    config = about.bridge.config
+    uplinks = ", ".join(uplink.name for uplink in config.uplinks)
+    text = f"fit to attach: {config.policy} over {uplinks}, {len(config.vm_ports)} VM ports"
+    yield Told.FIT, NOTE, "fit", text
+    if not config.on_bond and about.row.fail_mode != SECURE:
+        text = "fail mode: standalone; it is secure while the bridge is attached"
+        yield Told.FIT, NOTE, "fail-mode", text
+
+
+def _state(about: About) -> Found:
+    """The state of an attached bridge."""
+    bridge, status = about.bridge, about.status
+    if not bridge.connected:
+        expected = "a running ovs-vswitchd that answers"
+        if not controllers.is_allowed(about.row):
+            expected = f"{controllers.SPOKEN} among the protocols of the bridge"
+        text = f"not connected -> {expected}"
+        yield Told.CHECK, ERROR, "not-connected", text, "OvsLbtBridgeDisconnected"
+    if bridge.config.fallen_back:
+        text = (
+            "LACP: not negotiated, so one uplink serves all VM ports -> a partner that speaks LACP"
+        )
+        yield Told.CHECK, WARNING, "lacp", text, "OvsLbtUplinkDown"
+    if bridge.overruling:
+        text = (
+            f"flows {inspection.named(bridge.overruling)} of other programs take precedence over those of"
+            " ovs-lbt: frames may be lost or duplicated -> no such flows"
+        )
+        yield Told.CHECK, WARNING, "overruled", text
+    if (flooded_pps := bridge.flooded.pps) >= LOOPS_PPS:
+        text = (
+            f"every VM port of a VLAN receives {flooded_pps:.0f} frames/s, as in a loop -> no loop:"
+            " for example, no VM port that leads to the network, and no VM that bridges two ports"
+        )
+        yield Told.CHECK, WARNING, "loop", text
+    if bridge.observing:
+        yield Told.CHECK, NOTE, "observing", "mode observe: load moves nothing"
+    if status is None:
+        text = f"its status: ovs-lbt itself failed -> {OUR_LOG}"
+        yield Told.CHECK, ERROR, "fault", text, "OvsLbtFault"
+    elif status.failure:
+        text = f"ovs-lbt itself failed: {status.failure}; {FAILED} -> {OUR_LOG}"
+        yield Told.CHECK, ERROR, "fault", text, "OvsLbtFault"
+
+
+def _configuration(about: About) -> Found:
+    """Its configuration. A broken rule of a port that no uplink serves cuts it off."""
+    bridge, status = about.bridge, about.status
+    for text in status.config_errors if status else ():
+        yield Told.CHECK, ERROR, "bad-value", text, "OvsLbtConfigurationError"
+    for text in status.not_done if status else bridge.config.not_done:
+        yield Told.CHECK | BEFORE, WARNING, "not-done", text
+    if bridge.observing:
+        for text in advice.dropped(bridge.config, about.row, bridge.addresses.by_port):
+            yield Told.ATTACH, WARNING, "dropped", text
+    broken = sorted(
+        status.rules_broken if status else (), key=lambda one: one[0].uplink is not None
+    )
+    for port, rule, how in broken:
+        text, severity = (
+            f"rule broken: {port.name} {rule}: {how}",
+            ERROR if port.uplink is None else WARNING,
+        )
+        yield Told.CHECK, severity, "rule-broken", text, "OvsLbtRuleBroken"
+
+
+def _others(about: About) -> Found:
+    """Programs that may write flows to the bridge as well, and members that LACP has no partner for."""
+    if others := [target for target in about.row.controllers if not target.startswith(PASSIVE)]:
+        text = (
+            f"controller {', '.join(others)}: another program controls this bridge"
+            " -> one that writes no flows where those of ovs-lbt are, or none"
+        )
+        yield Told.FIT, WARNING, "controller", text
+    lacp = next((p.lacp for p in about.row.ports if len(p.interfaces) > 1), None)
+    if not about.bridge.config.on_bond or lacp not in ("active", "passive"):
+        return
+    members = {i.name: i.lacp_current for i in about.row.interfaces}
+    if silent := [u.name for u in about.bridge.config.uplinks if members.get(u.name) is not True]:
+        text = f"LACP ({lacp}): not negotiated on {', '.join(silent)} -> a partner that speaks LACP"
+        yield Told.FIT, WARNING, "lacp", text
+
+
+def _uplinks(about: About) -> Found:
+    """Its uplinks, kind by kind. One that is down has one finding, that which says most."""
+    links, uplinks = about.bridge.links, about.bridge.config.uplinks
+    serving = [uplink for uplink in uplinks if uplink.serves]
+    working = [uplink for uplink in serving if links.up(uplink)]
+    waiting = {u.name: waits for u in serving if (waits := links.why_waiting(u))}
+    told = waiting.keys() | links.unreachable
+    down = [uplink for uplink in serving if uplink not in working and uplink.name not in told]
+    for name, waits in waiting.items():
+        text = f"uplink {name}: {waits} -> a port of the same network that forwards"
+        yield LINKS, WARNING, "receives-nothing", text, "OvsLbtUplinkDown"
+    for uplink in down:
+        if silent := links.silent(uplink):
+            text = f"uplink {uplink.name}: no answer ({', '.join(silent)}) -> a peer that answers"
+            yield LINKS, WARNING, "silent", text, "OvsLbtUplinkDown"
+    for uplink in down:
+        if not links.silent(uplink):
+            text = f"uplink {uplink.name}: link down -> a link"
+            yield LINKS, WARNING, "uplink-down", text, "OvsLbtUplinkDown"
+    for uplink in serving:
+        if links.flaps(uplink.name, about.now_s):
+            text = f"uplink {uplink.name}: its link goes up and down -> a link that stays"
+            yield LINKS, WARNING, "flapping", text, "OvsLbtLinkFlapping"
+    for uplink in uplinks:
+        if uplink.role is Role.DRAINED:
+            yield LINKS, NOTE, "drained", f"uplink {uplink.name}: drained"
+    if not working:
+        text = "no active or standby uplink has a link -> one at least"
+        yield LINKS, ERROR, "dark", text, "OvsLbtBridgeDark"
+    if len(working) == 1:
+        text = f"no failover is left: only {working[0].name} works -> two uplinks at least"
+        yield LINKS, WARNING, "no-failover", text, "OvsLbtUplinkDown"
+
+
+def _paths_and_moves(about: About) -> Found:
+    """What is lost between uplinks although their links are up, and moves that did not help."""
+    bridge, status = about.bridge, about.status
+    for one in bridge.probing.hindrances:
+        yield Told.CONNECTED, WARNING, "path-hindered", f"{one.found} -> {one.expected}"
+    for fault in sorted(bridge.paths.since_s):
+        over = "; it is over, and its failback delay runs" if bridge.paths.is_over(fault) else ""
+        text = f"{fault.found}{over} -> {fault.expected}"
+        yield Told.CONNECTED, WARNING, "path", text, "OvsLbtPathFault"
+    for uplink in status.uplinks if status else ():
+        if uplink.unrelieved:
+            found = f"uplink {uplink.name}: above the threshold, and no move helps"
+            text = f"{found} -> more capacity, or less load"
+            yield Told.CONNECTED, WARNING, "unrelieved", text, "OvsLbtUplinkSaturated"
+    if status and (count := status.budgets_spent):
+        text = f"move budget: spent by {count} units -> loads that do not jump"
+        yield Told.CONNECTED, WARNING, "budget-spent", text, "OvsLbtMoveBudgetExhausted"
+    gave_up_s = bridge.inbound_check.not_followed_s
+    if gave_up_s is not None and about.now_s - gave_up_s <= NOT_FOLLOWED_FOR_S:
+        text = (
+            "inbound traffic did not follow a move in the last 15 min"
+            " -> upstream switches that learn VM addresses anew; see the log of ovs-lbt"
+        )
+        yield Told.CONNECTED, WARNING, "not-followed", text, "OvsLbtInboundNotFollowing"
+
+
+def _notes(about: About) -> Found:
+    """What is worth knowing."""
+    bridge, config = about.bridge, about.bridge.config
+    if unknown := advice.release_warning(about.fleet.ovs_version):
+        yield BEFORE, NOTE, "release", unknown
+    for text in config.offload.told:
+        yield Told.CHECK | BEFORE, NOTE, "offload", text
+    if (hashed := bridge.connection_hash.in_use) is not None and hashed.cost is not None:
+        yield Told.ATTACH | Told.CHECK, NOTE, "connection-hash", str(hashed)
+    for port in (port for port in config.vm_ports if port.per_address):
+        known = len(bridge.addresses.by_port.get(port.name, ()))
+        if known > PER_PORT_MAX:
+            placed = f"of which {PER_PORT_MAX} are placed one by one"
+            text = f"{port.name}: {known} addresses, {placed}; the others leave by its uplink"
+            yield Told.CHECK, NOTE, "addresses", text
+    for text in advice.of_endpoints(config):
+        yield BEFORE, NOTE, "endpoints", text
+    for text in advice.of_patch_ports(config, about.fleet.rows):
+        yield BEFORE, NOTE, "patch-port", text
+
+
+# ---- the answer of `check` ---------------------------------------------------------------
 
 
 def answer(

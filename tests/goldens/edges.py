@@ -33,7 +33,7 @@ from unittest import mock
 import ovs.daemon
 import ovs.dirs
 
-from controller import endpoint_plan, from_linux_bond, inbox, rescue, reversal, service
+from controller import announce_endpoints, from_linux_bond, inbox, rescue, reversal, service
 from controller.api.engine_commands import Reply, Setting, Shape
 from controller.api.events import (
     AddressesRead,
@@ -573,7 +573,7 @@ def planned_endpoints() -> Iterator[str]:
         devices_of = {"vnet0": ("192.0.2.1",), "vnet1": ("192.0.2.2",)}
         with (
             _host(programs) as directory,
-            mock.patch.object(endpoint_plan, "read", lambda _, read=read: read),
+            mock.patch.object(announce_endpoints, "read", lambda _, read=read: read),
             mock.patch.object(addresses, "read_addresses", lambda: AddressesRead(devices_of)),
         ):
             yield from _typed(programs, directory, "plan --endpoints", "plan --endpoints --json")

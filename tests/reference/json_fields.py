@@ -13,8 +13,8 @@ from enum import StrEnum
 from textwrap import dedent
 
 from controller.api.history import Happened
+from controller.operations.check import ERROR, NOTE, WARNING
 from controller.operations.diagnosis import Obstacle
-from controller.operations.findings import ERROR, NOTE, WARNING
 from controller.operations.unconfirmed import What
 from policies.model import Reason, Role
 from policies.verdicts import Standing, WhyAtRest
@@ -23,8 +23,8 @@ from tests.documents import ROOT
 Fields = tuple[tuple[str, str], ...]
 # The sources that name kinds of findings, and how: behind the severity. Only attach tells some.
 SOURCES = (
-    "controller/cli/check.py",
-    *(f"controller/operations/{m}.py" for m in ("check", "findings")),
+    "controller/cli/answers.py",
+    *(f"controller/operations/{m}.py" for m in ("check", "upstream")),
 )
 KIND = re.compile(r'(?<!Told.ATTACH, )\b(?:ERROR|WARNING|NOTE|severity), "([a-z-]+)", ')
 

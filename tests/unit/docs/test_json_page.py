@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from controller import endpoint_plan
 from controller.api import history
 from controller.api.events import Faulted
 from controller.api.status import BridgeStatus, PathHindrance, PortStatus, UplinkStatus
-from controller.cli import check as check_command
+from controller.cli.answers import FOUND
+from controller.cli.answers import check as check_command
 from controller.config.rows import Endpoint
 from controller.decisions.planning import Waiting
 from controller.host import client
-from controller.operations import diagnosis, explain, plans, show, unconfirmed
+from controller.operations import diagnosis, endpoint_plan, explain, plans, show, unconfirmed
 from controller.replay.figures import Figures
 from policies.model import Load, Move, Reason, Unit
 from policies.rules import Rule
@@ -26,7 +26,7 @@ from policies.verdicts import Standing, Verdict
 from tests.reference.json_fields import ANSWERS
 from tests.unit.controller.decisions.test_planning import crowded
 from tests.unit.controller.metrics.test_exporter import BR0, ETH1, VNET0
-from tests.unit.controller.test_endpoint_plan import answered, full
+from tests.unit.controller.operations.test_endpoint_plan import answered, full
 from tests.unit.fake_switch import done, world
 from tests.unit.rows import host, with_ids
 
@@ -79,7 +79,7 @@ def checked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     answer = done(here.ask("check", "--json"))
     monkeypatch.setattr(client, "obstacle", lambda: None)
     monkeypatch.setattr(client, "ask", lambda *_: answer)
-    assert check_command.main((), json_wanted=True) == check_command.FOUND
+    assert check_command((), json_wanted=True) == FOUND
     yield json.loads(capsys.readouterr().out)
 
 

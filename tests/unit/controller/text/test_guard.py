@@ -142,7 +142,7 @@ OTHERS = {
     "attach.py: wanted",
     "confirmations.py: UNCONFIRMED",
     "faults.py: OUR_LOG",
-    "findings.py: OUR_LOG",
+    "check.py: OUR_LOG",
     "feed.py: ' '.join(words)",
     "advice.py: BY_ADDRESS",
     "normal.py: vlans",
@@ -150,7 +150,7 @@ OTHERS = {
     "show_view.py: fault['found']",
     "show_view.py: fault['part']",
     "support_bundle.py: shareable.REMOVED",
-    "check.py: teaming",
+    "upstream.py: teaming",
 }
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from controller import endpoint_plan
 from controller.config.rows import BridgeRow, InterfaceRow, Ovn, PortRow, Tunnel
-from controller.endpoint_plan import Answer, Host
+from controller.operations import endpoint_plan
+from controller.operations.endpoint_plan import Answer, Host
 from controller.text.wording import Refused
 from tests.said import says
 from tests.unit.rows import bridge, host, interface, marked, ours, port

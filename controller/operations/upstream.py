@@ -1,94 +1,31 @@
-"""`ovs-lbt check`: asks the service, adds what counters show of the network, and prints a line for each finding.
+"""What counters show of the network upstream of a bridge: findings for `check`.
 
-Exit status: 0 all is well, 1 something asks for attention, 2 it could not be checked.
+Without a LAG, what one port of a network broadcasts comes by every uplink, also what our own VMs
+broadcast by another one. On a LAG it comes by one member, and nothing comes back.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
-import ovs.dirs
-
-from controller.cli import answers
-from controller.dataplane.specs import COOKIE_PREFIX
-from controller.dataplane.tables import COOKIE_PREFIX_MASK, Register, Table
-from controller.host import client
-from controller.host.programs import run
+from controller.dataplane.tables import Register, Table
 from controller.load.repeated import ENOUGH_TO_COMPARE, same_by_all
-from controller.operations import check
-from controller.operations.findings import NOTE, WARNING, Finding
-from controller.text import terminal
+from controller.operations.check import NOTE, WARNING, Finding
 from controller.text.show_view import JsonObject
-from controller.text.wording import Refused, quoted
+from controller.text.wording import quoted
 from policies.model import Teaming
 
-WELL, FOUND, UNKNOWN = 0, 1, 2
+# What is read of each uplink in the database.
 COLUMNS = "name,mtu,link_speed,statistics"
 # Fewer frames may be chance: a link that has just come up, or one that was just lost.
 ENOUGH_FRAMES = 10
 ENOUGH_ON_A_LAG = 10_000
 _FLOW = re.compile(r" table=(\d+), n_packets=(\d+),.* priority=\d+(?:,(\S*))? actions=")
 _MULTICAST = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00"
-
-
-def main(words: Sequence[str], json_wanted: bool) -> int:
-    """Check bridges, or whether one is fit to attach. Returns the exit status."""
-    try:
-        answer = json.loads(client.request("check", [*words, "--json"]))
-    except Refused as why:
-        return answers.failed(str(why), UNKNOWN)
-    for team in answer["bridges"]:
-        answer["findings"] += [found.as_json() for found in _upstream(team)]
-    well = not check.problems(answer)
-    if json_wanted:
-        print(json.dumps({"well": well, **answer}, indent=2))
-    else:
-        sys.stdout.write(terminal.written(check.lines(answer)))
-    return WELL if well else FOUND
-
-
-def _upstream(team: Mapping[str, Any]) -> list[Finding]:
-    """What counters show of the network upstream of a bridge; nothing of a bridge of another host."""
-    name = team["name"]
-    if not team["uplinks"] or not (Path(ovs.dirs.RUNDIR) / f"{name}.mgmt").is_socket():
-        return []
-    ours = f"cookie={COOKIE_PREFIX:#x}/{COOKIE_PREFIX_MASK:#x}"
-    try:
-        dumped = run("ovs-ofctl", "-O", "OpenFlow13", "dump-flows", name, ours)
-        ports = _ports([uplink["name"] for uplink in team["uplinks"]])
-    except Refused as why:
-        return [Finding(NOTE, "upstream", f"counters of the network: not read: {why}", name)]
-    return list(findings(team, ports, parse(dumped)))
-
-
-def _ports(uplinks: Sequence[str]) -> dict[str, Port]:
-    """The uplinks as the database has them."""
-    listed = json.loads(
-        run("ovs-vsctl", "--format=json", f"--columns={COLUMNS}", "list", "Interface", *uplinks)
-    )
-    return {row[0]: _port(*row[1:]) for row in listed["data"]}
-
-
-def _port(mtu: object, speed_bps: object, statistics: Sequence[Any]) -> Port:
-    counted = dict(statistics[1]).get("rx_packets")
-    return Port(
-        mtu if isinstance(mtu, int) else None,
-        speed_bps if isinstance(speed_bps, int) else None,
-        counted if isinstance(counted, int) else None,
-    )
-
-
-# ---- what counters show of the network -------------------------------------------------
-#
-# Without a LAG, what one port of a network broadcasts comes by every uplink, also what our own VMs
-# broadcast by another one. On a LAG it comes by one member, and nothing comes back.
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +50,18 @@ class Counted:
         """The registers that it matches as a whole."""
         exact = (re.fullmatch(r"(reg\d+)=(0x[0-9a-f]+|\d+)", word) for word in self.match)
         return {Register(m[1]): int(m[2], 0) for m in exact if m}
+
+
+def ports_of(listed: str) -> dict[str, Port]:
+    """The uplinks by name in what `ovs-vsctl` lists of `COLUMNS`."""
+
+    def number(value: object) -> int | None:
+        return value if isinstance(value, int) else None
+
+    return {
+        name: Port(number(mtu), number(speed), number(dict(statistics).get("rx_packets")))
+        for name, mtu, speed, (_, statistics) in json.loads(listed)["data"]
+    }
 
 
 def parse(dumped: str) -> list[Counted]:

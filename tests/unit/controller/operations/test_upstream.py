@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from controller.cli import check
-from controller.cli.check import Counted, Port
 from controller.dataplane.tables import Register, Table
+from controller.operations import upstream
+from controller.operations.upstream import Counted, Port
 
 MULTICAST = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00"
 PORT = Port(mtu=1500, speed_bps=10_000_000_000, rx_packets=1000)
@@ -36,7 +36,7 @@ def brought(uplink: int, vlan: int, packets: int) -> Counted:
 
 def found(team: dict[str, Any], *flows: Counted, **ports: Port) -> list[tuple[str, str]]:
     given = {"eth1": PORT, "eth2": PORT, **ports}
-    return [(one.check, one.text) for one in check.findings(team, given, flows)]
+    return [(one.check, one.text) for one in upstream.findings(team, given, flows)]
 
 
 def test_separate_ports_of_one_network_are_well() -> None:
@@ -72,7 +72,7 @@ def test_isolated_ports_are_not_taken_for_a_lag(
     by_1: int, by_2: int, severity: str, proposed: str
 ) -> None:
     flows = (sent(500), brought(1, 20, by_1), brought(2, 20, by_2))
-    (one,) = check.findings(team(), {"eth1": PORT, "eth2": PORT}, flows)
+    (one,) = upstream.findings(team(), {"eth1": PORT, "eth2": PORT}, flows)
     assert (one.severity, one.check) == (severity, "not-one-network")
     assert ("teaming=static" in one.text, proposed in one.text) == (bool(proposed), True)
 
@@ -107,7 +107,7 @@ def test_members_that_differ() -> None:
     checks = dict(found(team("static"), eth2=slow))
     assert checks.keys() == {"mtu", "speed"}
     assert checks["mtu"].startswith("MTU of uplinks: eth1 1500, eth2 9000 -> one MTU")
-    (speed,) = check.findings(team(), {"eth1": PORT, "eth2": Port(1500, 10**9, 9)}, ())
+    (speed,) = upstream.findings(team(), {"eth1": PORT, "eth2": Port(1500, 10**9, 9)}, ())
     assert (speed.severity, speed.check) == ("note", "speed"), "loads are shares of capacity"
 
 
@@ -118,9 +118,9 @@ OFPST_FLOW reply (OF1.3) (xid=0x2):
  cookie=0x6c62740000000000, duration=7.5s, table=9, n_packets=3, n_bytes=180, priority=20,reg1=0x1,reg2=0x14 actions=group:1811939339
  cookie=0x6c62740000000000, duration=7.5s, table=15, n_packets=0, n_bytes=0, priority=1 actions=resubmit(,10)
 """
-    assert check.parse(dumped) == [
+    assert upstream.parse(dumped) == [
         Counted(7, 12, ("reg4=0x1", MULTICAST)),
         Counted(9, 3, ("reg1=0x1", "reg2=0x14")),
         Counted(15, 0, ("",)),
     ]
-    assert check.parse(dumped)[1].registers == {Register.UPLINK: 1, Register.VLAN: 20}
+    assert upstream.parse(dumped)[1].registers == {Register.UPLINK: 1, Register.VLAN: 20}

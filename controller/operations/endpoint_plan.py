@@ -1,24 +1,21 @@
-"""`ovs-lbt plan --endpoints`: measures the VMs of an overlay host, and says which endpoint suits each.
+"""The answer of `plan --endpoints`: which tunnel endpoint suits each VM of an overlay host.
 
 The service follows only attached bridges, and an integration bridge is never one. So the command
-reads Open vSwitch's database itself, twice, and writes nothing.
+reads Open vSwitch's database itself, twice, and writes nothing (`controller/cli/without_service.py`).
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from controller.announce_endpoints import marked, read
 from controller.api.status import BITS_PER_BYTE
 from controller.config.endpoints import local_address
 from controller.config.guests import vm_name
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, Endpoint, InterfaceRow, Ovn
-from controller.host.programs import run
 from controller.operations.plans import RATES
 from controller.text.drawing import Column, Look, table_text
 from controller.text.wording import Refused, lines_of, quoted
@@ -31,6 +28,8 @@ from policies.model import Load
 UPDATE_INTERVAL_S = 5.0
 UPDATES = 2
 MS_PER_S = 1000
+STATISTICS = "name,statistics"
+INTERVAL = "other_config:stats-update-interval"
 ENCAP_IP = "encap-ip"
 PLANNED = (Column("planned TX", right=True), Column("planned RX", right=True))
 ENDPOINTS = (Column("ENDPOINT"), Column("PORT"), *RATES, *PLANNED)
@@ -50,44 +49,17 @@ BY_RECEIVER = (
 Counters = Mapping[str, tuple[int, int]]
 
 
-def plan(remote: str, json_wanted: bool) -> str:
-    """The answer for the Open vSwitch of this host. Takes as long as it measures.
-
-    Raises:
-        Refused: there is nothing to choose, or the database does not answer or cannot be read.
-    """
-    if not remote.startswith("unix:"):
-        raise Refused(f"database {remote} -> unix:PATH, on the host of the tunnel endpoints")
-    database = read(remote)
-    host = survey(database.bridges, database.ovn, marked(database).endpoints)
-    measured_s = UPDATES * _update_interval_s(remote)
-    before = _counters(remote)
-    time.sleep(measured_s)
-    found = answer(host, before, _counters(remote), measured_s)
-    return as_json(found) if json_wanted else as_text(found)
-
-
-def _update_interval_s(remote: str) -> float:
-    key = "other_config:stats-update-interval"
-    asked = _vsctl(remote, "--if-exists", "get", "Open_vSwitch", ".", key)
+def measured_for_s(asked: str) -> float:
+    """For how long to measure. `asked`: the key stats-update-interval, as ovs-vsctl prints it."""
     digits = asked.strip().strip('"')
     is_number = digits.isascii() and digits.isdigit()
-    return max(UPDATE_INTERVAL_S, int(digits) / MS_PER_S if is_number else 0.0)
+    return UPDATES * max(UPDATE_INTERVAL_S, int(digits) / MS_PER_S if is_number else 0.0)
 
 
-def _counters(remote: str) -> Counters:
-    listed = json.loads(
-        _vsctl(remote, "--format=json", "--columns=name,statistics", "list", "Interface")
-    )
-    rows = ((name, dict(statistics)) for name, (_, statistics) in listed["data"])
+def counters_of(listed: str) -> Counters:
+    """The counters in what ovs-vsctl lists of `STATISTICS`."""
+    rows = ((name, dict(statistics)) for name, (_, statistics) in json.loads(listed)["data"])
     return {name: (int(of.get("rx_bytes", 0)), int(of.get("tx_bytes", 0))) for name, of in rows}
-
-
-def _vsctl(remote: str, *words: str) -> str:
-    return run("ovs-vsctl", f"--db={remote}", *words, expected="a running ovsdb-server")
-
-
-# ---- the plan --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
