@@ -19,7 +19,7 @@ from controller.bridge import failure
 from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import Fleet
 from controller.config.rows import PREFIX
-from controller.operations import show
+from controller.operations import answers
 from controller.operations.confirmations import Confirmations
 from controller.operations.jobs import Jobs
 from controller.operations.operator import Operator
@@ -242,7 +242,7 @@ class Engine:
             as_json = "--json" in request.words
             faults = self.fleet.recent_faults(now_s)
             return engine_commands.Reply(
-                request.request_id, show.standing_by(leader, as_json, faults)
+                request.request_id, answers.standing_by(leader, as_json, faults)
             )
         text = f"this service is on standby -> the service that leads: {leader}"
         return engine_commands.Reply(request.request_id, text, refused=True)

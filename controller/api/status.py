@@ -1,13 +1,14 @@
-"""The status of bridges for `show`, metrics and dashboards, and the metrics made of it."""
+"""The status of bridges for `show`, metrics and dashboards: its JSON, and the metrics made of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import Any, Generic, TypeVar
 
 from controller.config.rows import Endpoint
 from policies.model import Load
+from policies.rules import Rule
 
 BITS_PER_BYTE = 8
 Shown = TypeVar("Shown")
@@ -178,6 +179,75 @@ class BridgeStatus:
     def rules_broken(self) -> tuple[tuple[PortStatus, str, str], ...]:
         """The broken rules: VM port, rule, and what was found -> what is expected."""
         return tuple((p, rule, how) for p in self.ports for rule, how in p.rules.items() if how)
+
+
+# ---- JSON ------------------------------------------------------------------------------
+
+RATES = ("tx_bps", "rx_bps")
+PACKETS = ("tx_packets", "rx_packets", "tx_dropped_packets", "rx_dropped_packets")
+
+
+def as_json(bridge: BridgeStatus) -> dict[str, Any]:
+    """A bridge as documented in docs/reference/json.md; rates in bit/s, times since the epoch."""
+    return {
+        **_fields(bridge, ("name", "policy", "teaming", "mode", "connected", "threshold_ratio")),
+        "uplinks": [_uplink(uplink) for uplink in bridge.uplinks],
+        "ports": [_port(port) for port in bridge.ports],
+        "buckets": bridge.buckets,
+        **_connection_hash(bridge),
+        **_fields(bridge, ("config_errors", "not_done")),
+        "rules_broken": [
+            {"port": port.name, "vm": port.vm, "rule": rule, "how": how}
+            for port, rule, how in bridge.rules_broken
+        ],
+        **_if_set(bridge, ("fallen_back", "on_normal", "offload", "failure")),
+    }
+
+
+def _connection_hash(bridge: BridgeStatus) -> dict[str, Any]:
+    if bridge.connection_hash is None:
+        return {}
+    used, why, cost = bridge.connection_hash
+    told = {"used": used, "why": why}
+    return {"connection_hash": told if cost is None else {**told, "cost": cost}}
+
+
+def _uplink(uplink: UplinkStatus) -> dict[str, Any]:
+    return {
+        **_fields(uplink, ("name", "up", "role", "capacity_bps")),
+        **_fields(uplink.load, RATES),
+        "utilization_ratio": uplink.utilization_ratio,
+        **_if_set(uplink, ("silent", "waits", "path_faults", "path_hindered")),
+    }
+
+
+def _port(port: PortStatus) -> dict[str, Any]:
+    return {
+        **_fields(port, ("name", "vm", "policy", "uplink")),
+        **_fields(port.load, RATES),
+        **_fields(port, PACKETS),
+        **_fields(port, ("reason", "bound_at")),
+        **_if_set(port, ("planned_uplink", "shares", "reserve_bps", "limit_bps", "units", "split")),
+        **({"pinned": True} if port.rules.get(Rule.PIN.value) == "" else {}),
+        **_if_set(port, ("endpoint",)),
+    }
+
+
+def _fields(record: object, names: Iterable[str]) -> dict[str, Any]:
+    return {name: _plain(getattr(record, name)) for name in names}
+
+
+def _if_set(record: object, names: Iterable[str]) -> dict[str, Any]:
+    """Those of the fields that have a value."""
+    unset: tuple[Any, ...] = (None, False, "", [])
+    return {name: value for name, value in _fields(record, names).items() if value not in unset}
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return [*map(_plain, value)] if isinstance(value, tuple) else value
 
 
 # ---- metrics ---------------------------------------------------------------------------

@@ -1,17 +1,59 @@
-"""What commands have done, in one line each: `move`, `pin`, `unpin`, `undrain` and `set`."""
+"""The answer of `show`; and what `move`, `pin`, `unpin`, `undrain` and `set` have done, in one line each."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from controller.api.engine_commands import Setting
+from controller.api.events import Faulted
+from controller.api.status import BridgeStatus, as_json
 from controller.bridge.bridge import Bridge
 from controller.config.keys import KEYS, Key, Record
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import UplinkConfig, VmPortConfig
 from controller.operations import unconfirmed
+from controller.text import drawing, show_view
 from controller.text.wording import shortened
 from policies.model import Role
+
+
+def shown(
+    statuses: Sequence[BridgeStatus],
+    json_wanted: bool,
+    faults: Sequence[Faulted] = (),
+    waiting: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """What `show` answers: JSON for programs, or a block for each bridge with its uplinks and ports.
+
+    `waiting`: the changes that wait to be confirmed.
+    """
+    wait = {"unconfirmed": list(waiting)} if waiting else {}
+    return _written({"bridges": [*map(as_json, statuses)], **wait, **_faults(faults)}, json_wanted)
+
+
+def standing_by(leader: str, json_wanted: bool, faults: Sequence[Faulted] = ()) -> str:
+    """The answer of a service on standby, which has no bridges."""
+    shown = {"bridges": [], "standby": True, "leader": leader, **_faults(faults)}
+    return _written(shown, json_wanted)
+
+
+def _written(shown: Mapping[str, Any], json_wanted: bool) -> str:
+    if json_wanted:
+        return json.dumps(shown, indent=2)
+    lines = show_view.lines(shown, drawing.Look())
+    return "\n".join(drawing.plain(line).rstrip() for line in lines)
+
+
+def _faults(faults: Sequence[Faulted]) -> dict[str, Any]:
+    listed = [
+        {"part": f.part, "count": f.count, "last_at": f.at_s, "found": f.text} for f in faults
+    ]
+    return {"faults": listed} if listed else {}
+
+
+# ---- what was done ---------------------------------------------------------------------
 
 
 def moved(bridge: Bridge, port: VmPortConfig, target: str) -> str:

@@ -19,13 +19,16 @@ from controller.api.events import ForwardingByOne, Written
 from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import Fleet
 from controller.config.reader import read_bridge
-from controller.config.rows import BridgeRow
-from controller.config.values import BridgeConfig
+from controller.config.rows import PREFIX, BridgeRow
+from controller.config.values import BridgeConfig, UplinkConfig
 from controller.operations.unconfirmed import Unconfirmed
 from controller.text.wording import OUR_LOG, Refused, one_line
+from policies.model import Role
 
 # More time for each VM port of a large bridge: each has some twenty flows and groups.
 TIMEOUT_PER_PORT_S, LARGE_PORTS = 0.03, 300
+# An operator is waiting. The last learning packet is sent 3 s after a move.
+DRAIN_TIMEOUT_S = 10.0
 # How a job gives its answer: the text, whether the request is refused, and the time.
 Tell = Callable[[str, bool, float], Commands]
 # What follows when the database has stored settings, at that time: commands, and the answer.
@@ -147,6 +150,61 @@ class Store(Job):
             return self.end(f"database: {error}", now_s, refused=True)
         commands, text = self.then(now_s)
         return [*commands, *self.end(text, now_s)]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Drain(Job):
+    """A drain in progress: STORE, EMPTY.
+
+    `ports`, `addresses`: the number of VM ports, and of addresses behind VM ports, that used the
+    uplink.
+    """
+
+    uplink: str
+    ports: int
+    addresses: int
+    deadline_s: float
+
+    def written(self, error: str | None, now_s: float) -> Commands:
+        assert self.step is Step.STORE, "the role is written once"
+        if error is not None:
+            return self.end(f"database: {error}", now_s, refused=True)
+        self.step = Step.EMPTY
+        return []
+
+    def goes_on_s(self) -> float:
+        return self.deadline_s if self.step is Step.EMPTY else float("inf")
+
+    def proceed(self, now_s: float) -> Commands:
+        """Answer once the uplink is idle and the learning packets are sent."""
+        bridge = self.bridge
+        if bridge is None:
+            return self._refuse("the bridge was detached meanwhile -> an attached bridge", now_s)
+        roles = {uplink.name: uplink.role for uplink in bridge.config.uplinks}
+        over = roles.get(self.uplink) in (Role.DRAINED, None) and bridge.at_rest
+        in_time = now_s < self.deadline_s
+        if self.step is Step.STORE or (in_time and not over):
+            return []
+        cause = self.blame(self.deadline_s - DRAIN_TIMEOUT_S) or " -> a switch that answers"
+        if not bridge.connected:
+            return self._refuse(f"drained, but the switch is not connected{cause}", now_s)
+        if remaining := bridge.placing.planned.on(self.uplink):
+            found = f"drained, but still used by {', '.join(remaining)}"
+            expected = "VM ports that may use another uplink that is up"
+            return self._refuse(f"{found} -> {expected}", now_s)
+        if not in_time and not bridge.settled:
+            found = "drained, but the switch has not confirmed the moves"
+            return self._refuse(f"{found}{cause}", now_s)
+        text = f"{self.uplink}: idle, {self.ports} VM port{'' if self.ports == 1 else 's'}"
+        if self.addresses:
+            text += f" and {self.addresses} address{'' if self.addresses == 1 else 'es'}"
+        text += " moved"
+        if bridge.config.on_a_lag:
+            text += "; the upstream switch continues to send on it until its link goes down"
+        return self.end(text, now_s)
+
+    def _refuse(self, why: str, now_s: float) -> Commands:
+        return self.end(f"uplink {self.uplink}: {why}", now_s, refused=True)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -295,3 +353,19 @@ def _reply(request_id: int) -> Tell:
 def longer_s(config: BridgeConfig) -> float:
     """How much more time the pipeline of a large bridge may take."""
     return TIMEOUT_PER_PORT_S * max(0, len(config.vm_ports) - LARGE_PORTS)
+
+
+def drained(uplink: UplinkConfig) -> tuple[Setting, ...]:
+    """The settings that drain an uplink and save its previous role."""
+    before = None if uplink.role is Role.ACTIVE else uplink.role.value
+    return (_setting(uplink, "role", Role.DRAINED.value), _setting(uplink, "role-before", before))
+
+
+def undrained(uplink: UplinkConfig) -> tuple[Setting, ...]:
+    """The settings that restore the uplink's previous role."""
+    role = None if uplink.role_before is Role.ACTIVE else uplink.role_before.value
+    return (_setting(uplink, "role", role), _setting(uplink, "role-before", None))
+
+
+def _setting(uplink: UplinkConfig, key: str, value: str | None) -> Setting:
+    return Setting("Interface", uplink.name, PREFIX + key, value)

@@ -21,13 +21,12 @@ from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Recor
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import UplinkConfig, VmPortConfig
-from controller.operations import answers, check, explain, named, plans, show, unconfirmed
+from controller.operations import answers, check, explain, named, plans, unconfirmed
 from controller.operations.attach import attach, attachable
 from controller.operations.confirmations import Confirmations
 from controller.operations.detach import detach, traces
 from controller.operations.diagnosis import Account
-from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
-from controller.operations.jobs import Jobs, Step
+from controller.operations.jobs import DRAIN_TIMEOUT_S, Drain, Jobs, Step, drained, undrained
 from controller.teaming.bindings import Bound
 from controller.text.wording import Refused, lines_of, one_line, one_of, quoted
 from policies import failover
@@ -92,7 +91,7 @@ def _show(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Co
     statuses = fleet.status(*names)
     rows = {name: row for name, row in fleet.rows.items() if not names or name in names}
     waiting = unconfirmed.as_json(rows, fleet.epoch_s + now_s)
-    text = show.answer(statuses, asked.as_json, fleet.recent_faults(now_s), waiting)
+    text = answers.shown(statuses, asked.as_json, fleet.recent_faults(now_s), waiting)
     return [Reply(request_id, text)]
 
 

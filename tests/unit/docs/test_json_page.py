@@ -18,7 +18,8 @@ from controller.cli.answers import check as check_command
 from controller.config.rows import Endpoint
 from controller.decisions.planning import Waiting
 from controller.host import client
-from controller.operations import diagnosis, endpoint_plan, explain, plans, show, unconfirmed
+from controller.operations import answers as of_show
+from controller.operations import diagnosis, endpoint_plan, explain, plans, unconfirmed
 from controller.replay.figures import Figures
 from policies.model import Load, Move, Reason, Unit
 from policies.rules import Rule
@@ -69,8 +70,8 @@ def shown() -> Iterator[Any]:
     row = with_ids(host(), unconfirmed=unconfirmed.as_text(change))
     waiting = unconfirmed.as_json({"br0": row}, 0.0)
     faults = [Faulted("engine", "an error", 1.0, 1)]
-    yield json.loads(show.answer([BRIDGE], True, faults, waiting))
-    yield json.loads(show.standing_by("ovs-lbt@other", True))
+    yield json.loads(of_show.shown([BRIDGE], True, faults, waiting))
+    yield json.loads(of_show.standing_by("ovs-lbt@other", True))
 
 
 def checked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:

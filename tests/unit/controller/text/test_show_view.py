@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.api.events import UNSUPPORTED, PortCounters, PortStatsRead
-from controller.operations import show
+from controller.operations import answers
 from controller.text import show_view
 from controller.text.drawing import Look, Style, clean, plain, width_of
 from tests.unit.fake_switch import done, world
@@ -103,8 +103,8 @@ def test_without_a_bridge_there_is_a_hint() -> None:
 def test_the_service_says_the_same_as_the_command() -> None:
     here = world(host()).start()
     statuses = here.engine.fleet.status()
-    assert show.answer(statuses, False) == done(here.ask("show"))
-    assert "eth1" in show.answer(statuses, False)
+    assert answers.shown(statuses, False) == done(here.ask("show"))
+    assert "eth1" in answers.shown(statuses, False)
 
 
 def test_packets_are_told_as_the_vm_sees_them() -> None:
