@@ -50,7 +50,7 @@ class Attach(Change):
 
     step: Step = Step.READ
     settings: tuple[Setting, ...]
-    undo: tuple[Setting, ...]
+    undo: tuple[Setting, ...] = ()
     trial: Trial | None = None
 
     @property
@@ -148,12 +148,14 @@ class Attach(Change):
         if flagged := bridge.no_flood.by_others:
             key = PREFIX + "no-flood-before"
             self.settings += (Setting("Bridge", self.name, key, ",".join(flagged)),)
-            self.undo += (Setting("Bridge", self.name, key, None),)
         if self.waits is not None:
             linked = tuple(u.name for u in bridge.config.uplinks if bridge.links.up(u))
             if not bridge.config.on_bond:
                 self.waits = replace(self.waits, linked=linked)
             self.settings += (self.waits.as_setting(self.name),)
+        self.undo = unconfirmed.before_set(row, self.settings)
+        if self.reverts is not None:
+            self.undo = unconfirmed.merged(self.undo, [self.reverts.as_setting(self.name)])
         self.step = Step.STORE
         # The new fail mode flushes everything, and from then on each millisecond costs frames.
         ahead = bridge.installing.foreseen(now_s) if self.fail_mode else []
@@ -237,17 +239,14 @@ def attach(
         twice += normal.returned(row, uplinks, config.on_a_lag)
     if twice:
         raise Refused("; ".join(twice))
-    settings, undo = _settings(row, values, config, own)
+    settings = _settings(row, values, config, own)
     waits = None
     if confirm_s is not None:
         back = unconfirmed.before_attach(row)
         waits = Unconfirmed(What.ATTACH, fleet.epoch_s + now_s + confirm_s, confirm_s, back)
-        undo.append(Setting("Bridge", name, UNCONFIRMED, None))
     if reverts is not None:
         missing = unconfirmed.missing(reverts, row)
         settings += [*missing, Setting("Bridge", name, UNCONFIRMED, None)]
-        undo += [replace(setting, value=None) for setting in missing]
-        undo.append(reverts.as_setting(name))
     jobs.begin(
         Attach(
             jobs,
@@ -256,8 +255,8 @@ def attach(
             began_s=now_s,
             deadline_s=now_s + ATTACH_TIMEOUT_S + longer_s(config),
             settings=tuple(settings),
-            undo=tuple(undo),
             waits=waits,
+            reverts=reverts,
             trial=trial,
         )
     )
@@ -326,23 +325,18 @@ def _restored(
 
 def _settings(
     row: BridgeRow, values: Mapping[str, str], config: BridgeConfig, own: tuple[Setting, ...] = ()
-) -> tuple[list[Setting], list[Setting]]:
-    """The settings that an attach writes, and those that undo it. `own`: what the service keeps besides."""
+) -> list[Setting]:
+    """The settings that an attach writes. `own`: what the service keeps besides."""
     name = row.name
     settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
-    also = [*own, *isolation(row, config)]
-    undo = [*unconfirmed.before_set(row, settings)]
-    settings += also
-    undo += [replace(setting, value=None) for setting in also]
+    settings += [*own, *isolation(row, config)]
     if not config.on_bond and row.fail_mode != SECURE:
         # In fail mode standalone, the bridge returns to NORMAL when ovs-vswitchd restarts, and
         # plain uplinks then form a loop.
         before = json.dumps({"fail_mode": row.fail_mode})
         settings.append(Setting("Bridge", name, PREFIX + "before", before))
         settings.append(Setting("Bridge", name, "fail_mode", SECURE, column="fail_mode"))
-        undo.append(Setting("Bridge", name, PREFIX + "before", None))
-        undo.append(Setting("Bridge", name, "fail_mode", row.fail_mode, column="fail_mode"))
-    return settings, undo
+    return settings
 
 
 def _attached_already(name: str, values: Mapping[str, str]) -> str:

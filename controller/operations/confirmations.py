@@ -35,11 +35,15 @@ RETRY_S = 2.0
 
 @dataclass(slots=True)
 class _Waiting:
-    """A change that waits. `due_s`: when it is reverted. `failed`: why it was not, the last time."""
+    """A change that waits. `due_s`: when it is reverted. `failed`: why it was not, the last time.
+
+    `over`: it was confirmed or reverted. The database may still show it for a moment.
+    """
 
     change: Unconfirmed
     due_s: float
     failed: str = ""
+    over: bool = False
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -96,8 +100,6 @@ class Confirmations:
     _waiting: dict[str, _Waiting] = field(default_factory=dict)
     # By bridge.
     _reversals: dict[str, _Reversal] = field(default_factory=dict)
-    # By bridge: the change that was reverted last. The database may still show it for a moment.
-    _reverted: dict[str, Unconfirmed] = field(default_factory=dict)
     # Invalid values that were reported.
     _invalid: dict[str, str] = field(default_factory=dict)
 
@@ -110,7 +112,8 @@ class Confirmations:
         if not self._waiting or not self.fleet.leads:
             return []
         busy = self._reversals.keys() | self.jobs.in_hand
-        return [one for one in self._waiting.items() if one[0] not in busy]
+        waiting = self._waiting.items()
+        return [(name, there) for name, there in waiting if not there.over and name not in busy]
 
     def follow_database(self, now_s: float) -> Commands:
         """Follow the database: what waits there, and what does not any more."""
@@ -118,7 +121,6 @@ class Confirmations:
         for name, row in self.fleet.rows.items():
             if (text := row.external_ids.get(UNCONFIRMED)) is None:
                 self._waiting.pop(name, None)
-                self._reverted.pop(name, None)
                 continue
             try:
                 change = unconfirmed.parse(text)
@@ -135,9 +137,7 @@ class Confirmations:
         return commands
 
     def _follow(self, name: str, change: Unconfirmed, now_s: float) -> None:
-        known, reverted = self._waiting.get(name), self._reverted.get(name)
-        seen = (reverted, known.change if known else None)
-        if any(one is not None and one.is_same(change) for one in seen):
+        if (known := self._waiting.get(name)) is not None and known.change.is_same(change):
             return
         # From now on, our own clock counts: the host's can be set meanwhile.
         due_s = now_s + change.left_s(self.fleet.epoch_s + now_s) + GRACE_S
@@ -164,7 +164,7 @@ class Confirmations:
 
         def confirmed(at_s: float) -> tuple[Commands, str]:
             text = f"{there.change.what} confirmed"
-            self._waiting.pop(name, None)
+            there.over = True
             entry = Entry(Happened.CONFIRMED, at_s, name, text)
             return [Record(entry), Report("info", f"{name}: {text}")], f"{name}: {text}"
 
@@ -211,9 +211,9 @@ class Confirmations:
         return self._begin(name, there, [request_id], early=now_s < there.due_s - GRACE_S)
 
     def _there(self, name: str) -> _Waiting:
-        if name not in self._waiting:
+        if (there := self._waiting.get(name)) is None or there.over:
             raise Refused(f"bridge {name}: nothing waits to be confirmed -> {NOTHING_WAITS}")
-        return self._waiting[name]
+        return there
 
     def abandon_reversals(self) -> list[int]:
         """Another service leads from now on, and reverts. Returns the requests that wait."""
@@ -256,8 +256,7 @@ class Confirmations:
                 there.due_s, there.failed = now_s + RETRY_S, answer
             return told
         if there is not None:
-            self._reverted[name] = change = there.change
-            del self._waiting[name]
+            change, there.over = there.change, True
         text = _rolled_back(change, reversal.early)
         # What attach told the first time needs no repetition.
         text += f"; {answer}" if answer and change.what is What.ATTACH else ""

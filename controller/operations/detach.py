@@ -36,23 +36,17 @@ DETACH_TIMEOUT_S = 5.0
 class Detach(Change):
     """A detach in progress: GATHER, REMOVE, FORGET, LEAVE.
 
-    `purge`: also remove what operators set. `reverts`: the attach that it reverts, if it does. `lost`:
-    what could not be done, in words. `stays`: the settings that stay in the database, in words.
-    `one_uplink`: the attach is reverted, but the bridge forwards by one uplink only, because the others
-    would form a loop; then `settings` are written.
+    `purge`: also remove what operators set. `lost`: what could not be done, in words. `stays`: the
+    settings that stay in the database, in words. `one_uplink`: the attach is reverted, but the bridge
+    forwards by one uplink only, because the others would form a loop; then `settings` are written.
     """
 
     step: Step = Step.GATHER
     purge: bool = False
-    reverts: Unconfirmed | None = None
     lost: str | None = None
     stays: str = ""
     one_uplink: ForwardByOne | None = None
     settings: tuple[Setting, ...] = ()
-
-    def __post_init__(self) -> None:
-        Change.__post_init__(self)
-        assert self.waits is None or self.reverts is None, "a reversal is not reverted"
 
     def goes_on_s(self) -> float:
         if self.step in (Step.FORGET, Step.LEAVE):

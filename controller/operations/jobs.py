@@ -212,18 +212,20 @@ class Change(Job):
     """An attach or a detach. It ends when nothing is left to do on the switch, also after its answer.
 
     `began_s`, `deadline_s`: when it has begun, and until when it may take. `waits`: the change that waits
-    to be confirmed from then on, if it does. `undone`: the answer of an attach that has failed, once its
-    settings are undone.
+    to be confirmed from then on, if it does. `reverts`: the change that it reverts, if it does. `undone`:
+    the answer of an attach that has failed, once its settings are undone.
     """
 
     began_s: float
     deadline_s: float
     undone: str = ""
     waits: Unconfirmed | None = None
+    reverts: Unconfirmed | None = None
     changes_bridge: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         assert self.began_s < self.deadline_s < float("inf"), "no job waits for ever"
+        assert self.waits is None or self.reverts is None, "a reversal is not reverted"
 
     def interrupted(self, why: str, now_s: float) -> Commands:
         """What was begun on the bridge is still undone, or done: an attach is given up, a detach goes on."""

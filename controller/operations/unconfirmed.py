@@ -151,9 +151,15 @@ def before_attach(row: BridgeRow) -> tuple[Setting, ...]:
 
 
 def before_set(row: BridgeRow, settings: Iterable[Setting]) -> tuple[Setting, ...]:
-    """The present values of the keys that these settings change."""
-    present = {s.place: s.value for s in keys_of(row)}
-    return tuple(replace(s, value=present.get(s.place)) for s in settings)
+    """The present values of what these settings change."""
+    ids = _records(row)
+
+    def before(s: Setting) -> str | None:
+        if s.column == "fail_mode":
+            return row.fail_mode
+        return ids.get((s.table, s.record), {}).get(s.key) if s.column == "external_ids" else None
+
+    return tuple(replace(s, value=before(s)) for s in settings)
 
 
 def values(change: Unconfirmed) -> dict[str, str]:
