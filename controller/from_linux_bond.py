@@ -47,14 +47,14 @@ def survey(bridge: str, name: str) -> Host:
     if exists and is_attached(bridge):
         detach = f"ovs-lbt detach {quoted(bridge)}"
         raise Refused(f"bridge {bridge}: attached -> a bridge that is not: {detach}")
-    if not exists and linux_bond.has(links, bridge):
+    if not exists and bridge in links:
         raise Refused(f"bridge {bridge}: another device has this name -> another name")
     at = bridge if bond.is_port else name
-    own, vlans = _stack(at), _vlans(at, links)
+    own, vlans = _stack(at), linux_bond.vlans(at, links, _stack)
     if bond.is_port:
-        _refuse_used(name, _stack(name), _vlans(name, links), "the bond is a port of the bridge")
+        _refuse_used(name, links, "the bond is a port of the bridge")
     elif exists:
-        _refuse_used(bridge, _stack(bridge), _vlans(bridge, links), "the bond has some, too")
+        _refuse_used(bridge, links, "the bond has some, too")
         # One that may lead to the network already would be a loop with the bond.
         for port in _vsctl("list-ports", bridge).split():
             if len(_members(port)) > 1:
@@ -76,9 +76,9 @@ def survey_back(bridge: str, name: str) -> Host:
     # ovs-vsctl quotes what is more than a word.
     record = json.loads(text) if text.startswith('"') else text
     bond, made_bridge = linux_bond.recorded(record)
-    if linux_bond.has(links, name):
+    if name in links:
         raise Refused(f"{name}: a device of this name exists -> none: the bond is made anew")
-    own, vlans = _stack(bridge), _vlans(bridge, links)
+    own, vlans = _stack(bridge), linux_bond.vlans(bridge, links, _stack)
     return Host(bond, bridge, own, vlans, _answering(own, vlans), made_bridge)
 
 
@@ -151,7 +151,7 @@ def _back(host: Host, say: Callable[[str], None]) -> None:
     """From wherever it stands: each step looks whether it is needed."""
     bond, bridge = host.bond, host.bridge
     *first, last = bond.members
-    if not linux_bond.has(_links(), bond.name):
+    if bond.name not in _links():
         _make_anew(bond, say)
     for member in first:
         _to_linux(member, host, say)
@@ -184,7 +184,7 @@ def _make_anew(bond: LinuxBond, say: Callable[[str], None]) -> None:
 def _to_linux(member: str, host: Host, say: Callable[[str], None]) -> None:
     """Make an interface a member of the bond of Linux, unless it is one."""
     bond = host.bond
-    if linux_bond.master(_links(), member) == bond.name:
+    if _links().get(member, {}).get("master") == bond.name:
         return
     say(f"{member}: joins the bond of Linux")
     there = _members(bond.name)
@@ -241,7 +241,7 @@ def _as_before(bond: LinuxBond) -> list[str]:
 def _cut(old: str, new: str, host: Host) -> None:
     """Let the host's addresses, routes and VLANs change sides, in a few milliseconds."""
     host.cut, links = True, _links()
-    there = [vlan for vlan in host.vlans if linux_bond.has(links, vlan.name)]
+    there = [vlan for vlan in host.vlans if vlan.name in links]
     down = linux_bond.taken_down(old, there)
     _batch([*down, *linux_bond.set_up(new, host.own, host.vlans)])
     if lines := linux_bond.routes6(new, host.own, host.vlans):
@@ -332,7 +332,8 @@ def _answers(address: str) -> bool:
     return _asked("ping", "-n", "-c", "1", "-W", "1", address) is not None
 
 
-def _refuse_used(device: str, own: Stack, vlans: Sequence[Vlan], why: str) -> None:
+def _refuse_used(device: str, links: Links, why: str) -> None:
+    own, vlans = _stack(device), linux_bond.vlans(device, links, _stack)
     if own.addresses or vlans:
         found = ", ".join([*own.addresses, *(vlan.name for vlan in vlans)])
         raise Refused(f"{device}: {found} -> no addresses and VLANs on it: {why}")
@@ -342,19 +343,14 @@ def _links() -> Links:
     for tool in ("ip", "ovs-vsctl"):
         if shutil.which(tool) is None:
             raise Refused(f"{tool}: not installed -> {tool} in PATH")
-    links: Links = json.loads(_run("ip", "-json", "-details", "link", "show"))
-    return links
+    shown = json.loads(_run("ip", "-json", "-details", "link", "show"))
+    return {link["ifname"]: link for link in shown}
 
 
 def _stack(device: str) -> Stack:
     addresses = _run("ip", "-json", "address", "show", "dev", device)
     shown = ("route", "show", "table", "all", "dev", device)
     return linux_bond.stack(addresses, _run("ip", "-4", *shown), _run("ip", "-6", *shown))
-
-
-def _vlans(device: str, links: Links) -> tuple[Vlan, ...]:
-    found = linux_bond.vlan_names(device, links)
-    return linux_bond.vlans(device, links, {name: _stack(name) for name in found})
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from ipaddress import IPv4Address
 from typing import Any
@@ -17,8 +17,8 @@ from typing import Any
 from controller.dataplane import frames
 from controller.text.wording import Refused
 
-# What `ip -details -json link show` shows.
-Links = Sequence[Mapping[str, Any]]
+# What `ip -details -json link show` shows, by name.
+Links = Mapping[str, Mapping[str, Any]]
 # The key of the Port that says which bond of Linux it replaces.
 RECORD = "ovs-lbt-linux-bond"
 WORD = re.compile(r"\S+")
@@ -29,13 +29,13 @@ MODES = {
     "balance-alb": "balance-slb",
 }
 LACP = "802.3ad"
-# What a new bond of Linux is made with, if the old one had it; as `ip link` takes it.
+# What a new bond of Linux is made with, if the old one had it; as `ip link` takes it. It does not take
+# the names of an actor of LACP then (ad_actor_system, ad_actor_sys_prio, ad_user_port_key).
 OPTIONS = (
     *("miimon", "updelay", "downdelay", "use_carrier", "arp_interval", "arp_validate"),
     *("arp_ip_target", "primary_reselect", "fail_over_mac", "xmit_hash_policy", "resend_igmp"),
     *("num_peer_notif", "all_slaves_active", "min_links", "lp_interval"),
-    *("ad_lacp_rate", "ad_select", "ad_actor_sys_prio", "ad_user_port_key", "ad_actor_system"),
-    *("tlb_dynamic_lb", "peer_notify_delay", "ad_lacp_active"),
+    *("ad_lacp_rate", "ad_select", "tlb_dynamic_lb", "peer_notify_delay", "ad_lacp_active"),
 )
 # `ip` shows these under other names than it takes, or where the mode has no such option.
 TAKEN_AS = {
@@ -45,7 +45,6 @@ TAKEN_AS = {
 }
 ONLY_LACP = {"ad_lacp_rate", "ad_select", "ad_lacp_active", "min_links"}
 ONLY_TLB = {"tlb_dynamic_lb"}
-NOT_AT_CREATION = {"ad_actor_sys_prio", "ad_user_port_key", "ad_actor_system"}
 ZERO_IS_NONE = {"arp_interval", "updelay", "downdelay", "peer_notify_delay"}
 ESSENTIAL = {"miimon", "updelay", "downdelay", "arp_interval", "arp_ip_target", "lacp_rate"}
 # Routes that the kernel makes by itself with an address.
@@ -134,13 +133,12 @@ def read(name: str, links: Links, bridge: str, bridge_of_bond: str | None) -> Li
     Raises:
         Refused: there is none, or it cannot be replaced by one of Open vSwitch.
     """
-    by_name = {link["ifname"]: link for link in links}
-    bonds = sorted(n for n, link in by_name.items() if _kind(link) == "bond")
+    bonds = sorted(n for n, link in links.items() if _kind(link) == "bond")
     if name not in bonds:
         raise Refused(f"{name}: no bond of Linux -> {', '.join(bonds) or 'one; there is none'}")
-    link = by_name[name]
+    link = links[name]
     data: dict[str, Any] = link["linkinfo"]["info_data"]
-    members = [other["ifname"] for other in links if other.get("master") == name]
+    members = [other for other, of in links.items() if of.get("master") == name]
     _refuse_stacked(name, links)
     mode = data["mode"]
     if mode not in MODES:
@@ -169,37 +167,25 @@ def read(name: str, links: Links, bridge: str, bridge_of_bond: str | None) -> Li
     )
 
 
-def vlans(name: str, links: Links, stacks: Mapping[str, Stack]) -> tuple[Vlan, ...]:
-    """The VLAN devices on a device, by name, with what stands on them."""
-    found, names = list[Vlan](), vlan_names(name, links)
-    for link in (link for link in links if link["ifname"] in names):
-        data = link["linkinfo"]["info_data"]
+def vlans(name: str, links: Links, stack_on: Callable[[str], Stack]) -> tuple[Vlan, ...]:
+    """The VLAN devices on a device, by name, with what stands on each."""
+    found = list[Vlan]()
+    for device in vlan_names(name, links):
+        link, data = links[device], links[device]["linkinfo"]["info_data"]
         words = ["type", "vlan", "protocol", data["protocol"], "id", str(data["id"])]
         for option in ("ingress_qos", "egress_qos"):
             if maps := data.get(option):
                 pairs = (f"{one['from']}:{one['to']}" for one in maps)
                 words += [f"{option}-map".replace("_", "-"), *pairs]
-        device, made = link["ifname"], " ".join(words)
-        stack = stacks.get(device, Stack())
-        found.append(Vlan(device, data["id"], made, link["mtu"], link.get("master"), stack))
+        made, own = " ".join(words), stack_on(device)
+        found.append(Vlan(device, data["id"], made, link["mtu"], link.get("master"), own))
     return tuple(sorted(found, key=lambda vlan: vlan.name))
 
 
 def vlan_names(device: str, links: Links) -> tuple[str, ...]:
     """The VLAN devices on a device."""
-    return tuple(
-        one["ifname"] for one in links if one.get("link") == device and _kind(one) == "vlan"
-    )
-
-
-def has(links: Links, device: str) -> bool:
-    """Whether there is a device of this name."""
-    return any(link["ifname"] == device for link in links)
-
-
-def master(links: Links, device: str) -> str | None:
-    """The bond or bridge that a device is a port of."""
-    return next((link.get("master") for link in links if link["ifname"] == device), None)
+    on_it = (name for name, one in links.items() if one.get("link") == device)
+    return tuple(name for name in on_it if _kind(links[name]) == "vlan")
 
 
 def stack(addresses: str, routes: str, routes6: str) -> Stack:
@@ -285,19 +271,19 @@ def recorded(text: str) -> tuple[LinuxBond, bool]:
 def _refuse_stacked(name: str, links: Links) -> None:
     """Refuse what cannot move with the bond: devices on it other than VLANs, and devices on those."""
     movable = vlan_names(name, links)
-    for link in links:
+    for device, link in links.items():
         on = link.get("link")
-        if (on == name and link["ifname"] not in movable) or on in movable:
+        if (on == name and device not in movable) or on in movable:
             kind = _kind(link) or "device"
             expected = "no devices on the bond but VLANs; remove it first"
-            raise Refused(f"{kind} {link['ifname']} on {on} -> {expected}")
+            raise Refused(f"{kind} {device} on {on} -> {expected}")
 
 
 def _options(data: Mapping[str, Any]) -> Iterator[str]:
     mode = data["mode"]
     for option in OPTIONS:
         value = data.get(option)
-        if value is None or option in NOT_AT_CREATION or (option in ZERO_IS_NONE and not value):
+        if value is None or (option in ZERO_IS_NONE and not value):
             continue
         if (option in ONLY_LACP and mode != LACP) or (option in ONLY_TLB and mode != "balance-tlb"):
             continue

@@ -58,7 +58,7 @@ def links(data: dict[str, Any] | None = None, *more: dict[str, Any], **bond: Any
         {"ifname": "bond0", "address": MAC, "mtu": 1500, "linkinfo": info, **bond},
         *more,
     ]
-    return found
+    return {link["ifname"]: link for link in found}
 
 
 def vlan(name: str = "bond0.20", **keys: Any) -> dict[str, Any]:
@@ -137,10 +137,10 @@ def test_options_are_those_that_ip_takes_for_the_mode() -> None:
         (links(None, vlan(), {"ifname": "v", "link": "bond0.20", "linkinfo": {"info_kind": "vlan"}}),
             "vlan v on bond0.20 -> "),
         (links(None, master="virbr0"), "bond bond0: a port of virbr0 -> "),
-        ([link for link in links() if link["ifname"] != "eth1"], "bond bond0: 1 members -> two or more"),
-        ([{**link, "ifname": link["ifname"].replace("bond0", "bond9")} for link in links()],
+        ({name: link for name, link in links().items() if name != "eth1"}, "bond bond0: 1 members -> two or more"),
+        ({name.replace("bond0", "bond9"): link for name, link in links().items()},
             "bond0: no bond of Linux -> bond9"),
-        ([{"ifname": "bond0"}], "bond0: no bond of Linux -> one; there is none"),
+        ({"bond0": {}}, "bond0: no bond of Linux -> one; there is none"),
     ],
 )  # fmt: skip
 def test_what_cannot_move(shown: Links, why: str) -> None:
@@ -200,7 +200,7 @@ def test_a_route_with_several_next_hops_is_refused() -> None:
 def test_everything_changes_sides_in_one_batch() -> None:
     own = stack(address("192.0.2.10", 24, label="bond0:1"), routes="default via 192.0.2.1\n")
     (on_it,) = linux_bond.vlans(
-        "bond0", links(None, vlan(master="virbr20")), {"bond0.20": Stack(("198.51.100.1/24",))}
+        "bond0", links(None, vlan(master="virbr20")), lambda _: Stack(("198.51.100.1/24",))
     )
     assert linux_bond.taken_down("bond0", [on_it]) == [
         "link del bond0.20",
@@ -259,7 +259,7 @@ def test_a_record_that_another_wrote_becomes_no_command(wrong: dict[str, Any]) -
 
 def moved(data: dict[str, Any] | None = None) -> Host:
     own = stack(address("192.0.2.10", 24), routes="default via 192.0.2.1\n")
-    on_it = linux_bond.vlans("bond0", links(data, vlan()), {})
+    on_it = linux_bond.vlans("bond0", links(data, vlan()), lambda _: Stack())
     return Host(read(links(data)), "br0", own, on_it, (), makes_bridge=True)
 
 
