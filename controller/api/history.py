@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -165,16 +165,12 @@ class Query:
         """Whether an entry, in the form in which it was written, matches the query."""
         if self.bridge not in (None, entry["bridge"]):
             return False
-        moves = entry.get("moves", [])
-        return self.port in (None, entry.get("port")) or any(
-            self.port in _names(move) for move in moves
-        )
-
-
-def _names(move: Mapping[str, Any]) -> tuple[str | None, ...]:
-    """The names by which a move can be found: its VM port, its VM, the VM port of its address."""
-    port = move.get("port", "")
-    return port, port.rpartition("/")[0] or None, move.get("vm")
+        names = {None, entry.get("port")}
+        for move in entry.get("moves", []):
+            # The name of an address begins with that of its VM port.
+            port = move.get("port", "")
+            names |= {port, port.rpartition("/")[0] or None, move.get("vm")}
+        return self.port in names
 
 
 def read(lines: Iterable[str], query: Query) -> list[dict[str, Any]]:
@@ -285,9 +281,6 @@ def move(moved: Moved) -> dict[str, Any]:
 
 def _utilizations(of: Mapping[str, Utilization]) -> dict[str, dict[str, float]]:
     return {
-        name: {
-            "transmit_ratio": round(one.transmit_ratio, 4),
-            "receive_ratio": round(one.receive_ratio, 4),
-        }
+        name: {direction: round(ratio, 4) for direction, ratio in asdict(one).items()}
         for name, one in of.items()
     }

@@ -169,7 +169,7 @@ def parse(name: str, row: Command, given: Sequence[str]) -> Asked:
     """Read the words of a request.
 
     Raises:
-        ValueError: the words are not a request: what was found -> what is expected.
+        Refused: the words are not a request.
     """
     rest, options = list(given), dict[str, str]()
     for option in row.options:
@@ -187,15 +187,15 @@ def parse(name: str, row: Command, given: Sequence[str]) -> Asked:
             if option.parse is not None:
                 option.parse(options[option.name])
         except ValueError as error:
-            raise ValueError(f"{typed}: {error}") from None
+            raise Refused(f"{typed}: {error}") from None
     usage, least, _ = form(row)
     if len(rest) < least:
         what = [a.name for a in row.positionals if a.nargs != "?"][-1]
-        raise ValueError(f"{name}: no {what} -> {usage}")
+        raise Refused(f"{name}: no {what} -> {usage}")
     alone = sum(argument.nargs != "+" for argument in row.positionals)
     if len(rest) > alone and not row.most_settings:
         flag = next((option.name for option in row.options if not option.metavar), "")
-        raise ValueError(f"{' '.join(rest)} -> one name [{flag}]")
+        raise Refused(f"{' '.join(rest)} -> one name [{flag}]")
     return Asked(tuple(rest[:alone]), tuple(rest[alone:]), options)
 
 

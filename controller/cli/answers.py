@@ -50,7 +50,9 @@ def show(bridge: str | None) -> int:
     shown = json.loads(client.request("show", [*words, "--json"]))
     from controller.text import show_view, terminal
 
-    lines = show_view.lines(shown, terminal.look(), _time_of_day)
+    lines = show_view.lines(
+        shown, terminal.look(), lambda at_s: time.strftime("%H:%M:%S", time.localtime(at_s))
+    )
     sys.stdout.write(terminal.written(lines))
     return 0
 
@@ -109,7 +111,3 @@ def history(service: str, words: list[str]) -> int:
     except (ValueError, OSError) as error:
         return failed(because(error))
     return 0
-
-
-def _time_of_day(at_s: float) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(at_s))

@@ -90,7 +90,8 @@ def complete(
     if at is None:
         return _of_parser(parser, "", before, current, names)
     command = before[at]
-    sub = others[command]() if command in others else _commands(parser).choices.get(command)
+    (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    sub = others[command]() if command in others else commands.choices.get(command)
     return [] if sub is None else _of_parser(sub, command, before[at + 1 :], current, names)
 
 
@@ -106,7 +107,11 @@ def _of_parser(
         return _matching(_values(typed.option, command, typed, current, names), current)
     if current.startswith("-"):
         return _matching(_options(parser, typed), current)
-    positional = _positional(parser, len(typed.positionals))
+    number = len(typed.positionals)
+    positionals = enumerate(a for a in parser._actions if not a.option_strings)
+    # The last one may be repeated.
+    fits = (a for at, a in positionals if at == number or (a.nargs in ("+", "*") and number > at))
+    positional = next(fits, None)
     if positional is None or positional.dest in _barred(parser, typed):
         return _matching(_options(parser, typed), current)
     found = list(_values(positional, command, typed, current, names))
@@ -140,7 +145,8 @@ def _options(parser: argparse.ArgumentParser, typed: _Typed) -> Iterable[Candida
         if action.dest in barred or action.help == argparse.SUPPRESS:
             continue
         long = next((o for o in action.option_strings if o.startswith("--")), None)
-        yield Candidate(long or action.option_strings[0], _about(action))
+        about = action.help or ""
+        yield Candidate(long or action.option_strings[0], "" if "%(" in about else about)
 
 
 def _barred(parser: argparse.ArgumentParser, typed: _Typed) -> set[str]:
@@ -149,15 +155,6 @@ def _barred(parser: argparse.ArgumentParser, typed: _Typed) -> set[str]:
     given = {*typed.options, *positionals[: len(typed.positionals)]}
     groups = [[a.dest for a in g._group_actions] for g in parser._mutually_exclusive_groups]
     return {dest for group in groups if given.intersection(group) for dest in group}
-
-
-def _positional(parser: argparse.ArgumentParser, number: int) -> argparse.Action | None:
-    """The positional argument that comes after `number` others; None if there are no more."""
-    positionals = [action for action in parser._actions if not action.option_strings]
-    for at, action in enumerate(positionals):
-        if at == number or (action.nargs in ("+", "*") and number >= at):
-            return action
-    return None
 
 
 def _values(
@@ -233,31 +230,13 @@ def _values_of_key(key: Key, name: str, value: str, names: Known) -> Iterable[Ca
         free = (one for one in known if one not in {word.lstrip("!") for word in listed})
         return [Candidate(f"{key.name}={before}{out}{one}", unfinished=True) for one in free]
     about = POLICIES if key.name == "policy" else {}
-    return [Candidate(f"{key.name}={word}", about.get(word, "")) for word in _words_of(key)]
-
-
-def _words_of(key: Key) -> list[str]:
-    """The words that a key takes; none if it takes a number or a name."""
-    listed = key.expected.removeprefix("one of ")
-    if listed == key.expected:
-        return ["true", "false"] if key.expected == "true or false" else []
-    return listed.split(", ")
+    words = ("true", "false") if key.expected == "true or false" else key.takes.words
+    return [Candidate(f"{key.name}={word}", about.get(word, "")) for word in words]
 
 
 def _named(found: Mapping[str, str]) -> list[Candidate]:
     return [Candidate(name, about) for name, about in found.items()]
 
 
-def _about(action: argparse.Action) -> str:
-    return "" if "%(" in (action.help or "") else (action.help or "")
-
-
 def _matching(found: Iterable[Candidate], current: str) -> list[Candidate]:
     return [one for one in found if one.word == FILES or one.word.startswith(current)]
-
-
-def _commands(
-    parser: argparse.ArgumentParser,
-) -> argparse._SubParsersAction[argparse.ArgumentParser]:
-    (found,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    return found

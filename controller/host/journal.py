@@ -20,7 +20,7 @@ from controller.api.engine_commands import Reply
 from controller.api.events import Request
 from controller.api.requests import parse
 from controller.host import faults
-from controller.text.wording import because, one_line, unknown
+from controller.text.wording import Refused, because, one_line, unknown
 
 LOG = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Journal:
             if self._path is None:
                 raise ValueError("history: not recorded -> a service started with --history FILE")
             return Reply(request.request_id, answer(self._path, request.words[1:], names))
-        except (ValueError, OSError) as error:
+        except (Refused, ValueError, OSError) as error:
             found = one_line(because(error))
         except Exception as error:
             found = faults.report("history", error)
@@ -110,7 +110,8 @@ def answer(path: Path, words: tuple[str, ...], names: history.Names | None = Non
     `names`: the bridges and ports that exist now; None if unknown.
 
     Raises:
-        ValueError: the words are not a query, or name something that neither exists nor ever did.
+        Refused: the words are not a query.
+        ValueError: they name something that neither exists nor ever did.
         OSError: a file cannot be read.
     """
     asked = parse("history", REQUESTS["history"], words)

@@ -54,7 +54,8 @@ class Operator:
         """Carry out a request, completely or as far as possible now."""
         command, *words = request.words
         try:
-            return _COMMANDS[command](self, request.request_id, _asked(command, words), now_s)
+            asked = parse(command, REQUESTS[command], words)
+            return _COMMANDS[command](self, request.request_id, asked, now_s)
         except Refused as refusal:
             text = one_line(str(refusal))
             noted = _note_refusal(self, request.words, text, now_s)
@@ -75,13 +76,6 @@ class Operator:
 
 
 # ---- commands --------------------------------------------------------------------------
-
-
-def _asked(command: str, words: list[str]) -> Asked:
-    try:
-        return parse(command, REQUESTS[command], words)
-    except ValueError as error:
-        raise Refused(str(error)) from None
 
 
 def _show(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import csv
 import gzip
@@ -47,7 +48,6 @@ from controller.api.events import (
 )
 from controller.api.history import Names
 from controller.cli import answers, arguments, completion, names, run
-from controller.cli import completion as candidates
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
@@ -603,7 +603,8 @@ def _call(path: str) -> socket.socket:
 
 
 PARSER = arguments.parser()
-PARSERS = {**candidates._commands(PARSER).choices, "replay": replay_command._parser()}
+(BY_COMMAND,) = (one for one in PARSER._actions if isinstance(one, argparse._SubParsersAction))
+PARSERS = {**BY_COMMAND.choices, "replay": replay_command._parser()}
 VALUES = st.sampled_from(["br0", "vnet0", "eth1", "60", "[::1]:6653", "ssl:h:1", "bash"]) | WORDS
 REPLAY_SETTING = st.tuples(st.sampled_from([*replay_command.SETTINGS, ""]) | TEXTS, TEXTS)
 
