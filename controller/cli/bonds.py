@@ -22,6 +22,50 @@ negotiates anew. If a step fails, or a gateway that answers now does not answer 
 The configuration of your distribution still has the bond of Linux. Change it before the next boot."""
 RISK_BACK = """\
 risk: packets are lost while members change sides. The VMs of the bridge lose their network with its bond."""
+KEPT = (
+    "to keep this over a boot, replace the bond of Linux in the configuration of your distribution:"
+)
+VLANS_STAY = "VLAN devices stay what they are, with the bridge in place of the bond."
+IFUPDOWN = """\
+--- /etc/network/interfaces (ifupdown)
+auto {bridge}
+allow-ovs {bridge}
+iface {bridge} inet {inet}
+{addresses}{gateway}    ovs_type OVSBridge
+    ovs_ports {bond}
+    ovs_extra set bridge ${{IFACE}} other-config:hwaddr={mac} external_ids:ovs-lbt-policy=load-based
+allow-{bridge} {bond}
+iface {bond} inet manual
+    ovs_bridge {bridge}
+    ovs_type OVSBond
+    ovs_bonds {members}
+    ovs_options {options}"""
+NETPLAN = """\
+--- /etc/netplan/*.yaml (netplan)
+network:
+  version: 2
+  ethernets: {{{ethernets}}}
+  bonds:
+    {bond}:
+      interfaces: [{members}]
+      parameters: {{mode: {mode}}}
+      openvswitch: {lacp}
+  bridges:
+    {bridge}:
+      interfaces: [{bond}]
+      macaddress: "{mac}"
+{addresses}{gateway}      openvswitch: {{}}"""
+NETWORKMANAGER = """\
+--- NetworkManager
+{add} ovs-bridge conn.interface {bridge} con-name {bridge}
+{add} ovs-port conn.interface {bond} con-name {port} master {bridge} ovs-port.bond-mode {mode}{lacp}
+{members}{add} ovs-port conn.interface {bridge} con-name {bridge}-port master {bridge}
+{add} ovs-interface conn.interface {bridge} con-name {bridge}-if master {bridge}-port slave-type ovs-port \
+802-3-ethernet.cloned-mac-address {mac} {ipv4}
+nmcli connection delete {old}"""
+NETWORKMANAGER_MEMBER = """\
+{add} ethernet conn.interface {member} con-name {bridge}-{member} master {port} slave-type ovs-port
+"""
 
 
 def from_bond(options: argparse.Namespace, words: list[str]) -> int:
@@ -117,99 +161,49 @@ def _told(stack: Stack) -> list[str]:
 
 def configuration(host: Host) -> str:
     """What to write, for ifupdown, netplan and NetworkManager."""
-    parts = [
-        "to keep this over a boot, replace the bond of Linux in the configuration of your distribution:",
-        f"--- /etc/network/interfaces (ifupdown)\n{_ifupdown(host)}",
-        f"--- /etc/netplan/*.yaml (netplan)\n{_netplan(host)}",
-        f"--- NetworkManager\n{_networkmanager(host)}",
-    ]
-    if host.vlans:
-        parts.append("VLAN devices stay what they are, with the bridge in place of the bond.")
-    return "\n".join(parts)
-
-
-def _addresses(host: Host) -> tuple[list[str], str | None]:
-    """The host's addresses with their lengths, and its gateway."""
-    plain = [address.partition(" ")[0] for address in host.own.addresses]
-    routes = [*host.own.routes, *host.own.routes6]
-    words = next((r.split() for r in routes if r.startswith("default via ")), None)
-    return plain, words[2] if words else None
-
-
-def _ifupdown(host: Host) -> str:
     bond, bridge = host.bond, host.bridge
-    addresses, gateway = _addresses(host)
-    options = " ".join(
+    addresses = [address.partition(" ")[0] for address in host.own.addresses]
+    routes = [*host.own.routes, *host.own.routes6]
+    gateway = next((r.split()[2] for r in routes if r.startswith("default via ")), "")
+    lacp = bond.mode == LACP
+    options = (
         s if ":" not in s else s.replace("other_config", "other-config") for s in bond.settings
     )
-    lines = [
-        f"auto {bridge}",
-        f"allow-ovs {bridge}",
-        f"iface {bridge} inet {'static' if addresses else 'manual'}",
-        *(f"    address {address}" for address in addresses),
-        *([f"    gateway {gateway}"] if gateway else []),
-        "    ovs_type OVSBridge",
-        f"    ovs_ports {bond.name}",
-        f"    ovs_extra set bridge ${{IFACE}} other-config:hwaddr={bond.mac} external_ids:ovs-lbt-policy=load-based",
-        f"allow-{bridge} {bond.name}",
-        f"iface {bond.name} inet manual",
-        f"    ovs_bridge {bridge}",
-        "    ovs_type OVSBond",
-        f"    ovs_bonds {' '.join(bond.members)}",
-        f"    ovs_options {options}",
-    ]
-    return "\n".join(lines)
-
-
-def _netplan(host: Host) -> str:
-    bond, bridge = host.bond, host.bridge
-    addresses, gateway = _addresses(host)
-    quoted_addresses = ", ".join(f'"{address}"' for address in addresses)
-    mode = MODES[bond.mode]
-    lacp = "{lacp: active}" if bond.mode == LACP else "{}"
-    lines = [
-        "network:",
-        "  version: 2",
-        f"  ethernets: {{{', '.join(f'{member}: {{}}' for member in bond.members)}}}",
-        "  bonds:",
-        f"    {bond.name}:",
-        f"      interfaces: [{', '.join(bond.members)}]",
-        f"      parameters: {{mode: {mode}}}",
-        f"      openvswitch: {lacp}",
-        "  bridges:",
-        f"    {bridge}:",
-        f"      interfaces: [{bond.name}]",
-        f'      macaddress: "{bond.mac}"',
-        *([f"      addresses: [{quoted_addresses}]"] if addresses else []),
-        *([f'      routes: [{{to: default, via: "{gateway}"}}]'] if gateway else []),
-        "      openvswitch: {}",
-    ]
-    return "\n".join(lines)
-
-
-def _networkmanager(host: Host) -> str:
-    bond, bridge = host.bond, host.bridge
-    addresses, gateway = _addresses(host)
-    mode = MODES[bond.mode]
-    lacp = " ovs-port.lacp active" if bond.mode == LACP else ""
-    add = "nmcli connection add type"
-    port = f"{bridge}-{bond.name}"
-    static = [f"ipv4.method manual ipv4.addresses {','.join(a for a in addresses if ':' not in a)}"]
-    static += [f"ipv4.gateway {gateway}"] if gateway and ":" not in gateway else []
-    ipv4 = " ".join(static) if addresses else "ipv4.method disabled"
-    members = (
-        f"{add} ethernet conn.interface {m} con-name {bridge}-{m} master {port} slave-type ovs-port"
-        for m in bond.members
+    words = {
+        "bridge": bridge,
+        "bond": bond.name,
+        "mac": bond.mac,
+        "mode": MODES[bond.mode],
+        "port": f"{bridge}-{bond.name}",
+        "add": "nmcli connection add type",
+    }
+    ifupdown = IFUPDOWN.format(
+        **words,
+        inet="static" if addresses else "manual",
+        addresses="".join(f"    address {address}\n" for address in addresses),
+        gateway=f"    gateway {gateway}\n" if gateway else "",
+        members=" ".join(bond.members),
+        options=" ".join(options),
+    )
+    listed = ", ".join(f'"{address}"' for address in addresses)
+    netplan = NETPLAN.format(
+        **words,
+        ethernets=", ".join(f"{member}: {{}}" for member in bond.members),
+        members=", ".join(bond.members),
+        lacp="{lacp: active}" if lacp else "{}",
+        addresses=f"      addresses: [{listed}]\n" if addresses else "",
+        gateway=f'      routes: [{{to: default, via: "{gateway}"}}]\n' if gateway else "",
+    )
+    static = f"ipv4.method manual ipv4.addresses {','.join(a for a in addresses if ':' not in a)}"
+    static += f" ipv4.gateway {gateway}" if gateway and ":" not in gateway else ""
+    members = (NETWORKMANAGER_MEMBER.format(**words, member=member) for member in bond.members)
+    networkmanager = NETWORKMANAGER.format(
+        **words,
+        lacp=" ovs-port.lacp active" if lacp else "",
+        members="".join(members),
+        ipv4=static if addresses else "ipv4.method disabled",
+        old=quoted(bond.name),
     )
     return "\n".join(
-        [
-            f"{add} ovs-bridge conn.interface {bridge} con-name {bridge}",
-            f"{add} ovs-port conn.interface {bond.name} con-name {port} master {bridge}"
-            f" ovs-port.bond-mode {mode}{lacp}",
-            *members,
-            f"{add} ovs-port conn.interface {bridge} con-name {bridge}-port master {bridge}",
-            f"{add} ovs-interface conn.interface {bridge} con-name {bridge}-if master {bridge}-port"
-            f" slave-type ovs-port 802-3-ethernet.cloned-mac-address {bond.mac} {ipv4}",
-            f"nmcli connection delete {quoted(bond.name)}",
-        ]
+        [KEPT, ifupdown, netplan, networkmanager, *([VLANS_STAY] if host.vlans else [])]
     )
