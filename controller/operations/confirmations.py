@@ -7,7 +7,6 @@ changed, and it is tried again. Then it takes the same way as the request of an 
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field, replace
 
 from controller.api.engine_commands import Record, Reply, Report, Setting, Write
@@ -33,30 +32,31 @@ from controller.text.wording import Refused, quoted, time_of_day
 RETRY_S = 2.0
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """A change that waits. `due_s`: when it is reverted. `failed`: why it was not, the last time.
+@dataclass(slots=True, eq=False, kw_only=True)
+class _Waiting(Job):
+    """A change that waits to be confirmed, and its reversal: WAIT, BEGIN, REVERT; WAIT again if that fails.
 
-    `over`: it was confirmed or reverted. The database may still show it for a moment.
+    An attach or a detach takes its place, and its number, after REVERT. `due_s`: when it is reverted.
+    `failed`: why it was not, the last time. `asked`: the requests that wait for the reversal. `early`: that
+    began before its time. `over`: it was confirmed or reverted, though the database may still show it.
     """
 
+    number: int = 0
+    step: Step = Step.WAIT
     change: Unconfirmed
     due_s: float
     failed: str = ""
+    asked: list[int] = field(default_factory=list)
+    early: bool = False
     over: bool = False
 
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class _Reversal(Job):
-    """A reversal in progress: BEGIN, REVERT. An attach or a detach takes its place, and its number.
-
-    `asked`: the requests that wait for it. `early`: its time has not passed.
-    """
-
-    step: Step = Step.BEGIN
-    change: Unconfirmed
-    asked: list[int]
-    early: bool
+    def begin(self, asked: list[int], early: bool) -> Commands:
+        """Begin the reversal, by writing that it has begun."""
+        assert self.step is Step.WAIT, "a change is reverted once at a time"
+        self.number, self.step, self.tell = next(self.jobs.own_numbers), Step.BEGIN, self._finish
+        self.asked, self.early = asked, early
+        self.jobs.begin(self)
+        return [Write((replace(self.change, begun=True).as_setting(self.name),), self.number)]
 
     def written(self, error: str | None, now_s: float) -> Commands:
         if error is not None:
@@ -87,8 +87,29 @@ class _Reversal(Job):
             case What.SET if row.attached:
                 return [Write((*unconfirmed.restored(change, row), done), self.number)]
         # Somebody has attached or detached it meanwhile, directly in the database.
-        self.change = replace(change, what=What.SET)
         return [Write((done,), self.number)]
+
+    def _finish(self, answer: str, refused: bool, now_s: float) -> Commands:
+        """The reversal is done, or is tried again later."""
+        row, change, asked, self.asked = self.row, self.change, self.asked, []
+        self.step = Step.WAIT
+        waits = row is not None and UNCONFIRMED in row.external_ids
+        self.over = not (refused and waits)
+        if refused:
+            text = f"bridge {self.name}: {change.what} was not confirmed, and is not rolled back yet: {answer}"
+            told: Commands = [Reply(number, text, refused=True) for number in asked]
+            if waits and self.failed != answer:
+                told.append(Report("warning", text))
+            self.due_s, self.failed = now_s + RETRY_S, answer
+            return told
+        text = _rolled_back(change, self.early)
+        # What attach told the first time needs no repetition.
+        text += f"; {answer}" if answer and change.what is What.ATTACH else ""
+        return [
+            Record(Entry(Happened.REVERTED, now_s, self.name, text)),
+            Report("warning", f"{self.name}: {text}"),
+            *(Reply(number, f"{self.name}: {text}") for number in asked),
+        ]
 
 
 @dataclass(slots=True)
@@ -97,28 +118,30 @@ class Confirmations:
 
     fleet: Fleet
     jobs: Jobs
-    _waiting: dict[str, _Waiting] = field(default_factory=dict)
     # By bridge.
-    _reversals: dict[str, _Reversal] = field(default_factory=dict)
+    _waiting: dict[str, _Waiting] = field(default_factory=dict)
     # Invalid values that were reported.
     _invalid: dict[str, str] = field(default_factory=dict)
 
     def reverts_s(self) -> float:
         """When the next change is to be reverted; infinity if none can be now."""
-        return min((there.due_s for _, there in self._next()), default=float("inf"))
+        return min((there.due_s for there in self._next()), default=float("inf"))
 
-    def _next(self) -> list[tuple[str, _Waiting]]:
+    def _next(self) -> list[_Waiting]:
         """The changes that could be reverted as far as other requests are concerned."""
         if not self._waiting or not self.fleet.leads:
             return []
-        busy = self._reversals.keys() | self.jobs.in_hand
-        waiting = self._waiting.items()
-        return [(name, there) for name, there in waiting if not there.over and name not in busy]
+        waiting = [one for one in self._waiting.values() if one.step is Step.WAIT and not one.over]
+        in_hand = self.jobs.in_hand
+        return [one for one in waiting if one.name not in in_hand]
 
     def follow_database(self, now_s: float) -> Commands:
         """Follow the database: what waits there, and what does not any more."""
         commands: Commands = []
         for name, row in self.fleet.rows.items():
+            known = self._waiting.get(name)
+            if known is not None and known.step is not Step.WAIT:
+                continue
             if (text := row.external_ids.get(UNCONFIRMED)) is None:
                 self._waiting.pop(name, None)
                 continue
@@ -131,18 +154,16 @@ class Confirmations:
                     expected = f"ovs-vsctl remove bridge {quoted(name)} external_ids {UNCONFIRMED}"
                     commands.append(Report("warning", f"{found} -> {expected}"))
                 continue
-            self._follow(name, change, now_s)
+            if known is not None and known.change.is_same(change):
+                continue
+            # From now on, our own clock counts: the host's can be set meanwhile.
+            due_s = now_s + change.left_s(self.fleet.epoch_s + now_s) + GRACE_S
+            assert due_s > now_s, "there is time to confirm a change"
+            due_s = now_s if change.begun else due_s
+            self._waiting[name] = _Waiting(self.jobs, name=name, change=change, due_s=due_s)
         for name in self._waiting.keys() - self.fleet.rows.keys():
             del self._waiting[name]
         return commands
-
-    def _follow(self, name: str, change: Unconfirmed, now_s: float) -> None:
-        if (known := self._waiting.get(name)) is not None and known.change.is_same(change):
-            return
-        # From now on, our own clock counts: the host's can be set meanwhile.
-        due_s = now_s + change.left_s(self.fleet.epoch_s + now_s) + GRACE_S
-        assert due_s > now_s, "there is time to confirm a change"
-        self._waiting[name] = _Waiting(change, now_s if change.begun else due_s)
 
     # ---- requests ------------------------------------------------------------------------
 
@@ -155,7 +176,7 @@ class Confirmations:
         name = row.name
         there = self._there(name)
         late = now_s >= there.due_s - GRACE_S and not there.failed
-        if late or name in self._reversals:
+        if late or there.step is not Step.WAIT:
             what = there.change.what
             raise Refused(
                 f"bridge {name}: {what} was not confirmed in time, and is being rolled back"
@@ -202,13 +223,12 @@ class Confirmations:
         Raises:
             Refused: none waits.
         """
-        name = row.name
-        if (reversal := self._reversals.get(name)) is not None:
-            reversal.asked.append(request_id)
+        there = self._there(row.name)
+        if there.step is not Step.WAIT:
+            there.asked.append(request_id)
             return []
-        there = self._there(name)
-        self.jobs.refuse_in_hand(name)
-        return self._begin(name, there, [request_id], early=now_s < there.due_s - GRACE_S)
+        self.jobs.refuse_in_hand(row.name)
+        return there.begin([request_id], early=now_s < there.due_s - GRACE_S)
 
     def _there(self, name: str) -> _Waiting:
         if (there := self._waiting.get(name)) is None or there.over:
@@ -217,54 +237,15 @@ class Confirmations:
 
     def abandon_reversals(self) -> list[int]:
         """Another service leads from now on, and reverts. Returns the requests that wait."""
-        asked = [number for reversal in self._reversals.values() for number in reversal.asked]
-        self._reversals = {}
+        asked = [number for one in self._waiting.values() for number in one.asked]
+        for one in self._waiting.values():
+            one.step, one.asked = Step.WAIT, []
         return asked
-
-    # ---- reversals -----------------------------------------------------------------------
 
     def revert_due(self, now_s: float) -> Commands:
         """Begin to revert what is due. Called after each event."""
-        due = [(name, there) for name, there in self._next() if there.due_s <= now_s]
-        return [command for name, there in due for command in self._begin(name, there, [])]
-
-    def _begin(self, name: str, there: _Waiting, asked: list[int], early: bool = False) -> Commands:
-        assert name not in self._reversals, "a change is reverted once at a time"
-        self._reversals[name] = reversal = _Reversal(
-            self.jobs,
-            next(self.jobs.own_numbers),
-            name,
-            tell=functools.partial(self._finish, name),
-            change=there.change,
-            asked=asked,
-            early=early,
-        )
-        self.jobs.begin(reversal)
-        begun = replace(there.change, begun=True)
-        return [Write((begun.as_setting(name),), reversal.number)]
-
-    def _finish(self, name: str, answer: str, refused: bool, now_s: float) -> Commands:
-        """A reversal is done, or is tried again later."""
-        reversal = self._reversals.pop(name)
-        change, there = reversal.change, self._waiting.get(name)
-        if refused:
-            text = f"bridge {name}: {change.what} was not confirmed, and is not rolled back yet: {answer}"
-            told: Commands = [Reply(asked, text, refused=True) for asked in reversal.asked]
-            if there is not None:
-                if there.failed != answer:
-                    told.append(Report("warning", text))
-                there.due_s, there.failed = now_s + RETRY_S, answer
-            return told
-        if there is not None:
-            change, there.over = there.change, True
-        text = _rolled_back(change, reversal.early)
-        # What attach told the first time needs no repetition.
-        text += f"; {answer}" if answer and change.what is What.ATTACH else ""
-        return [
-            Record(Entry(Happened.REVERTED, now_s, name, text)),
-            Report("warning", f"{name}: {text}"),
-            *(Reply(asked, f"{name}: {text}") for asked in reversal.asked),
-        ]
+        due = [there for there in self._next() if there.due_s <= now_s]
+        return [command for there in due for command in there.begin([], early=False)]
 
 
 def _rolled_back(change: Unconfirmed, early: bool) -> str:

@@ -64,6 +64,8 @@ class Step(Enum):
     # The uplink is drained. Waits until no unit uses it, and the learning packets are sent.
     EMPTY = auto()
 
+    # A change waits to be confirmed. Waits until its time has passed, or for a rollback by an operator.
+    WAIT = auto()
     # The database is told that a reversal has begun. Waits for its answer.
     BEGIN = auto()
     # The change is reverted. Waits until it is: for the database, or for an attach or a detach.
