@@ -69,7 +69,7 @@ def waiting(bridge: str) -> Unconfirmed:
     names = _vsctl("list-br").split()
     if bridge not in names:
         raise Refused(unknown("bridge", bridge, names, "ovs-vsctl list-br"))
-    raise Refused(nothing_waits(bridge))
+    raise Refused(unconfirmed.nothing_waits(bridge))
 
 
 def _vsctl(*words: str) -> str:
@@ -145,17 +145,11 @@ def confirm(bridge: str) -> str:
     """
     change = waiting(bridge)
     if change.begun or change.left_s(time.time()) <= 0:
-        found = f"{change.what} was not confirmed in time, and is being rolled back"
-        raise Refused(f"bridge {bridge}: {found} -> {change.what} once more")
+        raise Refused(unconfirmed.too_late(bridge, change))
     _vsctl("remove", "bridge", bridge, "external_ids", UNCONFIRMED)
     entry = Entry(Happened.CONFIRMED, 0.0, bridge, f"{change.what} confirmed")
     journal.append(journal.default_path(client.NAME), history.as_line(entry, time.time()))
     return f"{bridge}: {entry.why}"
-
-
-def nothing_waits(bridge: str) -> str:
-    found = f"bridge {bridge}: nothing waits to be confirmed"
-    return f"{found} -> {unconfirmed.NOTHING_WAITS}"
 
 
 def last_reversal(lines: str) -> str | None:

@@ -158,10 +158,11 @@ def _bridge_of(options: argparse.Namespace) -> str | None:
 def _too_late(bridge: str, why: str) -> str:
     """Why a change was not confirmed. If it was reverted, says so instead of "nothing waits"."""
     from controller import reversal
-
-    if why != reversal.nothing_waits(bridge):
-        return why
     from controller.host import journal
+    from controller.operations import unconfirmed
+
+    if why != unconfirmed.nothing_waits(bridge):
+        return why
 
     asked = [bridge, "--last", "20", "--json"]
     try:

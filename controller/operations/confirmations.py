@@ -20,7 +20,6 @@ from controller.operations.detach import detach
 from controller.operations.jobs import Job, Jobs, Step
 from controller.operations.unconfirmed import (
     GRACE_S,
-    NOTHING_WAITS,
     UNCONFIRMED,
     Unconfirmed,
     What,
@@ -177,11 +176,7 @@ class Confirmations:
         there = self._there(name)
         late = now_s >= there.due_s - GRACE_S and not there.failed
         if late or there.step is not Step.WAIT:
-            what = there.change.what
-            raise Refused(
-                f"bridge {name}: {what} was not confirmed in time, and is being rolled back"
-                f" -> {what} once more"
-            )
+            raise Refused(unconfirmed.too_late(name, there.change))
 
         def confirmed(at_s: float) -> tuple[Commands, str]:
             text = f"{there.change.what} confirmed"
@@ -232,7 +227,7 @@ class Confirmations:
 
     def _there(self, name: str) -> _Waiting:
         if (there := self._waiting.get(name)) is None or there.over:
-            raise Refused(f"bridge {name}: nothing waits to be confirmed -> {NOTHING_WAITS}")
+            raise Refused(unconfirmed.nothing_waits(name))
         return there
 
     def abandon_reversals(self) -> list[int]:

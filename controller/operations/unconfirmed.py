@@ -24,7 +24,6 @@ UNCONFIRMED = PREFIX + "unconfirmed"
 # A change is reverted this much after the time to confirm it has passed. So a confirmation that
 # was given in time is in the database before anybody looks whether there is one.
 GRACE_S = 1.0
-NOTHING_WAITS = "a change made with --rollback-after, whose time has not passed"
 # What attach writes anew. It must see the bridge as it is then.
 _ANEW = ("before", "no-flood-before", "team", "unconfirmed")
 # What the service writes on interfaces of an attached bridge.
@@ -215,6 +214,18 @@ def waiting(name: str, change: Unconfirmed, epoch_now_s: float) -> str:
     """What happens unless a change is confirmed, for the operator who has just made it."""
     left_s = change.left_s(epoch_now_s)
     return f"{name}: {change.what} is rolled back in {left_s:.0f} s, unless: ovs-lbt confirm {quoted(name)}"
+
+
+def nothing_waits(name: str) -> str:
+    """The refusal to confirm or revert where there is nothing to."""
+    expected = "a change made with --rollback-after, whose time has not passed"
+    return f"bridge {name}: nothing waits to be confirmed -> {expected}"
+
+
+def too_late(name: str, change: Unconfirmed) -> str:
+    """The refusal to confirm a change whose time has passed."""
+    found = f"{change.what} was not confirmed in time, and is being rolled back"
+    return f"bridge {name}: {found} -> {change.what} once more"
 
 
 def refuse_waiting(row: BridgeRow, epoch_now_s: float) -> None:
