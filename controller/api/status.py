@@ -183,24 +183,21 @@ class BridgeStatus:
 
 # ---- JSON ------------------------------------------------------------------------------
 
-RATES = ("tx_bps", "rx_bps")
-PACKETS = ("tx_packets", "rx_packets", "tx_dropped_packets", "rx_dropped_packets")
-
 
 def as_json(bridge: BridgeStatus) -> dict[str, Any]:
     """A bridge as documented in docs/reference/json.md; rates in bit/s, times since the epoch."""
     return {
-        **_fields(bridge, ("name", "policy", "teaming", "mode", "connected", "threshold_ratio")),
+        **fields(bridge, "name", "policy", "teaming", "mode", "connected", "threshold_ratio"),
         "uplinks": [_uplink(uplink) for uplink in bridge.uplinks],
         "ports": [_port(port) for port in bridge.ports],
         "buckets": bridge.buckets,
         **_connection_hash(bridge),
-        **_fields(bridge, ("config_errors", "not_done")),
+        **fields(bridge, "config_errors", "not_done"),
         "rules_broken": [
             {"port": port.name, "vm": port.vm, "rule": rule, "how": how}
             for port, rule, how in bridge.rules_broken
         ],
-        **_if_set(bridge, ("fallen_back", "on_normal", "offload", "failure")),
+        **_if_set(bridge, "fallen_back", "on_normal", "offload", "failure"),
     }
 
 
@@ -214,33 +211,34 @@ def _connection_hash(bridge: BridgeStatus) -> dict[str, Any]:
 
 def _uplink(uplink: UplinkStatus) -> dict[str, Any]:
     return {
-        **_fields(uplink, ("name", "up", "role", "capacity_bps")),
-        **_fields(uplink.load, RATES),
+        **fields(uplink, "name", "up", "role", "capacity_bps"),
+        **fields(uplink.load, "tx_bps", "rx_bps"),
         "utilization_ratio": uplink.utilization_ratio,
-        **_if_set(uplink, ("silent", "waits", "path_faults", "path_hindered")),
+        **_if_set(uplink, "silent", "waits", "path_faults", "path_hindered"),
     }
 
 
 def _port(port: PortStatus) -> dict[str, Any]:
     return {
-        **_fields(port, ("name", "vm", "policy", "uplink")),
-        **_fields(port.load, RATES),
-        **_fields(port, PACKETS),
-        **_fields(port, ("reason", "bound_at")),
-        **_if_set(port, ("planned_uplink", "shares", "reserve_bps", "limit_bps", "units", "split")),
+        **fields(port, "name", "vm", "policy", "uplink"),
+        **fields(port.load, "tx_bps", "rx_bps"),
+        **fields(port, "tx_packets", "rx_packets", "tx_dropped_packets", "rx_dropped_packets"),
+        **fields(port, "reason", "bound_at"),
+        **_if_set(port, "planned_uplink", "shares", "reserve_bps", "limit_bps", "units", "split"),
         **({"pinned": True} if port.rules.get(Rule.PIN.value) == "" else {}),
-        **_if_set(port, ("endpoint",)),
+        **_if_set(port, "endpoint"),
     }
 
 
-def _fields(record: object, names: Iterable[str]) -> dict[str, Any]:
+def fields(record: object, *names: str) -> dict[str, Any]:
+    """Some fields of a record as JSON has them."""
     return {name: _plain(getattr(record, name)) for name in names}
 
 
-def _if_set(record: object, names: Iterable[str]) -> dict[str, Any]:
+def _if_set(record: object, *names: str) -> dict[str, Any]:
     """Those of the fields that have a value."""
     unset: tuple[Any, ...] = (None, False, "", [])
-    return {name: value for name, value in _fields(record, names).items() if value not in unset}
+    return {name: value for name, value in fields(record, *names).items() if value not in unset}
 
 
 def _plain(value: Any) -> Any:

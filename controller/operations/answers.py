@@ -12,11 +12,10 @@ from controller.api.status import BridgeStatus, as_json
 from controller.bridge.bridge import Bridge
 from controller.config.keys import KEYS, Key, Record
 from controller.config.rows import PREFIX, BridgeRow
-from controller.config.values import UplinkConfig, VmPortConfig
+from controller.config.values import VmPortConfig
 from controller.operations import unconfirmed
 from controller.text import drawing, show_view
 from controller.text.wording import shortened
-from policies.model import Role
 
 
 def shown(
@@ -60,14 +59,14 @@ def moved(bridge: Bridge, port: VmPortConfig, target: str) -> str:
     """What `move` has done. Call it before the move."""
     source = bridge.placing.on_switch.by_unit().get(port.name)
     if source == target:
-        return f"{_named(port)}: on {target} already"
-    return f"{_named(port)}: {f'moved from {source} to' if source else 'on'} {target}"
+        return f"{called(port)}: on {target} already"
+    return f"{called(port)}: {f'moved from {source} to' if source else 'on'} {target}"
 
 
 def pinned(bridge: Bridge, port: VmPortConfig, target: str, now_s: float) -> str:
     """What `pin` has done, and when the VM port goes there. Call it before the pin."""
     source = bridge.placing.on_switch.by_unit().get(port.name)
-    text = f"{_named(port)}: pinned to {target}"
+    text = f"{called(port)}: pinned to {target}"
     if bridge.observing:
         return f"{text}, where it would be in enforce mode"
     if source == target:
@@ -79,17 +78,6 @@ def pinned(bridge: Bridge, port: VmPortConfig, target: str, now_s: float) -> str
         why = bridge.links.why_unused(uplink, now_s)
         return f"{text}, where it goes once that carries traffic ({why}); until then on {source or 'none'}"
     return f"{text}, from {source}" if source else text
-
-
-def unpinned(port: VmPortConfig, pin: str | None) -> str:
-    """What `unpin` has done. `pin`: the value that it removes, even if that was not in force."""
-    return f"{_named(port)}: {f'no longer pinned to {pin}' if pin else 'had no pin'}"
-
-
-def undrained(uplink: UplinkConfig) -> str:
-    """What `undrain` has done."""
-    note = ", and waits for active ones to fail" if uplink.role_before is Role.STANDBY else ""
-    return f"{uplink.name}: {uplink.role_before.value} again{note}"
 
 
 def changed(name: str, row: BridgeRow, record: Record, settings: Sequence[Setting]) -> str:
@@ -126,5 +114,6 @@ def _key_of(setting: Setting, keys: Mapping[str, Key]) -> str:
     return max((key for key in keys if f"-{name}".endswith(f"-{key}")), key=len)
 
 
-def _named(port: VmPortConfig) -> str:
+def called(port: VmPortConfig) -> str:
+    """A VM port, and its VM if that has a name of its own."""
     return port.name if port.vm == port.name else f"{port.name} ({port.vm})"

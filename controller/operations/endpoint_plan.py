@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from controller.api.status import BITS_PER_BYTE
+from controller.api.status import BITS_PER_BYTE, fields
 from controller.config.endpoints import local_address
 from controller.config.guests import vm_name
 from controller.config.reader import read_bridge
@@ -243,9 +243,7 @@ def _shown(found: Answer) -> dict[str, Any]:
         "measured_s": found.measured_s,
         "endpoints": [
             {
-                "address": place.address,
-                "port": place.port,
-                "capacity_bps": place.capacity_bps,
+                **fields(place, "address", "port", "capacity_bps"),
                 **_rates(found.carried.get(place.address), ""),
                 **_rates(planned[place.address], "planned_", found.host.by_receiver),
             }

@@ -248,17 +248,12 @@ def _move(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Co
     if name in bridge.address_units.silent():
         # It could not be announced, and upstream switches would keep sending to its old uplink.
         raise Refused(f"address {name}: silent -> an address that the switch has learned")
-    broken = _against_shoulds(bridge, name, target, now_s)
+    # The soft rules that the move breaks.
+    bound = bridge.placing.on_switch.bound | {name: Bound(target, now_s, Reason.MANUAL)}
+    states = bridge.placing.rules_at(bound).get(name, {})
+    broken = [f"{name} {rule}: {how}" for rule, how in states.items() if how]
     text = lines_of([answers.moved(bridge, port, target), *broken])
     return bridge.move(name, target, Reply(request_id, text), now_s)
-
-
-def _against_shoulds(bridge: Bridge, name: str, target: str, now_s: float) -> list[str]:
-    """The soft rules that a move breaks, as lines for the operator."""
-    moved = {name: Bound(target, now_s, Reason.MANUAL)}
-    bound = bridge.placing.on_switch.bound | moved
-    states = bridge.placing.rules_at(bound).get(name, {})
-    return [f"{name} {rule}: {how}" for rule, how in states.items() if how]
 
 
 def _pin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
@@ -293,7 +288,9 @@ def _unpin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> C
     _, port, row = _ruled(operator, name)
     settings = named.removed_rule(row, port, "pin")
     before = (s.value for s in unconfirmed.before_set(row, settings))
-    done = answers.unpinned(port, next((pin for pin in before if pin is not None), None))
+    # Even one that was not in force.
+    pin = next((pin for pin in before if pin is not None), None)
+    done = f"{answers.called(port)}: {f'no longer pinned to {pin}' if pin else 'had no pin'}"
     return operator.jobs.store(request_id, row.name, settings, done)
 
 
@@ -337,7 +334,8 @@ def _undrain(operator: Operator, request_id: int, asked: Asked, _now_s: float) -
     bridge, uplink = named.member(operator.fleet, asked.names[0])
     if uplink.role is not Role.DRAINED:
         raise Refused(f"uplink {uplink.name}: {uplink.role.value} -> a drained uplink")
-    done = answers.undrained(uplink)
+    note = ", and waits for active ones to fail" if uplink.role_before is Role.STANDBY else ""
+    done = f"{uplink.name}: {uplink.role_before.value} again{note}"
     return operator.jobs.store(request_id, bridge.config.name, undrained(uplink), done)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from controller.api import history
 from controller.api.engine_commands import Reply
 from controller.api.history import Moved
+from controller.api.status import fields
 from controller.bridge.bridge import Bridge, Commands
 from controller.decisions import planning
 from controller.decisions.planning import Basis, Opinion, Proposal, Waiting
@@ -313,9 +314,7 @@ def _named(moved: Moved) -> str:
 def _bridge(proposal: Proposal) -> dict[str, Any]:
     return {
         "name": proposal.bridge,
-        "connected": proposal.connected,
-        "observed": proposal.observed,
-        "threshold_ratio": proposal.threshold_ratio,
+        **fields(proposal, "connected", "observed", "threshold_ratio"),
         "loads_cover_s": proposal.basis_s,
         "moves": [
             {**history.move(moved), **asdict(proposal.load_of(moved))} for moved in proposal.lines
@@ -333,10 +332,7 @@ def _bridge(proposal: Proposal) -> dict[str, Any]:
 
 def _uplink(now: Uplink, then: Uplink) -> dict[str, Any]:
     return {
-        "name": now.name,
-        "role": now.role.value,
-        "usable": now.usable,
-        "capacity_bps": now.capacity_bps,
+        **fields(now, "name", "role", "usable", "capacity_bps"),
         "transmit_ratio": _ratio(now, "sends"),
         "receive_ratio": _ratio(now, "receives"),
         "expected_transmit_ratio": _ratio(then, "sends"),
