@@ -1,14 +1,9 @@
-"""Whose the interfaces of VMs are, as hypervisors write it or name them; VMs behind patch ports.
-
-An integration bridge is in the same database. Its VMs' frames leave by a patch port of the attached
-bridge, where only their addresses tell them apart.
-"""
+"""Whose the interfaces of VMs are, as hypervisors write it or name them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from controller.config.rows import BridgeRow, Guest, InterfaceRow
@@ -81,65 +76,13 @@ def addresses(external_ids: Mapping[str, str]) -> list[str]:
     return [mac.lower() for mac in re.split(r"[\s,]+", external_ids.get("attached-mac", "")) if mac]
 
 
-@dataclass(slots=True)
-class Trail:
-    """On what the marks of a bridge depend: the bridges behind it, and the peers of their patch ports.
-
-    A peer may be on no bridge yet.
-    """
-
-    bridges: set[str] = field(default_factory=set)
-    peers: set[str] = field(default_factory=set)
-
-    def leads_to(self, bridges: Set[str], interfaces: Set[str]) -> bool:
-        """Whether it leads to one of these bridges, or by one of these interfaces."""
-        return not (self.bridges.isdisjoint(bridges) and self.peers.isdisjoint(interfaces))
-
-
-def followed(
-    row: BridgeRow, rows: Mapping[str, BridgeRow], bridge_of: Mapping[str, str]
-) -> tuple[BridgeRow, Trail]:
-    """The same bridge, of which each patch port says which VMs are behind it, unless it is not attached.
-
-    Also on what these marks depend. `rows`: all bridges, by name. `bridge_of`: by interface.
-    """
-    trail = Trail()
-
-    def on(interface: InterfaceRow) -> InterfaceRow:
-        if interface.peer is None:
-            return interface
-        return replace(interface, guests=_behind(interface, row.name, rows, bridge_of, trail))
-
-    return row.with_interfaces(on) if row.attached else row, trail
-
-
-def _behind(
-    patch: InterfaceRow,
-    own: str,
-    rows: Mapping[str, BridgeRow],
-    bridge_of: Mapping[str, str],
-    trail: Trail,
-) -> tuple[Guest, ...]:
-    """The VMs on the bridge that a patch port leads to, and on those that lead on from there.
-
-    Adds to `trail` what the answer depends on.
-    """
-    found: dict[str, Guest] = {}
-    seen, ahead = {own}, [patch]
-    while ahead:
-        peer = ahead.pop().peer or ""
-        trail.peers.add(peer)
-        name = bridge_of.get(peer)
-        if name is None or name in seen:
-            continue
-        seen.add(name)
-        trail.bridges.add(name)
-        for interface in rows[name].interfaces:
-            if interface.peer is not None:
-                ahead.append(interface)
-            vm, identity = vm_name(interface), rules_identity(interface)
-            if vm is not None and identity is not None:
-                also = own_identities(interface)
-                for mac in addresses(interface.external_ids):
-                    found[mac] = Guest(mac, vm, identity, identities=also)
-    return tuple(found[mac] for mac in sorted(found))
+def guests_on(row: BridgeRow) -> dict[str, Guest]:
+    """The VMs on a bridge, by address, whose hypervisor has written both a name and the address."""
+    found = {}
+    for interface in row.interfaces:
+        vm, identity = vm_name(interface), rules_identity(interface)
+        if vm is not None and identity is not None:
+            also = own_identities(interface)
+            for mac in addresses(interface.external_ids):
+                found[mac] = Guest(mac, vm, identity, identities=also)
+    return found

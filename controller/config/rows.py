@@ -95,9 +95,9 @@ class InterfaceRow:
     tunnel: Tunnel | None = None
     # The other end of a patch port, by name; None if it is no patch port.
     peer: str | None = None
-    # The VMs behind a patch port, by address (`guests.followed`).
+    # The VMs behind a patch port, by address (`config.marks`).
     guests: tuple[Guest, ...] = ()
-    # The tunnels of this Open vSwitch that are sent by it (`endpoints.marked`); None if there are none.
+    # The tunnels of this Open vSwitch that are sent by it (`config.marks`); None if there are none.
     endpoint: Endpoint | None = None
     # The other ends of tunnels from its IPv6 addresses, each after the address.
     tunnel_peers: tuple[tuple[str, str], ...] = ()

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from controller.api.status import BITS_PER_BYTE, fields
-from controller.config.endpoints import local_address
 from controller.config.guests import vm_name
+from controller.config.marks import local_address
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, Endpoint, InterfaceRow, Ovn
 from controller.operations.plans import RATES

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from controller.config.endpoints import ipv6_peers, tunnels
 from controller.config.rows import BridgeRow, Endpoint, Ovn, PortRow, Tunnel
 from tests.unit.rows import marked, port
 
@@ -25,6 +24,13 @@ def tunnel(name: str, kind: str = "geneve", **columns: str) -> PortRow:
 
 def integration(*ports: PortRow) -> BridgeRow:
     return BridgeRow("br-int", ports)
+
+
+def peers(*tunnels: PortRow) -> dict[str, tuple[tuple[str, str], ...]]:
+    """The other ends of these tunnels, by the port of br-ex that sends them."""
+    rows = [integration(*tunnels), BridgeRow("br-ex", (port("br-ex", 65534), port("tep1", 9)))]
+    found = marked(rows, None, ADDRESSES).rows["br-ex"].interfaces
+    return {one.name: one.tunnel_peers for one in found if one.tunnel_peers}
 
 
 @pytest.mark.parametrize(
@@ -107,16 +113,12 @@ def test_tunnels_of_several_bridges_are_those_of_one_port() -> None:
 def test_peers_of_ipv6_endpoints_are_the_other_ends_of_tunnels(
     columns: dict[str, str], found: dict[str, tuple[tuple[str, str], ...]]
 ) -> None:
-    rows = [integration(tunnel("g1", **columns))]
-    ends = [*tunnels(rows[0])]
-    assert ipv6_peers(ends, marked(rows, None, ADDRESSES).endpoints) == found
+    assert peers(tunnel("g1", **columns)) == found
 
 
 def test_each_peer_of_an_endpoint_is_named_once() -> None:
     remotes = ("2001:db8::3", "2001:db8::2", "2001:db8::3")
     made = (tunnel(f"g{n}", device="br-ex", remote_ip=ip) for n, ip in enumerate(remotes))
-    rows = [integration(*made)]
-    ends = [*tunnels(rows[0])]
-    assert ipv6_peers(ends, marked(rows, None, ADDRESSES).endpoints) == {
+    assert peers(*made) == {
         "br-ex": (("2001:db8::1", "2001:db8::2"), ("2001:db8::1", "2001:db8::3"))
     }
