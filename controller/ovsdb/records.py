@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any
 
 from ovs.db.error import Error
 from ovs.db.schema import DbSchema
@@ -82,15 +83,8 @@ def _kind(column_type: Any) -> str:
     return "map" if column_type.is_map() else str(column_type.key.type.to_string())
 
 
-class _OtherConfig(NamedTuple):
-    """`hw-offload`, `tc-policy` and `flow-restore-wait`, which concern all bridges."""
-
-    hw_offload: bool = False
-    tc_policy: str = "none"
-    restores_flows: bool = False
-
-
-DEFAULTS = _OtherConfig()
+# `other_config` of the table Open_vSwitch while it is not there yet.
+NO_CONFIG: Mapping[str, str] = MappingProxyType({})
 
 
 class Bridges:
@@ -101,7 +95,7 @@ class Bridges:
 
     def __init__(self, local: bool = False) -> None:
         self._local = local
-        self._other_config = DEFAULTS
+        self._other_config = NO_CONFIG
         self._made: dict[Any, BridgeRow] = {}
         # By bridge: the ids of the rows of its ports and interfaces.
         self._parts: dict[Any, set[Any]] = {}
@@ -110,9 +104,12 @@ class Bridges:
         self,
         rows: Mapping[Any, Any],
         touched: set[tuple[str, Any]],
-        other_config: _OtherConfig = DEFAULTS,
+        other_config: Mapping[str, str] = NO_CONFIG,
     ) -> tuple[BridgeRow, ...]:
-        """All bridges, sorted by name. `rows`: the rows of the table Bridge, by id."""
+        """All bridges, sorted by name. `rows`: the rows of the table Bridge, by id.
+
+        `other_config`: that of the table Open_vSwitch, which concerns all bridges.
+        """
         if other_config != self._other_config:
             self._other_config, self._made = other_config, {}
         for gone in self._made.keys() - rows.keys():
@@ -132,12 +129,12 @@ class Bridges:
         return uuids | owners
 
 
-def root(rows: Iterable[Any]) -> tuple[_OtherConfig, DatabaseRead]:
-    """What the only row of the table Open_vSwitch has; by default, as if it were not there yet."""
+def root(rows: Iterable[Any]) -> tuple[Mapping[str, str], DatabaseRead]:
+    """What the only row of the table Open_vSwitch has: its `other_config`, and the rest."""
     row = next(iter(rows), None)
     if row is None:
-        return DEFAULTS, DatabaseRead(())
-    return _other_config(row.other_config), DatabaseRead(
+        return NO_CONFIG, DatabaseRead(())
+    return dict(row.other_config), DatabaseRead(
         (),
         row.external_ids.get(PREFIX + "leader"),
         _first(row.ovs_version),
@@ -146,21 +143,16 @@ def root(rows: Iterable[Any]) -> tuple[_OtherConfig, DatabaseRead]:
     )
 
 
-def _other_config(record: Mapping[str, str]) -> _OtherConfig:
+def _is_true(record: Mapping[str, str], key: str) -> bool:
     """As ovs-vswitchd reads it: in lower or upper case, and anything else is false."""
-
-    def is_true(key: str) -> bool:
-        return record.get(key, "").lower() == "true"
-
-    return _OtherConfig(
-        hw_offload=is_true("hw-offload"),
-        tc_policy=record.get("tc-policy", DEFAULTS.tc_policy),
-        restores_flows=is_true("flow-restore-wait"),
-    )
+    return record.get(key, "").lower() == "true"
 
 
-def _bridge(row: Any, other_config: _OtherConfig = DEFAULTS, local: bool = False) -> BridgeRow:
-    ports = (_port(port, local, other_config.hw_offload) for port in row.ports)
+def _bridge(
+    row: Any, other_config: Mapping[str, str] = NO_CONFIG, local: bool = False
+) -> BridgeRow:
+    hw_offload = _is_true(other_config, "hw-offload")
+    ports = (_port(port, local, hw_offload) for port in row.ports)
     return BridgeRow(
         name=row.name,
         ports=tuple(sorted(ports, key=lambda port: port.name)),
@@ -176,9 +168,9 @@ def _bridge(row: Any, other_config: _OtherConfig = DEFAULTS, local: bool = False
         protocols=tuple(sorted(row.protocols)),
         datapath_id=_first(row.datapath_id),
         in_userspace=row.datapath_type == "netdev",
-        hw_offload=other_config.hw_offload,
-        tc_policy=other_config.tc_policy,
-        restores_flows=other_config.restores_flows,
+        hw_offload=hw_offload,
+        tc_policy=other_config.get("tc-policy", "none"),
+        restores_flows=_is_true(other_config, "flow-restore-wait"),
     )
 
 
