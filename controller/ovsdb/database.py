@@ -196,41 +196,35 @@ class Database:
 
     def _write_forever(self) -> None:
         while True:
-            try:
+            write = None
+            with contextlib.suppress(queue.Empty):
                 write = self._writes.get(timeout=RETRY_WRITES_S if self._kept else None)
-            except queue.Empty:
-                self._write_kept()
-                continue
+            if write is not None and write.request_id is None:
+                # Of several values for a key, the last one is kept.
+                self._kept |= {setting.place: setting for setting in write.settings}
             self._write_kept()
-            if write.request_id is not None:
+            if write is not None and write.request_id is not None:
                 error = self._commit(write.settings, write.applied)
                 self._submit(Written(write.request_id, error))
-            elif self._stands_by:
-                continue
-            elif self._away:
-                self._keep(write.settings)
-            elif self._commit(write.settings) is not None:
-                self._write_each(write.settings)
-
-    def _keep(self, settings: Iterable[Setting]) -> None:
-        """Keep settings until the database is back. Of several values for a key, keep the last."""
-        for setting in settings:
-            self._kept[setting.place] = setting
 
     def _write_kept(self) -> None:
-        if self._kept and not self._away:
-            kept, self._kept = tuple(self._kept.values()), {}
-            self._write_each(kept)
+        """Write what no request waits for, or keep it until the database is back.
 
-    def _write_each(self, settings: Iterable[Setting]) -> None:
-        """Write each setting by itself: one record may be gone, and the others must be written."""
-        for setting in settings:
-            if (error := self._commit((setting,))) is not None:
-                if self._stands_by:
-                    return
-                if self._away:
-                    self._keep((setting,))
-                    continue
+        If that fails as a whole, write each setting by itself: one record may be gone, and the others
+        must be written.
+        """
+        if self._stands_by:
+            self._kept.clear()
+        if self._away or not self._kept:
+            return
+        kept, self._kept = self._kept, {}
+        failed = self._commit(kept.values()) is not None
+        for setting in kept.values() if failed else ():
+            if (error := self._commit((setting,))) is None or self._stands_by:
+                continue
+            if self._away:
+                self._kept[setting.place] = setting
+            else:
                 LOG.warning("%s %s: %s", setting.record, setting.key, error)
 
     def _commit(self, settings: Iterable[Setting], applied: bool = False) -> str | None:
