@@ -7,7 +7,6 @@ wrong about connections.
 
 from __future__ import annotations
 
-import functools
 import importlib.metadata
 import logging
 import os
@@ -174,7 +173,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         self._sender: Any = None
         # Whether the sender thread makes what is to be sent, so that nothing is sent for a while.
         self._making = False
-        super().__init__(_Eager(sock), address)
+        super().__init__(sock, address)
 
     def serve(self) -> None:
         """Handle the connection until it ends. All its threads have ended when this returns."""
@@ -193,7 +192,61 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             self.is_active = False
             self.close()
             with self._sending:
-                self.socket.release()
+                # Not before: another connection would get the number of the descriptor, and what is sent.
+                self.socket.close()
+
+    def _recv_loop(self) -> None:
+        """Handle all messages until the connection ends.
+
+        The framework's own loop asks the socket for one header at a time, logs a message that it cannot
+        parse, and continues after it. If a handler fails, its thread ends.
+        """
+        received = bytearray()
+        while self.state != DEAD_DISPATCHER:
+            try:
+                part = self.socket.recv(READ_BYTES)
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+            if not part:
+                return
+            received += part
+            for version, kind, xid, message in framing.complete(received):
+                self._handle(version, kind, xid, message)
+            if not _AT_ONCE:
+                # A green thread lets others run only where it waits.
+                hub.sleep(0)
+
+    def _handle(self, version: int, kind: int, xid: int, message: bytes) -> None:
+        """Handle a message, unless the service does not need it.
+
+        If that fails, close the connection, because nothing after the message can be trusted.
+        """
+        try:
+            if not self.takes(kind, len(message)):
+                return
+            if (parsed := self._parsed(version, kind, xid, message)) is None:
+                return
+            event = ofp_event.ofp_msg_to_ev(parsed)
+            self.ofp_brick.send_event_to_observers(event, self.state)
+            for handler in self.ofp_brick.get_handlers(event, self.state):
+                handler(event)
+        except Exception as error:
+            self.refuse_unread(f"message of type {kind}", error)
+
+    def _parsed(self, version: int, kind: int, xid: int, message: bytes) -> Any:
+        """Parse a message from the switch. None: the service does not need it."""
+        if kind != ofproto.OFPT_HELLO and version != ofproto.OFP_VERSION:
+            raise framing.Malformed(f"OpenFlow version {version} -> {ofproto.OFP_VERSION}")
+        if kind == ofproto.OFPT_MULTIPART_REPLY:
+            statistics = framing.statistics(message)
+            if statistics in _UNREAD:
+                return unread(self, xid, message)
+            if statistics != ofproto.OFPMP_PORT_DESC:
+                return None
+        framing.check(kind, message)
+        return parser.msg_parser(self, version, kind, len(message), xid, message)
 
     def send(self, buf: bytes, close_socket: bool = False) -> bool:
         """Send, from any thread, without waiting for the switch to read."""
@@ -299,31 +352,6 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             self.send_msg(request)
 
 
-class _Eager:
-    """A socket for the framework's loop that receives.
-
-    It returns all bytes that the socket has, though the framework asks for one header at a time. It
-    stays open when that loop ends: another thread may be about to write to it. The number of a closed
-    descriptor is soon that of another connection, which would get these bytes.
-    """
-
-    def __init__(self, sock: Any) -> None:
-        self._socket = sock
-
-    def close(self) -> None:
-        """Do nothing: `Connection.serve` releases the socket when nobody writes to it any more."""
-
-    def release(self) -> None:
-        self._socket.close()
-
-    def recv(self, _count: int) -> bytes:
-        received: bytes = self._socket.recv(READ_BYTES)
-        return received
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._socket, name)
-
-
 class _Echoes:
     """Sends echo requests on all connections, from one thread."""
 
@@ -375,32 +403,6 @@ def hang_up(connection: Connection) -> None:
         LOG.debug("the connection is closed already")
 
 
-def _parsed(
-    connection: Connection, version: int, kind: int, length: int, xid: int, data: bytearray
-) -> Any:
-    """Parse a message from the switch. None: the service does not need it.
-
-    If the message cannot be parsed, close the connection, because nothing after it can be trusted.
-    """
-    try:
-        if not connection.takes(kind, length):
-            return None
-        message = bytes(data)
-        if kind != ofproto.OFPT_HELLO and version != ofproto.OFP_VERSION:
-            raise framing.Malformed(f"OpenFlow version {version} -> {ofproto.OFP_VERSION}")
-        if kind == ofproto.OFPT_MULTIPART_REPLY:
-            statistics = framing.statistics(message)
-            if statistics in _UNREAD:
-                return unread(connection, xid, message)
-            if statistics != ofproto.OFPMP_PORT_DESC:
-                return None
-        framing.check(kind, message)
-        return parser.msg_parser(connection, version, kind, length, xid, data)
-    except Exception as error:
-        connection.refuse_unread(f"message of type {kind}", error)
-    return None
-
-
 def unread(connection: Any, xid: int, message: bytes) -> Any:
     """Make a statistics reply whose `body` is the bytes as they came. Parsing all of it is slow.
 
@@ -414,40 +416,12 @@ def unread(connection: Any, xid: int, message: bytes) -> Any:
     return made
 
 
-# The framework's parser logs the bytes of a message that it cannot parse, and continues after it.
-framework_controller.ofproto_parser.msg = _parsed
-
-
-def _safe(handler: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Return a handler that closes its connection when it fails. Later events are still handled.
-
-    Without this, a failure on native threads would end the thread that runs all handlers. On green
-    threads the connection would stay open.
-    """
-
-    @functools.wraps(handler)
-    def guard(happened: Any) -> None:
-        try:
-            handler(happened)
-        except Exception as error:
-            found = faults.report("openflow", error, handler.__name__)
-            message = getattr(happened, "msg", happened)
-            if (connection := getattr(message, "datapath", None)) is not None:
-                connection.refuse(found)
-
-    return guard
-
-
-def _register(app: Any, kind: Any, handler: Callable[[Any], None]) -> None:
-    _register_as_it_is(app, kind, _safe(handler))
-
-
 def _handle_events(app: Any) -> None:
     faults.guarded("openflow", f"events of {app.name}", lambda: _handle_events_of(app))
 
 
-_register_as_it_is, _handle_events_of = App.register_handler, App._event_loop
-App.register_handler, App._event_loop = _register, _handle_events
+_handle_events_of = App._event_loop
+App._event_loop = _handle_events
 
 
 class PromptApp(App):  # type: ignore[misc, valid-type]

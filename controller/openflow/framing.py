@@ -1,4 +1,4 @@
-"""Checks the lengths inside an OpenFlow message before the framework parses it.
+"""Splits what a switch sends into messages, and checks the lengths inside a message.
 
 The framework's parser trusts these lengths. A length of zero makes it loop for ever. A length that
 is too large makes it parse the same bytes again and again.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-_HEADER = 8
+# Version, type, length and transaction id: the same in every version of OpenFlow.
+HEADER = struct.Struct("!BBHI")
 _MULTIPART_HEADER = 16
 _HELLO, _PACKET_IN, _MULTIPART_REPLY = 0, 10, 19
 _PACKET_IN_MATCH, _PACKET_IN_PADDING = 24, 2
@@ -30,6 +31,21 @@ class Malformed(Exception):
     """The lengths inside a message do not agree. The text says `found -> expected`."""
 
 
+def complete(received: bytearray) -> Iterator[tuple[int, int, int, bytes]]:
+    """Take all complete messages out of what was received.
+
+    Yields the version, the type, the transaction id, and the message with its header.
+    """
+    while len(received) >= HEADER.size:
+        version, kind, length, xid = HEADER.unpack_from(received)
+        length = max(length, HEADER.size)
+        if length > len(received):
+            return
+        message = bytes(received[:length])
+        del received[:length]
+        yield version, kind, xid, message
+
+
 def statistics(message: bytes) -> int:
     """Return the type of a multipart reply.
 
@@ -40,7 +56,7 @@ def statistics(message: bytes) -> int:
         raise Malformed(
             f"a multipart reply of {len(message)} bytes -> at least {_MULTIPART_HEADER} bytes"
         )
-    kind, _ = _PAIR.unpack_from(message, _HEADER)
+    kind, _ = _PAIR.unpack_from(message, HEADER.size)
     return int(kind)
 
 
@@ -54,7 +70,7 @@ def check(kind: int, message: bytes) -> None:
         Malformed: lengths inside the message do not agree.
     """
     if kind == _HELLO:
-        for _ in _parts(message, _HEADER, len(message), 4, lengths_at=2):
+        for _ in _parts(message, HEADER.size, len(message), 4, lengths_at=2):
             pass
     elif kind == _PACKET_IN:
         _check_packet_in(message)
@@ -64,7 +80,7 @@ def check(kind: int, message: bytes) -> None:
 
 def _check_packet_in(message: bytes) -> None:
     room = len(message) - _PACKET_IN_MATCH - _PACKET_IN_PADDING
-    if room < _HEADER:
+    if room < HEADER.size:
         raise Malformed(f"a packet-in of {len(message)} bytes -> a match and a frame")
     _, length = _PAIR.unpack_from(message, _PACKET_IN_MATCH)
     if not 4 <= length <= room:

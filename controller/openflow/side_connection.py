@@ -20,8 +20,10 @@ from controller.api.events import PortFlagsSet, SelectGroupAdded
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import Bucket, GroupSpec
 from controller.host import faults
-from controller.host.sockets import BridgeSocket
+from controller.host.sockets import READ_BYTES, BridgeSocket
+from controller.openflow import framing
 from controller.openflow.codec import encode_action
+from controller.openflow.framing import HEADER
 from controller.text.wording import Refused
 
 TIMEOUT_S = 5.0
@@ -30,7 +32,6 @@ ANSWER_TIMEOUT_S = 30.0
 
 # These are the same in every version of OpenFlow.
 HELLO, ERROR, ECHO_REQUEST, ECHO_REPLY = 0, 1, 2, 3
-HEADER = struct.Struct("!BBHI")
 # The type, or the type and code, of errors about the version. Of a hello without a list of versions,
 # a switch takes it that every earlier one will do as well.
 HELLO_FAILED, BAD_VERSION = b"\0\0", b"\0\1\0\0"
@@ -78,7 +79,7 @@ class SideConnection:
         self._closed = (
             f"the switch does not speak {protocol} -> {protocol} among the bridge's protocols"
         )
-        self._until_s = 0.0
+        self._received = bytearray()
         stream.settimeout(TIMEOUT_S)
         self.send([self.message(HELLO)])
 
@@ -97,28 +98,23 @@ class SideConnection:
         An error that precedes the reply concerns this request or a message before it.
         """
         self.send([self.message(request)])
-        self._until_s = time.monotonic() + ANSWER_TIMEOUT_S
+        until_s = time.monotonic() + ANSWER_TIMEOUT_S
         while True:
-            _, kind, length, xid = HEADER.unpack(self._read(HEADER.size))
-            body = self._read(length - HEADER.size)
-            if kind == reply:
-                return body
-            if kind == ERROR and (body[:2] == HELLO_FAILED or body[:4] == BAD_VERSION):
+            for _, kind, xid, message in framing.complete(self._received):
+                body = message[HEADER.size :]
+                if kind == reply:
+                    return body
+                if kind == ERROR and (body[:2] == HELLO_FAILED or body[:4] == BAD_VERSION):
+                    raise Refused(self._closed)
+                if kind == ERROR:
+                    raise Refused(f"OpenFlow error {body[:4].hex()} -> {self._expected}")
+                if kind == ECHO_REQUEST:
+                    self.send([self.message(ECHO_REPLY, body, xid)])
+            if not (part := self._stream.recv(READ_BYTES)):
                 raise Refused(self._closed)
-            if kind == ERROR:
-                raise Refused(f"OpenFlow error {body[:4].hex()} -> {self._expected}")
-            if kind == ECHO_REQUEST:
-                self.send([self.message(ECHO_REPLY, body, xid)])
-
-    def _read(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            if not (part := self._stream.recv(size - len(data))):
-                raise Refused(self._closed)
-            if time.monotonic() > self._until_s:
+            if time.monotonic() > until_s:
                 raise TimeoutError("no reply in time")
-            data += part
-        return data
+            self._received += part
 
 
 def start(

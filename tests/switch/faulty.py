@@ -118,7 +118,13 @@ def _echoes() -> None:
 
 def _sender() -> None:
     framework._AT_ONCE = False
-    framework._Eager.sendall = fails
+    made = framework.Connection.__init__
+
+    def broken(connection: Any, sock: Any, *rest: Any) -> None:
+        sock.sendall = fails
+        made(connection, sock, *rest)
+
+    framework.Connection.__init__ = broken  # type: ignore[method-assign]
 
 
 def _encoder() -> None:

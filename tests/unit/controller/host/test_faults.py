@@ -34,6 +34,7 @@ from controller.host.faults import Ledger
 from controller.metrics import scrapes
 from controller.openflow import framework, side_connection
 from controller.openflow.connections import Dialer
+from controller.openflow.framing import HEADER
 from controller.ovsdb import database
 from controller.ovsdb.replica import Replica
 from controller.text.wording import OUR_LOG, Refused
@@ -277,21 +278,20 @@ def test_a_line_that_fails_dials_again(told: Told) -> None:
 # ---- the framework, and scrapes --------------------------------------------------------
 
 
-class Handler:
-    """A connection on which something was said; `refusals` are its ends."""
-
-    def __init__(self) -> None:
-        self.refusals: list[str] = []
-        self.msg = SimpleNamespace(datapath=SimpleNamespace(refuse=self.refusals.append))
-
-
-def test_a_handler_of_the_frameworks_that_fails_ends_its_connection(told: Told) -> None:
-    app = SimpleNamespace(event_handlers={})
-    framework.App.register_handler(app, Handler, broken)
-    (handler,) = app.event_handlers[Handler]
-    said = Handler()
-    handler(said)
-    assert said.refusals == [f"broken: {ANSWER}"]
+def test_a_handler_that_fails_ends_its_connection(told: Told) -> None:
+    refused: list[str] = []
+    brick = SimpleNamespace(
+        send_event_to_observers=lambda *_: None, get_handlers=lambda *_: [broken]
+    )
+    switch: Any = SimpleNamespace(
+        bridge="br0", refused=False, refuse=refused.append, state=None, ofp_brick=brick
+    )
+    for name in ("takes", "refuse_unread", "_parsed"):
+        setattr(switch, name, getattr(framework.Connection, name).__get__(switch))
+    switch.takes = lambda *_: True
+    barrier = framework.ofproto.OFPT_BARRIER_REPLY
+    framework.Connection._handle(switch, 4, barrier, 1, HEADER.pack(4, barrier, 8, 1))
+    assert refused == [f"message of type {barrier} of br0: {ANSWER}"]
     assert told.counts() == [("openflow", 1)]
 
 
