@@ -43,37 +43,18 @@ def guarded(handler: Handler) -> Handler:
     return guard
 
 
-def closes_on_failure(
-    handler: Handler, always: Callable[[Any], None] = lambda _message: None
-) -> Handler:
-    """If the handler fails, close the connection only, because a switch may send anything.
-
-    `always`: what is done with the message first, also before the connection is live.
-    """
+def of_live(handler: Handler) -> Handler:
+    """Handle messages of live connections only. If that fails, the connection is closed."""
 
     @functools.wraps(handler)
     def guard(app: TeamingApp, event: Any) -> None:
         connection: Any = event.msg.datapath
         with app.turns[connection.bridge]:
-            try:
-                always(event.msg)
-                live: Any = app.connections.get(connection.bridge)
-                # The connection was lost, or another one has replaced it.
-                if live is not connection or connection.refused:
-                    return
+            # Otherwise the connection was lost, or another one has replaced it.
+            if app.connections.get(connection.bridge) is connection and not connection.refused:
                 handler(app, event)
-            except Exception as error:
-                connection.refuse_unread(handler.__name__, error)
 
     return guard
-
-
-class Granted(framework.EventBase):  # type: ignore[misc]
-    """The switch has granted us the master role on this connection."""
-
-    def __init__(self, connection: Any) -> None:
-        super().__init__()
-        self.connection = connection
 
 
 class TeamingApp(PromptApp):
@@ -174,12 +155,13 @@ class TeamingApp(PromptApp):
         if leads is False:
             framework.hang_up(connection)
         else:
-            self.send_event(self.name, Granted(connection))
+            # The database's thread must not wait for the engine.
+            grant = functools.partial(self.granted, connection)
+            faults.vital("openflow", f"grant of {connection.bridge}", grant)
 
-    @set_ev_cls(Granted)
-    @guarded
-    def granted(self, event: Any) -> None:
-        connection, bridge = event.connection, event.connection.bridge
+    def granted(self, connection: Any) -> None:
+        """The switch has granted us the master role on this connection."""
+        bridge = connection.bridge
         with self.turns[bridge]:
             if not connection.is_active:
                 return
@@ -213,10 +195,15 @@ class TeamingApp(PromptApp):
                 del self.connections[bridge]
                 self.submit(events.SwitchGone(bridge))
 
-    # `granted` reads all ports on another thread, and the framework notes a change only after us.
     @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
-    @functools.partial(closes_on_failure, always=messages.note_port)
     def port_status(self, event: Any) -> None:
+        # `granted` reads all ports on another thread, and the framework notes a change only after us.
+        with self.turns[event.msg.datapath.bridge]:
+            messages.note_port(event.msg)
+        self._port_changed(event)
+
+    @of_live
+    def _port_changed(self, event: Any) -> None:
         bridge, port = event.msg.datapath.bridge, messages.port_state(event.msg.desc)
         if event.msg.reason == ofproto.OFPPR_DELETE:
             self.submit(events.PortRemoved(bridge, port.ofport))
@@ -224,7 +211,7 @@ class TeamingApp(PromptApp):
             self.submit(events.PortChanged(bridge, port))
 
     @set_ev_cls(ofp_event.EventOFPPacketIn, MAIN_DISPATCHER)
-    @closes_on_failure
+    @of_live
     def packet_in(self, event: Any) -> None:
         message = event.msg
         if cookie_kind(message.cookie) in (Kind.PROBE, Kind.AROUND_PROBES):
@@ -239,20 +226,20 @@ class TeamingApp(PromptApp):
         ],
         MAIN_DISPATCHER,
     )
-    @closes_on_failure
+    @of_live
     def statistics(self, event: Any) -> None:
         bridge = event.msg.datapath.bridge
         if (answer := self._replies[bridge].event(bridge, event.msg)) is not None:
             self.submit(answer)
 
     @set_ev_cls(ofp_event.EventONFBundleCtrlMsg, MAIN_DISPATCHER)
-    @closes_on_failure
+    @of_live
     def bundle_control(self, event: Any) -> None:
         if (number := bundles.bundle_outcome(event.msg)) is not None:
             self.submit(events.BundleDone(event.msg.datapath.bridge, number))
 
     @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)
-    @closes_on_failure
+    @of_live
     def error(self, event: Any) -> None:
         if messages.is_deposed(event.msg):
             event.msg.datapath.refuse(DEPOSED)
@@ -263,7 +250,7 @@ class TeamingApp(PromptApp):
             self.submit(events.BundleDone(bridge, number, text))
 
     @set_ev_cls(ofp_event.EventOFPExperimenter, MAIN_DISPATCHER)
-    @closes_on_failure
+    @of_live
     def role_status(self, event: Any) -> None:
         if messages.is_deposed(event.msg):
             event.msg.datapath.refuse(DEPOSED)

@@ -30,8 +30,8 @@ if _CHOSEN == "os-ken":
     from os_ken import cfg
     from os_ken.base import app_manager
     from os_ken.controller import controller as framework_controller
-    from os_ken.controller import event, ofp_handler
     from os_ken.controller import ofp_event as ofp_event
+    from os_ken.controller import ofp_handler
     from os_ken.controller.handler import DEAD_DISPATCHER as DEAD_DISPATCHER
     from os_ken.controller.handler import MAIN_DISPATCHER as MAIN_DISPATCHER
     from os_ken.controller.handler import set_ev_cls as set_ev_cls
@@ -52,8 +52,8 @@ elif _CHOSEN == "ryu":
     from ryu import cfg
     from ryu.base import app_manager
     from ryu.controller import controller as framework_controller
-    from ryu.controller import event, ofp_handler
     from ryu.controller import ofp_event as ofp_event
+    from ryu.controller import ofp_handler
     from ryu.controller.handler import DEAD_DISPATCHER as DEAD_DISPATCHER
     from ryu.controller.handler import MAIN_DISPATCHER as MAIN_DISPATCHER
     from ryu.controller.handler import set_ev_cls as set_ev_cls
@@ -75,7 +75,6 @@ elif _CHOSEN == "ryu":
 else:
     raise ValueError(f"{_VARIABLE}: {_CHOSEN} -> os-ken or ryu")
 
-EventBase = event.EventBase
 NAME = f"{_CHOSEN} {importlib.metadata.version(_CHOSEN)}"
 ofproto: Any = ofproto_v1_3
 parser: Any = ofproto_v1_3_parser
@@ -416,28 +415,17 @@ def unread(connection: Any, xid: int, message: bytes) -> Any:
     return made
 
 
-def _handle_events(app: Any) -> None:
-    faults.guarded("openflow", f"events of {app.name}", lambda: _handle_events_of(app))
-
-
-_handle_events_of = App._event_loop
-App._event_loop = _handle_events
-
-
 class PromptApp(App):  # type: ignore[misc, valid-type]
     """An app that handles what comes from a switch on the thread of the connection.
 
     The framework would queue it, for one thread that handles the messages of all switches. There a
     failed link would wait behind the statistics of every other bridge, and each message would cost
-    two changes of thread more. Events that an app sends itself still go that way.
+    two changes of thread more.
     """
 
     def _send_event(self, event: Any, state: Any) -> None:
-        if isinstance(event, ofp_event.EventOFPMsgBase | ofp_event.EventOFPStateChange):
-            for handler in self.get_handlers(event, state):
-                handler(event)
-        else:
-            super()._send_event(event, state)
+        for handler in self.get_handlers(event, state):
+            handler(event)
 
 
 def start(app_module: str, **contexts: Any) -> None:

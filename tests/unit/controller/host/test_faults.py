@@ -295,13 +295,6 @@ def test_a_handler_that_fails_ends_its_connection(told: Told) -> None:
     assert told.counts() == [("openflow", 1)]
 
 
-def test_a_loop_of_the_frameworks_that_ends_by_an_exception_ends_the_process(told: Told) -> None:
-    app = SimpleNamespace(name="ofp_event", is_active=True, events=SimpleNamespace(get=broken))
-    framework.App._event_loop(app)
-    assert told.ended.is_set()
-    assert told.faults[0].text == f"events of ofp_event: {FOUND}"
-
-
 def test_a_switch_is_not_blamed_for_what_we_cannot_read(told: Told) -> None:
     refused: list[str] = []
     switch: Any = SimpleNamespace(bridge="br0", refused=False, refuse=refused.append)

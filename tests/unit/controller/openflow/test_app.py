@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import pytest
+
 from controller.api.events import Event, PortChanged, SwitchConnected
 from controller.openflow.app import TeamingApp
 from controller.openflow.framework import ofproto
@@ -26,22 +28,20 @@ def test_a_port_that_changes_just_before_its_connection_is_live_is_not_lost() ->
         msg=SimpleNamespace(datapath=connection, reason=ofproto.OFPPR_MODIFY, desc=up)
     )
     app.port_status(changed)
-    app.granted(SimpleNamespace(connection=connection))
+    app.granted(connection)
     app.port_status(changed)
     connected, told = submitted
     assert isinstance(connected, SwitchConnected) and isinstance(told, PortChanged)
     assert connected.ports == (told.port,) and told.port.up
 
 
-def test_a_port_status_that_cannot_be_noted_closes_its_connection_only() -> None:
-    """Also before the connection is live: a switch may send anything."""
-    refused: list[str] = []
-    connection = SimpleNamespace(
-        bridge="br1", ports={}, refused=False, refuse_unread=lambda what, _: refused.append(what)
-    )
+def test_a_port_status_is_noted_before_its_connection_is_live() -> None:
+    """Otherwise its connection goes on: what cannot be noted closes it, as a switch may send anything."""
+    connection = SimpleNamespace(bridge="br1", ports={}, refused=False)
     app = TeamingApp(
         submit=lambda _: None, connections={}, caller=lambda _: "br1", confirm=lambda _: None
     )
     message = SimpleNamespace(datapath=connection, reason=ofproto.OFPPR_MODIFY, desc=None)
-    app.port_status(SimpleNamespace(msg=message))
-    assert refused == ["port_status"]
+    with pytest.raises(AttributeError):
+        app.port_status(SimpleNamespace(msg=message))
+    assert not app.turns["br1"].locked()
