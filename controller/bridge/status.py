@@ -71,7 +71,7 @@ def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
 
 def _path_counts(bridge: Bridge, *results: str) -> dict[str, int]:
     """What became of rounds of path checks, or of their frames; empty while they are off."""
-    return {name: getattr(bridge.paths.counts, name) for name in results if bridge.checks_paths}
+    return {name: bridge.paths.counts[name] for name in results if bridge.checks_paths}
 
 
 def _optimality_ratio(bridge: Bridge) -> float:

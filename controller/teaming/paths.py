@@ -21,6 +21,7 @@ a row, and that must not count as a broken path.
 from __future__ import annotations
 
 import math
+from collections import Counter, deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -98,40 +99,16 @@ class _Probed:
 
 
 @dataclass(slots=True)
-class Counts:
-    """Rounds and their frames since the service started.
-
-    `judged`: rounds that proved themselves, whose frames `arrived` or not: `lost`, or lost on an uplink
-    that was `full` or `hindered` by a flood, which proves nothing. `astray`: only a copy arrived. `void`:
-    rounds that did not prove themselves.
-    """
-
-    judged: int = 0
-    void: int = 0
-    arrived: int = 0
-    lost: int = 0
-    full: int = 0
-    hindered: int = 0
-    astray: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Round:
-    """One round of probes. `copied`: those that also leave as copies, one for each copy."""
+    """A round of probes: what it sends, and which of its probes and copies have arrived.
+
+    `copied`: those that also leave as copies, one for each copy. `proved_s`: when it proved itself, in
+    seconds of engine time; None: it has not.
+    """
 
     number: int
     paths: tuple[Path, ...]
     copied: tuple[Path, ...] = ()
-
-
-@dataclass(slots=True)
-class _Pending:
-    """A round that is not judged yet: what it sent, and which of its probes and copies arrived.
-
-    `proved_s`: when it proved itself, in seconds of engine time; None: it has not.
-    """
-
-    paths: tuple[Path, ...]
     probes: set[Path] = field(default_factory=set)
     copies: set[Path] = field(default_factory=set)
     proved_s: float | None = None
@@ -146,21 +123,21 @@ class PathChecks:
     # When the next round is due, in seconds of engine time.
     due_s: float = 0.0
     foreign: ForeignFrames = field(default_factory=ForeignFrames)
-    counts: Counts = field(default_factory=Counts)
+    # Rounds and their frames since the service started. `judged`: rounds that proved themselves, whose
+    # frames `arrived` or not: `lost`, or lost on an uplink that was `full` or `hindered` by a flood, which
+    # proves nothing. `astray`: only a copy arrived. `void`: rounds that did not prove themselves.
+    counts: Counter[str] = field(default_factory=Counter)
     _single_losses: SingleLosses = field(default_factory=SingleLosses)
     # By which address a host has answered the last question, for each uplink, host and VLAN.
     _answered_by: dict[tuple[str, str, int], str] = field(default_factory=dict)
     _plan: tuple[Path, ...] = ()
     _probed: dict[Path, _Probed] = field(default_factory=dict)
     _number: int = 0
-    # What rounds probe in turn; and for each uplink and host, the long questions, asked in turn.
-    _probes: tuple[Path, ...] = ()
-    _long_questions: tuple[tuple[Path, ...], ...] = ()
-    # How many of either have had their turn.
-    _probes_sent: int = 0
-    _long_questions_sent: int = 0
+    # What rounds send in turn: probes, and for each uplink and host the long questions.
+    _probes: deque[deque[Path]] = field(default_factory=deque)
+    _long_questions: deque[deque[Path]] = field(default_factory=deque)
     # The rounds that are not judged yet, by number.
-    _pending: dict[int, _Pending] = field(default_factory=dict)
+    _pending: dict[int, Round] = field(default_factory=dict)
     # When each fault that is over ended; it stays in force for the failback delay.
     _ended_s: dict[PathFault, float] = field(default_factory=dict)
     # Since when it is not known any more which uplink is at fault, for each fault that was decided.
@@ -176,12 +153,14 @@ class PathChecks:
         if plan == self._plan:
             return
         self._plan = plan
-        self._probes = tuple(path for path in plan if not _is_long_question(path))
-        asked: dict[tuple[str, str, int], list[Path]] = {}
-        for path in filter(_is_long_question, plan):
-            asked.setdefault(path.asked, []).append(path)
-        self._long_questions = tuple(map(tuple, asked.values()))
-        self._probes_sent = self._long_questions_sent = 0
+        asked: dict[tuple[str, str, int], deque[Path]] = {}
+        self._probes = deque()
+        for path in plan:
+            if path.to_host and path.mtu > 0:
+                asked.setdefault(path.asked, deque()).append(path)
+            else:
+                self._probes.append(deque([path]))
+        self._long_questions = deque(asked.values())
         kept = set(plan)
         self._probed = {path: found for path, found in self._probed.items() if path in kept}
 
@@ -194,8 +173,8 @@ class PathChecks:
     def end(self) -> None:
         """No paths are checked any more: `find` finds nothing from now on, at once."""
         self.interrupt()
-        self._plan, self._probes, self._long_questions, self._probed = (), (), (), {}
-        self._answered_by, self._single_losses = {}, SingleLosses()
+        self.follow_config(())
+        self._probed, self._answered_by, self._single_losses = {}, {}, SingleLosses()
         self.due_s, self.foreign = 0.0, ForeignFrames()
 
     # ---- rounds ------------------------------------------------------------------------
@@ -204,28 +183,15 @@ class PathChecks:
         """Begin a round: of a long plan the next part."""
         self._number += 1
         if self._long_questions and self._number % 2 == 0:
-            paths = self._next_long_questions()
+            paths = _in_turn(self._long_questions, MOST_LONG_QUESTIONS)
         else:
-            paths = self._next_probes()
+            paths = _in_turn(self._probes, MOST_PROBES)
             self.foreign.begin_round(now_s)
         self.due_s = now_s + (INTERVAL_S / 2 if self._long_questions else INTERVAL_S)
-        self._pending[self._number] = _Pending(paths)
         copied = (path for path in paths if path in self._probed and self._probed[path].copied)
         by_copy = {(p.mtu, p.vlan, p.sender): p for p in copied if not p.to_host}
-        return Round(self._number, paths, tuple(by_copy.values()))
-
-    def _next_probes(self) -> tuple[Path, ...]:
-        since, count = self._probes_sent, min(MOST_PROBES, len(self._probes))
-        self._probes_sent += count
-        return tuple(self._probes[n % len(self._probes)] for n in range(since, since + count))
-
-    def _next_long_questions(self) -> tuple[Path, ...]:
-        """For each uplink and host, the question that follows the one it had last."""
-        asked = self._long_questions
-        since, count = self._long_questions_sent, min(MOST_LONG_QUESTIONS, len(asked))
-        self._long_questions_sent += count
-        turns = (divmod(n, len(asked)) for n in range(since, since + count))
-        return tuple(asked[at][turn % len(asked[at])] for turn, at in turns)
+        begun = self._pending[self._number] = Round(self._number, paths, tuple(by_copy.values()))
+        return begun
 
     def arrived(self, path: Path, number: int, *, copy: bool = False) -> bool:
         """A probe of this round has arrived, or a copy of it. False: it has before, or was not sent."""
@@ -274,12 +240,10 @@ class PathChecks:
             pending = self._pending.pop(earlier)
             if proved_s is not None:
                 changed |= self._judge(pending, full, proved_s)
-                self.counts.judged += 1
-            else:
-                self.counts.void += 1
+            self.counts["void" if proved_s is None else "judged"] += 1
         return changed
 
-    def _judge(self, pending: _Pending, full: Collection[str], proved_s: float) -> bool:
+    def _judge(self, pending: Round, full: Collection[str], proved_s: float) -> bool:
         """Count what arrived of a round. Returns whether a path broke or was mended."""
         changed = False
         in_a_row = self._single_losses.in_a_row(LOST_AFTER)
@@ -292,12 +256,13 @@ class PathChecks:
             arrived = path in pending.probes or path in pending.copies
             if arrived:
                 if path in pending.probes:
-                    self.counts.arrived += 1
+                    self.counts["arrived"] += 1
                     if not was_broken and not path.to_host:
                         self._single_losses.note_losses(probed.lost)
                     probed.astray = 0
                 else:
-                    self.counts.astray, probed.astray = self.counts.astray + 1, probed.astray + 1
+                    self.counts["astray"] += 1
+                    probed.astray += 1
                     probed.copied = COPIED_AFTER_LOSS
                     seen_on = self.foreign.seen_on(path.receiver, proved_s)
                     if probed.astray >= ASTRAY_AFTER or UNSEEN in seen_on:
@@ -305,15 +270,15 @@ class PathChecks:
                 probed.lost, probed.arrived = 0, probed.arrived + 1
                 probed.broken = was_broken and probed.arrived < mended_after
             elif self.foreign.hides(path.sender if path.to_host else path.receiver, proved_s):
-                self.counts.hindered += 1
+                self.counts["hindered"] += 1
             elif path.sender not in full and path.receiver not in full:
-                self.counts.lost += 1
+                self.counts["lost"] += 1
                 probed.lost, probed.arrived = probed.lost + 1, 0
                 if probed.lost == 1:
                     probed.copied = COPIED_AFTER_LOSS
                 probed.broken = was_broken or probed.lost >= lost_after
             else:
-                self.counts.full += 1
+                self.counts["full"] += 1
             if path.to_host and not arrived:
                 # It may have another address now.
                 self._answered_by.pop(path.asked, None)
@@ -406,5 +371,11 @@ class PathChecks:
         ]
 
 
-def _is_long_question(path: Path) -> bool:
-    return path.to_host and path.mtu > 0
+def _in_turn(queues: deque[deque[Path]], most: int) -> tuple[Path, ...]:
+    """The next path of each of the next queues. After the last of either, the first one follows."""
+    found = []
+    for _ in range(min(most, len(queues))):
+        found.append(queues[0][0])
+        queues[0].rotate(-1)
+        queues.rotate(-1)
+    return tuple(found)

@@ -113,7 +113,7 @@ def network() -> Network:
     made.run_for(3.0)
     assert not made.faults() and not made.hindered()
     counts = made.world.engine.fleet.bridges["br0"].paths.counts
-    assert counts.judged > 3 and counts.arrived == 6 * counts.judged
+    assert counts["judged"] > 3 and counts["arrived"] == 6 * counts["judged"]
     return made
 
 
