@@ -1,6 +1,6 @@
 """Each attached bridge: its state, the steps by which its switch follows, and its status.
 
-`bridge.Bridge` takes events and returns commands; `placing`, `installing` and `handover` are its parts.
+`bridge.Bridge` takes events and returns commands; `placing`, `installation` and `handover` are its parts.
 `fleet` holds all bridges of this host. The package imports `features`, `decisions`, `load`, `teaming`
 and what those import.
 """

@@ -17,7 +17,6 @@ from controller.api.history import Moved
 from controller.bridge import inspection
 from controller.bridge.handover import Handover
 from controller.bridge.installation import Installation
-from controller.bridge.installing import Installing
 from controller.bridge.phase import Phase, Turn, after
 from controller.bridge.placing import Placing
 from controller.config.values import BridgeConfig
@@ -94,12 +93,10 @@ class Bridge:
         self.placing = Placing(self)
         # The log of decisions.
         self.decision_log = DecisionLog()
-        # ---- what the switch should have
-        # Our flows and groups, and the bundle under way.
-        self.installation = Installation()
         # ---- features
+        # Our flows and groups, the installed and the desired ones.
+        self.installation = Installation(self)
         self.port_changes = PortChanges(self)
-        self.installing = Installing(self)
         self.handover = Handover(self)
         self.polls = Polls(self)
         self.announcer = Announcer(self)
@@ -158,7 +155,7 @@ class Bridge:
     @property
     def at_rest(self) -> bool:
         """Whether the switch has the desired pipeline, and nothing is left to announce."""
-        return self.announcer.idle and self.off_home.idle and self.installing.has_all
+        return self.announcer.idle and self.off_home.idle and self.installation.has_all
 
     @property
     def awaited(self) -> str:
@@ -251,8 +248,8 @@ class Bridge:
 
     def read_anew(self) -> Commands:
         """Read what is installed as if for the first time."""
-        self.installation.forget_reading()
-        return [self.installation.read_installed(self.config.name)] if self.connected else []
+        self.installation.forget_switch()
+        return [self.installation.read_installed()] if self.connected else []
 
     def take_over(self, config: BridgeConfig, now_s: float) -> Commands:
         """Manage the bridge from now on: it was inspected, or could not be given back."""
@@ -299,7 +296,7 @@ class Bridge:
         """
         self.decision_log.evidence = evidence
         self.placing.carry_out(moves, now_s)
-        self.installation.wait(reply)
+        self.installation.waiting.append(reply)
         return self.reconcile(now_s)
 
     def refuse(
@@ -321,7 +318,8 @@ class Bridge:
         self._forget_switch()
         self.shaping.read_anew()
         self.polling.begin_polling(poll_s)
-        waiting = self.installation.fail(read_s)
+        self.installation.audit_due_s = read_s
+        waiting = self.installation.take_waiting()
         return [engine_commands.Reply(reply.request_id, why, refused=True) for reply in waiting]
 
     # ---- the database ------------------------------------------------------------------------
@@ -345,7 +343,7 @@ class Bridge:
         self.polling.begin_polling(now_s)
         self.installation.audit_later(now_s)
         self.polls.count_anew(now_s)
-        return [self.installation.read_installed(self.config.name)]
+        return [self.installation.read_installed()]
 
     def disconnect(self) -> Commands:
         """The connection is lost. The switch forwards by the installed flows, and bindings stay."""
@@ -355,7 +353,6 @@ class Bridge:
         return []
 
     def _forget_switch(self) -> None:
-        self.installation.forget_reading()
         for feature in self.features:
             feature.forget_switch()
 
@@ -442,7 +439,7 @@ class Bridge:
                 self.placing.choose_on_switch(now_s)
                 commands += self.placing.bind(now_s)
                 commands += self.placing.judge_rules(now_s)
-            sent, again = self.installing.install(now_s)
+            sent, again = self.installation.install(now_s)
             commands += sent
         return [*commands, *self.shaping.shape(now_s)]
 
@@ -470,7 +467,7 @@ class Bridge:
             return
         yield from self.polls.timers()
         yield from self.probing.timers()
-        yield from self.installing.timers()
+        yield from self.installation.timers()
         yield from self.announcer.timers()
         yield from self.off_home.timers()
         yield from self.inbound_check.timers()

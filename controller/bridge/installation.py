@@ -1,17 +1,34 @@
-"""State of the switch: the installed flows and groups, the desired ones, the bundle under way."""
+"""How the switch of a bridge follows: when it is read, when a bundle is sent, and what its answer leads to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from controller.api.engine_commands import ReadInstalled, Reply
+from controller.api.engine_commands import (
+    Apply,
+    Command,
+    Prepare,
+    ReadInstalled,
+    ReadLearned,
+    Reply,
+    Report,
+)
 from controller.api.events import BundleDone, InstalledRead
+from controller.bridge.desired import desired_team
+from controller.bridge.phase import Phase
 from controller.dataplane import diff, pipeline
 from controller.dataplane.specs import EMPTY, Changes, FlowSpec, GroupSpec, Pipeline
 from controller.dataplane.team import Team
+from controller.decisions.decision_log import move_lines
+from controller.features.feature import Feature, Timer
+from controller.features.learned_addresses import learns
+from controller.teaming import buckets, splits
+from controller.teaming.bindings import Bindings
 from policies.model import Move
 
+RETRY_INTERVAL_S = 1.0
 # How long the switch takes to carry a change of groups or links into its flow cache. Revalidation
 # starts at once and takes some 20 µs for each cached flow. It may have to finish a round first; the
 # broadcasts that a VM port misses meanwhile are few.
@@ -26,20 +43,6 @@ READINGS = 0x10000
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
-    """A bundle under way. `waiting`: the requests it answers."""
-
-    bundle_id: int
-    step: Step
-    moves: tuple[Move, ...]
-    waiting: tuple[Reply, ...]
-
-
-# Gives the learned flows that go with flows that are added to an installed pipeline.
-Seeds = Callable[[Iterable[FlowSpec], Pipeline], tuple[FlowSpec, ...]]
-
-
-@dataclass(frozen=True, slots=True)
 class Step:
     """One step towards the desired pipeline: the changes, and the pipeline after them.
 
@@ -51,9 +54,21 @@ class Step:
     final: bool
 
 
-@dataclass(slots=True)
-class Installation:
-    """The installed pipeline of one switch, and the bundle under way."""
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A bundle under way. `waiting`: the requests it answers."""
+
+    bundle_id: int
+    step: Step
+    moves: tuple[Move, ...]
+    waiting: tuple[Reply, ...]
+
+
+@dataclass(eq=False)
+class Installation(Feature[InstalledRead | BundleDone]):
+    """The installed pipeline of one bridge's switch, and the bundle under way to the desired one."""
+
+    hears = (InstalledRead, BundleDone)
 
     # Our flows and groups on the switch; None: not known.
     installed: Pipeline | None = None
@@ -61,16 +76,16 @@ class Installation:
     read: InstalledRead | None = None
     # The homes of buckets that the first reading of the switch showed, by unit name.
     found_homes: dict[str, str] = field(default_factory=dict)
-    # Moves that go with the next bundle, and requests that wait for it.
-    _moves: list[Move] = field(default_factory=list)
-    _waiting: list[Reply] = field(default_factory=list)
+    # Moves that go with the next bundle, and requests that wait until the switch has the desired pipeline.
+    expected: list[Move] = field(default_factory=list)
+    waiting: list[Reply] = field(default_factory=list)
     _bundle: Bundle | None = None
     _bundles: int = 0
     # The number of the readings that count. An answer with another one may be from before a bundle whose
     # result is not known.
     reading: int = 0
-    # Until when no bundle is sent, in seconds of engine time; None: no pause.
-    _pause_until_s: float | None = None
+    # When the pause ends in which no bundle is sent, in seconds of engine time; infinity: there is none.
+    resumes_s: float = math.inf
     # When to read what is installed next, in seconds of engine time.
     audit_due_s: float = 0.0
     # Until when the switch may flush all flows, in seconds of engine time.
@@ -91,63 +106,73 @@ class Installation:
     def has_anything(self) -> bool:
         return self.installed is not None and self.installed != EMPTY
 
-    def read_installed(self, bridge: str) -> ReadInstalled:
-        """Ask for what is installed."""
-        return ReadInstalled(bridge, self.reading)
+    @property
+    def has_all(self) -> bool:
+        """Whether the switch has the desired pipeline."""
+        return self.bridge.settled and self.installed == self.desired()
 
-    def take_reading_of(self, read: InstalledRead, now_s: float) -> bool:
-        """Take a reading of the switch. If it may be from before a bundle, ignore it and return False."""
-        if now_s < self._flushes_until_s:
-            # Not before this one is answered: a switch with many bridges has much to read.
-            self.audit_due_s = now_s + FLUSH_AUDIT_INTERVAL_S
-        if self._bundle is not None or read.number != self.reading:
-            return False
-        parts = read.flows, read.groups
-        if self._taken is None or any(a is not b for a, b in zip(parts, self._taken, strict=True)):
-            self.installed = Pipeline(
-                {flow.key: flow for flow in read.flows}, {g.group_id: g for g in read.groups}
-            )
-            self._taken = parts
-        self.read = read
-        return True
-
-    def add_group(self, group: GroupSpec) -> None:
-        """The switch has a group that no bundle has added."""
-
-        def with_it(pipeline: Pipeline) -> Pipeline:
-            return Pipeline(pipeline.flows, {**pipeline.groups, group.group_id: group})
-
-        if self.installed is not None:
-            self.installed, self._taken = with_it(self.installed), None
+    def forget_switch(self) -> None:
+        """What is installed is not known any more, nor the result of a bundle: it is to be read."""
         if self._bundle is not None:
-            step = self._bundle.step
-            step = replace(step, installs=with_it(step.installs))
-            self._bundle = replace(self._bundle, step=step)
+            self.reading = (self.reading + 1) % READINGS
+            self.expected = [*self._bundle.moves, *self.expected]
+            self.waiting = [*self._bundle.waiting, *self.waiting]
+        self.installed = None
+        self._bundle = self._taken = None
+        self.resumes_s = math.inf
 
-    # ---- audits ------------------------------------------------------------------------
+    def heard(self, event: InstalledRead | BundleDone, now_s: float) -> list[Command]:
+        if isinstance(event, BundleDone):
+            return self._finish_bundle(event, now_s)
+        return self._take_installed(event, now_s)
 
-    def audit_later(self, now_s: float) -> None:
-        """Count the audit interval from now, because what is installed is being read."""
-        self.audit_due_s = now_s + AUDIT_INTERVAL_S
+    def timers(self) -> Iterator[Timer]:
+        yield self.resumes_s, self._resume
+        yield self.audit_due_s, self._audit
 
-    def audit_by(self, at_s: float) -> None:
-        """Read what is installed at this time or earlier."""
-        self.audit_due_s = min(self.audit_due_s, at_s)
+    # ---- pauses ------------------------------------------------------------------------
 
-    def poll_counted(self, some: bool, now_s: float) -> None:
-        """A poll has counted flows of ours, or none. If all are gone, somebody has deleted them."""
-        if self._counted and not some:
-            self.audit_by(now_s)
-        self._counted = some
+    def pause(self, now_s: float) -> None:
+        """Send nothing until the switch has carried a change, or a failure, into its flow cache."""
+        self.resumes_s = now_s + REVALIDATED_AFTER_S
 
-    def expect_flush(self, now_s: float) -> None:
-        """Open vSwitch will flush all flows, as soon as it has read the database."""
-        self._flushes_until_s = now_s + FLUSHED_WITHIN_S
-        self.audit_due_s = now_s
+    def _resume(self, now_s: float) -> list[Command]:
+        self.resumes_s = math.inf
+        return self.bridge.reconcile(now_s)
 
-    # ---- what is desired ---------------------------------------------------------------
+    def ready(self, now_s: float) -> bool:
+        """Whether a bundle may be sent now."""
+        return self.settled and not now_s < self.resumes_s < math.inf
 
-    def pipeline_of(self, team: Team) -> Pipeline:
+    @property
+    def _renumbered(self) -> bool:
+        """Whether the switch has another port under an ofport that the database gives one of ours.
+
+        A restart of ovs-vswitchd may number ports anew, and the database follows only after the
+        connection. Flows for the old numbers could take an uplink for a VM port.
+        """
+        ours = {int(port.ofport): port.name for port in self.config.vm_ports}
+        ours |= {int(uplink.ofport): uplink.name for uplink in self.config.uplinks}
+        return self.bridge.links.names_another(ours)
+
+    def _may_install(self, now_s: float) -> bool:
+        """Whether the switch may be changed now."""
+        bridge = self.bridge
+        if not bridge.connected or not self.ready(now_s) or self._renumbered:
+            return False
+        return not bridge.addresses.awaits_normal or bridge.phase is Phase.LEAVING
+
+    # ---- what the switch should have -----------------------------------------------------
+
+    def desired(self) -> Pipeline:
+        """The pipeline for the bindings that the switch follows; empty if it should have none."""
+        return self._desired(self.bridge.placing.on_switch)
+
+    def _desired(self, of: Bindings) -> Pipeline:
+        team = desired_team(self.bridge, of)
+        return EMPTY if team is None else self._pipeline_of(team)
+
+    def _pipeline_of(self, team: Team) -> Pipeline:
         """The pipeline that a team needs.
 
         If it equals the installed one, that object is returned: readings share it between bridges,
@@ -169,116 +194,259 @@ class Installation:
         """The last team of which the pipeline was desired; None: there was none."""
         return self._built[0] if self._built is not None else None
 
-    def desire(self, team: Team) -> Pipeline:
-        """The pipeline that a team needs; remembered for the next call."""
-        self._built = team, self.pipeline_of(team)
-        return self._built[1]
+    def foreseen(self, now_s: float) -> list[Command]:
+        """The bundle that `take_over` would apply at once, for the shell to send ahead."""
+        if not self._may_install(now_s):
+            return []
+        bridge, placing = self.bridge, self.bridge.placing
+        bindings, units = placing.planned, placing.units()
+        if bridge.observing and not self.config.on_bond:
+            bindings, units = placing.on_switch.frozen(), placing.units_on_switch
+        ahead = bindings.foreseen(units, placing.uplinks(), now_s)
+        step = self.step(self._desired(ahead))
+        if not step.changes:
+            return []
+        return [Prepare(Apply(self.config.name, self._bundles + 1, step.changes))]
 
     # ---- bundles -----------------------------------------------------------------------
 
-    def expect(self, moves: Iterable[Move]) -> None:
-        """These moves go with the next bundle."""
-        self._moves += moves
-
-    @property
-    def expected(self) -> tuple[Move, ...]:
-        """The moves that go with the next bundle."""
-        return tuple(self._moves)
-
-    def wait(self, reply: Reply) -> None:
-        """Answer once the switch has the desired pipeline."""
-        self._waiting.append(reply)
-
-    def ready(self, now_s: float) -> bool:
-        """Whether a bundle may be sent now."""
-        return self.settled and (self._pause_until_s is None or now_s >= self._pause_until_s)
-
-    def step(self, desired: Pipeline, seeds: Seeds, live: Collection[int]) -> Step:
+    def step(self, desired: Pipeline) -> Step:
         """The next step to the desired pipeline.
-
-        `seeds` gives flows that go with the step and are part of neither pipeline: learned flows
-        that the switch would otherwise have to learn again. `live`: the numbers of ports that carry
-        traffic.
 
         If the change opens new paths for broadcasts, a first step only closes the old ones. The
         second step follows when the switch has carried that into its flow cache.
         """
         assert self.installed is not None
+        live = frozenset(number for number, port in self.bridge.links.ports.items() if port.up)
         installs = diff.closing(desired, self.installed, live)
         if installs == self.installed:
             installs = desired
         changes = diff.changes(installs, self.installed)
-        if learned := seeds(changes.add_flows, self.installed):
+        # Part of neither pipeline: what the switch would otherwise have to learn again.
+        if learned := self.bridge.addresses.seeds(changes.add_flows, self.installed):
             changes = replace(changes, add_flows=(*changes.add_flows, *learned))
         return Step(changes, installs, final=installs == desired)
 
+    def install(self, now_s: float) -> tuple[list[Command], bool]:
+        """Send what differs, as a bundle. Also returns whether it needed no change and is done."""
+        assert not self.bridge.phase.changes_nothing, "a request that only looks changes nothing"
+        if not self._may_install(now_s):
+            return [], False
+        bridge, name, installed = self.bridge, self.config.name, self.installed
+        desired, team = EMPTY, desired_team(bridge, bridge.placing.on_switch)
+        if team is not None:
+            desired = self._pipeline_of(team)
+            self._built = team, desired
+        bundle = self.next_bundle(self.step(desired))
+        if bundle is None:
+            wanted = [command for one in bridge.features for command in one.want(now_s)]
+            return [*bridge.placing.remembered(), *wanted], False
+        changes = bundle.step.changes
+        if not changes:
+            self._finish(bundle, None, now_s)
+            return self._carried_out(bundle, now_s), True
+        bridge.addresses.seeded(changes.add_flows, installed or EMPTY)
+        told = Report("debug", f"{name}: {len(changes)} changes to flows and groups")
+        # When the bundle is done, this reading gives the addresses to announce.
+        ahead = bridge.announcer.read_ahead(bundle.moves)
+        return [told, Apply(name, bundle.bundle_id, changes), *ahead], False
+
     def next_bundle(self, step: Step) -> Bundle | None:
         """The next bundle, under way from now on; None if nothing is left to do."""
-        if not step.changes and not self._moves and not (step.final and self._waiting):
+        if not step.changes and not self.expected and not (step.final and self.waiting):
             return None
         assert self.settled, "one bundle at a time, and none before a reading"
         assert step.final or step.changes, "a first step closes something"
-        moves, self._moves = tuple(self._moves), []
+        moves, self.expected = tuple(self.expected), []
         waiting: tuple[Reply, ...] = ()
         if step.final:
-            waiting, self._waiting = tuple(self._waiting), []
+            waiting, self.waiting = tuple(self.waiting), []
         self._bundles += 1
         self._bundle = Bundle(self._bundles, step, moves, waiting)
         return self._bundle
 
-    @property
-    def next_bundle_id(self) -> int:
-        """The number of the next bundle."""
-        return self._bundles + 1
-
-    def finish(self, done: BundleDone, now_s: float) -> Bundle | None:
-        """The bundle that is done, committed or refused; None if it is of an earlier connection."""
+    def _finish_bundle(self, done: BundleDone, now_s: float) -> list[Command]:
+        """The switch has made the changes of a bundle, or has refused all of them."""
         bundle = self._bundle
         if bundle is None or done.bundle_id != bundle.bundle_id:
-            return None
+            # It is of an earlier connection.
+            return []
+        self._finish(bundle, done.error, now_s)
+        if done.error is not None:
+            self.bridge.announcer.end_reading_ahead()
+            return self._bundle_refused(bundle, done.error, now_s)
+        commands = self._carried_out(bundle, now_s)
+        return [*commands, *self.bridge.reconcile(now_s)]
+
+    def _finish(self, bundle: Bundle, error: str | None, now_s: float) -> None:
+        """The bundle under way is done, committed or refused."""
         assert bundle.bundle_id == self._bundles, "no bundle begins before the last one is done"
         self._bundle = self._taken = None
-        self.installed = bundle.step.installs if done.error is None else None
-        if done.error is None and not bundle.step.final:
-            self._pause_until_s = now_s + REVALIDATED_AFTER_S
-        return bundle
+        self.installed = bundle.step.installs if error is None else None
+        if error is None and not bundle.step.final:
+            self.pause(now_s)
 
-    def give_up(self) -> tuple[list[Move], list[Reply]]:
-        """Drop, and return, the moves for the next bundle and the requests that wait for it."""
-        moves, self._moves = self._moves, []
-        waiting, self._waiting = self._waiting, []
-        return moves, waiting
+    def _carried_out(self, bundle: Bundle, now_s: float) -> list[Command]:
+        """The switch has made the changes of a bundle: answer requests, and announce moves."""
+        bridge, placing = self.bridge, self.bridge.placing
+        assert self.settled, "the bundle is done"
+        commands: list[Command] = list(bundle.waiting)
+        if any(move.is_resplit for move in bundle.moves):
+            bridge.polls.count_anew(now_s)
+        commands += bridge.handover.take_over()
+        placing.counts.applied.update(move.reason for move in bundle.moves)
+        if any(move.reason.by_load for move in bundle.moves):
+            bridge.scheduler.convergence.confirm_moves(now_s)
+        commands += self.logged(bundle.moves)
+        commands += bridge.decision_log.moved(placing.team_view, bundle.moves, now_s)
+        if not self.has_anything:
+            bridge.handover.taken_over_with = ()
+            commands += bridge.announcer.take_introductions()
+            commands += bridge.off_home.part() if bundle.step.changes else []
+            if bridge.on_normal:
+                # On NORMAL, no flows count them.
+                bridge.address_units.forget_units()
+                placing.keep_units()
+        moves = [move for move in bundle.moves if not move.is_resplit]
+        if bridge.announces:
+            bridge.inbound_check.watch_moves(moves, now_s)
+        bridge.announcer.announce_moves(moves, now_s)
+        bridge.announcer.end_reading_ahead()
+        return [*commands, *placing.remembered({move.unit for move in moves})]
 
-    def abandon_waiting(self) -> list[Reply]:
-        """Another service takes over: return the requests that wait."""
-        self.forget_reading()
-        return self.give_up()[1]
+    def logged(self, moves: Iterable[Move], more: str = "") -> list[Command]:
+        """A log line for each VM port that moves, and for all buckets with one source and target."""
+        name, because = self.config.name, self.bridge.decision_log.because
+        return [
+            Report("info", f"{name}: {move.way} ({because or move.reason}){more}")
+            for move in move_lines(self.bridge.placing.team_view, moves)
+        ]
 
-    def pause(self, now_s: float) -> None:
-        """Send nothing until the switch has failed over by itself."""
-        self._pause_until_s = now_s + REVALIDATED_AFTER_S
+    def _bundle_refused(self, bundle: Bundle, error: str, now_s: float) -> list[Command]:
+        """The switch has refused a bundle: report that, and read what is installed."""
+        bridge, placing = self.bridge, self.bridge.placing
+        assert self.installed is None, "what the switch has now is not known"
+        self.audit_due_s = now_s + RETRY_INTERVAL_S
+        moves, self.expected = [*bundle.moves, *self.expected], []
+        placing.counts.refused.update(move.reason for move in moves)
+        placing.on_switch.take_back([move for move in moves if not move.is_resplit], now_s)
+        bridge.scheduler.splits.take_back(moves, now_s)
+        placing.end_splits(self.config)
+        refusal, team_view = f"the switch refused the change: {error}", placing.team_view
+        lines = move_lines(team_view, moves)
+        records = bridge.decision_log.refused(team_view, lines, refusal, now_s)
+        waiting = [*bundle.waiting, *self.take_waiting()]
+        replies = [Reply(reply.request_id, refusal, refused=True) for reply in waiting]
+        return [Report("error", f"{self.config.name}: {refusal}"), *records, *replies]
 
-    def end_pause(self) -> None:
-        self._pause_until_s = None
-
-    @property
-    def resumes_s(self) -> float:
-        """When the pause ends; infinity if there is none."""
-        return float("inf") if self._pause_until_s is None else self._pause_until_s
-
-    def fail(self, read_s: float) -> list[Reply]:
-        """An error of ours: read what is installed at `read_s`. Returns the requests that wait."""
-        self.forget_reading()
-        waiting, self._waiting = self._waiting, []
-        self.audit_due_s = read_s
+    def take_waiting(self) -> list[Reply]:
+        """The requests that wait, which the caller answers."""
+        waiting, self.waiting = self.waiting, []
         return waiting
 
-    def forget_reading(self) -> None:
-        """The connection ended. The result of a bundle is not known, so read what is installed."""
+    def abandon(self) -> list[Reply]:
+        """Another service takes over: return the requests that wait, and make no moves."""
+        self.forget_switch()
+        self.expected = []
+        return self.take_waiting()
+
+    # ---- readings ----------------------------------------------------------------------
+
+    def read_installed(self) -> ReadInstalled:
+        """Ask for what is installed."""
+        return ReadInstalled(self.config.name, self.reading)
+
+    def _take_installed(self, read: InstalledRead, now_s: float) -> list[Command]:
+        """Take a reading of the switch's flows and groups, ours and those of others."""
+        bridge = self.bridge
+        unknown_before, first_reading = self.installed is None, self.read is None
+        if not self._take(read, now_s):
+            return []
+        members = self.config.uplinks if self.config.on_a_lag else ()
+        up = [member.ofport for member in members if bridge.links.up(member)]
+        bridge.repeated.take_flooded({of: read.flooded.get(of, 0) for of in up}, now_s)
+        if bridge.interrupted:
+            return bridge.reconcile(now_s)
+        if unknown_before:
+            self._restore(first_reading, now_s)
+        if learns(self.installed or EMPTY):
+            forgotten = bridge.handover.take_over()
+            return [*forgotten, *bridge.reconcile(now_s), ReadLearned(self.config.name)]
+        inspects = bridge.phase is Phase.INSPECTING
+        if inspects and not first_reading:
+            return []
+        commands: list[Command] = []
+        if inspects and self.config.on_bond:
+            # Before anything is changed, see which ports have the flag already.
+            commands += bridge.no_flood.inspect(now_s)
+        unknown = self.config.on_bond or not bridge.addresses.by_port
+        is_leaving, asked = bridge.phase is Phase.LEAVING, bridge.addresses.awaits_normal
+        if unknown and not (is_leaving or asked):
+            # NORMAL knows the addresses of silent VMs and of new ones; we do not.
+            return [*commands, *bridge.handover.read_forwarding()]
+        return [*commands, *bridge.reconcile(now_s)]
+
+    def _take(self, read: InstalledRead, now_s: float) -> bool:
+        """Note what a reading shows. If it may be from before a bundle, ignore it and return False."""
+        if now_s < self._flushes_until_s:
+            # Not before this one is answered: a switch with many bridges has much to read.
+            self.audit_due_s = now_s + FLUSH_AUDIT_INTERVAL_S
+        if self._bundle is not None or read.number != self.reading:
+            return False
+        parts = read.flows, read.groups
+        if self._taken is None or any(a is not b for a, b in zip(parts, self._taken, strict=True)):
+            self.installed = Pipeline(
+                {flow.key: flow for flow in read.flows}, {g.group_id: g for g in read.groups}
+            )
+            self._taken = parts
+        self.read = read
+        return True
+
+    def _restore(self, first_reading: bool, now_s: float) -> None:
+        """Go on from what is installed, as an earlier service left it."""
+        bridge, found = self.bridge, self.installed or EMPTY
+        bridge.no_flood.restore(found)
+        self.found_homes |= buckets.installed(found, bridge.placing.uplinks())
+        bridge.address_units.restore(found, self.config)
+        if first_reading:
+            for name in splits.installed(found, self.config):
+                bridge.scheduler.splits.split(name, now_s)
+            bridge.placing.follow_splits()
+
+    def add_group(self, group: GroupSpec) -> None:
+        """The switch has a group that no bundle has added."""
+
+        def with_it(pipeline: Pipeline) -> Pipeline:
+            return Pipeline(pipeline.flows, {**pipeline.groups, group.group_id: group})
+
+        if self.installed is not None:
+            self.installed, self._taken = with_it(self.installed), None
         if self._bundle is not None:
-            self.reading = (self.reading + 1) % READINGS
-            self._moves = [*self._bundle.moves, *self._moves]
-            self._waiting = [*self._bundle.waiting, *self._waiting]
-        self.installed = None
-        self._bundle = self._taken = None
-        self._pause_until_s = None
+            step = self._bundle.step
+            step = replace(step, installs=with_it(step.installs))
+            self._bundle = replace(self._bundle, step=step)
+
+    # ---- audits ------------------------------------------------------------------------
+
+    def _audit(self, now_s: float) -> list[Command]:
+        self.audit_later(now_s)
+        return [self.read_installed()]
+
+    def audit_later(self, now_s: float) -> None:
+        """Count the audit interval from now, because what is installed is being read."""
+        self.audit_due_s = now_s + AUDIT_INTERVAL_S
+
+    def audit_by(self, at_s: float) -> None:
+        """Read what is installed at this time or earlier."""
+        self.audit_due_s = min(self.audit_due_s, at_s)
+
+    def poll_counted(self, some: bool, now_s: float) -> None:
+        """A poll has counted flows of ours, or none. If all are gone, somebody has deleted them."""
+        if self._counted and not some:
+            self.audit_by(now_s)
+        self._counted = some
+
+    def expect_flush(self, now_s: float) -> None:
+        """Open vSwitch will flush all flows, as soon as it has read the database."""
+        self._flushes_until_s = now_s + FLUSHED_WITHIN_S
+        self.audit_due_s = now_s

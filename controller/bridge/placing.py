@@ -267,12 +267,12 @@ class Placing:
             bridge.scheduler.note(moves, policies, now_s)
         commands: list[Command] = []
         if bridge.observing:
-            commands += bridge.installing.logged(moves, ", not made")
+            commands += bridge.installation.logged(moves, ", not made")
             commands += bridge.decision_log.planned(self.team_view, moves, now_s)
         else:
-            bridge.installation.expect(moves)
+            bridge.installation.expected += moves
         if self._apart is not None:
-            bridge.installation.expect(self._apart.rebind(self.units_on_switch, uplinks, now_s))
+            bridge.installation.expected += self._apart.rebind(self.units_on_switch, uplinks, now_s)
         return commands
 
     def carry_out(self, moves: Iterable[Move], now_s: float) -> None:

@@ -85,7 +85,7 @@ class Attach(Change):
             return []
         if self.step is Step.TAKE_OVER:
             return self._take_over(bridge, row, now_s)
-        if self.step is Step.FLUSH or not bridge.installing.has_all:
+        if self.step is Step.FLUSH or not bridge.installation.has_all:
             return []
         text = self._done(bridge, row, now_s)
         # Changes of the database meanwhile were not followed.
@@ -158,7 +158,7 @@ class Attach(Change):
             self.undo = unconfirmed.merged(self.undo, [self.reverts.as_setting(self.name)])
         self.step = Step.STORE
         # The new fail mode flushes everything, and from then on each millisecond costs frames.
-        ahead = bridge.installing.foreseen(now_s) if self.fail_mode else []
+        ahead = bridge.installation.foreseen(now_s) if self.fail_mode else []
         return [*ahead, Write(self.settings, self.number)]
 
     def written(self, error: str | None, now_s: float) -> Commands:

@@ -63,9 +63,7 @@ class Operator:
 
     def abandon(self) -> Commands:
         """Another service leads from now on: tell all callers that wait."""
-        waiting = [
-            reply for b in self.fleet.bridges.values() for reply in b.installation.abandon_waiting()
-        ]
+        waiting = [reply for b in self.fleet.bridges.values() for reply in b.installation.abandon()]
         numbers = [*(reply.request_id for reply in waiting), *self.jobs.abandon()]
         numbers += self.confirmations.abandon_reversals()
         return [Reply(number, LOST, refused=True) for number in numbers]

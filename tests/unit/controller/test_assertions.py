@@ -83,13 +83,9 @@ def time_goes_back(here: World) -> object:
 
 def a_second_bundle(here: World) -> object:
     installation = bridge_of(here).installation
-    step = installation.step(replace(bridge_of(here).installing.desired(), groups={}), _none, ())
+    step = installation.step(replace(installation.desired(), groups={}))
     installation.next_bundle(step)
     return installation.next_bundle(step)
-
-
-def _none(_added: object, _installed: object) -> tuple[FlowSpec, ...]:
-    return ()
 
 
 def managed_twice(here: World) -> object:

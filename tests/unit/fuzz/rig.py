@@ -118,7 +118,7 @@ class Rig(Service):
         bridges = self._engine.fleet.bridges
         assert bridges.keys() == {"br0", "br1"}
         assert len(bridges["br1"].placing.bound) == 4
-        assert self.good.installed == bridges["br1"].installing.desired()
+        assert self.good.installed == bridges["br1"].installation.desired()
         assert bridges["br0"].config.errors == ()
 
 

@@ -228,7 +228,7 @@ def _events(case: tuple[str, list[tuple[Event, float]]]) -> None:
     here.disconnect()
     here.connect()
     here.run_for(90)
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installation.desired()
     assert len(here.bindings()) == 4
 
 
@@ -369,7 +369,7 @@ def _database(row: BridgeRow) -> None:
     assert here.engine.fleet.bridges["br0"].config.errors == ()
     assert here.engine.fleet.bridges["br0"].config.threshold_ratio == 0.6
     assert here.bindings().keys() == before.keys()
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installation.desired()
 
 
 # All that the schema lets through.
@@ -701,7 +701,7 @@ def _plans(case: tuple[list[Any], Any, Any, int]) -> None:
         elif (reply := here.ask(*step)) is not None and reply.refused:
             assert reply.text.isprintable() and " -> " in reply.text, reply
     here.write(host("load-based", uplinks=2)).disconnect().connect().run_for(5)
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installation.desired()
     assert len(here.bindings()) == 4
     for text in (json.dumps(record), json.dumps(bond_record), '{"back":' + "[" * deep):
         with contextlib.suppress(ValueError):

@@ -32,11 +32,11 @@ def test_a_question_changes_nothing(row: BridgeRow) -> None:
     before = copy.deepcopy(bridge)
     for question in QUESTIONS:
         getattr(bridge, question)
-    assert bridge.installing.has_all in (True, False)
+    assert bridge.installation.has_all in (True, False)
     for question in OF_UNITS:
         getattr(bridge.placing, question)
-    bridge.installing.desired()
-    bridge.installing.foreseen(here.now_s)
+    bridge.installation.desired()
+    bridge.installation.foreseen(here.now_s)
     bridge.deadline_s()
     bridge.placing.proposal(here.now_s)
     bridge.placing.cooldowns(here.now_s)

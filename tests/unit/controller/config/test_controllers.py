@@ -63,7 +63,7 @@ def test_what_a_change_flushes_is_read_again_at_once_and_installed(
         switch = here.switches["br0"]
         switch.flows.clear()
         here.run_for(0.2)
-        assert switch.installed == here.engine.fleet.bridges["br0"].installing.desired()
+        assert switch.installed == here.engine.fleet.bridges["br0"].installation.desired()
         here.run_for(FLUSHED_WITHIN_S)
         many = readings(here)
         here.run_for(AUDIT_INTERVAL_S - 1)
@@ -105,7 +105,7 @@ def test_flows_that_somebody_deletes_are_installed_again_with_the_next_poll() ->
     switch = here.switches["br0"]
     switch.flows.clear()
     here.run_for(here.engine.fleet.bridges["br0"].config.poll_interval_s + 0.1)
-    assert switch.installed == here.engine.fleet.bridges["br0"].installing.desired()
+    assert switch.installed == here.engine.fleet.bridges["br0"].installation.desired()
     assert readings(here) == 1
 
 

@@ -14,7 +14,7 @@ from controller.api.events import DatabaseRead
 from controller.bridge.bridge import Bridge
 from controller.bridge.failure import LONGEST_PAUSE_S, OVER_AFTER_S
 from controller.bridge.handover import Handover
-from controller.bridge.installing import Installing
+from controller.bridge.installation import Installation
 from controller.dataplane.specs import EMPTY, Pipeline
 from controller.features.polls import Polls
 from controller.features.port_changes import PortChanges
@@ -127,7 +127,7 @@ def test_a_decision_that_fails_leaves_failovers_alone(
     [
         (Bridge, "tick"),
         (PortChanges, "heard"),
-        (Installing, "heard"),
+        (Installation, "heard"),
         (Bridge, "configure"),
         (Bridge, "connect"),
     ],
@@ -199,7 +199,7 @@ def test_an_attach_that_cannot_be_carried_out_is_undone_at_once() -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True])
-@pytest.mark.parametrize("method", ["", "_restore", "installing.Team", "gather", "once"])
+@pytest.mark.parametrize("method", ["", "_restore", "desired.Team", "gather", "once"])
 def test_a_detach_needs_nothing_of_what_it_removes(
     monkeypatch: pytest.MonkeyPatch, method: str, plain: bool
 ) -> None:
@@ -213,7 +213,7 @@ def test_a_detach_needs_nothing_of_what_it_removes(
     if "." in method:
         monkeypatch.setattr(f"controller.bridge.{method}", fails)
     elif method == "_restore":
-        breaks(monkeypatch, method, Installing)
+        breaks(monkeypatch, method, Installation)
     elif method == "gather":
         # It does nothing where something has failed before.
         monkeypatch.setattr(Handover, method, lambda it, _: not it.bridge.interrupted and fails())

@@ -186,7 +186,7 @@ class Life(RuleBasedStateMachine):
         for ofport in self.switch.offered_bps:
             self.switch.offered_bps[ofport] = lambda _: 0.0
         self.here.run_for(QUIET_S)
-        assert self.switch.installed == self.engine.installing.desired()
+        assert self.switch.installed == self.engine.installation.desired()
         assert self.engine.at_rest
         best = self.best_uplinks()
         for name, uplink in self.here.bindings().items():

@@ -53,4 +53,4 @@ def entries(here: World, *events: str) -> list[dict[str, Any]]:
 
 def desired(here: World) -> Pipeline:
     """What the switch of br0 is to have."""
-    return here.engine.fleet.bridges["br0"].installing.desired()
+    return here.engine.fleet.bridges["br0"].installation.desired()

@@ -108,7 +108,7 @@ def test_what_a_late_flush_took_is_installed_again() -> None:
     switch.carry_out = flushed_once  # type: ignore[method-assign]
     done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
     assert len(here.applied()) == 2
-    assert switch.installed == here.engine.fleet.bridges["br0"].installing.desired()
+    assert switch.installed == here.engine.fleet.bridges["br0"].installation.desired()
 
 
 def test_detach_leaves_no_trace_and_keeps_what_describes_the_hardware() -> None:
@@ -331,7 +331,7 @@ def test_groups_left_over_by_an_attach_that_was_killed_are_ours_and_repaired() -
     here.switches["br0"].groups.pop(max(here.switches["br0"].groups))
     here.restart_service()
     done(here.ask("attach", "br0"))
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installation.desired()
 
 
 def test_a_group_that_only_others_use_is_not_ours_even_beside_flows_of_ours() -> None:
@@ -586,7 +586,7 @@ def test_a_bridge_attached_again_in_the_database_while_it_is_cleaned_up_is_ours_
     here.run_for(5)
     refusal(here.replies[1])
     here.write(host()).connect()
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installing.desired()
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].installation.desired()
 
 
 def test_keys_that_were_there_before_an_attach_that_failed_are_there_afterwards() -> None:

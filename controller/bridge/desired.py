@@ -1,0 +1,95 @@
+"""The team that the pipeline of a bridge is built from: what its switch should have, given some bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from controller.config.values import VmPortConfig
+from controller.dataplane.tables import ASSIGNED
+from controller.dataplane.team import Team, VmPort
+from controller.teaming import buckets
+from controller.teaming.address_units import of_team
+from controller.teaming.bindings import Bindings, ordered
+from controller.teaming.own_addresses import probe_group, probe_macs, question_macs
+from policies import failover
+from policies.model import IDLE, OfPort, Unit, Uplink
+
+if TYPE_CHECKING:
+    from controller.bridge.bridge import Bridge
+
+
+def desired_team(bridge: Bridge, of: Bindings) -> Team | None:
+    """The team that the pipeline is built from, given these bindings; None: no pipeline.
+
+    A bridge that is being given back, or left to NORMAL, keeps its pipeline until NORMAL floods
+    to all ports again.
+    """
+    config, placing = bridge.config, bridge.placing
+    given_back = bridge.interrupted or bridge.no_flood.given_back
+    if not config.uplinks or (not bridge.serves and (not bridge.installed_anything or given_back)):
+        return None
+    uplinks, units, split = _links(bridge), placing.units_on_switch, placing.split_on_switch
+    reused = placing.reused.reuse("order")
+
+    def order(unit: Unit) -> tuple[Uplink, ...]:
+        """The uplinks that a unit may use, the one in force first."""
+        return reused(unit.name, ordered, (of.whereabouts(unit), unit, uplinks))
+
+    orders = {unit.name: order(unit) for unit in units if not unit.is_bucket}
+    address_units = bridge.address_units.by_name.values()
+    macs = probe_macs(config) if bridge.checks_paths else {}
+    endpoints = tuple(buckets.endpoints(config))
+    return Team(
+        uplinks=tuple(uplink.ofport for uplink in config.uplinks),
+        vm_ports=tuple(_vm_port(p, orders[p.name], split) for p in config.vm_ports),
+        hears_everywhere=config.on_a_lag,
+        over_normal=config.on_bond,
+        strangers=bool(config.missing),
+        forwards_bpdu=config.forwards_bpdu,
+        snoops=config.snoops,
+        uplink_vlans={uplink.ofport: uplink.vlans for uplink in config.uplinks},
+        normal_takes_any=config.bond_mode == "balance-slb" and not config.on_a_lag,
+        no_flood=(bridge.no_flood.ports if bridge.serves else None) or frozenset(),
+        hashes=buckets.hashes(config, split, units, order, of.homes),
+        off_home_macs={} if config.on_a_lag else buckets.off_home_macs(config, split),
+        addresses=tuple(of_team(address_units, config, orders, of.homes)),
+        dp_hash=bridge.connection_hash.by_dp_hash,
+        endpoints=endpoints,
+        lanes=_lanes(uplinks) if endpoints else {},
+        probe_macs=macs,
+        question_macs=question_macs(config) if macs and config.path_check_targets else {},
+        probe_group=probe_group(config) if macs else "",
+        unheard=frozenset(bridge.paths.foreign.dropped),
+    )
+
+
+def _links(bridge: Bridge) -> tuple[Uplink, ...]:
+    """The team without loads: while no link, role or speed changes, the same object."""
+    placing = bridge.placing
+    idle = tuple(uplink.carrying(IDLE, reserved_bps=0.0) for uplink in placing.uplinks())
+    return placing.reused.reuse("links")("", tuple, (idle,))
+
+
+def _vm_port(port: VmPortConfig, order: Iterable[Uplink], split: frozenset[str]) -> VmPort:
+    """A VM port as the pipeline needs it. `split`: the VM ports whose frames the switch spreads."""
+    policy = buckets.hashed_by(port, split)
+    hashed = None if policy is None else buckets.number_of(policy)
+    return VmPort(
+        ofport=port.ofport,
+        order=tuple(uplink.ofport for uplink in order),
+        vlans=port.vlans,
+        attached_macs=port.attached_macs,
+        forges=port.forges,
+        trusted=port.trusted,
+        hashed=ASSIGNED if port.per_address else hashed,
+    )
+
+
+def _lanes(uplinks: Sequence[Uplink]) -> dict[OfPort, tuple[OfPort, ...]]:
+    """For the off-home addresses of each uplink, the uplinks that serve them, the one in use first."""
+    found = {}
+    for own in uplinks:
+        order = failover.order(own.name, own.name, uplinks, failover.as_configured)
+        found[own.ofport] = tuple(uplink.ofport for uplink in failover.usable_first(order))
+    return found
