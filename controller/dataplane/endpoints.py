@@ -28,6 +28,7 @@ from collections.abc import Iterator
 from controller.dataplane import tables
 from controller.dataplane.output import first_live, if_first_live, leave_by
 from controller.dataplane.specs import (
+    Actions,
     CopyBits,
     Fields,
     FlowSpec,
@@ -38,8 +39,9 @@ from controller.dataplane.specs import (
     ToGroup,
     flow,
 )
-from controller.dataplane.tables import BROADCAST, Register, Table, lane_group_id
+from controller.dataplane.tables import BROADCAST, Group, Register, Table
 from controller.dataplane.team import Endpoint, Team
+from policies.model import OfPort
 
 _LANE_MASK = 0xFFFF
 
@@ -61,7 +63,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 
 def groups(team: Team) -> Iterator[GroupSpec]:
     for lane, order in team.lanes.items() if team.endpoints else ():
-        yield first_live(lane_group_id(lane), ((u, leave_by(u, team)) for u in order))
+        yield first_live(Group.LANE.id_of(lane), ((u, leave_by(u, team)) for u in order))
         deliver = CopyBits(Register.HOME, 0, Register.TARGET, 0, 16), Resubmit(Table.EGRESS)
         for position, uplink in enumerate(order):
             group_id = tables.to_endpoint_group_id(_index(lane, team), _index(uplink, team))
@@ -96,7 +98,7 @@ def _announced(endpoint: Endpoint) -> Iterator[FlowSpec]:
         yield flow(Table.LEARN, 60, {"eth_src": mac})
         rarp: Fields = {"eth_src": mac, "eth_dst": BROADCAST, "eth_type": tables.ETH_RARP}
         announces = {**rarp, Register.VM_PORT: endpoint.ofport}
-        yield flow(Table.LEARN, 70, announces, _speaks(endpoint), ToGroup(lane_group_id(lane)))
+        yield flow(Table.LEARN, 70, announces, *_by_lane(endpoint, lane))
 
 
 def _leaving(endpoint: Endpoint, team: Team) -> Iterator[FlowSpec]:
@@ -107,16 +109,17 @@ def _leaving(endpoint: Endpoint, team: Team) -> Iterator[FlowSpec]:
         by_home = (SetField(Register.LANE, 0), SetField(Register.TARGET, 0))
         yield flow(Table.OFF_HOME, 60, at_home, *by_home, Resubmit(Table.OFF_HOME))
         off_home = {**sent, Register.LANE: (int(lane), _LANE_MASK)}
-        leave = (SetField("eth_src", mac), _speaks(endpoint), ToGroup(lane_group_id(lane)))
-        yield flow(Table.OFF_HOME, 50, off_home, *leave)
+        ours = SetField("eth_src", mac)
+        yield flow(Table.OFF_HOME, 50, off_home, ours, *_by_lane(endpoint, lane))
 
 
-def _speaks(endpoint: Endpoint) -> Learn:
-    """Learn that the frame's source, an off-home address, has sent just now."""
-    return Learn(
+def _by_lane(endpoint: Endpoint, lane: OfPort) -> Actions:
+    """Leave by a lane, and learn that the frame's source, an off-home address, has sent just now."""
+    speaks = Learn(
         Table.SPOKEN,
         tables.cookie(tables.Kind.LEARNED, endpoint.ofport),
         tables.SPOKEN_TIMEOUT_S,
         (tables.TO_SOURCE, tables.TO_SENDER),
         delete_learned=True,
     )
+    return speaks, ToGroup(Group.LANE.id_of(lane))

@@ -207,7 +207,7 @@ def _delivery_group(
     if uplink in order:
         before = () if hears_everywhere else order[: order.index(uplink)]
         return if_first_live(group_id, before, uplink, out_by(ofport))
-    by_any = [(uplink, (ToGroup(tables.unicast_group_id(ofport)),))]
+    by_any = [(uplink, (ToGroup(tables.Group.UNICAST.id_of(ofport)),))]
     return first_live(group_id, by_any if hears_everywhere and order else ())
 
 

@@ -44,7 +44,7 @@ from controller.dataplane.specs import (
     ToGroup,
     flow,
 )
-from controller.dataplane.tables import Kind, Register, Table, binding_group_id, icmpv6
+from controller.dataplane.tables import Group, Kind, Register, Table, icmpv6
 from controller.dataplane.team import Hash, Team, VmPort, kept
 from policies.classifiers import BUCKETS, Classifier
 from policies.model import OfPort
@@ -89,7 +89,7 @@ ND_MESSAGES = range(133, 138)  # solicitations, advertisements and redirects
 def binding_groups(team: Team) -> Iterator[GroupSpec]:
     for port in team.vm_ports:
         ways = ((uplink, _leave(port, uplink, team)) for uplink in port.order)
-        yield first_live(binding_group_id(port.ofport), ways, by_any_uplink(port, team))
+        yield first_live(Group.BINDING.id_of(port.ofport), ways, by_any_uplink(port, team))
     if team.over_normal:
         yield ALWAYS
 
@@ -106,9 +106,9 @@ def _leave(port: VmPort, uplink: OfPort, team: Team) -> Actions:
 
 def flows(team: Team) -> Iterator[FlowSpec]:
     for port in team.vm_ports:
-        group, counts = binding_group_id(port.ofport), tables.cookie(Kind.FROM_VM, port.ofport)
-        sent = {Register.VM_PORT: port.ofport}
-        yield flow(Table.UPLINK_OUT, 10, sent, ToGroup(group), cookie=counts)
+        sent, counts = {Register.VM_PORT: port.ofport}, tables.cookie(Kind.FROM_VM, port.ofport)
+        group = ToGroup(Group.BINDING.id_of(port.ofport))
+        yield flow(Table.UPLINK_OUT, 10, sent, group, cookie=counts)
     for made in team.hashes:
         yield from _hash_flows(made, team)
         yield from _bucket_flows(made.number, len(made.buckets))

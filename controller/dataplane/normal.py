@@ -35,7 +35,7 @@ from controller.dataplane.specs import (
     ToGroup,
     flow,
 )
-from controller.dataplane.tables import TAGGED, VLAN_ID_BITS, Register, Table, normal_group_id
+from controller.dataplane.tables import TAGGED, VLAN_ID_BITS, Group, Register, Table
 from controller.dataplane.team import Team, VmPort
 from policies.model import OfPort
 
@@ -65,7 +65,7 @@ def flooded_by(uplink: OfPort, team: Team) -> tuple[Fields, list[_Way]]:
     to_normal: Actions = (*restored, TO_NORMAL)
     ways: list[_Way] = [(0, None, to_normal)]
     if team.normal_takes_any:
-        ways.append((5, tables.UNICAST, (*restored, ToGroup(normal_group_id(uplink)))))
+        ways.append((5, tables.UNICAST, (*restored, ToGroup(Group.NORMAL.id_of(uplink)))))
     if team.snoops:
         ways += [(5, groups, ()) for groups in SNOOPED]
         ways += [(7, group, to_normal) for group in FLOODED_GROUPS]
@@ -152,7 +152,7 @@ def groups(team: Team) -> Iterator[GroupSpec]:
     if team.floods_to_normal and team.normal_takes_any:
         for index, uplink in enumerate(team.uplinks):
             before = team.uplinks[:index]
-            yield if_first_live(normal_group_id(uplink), before, uplink, (TO_NORMAL,))
+            yield if_first_live(Group.NORMAL.id_of(uplink), before, uplink, (TO_NORMAL,))
 
 
 def _as_it_came(uplink: OfPort, team: Team) -> tuple[Fields, Actions]:

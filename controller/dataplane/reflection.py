@@ -44,7 +44,7 @@ from controller.dataplane.specs import (
     ToGroup,
     flow,
 )
-from controller.dataplane.tables import BROADCAST, MULTICAST, Register, Table
+from controller.dataplane.tables import BROADCAST, MULTICAST, Group, Register, Table
 from controller.dataplane.team import KEPT, Team, VmPort, kept
 from policies.model import OFPORT_LOCAL, OfPort
 
@@ -139,7 +139,7 @@ def by_presence(port: VmPort) -> Actions:
     """Actions that continue in table PRESENT or ABSENT. LOCAL is always there."""
     if port.ofport == OFPORT_LOCAL:
         return (Resubmit(Table.PRESENT),)
-    return (ToGroup(tables.presence_group_id(port.ofport)),)
+    return (ToGroup(Group.PRESENCE.id_of(port.ofport)),)
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:
@@ -156,4 +156,4 @@ def _presence(ofport: OfPort, uplinks: tuple[OfPort, ...]) -> GroupSpec:
     # The switch takes no bucket that watches nothing. No uplink is live: nowhere to go.
     absent = ((uplink, (Resubmit(Table.ABSENT),)) for uplink in uplinks)
     present = ofport, (Resubmit(Table.PRESENT),)
-    return first_live(tables.presence_group_id(ofport), [present, *absent])
+    return first_live(Group.PRESENCE.id_of(ofport), [present, *absent])

@@ -132,28 +132,45 @@ class Kind(IntEnum):
 _KINDS = {kind.value: kind for kind in Kind}
 
 GROUP_IDS = range(0x6C000000, 0x6D000000)
-_LOCAL_BUM_SLOT = 0xF0
-_LOCAL_BUM_ANY_VLAN = 0xFFFF
+# The groups of the buckets of each hash; of the last number, those of addresses behind VM ports.
+HASH_SLOTS = range(0xE0, 0xF0)
+
+
+class Group(IntEnum):
+    """What a group's id says it is; the low 16 bits are the ofport it belongs to, unless said otherwise.
+
+    Those from 1 on deliver to a VM port what one uplink floods.
+    """
+
+    BINDING = 0  # carries a VM port's traffic to its uplink
+    LOCAL = 0xF0  # floods to the local VM ports of some VLANs; the first VLAN instead of the ofport
+    NORMAL = 0xF1  # gives NORMAL the unicast that an uplink floods
+    UNICAST = 0xF2  # delivers to a VM port the unicast that uplinks bring for it
+    SELECT = 0xF3  # picks a bucket by the datapath's hash; one group, the same on all bridges
+    PRESENCE = 0xF4  # tells whether a VM port is still there
+    LANE = 0xF5  # by it frames leave that have an endpoint's off-home address of an uplink
+    TO_ENDPOINT = 0xF6  # takes frames to such an address from one uplink; both uplinks by position
+    ALWAYS = 0xF7  # other groups watch this one to do something if no port is live that they watch
+
+    def id_of(self, number: int) -> int:
+        return _group_id(self, number)
+
+
+def _group_id(kind: int, number: int) -> int:
+    assert 0 <= number < 1 << 16, "a number of 16 bits, as in registers"
+    return GROUP_IDS.start | kind << 16 | number
+
+
+_LOCAL_ANY_VLAN = 0xFFFF
 # A message holds 64 kB, and a bucket of these groups takes 48 bytes.
 PORTS_PER_LOCAL_GROUP_MAX = 1024
 # The switch ends the translation of a frame after 4096 resubmits, and each VM port takes one of them.
 PORTS_PER_VLAN_MAX = 4000
-_NORMAL_SLOT = 0xF1
-_UNICAST_SLOT = 0xF2
-_SELECT_SLOT = 0xF3
-_PRESENCE_SLOT = 0xF4
-_LANE_SLOT = 0xF5
-_TO_ENDPOINT_SLOT = 0xF6
-_ALWAYS_SLOT = 0xF7
-HASH_SLOTS = range(0xE0, 0xF0)
 # In place of a hash's number: each address behind the VM port has an uplink of its own.
 ASSIGNED = len(HASH_SLOTS) - 1
 # How many such addresses there can be.
 SLOTS = 1 << 16
-# The group that picks a bucket by the datapath's hash. It is the same on all bridges.
-SELECT_GROUP_ID = GROUP_IDS.start | _SELECT_SLOT << 16
-# The group that other groups watch to do something if no port is live that they watch.
-ALWAYS_GROUP_ID = GROUP_IDS.start | _ALWAYS_SLOT << 16
+SELECT_GROUP_ID, ALWAYS_GROUP_ID = Group.SELECT.id_of(0), Group.ALWAYS.id_of(0)
 # In the cookie of what is learned from ports that only NORMAL knows. Cookies of other learned
 # flows have an ofport and, from bit 16 on, a digest of the VLANs that it carries.
 FROM_NORMAL = 1 << 31
@@ -193,55 +210,29 @@ def icmpv6(message: int) -> Fields:
 IGMP_MESSAGE: Fields = {"eth_type": ETH_IPV4, "ip_proto": IGMP}
 
 
-def binding_group_id(ofport: int) -> int:
-    """The group that carries a VM port's traffic to its uplink."""
-    assert 0 <= ofport < 1 << 16, "a number of 16 bits, as in registers"
-    return GROUP_IDS.start | ofport
-
-
 def delivery_group_id(ofport: int, uplink_index: int) -> int:
     """The group that delivers to a VM port what an uplink broadcasts."""
     assert 0 <= uplink_index < HASH_SLOTS.start - 1, "there are ids for so many uplinks"
-    return GROUP_IDS.start | (uplink_index + 1) << 16 | ofport
+    return _group_id(uplink_index + 1, ofport)
 
 
 def local_group_id(vlan: int | None, part: int = 0) -> int:
     """One of the groups of the local VM ports of the VLANs from `vlan` on (None: of all others)."""
-    first, part_bits = GROUP_IDS.start | _LOCAL_BUM_SLOT << 16, part << VLAN_ID_BITS
-    assert 0 <= part_bits < _LOCAL_BUM_ANY_VLAN, "a VLAN has few parts"
-    return first | (_LOCAL_BUM_ANY_VLAN - part_bits if vlan is None else part_bits | vlan)
-
-
-def normal_group_id(uplink: int) -> int:
-    """The group that gives NORMAL the unicast that an uplink floods."""
-    return GROUP_IDS.start | _NORMAL_SLOT << 16 | uplink
-
-
-def unicast_group_id(ofport: int) -> int:
-    """The group that delivers to a VM port the unicast that uplinks bring for it."""
-    return GROUP_IDS.start | _UNICAST_SLOT << 16 | ofport
-
-
-def presence_group_id(ofport: int) -> int:
-    """The group that tells whether a VM port is still there."""
-    return GROUP_IDS.start | _PRESENCE_SLOT << 16 | ofport
+    part_bits = part << VLAN_ID_BITS
+    assert 0 <= part_bits < _LOCAL_ANY_VLAN, "a VLAN has few parts"
+    number = _LOCAL_ANY_VLAN - part_bits if vlan is None else part_bits | vlan
+    return Group.LOCAL.id_of(number)
 
 
 def bucket_group_id(number: int, bucket: int) -> int:
     """The group that carries one bucket of the hash `number` (from 0 to 14) to its uplink."""
-    assert 0 <= bucket < SLOTS, "the ids of buckets have 16 bits"
-    return GROUP_IDS.start | HASH_SLOTS[number] << 16 | bucket
-
-
-def lane_group_id(uplink: int) -> int:
-    """The group by which frames leave that have an endpoint's off-home address of an uplink."""
-    return GROUP_IDS.start | _LANE_SLOT << 16 | uplink
+    return _group_id(HASH_SLOTS[number], bucket)
 
 
 def to_endpoint_group_id(lane_index: int, uplink_index: int) -> int:
-    """The group that takes frames to such an address from one uplink. Both uplinks by position."""
+    """The group that takes frames for a lane from one uplink. Both uplinks by position."""
     assert max(lane_index, uplink_index) < 1 << 8, "each has eight bits of the id"
-    return GROUP_IDS.start | _TO_ENDPOINT_SLOT << 16 | lane_index << 8 | uplink_index
+    return Group.TO_ENDPOINT.id_of(lane_index << 8 | uplink_index)
 
 
 def address_group_id(slot: int) -> int:

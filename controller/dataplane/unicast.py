@@ -16,7 +16,7 @@ from controller.dataplane.learning import learn_closed, learn_outside
 from controller.dataplane.output import first_live, out_by
 from controller.dataplane.reflection import by_presence
 from controller.dataplane.specs import Actions, FlowSpec, GroupSpec, Resubmit, ToGroup, flow
-from controller.dataplane.tables import UNICAST, Kind, Register, Table, unicast_group_id
+from controller.dataplane.tables import UNICAST, Group, Kind, Register, Table
 from controller.dataplane.team import Team, VmPort
 
 
@@ -29,7 +29,7 @@ def to_vm_port(port: VmPort, team: Team) -> tuple[Actions, Table | None]:
     drop those of the others for a while longer.
     """
     if port.is_confined(team.uplinks):
-        return (ToGroup(unicast_group_id(port.ofport)),), None
+        return (ToGroup(Group.UNICAST.id_of(port.ofport)),), None
     return (), Table.PORT_OUT
 
 
@@ -89,4 +89,4 @@ def groups(team: Team) -> Iterator[GroupSpec]:
             ways = [(u, out) for u in team.uplinks if u in port.order]
             if not team.hears_everywhere:
                 ways += [(u, close) for u in team.uplinks if u not in port.order]
-            yield first_live(unicast_group_id(port.ofport), ways)
+            yield first_live(Group.UNICAST.id_of(port.ofport), ways)

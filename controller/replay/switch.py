@@ -37,10 +37,10 @@ from controller.dataplane.specs import (
     SetField,
 )
 from controller.dataplane.tables import (
+    Group,
     Kind,
     Register,
     Table,
-    binding_group_id,
     bucket_group_id,
     cookie_kind,
 )
@@ -299,7 +299,7 @@ class Switch:
                     self.bucket_uplinks[number, bucket] = values[Register.TARGET]
 
     def _route_of(self, ofport: int, hashes: Mapping[int, Multipath]) -> Route | None:
-        values = self._first(binding_group_id(ofport))
+        values = self._first(Group.BINDING.id_of(ofport))
         if values is None:
             return None
         number = values.get(Register.HASHED)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from controller.config.values import BridgeConfig, VmPortConfig
 from controller.dataplane.specs import Pipeline, SetField
-from controller.dataplane.tables import Register, binding_group_id
+from controller.dataplane.tables import Group, Register
 from controller.teaming.bindings import Bound
 from controller.teaming.buckets import number_of
 from policies.model import Move, Reason
@@ -165,7 +165,7 @@ def installed(pipeline: Pipeline, config: BridgeConfig) -> list[str]:
 
 def _number(pipeline: Pipeline, port: VmPortConfig) -> int | None:
     """The number of the hash that a VM port's binding group names; None if it names none."""
-    group = pipeline.groups.get(binding_group_id(port.ofport))
+    group = pipeline.groups.get(Group.BINDING.id_of(port.ofport))
     for action in group.buckets[0].actions if group and group.buckets else ():
         if isinstance(action, SetField) and action.field == Register.HASHED:
             return int(action.value) if isinstance(action.value, int) else None

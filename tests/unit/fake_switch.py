@@ -186,7 +186,7 @@ class FakeSwitch:
 
     def uplink_of(self, ofport: int) -> int | None:
         """The uplink a VM port's traffic leaves by now; of a hashed one, its home."""
-        return self._leaves_by(tables.binding_group_id(ofport))
+        return self._leaves_by(tables.Group.BINDING.id_of(ofport))
 
     def uplink_of_bucket(self, number: int, bucket: int) -> int | None:
         return self._leaves_by(tables.bucket_group_id(number, bucket))
@@ -266,7 +266,7 @@ class FakeSwitch:
 
     def hash_of(self, ofport: int) -> int | None:
         """The hash that spreads what a VM port sends."""
-        group = self.groups.get(tables.binding_group_id(ofport))
+        group = self.groups.get(tables.Group.BINDING.id_of(ofport))
         for action in group.buckets[0].actions if group and group.buckets else ():
             if isinstance(action, SetField) and action.field == tables.Register.HASHED:
                 return int(action.value)

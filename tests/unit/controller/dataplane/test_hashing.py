@@ -82,7 +82,7 @@ def spread(
 def sent_by(team: Team, what: dict[str, int], alive: set[OfPort] | None = None) -> list[Copy]:
     """The copies of what VM port 10, whose sources are learned, sends by uplinks."""
     known = {**what, Register.VM_PORT: 10, Register.LEARNED: 1}
-    group_id = tables.binding_group_id(10)
+    group_id = tables.Group.BINDING.id_of(10)
     return through_group(build(team), group_id, known, alive or set(UPLINKS))
 
 
@@ -107,7 +107,7 @@ INSTALLED = {n: build(team) for n, team in TEAMS_OF.items()}
 
 def bucket_of(uplinks: int, what: dict[str, int]) -> int:
     alive = set(TEAMS_OF[uplinks].uplinks)
-    (copy,) = through_group(INSTALLED[uplinks], tables.binding_group_id(10), what, alive)
+    (copy,) = through_group(INSTALLED[uplinks], tables.Group.BINDING.id_of(10), what, alive)
     return copy.port - 1
 
 
@@ -190,7 +190,7 @@ def test_every_frame_leaves_once_by_an_uplink_that_lives_and_carries_its_vlan(
     alive = data.draw(st.sets(st.sampled_from(UPLINKS)))
     what = {**FRAMES[kind], Register.VLAN: vlan, Register.LEARNED: int(learned)}
     what["vlan_vid"] = VLAN_PRESENT | vlan if vlan else 0
-    copies = through_group(build(team), tables.binding_group_id(10), what, alive)
+    copies = through_group(build(team), tables.Group.BINDING.id_of(10), what, alive)
     if not alive & set(port.order):
         assert copies == []
         return
@@ -301,7 +301,7 @@ def test_a_source_address_that_was_not_learned_leaves_where_its_reflection_is_no
 ) -> None:
     team = spread(Classifier.SOURCE_MAC, ((UPLINKS[3],),), hears_everywhere=on_a_lag)
     what = {**HOME_ONLY["ARP"], Register.LEARNED: 0}
-    (copy,) = through_group(build(team), tables.binding_group_id(10), what, set(UPLINKS))
+    (copy,) = through_group(build(team), tables.Group.BINDING.id_of(10), what, set(UPLINKS))
     assert copy.port == port
 
 
@@ -345,7 +345,7 @@ def test_a_hash_adds_its_own_and_changes_the_bindings_of_its_vm_ports_only(team:
     made = diff.changes(build(with_hash), build(replace(team, vm_ports=ports, hashes=())))
     assert (SELECT_GROUP in build(with_hash).groups.values()) == team.dp_hash
     assert not made.delete_flows and not made.delete_groups
-    assert {g.group_id for g in made.modify_groups} <= {tables.binding_group_id(10)}
+    assert {g.group_id for g in made.modify_groups} <= {tables.Group.BINDING.id_of(10)}
     ours = {tables.bucket_group_id(3, b) for b in range(len(team.hashes[0].buckets))}
     assert {g.group_id for g in made.add_groups} == ours
     for flow in made.add_flows:
@@ -391,7 +391,7 @@ def test_two_hashes_keep_out_of_each_other() -> None:
     installed = build(Team(UPLINKS, ports, hashes=made, off_home_macs=OFF_HOME_MACS))
     left = {}
     for port in ports:
-        group_id = tables.binding_group_id(port.ofport)
+        group_id = tables.Group.BINDING.id_of(port.ofport)
         (copy,) = through_group(installed, group_id, {**TCP4, "reg8": 1}, set(UPLINKS))
         left[port.ofport] = copy.port, copy.frame["eth_src"] == TCP4["eth_src"]
     assert left == {10: (UPLINKS[2], False), 11: (UPLINKS[3], True), 12: (UPLINKS[0], True)}

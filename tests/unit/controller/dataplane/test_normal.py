@@ -38,7 +38,7 @@ def test_normal_gets_flooded_unicast_from_one_live_uplink(team: Team, data: st.D
     groups = build(team).groups
     taken_from = []
     for uplink in team.uplinks:
-        group = groups[tables.normal_group_id(uplink)]
+        group = groups[tables.Group.NORMAL.id_of(uplink)]
         live = next((b for b in group.buckets if b.watch_port in alive), None)
         if uplink in alive and live is not None and live.actions:
             taken_from.append(uplink)
@@ -86,7 +86,7 @@ def test_normal_gets_nothing_for_a_vm_port_that_has_none_of_its_uplinks(team: Te
         alive = set(team.uplinks) - set(port.order)
         for uplink in team.uplinks:
             ends = {Register.UPLINK: uplink, Register.TARGET: port.ofport}
-            group_id = tables.unicast_group_id(port.ofport)
+            group_id = tables.Group.UNICAST.id_of(port.ofport)
             assert not through_group(installed, group_id, frame(**ends), alive)
 
 

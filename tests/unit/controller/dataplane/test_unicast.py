@@ -81,6 +81,6 @@ def test_an_uplink_that_a_vm_port_may_not_use_is_closed_while_it_is_cut_off(
     for port in team.vm_ports:
         others = [u for u in team.uplinks if (port.ofport, u) in expected]
         if others:
-            group = installed.groups[tables.unicast_group_id(port.ofport)]
+            group = installed.groups[tables.Group.UNICAST.id_of(port.ofport)]
             ways = [b.watch_port for b in group.buckets if Resubmit(Table.NO_UPLINK) in b.actions]
             assert ways == others

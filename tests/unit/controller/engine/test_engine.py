@@ -618,4 +618,4 @@ def test_a_new_vm_port_is_served_once_it_is_configured_though_not_live_yet() -> 
     row = here.rows["br0"]
     ports = tuple(sorted((*row.ports, port("vnet4", 14)), key=lambda p: p.name))
     here.write(replace(row, ports=ports))
-    assert tables.binding_group_id(14) in here.switches["br0"].groups
+    assert tables.Group.BINDING.id_of(14) in here.switches["br0"].groups

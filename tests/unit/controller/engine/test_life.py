@@ -210,7 +210,7 @@ class Life(RuleBasedStateMachine):
         team = set(OFPORTS.values())
         for name in self.vms:
             ofport = 10 + int(name.removeprefix("vnet"))
-            group = self.switch.groups.get(tables.binding_group_id(ofport))
+            group = self.switch.groups.get(tables.Group.BINDING.id_of(ofport))
             buckets = [b for b in group.buckets if b.watch_group is None] if group else []
             for bucket in buckets:
                 assert bucket.watch_port in team

@@ -35,7 +35,7 @@ def broken(here: World) -> set[tuple[str, str]]:
 
 def order_of(here: World, name: str) -> list[int]:
     """The uplinks of a VM port's binding group, as the switch fails over by itself."""
-    group = here.switches["br0"].groups[tables.binding_group_id(10 + int(name[-1]))]
+    group = here.switches["br0"].groups[tables.Group.BINDING.id_of(10 + int(name[-1]))]
     return [b.watch_port for b in group.buckets if b.watch_port is not None]
 
 
@@ -46,7 +46,7 @@ def carried(here: World) -> dict[str, str | None]:
     return {
         name: names.get(switch.uplink_of(10 + int(name[-1])) or 0)
         for name in VMS
-        if tables.binding_group_id(10 + int(name[-1])) in switch.groups
+        if tables.Group.BINDING.id_of(10 + int(name[-1])) in switch.groups
     }
 
 
@@ -178,7 +178,7 @@ def test_a_vm_port_with_rules_is_not_spread_by_a_hash(policy: str) -> None:
     here = team({"vnet0": {"allow": "eth1"}, "vnet1": {"prefer": "eth2"}}, policy=policy)
     bridge = here.engine.fleet.bridges["br0"]
     groups = here.switches["br0"].groups
-    ways = {n: groups[tables.binding_group_id(10 + n)].buckets[0].actions for n in range(4)}
+    ways = {n: groups[tables.Group.BINDING.id_of(10 + n)].buckets[0].actions for n in range(4)}
     assert len(ways[0]) == len(ways[1]) == 1, "straight out"
     assert len(ways[2]) > 1 < len(ways[3]), "by a hash"
     assert (carried(here)["vnet0"], carried(here)["vnet1"]) == ("eth1", "eth2")
