@@ -97,7 +97,8 @@ class Probing(Feature[FrameHeard]):
         uplink = next((u for u in config.uplinks if int(u.ofport) == event.uplink), None)
         if uplink is None:
             return []
-        kind = uplink.ofport, is_own(config, uplink, event.frame)
+        own = {of(config)[uplink.ofport] for of in (probe_macs, question_macs)}
+        kind = uplink.ofport, event.frame[:6].hex(":") in own
         if kind in paths.foreign.dropped or self._hear(uplink, event.frame, now_s):
             return []
         if not paths.foreign.is_flooded(kind, uplink.name, INTERVAL_S, now_s):
@@ -106,12 +107,17 @@ class Probing(Feature[FrameHeard]):
 
     def _hear(self, uplink: UplinkConfig, frame: bytes, now_s: float) -> bool:
         """Take what a frame says that an uplink has received. False: it does not belong to a round."""
-        paths, config = self.bridge.paths, self.config
+        paths, uplinks = self.bridge.paths, self.config.uplinks
         found = path_probes.parse(frame, int(uplink.ofport), self._key)
         if isinstance(found, Probe):
-            path, copy = path_of(config, found, uplink, frame), found.receiver == NO_UPLINK
-            return path is not None and paths.arrived(path, found.round, copy=copy)
-        if (of := owner(config, frame)) is not None:
+            sender = next((u.name for u in uplinks if int(u.ofport) == found.sender), None)
+            if sender is None or uplink.vlans.vlan_of(path_probes.tag_of(frame)) != found.vlan:
+                # Its sender is gone, or it came in another VLAN.
+                return False
+            path = Path(found.mtu, found.vlan, sender, uplink.name)
+            return paths.arrived(path, found.round, copy=found.receiver == NO_UPLINK)
+        macs, source = probe_macs(self.config), frame[6:12].hex(":")
+        if (of := next((u.name for u in uplinks if macs[u.ofport] == source), None)) is not None:
             paths.foreign.see(of, uplink.name, now_s)
         elif found is not None and (vlan := uplink.vlans.vlan_of(found.tag)) is not None:
             return paths.answered(uplink.name, found.address, vlan, found.mac)
@@ -160,50 +166,24 @@ def commands(
     """
     macs, asking = probe_macs(config), question_macs(config)
     by_name = {uplink.name: uplink for uplink in config.uplinks}
-    for path in probes.paths:
+    leaves = (*((path, False) for path in probes.paths), *((path, True) for path in probes.copied))
+    for path, is_copy in leaves:
         sender = by_name[path.sender]
-        tag = sender.vlans.tag_out(path.vlan)
+        own, tag = sender.ofport, sender.vlans.tag_out(path.vlan)
         if path.to_host:
-            source, to = asking[sender.ofport], asked_at(path)
-            frame = path_probes.question_frame(source, path.receiver, tag, path.mtu, to)
+            to = asked_at(path)
+            frame = path_probes.question_frame(asking[own], path.receiver, tag, path.mtu, to)
+        elif is_copy:
+            copy = Probe(int(own), NO_UPLINK, path.vlan, path.mtu, probes.number)
+            frame = path_probes.probe_frame(copy, asking[own], probe_group(config), tag, key)
         else:
-            source, receiver = macs[sender.ofport], by_name[path.receiver]
-            ends = int(sender.ofport), int(receiver.ofport)
-            probe = Probe(*ends, path.vlan, path.mtu, probes.number)
-            frame = path_probes.probe_frame(probe, source, macs[receiver.ofport], tag, key)
-        yield DeliverFrame(config.name, int(sender.ofport), frame)
-    for path in probes.copied:
-        sender, group = by_name[path.sender], probe_group(config)
-        copy = Probe(int(sender.ofport), NO_UPLINK, path.vlan, path.mtu, probes.number)
-        tag = sender.vlans.tag_out(path.vlan)
-        frame = path_probes.probe_frame(copy, asking[sender.ofport], group, tag, key)
-        yield DeliverFrame(config.name, int(sender.ofport), frame)
+            receiver = by_name[path.receiver].ofport
+            probe = Probe(int(own), int(receiver), path.vlan, path.mtu, probes.number)
+            frame = path_probes.probe_frame(probe, macs[own], macs[receiver], tag, key)
+        yield DeliverFrame(config.name, int(own), frame)
     proof = Probe(NO_UPLINK, NO_UPLINK, 0, 0, probes.number)
     frame = path_probes.probe_frame(proof, SELF, SELF, 0, key)
     yield SendFrame(config.name, OFPP_CONTROLLER, frame)
-
-
-def is_own(config: BridgeConfig, uplink: UplinkConfig, frame: bytes) -> bool:
-    """Whether a frame goes to an address of an uplink."""
-    macs = (of(config)[uplink.ofport] for of in (probe_macs, question_macs))
-    return frame[:6].hex(":") in macs
-
-
-def owner(config: BridgeConfig, frame: bytes) -> str | None:
-    """The uplink from the address of whose probes a frame comes; None: of none."""
-    source, macs = frame[6:12].hex(":"), probe_macs(config)
-    return next((u.name for u in config.uplinks if macs[u.ofport] == source), None)
-
-
-def path_of(
-    config: BridgeConfig, probe: Probe, receiver: UplinkConfig, frame: bytes
-) -> Path | None:
-    """The path that a probe has taken; None if its sender is gone, or it came in another VLAN."""
-    sender = next((u.name for u in config.uplinks if int(u.ofport) == probe.sender), None)
-    vlan = receiver.vlans.vlan_of(path_probes.tag_of(frame))
-    if sender is None or vlan != probe.vlan:
-        return None
-    return Path(probe.mtu, probe.vlan, sender, receiver.name)
 
 
 def _path_reported(entry: Entry) -> Report:
