@@ -157,7 +157,8 @@ class Engine:
                 self.fleet.challenged_s = now_s
                 return self._answer()
             case events.Faulted():
-                return self.fleet.faulted(event)
+                self.fleet.faults[event.part] = event
+                return []
             case events.AddressesRead(devices=addresses):
                 return self.fleet.take_addresses(addresses, self.jobs.in_hand, now_s)
             case events.Tick():

@@ -139,7 +139,7 @@ class Bridge:
 
     @property
     def installed_anything(self) -> bool:
-        return self.installation.has_anything
+        return self.installed is not None and self.installed != specs.EMPTY
 
     @property
     def settled(self) -> bool:
@@ -155,7 +155,7 @@ class Bridge:
     @property
     def at_rest(self) -> bool:
         """Whether the switch has the desired pipeline, and nothing is left to announce."""
-        return self.announcer.idle and self.off_home.idle and self.installation.has_all
+        return not (self.announcer.due or self.off_home.due) and self.installation.has_all
 
     @property
     def awaited(self) -> str:
@@ -235,7 +235,8 @@ class Bridge:
         """When the next announcement or inbound check is due; infinity if none is."""
         if not self.connected:
             return math.inf
-        return min(one.next_s() for one in (self.announcer, self.off_home, self.inbound_check))
+        announced_s = min(self.announcer.due.due_s(), self.off_home.due.due_s())
+        return min(announced_s, self.inbound_check.next_s())
 
     # ---- requests of operators ---------------------------------------------------------------
 
@@ -386,7 +387,9 @@ class Bridge:
             # Flows are counted otherwise from now on.
             self.loads.forget_rates()
             self.scheduler.forget_loads()
-        commands = _errors_reported(old, config)
+        known = {*old.errors}
+        new = (error for error in config.errors if error not in known)
+        commands: Commands = [engine_commands.Report("warning", str(error)) for error in new]
         if config.fallen_back and not old.fallen_back:
             commands += self._fall_back()
         self.placing.place_anew(old)
@@ -486,11 +489,3 @@ class Bridge:
 
     def _log_outcome(self, now_s: float) -> Commands:
         return [*self.decision_log.outcome(self.placing.team_view, now_s)]
-
-
-def _errors_reported(old: BridgeConfig, new: BridgeConfig) -> Commands:
-    """A log line for each configuration error that is new."""
-    known = {*old.errors}
-    return [
-        engine_commands.Report("warning", str(error)) for error in new.errors if error not in known
-    ]

@@ -65,7 +65,7 @@ class Fleet:
     # The row that each bridge was last configured from. A request that attaches or detaches a
     # bridge configures it.
     _followed: dict[str, BridgeRow] = field(default_factory=dict)
-    # The last fault of each part of this service.
+    # The last fault of each part of this service. Requests that wait can name it instead of the switch.
     faults: dict[str, Faulted] = field(default_factory=dict)
     # Of the bridges that errors of ours concern.
     failures: dict[str, Failure] = field(default_factory=dict)
@@ -96,11 +96,6 @@ class Fleet:
         """An address of this host has come or gone. It may be one that tunnels are sent from."""
         self.addresses = addresses
         return self.follow_rows(self._read, in_hand, now_s)
-
-    def faulted(self, fault: Faulted) -> Commands:
-        """A part of this service failed. Requests that wait can name it instead of the switch."""
-        self.faults[fault.part] = fault
-        return []
 
     def recent_faults(self, now_s: float) -> tuple[Faulted, ...]:
         """The faults to report now, the latest first."""
@@ -332,7 +327,8 @@ def isolation(row: BridgeRow, config: BridgeConfig | None = None) -> Iterator[Se
     port, because it must not outlive it. Without `config`, the bridge is given back.
     """
     uplinks: Collection[str] = ()
-    if config is not None and not config.on_bond and not _uses_protected(row):
+    others_use_it = any(p.protected and PROTECTED not in p.external_ids for p in row.ports)
+    if config is not None and not config.on_bond and not others_use_it:
         named = config.settings.get((f"Bridge {row.name}", PREFIX + "uplinks"), ())
         uplinks = {*named, *config.missing}
     for port in row.ports:
@@ -345,10 +341,6 @@ def isolation(row: BridgeRow, config: BridgeConfig | None = None) -> Iterator[Se
             continue
         yield Setting("Port", port.name, "protected", value, column="protected")
         yield Setting("Port", port.name, PROTECTED, value)
-
-
-def _uses_protected(row: BridgeRow) -> bool:
-    return any(port.protected and PROTECTED not in port.external_ids for port in row.ports)
 
 
 def _secured(row: BridgeRow) -> Commands:

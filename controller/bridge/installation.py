@@ -103,10 +103,6 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return self.installed is not None and self._bundle is None
 
     @property
-    def has_anything(self) -> bool:
-        return self.installed is not None and self.installed != EMPTY
-
-    @property
     def has_all(self) -> bool:
         """Whether the switch has the desired pipeline."""
         return self.bridge.settled and self.installed == self.desired()
@@ -144,21 +140,10 @@ class Installation(Feature[InstalledRead | BundleDone]):
         """Whether a bundle may be sent now."""
         return self.settled and not now_s < self.resumes_s < math.inf
 
-    @property
-    def _renumbered(self) -> bool:
-        """Whether the switch has another port under an ofport that the database gives one of ours.
-
-        A restart of ovs-vswitchd may number ports anew, and the database follows only after the
-        connection. Flows for the old numbers could take an uplink for a VM port.
-        """
-        ours = {int(port.ofport): port.name for port in self.config.vm_ports}
-        ours |= {int(uplink.ofport): uplink.name for uplink in self.config.uplinks}
-        return self.bridge.links.names_another(ours)
-
     def _may_install(self, now_s: float) -> bool:
         """Whether the switch may be changed now."""
-        bridge = self.bridge
-        if not bridge.connected or not self.ready(now_s) or self._renumbered:
+        bridge, ours = self.bridge, (*self.config.vm_ports, *self.config.uplinks)
+        if not bridge.connected or not self.ready(now_s) or bridge.links.renumbered(ours):
             return False
         return not bridge.addresses.awaits_normal or bridge.phase is Phase.LEAVING
 
@@ -299,7 +284,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
             bridge.scheduler.convergence.confirm_moves(now_s)
         commands += self.logged(bundle.moves)
         commands += bridge.decision_log.moved(placing.team_view, bundle.moves, now_s)
-        if not self.has_anything:
+        if not bridge.installed_anything:
             bridge.handover.taken_over_with = ()
             commands += bridge.announcer.take_introductions()
             commands += bridge.off_home.part() if bundle.step.changes else []

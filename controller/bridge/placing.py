@@ -17,7 +17,6 @@ from controller.decisions.planning import Basis, Proposal
 from controller.load.reused import Reused
 from controller.load.team_view import TeamView
 from controller.teaming import bindings, buckets, path_plan, splits
-from controller.teaming.address_units import AddressUnit
 from controller.teaming.bindings import Bindings, Bound
 from controller.teaming.path_plan import NOTHING, KeptOff
 from policies import rules
@@ -89,12 +88,6 @@ class Placing:
     def addresses_on(self, uplink: str) -> int:
         """How many addresses that are units of their own leave by an uplink."""
         return len(self.bridge.address_units.by_name.keys() & self.on_switch.on(uplink))
-
-    def is_at_home(self, unit: AddressUnit) -> bool:
-        """Whether an address leaves by its VM port's home."""
-        bound = self.on_switch.bound
-        uplinks = {bound[name].uplink for name in (unit.name, unit.port) if name in bound}
-        return len(uplinks) < 2
 
     @property
     def team_view(self) -> TeamView:

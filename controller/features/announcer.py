@@ -39,8 +39,8 @@ class Announcer(Feature[LearnedRead]):
 
     hears = (LearnedRead,)
 
-    # What to announce.
-    _due: Schedule[Announced] = field(default_factory=Schedule)
+    # What is left to announce.
+    due: Schedule[Announced] = field(default_factory=Schedule)
     # Those that the reading of learned addresses under way was sent for.
     _asked: frozenset[Announced] = frozenset()
     # Those that wait until the service knows whether LACP is negotiated.
@@ -53,11 +53,6 @@ class Announcer(Feature[LearnedRead]):
     _read_again_s: float = 0.0
 
     @property
-    def idle(self) -> bool:
-        """Whether nothing is left to announce."""
-        return not self._due
-
-    @property
     def everything(self) -> frozenset[Announced]:
         """All VM ports, and the addresses that are announced by themselves."""
         ofports = {port.ofport for port in self.config.vm_ports}
@@ -65,7 +60,7 @@ class Announcer(Feature[LearnedRead]):
 
     def forget(self) -> None:
         """Drop all planned announcements."""
-        self._due.clear()
+        self.due.clear()
         self._asked = frozenset()
 
     def forget_switch(self) -> None:
@@ -81,7 +76,7 @@ class Announcer(Feature[LearnedRead]):
         if self.bridge.lacp_in_doubt:
             self._waiting |= announced
             return
-        self._due.plan(announced, now_s, AFTER_S)
+        self.due.plan(announced, now_s, AFTER_S)
         if self._reads_ahead:
             self._take_due(now_s)
 
@@ -101,7 +96,7 @@ class Announcer(Feature[LearnedRead]):
         bridge = self.bridge
         announced = self.carried_by(self._seen_upstream(moves))
         otherwise = bridge.address_units.take_unannounced(
-            bridge.installed or specs.EMPTY, bridge.config, bridge.placing.is_at_home
+            bridge.installed or specs.EMPTY, bridge.config, bridge.placing.on_switch.bound
         )
         if not bridge.config.on_a_lag:
             announced |= otherwise
@@ -153,13 +148,9 @@ class Announcer(Feature[LearnedRead]):
         """The bundle is done, or the reading was answered before the bundle."""
         self._reads_ahead = False
 
-    def next_s(self) -> float:
-        """When the next announcement is due; infinity if none is planned."""
-        return self._due.due_s()
-
     def timers(self) -> Iterable[Timer]:
         wanted_s = self._read_again_s if self.bridge.wants_addresses else math.inf
-        return ((min(self._due.due_s(), wanted_s), self._read),)
+        return ((min(self.due.due_s(), wanted_s), self._read),)
 
     def _read(self, now_s: float) -> list[Command]:
         """Read learned addresses, now that this is due: not if a reading ahead serves."""
@@ -168,7 +159,7 @@ class Announcer(Feature[LearnedRead]):
         return [] if self._reads_ahead else [ReadLearned(self.config.name)]
 
     def _take_due(self, now_s: float) -> None:
-        if due := self._due.take_due(now_s):
+        if due := self.due.take_due(now_s):
             self._asked |= due
             self._read_again_s = now_s + LEARNED_INTERVAL_S
 
@@ -238,7 +229,7 @@ class Announcer(Feature[LearnedRead]):
         if from_normal and not config.on_a_lag:
             ofports = frozenset[Announced](ofport for ofport, _, _ in from_normal)
             self._asked |= ofports
-            self._due.plan(ofports, now_s, AFTER_S[1:])
+            self.due.plan(ofports, now_s, AFTER_S[1:])
         asked, self._asked = self._asked, frozenset()
         ports = {int(port.ofport): port for port in config.vm_ports}
         located = from_normal | {

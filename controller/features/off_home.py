@@ -52,22 +52,17 @@ class OffHomeAddresses(Feature[Never]):
     _homes: dict[OfPort, OfPort] = field(default_factory=dict)
     # The endpoints that the switch spreads.
     _spread: frozenset[OfPort] = frozenset()
-    # What to announce.
-    _due: Schedule[_Named] = field(default_factory=Schedule)
+    # What is left to announce.
+    due: Schedule[_Named] = field(default_factory=Schedule)
     # The same, for peers that have learned nothing from the ones before. No request waits for them.
     _late: Schedule[_Named] = field(default_factory=Schedule)
     # When to announce all of them next, in seconds of engine time.
     _all_s: float = math.inf
 
-    @property
-    def idle(self) -> bool:
-        """Whether no change is left to announce, except to peers that may have learned nothing so far."""
-        return not self._due
-
     def forget_switch(self) -> None:
         """Announce nothing of what is known now: the bridge is given back, or the switch is another one."""
         self._served, self._homes, self._all_s = {}, {}, math.inf
-        self._due.clear()
+        self.due.clear()
         self._late.clear()
 
     def want(self, now_s: float) -> list[Command]:
@@ -100,7 +95,7 @@ class OffHomeAddresses(Feature[Never]):
         own: set[_Named] = {(ofport, None) for ofport in ended | moved | (self._spread - spread)}
         self._served, self._homes, self._spread = served, its_homes, spread
         if changed | own:
-            self._due.plan(changed | own, now_s, AFTER_S)
+            self.due.plan(changed | own, now_s, AFTER_S)
         if own:
             # An earlier change's last one would come between, and peers would learn from neither.
             self._late.cancel(own)
@@ -118,17 +113,13 @@ class OffHomeAddresses(Feature[Never]):
         kept = {o: port for o, port in self._ports.items() if (o, port.name) in there}
         self._ports = kept | {port.ofport: port for port in config.endpoints}
 
-    def next_s(self) -> float:
-        """When to announce a change next."""
-        return self._due.due_s()
-
     def timers(self) -> Iterable[Timer]:
-        return ((min(self._all_s, self._due.due_s(), self._late.due_s()), self._announce),)
+        return ((min(self._all_s, self.due.due_s(), self._late.due_s()), self._announce),)
 
     def _announce(self, now_s: float) -> list[Command]:
         """Announce what is due."""
         self._know()
-        due = self._due.take_due(now_s) | self._late.take_due(now_s)
+        due = self.due.take_due(now_s) | self._late.take_due(now_s)
         if now_s >= self._all_s:
             self._all_s = now_s + INTERVAL_S
             due |= self._served.keys()

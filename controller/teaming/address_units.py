@@ -8,7 +8,7 @@ hour.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.api.events import LearnedRead
@@ -24,8 +24,9 @@ from controller.dataplane.tables import (
     cookie_kind,
     cookie_ofport,
 )
+from controller.teaming.bindings import Bound
 from controller.teaming.buckets import home_in, with_home
-from policies.model import Rules, Unit, Uplink
+from policies.model import Unit, Uplink
 
 # The most addresses of one VM port; any others leave by its home. Each costs the switch three flows
 # and a group, and the service has to read two of them.
@@ -180,12 +181,11 @@ class AddressUnits:
         return {(ofports[s.port], s.mac, s.vlan) for s in found if s.port in ofports}
 
     def take_unannounced(
-        self, installed: Pipeline, config: BridgeConfig, at_home: Callable[[AddressUnit], bool]
+        self, installed: Pipeline, config: BridgeConfig, bound: Mapping[str, Bound]
     ) -> set[Located]:
         """The addresses whose uplink has changed without a move, once the switch has followed.
 
-        That is when they become units, or are no longer. `at_home`: whether an address leaves by
-        its VM port's home.
+        That is when they become units, or are no longer. `bound`: the bindings of all units.
         """
         ofports = {port.name: int(port.ofport) for port in config.vm_ports}
         by_address = {unit.address: unit for unit in self.by_name.values()}
@@ -196,7 +196,12 @@ class AddressUnits:
                 continue
             del self._unannounced[address]
             port, mac, vlan = address
-            if port in ofports and (unit is None or not at_home(unit)):
+            names = () if unit is None else (unit.name, port)
+            by_home = (
+                unit is not None
+                and len({bound[name].uplink for name in names if name in bound}) < 2
+            )
+            if port in ofports and not by_home:
                 due.add((ofports[port], mac, vlan))
         return due
 
@@ -232,22 +237,19 @@ def units(
         able = {u.name for u in config.uplinks if unit.vlan in u.vlans.carried}
         allowed = able if port.allowed is None else able & port.allowed
         pin = pins.get((unit.port, unit.mac)) if unit.silent_s is None else None
+        rules = port.rules
+        if pin is not None or rules.reserve_bps:
+            # The reservation is its port's, and is counted there.
+            rules = replace(rules, reserve_bps=0.0, pin=pin)
         yield replace(
             port,
             name=unit.name,
             number=unit.number,
             uplink=unit.found,
             allowed=frozenset(allowed) if len(allowed) < len(config.uplinks) else None,
-            rules=_rules(port.rules, pin),
+            rules=rules,
             behind=unit.port,
         )
-
-
-def _rules(of_port: Rules, pin: str | None) -> Rules:
-    """The rules of an address. The reservation is its port's, and is counted there."""
-    if pin is None and not of_port.reserve_bps:
-        return of_port
-    return replace(of_port, reserve_bps=0.0, pin=pin)
 
 
 def of_team(

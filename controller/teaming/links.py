@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from controller.api.events import PortState
-from controller.config.values import UplinkConfig
+from controller.config.values import UplinkConfig, VmPortConfig
 from policies.model import Role
 
 # The time at which a failback delay ends whose uplink is still down.
@@ -353,12 +353,15 @@ class Links:
             return NOTHING_RECEIVED
         return f"{uplink.role.value}, and an active uplink carries traffic"
 
-    def names_another(self, names: Mapping[int, str]) -> bool:
-        """Whether the switch has a port of another name under one of these ofports."""
-        return any(
-            number in self.ports and not _is_named(self.ports[number], name)
-            for number, name in names.items()
-        )
+    def renumbered(self, configured: Iterable[UplinkConfig | VmPortConfig]) -> bool:
+        """Whether the switch has another port under an ofport that the database gives one of these.
+
+        A restart of ovs-vswitchd may number ports anew, and the database follows only after the
+        connection. Flows for the old numbers could take an uplink for a VM port.
+        """
+        names = {int(one.ofport): one.name for one in configured}
+        there = ((self.ports.get(number), name) for number, name in names.items())
+        return any(port is not None and not _is_named(port, name) for port, name in there)
 
 
 def _is_named(port: PortState, name: str) -> bool:

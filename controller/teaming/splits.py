@@ -73,29 +73,23 @@ class Splits:
         return unsent
 
     def end_disallowed(self, config: BridgeConfig, bound: Mapping[str, Bound]) -> None:
-        """Merge the VM ports that may no longer be split."""
-        self._unsent += [
-            Move(name, bound[name].uplink, bound[name].uplink, Reason.MERGE)
-            for name in self.keep_split(config)
-            if name in bound
-        ]
+        """Merge the VM ports that may no longer be split, and forget those that are gone."""
+        ports = {port.name: port for port in config.vm_ports}
+        for name in self._before_s.keys() - ports.keys():
+            del self._before_s[name]
+        for name in sorted(self.since_s):
+            port = ports.get(name)
+            if port is not None and may_split(port, config.on_a_lag):
+                continue
+            self.merge(name)
+            if port is not None and name in bound:
+                at = bound[name].uplink
+                self._unsent.append(Move(name, at, at, Reason.MERGE))
 
     def hold_splits(self, names: Iterable[str], now_s: float) -> None:
         """Have these VM ports split, and no others."""
         self.since_s = {name: self.since_s.get(name, now_s) for name in names}
         self.mergeable_s = {n: at_s for n, at_s in self.mergeable_s.items() if n in self.since_s}
-
-    def keep_split(self, config: BridgeConfig) -> list[str]:
-        """Merge those that may no longer be split; return the ones whose VM port is still there."""
-        ports = {port.name: port for port in config.vm_ports}
-        for name in self._before_s.keys() - ports.keys():
-            del self._before_s[name]
-        ended = [
-            n for n in self.since_s if n not in ports or not may_split(ports[n], config.on_a_lag)
-        ]
-        for name in ended:
-            self.merge(name)
-        return sorted(name for name in ended if name in ports)
 
     def judge(self, asked: Iterable[str], mergeable: Iterable[str], now_s: float) -> None:
         """A policy was asked about the VM ports `asked`, and could merge those in `mergeable`."""
