@@ -150,17 +150,10 @@ def allowed(config: BridgeConfig, names: Collection[str]) -> frozenset[str]:
 
 def installed(pipeline: Pipeline, config: BridgeConfig) -> list[str]:
     """The VM ports that the installed pipeline spreads, among those that may be split."""
-    return [
-        port.name
-        for port in config.vm_ports
-        if may_split(port, config.on_a_lag) and _number(pipeline, port) == number_of(port.policy)
-    ]
-
-
-def _number(pipeline: Pipeline, port: VmPortConfig) -> int | None:
-    """The number of the hash that a VM port's binding group names; None if it names none."""
-    group = pipeline.groups.get(Group.BINDING.id_of(port.ofport))
-    for action in group.buckets[0].actions if group and group.buckets else ():
-        if isinstance(action, SetField) and action.field == Register.HASHED:
-            return int(action.value) if isinstance(action.value, int) else None
-    return None
+    found = []
+    for port in config.vm_ports:
+        group = pipeline.groups.get(Group.BINDING.id_of(port.ofport))
+        if may_split(port, config.on_a_lag) and group and group.buckets:
+            spread = SetField(Register.HASHED, number_of(port.policy))
+            found += [port.name] if spread in group.buckets[0].actions else []
+    return found
