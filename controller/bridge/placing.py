@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Never
 
 from controller.api.engine_commands import Command, Report, Setting, Write
 from controller.api.history import Happened
@@ -14,6 +14,7 @@ from controller.config.rows import PREFIX
 from controller.config.values import BridgeConfig, VmPortConfig
 from controller.decisions import planning
 from controller.decisions.planning import Basis, Proposal
+from controller.features.feature import Feature
 from controller.load.reused import Reused
 from controller.load.team_view import TeamView
 from controller.teaming import bindings, buckets, path_plan, splits
@@ -23,9 +24,6 @@ from policies import rules
 from policies.model import Move, Reason, Unit, Uplink
 from policies.presets import PRESETS
 from policies.rules import Rule
-
-if TYPE_CHECKING:
-    from controller.bridge.bridge import Bridge
 
 # What is wrong with each rule of each VM port, or of an address behind one, by name; an empty text:
 # nothing.
@@ -43,28 +41,22 @@ class Counts:
     refused: Counter[Reason] = field(default_factory=Counter)
 
 
-class Placing:
+@dataclass(eq=False)
+class Placing(Feature[Never]):
     """The bindings of one bridge, and how they follow its configuration, its links and its policies."""
 
-    def __init__(self, bridge: Bridge) -> None:
-        self.bridge = bridge
-        # The bindings that policies see.
-        self.planned = Bindings()
-        # The bindings that the switch follows; None: those that are planned.
-        self._apart: Bindings | None = None
-        # The VM ports that are split on the switch.
-        self._split_on_switch: frozenset[str] = frozenset()
-        # The units that were made last.
-        self.reused = Reused()
-        # Moves by reason, for metrics.
-        self.counts = Counts()
-        # The last plan that was shown to an operator, until it is applied.
-        self.last_plan: Proposal | None = None
-
-    @property
-    def config(self) -> BridgeConfig:
-        """The configuration in force."""
-        return self.bridge.config
+    # The bindings that policies see.
+    planned: Bindings = field(default_factory=Bindings)
+    # The bindings that the switch follows; None: those that are planned.
+    _apart: Bindings | None = None
+    # The VM ports that are split on the switch.
+    _split_on_switch: frozenset[str] = frozenset()
+    # The units that were made last.
+    reused: Reused = field(default_factory=Reused)
+    # Moves by reason, for metrics.
+    counts: Counts = field(default_factory=Counts)
+    # The last plan that was shown to an operator, until it is applied.
+    last_plan: Proposal | None = None
 
     @property
     def on_switch(self) -> Bindings:
@@ -80,10 +72,6 @@ class Placing:
         """Where each VM port is, by name."""
         bound = self.on_switch.bound
         return {p.name: bound[p.name] for p in self.config.vm_ports if p.name in bound}
-
-    def order(self, unit: Unit) -> tuple[Uplink, ...]:
-        """The uplinks that a unit may use, the one in force first."""
-        return self.on_switch.order(unit, self.uplinks())
 
     def addresses_on(self, uplink: str) -> int:
         """How many addresses that are units of their own leave by an uplink."""

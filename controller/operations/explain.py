@@ -287,7 +287,8 @@ def _fails_over(account: Account) -> str:
 
 def _others(account: Account) -> tuple[Uplink, ...]:
     """The uplinks that it would use without the one in force, the best first."""
-    return account.bridge.placing.order(account.unit)[1:]
+    placing = account.bridge.placing
+    return placing.on_switch.order(account.unit, placing.uplinks())[1:]
 
 
 def _described(account: Account, uplink: Uplink) -> str:
