@@ -45,7 +45,10 @@ UNMEASURED: dict[str, set[str]] = {
         "| | situation | team |",
         "| situation | Open vSwitch alone | ovs-lbt before | ovs-lbt now |",
     },
-    "reliability/hostile-input.md": {"| client | what happens | test |"},
+    "reliability/hostile-input.md": {
+        "| client | what happens | test |",
+        "| attacker | attack | outcome |",
+    },
     "reliability/others.md": {
         "| | detected failures | when a link returns |",
         "| | if the program that selects uplinks is down | forged source addresses |",
