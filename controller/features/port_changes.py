@@ -29,7 +29,8 @@ class PortChanges(Feature[PortChanged | PortRemoved]):
         was_cut_off, before = not self.bridge.any_up, self.bridge.links.ports.get(port.ofport)
         self.bridge.links.note_port(port, self.config.uplinks, now_s)
         # The switch reports a new port first as present, and a moment later as live.
-        failed = not port.up and before is not None and before.up
+        # A guest may turn the link of its VM port off and on without end, and nothing fails over then.
+        failed = self._is_uplink(port) and not port.up and before is not None and before.up
         if failed:
             self.bridge.installation.pause(now_s)
         if not self._concerns(port):
@@ -50,10 +51,13 @@ class PortChanges(Feature[PortChanged | PortRemoved]):
         Of a new port, the switch tells before the database does. Until then nothing follows from it,
         and with hundreds of buckets it takes a while to find that out.
         """
-        uplinks, vm_ports = self.config.uplinks, self.config.vm_ports
-        known = {uplink.ofport for uplink in uplinks} | {vm_port.ofport for vm_port in vm_ports}
+        vm_ports = {vm_port.ofport for vm_port in self.config.vm_ports}
+        return self._is_uplink(port) or port.ofport in vm_ports
+
+    def _is_uplink(self, port: PortState) -> bool:
+        uplinks = self.config.uplinks
         names = {uplink.name[:PORT_NAME_CHARACTERS] for uplink in uplinks}
-        return port.ofport in known or port.name in names
+        return port.name in names or port.ofport in {uplink.ofport for uplink in uplinks}
 
     def _remove_port(self, ofport: int, now_s: float) -> list[Command]:
         """A port is gone."""

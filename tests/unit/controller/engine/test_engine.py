@@ -30,6 +30,7 @@ from controller.api.events import (
 from controller.api.status import BridgeStatus
 from controller.bridge import status
 from controller.bridge.bridge import Bridge
+from controller.bridge.installation import REVALIDATED_AFTER_S
 from controller.config.rows import BridgeRow, PortRow
 from controller.dataplane import tables
 from controller.dataplane.specs import EMPTY, Changes
@@ -619,3 +620,15 @@ def test_a_new_vm_port_is_served_once_it_is_configured_though_not_live_yet() -> 
     ports = tuple(sorted((*row.ports, port("vnet4", 14)), key=lambda p: p.name))
     here.write(replace(row, ports=ports))
     assert tables.Group.BINDING.id_of(14) in here.switches["br0"].groups
+
+
+def test_a_vm_that_turns_its_link_off_and_on_delays_no_change() -> None:
+    """As the guest of a container can do it: faster than a pause after a failed link takes."""
+    here = world(host()).start()
+    here.log.clear()
+    state = here.switches["br0"].ports[12]
+    here.set_link(1, up=False)
+    for turn in range(20):
+        here.say(PortChanged("br0", replace(state, up=turn % 2 == 1)))
+        here.run_for(REVALIDATED_AFTER_S / 6)
+    assert here.applied(), "the bindings have followed the failed uplink"
