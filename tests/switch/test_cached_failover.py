@@ -1,33 +1,36 @@
-"""An uplink fails with many connections cached: with the service, without it, and on bonds of Open vSwitch.
-
-`make bench-cached` has more contenders without the service, and also few connections.
-"""
+"""An uplink fails with many connections cached: with the service, without it, and on bonds of Open vSwitch."""
 
 from __future__ import annotations
 
 import contextlib
 import statistics
 import sys
+import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from tests.switch import datapath, judging
+from tests.switch import datapath, frames, judging
 from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, Bed, BedSpec, Upstream
-from tests.switch.failover_figures import PPS, failover, fill, frame
 from tests.switch.judging import OUTAGE_S, at_most, judges_time, repetitions
 from tests.switch.service import Service
 from tests.switch.test_failover import place_in_bond
 from tests.switch.test_split import is_split
 from tests.switch.waiting import wait_until
-from tests.switch.wire import Stream
-from tests.switch.without_service import MAX_IDLE_MS, Contender, forwarding
+from tests.switch.wire import Stream, sending_socket
 
 BONDS = (ACTIVE_BACKUP, BALANCE_SLB)
 POLICIES = ("load-based", "dynamic", "adaptive")
 # `make test` has no time for more.
 MANY, FEWER = 10_000, 1_000
 RUNS, RUNS_ON_THE_KERNEL, RUNS_IN_BENCH = 1, 3, 9
+# So that all connections stay cached; Open vSwitch's default is 10 s.
+MAX_IDLE_MS = 120_000
+SENT_PER_S = 3000.0
+# One connection of each VM is watched. The rate of each: silence is known to 2 ms.
+PPS = 500.0
+BEFORE, AFTER = 100, 200
 # The 5 ms by which buckets may follow a bond (docs/reliability/failover.md), and the frame before and the one behind them.
 WAITS_MS = 5.0
 LATER_MAX_MS = WAITS_MS + 2 * 1000 / PPS
@@ -67,8 +70,11 @@ def of_bonds(own: Service, tor: Upstream) -> dict[str, list[float]]:
     """How long VMs are silent with Open vSwitch's own bonds, in ms."""
     found: dict[str, list[float]] = {}
     for mode in BONDS:
-        with beds(own, tor, mode) as bed, forwarding(bed, Contender(mode, mode)):
-            fill(bed, 0, cached())
+        with beds(own, tor, mode) as bed:
+            settings = (f"bond_mode={mode}", "other_config:bond-rebalance-interval=0")
+            own.ovs.vsctl("set", "port", bed.bond, *settings)
+            bed.introduce_to_normal()
+            fill(bed, cached())
             for _ in range(runs()):
                 if mode == BALANCE_SLB:
                     place_in_bond(bed)
@@ -95,7 +101,7 @@ def test_hardly_longer_than_on_the_bond(
         own.attach(bed, "--policy", policy)
         if policy == "adaptive":
             split(bed, own)
-        fill(bed, 0, cached())
+        fill(bed, cached())
         for _ in range(runs()):
             alive.append(silent_ms(bed, f"{policy}, service alive"))
             wait_until(lambda: are_up(bed, own), "the service knows that the uplink is up")
@@ -114,12 +120,68 @@ def test_hardly_longer_than_on_the_bond(
         at_most(what, statistics.median(of), by_bond + LATER_MAX_MS, 1000 * OUTAGE_S, of)
 
 
+def fill(bed: Bed, count: int) -> None:
+    """Send a frame of each of so many new connections of the first VM."""
+    with contextlib.closing(sending_socket(bed.vms[0].point)) as out:
+        started_s = time.monotonic()
+        for number in range(count):
+            while started_s + number / SENT_PER_S > time.monotonic():
+                time.sleep(0.0005)
+            out.send(frame(bed, 0, number, 1 + number))
+    bed.fence()
+
+
+def frame(bed: Bed, vm_at: int, connection: int, frame_id: int = 0) -> bytes:
+    """A frame of a connection of a VM; those of the first VM are among the cached ones."""
+    host = bed.hosts[0]
+    return frames.segment(
+        bed.vms[vm_at].mac,
+        host.mac,
+        source_ip="192.0.2.1",
+        destination_ip=host.ip,
+        ports=(10_000 + connection, 443),
+        protocol=frames.UDP,
+        frame_id=frame_id,
+    )
+
+
 def silent_ms(bed: Bed, who: str) -> float:
     """How long a watched connection is silent when its uplink fails."""
     found = failover(bed)
     print(f"{who}: {found}")
     assert found["on_the_uplink"], "a watched connection leaves by it"
     return float(found["silent_ms"])
+
+
+def failover(bed: Bed) -> dict[str, Any]:
+    """What is lost of the watched connections when the uplink of most of them loses its carrier."""
+    host, ends = bed.hosts[0], {uplink: uplink.upstream_end for uplink in bed.uplinks}
+    watched = [(vm.point, frame(bed, vm_at, 0)) for vm_at, vm in enumerate(bed.vms)]
+    bed.revalidated()
+    flows = len(bed.ovs.run("ovs-appctl", "dpctl/dump-flows", timeout_s=120).splitlines())
+    with bed.ears(host.point, *ends.values()) as ears, Stream(watched, PPS) as stream:
+        ear = ears[host.point]
+
+        def newest() -> int:
+            return min(max(stream.received(ear, n), default=0) for n in range(len(watched)))
+
+        wait_until(lambda: newest() >= BEFORE, "they arrive")
+        used = {
+            uplink: sum(bool(stream.received(ears[end], n)) for n in range(len(watched)))
+            for uplink, end in ends.items()
+        }
+        fails = max(used, key=lambda uplink: used[uplink])
+        on_it = used[fails]
+        bed.pull_cable(fails)
+        failed_at = newest()
+        wait_until(lambda: newest() >= failed_at + AFTER, "they arrive again")
+        stream.stop()
+        ears.until_quiet()
+        lost = sum(stream.lost(ear, n) for n in range(len(watched)))
+    bed.plug_cable(fails)
+    wait_until(lambda: bed.carrier(fails), f"{fails} has its carrier again")
+    silent = round(1000 * lost / (PPS * on_it), 1) if on_it else 0.0
+    return {"flows": flows, "on_the_uplink": on_it, "lost": lost, "silent_ms": silent}
 
 
 def are_up(bed: Bed, service: Service) -> bool:
