@@ -51,19 +51,6 @@ def test_parts_have_names_of_their_own_and_take_six_hours_on_two_cores(
     assert everything.minutes(parts) < 360
 
 
-def test_parts_are_chosen_by_name_and_group() -> None:
-    parts = everything.parts()
-    found = {part.name for part in everything.chosen(parts, ["checks", "switch/scale"])}
-    assert found == {"checks/lint", "checks/unit", "checks/wire", "switch/scale"}
-
-
-def test_those_that_took_long_begin_first_and_a_root_keeps_its_order() -> None:
-    found = [part.name for part in everything.planned(everything.parts(), {"switch/trace": 999.0})]
-    switches = [name for name in found if name.startswith("switch/")]
-    assert switches[0] == "switch/trace"
-    assert found.index("trixie/demo") < found.index("trixie/attach") < found.index("trixie/OVN")
-
-
 @pytest.mark.system
 def test_a_part_counts_until_something_changes_but_results(tmp_path: Path) -> None:
     def git(*words: str) -> str:
@@ -90,21 +77,6 @@ def test_a_part_counts_until_something_changes_but_results(tmp_path: Path) -> No
     assert counts(first)
     second = commit("docs/results/README.md", "tests read it")
     assert (counts(first), counts(second)) == (False, True)
-
-
-def test_a_page_tells_what_failed_was_skipped_and_did_not_run() -> None:
-    bad = {**STEP, "name": "unit", "verdict": result.NO_TEST, "passed": 0, "skips": {}}
-    unit = Part("checks", Step("unit", "unit", "true", 60), 300)
-    text = everything.page(
-        [everything.joined(WIRE, [STEP], **FACTS), everything.joined(unit, [bad], **FACTS)]
-    )
-    assert "1 of " in text and "1 failed" in text and "in 3 minutes" in text
-    assert "tests/wire` | 3 | 0 | 4 | 8 | 3 | `abc1234` | Debian |" in text
-    assert "- `checks/unit`: unit: no test ran\n" in text
-    assert "- `checks/wire`: 2 in tests/wire/test_tls.py: no TLS\n" in text
-    assert "- `checks/unit`: 2 in the log, without a reason\n" in text
-    assert "- `checks`: `lint`\n" in text.partition("## Did not run yet")[2]
-    assert "- `make test-ovs`: needs" in text
 
 
 def test_published_results_go_on_in_another_checkout(tmp_path: Path) -> None:

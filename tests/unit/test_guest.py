@@ -30,25 +30,6 @@ def test_the_status_is_the_command_s(of_qemu: int, status: int) -> None:
     assert subprocess.run(words).returncode == status
 
 
-def test_no_signal_ends_as_success() -> None:
-    for number in range(1, 32):
-        words = ["bash", "-c", guest.STATUS, "guest", "bash", "-c", f"exit {128 + number}"]
-        assert subprocess.run(words).returncode != 0
-
-
-@pytest.mark.slow
-def test_a_guest_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not only the shell around it: it would go on beside the tests."""
-    pid = tmp_path / "pid"
-    hangs = ["bash", "-c", guest.STATUS, "guest", "bash", "-c", f"echo $$ >{pid}; exec sleep 60"]
-    monkeypatch.setattr(kernel, "BOOTS_WITHIN_S", 1)
-    monkeypatch.setattr(kernel.Kernel, "_booting", lambda *_: hangs)
-    assert not kernel.Kernel(VERSION, kernel.KVM).boots()
-    command = Path(f"/proc/{pid.read_text().strip()}/cmdline")
-    # One that has ended and nobody has waited for has none.
-    assert not command.exists() or not command.read_bytes()
-
-
 @pytest.mark.parametrize("there", ["qemu", "kernel", ""])
 def test_no_datapath_and_no_guest_is_a_failure(
     there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
