@@ -11,17 +11,14 @@ from typing import cast
 import pytest
 
 from tests.unit.topologies import bench_runs
-from topologies import LAYOUT_NAMES, benches, layouts
-from topologies.benches import converged, live_migration, mixed_speed, overlay, quad_gbe_team, shift
+from topologies import LAYOUT_NAMES, benches
+from topologies.benches import converged, live_migration, overlay, quad_gbe_team, shift
 from topologies.benches.plans import PLANS
 from topologies.compare import contenders
 from topologies.compare.expectation import Expectation, is_ours, is_peer
-from topologies.compare.figures import Figures, Result, uplink_difference
+from topologies.compare.figures import Figures, Result
 from topologies.compare.plan import Options
 from topologies.compare.scenario import Scenario
-from topologies.graph.layout import Role
-from topologies.loads.flow_arrivals import Span, offered_bps
-from topologies.loads.flow_load import FlowLoad
 from topologies.loads.load import Stage
 from topologies.loads.pace import ACCELERATED, FAITHFUL, QUICK, Pace
 from topologies.network.private_ovs import PrivateOvs
@@ -333,95 +330,6 @@ def test_mixed_speed_expects_even_uplinks_except_with_a_bond() -> None:
     ):
         result = _result(scenario, [name], shares={name: used})
         assert _missed("mixed_speed", result) == [condition]
-
-
-def test_uplink_difference_is_a_share_of_the_busier_uplink() -> None:
-    assert uplink_difference({"uplink1": 0.6, "uplink2": 0.8}) == pytest.approx(0.25)
-    assert uplink_difference({"uplink1": 0, "uplink2": 0}) == 1
-
-
-def test_skewed_loads_are_drawn_and_fit_the_fast_uplink() -> None:
-    skewed = _scenarios("mixed_speed")["skewed loads"]
-    weights = mixed_speed.drawn_weights(11)
-    assert weights == mixed_speed.drawn_weights(11), "every run has the same loads"
-    assert max(weights) > 5 * min(weights), "hardly skewed"
-    assert mixed_speed.OFFERED_RATIO * skewed.layout.limit_bps < 100e6
-    even = _result(skewed, ["adaptive"], shares={"adaptive": (0.7, 0.2)})
-    assert _missed("mixed_speed", even) == [], "no placement makes such loads even"
-
-
-def test_placement_by_hand_knows_the_speeds() -> None:
-    layout = _scenarios("mixed_speed")["equal loads"].layout
-    homes = [layout.graph.nodes[vnic]["home"] for vnic in layout.nodes(Role.VNIC) if "vm" in vnic]
-    assert (homes.count("uplink1"), homes.count("uplink2")) == (10, 1)
-
-
-@pytest.mark.parametrize("name", [shift.FAILURE, shift.EQUAL_FAILURE])
-def test_load_of_shift_is_70_percent_of_what_a_failure_leaves(name: str) -> None:
-    layout = _scenarios("shift")[name].layout
-    *left, _failing = map(layout.capacity_bps, layout.sending_uplinks())
-    assert 1e6 * sum(shift.FAILURE_RATES_MBPS) / sum(left) == pytest.approx(0.7)
-
-
-@pytest.mark.slow
-def test_flows_fails_an_uplink_in_one_scenario_only(tmp_path: Path) -> None:
-    scenarios = _scenarios("flows")
-    failure = "web search, an uplink fails"
-    assert list(scenarios) == ["web search, 70%", "web search, 90%", "data mining, 70%", failure]
-    faithful = _scenarios("flows", Options(FAITHFUL))
-    assert list(faithful) == [*list(scenarios)[:3], "data mining, 90%", failure]
-    nothing_is_up = cast(PrivateOvs, None)
-    for name, scenario in {**scenarios, **faithful}.items():
-        pids = dict.fromkeys(
-            (*scenario.layout.nodes(Role.VM), *scenario.layout.nodes(Role.CLIENT)), 1
-        )
-        load = scenario.load(Stage(scenario.layout, "", pids, {}, nothing_is_up, tmp_path))
-        assert isinstance(load, FlowLoad)
-        ratio = 0.9 if "90%" in name else 0.7
-        span = Span(*load.measured_s)
-        # A third uplink is added, and the load is that of two.
-        assert offered_bps(load.flows, span) == pytest.approx(ratio * 100e6, rel=0.01)
-
-
-def test_flows_has_percentiles_of_all_runs_where_single_runs_have_too_few_flows() -> None:
-    main = next(iter(_scenarios("flows").values()))
-    once = _result(main, ["adaptive"], {"adaptive": {"fct_large_p50_ms": 2000.0}})
-    (found,), (seen,) = once.figures["adaptive"], once.observed["adaptive"]
-    at_once: dict[str, list[float]] = {"start_s": [0.0] * 40, "late_s": [0.0] * 40}
-    flows = {**at_once, "size_bytes": [2_000_000] * 40, "unfinished": [39]}
-    runs = [
-        replace(seen, outcome=replace(seen.outcome, details={**flows, "duration_s": [took_s] * 40}))
-        for took_s in (1.0, 2.0, 3.0)
-    ]
-    result = replace(once, figures={"adaptive": [found] * 3}, observed={"adaptive": runs})
-    derived = PLANS["flows"].derived([result])[main.name]["adaptive"]
-    assert derived["fct_large_p95_ms"] == derived["fct_large_p99_ms"] == 3000
-    assert derived["unfinished_ratio"] == 1 / 40
-    assert "fct_large_p50_ms" not in derived, "every run has it"
-    assert "fct_small_p50_ms" not in derived, "no run has such a flow"
-    assert PLANS["flows"].derived([once]) == {main.name: {"adaptive": {}}}
-
-
-def test_all_migrations_copy_the_same_memory() -> None:
-    limit_bps = layouts.live_migration().limit_bps
-    for options in (Options(ACCELERATED), Options(QUICK)):
-        for name, scenario in _scenarios("live_migration", options).items():
-            if name != live_migration.FAILURE:
-                migrations = scenario.load.keywords["migrations"]  # type: ignore[attr-defined]
-                total_bytes = migrations.memory_bytes * len(scenario.layout.nodes(Role.VM))
-                assert total_bytes == int(limit_bps / 8 * options.pace.streams_s[1] / 2)
-
-
-def test_published_shares_of_migrations_are_those_of_their_contenders() -> None:
-    published = {name: one.published for name, one in _scenarios("live_migration").items()}
-    assert published[live_migration.TCP]["balance-tcp"] == {"share_of_limit": 0.85}
-    assert published[live_migration.TCP]["active-backup"] == {"share_of_limit": 0.5}
-    assert published[live_migration.SMB]["dynamic/lacp"] == {"share_of_limit": 0.95}
-    assert published[live_migration.MULTICHANNEL] == {"manual": {"share_of_limit": 1.0}}
-    assert published["2 at once, TCP"]["balance-tcp"] == {"share_of_limit": 0.45}
-    assert published["1 at once, TCP"]["balance-tcp"] == {"share_of_limit": pytest.approx(0.2375)}
-    assert not published["4 at once, TCP"]
-    assert published[live_migration.JUMBO]["manual"] == {"jumbo_ratio": pytest.approx(1.175)}
 
 
 def test_jumbo_frames_are_compared_under_the_same_load() -> None:

@@ -13,9 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.presets import PRESETS
-from topologies.benches.plans import PLANS
-from topologies.compare import contenders, running
-from topologies.compare.plan import Options
+from topologies.compare import contenders
 from topologies.layouts import LAYOUTS
 from topologies.loads import pace
 from topologies.network.private_ovs import PrivateOvs
@@ -78,17 +76,6 @@ def test_selection_has_each_selected_contender_once_and_no_other(
     assert kept == sorted(kept, key=USUAL.index)
 
 
-def test_selection_has_contenders_that_are_not_usual_last() -> None:
-    assert contenders.select(USUAL, ["dynamic"], ["oracle", "manual"]) == [
-        "manual",
-        "dynamic",
-        "oracle",
-    ]
-    expected = ["manual", "balance-tcp", "set"]
-    assert contenders.select(USUAL, ["set"], ["balance-tcp", "manual"]) == expected
-    assert contenders.select(USUAL, ["dynamic/switch-independent"], ["none"]) == ["dynamic"]
-
-
 @pytest.mark.parametrize(
     ("policies", "peers", "problem"),
     [
@@ -129,17 +116,6 @@ def test_oracle_sends_each_flow_by_the_uplink_that_its_port_names(tmp_path: Path
         assert f"tcp,tp_src=7300,tp_dst={number}/0x3,actions=group:{number + 1}" in flows[number]
 
 
-def test_oracle_is_left_out_where_no_load_tells_it_anything(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    options = Options(pace.QUICK)
-    with_oracle = PLANS["flows"].scenarios(options)[0]
-    without = PLANS["vmware_lbt"].scenarios(options)[0]
-    assert running.supported(with_oracle, ["oracle", "dynamic"]) == ["oracle", "dynamic"]
-    assert running.supported(without, ["oracle", "dynamic"]) == ["dynamic"]
-    assert "oracle excluded: this load does not tell it" in capsys.readouterr().err
-
-
 def test_path_checks_tell_when_they_found_the_first_fault(tmp_path: Path) -> None:
     contender = contenders.Ours("load-based", path_check=True)
     contender._ovs = cast(PrivateOvs, SimpleNamespace(rundir=tmp_path))
@@ -174,17 +150,6 @@ def test_unsupported_team_has_a_reason(name: str, layout: str, problem: str) -> 
     assert found.endswith(problem) and bool(found) == bool(problem)
 
 
-def test_lag_is_supported_if_all_uplinks_end_at_one_switch() -> None:
-    layout = LAYOUTS["two_switches"](uplinks=1)
-    assert contenders.unsupported_reason(layout, contenders.by_name("balance-tcp")) == ""
-
-
-def test_rebalance_interval_scales_with_the_pace() -> None:
-    assert contenders.rebalance_interval_ms(pace.FAITHFUL) == 10_000
-    assert contenders.rebalance_interval_ms(pace.QUICK) == 1000
-    assert contenders.rebalance_interval_ms(pace.in_real_time(pace.QUICK)) == 10_000
-
-
 # The format of ovs-vswitchd 3.1.
 LOG = """\
 2026-11-21T17:54:09.581Z|00053|bond|INFO|member lbt-up2: enabled
@@ -202,23 +167,3 @@ def test_shifts_are_counted_per_bond() -> None:
     assert contenders.shifts(LOG, "lbt-server-team") == 2
     assert contenders.shifts(LOG, "lbt-upstream-server") == 1
     assert contenders.shifts("", "lbt-server-team") == 0
-
-
-def test_a_service_is_scraped_until_metrics_have_the_move_that_its_history_has() -> None:
-    look = contenders.Look()
-    due = [n for n in range(24) if look.is_due(80 if n >= 9 else 0, n * 0.25)]
-    assert due == [*range(6), *range(9, 15), 22]
-    # Without a move, it is scraped at intervals.
-    look = contenders.Look()
-    due = [n for n in range(40) if look.is_due(0, n * 0.25)]
-    assert due == [*range(6), 13, 21, 29, 37]
-
-
-@pytest.mark.parametrize(("name", "moved"), [("balance-slb", True), ("active-backup", False)])
-def test_vms_are_placed_where_open_vswitch_can_move_hashes(name: str, moved: bool) -> None:
-    contender, ovs = contenders.OvsBond(name), Mock()
-    ovs.run.return_value = "17\n"
-    contender._ovs, contender._bonds = ovs, ["s-team"]
-    contender.place("vm1-1", "00:00:00:00:00:01", "up2")
-    migrated = [one.args[2:] for one in ovs.run.call_args_list if one.args[1] == "bond/migrate"]
-    assert migrated == ([("s-team", "17", "up2")] if moved else [])

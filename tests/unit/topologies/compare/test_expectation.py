@@ -12,8 +12,6 @@ from topologies.compare.expectation import (
     Expectation,
     against_peers,
     at_least,
-    best,
-    fastest,
     is_ours,
     is_peer,
     within,
@@ -61,20 +59,6 @@ def test_each_unmet_condition_is_named(ours: Figures, missed: str | None) -> Non
     assert all(missed in one for one in unmet if missed)
 
 
-def test_spread_is_not_compared_with_an_even_peer() -> None:
-    checked = against_peers(
-        "here", {"dynamic": _figures(100, 0.09), "balance-slb": _figures(100, 0.08)}
-    )
-    assert all(one.met for one in checked)
-    assert not any("spread" in one.condition for one in checked)
-
-
-def test_unmeasured_figure_is_not_compared() -> None:
-    bare = {"throughput_bps": 1e6}
-    (only,) = against_peers("here", {"dynamic": bare, "balance-slb": bare})
-    assert "throughput" in only.condition
-
-
 def test_throughput_is_of_the_fastest_and_the_rest_of_the_most_even() -> None:
     checked = against_peers(
         "here",
@@ -100,11 +84,6 @@ contenders = st.dictionaries(
 
 
 @given(contenders)
-def test_order_of_the_runs_does_not_matter(found: dict[str, Figures]) -> None:
-    assert against_peers("here", found) == against_peers("here", dict(reversed(found.items())))
-
-
-@given(contenders)
 def test_throughput_condition_is_met_unless_a_peer_is_2_percent_faster(
     found: dict[str, Figures],
 ) -> None:
@@ -115,11 +94,6 @@ def test_throughput_condition_is_met_unless_a_peer_is_2_percent_faster(
     if checked:
         holds = max(ours) / max(1.0, *peers) >= LEAST_THROUGHPUT_RATIO
         assert _of(checked, "throughput").met == holds
-
-
-def test_no_contenders_have_no_best() -> None:
-    assert best({}) == ""
-    assert fastest({}) == ""
 
 
 def test_range_includes_its_ends() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
 import subprocess
 import threading
 from pathlib import Path
@@ -36,14 +35,6 @@ def test_overdue_step_describes_itself_and_its_processes() -> None:
     assert text.endswith("; check: its log")
 
 
-def test_step_in_time_leaves_no_timer() -> None:
-    before = signal.getsignal(signal.SIGALRM)
-    with step("x", 60, "y"):
-        assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
-    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
-    assert signal.getsignal(signal.SIGALRM) is before
-
-
 def test_step_that_continues_is_ended_again(monkeypatch: pytest.MonkeyPatch) -> None:
     # Longer than it takes to describe a step, even on a busy machine.
     monkeypatch.setattr(steps, "REPEAT_S", 0.5)
@@ -58,26 +49,6 @@ def test_step_that_continues_is_ended_again(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(Overdue), step("x", SHORT_S, "y"):
         go_on()
     assert len(ended) == 3
-
-
-def test_inner_step_does_not_change_the_outer_limit() -> None:
-    def wait() -> None:
-        with step("inner", 60, "y"):
-            pass
-        threading.Event().wait()
-
-    with pytest.raises(Overdue, match="outer"), step("outer", 2 * SHORT_S, "y"):
-        wait()
-
-
-@pytest.mark.slow
-def test_long_step_reports_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "PROGRESS_INTERVAL_S", SHORT_S)
-    reported: list[str] = []
-    with pytest.raises(Overdue), step("x", 50 * SHORT_S, "y", reported.append):
-        threading.Event().wait()
-    assert len(reported) >= 2
-    assert reported[0] == "x: not done after 0 s of at most 1 s"
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,6 @@ def test_invalid_arguments_are_rejected(
     assert capsys.readouterr().err
 
 
-def test_layouts_help_names_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench.main(["--help"]) == 0
-    assert "ovs-lbt bench connections" in " ".join(capsys.readouterr().out.split())
-
-
 def test_unknown_contender_is_rejected(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,28 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from topologies.connections import load, sender
-from topologies.connections.load import Plan, lost_after
+from topologies.connections.load import lost_after
 from topologies.loads.probing import FlowResult
-
-
-def test_every_connection_is_refreshed_before_the_switch_forgets_it() -> None:
-    plan = Plan((1_000, 100_000), ())
-    assert 100_000 / plan.frames_per_s == load.REFRESH_S < 10
-    assert Plan((1_000,), ()).frames_per_s == Plan((), (10,)).frames_per_s == 2000, (
-        "enough to count"
-    )
-
-
-def test_new_connections_have_ports_of_their_own() -> None:
-    plan = Plan((1_000, 100_000), (1_000, 10_000))
-    assert plan.first_new >= 100_000
-    assert sender.ports(plan.first_new)[1] > sender.ports(99_999)[1]
-    assert plan.connections == plan.first_new + 3 * 11_000
-
-
-def test_the_few_that_are_always_kept_are_not_opened_again() -> None:
-    assert Plan((10,), ()).first_new >= load.FEW
 
 
 def test_only_what_is_lost_by_the_failure_counts() -> None:

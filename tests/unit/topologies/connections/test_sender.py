@@ -16,22 +16,6 @@ ADDRESSES = (socket.inet_aton("10.1.0.1"), socket.inet_aton("10.1.1.1"))
 PAYLOAD_BYTES = 100
 
 
-def test_every_connection_has_ports_of_its_own() -> None:
-    count = 2 * sender.SOURCE_PORTS + 3
-    found = [sender.ports(connection) for connection in range(count)]
-    assert len(set(found)) == count
-    assert all(1024 <= source < 65536 for source, _ in found)
-    assert {destination for _, destination in found} == {7100, 7101, 7102}
-
-
-@pytest.mark.parametrize(
-    ("connections", "first"), [(1, 60_000), (60_000, 60_000), (60_001, 120_000)]
-)
-def test_next_port_is_used_by_no_earlier_connection(connections: int, first: int) -> None:
-    assert sender.first_of_next_port(connections) == first
-    assert sender.ports(first)[1] == sender.ports(connections - 1)[1] + 1
-
-
 def test_headers_are_those_of_a_datagram() -> None:
     frame = sender.header(MACS, ADDRESSES, 5, PAYLOAD_BYTES)
     assert len(frame) == sender.HEADERS_BYTES == 42
@@ -46,13 +30,6 @@ def test_headers_are_those_of_a_datagram() -> None:
     assert struct.unpack("!HHHH", frame[34:]) == (1029, 7100, 8 + PAYLOAD_BYTES, 0)
 
 
-def test_due_adds_up_to_the_rate() -> None:
-    rate = Rate()
-    rate.set(1500, 10.0)
-    assert sum(rate.due(10.0 + tick / 1000) for tick in range(1, 2001)) == 3000
-    assert rate.skipped == 0
-
-
 def test_what_is_too_late_is_skipped() -> None:
     rate = Rate()
     rate.set(1000, 10.0)
@@ -61,16 +38,6 @@ def test_what_is_too_late_is_skipped() -> None:
     assert rate.due(10.5015) == 1, "what was skipped is not made up for"
     rate.set(10, 11.0)
     assert rate.due(11.25) == 1, "slow rates are not skipped whole"
-
-
-def test_another_rate_begins_anew() -> None:
-    rate = Rate()
-    rate.set(1000, 0.0)
-    rate.due(1.0)
-    rate.set(0, 1.0)
-    assert rate.due(5.0) == 0
-    rate.set(2000, 5.0)
-    assert rate.due(5.0052) == 10
 
 
 class Recorded(Frames):
@@ -102,14 +69,6 @@ def test_kept_connections_take_turns() -> None:
     assert one.order({"keep": 2}, 0.009)["kept"] == 8, "fewer from now on"
     one.round(0.0115)
     assert sent[8:] == [0, 1, 0]
-
-
-def test_kept_frames_without_room_are_counted() -> None:
-    one, _ = _sender(room=2)
-    one.order({"keep": 5, "keep_per_s": 1000}, 0.0)
-    one.round(0.0055)
-    counters = one.order({}, 0.005)
-    assert (counters["kept"], counters["unsent"]) == (2, 3)
 
 
 def test_connections_are_opened_once_and_in_order_when_there_is_room() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import networkx as nx
 import pytest
 
 from topologies import layouts
@@ -25,22 +22,6 @@ def test_all_loaded_vnics_hash_to_one_uplink(uplinks: int, vnics: int) -> None:
     assert len(set(every)) == len(every), "two ports have the same OpenFlow port number"
 
 
-def test_loaded_vnics_receive_load() -> None:
-    assert layouts.vmware_lbt().addresses_of("vm3") == ["10.1.0.3"], "the second vNIC has no load"
-    assert layouts.live_migration().addresses_of("host2") == ["10.1.0.2", "10.2.0.2"]
-    assert layouts.live_migration().addresses_of("vm1") == [], "VMs that migrate receive no load"
-
-
-def test_a_neighbour_must_be_unique() -> None:
-    layout = Layout("two", nx.Graph())
-    layout.graph.add_node("bridge", role=Role.SERVER_BRIDGE)
-    for uplink in ("one", "other"):
-        layout.graph.add_node(uplink, role=Role.UPLINK)
-        layout.graph.add_edge("bridge", uplink)
-    with pytest.raises(ValueError, match="2 neighbours"):
-        layout.neighbour("bridge", Role.UPLINK)
-
-
 @pytest.mark.parametrize(
     ("layout", "expected"),
     [
@@ -55,16 +36,3 @@ def test_sending_uplinks_belong_to_the_servers_of_the_senders(
     layout: Layout, expected: list[str]
 ) -> None:
     assert layout.sending_uplinks() == expected
-
-
-def test_a_load_in_both_directions_sends_on_all_uplinks() -> None:
-    one_way = layouts.set_vs_lbfo()
-    both_ways = replace(one_way, senders=(*one_way.senders, *one_way.receivers))
-    assert both_ways.sending_uplinks() == one_way.nodes(Role.UPLINK)
-
-
-def test_the_far_end_of_an_uplink_is_a_switch_or_an_uplink() -> None:
-    assert layouts.two_switches(uplinks=3).far_end("uplink2") == "tor2"
-    assert layouts.two_switches(uplinks=3).far_end("uplink3") == "tor1"
-    assert layouts.quad_gbe_team().far_end("server1-uplink3") == "server2-uplink3"
-    assert layouts.quad_gbe_team().far_end("server2-uplink3") == "server1-uplink3"

@@ -53,14 +53,6 @@ def test_flows_start_at_random_and_vms_have_their_shares_of_them() -> None:
         assert counts[vm] / len(flows) == pytest.approx(share, rel=0.1)
 
 
-@given(st.integers(1, 50), st.integers(0, 100))
-def test_popularity_follows_zipf(count: int, seed: int) -> None:
-    shares = sorted(popularity(count, seed), reverse=True)
-    assert sum(shares) == pytest.approx(1)
-    for rank, share in enumerate(shares, start=1):
-        assert share * rank == pytest.approx(shares[0])
-
-
 def test_wire_bytes_count_headers_of_every_segment() -> None:
     assert wire_bytes(1) == 1 + 66 + 206
     assert wire_bytes(1448) == 1514 + 206

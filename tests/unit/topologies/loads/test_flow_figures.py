@@ -8,8 +8,6 @@ from topologies.loads.flow_figures import (
     Completion,
     figures,
     ideal_s,
-    lateness_figures,
-    size_class,
 )
 
 LINK_BPS = 100e6
@@ -17,12 +15,6 @@ LINK_BPS = 100e6
 
 def _flows(size_bytes: int, durations_s: list[float]) -> list[Completion]:
     return [Completion(size_bytes, 0.0, 0.0, duration_s) for duration_s in durations_s]
-
-
-def test_classes_have_the_published_bounds_divided_by_ten() -> None:
-    assert size_class(9_999) == "small"
-    assert size_class(10_000) == size_class(1_000_000) == "middle"
-    assert size_class(1_000_001) == "large"
 
 
 def test_ideal_is_the_wire_time_and_the_base_latency() -> None:
@@ -53,15 +45,3 @@ def test_flows_that_were_given_up_count_with_the_time_they_had() -> None:
     assert found["fct_small_p50_ms"] == pytest.approx(10)
     assert found["slowdown_p50"] == found["slowdown_small_p50"]
     assert figures(given_up, LINK_BPS)["fct_small_p50_ms"] == pytest.approx(9000)
-
-
-def test_nothing_measured_has_no_figures() -> None:
-    found = figures([], LINK_BPS)
-    assert set(found) == {"flows_small", "flows_middle", "flows_large"}
-    assert lateness_figures([]) == {}
-
-
-def test_lateness_is_apart_from_the_times_of_flows() -> None:
-    flows = [Completion(1000, 0.0, late / 1000, 0.002) for late in range(200)]
-    assert lateness_figures(flows) == pytest.approx({"late_p99_ms": 197, "late_worst_ms": 199})
-    assert figures(flows, LINK_BPS)["fct_small_p99_ms"] == pytest.approx(2)

@@ -16,7 +16,7 @@ from topologies.graph.layout import Layout, Role
 from topologies.loads.flow_arrivals import WEB_SEARCH
 from topologies.loads.flow_figures import ideal_s
 from topologies.loads.flow_load import FlowLoad, completions
-from topologies.loads.flow_ports import FIRST_CLIENT_PORT, PLACES, client_ports
+from topologies.loads.flow_ports import PLACES, client_ports
 from topologies.loads.load import Stage
 from topologies.network.private_ovs import PrivateOvs
 
@@ -77,12 +77,6 @@ def test_flow_is_complete_if_all_of_it_arrived(tmp_path: Path) -> None:
     assert first.start_s == planned[0].start_s
 
 
-def test_computed_figure_needs_no_network_and_is_left_out_of_a_failure(tmp_path: Path) -> None:
-    found = _load(tmp_path, layouts.flows())._shared_figures()
-    assert found["computed_one_link_slowdown_p99"] > 1
-    assert _load(tmp_path, layouts.flows(uplinks=3), "uplink3")._shared_figures() == {}
-
-
 def test_flows_that_a_failure_met_are_counted(tmp_path: Path) -> None:
     load = _load(tmp_path, layouts.flows(uplinks=3), "uplink3")
     planned = [one for one in load.flows if one.start_s < 5.5][:3]
@@ -108,10 +102,3 @@ def test_port_tells_the_place_and_is_not_used_twice(drawn: list[tuple[int, int]]
     found = client_ports(clients, places)
     assert [port % PLACES for port in found] == places
     assert len(set(zip(clients, found, strict=True))) == len(found)
-
-
-def test_ports_begin_again_when_all_were_used() -> None:
-    found = client_ports([0] * 12_501, [2] * 12_501)
-    assert found[0] == FIRST_CLIENT_PORT + 2 == found[-1]
-    assert len(set(found)) == 12_500
-    assert max(found) < 60_000

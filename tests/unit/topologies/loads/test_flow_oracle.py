@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topologies.loads.flow_arrivals import FlowPlan, wire_bytes
-from topologies.loads.flow_figures import ideal_s
-from topologies.loads.flow_oracle import SharedLink, place, shared_equally_s
+from topologies.loads.flow_oracle import place, shared_equally_s
 
 LINK_BPS = 100e6
 SIZE_BYTES = 1_000_000
@@ -31,12 +30,6 @@ def test_flows_that_start_together_share_a_link_equally() -> None:
     assert found == pytest.approx([1.5 * ALONE_S] * 2)
 
 
-def test_no_flow_gets_more_than_one_uplink() -> None:
-    assert shared_equally_s(_flows(0, 0), 2 * LINK_BPS, LINK_BPS) == pytest.approx([ALONE_S] * 2)
-    found = shared_equally_s(_flows(0, 0, 0), 2 * LINK_BPS, LINK_BPS)
-    assert found == pytest.approx([1.5 * ALONE_S] * 3)
-
-
 @given(plans)
 @settings(deadline=None)
 def test_link_is_never_faster_than_its_capacity(flows: list[FlowPlan]) -> None:
@@ -47,19 +40,6 @@ def test_link_is_never_faster_than_its_capacity(flows: list[FlowPlan]) -> None:
     sent_s = sum(wire_bytes(flow.size_bytes) for flow in flows) * 8 / LINK_BPS
     assert last_s >= sent_s * (1 - 1e-6)
     assert last_s <= flows[-1].start_s + sent_s * (1 + 1e-6)
-
-
-def test_cost_is_the_sum_of_what_all_flows_suffer() -> None:
-    link = SharedLink(LINK_BPS)
-    ideal = ideal_s(SIZE_BYTES, LINK_BPS)
-    assert link.cost(SIZE_BYTES) == pytest.approx(ALONE_S / ideal)
-    link.add(SIZE_BYTES)
-    # Both take twice as long; the first one's own time alone is not added by the second.
-    assert link.cost(SIZE_BYTES) == pytest.approx((2 * ALONE_S + ALONE_S) / ideal)
-    link.advance(ALONE_S / 2)
-    assert link.cost(SIZE_BYTES) == pytest.approx((1.5 * ALONE_S + 0.5 * ALONE_S) / ideal)
-    link.advance(ALONE_S * 1.01)
-    assert link.cost(SIZE_BYTES) == pytest.approx(ALONE_S / ideal)
 
 
 def test_large_flows_go_to_different_uplinks_and_small_ones_beside_the_fewest() -> None:

@@ -31,12 +31,6 @@ def test_means_are_those_of_the_literature(distribution: SizeDistribution, packe
     assert distribution.scaled(0.1).mean_bytes == pytest.approx(distribution.mean_bytes / 10)
 
 
-def test_half_of_the_data_mining_flows_are_one_packet_and_few_carry_most_bytes() -> None:
-    assert DATA_MINING.mean_between_bytes(0.0, 0.5) == PACKET_BYTES
-    carried = 0.05 * DATA_MINING.mean_between_bytes(0.95, 1.0) / DATA_MINING.mean_bytes
-    assert carried > 0.95
-
-
 @given(distributions(), st.integers(1, 300))
 def test_samples_have_the_mean_of_the_table(distribution: SizeDistribution, count: int) -> None:
     by_table = sum(

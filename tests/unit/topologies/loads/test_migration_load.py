@@ -7,25 +7,10 @@ from typing import Any
 import pytest
 
 from topologies.loads import migration_load
-from topologies.loads.handover import Handover, announcement, bridge_counterparts
+from topologies.loads.handover import Handover
 from topologies.loads.probing import Flow, FlowResult
 
 MAC = bytes.fromhex("02aabbccddee")
-
-
-def test_the_announcement_is_a_broadcast_rarp_with_the_address_of_the_vm() -> None:
-    frame = announcement(MAC)
-    assert (frame[:6], frame[6:12], frame[12:14]) == (b"\xff" * 6, MAC, bytes.fromhex("8035"))
-    # The types Ethernet and IPv4, the lengths of their addresses, and "reverse request".
-    assert frame[14:22] == bytes.fromhex("0001080006040003")
-    assert (frame[22:28], frame[32:38]) == (MAC, MAC)
-    assert len(frame) == 60
-
-
-def test_counterparts_are_the_bridges_at_the_same_index() -> None:
-    bridges = {"server1": ("s11", "s12"), "server2": ("s21", "s22")}
-    assert bridge_counterparts(bridges, "server1", "server2") == {"s11": "s21", "s12": "s22"}
-    assert bridge_counterparts({"a": ("x",), "b": ("y",)}, "a", "b") == {"x": "y"}
 
 
 def _migration(vm: str, start_s: float, copied_s: float, moved_s: float) -> dict[str, Any]:

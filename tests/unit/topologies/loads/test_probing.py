@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from topologies.loads import probing
 from topologies.loads.probing import Flow, FlowResult, Probes
 from topologies.network import processes
 
@@ -54,14 +53,6 @@ def test_gaps_are_also_before_the_first_and_after_the_last_arrival() -> None:
     assert result.longest_gap_s(0.5, 0.6) == pytest.approx(0.7)
     assert result.longest_gap_s(0.95, 1.2) == pytest.approx(0.4)
     assert result.longest_gap_s(0.05, 0.15) == pytest.approx(0.1)
-
-
-def test_figures_sum_all_flows_and_have_the_longest_gap() -> None:
-    found = probing.figures([_result(*range(10)), _result(0, 2, 1, 2, 9)])
-    assert found["probe_lost"] == 6
-    assert found["probe_duplicated"] == 1
-    assert found["reordered_ratio"] == pytest.approx(1 / 14)
-    assert found["longest_gap_ms"] == pytest.approx(50.0)
 
 
 @pytest.mark.system

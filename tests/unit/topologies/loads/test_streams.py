@@ -15,44 +15,9 @@ from topologies.loads.pace import ACCELERATED
 from topologies.loads.stream_load import StreamLoad
 from topologies.loads.streams import (
     Flow,
-    equal_flows,
-    paced_flows,
-    ports,
-    spread,
     stream_rates_bps,
 )
 from topologies.network.private_ovs import PrivateOvs
-
-# The rates of NTttcp's eight threads in KB/s, and the document's figures for them.
-THREADS_KB_PER_S = {
-    "LACP": (
-        [13863.831, 13970.471, 14077.026, 13240.795, 13612.419, 13842.136, 14735.002, 14191.684],
-        (108.919, 13941.7, 435.3, 0.0312),
-    ),
-    "switch independent": (
-        [13964.411, 14174.338, 14403.259, 14510.257, 14087.658, 13909.704, 14727.481, 14714.799],
-        (111.809, 14311.5, 323.9, 0.0226),
-    ),
-    "SET": (
-        [15370.047, 13750.277, 14764.579, 13051.114, 14867.409, 14304.486, 12403.626, 13204.651],
-        (109.098, 13964.5, 1031.0, 0.0738),
-    ),
-}
-
-
-@pytest.mark.parametrize("mode", THREADS_KB_PER_S)
-def test_the_published_threads_give_the_published_figures(mode: str) -> None:
-    rates, (mb_per_s, mean, stdev, cv) = THREADS_KB_PER_S[mode]
-    found = spread(rates)
-    assert found.total / 1024 == pytest.approx(mb_per_s, abs=0.001)
-    assert found.mean == pytest.approx(mean, abs=0.05)
-    assert found.stdev == pytest.approx(stdev, abs=0.05)
-    assert found.cv == pytest.approx(cv, abs=0.00005)
-    modes = layouts.set_vs_lbfo().published["modes"]
-    (published,) = (one for one in modes if one["name"] == mode)
-    assert published["stream_cv"] == cv
-    assert spread([0.0, 0.0]).cv == 0.0, "silent streams do not differ"
-
 
 # The measured part of a test of 7 s.
 MEASURED_S = (2.0, 6.0)
@@ -115,15 +80,6 @@ def test_flows_that_send_at_different_times_are_measured_over_the_whole_load(
     assert outcome.received_bytes == (4 * 30e6 + 2 * 50e6) / 8
 
 
-def test_ports_are_pairs_of_the_sender_and_the_receiver() -> None:
-    connected = [
-        {"socket": 5, "local_port": 5201, "remote_port": 40001},
-        {"socket": 6, "local_port": 5201, "remote_port": 40002},
-    ]
-    assert ports({"start": {"connected": connected}}) == [(40001, 5201), (40002, 5201)]
-    assert ports({}) == []
-
-
 def test_the_commands_of_a_flow_match_the_document() -> None:
     warm_up_s, measured_s, cool_down_s = Options(ACCELERATED).pace.streams_s
     assert (warm_up_s, measured_s, cool_down_s) == (5, 15, 5)
@@ -136,26 +92,3 @@ def test_the_commands_of_a_flow_match_the_document() -> None:
     limited = Flow("vm1", "vm2", "10.1.1.1", 2.5, rate_bps=7_000_000, buffer_bytes=8192)
     words = " ".join(limited.sender_command(5002))
     assert "--parallel 1 --length 8192 --fq-rate 7000000 --time 2.5 " in f"{words} "
-
-
-def test_flows_offer_a_share_of_their_senders_uplinks() -> None:
-    for layout, capacity_bps in (
-        (layouts.two_switches(uplink_mbps=100, vms=5), 200e6),
-        (layouts.live_migration(uplink_mbps=100), 200e6),  # the VMs are on one of two hosts
-    ):
-        flows = equal_flows(layout, 0.4, 10.0)
-        offered_bps = sum(flow.rate_bps or 0 for flow in flows)
-        assert offered_bps == pytest.approx(0.4 * capacity_bps, rel=1e-6)
-        assert len({flow.sender for flow in flows}) == len(flows)
-
-
-def test_flows_between_racks_are_in_proportion_to_their_weights() -> None:
-    layout = layouts.spine_leaf(uplink_mbps=50)
-    pairs = list(zip(layout.senders, layout.receivers, strict=True))
-    flows = paced_flows(layout, pairs, 0.7, 10.0, [4.0, 3.0, 2.0, 1.0])
-    assert [(one.sender, one.address) for one in flows] == [
-        (f"vm{number}", f"10.1.2.{number}") for number in range(1, 5)
-    ]
-    assert [one.rate_bps for one in flows] == pytest.approx([28e6, 21e6, 14e6, 7e6], rel=1e-6)
-    with pytest.raises(ValueError, match=r"shorter|longer"):
-        paced_flows(layout, pairs, 0.7, 10.0, [1.0])

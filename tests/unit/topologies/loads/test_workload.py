@@ -70,28 +70,9 @@ def test_a_session_reads_no_faster_than_its_line() -> None:
         assert 1.5 <= next_s <= 2.5, "the think time is 0.5 to 1.5 times its mean"
 
 
-def test_a_late_server_extends_the_download() -> None:
-    with _requested() as (session, connection, reports):
-        assert session.step(1.0) < 1.1, "the session retries soon"
-        connection.sendall(bytes(SIZE_BYTES))
-        session.step(3.0)
-        assert reports[0].end_s == 3.0
-
-
 def test_a_closed_connection_is_an_incomplete_download() -> None:
     with _requested() as (session, connection, reports):
         connection.close()
         session.step(0.5)
         assert [one.complete for one in reports] == [False]
         assert session.step(2.0) > 2.0, "the session continues"
-
-
-def test_loads_of_servers_are_in_proportion_to_weights() -> None:
-    sessions = web_load.plan_sessions(SERVERS, 130e6, 40.0, seed=1, weights=(4, 3, 2, 1))
-    counts = Counter(session.server for session in sessions)
-    total = sum(counts.values())
-    for server, weight in zip(SERVERS, (4, 3, 2, 1), strict=True):
-        assert counts[server] / total == pytest.approx(weight / 10, abs=0.01)
-        # Each grows for the whole ramp.
-        begins_s = [session.begin_s for session in sessions if session.server == server]
-        assert begins_s == sorted(begins_s) and begins_s[0] < 2 and begins_s[-1] > 38

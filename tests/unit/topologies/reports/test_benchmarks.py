@@ -19,7 +19,7 @@ from topologies.reports import benchmarks, front_page
 from topologies.reports.comparison import against_peers, matches_document
 from topologies.reports.known_figures import is_ours, is_peer
 from topologies.reports.markdown import report_name
-from topologies.reports.table import MOST_COLUMNS, columns, figures_table
+from topologies.reports.table import MOST_COLUMNS, figures_table
 
 DOCS = documents.ROOT / "docs"
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
@@ -37,11 +37,6 @@ def made(tmp_path: Path, *reports: dict[str, Any], notes: str = "") -> dict[str,
         (tmp_path / f"{report_name(report)}.json").write_text(json.dumps(report))
     (tmp_path / "notes.md").write_text(notes)
     return benchmarks.pages(tmp_path)
-
-
-def page(tmp_path: Path, report: dict[str, Any], notes: str = "") -> str:
-    """The generated page of one report."""
-    return made(tmp_path, report, notes=notes)[f"benchmarks/{report_name(report)}.md"]
 
 
 def test_documents_are_those_of_the_stored_reports() -> None:
@@ -72,66 +67,6 @@ def test_notes_belong_to_known_pages() -> None:
     assert all(notes.values())
 
 
-def test_notes_are_copied_unchanged(tmp_path: Path) -> None:
-    notes = "About.\n\n## set_vs_lbfo\n\nIt is *so*.\n\n## other\n\nNo.\n"
-    assert benchmarks.read_notes(notes) == {"set_vs_lbfo": "It is *so*.", "other": "No."}
-    text = page(tmp_path, bench.report(), notes)
-    assert "## Notes\n\nIt is *so*.\n" in text and "No." not in text
-
-
-def test_a_page_has_one_section_of_notes() -> None:
-    with pytest.raises(ValueError, match="two sections shift"):
-        benchmarks.read_notes("## shift\n\nOne.\n\n## scale\n\nNo.\n\n## shift\n\nTwo.\n")
-
-
-def test_other_settings_are_a_page_of_their_own(tmp_path: Path) -> None:
-    usual, faithful = (bench.report(layout="vmware_lbt") for _ in range(2))
-    faithful["environment"]["pace"]["name"] = "faithful"
-    found = made(tmp_path, faithful, bench.report(layout="converged"), usual)
-    listed = re.findall(r"^- \[(\w+)\].*expectations", found["benchmarks.md"], re.MULTILINE)
-    assert listed == ["vmware_lbt", "vmware_lbt_faithful", "converged"], "the layouts' order"
-    text = found["benchmarks/vmware_lbt_faithful.md"]
-    assert "The layout [`vmware_lbt`](vmware_lbt.md) with the documented window of 30 s" in text
-
-
-def test_expectations_and_published_figures_are_counted(tmp_path: Path) -> None:
-    found = made(tmp_path, bench.report())
-    text = found["benchmarks/set_vs_lbfo.md"]
-    assert "1 of 2 expectations are met. Not met:\n\n- no duplicates: 3\n" in text
-    assert "1 of 1 figures match the published ones." in text
-    front = found["benchmarks.md"]
-    assert "1 of 2 expectations. Not met:\n  - no duplicates\n" in front
-
-
-def test_unmet_conditions_are_listed_once_with_their_scenarios(tmp_path: Path) -> None:
-    report = bench.report()
-    report["expectations"] = [
-        {"condition": f"{where}: CPU <= 1", "found": found, "met": False}
-        for where, found in (("one", "2"), ("two", "3"))
-    ]
-    found = made(tmp_path, report)
-    assert r"- CPU \<= 1: one: 2; two: 3" in found["benchmarks/set_vs_lbfo.md"]
-    assert r"  - CPU \<= 1 (one; two)" in found["benchmarks.md"]
-
-
-def test_figures_in_which_a_peer_is_better_are_listed_and_counted(tmp_path: Path) -> None:
-    found = made(tmp_path, bench.report())
-    text = found["benchmarks/set_vs_lbfo.md"].split("## Where a peer is better")[1]
-    assert "- team to team: uplinks’ CV: `manual` 0.010, `dynamic` 0.012\n" in text
-    assert (
-        "- fault: throughput: `manual` 100.0 Mbit/s, `dynamic/lacp` 60.0 Mbit/s (without a range)"
-        in text
-    )
-    front = found["benchmarks.md"]
-    pairs = [one for one in against_peers(bench.report()) if one.has_ranges]
-    differ = [one for one in pairs if one.differs]
-    peers = sum(one.other_is_better for one in differ)
-    assert f"in {len(pairs)} figures. In {len(differ)} of them" in front
-    assert f"better in {len(differ) - peers}, and the peer in {peers}." in front
-    count = sum(one.other_is_better for one in against_peers(bench.report()))
-    assert f"- [set_vs_lbfo](benchmarks/set_vs_lbfo.md): {count} figures, most in through" in front
-
-
 def test_report_of_a_bench_has_all_columns() -> None:
     text = benchmarks.of_bench(bench.report(), pictures=["uplinks.png"])
     assert len(TABLE.findall(text)) == 2
@@ -142,54 +77,10 @@ def test_report_of_a_bench_has_all_columns() -> None:
     assert "- commit: not recorded\n" in text
 
 
-def test_report_without_scenarios_is_one_scenario() -> None:
-    report = bench.report()
-    del report["scenarios"]
-    text = benchmarks.of_bench(report)
-    assert len(TABLE.findall(text)) == 1 and "|`dynamic`|187.0|93.5|" in text
-
-
 @pytest.mark.slow
 def test_report_of_a_bench_needs_no_matplotlib() -> None:
     program = "import sys; sys.modules['matplotlib'] = None; import topologies.reports.benchmarks"
     subprocess.run([sys.executable, "-c", program], check=True, cwd=DOCS.parent)
-
-
-def test_tables_have_a_cell_for_every_heading(tmp_path: Path) -> None:
-    report = bench.report()
-    odd = "a|b`<c>*\n"
-    report["scenarios"][0]["contenders"][odd] = bench.contender(bench.figures(0.1))
-    report["scenarios"][0]["name"] = report["expectations"][0]["found"] = odd
-    text = page(tmp_path, report)
-    assert "<c>" not in text.replace(r"\<c>", "")
-    for table in TABLE.findall(text):
-        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
-
-
-def test_a_table_has_the_columns_that_differ_and_published_figures_first() -> None:
-    names = [f"fct_middle_p{number}_ms" for number in (50, 95, 99)]
-    rest = ["settle_s", "moves", "loss_ratio", "spread_cv", "throughput_bps", *names]
-    one, two = (
-        {**dict.fromkeys(rest, value), "throughput_bps": 1e6 * value, "failover_ms": 5.0}
-        for value in (1.0, 2.0)
-    )
-    contenders = {"manual": bench.contender(one), "adaptive": two}
-    scenario = bench.scenario(contenders, published={"adaptive": {names[2]: 7.0}})
-    shown = [of.name for of in columns(scenario, 4)]
-    assert shown == ["throughput_bps", "spread_cv", "settle_s", names[2]]
-    assert len(columns(scenario)) == len(rest) + 1, "all, in the report of a bench"
-    table = figures_table(scenario, MOST_COLUMNS)
-    assert table.splitlines()[0].count("|") - 1 == MOST_COLUMNS
-    assert "|contender|n|" in table and "|2.0 / 7.0|" in table
-
-
-def test_missing_figures_are_empty_cells_and_fewer_runs_are_told() -> None:
-    runs = [{"throughput_bps": 1e6, "loss_ratio": 0.01}, {"throughput_bps": 2e6}]
-    found = {"a": bench.contender(*runs[::-1]), "adaptive": bench.contender(*runs)}
-    found["adaptive"]["loss_ratio"] = float("nan")
-    table = figures_table(bench.scenario(found))
-    assert "|`a`|1.0|1.00 (n = 1)|" in table
-    assert "|`adaptive`|2.0||" in table
 
 
 @pytest.mark.parametrize("name", ["load-based", "dynamic/lacp", "adaptive+path-check"])

@@ -13,17 +13,16 @@ from hypothesis import strategies as st
 
 from tests.unit.topologies import bench_runs
 from topologies import layouts
-from topologies.benches import set_vs_lbfo, vmware_lbt
+from topologies.benches import vmware_lbt
 from topologies.compare import figures
 from topologies.compare.figures import Result
 from topologies.compare.plan import Options
 from topologies.compare.run import Observed
-from topologies.compare.samples import Sample, mean_utilization, move_times_s, utilizations
+from topologies.compare.samples import Sample, mean_utilization, utilizations
 from topologies.graph.layout import Role
 from topologies.loads import web_load
 from topologies.loads.load import Outcome
 from topologies.loads.pace import ACCELERATED
-from topologies.network.service import parse_metrics
 from topologies.reports import report
 from topologies.reports.console import verdicts
 
@@ -128,19 +127,6 @@ def test_two_moves_cut_the_load_into_the_published_phases() -> None:
     assert figures.in_order(found)
 
 
-def test_phase_without_its_move_is_absent() -> None:
-    found = figures.phases_of(LAYOUT, _observed(moves=(25.0, NEVER)), RAMP_S)
-    assert [phase.name for phase in found] == ["phase 1", "phase 2", "phase 4"]
-    assert not figures.in_order(found)
-    late = figures.phases_of(LAYOUT, _observed(moves=(25.0, 50.0)), RAMP_S)
-    assert not figures.in_order(late)
-
-
-def test_two_moves_between_two_samples_are_two() -> None:
-    samples = [Sample(0.0, {}, {}), Sample(1.0, {}, {}, moves=2), Sample(2.0, {}, {}, moves=2)]
-    assert move_times_s(samples) == [1.0, 1.0]
-
-
 def test_figures_of_a_run() -> None:
     found = figures.figures(LAYOUT, _observed())
     assert found["throughput_bps"] == pytest.approx(1000 * 600_000 * 8 / LOAD_S)
@@ -157,22 +143,6 @@ def test_figures_of_a_run() -> None:
     colliding = figures.figures(LAYOUT, _observed(moves=(NEVER, NEVER), qos_met=400))
     assert colliding["spread_cv"] == pytest.approx(1.0)
     assert colliding["qos_ratio"] == pytest.approx(0.4)
-
-
-def test_unmeasured_figure_is_absent() -> None:
-    nothing = replace(_observed(), outcome=_outcome([]), entered_packets=0, delivered_packets=0)
-    found = figures.figures(LAYOUT, nothing)
-    assert "qos_ratio" not in found
-    assert (found["throughput_bps"], found["downloads"], found["loss_ratio"]) == (0, 0, 0)
-
-
-def test_unfinished_download_counts_its_bytes_but_not_for_quality() -> None:
-    downloads = _downloads(1000, 600_000)
-    downloads[-1].update(complete=False, received_bytes=1000)
-    found = figures.figures(LAYOUT, replace(_observed(), outcome=_outcome(downloads)))
-    assert found["qos_ratio"] == 1.0
-    assert found["downloads"] == 999
-    assert found["throughput_bps"] == pytest.approx((999 * 600_000 + 1000) * 8 / LOAD_S)
 
 
 def test_download_counts_in_a_span_by_its_overlap() -> None:
@@ -194,19 +164,6 @@ def test_quality_is_the_share_of_complete_downloads_at_nine_tenths_of_the_line()
     assert web_load.qos_ratio([download(800_000, complete=False)]) is None
     assert web_load.qos_ratio([download(725_000), download(715_000)]) == 0.5
     assert web_load.qos_ratio([download(725_000), download(1, complete=False)]) == 1.0
-
-
-def test_loss_ratio_is_never_negative() -> None:
-    flooded = replace(_observed(), entered_packets=10, delivered_packets=12)
-    assert figures.loss_ratio(flooded) == 0
-
-
-def test_spread_is_relative_to_each_capacity() -> None:
-    layout = layouts.mixed_speed()
-    even = bench_runs.observed(layout, "manual", {"uplink1": 0.5, "uplink2": 0.5})
-    sent = even.samples[-1].sent_bytes
-    assert sent["uplink1"] == pytest.approx(10 * sent["uplink2"], rel=1e-4)
-    assert figures.spread_cv(layout, even) == pytest.approx(0, abs=1e-4)
 
 
 @given(st.lists(st.floats(0.01, 1), min_size=2, max_size=2), st.floats(0, 1))
@@ -238,10 +195,6 @@ def test_cpu_time_is_per_received_bit() -> None:
     assert ratios == {"manual": 1.0, "set": pytest.approx(2.0), "dynamic": None}
     for baseline in ("dynamic", "load-based"):
         assert figures.with_cpu_ratio(runs, baseline) == runs
-
-
-def test_median_is_over_runs_that_measured_the_figure() -> None:
-    assert figures.medians([{"a": 1.0, "b": 5.0}, {"a": 3.0}, {"a": 2.0}]) == {"a": 2.0, "b": 5.0}
 
 
 def _result(load_based: Observed | None = None) -> Result:
@@ -278,12 +231,6 @@ def test_every_condition_of_the_document_is_judged() -> None:
         "at least 3000 downloads for each contender",
         "1000",
     )
-
-
-def test_no_phases_without_load_based() -> None:
-    result = bench_runs.result(SCENARIO, [_observed("manual")])
-    assert vmware_lbt.phases(OPTIONS, result) == []
-    assert vmware_lbt.check(result.medians(), [], least_downloads=0) == []
 
 
 def _report() -> tuple[dict[str, Any], Result]:
@@ -342,50 +289,3 @@ def test_every_run_has_a_line_of_samples(tmp_path: Path) -> None:
         assert set(one["outcome"]) == {"received_bytes", "throughput_bps", "figures", "details"}
         assert one["measured_s"] == [0.0, LOAD_S]
         assert len(one["outcome"]["details"]) == 1000
-
-
-def test_report_has_all_scenarios_and_the_contenders_of_the_first() -> None:
-    (first,) = set_vs_lbfo.scenarios(OPTIONS)
-    second = replace(first, name="another", layout=layouts.mixed_speed(), published={})
-    sending = {"server1-uplink1": 0.9}
-    results = [
-        bench_runs.result(
-            first,
-            [
-                bench_runs.observed(first.layout, "manual", sending, measured={"stream_cv": 0.5}),
-                bench_runs.observed(first.layout, "dynamic", sending),
-            ],
-        ),
-        bench_runs.result(second, [bench_runs.observed(second.layout, "set", {"uplink1": 0.5})]),
-    ]
-    results[0] = replace(results[0], derived={"dynamic": {"share_of_link": 0.9376543219}})
-    made = report.build({}, results, [], [])
-    assert "phases" not in made
-    assert made["limit_bps"] == 200_000_000
-    assert made["contenders"] == made["scenarios"][0]["contenders"]
-    assert list(made["contenders"]) == ["manual", "dynamic"]
-    assert made["contenders"]["dynamic"]["share_of_link"] == 0.937654, "six digits tell enough"
-    assert "stream_cv" not in made["contenders"]["dynamic"], "absent, and not zero"
-    assert [one["name"] for one in made["scenarios"]] == ["eight streams", "another"]
-    for one in made["scenarios"]:
-        assert list(one) == ["name", "what", "limit_bps", "uplinks", "published", "contenders"]
-    assert made["scenarios"][0]["published"]["dynamic"]["share_of_link"] == 0.938
-    assert made["scenarios"][0]["uplinks"] == dict.fromkeys(
-        first.layout.nodes(Role.UPLINK), 100_000_000
-    )
-    assert made["scenarios"][1]["uplinks"] == {"uplink1": 100_000_000, "uplink2": 10_000_000}
-    assert made["scenarios"][1]["limit_bps"] == 110_000_000
-    assert list(made["scenarios"][1]["contenders"]) == ["set"]
-
-
-def test_metrics_are_parsed_from_the_text_format() -> None:
-    page = (
-        "# HELP ovslbt_port_binding which uplink\n# TYPE ovslbt_port_binding gauge\n"
-        'ovslbt_port_binding{bridge="b",port="p",uplink="u"} 1.0\n'
-        'ovslbt_moves_applied_total{bridge="b",reason="threshold"} 2.0\n'
-        "ovslbt_config_errors 0\n"
-    )
-    binding, moves, errors = parse_metrics(page)
-    assert binding.labels == {"bridge": "b", "port": "p", "uplink": "u"}
-    assert (moves.name, moves.value) == ("ovslbt_moves_applied_total", 2.0)
-    assert (errors.labels, errors.value) == ({}, 0.0)

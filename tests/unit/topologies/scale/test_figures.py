@@ -7,7 +7,7 @@ import math
 import pytest
 
 from topologies.network.service import parse_metrics
-from topologies.scale.figures import exponent, histogram, section
+from topologies.scale.figures import exponent, histogram
 
 PAGE = """\
 took_seconds_bucket{bridge="a",le="0.001"} 4
@@ -48,19 +48,3 @@ def test_exponent_is_that_of_the_power_law(power: float) -> None:
 
     assert exponent(points) == pytest.approx(power)
     assert exponent([*points[:1], (10, 0.0)]) is None, "one point above zero has no growth"
-
-
-def test_section_has_a_row_per_number_of_bridges_and_no_empty_column() -> None:
-    row = {"bridges": 10, "ports_each": 50, "at_rest": {"cpu_ratio": 0.0213}, "rss_bytes": 81e6}
-    report = {
-        "rows": [row],
-        "adaptive": {**row, "bridges": 1},
-        "pace": {"observe_s": 30.0},
-        "failed": "300 bridges: no",
-    }
-
-    made = section(report, "Why.")
-
-    assert "|10|2.13|81|" in made
-    assert "|1, `adaptive`|2.13|" in made
-    assert "Not completed: 300 bridges: no" in made and made.endswith("\n\nWhy.")

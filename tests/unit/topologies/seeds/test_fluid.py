@@ -50,16 +50,6 @@ def test_search_matches_brute_force(loads: list[float], capacities: list[float])
     assert worst_ratio(loads, capacities, placed) < optimum + 1e-6
 
 
-def test_placement_at_the_limit_is_not_below_it() -> None:
-    assert find_below([50.0, 50.0], [100.0, 100.0], 0.5) is None
-    assert find_below([50.0, 50.0], [100.0, 100.0], 0.51) is not None
-
-
-def test_home_breaks_ties() -> None:
-    assert find_best([50.0, 10.0], [100.0, 100.0], [1, 0]) == (1, 0)
-    assert find_best([50.0, 10.0], [100.0, 100.0], [0, 1]) == (0, 1)
-
-
 # Two uplinks of 100 Mbit/s with queues of 300 kB, which is 2.4 Mbit. An overload of 20 Mbit/s fills
 # a queue in 120 ms.
 def _jump(*vms: Vm, capacities_mbps: tuple[int, ...] = (100, 100)) -> Instance:
@@ -94,17 +84,6 @@ def test_queue_drains_at_the_spare_capacity() -> None:
     assert found.lost_bits == pytest.approx(0.1 * 20 * MBPS)
 
 
-def test_each_load_counts_from_its_own_start() -> None:
-    later = _jump(Vm(0, 0.0, 80 * MBPS, 0.0), Vm(0, 10 * MBPS, 40 * MBPS, 0.1))
-    found = fluid.simulate_static(later, watched_s=1.0)
-    assert found.sent_bits == pytest.approx((80 + 10 * 0.1 + 40 * 0.9) * MBPS)
-    assert found.lost_bits == pytest.approx((20 * 0.9 - 2.4) * MBPS)
-
-
-def test_no_load_means_no_loss() -> None:
-    assert fluid.simulate_static(_jump(Vm(0, 0.0, 0.0, 0.0)), 1.0).loss_ratio == 0.0
-
-
 def test_perfect_decider_is_delayed_only_by_its_polls() -> None:
     # An overload of 80 Mbit/s fills the queue in 30 ms; the poll is 0 to 90 ms after the start.
     jump = _jump(Vm(0, 0.0, 90 * MBPS, 0.0), Vm(0, 0.0, 90 * MBPS, 0.0))
@@ -130,9 +109,3 @@ def test_perfect_decider_does_not_know_future_loads() -> None:
     decided = fluid.schedule(jump, 0.0, 0.1, place)
     assert [at_s for at_s, _ in decided] == [0.0, 0.0, 0.1]
     assert asked == [(70 * MBPS, 0.0), (70 * MBPS, 70 * MBPS)]
-
-
-def test_perfect_decider_stops_polling_after_the_last_start() -> None:
-    jump = _jump(Vm(0, 0.0, 70 * MBPS, 0.0), Vm(0, 0.0, 20 * MBPS, 0.2))
-    decided = fluid.schedule(jump, 0.05, 0.1, lambda _: fluid.home_placement(jump))
-    assert [at_s for at_s, _ in decided] == pytest.approx([0.0, 0.05, 0.15, 0.25])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -16,17 +15,14 @@ import pytest
 from tests.unit.topologies import bench_runs
 from topologies import bench
 from topologies.compare import run
-from topologies.compare.contenders import Contender, Teams, by_name
+from topologies.compare.contenders import Contender
 from topologies.compare.run import Observed, Progress
 from topologies.compare.scenario import Scenario
-from topologies.graph.layout import Role
 from topologies.loads.load import Outcome
-from topologies.loads.pace import QUICK, Pace
+from topologies.loads.pace import Pace
 from topologies.loads.settling import Reading
-from topologies.network import processes
-from topologies.seeds import campaign, generator, report
-from topologies.seeds.figures import gaps, highest_ratio, relieved_s, series, stalls
-from topologies.seeds.load import layout_of
+from topologies.seeds import generator, report
+from topologies.seeds.figures import highest_ratio, relieved_s
 from topologies.seeds.records import CONTROL, JUMP
 
 CAPACITIES = {"uplink1": 100_000_000, "uplink2": 50_000_000}
@@ -57,28 +53,6 @@ def test_relieved_s_is_the_end_of_the_last_full_span() -> None:
     # A span of 0.5 s with a mean above 90 % has at most 0.125 s of 60 %.
     assert relieved_s(readings, CAPACITIES, 2.0, 10.0) == pytest.approx(1.12, abs=0.02)
     assert relieved_s(readings, CAPACITIES, 3.0, 10.0) == 0.0
-
-
-def test_series_has_each_uplinks_utilization_around_the_jump() -> None:
-    found = series(_readings(lambda at_s: (0.5, 0.2 if at_s < 2.0 else 0.4)), CAPACITIES, 2.0)
-    assert found[0] == pytest.approx([-1.9, 0.5, 0.2], abs=0.002)
-    assert found[-1] == pytest.approx([8.0, 0.5, 0.4], abs=0.002)
-    assert len(found) == 100
-
-
-def test_gaps_are_the_times_of_lost_datagrams() -> None:
-    # Datagram 4 is late, but not lost. 1 and 2, 6 to 29, and the last three are lost.
-    arrivals = [(0, 0.0), (3, 0.03), (5, 0.05), (30, 0.3), (4, 0.31), (31, 0.5)]
-    assert gaps(arrivals, 35) == [(0.03, 2), (0.3, 24), (0.5, 3)]
-    assert gaps([(0, 0.0), (2, 0.02), (4, 0.04)], 5) == [(0.02, 2)]
-    assert gaps([(0, 0.0), (1, 0.1)], 2) == []
-    assert gaps([], 3) == [(0.0, 3)]
-
-
-def test_pause_between_readings_is_a_stall() -> None:
-    at = (0.0, 0.01, 0.02, 0.09, 0.1)
-    readings = [Reading(at_s, {}) for at_s in at]
-    assert stalls(readings, 0.05) == [[0.04, 0.07]]
 
 
 def _run(loss: float, excess: float | None = None, **more: float) -> dict[str, float]:
@@ -180,73 +154,6 @@ def test_report_has_medians_and_worst_values_but_no_details() -> None:
     assert "|seed-3|" in section and "It is *so*." in section and "**FAIL**" in section
 
 
-def test_port_numbers_hash_to_the_homes() -> None:
-    jump = generator.generate(2)
-    layout = layout_of(jump)
-    uplinks = layout.nodes(Role.UPLINK)
-    ofports = [layout.attributes(vnic)["ofport"] for vnic in layout.loaded_vnics()]
-    assert [ofport % len(uplinks) for ofport in ofports] == [vm.home for vm in jump.vms]
-    taken = [layout.attributes(uplink)["ofport"] for uplink in uplinks]
-    assert len({*ofports, *taken}) == len(ofports) + len(taken)
-    assert tuple(map(layout.capacity_bps, uplinks)) == jump.capacities_bps
-
-
-class _Switch:
-    """A fake Open vSwitch that records the commands."""
-
-    def __init__(self) -> None:
-        self.ran: list[tuple[str, ...]] = []
-        self.rundir = Path("/nowhere")
-
-    def vsctl(self, *words: str) -> str:
-        self.ran.append(("ovs-vsctl", *words))
-        return ""
-
-    def run(self, *words: str) -> str:
-        self.ran.append(words)
-        return "17\n" if "bond/hash" in words else ""
-
-
-class _Server:
-    name = "lbt-server"
-    uplinks = ("lbt-up1", "lbt-up2")
-
-
-def test_bond_places_vms_and_keeps_rebalancing() -> None:
-    switch: Any = _Switch()
-    server: Any = _Server()
-    bond = by_name("balance-slb/1s")
-    teams = Teams(switch, [server], {}, QUICK, Path("/nowhere"))
-    bond.take_over(teams, contextlib.ExitStack())
-    switch.ran.clear()
-    bond.place("lbt-vm1-1", "02:00:00:00:00:01", "lbt-up2")
-    assert switch.ran == [
-        ("ovs-appctl", "bond/hash", "02:00:00:00:00:01"),
-        ("ovs-appctl", "bond/migrate", "lbt-server-team", "17", "lbt-up2"),
-    ]
-    by_name("adaptive").place("lbt-vm1-1", "02:00:00:00:00:01", "lbt-up2")
-
-
-def test_process_gets_real_time_priority_where_permitted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[tuple[int, int, int]] = []
-
-    def scheduled(pid: int, policy: int, how: os.sched_param) -> None:
-        asked.append((pid, policy, how.sched_priority))
-
-    monkeypatch.setattr(os, "sched_setscheduler", scheduled)
-    assert processes.set_realtime_priority(os.getpid(), 2)
-    assert os.getpid() in {thread for thread, _, _ in asked}
-    assert {(policy, priority) for _, policy, priority in asked} == {(os.SCHED_FIFO, 2)}
-
-    def refused(*_: object) -> None:
-        raise PermissionError
-
-    monkeypatch.setattr(os, "sched_setscheduler", refused)
-    assert not processes.set_realtime_priority(os.getpid(), 2)
-
-
 @pytest.fixture
 def fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with everything that a bench needs."""
@@ -343,13 +250,3 @@ def test_resume_runs_only_the_missing_jumps(
     kept = json.loads((tmp_path / "shift_seeds" / "seed-1.json").read_text())
     assert kept["jump"]["adaptive"]["details"]["history"] == []
     assert (tmp_path / "shift_seeds" / "report.md").read_text() == f"{report.section(made)}\n"
-
-
-@pytest.mark.usefixtures("fit")
-def test_quick_campaign_runs_two_jumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[str] = []
-    monkeypatch.setattr(run, "run", _observing(ran))
-    assert bench.main(["shift", "--seeds", "9", "--quick", "--out", str(tmp_path)]) == 0
-    assert {one.split()[0] for one in ran} == {"seed-1", "seed-2"}
-    made = json.loads((tmp_path / "shift_seeds" / "report.json").read_text())
-    assert made["watched_s"] == campaign.QUICK_WATCHED_S
