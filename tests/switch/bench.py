@@ -14,31 +14,20 @@ from typing import Any, ParamSpec
 
 from tests.switch.bed import Upstream, upstream_ovs
 from tests.switch.wire import OwnNetwork, inside
-from topologies.reports.markdown import Shown
 from topologies.reports.markdown import runs_table as table
 from topologies.reports.origin import origin
 
 Run = dict[str, Any]
 P = ParamSpec("P")
-RECEIVED_BYTES, RECEIVED, SENT_BYTES, SENT = 0, 1, 8, 9
-__all__ = [
-    "RECEIVED",
-    "RECEIVED_BYTES",
-    "SENT",
-    "SENT_BYTES",
-    "Bench",
-    "Run",
-    "Shown",
-    "counters",
-    "table",
-]
+RECEIVED_BYTES, RECEIVED, SENT_BYTES = 0, 1, 8
+__all__ = ["RECEIVED", "RECEIVED_BYTES", "SENT_BYTES", "Bench", "Run", "counters", "table"]
 
 
 class Bench:
     """A program that measures: its options, and the file that has each run as soon as it was made.
 
-    `adds`: to the runs that the file has; otherwise it is begun anew. With `--resume`, only the runs are
-    made that it lacks. `listed`: what the file calls the runs. `report`: all that it says.
+    With `--resume`, only the runs are made that the file lacks; otherwise it is begun anew. `listed`: what
+    the file calls the runs. `report`: all that it says.
     """
 
     def __init__(
@@ -47,10 +36,9 @@ class Bench:
         about: str | None,
         out: str,
         repeat: int = 0,
-        adds: bool = False,
         listed: str = "runs",
     ) -> None:
-        self._name, self._adds, self._listed = name, adds, listed
+        self._name, self._listed = name, listed
         # Says what a run has found.
         self.tell: Callable[[Run], object] = functools.partial(print, flush=True)
         self.report: dict[str, Any] = {"origins": [], listed: []}
@@ -78,7 +66,7 @@ class Bench:
         """Begin or go on with the file. In this block, there is a switch upstream in a network of its own."""
         out, resume = self.options.out, self.options.resume
         out.parent.mkdir(parents=True, exist_ok=True)
-        if out.exists() and (self._adds or resume):
+        if out.exists() and resume:
             self.report = json.loads(out.read_text())
         command = ["python", "-m", f"tests.switch.{self._name}", *sys.argv[1:]]
         self.report.setdefault("origins", []).append(origin(command))
@@ -94,14 +82,10 @@ class Bench:
         **named: P.kwargs,
     ) -> Run:
         """Measure a case, unless the file that is resumed has it: its run."""
-        return self.had(case) or self.add({**case, **measure(*arguments, **named)})
-
-    def had(self, case: Run) -> Run | None:
-        """The run of a case that need not be made, because the file that is resumed has it."""
-        return next((run for run in self._had if case.items() <= run.items()), None)
-
-    def add(self, run: Run) -> Run:
-        """Write and say what a run has found."""
+        had = next((run for run in self._had if case.items() <= run.items()), None)
+        if had is not None:
+            return had
+        run = {**case, **measure(*arguments, **named)}
         run["load_average"] = round(os.getloadavg()[0], 2)
         self.runs.append(run)
         self.write()

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import itertools
 import math
-import re
 import subprocess
 import time
 import urllib.request
@@ -252,41 +251,6 @@ def test_has_data_with_the_labels_it_is_shown_by(story: Story, query: Query) -> 
 
 
 @with_data
-@pytest.mark.parametrize(
-    ("place", "value"),
-    {
-        "fleet: Services down A": 0,
-        "fleet: Bridges not connected A": 0,
-        "fleet: Uplinks down A": 0,
-        "fleet: Configuration errors A": 1,
-        "bridge: Switch A": 1,
-        "decisions: Refused A": 1,
-        "decisions: Bridges in observe mode A": 0,
-        "controller: Wrong now A": 1,
-        "decisions: Wrong now A": 1,
-    }.items(),
-)
-def test_headlines_tell_the_story(story: Story, place: str, value: float) -> None:
-    (query,) = [query for query in QUERIES if str(query) == place]
-    found = story.ask(query, story.fill(query, bridge=story.bed.bridge))
-    assert numbers(found) == [value]
-
-
-@with_data
-def test_says_when_an_uplink_was_down_and_who_was_where(story: Story) -> None:
-    by_place = {str(query): query for query in QUERIES}
-    links = by_place["bridge: Links A"]
-    seen = {s["metric"]["uplink"]: set(numbers([s])) for s in story.ask(links, story.fill(links))}
-    up0, up1 = story.bed.uplinks
-    assert seen == {up0.name: {0.0, 1.0}, up1.name: {1.0}}
-    bound = by_place["bridge: Uplink of each VM port A"]
-    been = {
-        (s["metric"]["port"], s["metric"]["uplink"]) for s in story.ask(bound, story.fill(bound))
-    }
-    assert {(move.port, move.uplink) for move in story.moves} <= been
-
-
-@with_data
 @pytest.mark.parametrize("query", VALUE_QUERIES, ids=str)
 def test_variables_have_what_there_is_to_choose(story: Story, query: Query) -> None:
     asked = LABEL_VALUES.fullmatch(story.fill(query))
@@ -334,20 +298,6 @@ def _marks(series: Series) -> list[int]:
 
 
 @with_data
-def test_moves_and_failovers_are_marked_apart(story: Story) -> None:
-    (bridge,) = [dashboard for dashboard in ALL if dashboard.name == "bridge"]
-    reasons = {
-        name: {s["metric"]["reason"] for s in story.ask(query, story.fill(query))}
-        for name, query in bridge.marks.items()
-    }
-    assert reasons == {
-        "Moves": {"threshold", "manual"},
-        "Failovers": {"failover"},
-        "Failbacks": {"failback"},
-    }
-
-
-@with_data
 def test_rules_are_evaluated_and_ask_for_what_there_is(story: Story) -> None:
     rules = story.prometheus.rules()
     assert rules
@@ -381,16 +331,6 @@ def exported_by(service: Service) -> dict[str, frozenset[str]]:
     samples = [sample for family in families for sample in family.samples]
     found = {s.name: frozenset(s.labels) | {"job", "instance"} for s in samples}
     return {name: EXPORTED[name] for name in WITHOUT_CAUSE} | found
-
-
-@with_data
-def test_counts_moves_by_every_reason_from_the_start(story: Story) -> None:
-    exposed = _exposition(story.service)
-    for counter in ("planned", "applied", "refused"):
-        samples = re.findall(rf"^ovslbt_moves_{counter}_total\{{(.*)\}} ", exposed, re.MULTILINE)
-        ours = [labels for labels in samples if f'bridge="{story.bed.bridge}"' in labels]
-        reasons = {found[1] for labels in ours if (found := re.search(r'reason="(\w+)"', labels))}
-        assert reasons == {reason.value for reason in Reason}
 
 
 @with_data

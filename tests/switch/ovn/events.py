@@ -43,17 +43,14 @@ class Found:
     tcp_pause_s: float
 
 
-def happen(
-    cloud: Cloud, event: Event, uplink: Uplink | None = None, *, soon_again: bool = False
-) -> Found:
+def happen(cloud: Cloud, event: Event, uplink: Uplink | None = None) -> Found:
     """The event, while all VMs talk. `uplink`: to which it happens; None: to the one that carries most.
 
-    `soon_again`: the switch upstream still has cached flows of the last event. Then Open vSwitch learns
-    only with the next revalidation by which uplink an address comes now.
+    The switch upstream has no cached flows of the last event. With them, Open vSwitch would learn only with
+    the next revalidation by which uplink an address comes now.
     """
     host = cloud.hosts[0]
-    if not soon_again:
-        cloud.tor.ovs.run("ovs-appctl", "revalidator/purge")
+    cloud.tor.ovs.run("ovs-appctl", "revalidator/purge")
     pairs = ways(cloud)
     with contextlib.ExitStack() as stack:
         talk = stack.enter_context(Talk(cloud, pairs, PPS))

@@ -42,7 +42,7 @@ LIMITS, FAILOVER, OVERLAYS, PATH_CHECKS, SCALE, CHAOS, HOSTILE = (
         *("limits", "failover", "overlays", "path-checks", "scale", "chaos", "hostile-input"),
     )
 )
-CAUSES, DATAPATHS = "docs/results/causes/README.md", "docs/guide/datapaths.md"
+DATAPATHS = "docs/guide/datapaths.md"
 NO_LAG = ("plain-3-untagged", "plain-3-vlans", "balance-slb-2-vlans", "active-backup-2-untagged")
 BOTH = ("each uplink fails, service alive", "each uplink fails, service dead")
 CONNECTIONS = "lost of a flow of 100 pps, "
@@ -356,21 +356,6 @@ def failovers_without_the_service() -> Rows:
     return {f"{count:,} connections, {by}": silences(of) for (count, by), of in found.items()}
 
 
-def order_of_revalidations() -> Rows:
-    found: dict[tuple[bool, bool], list[float]] = {}
-    for run in raw("causes/failover_order.json")["runs"]:
-        is_ours = run["who"] != "balance-slb"
-        sees = run["group_sees" if is_ours else "bond_sees"]
-        is_early = bool(run["revalidation_starts"][0] < sees)
-        found.setdefault((is_early, is_ours), []).append(run["lost"])
-    return {
-        name: [
-            due for ours in (False, True) for due in (len(found[early, ours]), found[early, ours])
-        ]
-        for name, early in (("before the new state took effect", True), ("after it", False))
-    }
-
-
 def upstream_switch_that_learns_late() -> Rows:
     found = raw("soak/learning/moves.json")["found_after_ms"]
     due: Rows = {}
@@ -413,12 +398,6 @@ def by_contender(file: str, work: Sequence[str], *figures: str) -> Rows:
     }
 
 
-def translations() -> Rows:
-    found = by_contender("causes/translation.json", WORK, "revalidated_us")
-    plain_uplinks = {by for by in found if not by.endswith(("balance-slb", "balance-tcp"))}
-    return {f"{by}, plain uplinks" if by in plain_uplinks else by: found[by] for by in found}
-
-
 def new_connections() -> Rows:
     runs = grouped(raw("connections/new_per_second.json")["runs"], "by")
     found = by_contender("connections/new_per_second.json", WORK[:3])
@@ -426,23 +405,6 @@ def new_connections() -> Rows:
         for how in ("as it is", "each"):
             cells.append([run[how]["most_per_s"] / 1000 for run in runs[by]])
     return found
-
-
-def set_up_of_flows() -> Rows:
-    return by_contender("causes/set_up.json", WORK, "new_us", "each_new_us", "cached_us")
-
-
-def few_connections_over_lacp() -> Rows:
-    runs = raw("causes/few_connections.json")["runs"]
-    return {
-        f"{name}, {contender}": [
-            len(of),
-            [100 * run["share_of_limit"] for run in of],
-            [run["first_move_s"] for run in of if run["first_move_s"]],
-            sum(run["fuller_link_received_ratio"] > 0.99 for run in of),
-        ]
-        for (name, contender), of in grouped(runs, "scenario", "contender").items()
-    }
 
 
 FUZZED = {
@@ -705,15 +667,11 @@ TABLES = (
     Table(FAILOVER, "| userspace datapath | n | cached flows |", failovers_with_many_connections),
     Table(FAILOVER, "| kernel datapath, service down | n |", failovers_on_the_kernel),
     Table(FAILOVER, "| userspace datapath, service down | n |", failovers_without_the_service),
-    Table(CAUSES, "| the first revalidation began |", order_of_revalidations),
     Table(
         CHAOS, "| upstream switch | moves to a new port (n = 2)", upstream_switch_that_learns_late
     ),
     Table(OVERLAYS, "| hosts | service | an uplink fails |", events_below_tunnels, names=2),
-    Table(CAUSES, "| translated again | n |", translations),
     Table(FAILOVER, "| thousands of new connections", new_connections),
-    Table(CAUSES, "| microseconds for a frame", set_up_of_flows),
-    Table(CAUSES, "| over LACP |", few_connections_over_lacp),
     Table(HOSTILE, "| what is fuzzed | cases | failed |", fuzzed_cases),
     Table("README.md", "| |`load-based`|", comparison_with_bonds),
     Table("docs/guide/install.md", "| | CPU at rest | resident memory |", what_one_host_costs),

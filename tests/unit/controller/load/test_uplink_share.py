@@ -9,7 +9,7 @@ from controller.load.uplink_share import UplinkShare
 from policies.model import Load
 
 MBIT = 125_000
-POLL_S, LAG_S = 0.5, 0.5
+POLL_S = 0.5
 
 
 def after(carried: list[tuple[float, float]]) -> UplinkShare:

@@ -55,22 +55,6 @@ def test_a_padded_line_is_as_wide_as_it_shall_be(texts: list[str], width: int) -
     assert width - 1 <= cells(drawn) <= width or cells(drawn) == width == 0
 
 
-@pytest.mark.parametrize(
-    ("ratio", "threshold_ratio", "drawn"),
-    [
-        (0.0, 0.75, "[        |  ]"),
-        (0.5, 0.75, "[#####   |  ]"),
-        (0.83, 0.75, "[########|  ]"),
-        (2.0, 0.75, "[########|##]"),
-        (0.5, 1.0, "[#####     |]"),
-    ],
-)
-def test_a_bar_has_a_mark_at_the_threshold(
-    ratio: float, threshold_ratio: float, drawn: str
-) -> None:
-    assert drawing.plain(drawing.bar(ratio, threshold_ratio, 10, Look())) == drawn
-
-
 def test_a_bar_of_blocks_tells_half_cells() -> None:
     drawn = drawing.plain(drawing.bar(0.45, 0.75, 10, Look(80, unicode=True)))
     assert drawn == "[████▌   │  ]"
@@ -81,14 +65,6 @@ def test_a_bar_of_blocks_tells_half_cells() -> None:
 )
 def test_loads_above_the_threshold_and_full_uplinks_stand_out(ratio: float, style: Style) -> None:
     assert drawing.severity(ratio, 0.75) is style
-
-
-@pytest.mark.parametrize(
-    ("bps", "text"),
-    [(0, "0.00"), (34.05e6, "34.05"), (9999.99e6, "9999.99"), (10e9, "10000.0"), (400e9, "400000")],
-)
-def test_rates_take_seven_characters(bps: float, text: str) -> None:
-    assert drawing.mbps(bps) == text
 
 
 def test_the_first_to_give_is_cut_first() -> None:

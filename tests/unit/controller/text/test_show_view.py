@@ -22,23 +22,6 @@ def drawn(bridges: list[JsonObject], look: Look | None = None) -> str:
     return "\n".join(plain(line).rstrip() for line in lines)
 
 
-def test_a_bridge_as_text() -> None:
-    assert (
-        drawn([br0()])
-        == """\
-br0  load-based  switch-independent  enforce  connected
-
-  UPLINK  STATE   Mbit/s  MbTX/s  LOAD                MbRX/s  LOAD
-  eth1    active    1000  830.00  [########|#  ] 83%  120.00  [#       |   ] 12%
-  eth2    active    1000   40.00  [        |   ]  4%   10.00  [        |   ]  1%
-
-  PORT    USED-BY  UPLINK  MbTX/s  MbRX/s  WHY
-  vnet1   -        eth2     40.00   10.00  load-based
-  vnet2   web-1    eth1    340.00   60.00  load-based
-  vnet10  db-1     eth1    490.00   60.00  load-based"""
-    )
-
-
 def test_bars_on_a_terminal_are_of_blocks() -> None:
     assert "[████████│█  ] 83%" in drawn([br0()], Look(80, unicode=True))
 
@@ -87,17 +70,6 @@ def test_what_is_wrong_is_said_and_stands_out() -> None:
     styles = {span.text: span.style for line in lines for span in line}
     assert styles["down"] is styles["no answer"] is styles["NOT CONNECTED"] is Style.BAD
     assert styles["drained"] is Style.WARN
-
-
-def test_where_an_observed_port_would_be() -> None:
-    on_bond = br0() | {"mode": "observe", "on_normal": True}
-    assert show_view.OBSERVING_BOND in drawn([on_bond])
-    told = bridge("br0", [uplink("eth1")], [port("vnet0", "eth1", planned_uplink="eth2")])
-    assert "eth1 (eth2)" in drawn([told])
-
-
-def test_without_a_bridge_there_is_a_hint() -> None:
-    assert drawn([]) == "no bridge is attached; attach one with: ovs-lbt attach BRIDGE"
 
 
 def test_the_service_says_the_same_as_the_command() -> None:

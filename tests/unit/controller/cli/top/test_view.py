@@ -48,20 +48,6 @@ def screen(state: State, width: int = 80, height: int = 24) -> list[str]:
     return [plain(line).rstrip() for line in view.screen(state, width, height)]
 
 
-def test_a_screen_of_80_by_24() -> None:
-    lines = screen(watching())
-    assert lines[0].split()[:4] == ["ovs-lbt", "14:03:22", "br0", "connected"]
-    assert lines[2] == (
-        " eth1    active    1000  830.00  [########|#  ] 83%  120.00  [#       |   ] 12%"
-    )
-    assert lines[5:7] == [
-        " PORT    USED-BY  TEAM-UPLINK  vMbTX/s  MbRX/s  %DRP  WHY",
-        " vnet10  db-1     eth1          490.00   60.00     -  load-based",
-    ]
-    assert lines[10] == " 14:03:01  vnet2: eth2 -> eth1, threshold: eth2 at 80% over 30 s"
-    assert lines[-1].startswith("q quit  h help") and len(lines) == 24
-
-
 def test_ports_are_sorted_and_filtered() -> None:
     def ports(state: State) -> list[str]:
         return [row.key[1] for row in state.rows]
@@ -107,27 +93,6 @@ def test_while_the_service_is_away_the_last_picture_stays() -> None:
     assert not watching().stale and replace(watching(), now_s=100.0).stale
     back = with_picture(away, picture(at_s=20.0))
     assert not back.stale and len(back.pictures) == 1
-
-
-def test_what_is_wrong_has_a_line() -> None:
-    broken = {"port": "vnet2", "vm": "web-1", "rule": "pin", "how": "eth2 -> eth1"}
-    state = watching(br0() | {"mode": "observe", "rules_broken": [broken]})
-    assert screen(state)[4] == " (1 more: ovs-lbt show) rule broken  vnet2 pin: eth2 -> eth1"
-
-
-@pytest.mark.parametrize(
-    ("mode", "last"),
-    [
-        (Typing(""), "/web_   Enter: keep it, Esc: show all"),
-        (Confirming(("move",), "move it"), "[y/n] move it?"),
-        (
-            Choosing("move", ("eth1", "eth2"), 1, ("br0", "vnet2")),
-            "move vnet2 to:  1 eth1  2 eth2   <- -> Enter, Esc",
-        ),
-    ],
-)
-def test_the_last_line_asks(mode: Mode, last: str) -> None:
-    assert screen(watching(mode=mode, filter="web"))[-1] == last
 
 
 def test_a_long_question_is_there_to_its_end() -> None:
