@@ -18,6 +18,7 @@ from controller.api.engine_commands import (
 from controller.api.events import BundleDone, InstalledRead
 from controller.bridge.desired import desired_team
 from controller.bridge.phase import Phase
+from controller.config.values import UplinkConfig, VmPortConfig
 from controller.dataplane import diff, pipeline
 from controller.dataplane.specs import EMPTY, Changes, FlowSpec, GroupSpec, Pipeline
 from controller.dataplane.team import Team
@@ -142,7 +143,8 @@ class Installation(Feature[InstalledRead | BundleDone]):
 
     def _may_install(self, now_s: float) -> bool:
         """Whether the switch may be changed now."""
-        bridge, ours = self.bridge, (*self.config.vm_ports, *self.config.uplinks)
+        bridge = self.bridge
+        ours: Iterable[UplinkConfig | VmPortConfig] = (*self.config.vm_ports, *self.config.uplinks)
         if not bridge.connected or not self.ready(now_s) or bridge.links.renumbered(ours):
             return False
         return not bridge.addresses.awaits_normal or bridge.phase is Phase.LEAVING

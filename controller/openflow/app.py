@@ -51,7 +51,7 @@ def of_live(handler: Handler) -> Handler:
         connection: Any = event.msg.datapath
         with app.turns[connection.bridge]:
             # Otherwise the connection was lost, or another one has replaced it.
-            if app.connections.get(connection.bridge) is connection and not connection.refused:
+            if not connection.refused and app.connections.get(connection.bridge) is connection:
                 handler(app, event)
 
     return guard

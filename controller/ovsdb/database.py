@@ -222,10 +222,10 @@ class Database:
         for setting in kept.values() if failed else ():
             if (error := self._commit((setting,))) is None or self._stands_by:
                 continue
-            if self._away:
-                self._kept[setting.place] = setting
-            else:
+            if self.is_current:
                 LOG.warning("%s %s: %s", setting.record, setting.key, error)
+            else:
+                self._kept[setting.place] = setting
 
     def _commit(self, settings: Iterable[Setting], applied: bool = False) -> str | None:
         if self._away:

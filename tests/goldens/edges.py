@@ -344,8 +344,7 @@ def _written() -> Iterator[str]:
         said.append(f"{idl.contends} {idl.leads} {idl.has_lock} error {made._commit(settings)}")
     made._api = Library()
     idl.contends = idl.leads = idl.has_lock = False
-    made._keep(settings)
-    made._keep(settings[:1])
+    made._kept = {setting.place: setting for setting in (*settings, *settings[:1])}
     made._write_kept()
     idl.contends = True
     said.append(f"error {made._commit(settings)}")

@@ -124,7 +124,7 @@ def _sender() -> None:
         sock.sendall = fails
         made(connection, sock, *rest)
 
-    framework.Connection.__init__ = broken  # type: ignore[method-assign]
+    framework.Connection.__init__ = broken
 
 
 def _encoder() -> None:
