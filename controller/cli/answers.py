@@ -108,6 +108,6 @@ def history(service: str, words: list[str]) -> int:
 
     try:
         print(journal.answer(journal.default_path(service), tuple(words)))
-    except (ValueError, OSError) as error:
+    except (Refused, ValueError, OSError) as error:
         return failed(because(error))
     return 0

@@ -16,6 +16,7 @@ from controller.config.rows import BridgeRow
 from controller.decisions.decision_log import OUTCOME_S
 from controller.host.journal import Journal, answer
 from controller.load.team_view import UPLINK_LAG_S
+from controller.text.wording import Refused
 from policies.model import Reason
 from tests.said import pattern, says
 from tests.unit.controller.engine.told import entries, offer
@@ -265,7 +266,7 @@ def test_a_file_is_read_from_its_end_in_whatever_pieces(
 def test_a_wrong_question_says_what_is_expected(
     tmp_path: Path, words: list[str], told: str
 ) -> None:
-    with pytest.raises(ValueError, match=f"^{pattern(told)}$"):
+    with pytest.raises((Refused, ValueError), match=f"^{pattern(told)}$"):
         answer(tmp_path / "none", tuple(words))
 
 
