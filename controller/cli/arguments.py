@@ -129,23 +129,19 @@ def _add(command: _Parser, row: Command) -> None:
         excluding = command.add_mutually_exclusive_group(required=row.one_required)
     for number, argument in enumerate(row.arguments):
         into = excluding if number < 2 else command
-        settings: dict[str, Any] = {"help": argument.help}
+        settings: dict[str, Any] = {
+            "metavar": argument.metavar,
+            "type": argument.parse and _converted(argument.parse),
+            "choices": argument.choices or None,
+            "nargs": argument.nargs,
+            "action": "append" if argument.repeated else None,
+            "default": [] if argument.repeated else argument.default,
+        }
         if not argument.metavar:
-            into.add_argument(argument.name, action="store_true", **settings)
-            continue
-        settings["metavar"] = argument.metavar
-        if argument.parse is not None:
-            settings["type"] = _converted(argument.parse)
-        if argument.choices:
-            settings["choices"] = list(argument.choices)
-        if argument.nargs is not None:
-            settings["nargs"] = argument.nargs
-        if argument.repeated:
-            settings |= {"action": "append", "default": []}
-        if argument.default is not None:
-            settings["default"] = argument.default
-        names = [name for name in (argument.name, argument.older) if name is not None]
-        into.add_argument(*names, **settings)
+            settings = {"action": "store_true"}
+        settings = {name: value for name, value in settings.items() if value is not None}
+        names = filter(None, (argument.name, argument.older))
+        into.add_argument(*names, help=argument.help, **settings)
 
 
 def _converted(parse: Callable[[str], Any]) -> Callable[[str], Any]:
