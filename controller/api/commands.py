@@ -246,7 +246,7 @@ COMMANDS = (
             "ovs-lbt top --once  # print one screen as text",
         ),
         top_manual.SUMMARY,
-        details=top_manual.text,
+        details=lambda: top_manual.TEXT,
         requested=False,
     ),
     Command(

@@ -151,7 +151,11 @@ def _never_returned(
     team: JsonObject, flows: Sequence[Counted], came: Mapping[str, int]
 ) -> Iterator[Finding]:
     # Broadcasts of VMs that have left do not count: they pass another table.
-    sent, came_back = (_multicasts(flows, table) for table in (Table.DESTINATION, Table.PRESENT))
+    of_our_vms = [f for f in flows if _MULTICAST in f.match]
+    sent, came_back = (
+        sum(f.packets for f in of_our_vms if f.table == table)
+        for table in (Table.DESTINATION, Table.PRESENT)
+    )
     if sent < ENOUGH_FRAMES or came_back > 0:
         return
     text = f"of {sent} broadcasts of our VMs, none came back by another uplink"
@@ -163,11 +167,6 @@ def _never_returned(
         static = _set_teaming(team, "static")
         text += f" -> uplinks of one network; if they are a LAG upstream: {static}, or LACP"
     yield Finding(NOTE if same else WARNING, "not-one-network", text)
-
-
-def _multicasts(flows: Sequence[Counted], table: Table) -> int:
-    """The broadcasts of our own VMs that met this table."""
-    return sum(f.packets for f in flows if f.table == table and _MULTICAST in f.match)
 
 
 def _vlans(up: Mapping[str, int], flows: Sequence[Counted]) -> Iterator[Finding]:

@@ -119,23 +119,20 @@ def faults(answer: JsonObject, look: Look) -> list[Line]:
 
 
 def _block(bridge: JsonObject, look: Look) -> list[Line]:
-    drawn = [_headline(bridge), *_wrapped(states(bridge), look)]
-    drawn += [(), *(_indented(one) for one in uplink_rows([bridge], look, len(INDENT)))]
-    drawn += [(), *(_indented(one) for one in _port_rows(bridge, look))]
-    if texts := _wrapped(_shared(bridge), look):
-        drawn += [(), *texts]
-    if texts := _wrapped(bridge.get("offload", ()), look):
-        drawn += [(), *texts]
-    if wrong := _wrapped(notes(bridge), look, Style.WARN):
-        drawn += [(), *wrong]
-    return drawn
-
-
-def _headline(bridge: JsonObject) -> Line:
     words = GAP.join([bridge["name"], bridge["policy"], bridge["teaming"], bridge["mode"]])
-    connected = bridge["connected"]
-    state = Span("connected") if connected else Span("NOT CONNECTED", Style.BAD)
-    return (*line(words, Style.HEAD), Span(GAP), state)
+    state = Span("connected") if bridge["connected"] else Span("NOT CONNECTED", Style.BAD)
+    ports = sorted(bridge["ports"], key=lambda port: natural(port["name"]))
+    cells = [port_cells(port, why(port, bridge["policy"])) for port in ports]
+    tables = uplink_rows([bridge], look, len(INDENT)), table(PORTS, cells, look, len(INDENT))
+    parts = [
+        [(*line(words, Style.HEAD), Span(GAP), state), *_wrapped(states(bridge), look)],
+        *([(Span(INDENT), *one) for one in rows] for rows in tables),
+        _wrapped(_shared(bridge), look),
+        _wrapped(bridge.get("offload", ()), look),
+        _wrapped(notes(bridge), look, Style.WARN),
+    ]
+    first, *others = filter(None, parts)
+    return [*first, *(drawn for part in others for drawn in ((), *part))]
 
 
 def _why_down(uplink: JsonObject) -> str:
@@ -304,12 +301,6 @@ def _with_bars(
 # ---- ports -----------------------------------------------------------------------------
 
 
-def _port_rows(bridge: JsonObject, look: Look) -> list[Line]:
-    ports = sorted(bridge["ports"], key=lambda port: natural(port["name"]))
-    rows = [port_cells(port, why(port, bridge["policy"])) for port in ports]
-    return table(PORTS, rows, look, len(INDENT))
-
-
 def port_cells(port: JsonObject, why: str) -> Line:
     """What is shown of a VM port; the last cell says why it is where it is."""
     return (
@@ -360,10 +351,6 @@ def why(port: JsonObject, policy: str) -> str:
 
 
 # ---- lines -----------------------------------------------------------------------------
-
-
-def _indented(drawn: Line) -> Line:
-    return (Span(INDENT), *drawn)
 
 
 def _wrapped(texts: Sequence[str], look: Look, style: Style = Style.PLAIN) -> list[Line]:

@@ -20,43 +20,34 @@ SORTS = {
 }
 SORT = "tx"
 
-KEYS = (
-    ("up down j k", "select a VM port; also PgUp PgDn Home End"),
-    ("s  <  >", "sort by the next column, by the one to the left, to the right"),
-    ("r", "reverse the sort order"),
-    ("/", "show only VM ports with a text; Enter keeps it, Esc shows all"),
-    ("b", "show the next bridge, or all"),
-    ("e", "explain the selected VM port; Esc goes back"),
-    ("m", "move the selected VM port to an uplink, now"),
-    ("p  u", "pin it to an uplink, unpin it"),
-    ("d", "drain an uplink; undrain it, if it is drained"),
-    ("", "m p u d ask first: y confirms, any other key cancels"),
-    ("space", "update now"),
-    ("+  -", "update more often, less often"),
-    ("h  ?", "this help"),
-    ("q", "quit"),
-)
-COLUMNS = (
-    ("UPLINK", "its interface"),
-    ("STATE", "its role, or down"),
-    ("Mbit/s", "its capacity"),
-    ("LOAD", "a direction's share of the capacity; the mark is the threshold"),
-    ("PORT", "the VM port: its interface"),
-    ("USED-BY", "its VM, if that has a name or an id of its own"),
-    ("TEAM-UPLINK", "the uplink it uses; in parentheses (observe mode): would use"),
-    ("MbTX/s", "Mbit/s sent, between the service's last two polls"),
-    ("MbRX/s", "Mbit/s received"),
-    ("%DRP", "percent of packets that the port dropped in the last 3 s, or in"),
-    ("", "the interval if that is longer; the worse of both directions."),
-    ("", "-: not counted, as for LOCAL. Drops in queues are not included"),
-    ("WHY", "why it is there: its policy, or the reason of its last move"),
-)
+TEXT = """\
+keys:
+  up down j k  select a VM port; also PgUp PgDn Home End
+  s  <  >      sort by the next column, by the one to the left, to the right
+  r            reverse the sort order
+  /            show only VM ports with a text; Enter keeps it, Esc shows all
+  b            show the next bridge, or all
+  e            explain the selected VM port; Esc goes back
+  m            move the selected VM port to an uplink, now
+  p  u         pin it to an uplink, unpin it
+  d            drain an uplink; undrain it, if it is drained
+               m p u d ask first: y confirms, any other key cancels
+  space        update now
+  +  -         update more often, less often
+  h  ?         this help
+  q            quit
 
-
-def text() -> str:
-    """Keys and columns as text."""
-    return "\n".join(["keys:", *_listed(KEYS), "", "columns:", *_listed(COLUMNS)])
-
-
-def _listed(entries: tuple[tuple[str, str], ...]) -> list[str]:
-    return [f"  {name:<12} {what}".rstrip() for name, what in entries]
+columns:
+  UPLINK       its interface
+  STATE        its role, or down
+  Mbit/s       its capacity
+  LOAD         a direction's share of the capacity; the mark is the threshold
+  PORT         the VM port: its interface
+  USED-BY      its VM, if that has a name or an id of its own
+  TEAM-UPLINK  the uplink it uses; in parentheses (observe mode): would use
+  MbTX/s       Mbit/s sent, between the service's last two polls
+  MbRX/s       Mbit/s received
+  %DRP         percent of packets that the port dropped in the last 3 s, or in
+               the interval if that is longer; the worse of both directions.
+               -: not counted, as for LOCAL. Drops in queues are not included
+  WHY          why it is there: its policy, or the reason of its last move"""

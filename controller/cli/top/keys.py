@@ -99,7 +99,7 @@ def _watch(state: State, key: str, page: Page) -> tuple[State, tuple[Effect, ...
         case " ":
             return state, (Refresh(),)
         case "h" | "?":
-            return replace(state, mode=Reading(manual.text())), ()
+            return replace(state, mode=Reading(manual.TEXT)), ()
         case "/":
             return replace(state, mode=Typing(state.filter), filter=""), ()
         case "\x1b" | "escape":

@@ -87,10 +87,10 @@ def test_what_ends_and_what_looks() -> None:
 
 def test_a_text_is_scrolled_to_its_ends_and_no_further() -> None:
     state, _ = press(watching(), "h", keys.DOWN, keys.PAGE_DOWN)
-    assert state.mode == Reading(manual.text(), top=3)
-    assert press(state, keys.END, keys.DOWN)[0].mode == Reading(manual.text(), top=9)
-    assert press(state, keys.PAGE_UP, keys.PAGE_UP)[0].mode == Reading(manual.text(), top=0)
-    assert press(state, keys.HOME)[0].mode == Reading(manual.text(), top=0)
+    assert state.mode == Reading(manual.TEXT, top=3)
+    assert press(state, keys.END, keys.DOWN)[0].mode == Reading(manual.TEXT, top=9)
+    assert press(state, keys.PAGE_UP, keys.PAGE_UP)[0].mode == Reading(manual.TEXT, top=0)
+    assert press(state, keys.HOME)[0].mode == Reading(manual.TEXT, top=0)
 
 
 @pytest.mark.parametrize(

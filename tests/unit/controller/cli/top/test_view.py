@@ -105,10 +105,10 @@ def test_a_long_question_is_there_to_its_end() -> None:
 
 
 def test_help_and_explanations_scroll() -> None:
-    helped = "\n".join(screen(watching(mode=Reading(manual.text())), height=50))
-    assert manual.text() in helped
-    assert "quit" in "\n".join(screen(watching(mode=Reading(manual.text(), top=999))))
-    assert all(len(line) < 80 for line in manual.text().splitlines())
+    helped = "\n".join(screen(watching(mode=Reading(manual.TEXT)), height=50))
+    assert manual.TEXT in helped
+    assert "quit" in "\n".join(screen(watching(mode=Reading(manual.TEXT, top=999))))
+    assert all(len(line) < 80 for line in manual.TEXT.splitlines())
     told = "\n".join(f"line {i}" for i in range(50))
     lines = screen(watching(mode=Reading(told, "vnet2", top=999)))
     assert lines[-2] == "line 49" and lines[2].startswith(" eth1")
@@ -203,7 +203,7 @@ NAMES = st.text(min_size=1, max_size=20)
 MODES: st.SearchStrategy[Mode] = st.one_of(
     st.builds(Watching),
     st.builds(Typing, st.text()),
-    st.builds(Reading, st.just(manual.text()), st.none(), st.integers(0, 99)),
+    st.builds(Reading, st.just(manual.TEXT), st.none(), st.integers(0, 99)),
     st.builds(Reading, st.none() | st.text(), NAMES, st.integers(0, 99)),
     st.builds(Confirming, st.just(("move",)), st.text()),
     st.lists(NAMES, min_size=1, max_size=40).flatmap(
