@@ -47,7 +47,7 @@ from controller.api.events import (
     UnitCountersRead,
 )
 from controller.api.history import Names
-from controller.cli import answers, arguments, completion, names, run
+from controller.cli import answers, arguments, completion, run
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
@@ -620,8 +620,8 @@ def _arguments(draw: st.DrawFn) -> list[str]:
     return [name, *draw(st.lists(options | VALUES, max_size=5))]
 
 
-TEAM = names.Team(True, {"eth1": "uplink", "vnet0": "web", "$(x)": "\x1b"}, ("eth1",))
-KNOWN_NAMES = names.Names({"br0": TEAM, "`x`": TEAM})
+TEAM = completion.Team(True, {"eth1": "uplink", "vnet0": "web", "$(x)": "\x1b"}, ("eth1",))
+KNOWN_NAMES = completion.Names({"br0": TEAM, "`x`": TEAM})
 
 
 def _command_line(given: list[str]) -> None:
@@ -633,7 +633,7 @@ def _command_line(given: list[str]) -> None:
         except SystemExit as ended:
             status = int(ended.code or 0)
     assert status in (0, 1, 2), said.getvalue()
-    with mock.patch.object(names, "read", return_value=KNOWN_NAMES):
+    with mock.patch.object(completion, "read", return_value=KNOWN_NAMES):
         completion.answer(PARSER, {"replay": lambda: PARSERS["replay"]}, given)
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from controller.cli.arguments import other_parsers
 from controller.cli.arguments import parser as command_parser
-from controller.cli.completion import FILES, Candidate, complete
-from controller.cli.names import Names, Team
+from controller.cli.completion import FILES, Candidate, Names, Team, complete
 from policies.presets import PRESETS
 
 HOST = Names(

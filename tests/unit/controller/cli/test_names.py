@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from controller.cli import names
-from controller.cli.names import Team
+from controller.cli import completion
+from controller.cli.completion import Team
 
 
 def uuids(*ids: str) -> list[Any]:
@@ -25,12 +25,12 @@ def rows(ids: dict[str, str]) -> str:
     )
     return "\n".join(
         json.dumps({"headings": columns.split(","), "data": data})
-        for (_, columns), data in zip(names.TABLES, tables, strict=True)
+        for (_, columns), data in zip(completion.TABLES, tables, strict=True)
     )
 
 
 def test_the_uplinks_are_the_members_of_the_bond() -> None:
-    found = names.parse(rows({"ovs-lbt-policy": "slb"}))
+    found = completion.parse(rows({"ovs-lbt-policy": "slb"}))
     about = {"eth0": "uplink", "eth1": "uplink", "vnet0": "web"}
     assert found.teams == {"br0": Team(True, about, ("eth0", "eth1")), "br1": Team(False, {}, ())}
     assert (found.attached, found.unattached) == ({"br0": ""}, {"br1": ""})
@@ -40,6 +40,6 @@ def test_the_uplinks_are_the_members_of_the_bond() -> None:
 
 
 def test_the_uplinks_that_are_named_come_in_their_order() -> None:
-    found = names.parse(rows({"ovs-lbt-policy": "slb", "ovs-lbt-uplinks": "vnet0, eth1"}))
+    found = completion.parse(rows({"ovs-lbt-policy": "slb", "ovs-lbt-uplinks": "vnet0, eth1"}))
     assert found.teams["br0"].uplinks == ("vnet0", "eth1")
     assert found.vm_ports == {"eth0": ""}
