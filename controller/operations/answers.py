@@ -88,7 +88,9 @@ def changed(name: str, row: BridgeRow, record: Record, settings: Sequence[Settin
     keys = {key.name: key for key in KEYS if key.record is record}
     values: dict[str, tuple[str | None, str | None]] = {}
     for setting, before in zip(settings, unconfirmed.before_set(row, settings), strict=True):
-        key = _key_of(setting, keys)
+        # A rule that the bridge keeps for a VM is vm-ID-KEY. `anti-affinity` ends as `affinity` does.
+        kept = "-" + setting.key.removeprefix(PREFIX)
+        key = max((key for key in keys if kept.endswith(f"-{key}")), key=len)
         after, earlier = values.get(key, (None, None))
         values[key] = (setting.value or after, earlier or before.value)
     parts = [_change(keys[key], *of) for key, of in values.items()]
@@ -105,13 +107,6 @@ def _change(key: Key, after: str | None, before: str | None) -> str:
     if after == before:
         return f"{key.name}={shortened(after)}, as before"
     return f"{key.name}={shortened(after)}" + (f" (was {was})" if was else "")
-
-
-def _key_of(setting: Setting, keys: Mapping[str, Key]) -> str:
-    """The key, also of a rule that the bridge keeps for a VM as vm-ID-KEY."""
-    name = setting.key.removeprefix(PREFIX)
-    # `anti-affinity` ends as `affinity` does.
-    return max((key for key in keys if f"-{name}".endswith(f"-{key}")), key=len)
 
 
 def called(port: VmPortConfig) -> str:

@@ -221,7 +221,10 @@ def attach(
     if reverts is None:
         unconfirmed.refuse_waiting(row, fleet.epoch_s + now_s)
     if row.attached:
-        raise Refused(_attached_already(name, values))
+        wanted = " ".join(f"{key}={value}" for key, value in values.items() if key != "policy")
+        change = f"ovs-lbt set bridge {quoted(name)} {wanted or 'policy=' + values['policy']}"
+        expected = f"a bridge that is not attached; to change this one: {change}"
+        raise Refused(f"bridge {name}: already attached -> {expected}")
     jobs.refuse_in_hand(name)
     for why in (
         advice.release_refusal(fleet.ovs_version),
@@ -337,11 +340,3 @@ def _settings(
         settings.append(Setting("Bridge", name, PREFIX + "before", before))
         settings.append(Setting("Bridge", name, "fail_mode", SECURE, column="fail_mode"))
     return settings
-
-
-def _attached_already(name: str, values: Mapping[str, str]) -> str:
-    """Refuse to attach twice, and say how to change the settings instead."""
-    wanted = " ".join(f"{key}={value}" for key, value in values.items() if key != "policy")
-    wanted = wanted or f"policy={values['policy']}"
-    expected = f"a bridge that is not attached; to change this one: ovs-lbt set bridge {quoted(name)} {wanted}"
-    return f"bridge {name}: already attached -> {expected}"

@@ -97,7 +97,11 @@ class Account:
         self.buckets = _buckets(bridge, port)
         self.rules = placing.rules.get(name, {})
         self.behind = _behind(bridge, loaded, port)
-        self.kept_off = _kept_off(bridge, self.unit)
+        faults = sorted(bridge.paths.since_s)
+        self.kept_off = {
+            uplink: ", ".join(fault.short for fault in faults if fault.uplinks == (uplink,))
+            for uplink in sorted(self.unit.kept_off)
+        }
         self.uplink = self.uplinks.get(self.bound.uplink) if self.bound else None
         self.home = placing.planned.homes.get(name)
         asked_for = {port.name: port for port in bridge.config.asked.vm_ports}
@@ -108,15 +112,6 @@ class Account:
     def wall_s(self, at_s: float) -> float:
         """A time of the engine as seconds since the epoch."""
         return self.bridge.epoch_s + at_s
-
-
-def _kept_off(bridge: Bridge, unit: Unit) -> dict[str, str]:
-    """What is lost on each uplink that a unit is kept off."""
-    faults = sorted(bridge.paths.since_s)
-    return {
-        uplink: ", ".join(fault.short for fault in faults if fault.uplinks == (uplink,))
-        for uplink in sorted(unit.kept_off)
-    }
 
 
 def _behind(bridge: Bridge, loaded: Iterable[Unit], port: VmPortConfig) -> tuple[Behind, ...]:

@@ -188,9 +188,11 @@ def commands(found: Answer) -> list[str]:
     """What an operator of OVN runs to make the changes."""
     if not found.host.is_ovn:
         return []
+    # ovs-vsctl takes colons in quotes only.
+    values = {a: f'"{a}"' if ":" in a else a for a in found.planned.values()}
     return [
         "ovs-vsctl set interface"
-        f" {quoted(vif.port)} external_ids:{ENCAP_IP}={quoted(_value(found.planned[vif.port]))}"
+        f" {quoted(vif.port)} external_ids:{ENCAP_IP}={quoted(values[found.planned[vif.port]])}"
         for vif in found.changes
     ]
 
@@ -312,8 +314,3 @@ def _rates(load: Load | None, prefix: str, received_only: bool = False) -> dict[
 def _mbps(shown: Mapping[str, Any], prefix: str = "") -> list[str]:
     rates = (shown.get(f"{prefix}{name}") for name in ("tx_bps", "rx_bps"))
     return ["-" if rate is None else f"{rate / 1e6:.2f}" for rate in rates]
-
-
-def _value(address: str) -> str:
-    """An address as ovs-vsctl takes it: colons need quotes."""
-    return f'"{address}"' if ":" in address else address
