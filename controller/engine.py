@@ -43,7 +43,8 @@ class Engine:
     ) -> None:
         self.fleet = Fleet(epoch_s, leads, probe_key=probe_key)
         self.jobs = Jobs(self.fleet)
-        self.operator = Operator(self.fleet, self.jobs, Confirmations(self.fleet, self.jobs))
+        self.confirmations = Confirmations(self.fleet, self.jobs)
+        self.operator = Operator(self.fleet, self.jobs, self.confirmations)
         # When the last event was handled.
         self._now_s = -math.inf
         # By bridge: when it has something to do next.
@@ -72,7 +73,8 @@ class Engine:
         assert now_s >= self._now_s, "time never goes back"
         self._now_s = now_s
         concerned = self._concerned(event, now_s) | self.jobs.concerned
-        commands = [*self._handle(event, now_s), *self.operator.continue_requests(now_s)]
+        commands = [*self._handle(event, now_s), *self.confirmations.revert_due(now_s)]
+        commands += self.jobs.go_on(now_s)
         commands += self.fleet.end_failures(now_s)
         concerned |= self.jobs.concerned
         if (there := self.fleet.bridges.keys()) != self._due_s.keys():
@@ -105,8 +107,8 @@ class Engine:
     def deadline_s(self) -> float:
         """When a `Tick` is next due; infinity if nothing waits for time to pass."""
         self._schedule()
-        waiting_s = [self.operator.next_job_s(), self.fleet.lost_keys.expires_s()]
-        return min([*self._due_s.values(), *waiting_s])
+        waiting_s = [self.jobs.next_s(), self.confirmations.reverts_s()]
+        return min([*self._due_s.values(), *waiting_s, self.fleet.lost_keys.expires_s()])
 
     def _due(self, now_s: float) -> set[str]:
         """The name of the bridge whose turn it is; none if nothing is due.
@@ -150,7 +152,7 @@ class Engine:
                 self.fleet.lacking = event.lacking
                 told = self.fleet.lost_keys.allow(event.key_loss_grace_s)
                 followed = self.fleet.follow_rows(event.bridges, self.jobs.in_hand, now_s)
-                return [*told, *followed, *self.operator.confirmations.follow_database(now_s)]
+                return [*told, *followed, *self.confirmations.follow_database(now_s)]
             case events.Leading(leads=leads):
                 return self._lead(now_s) if leads else self._stand_by()
             case events.Challenged():

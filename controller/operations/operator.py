@@ -46,10 +46,6 @@ class Operator:
     jobs: Jobs
     confirmations: Confirmations
 
-    def next_job_s(self) -> float:
-        """When the first request in progress has something to do; infinity if there is none."""
-        return min(self.jobs.next_s(), self.confirmations.reverts_s())
-
     def answer_request(self, request: Request, now_s: float) -> Commands:
         """Carry out a request, completely or as far as possible now."""
         command, *words = request.words
@@ -67,10 +63,6 @@ class Operator:
         numbers = [*(reply.request_id for reply in waiting), *self.jobs.abandon()]
         numbers += self.confirmations.abandon_reversals()
         return [Reply(number, LOST, refused=True) for number in numbers]
-
-    def continue_requests(self, now_s: float) -> Commands:
-        """Take requests in progress one step further. Called after each event."""
-        return [*self.confirmations.revert_due(now_s), *self.jobs.go_on(now_s)]
 
 
 # ---- commands --------------------------------------------------------------------------

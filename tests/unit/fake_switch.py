@@ -418,7 +418,8 @@ class World:
         if self.engine.fleet.failures:
             return
         times = [bridge.deadline_s() for bridge in self.engine.fleet.bridges.values()]
-        times += [self.engine.operator.next_job_s(), self.engine.fleet.lost_keys.expires_s()]
+        times += [self.engine.jobs.next_s(), self.engine.confirmations.reverts_s()]
+        times.append(self.engine.fleet.lost_keys.expires_s())
         assert self.engine.deadline_s() == min(times)
 
     def run_until(self, end_s: float) -> World:
