@@ -63,20 +63,17 @@ def read(version: str = "") -> Picture:
 class Feed:
     """Reads the status every `interval_s`, and carries out commands meanwhile.
 
-    `tell` gets the results of both, on threads of this class.
+    `tell` gets the results of both, on threads of this class. `read_now`: set it to read at once.
     """
 
     def __init__(self, tell: Callable[[News], None], interval_s: float) -> None:
         self._tell = tell
         self.interval_s = interval_s
-        self._read_now = threading.Event()
+        self.read_now = threading.Event()
         self._version = ""
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="feed", daemon=True).start()
-
-    def read_now(self) -> None:
-        self._read_now.set()
 
     def ask(self, words: tuple[str, ...]) -> None:
         """Carry out a command on a thread; some commands take seconds."""
@@ -87,8 +84,8 @@ class Feed:
             started_s = time.monotonic()
             self._tell(self._news())
             wait_s = max(0.0, started_s + self.interval_s - time.monotonic())
-            self._read_now.wait(wait_s)
-            self._read_now.clear()
+            self.read_now.wait(wait_s)
+            self.read_now.clear()
 
     def _news(self) -> News:
         try:
@@ -104,16 +101,15 @@ class Feed:
         return picture
 
     def _carry_out(self, words: tuple[str, ...]) -> None:
-        command, *rest = words
+        (command, *rest), refused = words, True
         try:
-            answer = Answer(words, client.ask(f"lbt/{command}", rest), refused=False)
+            text, refused = client.ask(f"lbt/{command}", rest), False
         except Refused as why:
-            answer = Answer(words, str(why), refused=True)
+            text = str(why)
         except Exception as error:
-            found = f"{type(error).__name__}: {error}, a fault of top -> ovs-lbt {' '.join(words)}"
-            answer = Answer(words, found, refused=True)
-        self._tell(answer)
-        self.read_now()
+            text = f"{type(error).__name__}: {error}, a fault of top -> ovs-lbt {' '.join(words)}"
+        self._tell(Answer(words, text, refused))
+        self.read_now.set()
 
 
 def _clock(at_s: float) -> str:

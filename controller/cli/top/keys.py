@@ -143,7 +143,7 @@ def _sort(state: State, step: int) -> State:
 
 def _next_bridge(state: State) -> State:
     """Cycle through all bridges together, then each alone."""
-    order = [None, *state.names]
+    order = [None, *(bridge["name"] for bridge in state.offered)]
     at = order.index(state.bridge) if state.bridge in order else 0
     return replace(state, bridge=order[(at + 1) % len(order)])
 

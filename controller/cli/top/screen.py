@@ -142,7 +142,7 @@ class _Screen:
                     case keys.Quit():
                         self._on = False
                     case keys.Refresh():
-                        self._feed.read_now()
+                        self._feed.read_now.set()
                     case keys.Ask(words=words):
                         self._feed.ask(words)
 

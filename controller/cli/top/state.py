@@ -163,17 +163,15 @@ class State:
         return self.away is not None or self.now_s - self.picture.at_s > limit_s
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the bridges that can be shown."""
+    def offered(self) -> tuple[JsonObject, ...]:
+        """The bridges that can be shown."""
         bridges = self.picture.bridges if self.picture else ()
-        return tuple(b["name"] for b in bridges if not self.only or b["name"] in self.only)
+        return tuple(b for b in bridges if not self.only or b["name"] in self.only)
 
     @property
     def bridges(self) -> tuple[JsonObject, ...]:
         """The bridges that are shown."""
-        names = [self.bridge] if self.bridge in self.names else self.names
-        bridges = self.picture.bridges if self.picture else ()
-        return tuple(bridge for bridge in bridges if bridge["name"] in names)
+        return tuple(b for b in self.offered if b["name"] == self.bridge) or self.offered
 
     @functools.cached_property
     def rows(self) -> tuple[Row, ...]:
