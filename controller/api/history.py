@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from controller.api.status import fields
 from controller.text.wording import lines_of
 from policies.model import Reason, Uplink
 
@@ -130,7 +131,7 @@ def ends(source: str | None, target: str, reason: str) -> tuple[str, str]:
 def as_line(entry: Entry, epoch_s: float) -> str:
     """An entry as one line of JSON. `epoch_s` is the wall-clock time at which `at_s` was zero."""
     after = "after" if entry.happened is Happened.OUTCOME else "expected"
-    fields: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "at": round(epoch_s + entry.at_s, 3),
         "bridge": entry.bridge,
         "event": entry.happened.value,
@@ -141,7 +142,7 @@ def as_line(entry: Entry, epoch_s: float) -> str:
         "before": _utilizations(entry.before),
         after: _utilizations(entry.after),
     }
-    return json.dumps({key: value for key, value in fields.items() if value})
+    return json.dumps({key: value for key, value in shown.items() if value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,15 +269,8 @@ def _worst(of: Mapping[str, float]) -> float:
 def move(moved: Moved) -> dict[str, Any]:
     """A move as JSON has it, in the history and in plans."""
     what = "policy" if moved.buckets else "port"
-    fields = {
-        what: moved.unit,
-        "vm": moved.vm,
-        "buckets": moved.buckets,
-        "source": moved.source,
-        "target": moved.target,
-        "reason": moved.reason,
-    }
-    return {key: value for key, value in fields.items() if value is not None}
+    shown = {what: moved.unit, **fields(moved, "vm", "buckets", "source", "target", "reason")}
+    return {key: value for key, value in shown.items() if value is not None}
 
 
 def _utilizations(of: Mapping[str, Utilization]) -> dict[str, dict[str, float]]:

@@ -253,8 +253,7 @@ def _shown(found: Answer) -> dict[str, Any]:
         ],
         "vms": [
             {
-                "port": vif.port,
-                "vm": vif.vm,
+                **fields(vif, "port", "vm"),
                 "endpoint": vif.address,
                 "planned_endpoint": found.planned[vif.port],
                 **_rates(found.loads[vif.port], ""),

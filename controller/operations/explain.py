@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
+from controller.api.status import fields
 from controller.decisions.planning import why_away
 from controller.operations.diagnosis import Account, Obstacle
 from controller.operations.plans import WIDTH, covers, percent, threshold, unknown
@@ -85,10 +86,9 @@ def as_json(account: Account) -> str:
     move = verdict.move if verdict and verdict.standing is Standing.MOVES else None
     rests_s = account.cooldown_until_s
     behind = [
-        {"mac": one.mac, "vm": one.vm, "vlan": one.vlan, "uplink": one.uplink, **asdict(one.load)}
-        for one in account.behind
+        {**fields(one, "mac", "vm", "vlan", "uplink"), **asdict(one.load)} for one in account.behind
     ]
-    fields: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "port": port.name,
         "vm": port.vm,
         "bridge": account.bridge.config.name,
@@ -98,22 +98,19 @@ def as_json(account: Account) -> str:
         "reason": bound.reason if bound else None,
         "home": account.home,
         "planned_uplink": account.planned,
-        "tx_bps": account.unit.load.tx_bps,
-        "rx_bps": account.unit.load.rx_bps,
+        **asdict(account.unit.load),
         "loads_cover_s": account.window_s,
         "share_ratio": _share(account),
         "uplink_ratio": account.uplink.utilization_ratio if account.uplink else None,
         "pin": port.rules.pin,
-        "excluded": port.excluded,
-        "shares": port.shares,
+        **fields(port, "excluded", "shares"),
         "reserve_bps": port.rules.reserve_bps or None,
         "limit_bps": port.limit_bps,
         "allowed": sorted(port.allowed) if port.allowed is not None else None,
         "prefer": list(port.rules.prefer),
         "avoid": sorted(port.rules.avoid),
         "kept_off": dict(account.kept_off),
-        "affinity": port.rules.affinity,
-        "anti_affinity": port.rules.anti_affinity,
+        **fields(port.rules, "affinity", "anti_affinity"),
         "rules_broken": {rule.value: how for rule, how in account.rules.items() if how},
         "fails_over_to": [uplink.name for uplink in _others(account)],
         "buckets": dict(account.buckets),
@@ -128,7 +125,7 @@ def as_json(account: Account) -> str:
         "decided_in_s": round(account.decided_in_s, 3),
         "said": sentences(account),
     }
-    return json.dumps(fields, indent=2)
+    return json.dumps(shown, indent=2)
 
 
 # ---- where, and why --------------------------------------------------------------------
