@@ -50,6 +50,7 @@ from tests.unit.rows import (
     ours,
     plain_uplinks,
     port,
+    with_ids,
     with_interface,
     without_us,
 )
@@ -565,6 +566,16 @@ def test_an_attach_that_is_not_confirmed_is_undone_and_cleaned_up_when_the_switc
     here.answer_held()
     assert switch.installed == EMPTY
     assert here.engine.fleet.bridges == {} and here.dialled == set()
+
+
+def test_an_attach_that_fails_puts_back_keys_that_were_there_without_one() -> None:
+    there = with_ids(plain_uplinks("standalone"), before='{"fail_mode": "secure"}', threshold="60")
+    here = world(there).start()
+    hold_from_the_bundle_on(here.switches["br0"])
+    assert here.ask("attach", "br0", "uplinks=eth1,eth2", "threshold=70") is None
+    assert here.rows["br0"].external_ids != there.external_ids
+    here.run_for(ATTACH_TIMEOUT_S)
+    assert "flows not installed" in refusal(here.replies[1]) and here.rows["br0"] == there
 
 
 def hold_from_the_bundle_on(switch: FakeSwitch) -> None:
