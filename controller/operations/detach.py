@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from controller.api.engine_commands import ForwardByOne, Report, Setting, Write
-from controller.api.events import ForwardingByOne
 from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import Fleet, isolation
 from controller.bridge.handover import GATHERED_AFTER_S
@@ -34,7 +33,7 @@ DETACH_TIMEOUT_S = 5.0
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Detach(Change):
-    """A detach in progress: GATHER, REMOVE, FORGET, LEAVE.
+    """A detach in progress: GATHER, REMOVE, sometimes FORWARD, FORGET, LEAVE.
 
     `purge`: also remove what operators set. `lost`: what could not be done, in words. `stays`: the
     settings that stay in the database, in words. `one_uplink`: the attach is reverted, but the bridge
@@ -49,7 +48,7 @@ class Detach(Change):
     settings: tuple[Setting, ...] = ()
 
     def goes_on_s(self) -> float:
-        if self.step in (Step.FORGET, Step.LEAVE):
+        if self.step in (Step.FORWARD, Step.FORGET, Step.LEAVE):
             return float("inf")
         if self.step is Step.GATHER and (bridge := self.bridge) is not None:
             return min(self.deadline_s, bridge.handover.gathered_s)
@@ -59,7 +58,7 @@ class Detach(Change):
         bridge, row = self.bridge, self.row
         if self.step is Step.LEAVE:
             return self.leave(now_s)
-        if self.step is Step.FORGET and row is not None:
+        if self.step in (Step.FORWARD, Step.FORGET) and row is not None:
             return []
         if row is None or bridge is None:
             return self.end("", now_s)
@@ -108,7 +107,7 @@ class Detach(Change):
         self.lost = self.lost or warning
         if self.one_uplink is not None:
             # Its flows would be taken for remains of ours: nothing of ours manages the bridge then.
-            self.settings = settings
+            self.step, self.settings = Step.FORWARD, settings
             return [*commands, *self.fleet.drop(name), self.one_uplink]
         waits = gone and any(setting.column == "fail_mode" for setting in settings)
         return [*commands, Write(settings, self.number, applied=waits)]
@@ -131,20 +130,12 @@ class Detach(Change):
             ours = unconfirmed.merged(ours, [self.waits.as_setting(self.name)])
         return (*ours, *fail_mode), warning
 
-    def forwards_by_one(self, event: ForwardingByOne, now_s: float) -> Commands:
-        """The bridge of plain uplinks forwards by one of them now, or could not be made to."""
-        if self.step is not Step.FORGET or self.one_uplink is None:
-            # An earlier detach asked for it.
-            return []
-        if event.error is None:
-            return [Write(self.settings, self.number)]
-        row = self.row
-        again = self.fleet.manage(read_bridge(row)) if row is not None and row.attached else []
-        return [*again, *self.end(f"bridge {self.name}: {event.error}", now_s, refused=True)]
-
     def written(self, error: str | None, now_s: float) -> Commands:
-        assert self.step is Step.FORGET, "only the last step writes settings"
+        assert self.step in (Step.FORWARD, Step.FORGET), "only these steps wait for an answer"
         bridge, row = self.bridge, self.row
+        if error is None and self.step is Step.FORWARD:
+            self.step = Step.FORGET
+            return [Write(self.settings, self.number)]
         if error is None:
             return self._done(bridge, now_s)
         commands = Commands()
@@ -152,7 +143,8 @@ class Detach(Change):
             commands = bridge.take_over(read_bridge(row, bridge.config), now_s)
         elif row is not None and row.attached:
             commands = self.fleet.manage(read_bridge(row))
-        return [*commands, *self.end(f"database: {error}", now_s, refused=True)]
+        refused_by = "database" if self.step is Step.FORGET else f"bridge {self.name}"
+        return [*commands, *self.end(f"{refused_by}: {error}", now_s, refused=True)]
 
     def _done(self, bridge: Bridge | None, now_s: float) -> Commands:
         """The database has no settings any more: answer."""

@@ -54,6 +54,8 @@ class Step(Enum):
     GATHER = auto()
     # What is ours is removed from the switch. Waits until nothing of it is left.
     REMOVE = auto()
+    # NORMAL over all plain uplinks would be a loop: it is made to forward by one. Waits until it does.
+    FORWARD = auto()
     # The settings are removed from the database. Waits for its answer.
     FORGET = auto()
 
@@ -103,7 +105,7 @@ class Job:
         return self.fleet.rows.get(self.name)
 
     def written(self, error: str | None, now_s: float) -> Commands:
-        """The database has stored or refused the settings that the job has sent."""
+        """What the job has sent is done, or refused: by the database, or by the switch in step FORWARD."""
         raise NotImplementedError
 
     def proceed(self, now_s: float) -> Commands:
@@ -113,10 +115,6 @@ class Job:
     def goes_on_s(self) -> float:
         """When the job goes on although nothing has happened; infinity if it only waits."""
         return float("inf")
-
-    def forwards_by_one(self, event: ForwardingByOne, now_s: float) -> Commands:
-        """The bridge of plain uplinks forwards by one of them now, or could not be made to."""
-        return []
 
     def interrupted(self, why: str, now_s: float) -> Commands:
         """An error of ours has interrupted the job."""
@@ -314,11 +312,10 @@ class Jobs:
 
     def forwards_by_one(self, event: ForwardingByOne, now_s: float) -> Commands:
         """A bridge of plain uplinks forwards by one of them now, or could not be made to."""
-        commands = Commands()
-        for job in [job for job in self._by_number.values() if job.name == event.bridge]:
-            go_on = functools.partial(job.forwards_by_one, event, now_s)
-            commands += self._alone(job, go_on, now_s)
-        return commands
+        waiting = (job for job in self._by_number.values() if job.step is Step.FORWARD)
+        if (job := next((job for job in waiting if job.name == event.bridge), None)) is None:
+            return []
+        return self._alone(job, lambda: job.written(event.error, now_s), now_s)
 
     def go_on(self, now_s: float) -> Commands:
         """Each job goes on as far as possible. Called after each event.
