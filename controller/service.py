@@ -33,7 +33,7 @@ from controller.host.qdisc import Qdiscs
 from controller.host.sockets import BridgeSocket, Reach, TlsFiles
 from controller.inbox import Inbox, StatusWanted
 from controller.metrics.exporter import Exporter
-from controller.openflow import bundles, commands, connections, framework, side_connection
+from controller.openflow import commands, connections, framework, side_connection
 from controller.ovsdb.database import Database
 from controller.text.wording import Refused, because, one_line
 
@@ -370,7 +370,7 @@ class Service:
         """
         if (datapath := self._connections.get(command.bridge)) is None:
             return
-        *ahead, commit = bundles.apply_changes(datapath, command)
+        *ahead, commit = commands.apply_changes(datapath, command)
         dropped = self._drop_staged(datapath, command.bridge)
         datapath.send(dropped + framework.serialized(ahead))
         self._staged[command.bridge] = _Staged(
@@ -393,7 +393,7 @@ class Service:
         staged = self._staged.pop(bridge, None)
         if staged is None or staged.datapath is not datapath:
             return b""
-        return framework.serialized(bundles.discard(datapath, staged.apply))
+        return framework.serialized(commands.discard(datapath, staged.apply))
 
     def _encoded(self, datapath: Any, command: Any) -> bytes:
         """The messages as bytes. Those of a poll are the same each time, so they are cached."""

@@ -12,7 +12,7 @@ from typing import Any
 from controller.api import events
 from controller.dataplane.tables import Kind, cookie_kind
 from controller.host import faults
-from controller.openflow import bundles, commands, framework, messages, replies
+from controller.openflow import commands, framework, messages, replies
 from controller.openflow.framework import (
     DEAD_DISPATCHER,
     MAIN_DISPATCHER,
@@ -235,7 +235,7 @@ class TeamingApp(PromptApp):
     @set_ev_cls(ofp_event.EventONFBundleCtrlMsg, MAIN_DISPATCHER)
     @of_live
     def bundle_control(self, event: Any) -> None:
-        if (number := bundles.bundle_outcome(event.msg)) is not None:
+        if (number := messages.bundle_outcome(event.msg)) is not None:
             self.submit(events.BundleDone(event.msg.datapath.bridge, number))
 
     @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)

@@ -1,18 +1,30 @@
-"""Encodes the engine's commands as OpenFlow messages."""
+"""Encodes the engine's commands as OpenFlow messages.
+
+Changes are a bundle, which the switch applies as a whole or not at all.
+"""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 from controller.api import engine_commands
-from controller.dataplane.tables import COOKIE_KIND_MASK, Kind, Table, cookie, openflow_port
-from controller.openflow import bundles
-from controller.openflow.codec import CONTROLLER_ID, flow_mod
+from controller.dataplane.specs import COOKIE_PREFIX, FlowSpec
+from controller.dataplane.tables import (
+    COOKIE_KIND_MASK,
+    COOKIE_PREFIX_MASK,
+    Kind,
+    Table,
+    cookie,
+    openflow_port,
+)
+from controller.openflow.codec import CONTROLLER_ID, flow_mod, group_mod
 from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
-from controller.openflow.messages import Asked, numbered, with_xid
+from controller.openflow.messages import BUNDLE_XID, Asked, numbered, with_xid
 
+BUNDLE_FLAGS = ofp.ONF_BF_ATOMIC | ofp.ONF_BF_ORDERED
 ALL_BITS = 0xFFFFFFFFFFFFFFFF
 # Numbers of Open vSwitch's extensions, as in its nicira-ext.h.
 NX_VENDOR = 0x00002320
@@ -55,7 +67,7 @@ def encode(datapath: Any, command: Any) -> list[Any]:
     """The messages of a command. The last reply to a command that reads completes the answer."""
     match command:
         case engine_commands.Apply():
-            return bundles.apply_changes(datapath, command)
+            return apply_changes(datapath, command)
         case engine_commands.ReadInstalled(number=number):
             groups = parser.OFPGroupDescStatsRequest(datapath, 0)
             flows = _flow_stats(datapath, Asked.FLOWS + numbered(number), 0, 0, ofp.OFPTT_ALL)
@@ -111,3 +123,65 @@ def _flow_stats(datapath: Any, asked: int, value: int, mask: int, table: int) ->
         match=parser.OFPMatch(),
     )
     return with_xid(request, asked)
+
+
+def apply_changes(datapath: Any, command: engine_commands.Apply) -> list[Any]:
+    """Encode changes as one atomic bundle, whose messages are harmless one by one, too.
+
+    Open vSwitch computes the version in which a bundle becomes visible before it takes its lock. If it
+    learns a flow in between, that version is in force already, and each message is visible at once
+    (do_bundle_commit in ofproto/ofproto.c, 2.17 to 3.7). So a way is complete before anything leads to
+    it: groups first, then flows, those of the table that frames enter by last, then changed groups. And
+    nothing leads to a way any more when it is removed.
+    """
+
+    def control(kind: int) -> Any:
+        return parser.ONFBundleCtrlMsg(datapath, command.bundle_id, kind, BUNDLE_FLAGS, [])
+
+    def add(message: Any) -> Any:
+        return parser.ONFBundleAddMsg(datapath, command.bundle_id, BUNDLE_FLAGS, message, [])
+
+    changes = command.changes
+    mods = [group_mod(datapath, ofp.OFPGC_ADD, group) for group in changes.add_groups]
+    mods += [flow_mod(datapath, ofp.OFPFC_ADD, flow) for flow in _entry_last(changes.add_flows)]
+    mods += [group_mod(datapath, ofp.OFPGC_MODIFY, group) for group in changes.modify_groups]
+    gone = reversed(_entry_last(changes.delete_flows))
+    mods += [flow_mod(datapath, ofp.OFPFC_DELETE_STRICT, flow) for flow in gone]
+    if changes.clear:
+        mods += [_clear(datapath, table) for table in (Table.CLASSIFY, ofp.OFPTT_ALL)]
+    mods += [
+        parser.OFPGroupMod(datapath, ofp.OFPGC_DELETE, ofp.OFPGT_ALL, group_id, [])
+        for group_id in changes.delete_groups
+    ]
+    messages = [
+        control(ofp.ONF_BCT_OPEN_REQUEST),
+        *map(add, mods),
+        control(ofp.ONF_BCT_COMMIT_REQUEST),
+    ]
+    return [with_xid(message, BUNDLE_XID | command.bundle_id) for message in messages]
+
+
+def _entry_last(flows: Sequence[FlowSpec]) -> list[FlowSpec]:
+    """Flows, those of the table that frames enter by behind all others."""
+    return sorted(flows, key=lambda flow: flow.table == Table.CLASSIFY)
+
+
+def discard(datapath: Any, command: engine_commands.Apply) -> list[Any]:
+    """Drop a bundle that was not committed. No error about this concerns the bundle itself."""
+    kind = ofp.ONF_BCT_DISCARD_REQUEST
+    message = parser.ONFBundleCtrlMsg(datapath, command.bundle_id, kind, BUNDLE_FLAGS, [])
+    return [with_xid(message, 0)]
+
+
+def _clear(datapath: Any, table: int) -> Any:
+    """Delete all our flows of a table, or of all tables, also those that the switch has learned."""
+    return parser.OFPFlowMod(
+        datapath,
+        cookie=COOKIE_PREFIX,
+        cookie_mask=COOKIE_PREFIX_MASK,
+        table_id=int(table),
+        command=ofp.OFPFC_DELETE,
+        out_port=ofp.OFPP_ANY,
+        out_group=ofp.OFPG_ANY,
+        match=parser.OFPMatch(),
+    )

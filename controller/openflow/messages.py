@@ -69,6 +69,14 @@ def bundle_number(message: Any) -> int | None:
     return int(message.xid & BUNDLE_NUMBER_MASK)
 
 
+def bundle_outcome(message: Any) -> int | None:
+    """Return the number of the bundle that the switch has committed.
+
+    None: the message confirms no commit.
+    """
+    return bundle_number(message) if message.type == ofp.ONF_BCT_COMMIT_REPLY else None
+
+
 def error_text(message: Any) -> str:
     """Return an OpenFlow error in words. Open vSwitch reports bundle errors as experimenter's."""
     if message.type == ofp.OFPET_EXPERIMENTER:

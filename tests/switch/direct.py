@@ -16,10 +16,10 @@ from controller.api.events import InstalledRead, LearnedRead, PortStatsRead, Uni
 from controller.dataplane import diff
 from controller.dataplane.specs import EMPTY, Pipeline
 from controller.host.sockets import BridgeSocket
-from controller.openflow import bundles, commands, replies, side_connection
+from controller.openflow import commands, replies, side_connection
 from controller.openflow.framework import ofproto, parser, serialized, unread
 from controller.openflow.framing import statistics
-from controller.openflow.messages import error_text
+from controller.openflow.messages import bundle_outcome, error_text
 from tests.switch.bed import Bed
 
 DATAPATH: Any = ProtocolDesc(version=4)
@@ -57,7 +57,7 @@ class Direct:
         if not changes:
             return 0, 0.0
         self._bundles += 1
-        messages = bundles.apply_changes(DATAPATH, Apply("", self._bundles, changes))
+        messages = commands.apply_changes(DATAPATH, Apply("", self._bundles, changes))
         sent_bytes = len(serialized(messages))
         started_s = time.monotonic()
         self._commit(messages, self._bundles)
@@ -66,7 +66,7 @@ class Direct:
     def install_in_parts(self, desired: Pipeline) -> Iterator[str]:
         """As `install`, but what is sent of one kind after the other is a bundle of its own: yields each kind."""
         changes = diff.changes(desired, self.installed())
-        messages = bundles.apply_changes(DATAPATH, Apply("", self._bundles + 1, changes))
+        messages = commands.apply_changes(DATAPATH, Apply("", self._bundles + 1, changes))
         opening, *mods, commit = messages
         for kind, part in itertools.groupby(mods, _kind):
             self._commit([opening, *part, commit], self._bundles + 1)
@@ -79,7 +79,7 @@ class Direct:
         while not committed:
             message = self._receive()
             assert message.msg_type != ofproto.OFPT_ERROR, error_text(message)
-            committed = bundles.bundle_outcome(message) == number
+            committed = bundle_outcome(message) == number
 
     def add_select_group(self) -> None:
         """Give the bridge the group that picks a bucket by the datapath's hash."""

@@ -25,7 +25,7 @@ from controller.engine import Engine  # noqa: E402
 from controller.host import forwarding, journal, qdisc  # noqa: E402
 from controller.host.control import Server  # noqa: E402
 from controller.metrics import exporter  # noqa: E402
-from controller.openflow import bundles, connections, messages, side_connection  # noqa: E402
+from controller.openflow import commands, connections, messages, side_connection  # noqa: E402
 from controller.ovsdb import database, records  # noqa: E402
 
 
@@ -87,7 +87,7 @@ def _handler() -> None:
 
 
 def _reply() -> None:
-    bundles.bundle_outcome = fails
+    messages.bundle_outcome = fails
 
 
 def _handshake() -> None:
@@ -129,14 +129,14 @@ def _sender() -> None:
 
 def _encoder() -> None:
     """No change can be encoded that adds anything to the bridge BROKEN."""
-    made = bundles.apply_changes
+    made = commands.apply_changes
 
     def adds(_datapath: Any, apply: Any) -> bool:
         changes = apply.changes
         more = changes.add_flows or changes.add_groups or changes.modify_groups
         return bool(apply.bridge == os.environ["BROKEN"] and more)
 
-    bundles.apply_changes = sometimes(made, adds)
+    commands.apply_changes = sometimes(made, adds)
 
 
 def _port_flags() -> None:

@@ -1,6 +1,6 @@
 """The messages of a bundle are harmless one by one: a frame leaves once whichever of them are in force.
 
-Open vSwitch may make the messages of a bundle visible one after another (`controller/openflow/bundles.py`).
+Open vSwitch may make the messages of a bundle visible one after another (`controller/openflow/commands.py`).
 """
 
 from __future__ import annotations

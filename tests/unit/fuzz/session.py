@@ -12,7 +12,7 @@ from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 from controller.api.engine_commands import Apply
 from controller.dataplane.specs import Changes, FlowSpec, GroupSpec, LoadBits, match
 from controller.dataplane.tables import LEARNED_TIMEOUT_S, Kind, Register, Table, cookie
-from controller.openflow import bundles, messages
+from controller.openflow import commands, messages
 from controller.openflow.framework import ofproto, serialized
 from controller.openflow.messages import BUNDLE_XID, Asked
 from tests.unit.fake_switch import World, world
@@ -76,7 +76,7 @@ def group_description(group: GroupSpec) -> bytes:
 
 def _mods(changes: Changes) -> list[bytes]:
     """The messages in a bundle, without the open and commit around them."""
-    data = serialized(bundles.apply_changes(DATAPATH, Apply("br0", 1, changes)))
+    data = serialized(commands.apply_changes(DATAPATH, Apply("br0", 1, changes)))
     return [one[24:] for one in split(data)][1:-1]
 
 

@@ -14,7 +14,7 @@ from controller.dataplane import pipeline, specs
 from controller.dataplane.specs import Changes, FlowSpec, GroupSpec, LoadBits
 from controller.dataplane.tables import Kind, Register, cookie
 from controller.dataplane.team import Hash, Team, VmPort
-from controller.openflow import bundles, codec, framing
+from controller.openflow import codec, commands, framing
 from controller.openflow.framework import ofproto, parser, serialized, unread
 from controller.openflow.messages import Asked
 from policies.classifiers import Classifier
@@ -63,7 +63,7 @@ def parse(data: bytes) -> Any:
 
 
 def bundle(changes: Changes, number: int = 5) -> list[bytes]:
-    messages = bundles.apply_changes(DATAPATH, Apply("br0", number, changes))
+    messages = commands.apply_changes(DATAPATH, Apply("br0", number, changes))
     return list(split(serialized(messages)))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from controller.dataplane import diff
 from controller.dataplane.specs import EMPTY, Changes, FlowSpec, GroupSpec
 from controller.dataplane.tables import Table
-from controller.openflow import bundles, messages
+from controller.openflow import messages
 from controller.openflow.framework import ofproto, parser, serialized
 from controller.openflow.messages import Asked
 from tests.unit.controller.openflow.switch_bytes import (
@@ -72,8 +72,8 @@ def experimenter(kind: int, xid: int) -> Any:
 
 def test_the_answer_to_a_commit_says_which_bundle() -> None:
     xid = messages.BUNDLE_XID | 77
-    assert bundles.bundle_outcome(experimenter(ofproto.ONF_BCT_COMMIT_REPLY, xid)) == 77
-    assert bundles.bundle_outcome(experimenter(ofproto.ONF_BCT_OPEN_REPLY, xid)) is None
+    assert messages.bundle_outcome(experimenter(ofproto.ONF_BCT_COMMIT_REPLY, xid)) == 77
+    assert messages.bundle_outcome(experimenter(ofproto.ONF_BCT_OPEN_REPLY, xid)) is None
 
 
 def test_an_error_says_which_bundle_it_is_about_and_what_is_wrong() -> None:
