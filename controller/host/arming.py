@@ -21,12 +21,14 @@ from pathlib import Path
 
 import ovs.dirs
 
+from controller.host.programs import run
 from controller.text.wording import Refused
 
 # As sd_booted(3) finds out whether systemd is process 1.
 BOOTED = Path("/run/systemd/system")
 ENVIRONMENT_FILE = "/etc/default/ovs-lbt"
-TIMEOUT_S = 10.0
+# Of systemd, which may take twice as long.
+TIMEOUT_S = 5.0
 LOG_NAME = "ovs-lbt-reversal.log"
 # What decides where Open vSwitch and this program are.
 PASSED_ON = re.compile(r"OVS_[A-Z_]+|PYTHONPATH|PATH")
@@ -42,9 +44,8 @@ class Armed:
     def disarm(self) -> None:
         """Nothing is left to revert. If this fails, it finds that out by itself."""
         if self.unit is not None:
-            stop = ["systemctl", "stop", f"{self.unit}.timer"]
-            with contextlib.suppress(OSError, subprocess.SubprocessError):
-                subprocess.run(stop, capture_output=True, timeout=TIMEOUT_S)
+            with contextlib.suppress(Refused):
+                run("systemctl", "stop", f"{self.unit}.timer", timeout_s=TIMEOUT_S)
         if self.pid is not None:
             with contextlib.suppress(OSError):
                 os.kill(self.pid, signal.SIGTERM)
@@ -58,10 +59,9 @@ def arm(bridge: str, wait_s: float, service: str) -> Armed:
     """
     if BOOTED.is_dir():
         unit = f"ovs-lbt-reversal-{re.sub('[^A-Za-z0-9_.]', '-', bridge)}-{time.time_ns() // 1_000_000}"
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            asked = systemd_run(unit, bridge, wait_s, service)
-            if subprocess.run(asked, capture_output=True, timeout=TIMEOUT_S).returncode == 0:
-                return Armed(unit=unit)
+        with contextlib.suppress(Refused):
+            run(*systemd_run(unit, bridge, wait_s, service), timeout_s=TIMEOUT_S)
+            return Armed(unit=unit)
     try:
         return Armed(pid=_detached(_command(bridge, wait_s, service)))
     except (OSError, ValueError) as error:
