@@ -13,7 +13,7 @@ from typing import Any
 
 from controller.api import history
 from controller.api.requests import Argument, Command
-from controller.config import manual
+from controller.config import keys
 from controller.config.kinds import DAY_S, Kind, integer, seconds
 from controller.text import top_manual
 from controller.text.wording import shortened
@@ -145,7 +145,7 @@ COMMANDS = (
             "ovs-lbt attach br0 --rollback-after 60  # roll back in a minute, unless: ovs-lbt confirm br0",
             "ovs-lbt attach br0 --uplink eth0 --uplink eth1 --policy adaptive  # use these uplinks",
         ),
-        details=manual.of_attach,
+        details=keys.attach_manual,
         slow=True,
         most_settings=31,
     ),
@@ -264,7 +264,7 @@ COMMANDS = (
             "ovs-lbt set interface vnet0 prefer=eth1 shares=80  # set rules of a VM port",
             "ovs-lbt set interface vnet0 prefer=  # remove the rule",
         ),
-        details=manual.text,
+        details=keys.manual,
         most_settings=62,
     ),
     Command(

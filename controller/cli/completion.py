@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Key, settable
-from controller.config.manual import POLICIES
+from controller.config.keys import BRIDGE_KEYS, POLICIES, UPLINK_KEYS, VM_RULE_KEYS, Key, settable
 from controller.config.rows import PREFIX
 from controller.host.programs import run
 from controller.text.wording import Refused

@@ -6,6 +6,7 @@ The reader, `ovs-lbt set` with its errors and help, the man page and the documen
 from __future__ import annotations
 
 import functools
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -60,6 +61,17 @@ class Key:
     def without(self) -> Any:
         """The value of a record without this key."""
         return None if self.default is None else self.takes.parse(self.default)
+
+    @property
+    def in_effect(self) -> str:
+        """What applies without the key, if anything. Literal words are between backquotes."""
+        return self.otherwise or (f"`{self.default}`" if self.default else "")
+
+    @property
+    def accepts(self) -> str:
+        """The values that the key accepts, and what applies without it, as sentences."""
+        text = f"Value: {self.expected}."
+        return f"{text} Default: {self.in_effect}." if self.in_effect else text
 
     def parse(self, text: str) -> Any:
         """Parse a value.
@@ -340,3 +352,57 @@ VM_KEYS = keys_of(Record.VM_PORT)
 VM_RULE_KEYS = settable(VM_KEYS)
 # The keys of VM ports that the service itself writes.
 WRITTEN_VM_KEYS = VM_KEYS.keys() - VM_RULE_KEYS.keys()
+
+TITLES = {
+    Record.BRIDGE: "keys of a bridge",
+    Record.UPLINK: "keys of an uplink's interface",
+    Record.VM_PORT: "keys of a VM port's interface (KEY= removes one)",
+}
+# What each policy places, and when it moves something because of load.
+POLICIES = {
+    "load-based": "VM ports; off an uplink above the threshold, one at a time",
+    "adaptive": "VM ports; off a full uplink within 0.2 s, the fewest that help; connections of a VM"
+    " port that is too much for one uplink",
+    "originating-port": "VM ports, by number; never moves",
+    "explicit": "everything on the first uplink that works; never moves",
+    "dynamic": "connections; every 3 s",
+    "address-hash": "connections; never moves",
+    "ip-hash": "pairs of IP addresses, on a LAG; never moves",
+    "source-mac": "source MAC addresses; never moves",
+    "slb": "source MAC addresses in each VLAN; every 10 s",
+    "set": "as dynamic, for teams of Switch Embedded Teaming",
+    "set-port": "as originating-port, for teams of Switch Embedded Teaming",
+}
+WIDTH = 80
+INDENT = 21
+
+
+def manual() -> str:
+    """All keys that operators may set, for `set --help`."""
+    parts = []
+    for record, title in TITLES.items():
+        keys = (key for key in KEYS if key.record is record and key.settable)
+        parts.append("\n".join([f"{title}:", *map(_entry, keys)]))
+    return "\n\n".join(parts)
+
+
+def attach_manual() -> str:
+    """The policies, and the keys that options of `attach` set, for `attach --help`."""
+    policies = [_filled(name, text) for name, text in POLICIES.items()]
+    values = [_entry(BRIDGE_KEYS[name]) for name in ("policy", "teaming")]
+    return "\n".join(["policies, and what each places:", *policies, "", "values:", *values])
+
+
+def _entry(key: Key) -> str:
+    return _filled(key.name, f"{key.meaning} {key.accepts}".replace("`", ""))
+
+
+def _filled(name: str, text: str) -> str:
+    first = f"  {name} ".ljust(INDENT)
+    return textwrap.fill(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=" " * INDENT,
+        break_on_hyphens=False,
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from controller.config import manual
 from controller.config.keys import KEYS, Key, Record
 
 # Pages with more about a key.
@@ -66,13 +65,11 @@ def roff() -> str:
 def _row(key: Key) -> str:
     more = MORE.get((key.record, key.name))
     meaning = key.meaning + (f" [More]({more})" if more else "")
-    return f"| `{key.name}` | {key.expected} | {manual.default(key)} | {meaning} |"
+    return f"| `{key.name}` | {key.expected} | {key.in_effect} | {meaning} |"
 
 
 def _paragraph(key: Key) -> str:
-    return "\n".join(
-        [f".TP\n.B {_escaped(key.name)}", *_lines(f"{key.meaning} {manual.value(key)}")]
-    )
+    return "\n".join([f".TP\n.B {_escaped(key.name)}", *_lines(f"{key.meaning} {key.accepts}")])
 
 
 def _lines(text: str) -> Iterable[str]:

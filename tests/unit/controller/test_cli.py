@@ -12,8 +12,7 @@ import pytest
 from controller import cli
 from controller.cli import answers, arguments, run
 from controller.cli import completion as scripts
-from controller.config import manual
-from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, settable
+from controller.config.keys import BRIDGE_KEYS, POLICIES, UPLINK_KEYS, VM_KEYS, settable
 from controller.host import arming, client
 from controller.text.wording import Refused
 from policies.presets import PRESETS
@@ -162,7 +161,7 @@ def test_help_on_set_lists_every_key_that_can_be_set(capsys: pytest.CaptureFixtu
 
 
 def test_help_on_attach_lists_every_policy(capsys: pytest.CaptureFixture[str]) -> None:
-    assert manual.POLICIES.keys() == PRESETS.keys()
+    assert POLICIES.keys() == PRESETS.keys()
     with pytest.raises(SystemExit):
         cli.main(["attach", "--help"])
     assert PRESETS.keys() <= set(re.findall(r"[a-z-]+", capsys.readouterr().out))
