@@ -94,22 +94,26 @@ class Marks:
         }
         attached = {name for name, row in self._came.items() if row.attached}
         made_of = self._facts, attached, ovn, addresses
+        marked_anew = changed
         if made_of != self._made_of:
-            self._made_of, changed = made_of, set(self._came)
+            self._made_of, marked_anew = made_of, set(self._came)
             ends = [end for facts in self._facts.values() for end in facts.tunnels]
             self._marks = _endpoints([*ends, *_of_ovn(ovn)], addresses)
             self._marks |= self._patches(attached)
+        rows = {name: row for name, row in self.rows.items() if name not in changed}
         self.rows = {
-            name: self._marked(row) if name in changed else self.rows[name]
+            name: self._marked(row, rows.get(name)) if name in marked_anew else rows[name]
             for name, row in self._came.items()
         }
 
-    def _marked(self, row: BridgeRow) -> BridgeRow:
+    def _marked(self, row: BridgeRow, last: BridgeRow | None) -> BridgeRow:
+        """The bridge with its marks. `last`: the same with those from before, if it has not changed."""
+
         def on(interface: InterfaceRow) -> InterfaceRow:
             mark = self._marks.get(interface.name)
             return interface if mark is None else replace(interface, **mark._asdict())
 
-        made, last = row.with_interfaces(on), self.rows.get(row.name)
+        made = row.with_interfaces(on)
         return last if last is not None and last == made else made
 
     def _patches(self, attached: set[str]) -> dict[str, Mark]:
