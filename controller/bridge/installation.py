@@ -151,12 +151,9 @@ class Installation(Feature[InstalledRead | BundleDone]):
 
     # ---- what the switch should have -----------------------------------------------------
 
-    def desired(self) -> Pipeline:
-        """The pipeline for the bindings that the switch follows; empty if it should have none."""
-        return self._desired(self.bridge.placing.on_switch)
-
-    def _desired(self, of: Bindings) -> Pipeline:
-        team = desired_team(self.bridge, of)
+    def desired(self, of: Bindings | None = None) -> Pipeline:
+        """The pipeline for these bindings, or those that the switch follows; empty if it should have none."""
+        team = desired_team(self.bridge, of or self.bridge.placing.on_switch)
         return EMPTY if team is None else self._pipeline_of(team)
 
     def _pipeline_of(self, team: Team) -> Pipeline:
@@ -190,7 +187,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         if bridge.observing and not self.config.on_bond:
             bindings, units = placing.on_switch.frozen(), placing.units_on_switch
         ahead = bindings.foreseen(units, placing.uplinks(), now_s)
-        step = self.step(self._desired(ahead))
+        step = self.step(self.desired(ahead))
         if not step.changes:
             return []
         return [Prepare(Apply(self.config.name, self._bundles + 1, step.changes))]
@@ -219,7 +216,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         assert not self.bridge.phase.changes_nothing, "a request that only looks changes nothing"
         if not self._may_install(now_s):
             return [], False
-        bridge, name, installed = self.bridge, self.config.name, self.installed
+        bridge, name = self.bridge, self.config.name
         desired, team = EMPTY, desired_team(bridge, bridge.placing.on_switch)
         if team is not None:
             desired = self._pipeline_of(team)
@@ -232,7 +229,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         if not changes:
             self._finish(bundle, None, now_s)
             return self._carried_out(bundle, now_s), True
-        bridge.addresses.seeded(changes.add_flows, installed or EMPTY)
+        bridge.addresses.seeded()
         told = Report("debug", f"{name}: {len(changes)} changes to flows and groups")
         # When the bundle is done, this reading gives the addresses to announce.
         ahead = bridge.announcer.read_ahead(bundle.moves)

@@ -84,28 +84,24 @@ class Addresses(Feature[Never]):
         under a new cookie because its VLANs have changed, or if its ofport has changed since its
         addresses were read.
         """
-        lost = self._lost(added, installed)
-        return tuple(flow for port in lost for flow in _flows(port, self.by_port[port.name]))
-
-    def seeded(self, added: Iterable[FlowSpec], installed: Pipeline) -> None:
-        """Note that the bundle with those flows was sent."""
-        for port in self._lost(added, installed):
-            self._ofports[port.name] = int(port.ofport)
-
-    def _lost(self, added: Iterable[FlowSpec], installed: Pipeline) -> list[VmPortConfig]:
-        """The ports whose learned flows have to be installed."""
         # With thousands of VM ports, there are tens of thousands of flows.
         known = [port for port in self.config.vm_ports if self.by_port.get(port.name)]
         if not known:
-            return []
+            return ()
         if taught := {*_taught(added)}:
             taught -= {*_taught(installed.flows.values())}
-        return [
-            port
+        return tuple(
+            flow
             for port in known
-            if self._ofports.get(port.name, port.ofport) != port.ofport
+            if self._ofports[port.name] != port.ofport
             or learned_cookie(port.ofport, port.vlans) in taught
-        ]
+            for flow in _flows(port, self.by_port[port.name])
+        )
+
+    def seeded(self) -> None:
+        """A bundle was sent: the switch will have the learned flows of each port under its ofport."""
+        ofports = {port.name: int(port.ofport) for port in self.config.vm_ports}
+        self._ofports = {name: ofports.get(name, of) for name, of in self._ofports.items()}
 
     def renewals(self, now_s: float) -> tuple[FlowSpec, ...]:
         """The learned flows whose timeouts to restart, at most once in RENEW_INTERVAL_S.
