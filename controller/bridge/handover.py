@@ -95,7 +95,7 @@ class Handover(Feature[ForwardingRead]):
         if not self.config.on_bond:
             return
         ports = {port.name: port for port in self.config.vm_ports}
-        self.bridge.announcer.introduce(
+        self.bridge.announcer.introductions += (
             SendFrame(
                 self.config.name,
                 int(ports[name].ofport),

@@ -257,7 +257,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
             return []
         self._finish(bundle, done.error, now_s)
         if done.error is not None:
-            self.bridge.announcer.end_reading_ahead()
+            self.bridge.announcer.reads_ahead = False
             return self._bundle_refused(bundle, done.error, now_s)
         commands = self._carried_out(bundle, now_s)
         return [*commands, *self.bridge.reconcile(now_s)]
@@ -285,7 +285,8 @@ class Installation(Feature[InstalledRead | BundleDone]):
         commands += bridge.decision_log.moved(placing.team_view, bundle.moves, now_s)
         if not bridge.installed_anything:
             bridge.handover.taken_over_with = ()
-            commands += bridge.announcer.take_introductions()
+            commands += bridge.announcer.introductions
+            bridge.announcer.introductions = []
             commands += bridge.off_home.part() if bundle.step.changes else []
             if bridge.on_normal:
                 # On NORMAL, no flows count them.
@@ -295,7 +296,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         if bridge.announces:
             bridge.inbound_check.watch_moves(moves, now_s)
         bridge.announcer.announce_moves(moves, now_s)
-        bridge.announcer.end_reading_ahead()
+        bridge.announcer.reads_ahead = False
         return [*commands, *placing.remembered({move.unit for move in moves})]
 
     def logged(self, moves: Iterable[Move], more: str = "") -> list[Command]:

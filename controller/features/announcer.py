@@ -46,9 +46,9 @@ class Announcer(Feature[LearnedRead]):
     # Those that wait until the service knows whether LACP is negotiated.
     _waiting: frozenset[Announced] = frozenset()
     # Frames to send as soon as NORMAL has taken over.
-    _introductions: list[Command] = field(default_factory=list)
+    introductions: list[Command] = field(default_factory=list)
     # Whether a reading was requested behind the bundle under way, to show the state after it.
-    _reads_ahead: bool = False
+    reads_ahead: bool = False
     # When addresses may be read again for units or queues, in seconds of engine time.
     _read_again_s: float = 0.0
 
@@ -65,7 +65,7 @@ class Announcer(Feature[LearnedRead]):
 
     def forget_switch(self) -> None:
         """The connection ended: no reading will be answered. Drop the frames for NORMAL."""
-        self._introductions, self._reads_ahead = [], False
+        self.introductions, self.reads_ahead = [], False
 
     # ---- what is announced -------------------------------------------------------------
 
@@ -77,7 +77,7 @@ class Announcer(Feature[LearnedRead]):
             self._waiting |= announced
             return
         self.due.plan(announced, now_s, AFTER_S)
-        if self._reads_ahead:
+        if self.reads_ahead:
             self._take_due(now_s)
 
     def announce_once(self, announced: Iterable[Announced]) -> list[Command]:
@@ -141,12 +141,8 @@ class Announcer(Feature[LearnedRead]):
 
     def read_ahead(self, moves: Iterable[Move]) -> list[Command]:
         """Read right behind the bundle that is sent now, if units have moved."""
-        self._reads_ahead = self.bridge.announces and bool(self._seen_upstream(moves))
-        return [ReadLearned(self.config.name)] if self._reads_ahead else []
-
-    def end_reading_ahead(self) -> None:
-        """The bundle is done, or the reading was answered before the bundle."""
-        self._reads_ahead = False
+        self.reads_ahead = self.bridge.announces and bool(self._seen_upstream(moves))
+        return [ReadLearned(self.config.name)] if self.reads_ahead else []
 
     def timers(self) -> Iterable[Timer]:
         wanted_s = self._read_again_s if self.bridge.wants_addresses else math.inf
@@ -156,7 +152,7 @@ class Announcer(Feature[LearnedRead]):
         """Read learned addresses, now that this is due: not if a reading ahead serves."""
         self._take_due(now_s)
         self._read_again_s = now_s + LEARNED_INTERVAL_S
-        return [] if self._reads_ahead else [ReadLearned(self.config.name)]
+        return [] if self.reads_ahead else [ReadLearned(self.config.name)]
 
     def _take_due(self, now_s: float) -> None:
         if due := self.due.take_due(now_s):
@@ -178,7 +174,7 @@ class Announcer(Feature[LearnedRead]):
             commands += self._follow_addresses(event, now_s)
         elif not self.bridge.installation.settled:
             # This reading shows the addresses before the bundle.
-            self.end_reading_ahead()
+            self.reads_ahead = False
         from_normal = learned_from_normal(event, self.config)
         if not self.bridge.no_flood.changing:
             from_normal -= set(event.addresses)
@@ -186,7 +182,7 @@ class Announcer(Feature[LearnedRead]):
         if self.bridge.on_normal and self.bridge.installed_anything:
             # On a LAG, no learning packet has to go upstream, and NORMAL would flood those for
             # addresses that it has not learned yet.
-            self.introduce([] if self.config.on_a_lag else packets)
+            self.introductions += [] if self.config.on_a_lag else packets
         else:
             commands += packets
         if self.bridge.no_flood.changing:
@@ -207,15 +203,6 @@ class Announcer(Feature[LearnedRead]):
         return self.bridge.reconcile(now_s)
 
     # ---- frames ------------------------------------------------------------------------
-
-    def introduce(self, commands: Iterable[Command]) -> None:
-        """Send these as soon as NORMAL has taken over."""
-        self._introductions += commands
-
-    def take_introductions(self) -> list[Command]:
-        """NORMAL has taken over: return the frames that teach it where VMs are."""
-        introductions, self._introductions = self._introductions, []
-        return introductions
 
     def packets(self, read: LearnedRead, from_normal: set[Located], now_s: float) -> list[Command]:
         """The frames for the VM ports that are due.
