@@ -402,7 +402,8 @@ class Bridge:
                 # Until now, these bindings were only planned.
                 self.placing.planned.bind_anew(now_s)
             commands += self.handover.leave(now_s)
-            commands += self.handover.read_before()
+            if config.on_bond and self.serves and not self.installed_anything and self.settled:
+                commands += self.handover.read_forwarding()
         if config.fallen_back and not old.fallen_back and self.any_up:
             self.announcer.announce(self.announcer.everything, now_s)
         return commands

@@ -296,13 +296,12 @@ class Fleet:
     def status(self, *names: str) -> tuple[BridgeStatus, ...]:
         """The status of each attached bridge, or of those with these names."""
         wanted = [b for b in self.serving if not names or b.config.name in names]
-        return tuple(found for bridge in wanted if (found := self._status(bridge)) is not None)
+        return tuple(filter(None, map(self._status, wanted)))
 
     def status_after(self, name: str) -> BridgeStatus | None:
         """The status of the next attached bridge by name; None after the last."""
-        behind = (n for n, b in self.bridges.items() if n > name and b.phase.is_attached)
-        found = (self._status(self.bridges[following]) for following in sorted(behind))
-        return next((one for one in found if one is not None), None)
+        behind = [bridge for bridge in self.serving if bridge.config.name > name]
+        return next(filter(None, map(self._status, behind)), None)
 
     def _status(self, bridge: Bridge) -> BridgeStatus | None:
         """The status of a bridge; None if an error of ours prevents it, which is reported then."""

@@ -106,13 +106,8 @@ class Handover(Feature[ForwardingRead]):
             for mac, vlan in known
         )
 
-    def read_before(self) -> list[Command]:
-        """Read what NORMAL has learned before our pipeline takes its place on a bond."""
-        bridge = self.bridge
-        takes_over = bridge.serves and bridge.config.on_bond and not bridge.installed_anything
-        return self.read_forwarding() if takes_over and bridge.settled else []
-
     def read_forwarding(self) -> list[Command]:
+        """Read what NORMAL has learned before our pipeline takes its place on a bond."""
         self.bridge.addresses.awaits_normal = True
         return [ReadForwarding(self.config.name)]
 
