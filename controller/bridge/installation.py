@@ -18,7 +18,6 @@ from controller.api.engine_commands import (
 from controller.api.events import BundleDone, InstalledRead
 from controller.bridge.desired import desired_team
 from controller.bridge.phase import Phase
-from controller.config.values import UplinkConfig, VmPortConfig
 from controller.dataplane import diff, pipeline
 from controller.dataplane.specs import EMPTY, Changes, FlowSpec, GroupSpec, Pipeline
 from controller.dataplane.team import Team
@@ -144,8 +143,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
     def _may_install(self, now_s: float) -> bool:
         """Whether the switch may be changed now."""
         bridge = self.bridge
-        ours: Iterable[UplinkConfig | VmPortConfig] = (*self.config.vm_ports, *self.config.uplinks)
-        if not bridge.connected or not self.ready(now_s) or bridge.links.renumbered(ours):
+        if not bridge.connected or not self.ready(now_s) or bridge.links.renumbered(self.config):
             return False
         return not bridge.addresses.awaits_normal or bridge.phase is Phase.LEAVING
 

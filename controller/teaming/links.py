@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from controller.api.events import PortState
-from controller.config.values import UplinkConfig, VmPortConfig
+from controller.config.values import BridgeConfig, UplinkConfig
 from policies.model import Role
 
 # The time at which a failback delay ends whose uplink is still down.
@@ -353,13 +353,14 @@ class Links:
             return NOTHING_RECEIVED
         return f"{uplink.role.value}, and an active uplink carries traffic"
 
-    def renumbered(self, configured: Iterable[UplinkConfig | VmPortConfig]) -> bool:
-        """Whether the switch has another port under an ofport that the database gives one of these.
+    def renumbered(self, config: BridgeConfig) -> bool:
+        """Whether the switch has another port under an ofport that the database gives one of ours.
 
         A restart of ovs-vswitchd may number ports anew, and the database follows only after the
         connection. Flows for the old numbers could take an uplink for a VM port.
         """
-        names = {int(one.ofport): one.name for one in configured}
+        names = {int(port.ofport): port.name for port in config.vm_ports}
+        names |= {int(uplink.ofport): uplink.name for uplink in config.uplinks}
         there = ((self.ports.get(number), name) for number, name in names.items())
         return any(port is not None and not _is_named(port, name) for port, name in there)
 
