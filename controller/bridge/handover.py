@@ -94,7 +94,7 @@ class Handover(Feature[ForwardingRead]):
         """
         if not self.config.on_bond:
             return
-        ports = {port.name: port for port in self.config.vm_ports}
+        ports = self.config.port_named
         self.bridge.announcer.introductions += (
             SendFrame(
                 self.config.name,

@@ -389,7 +389,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         """Go on from what is installed, as an earlier service left it."""
         bridge, found = self.bridge, self.installed or EMPTY
         bridge.no_flood.restore(found)
-        self.found_homes |= buckets.installed(found, bridge.placing.uplinks())
+        self.found_homes |= buckets.installed(found, self.config)
         bridge.address_units.restore(found, self.config)
         if first_reading:
             for name in splits.installed(found, self.config):

@@ -181,7 +181,7 @@ class Placing(Feature[Never]):
         self.reused.keep_units(names)
         if not self.hashed:
             self.bridge.loads.forget_buckets()
-        self.bridge.inbound_check.keep_watching({int(p.ofport) for p in self.config.vm_ports})
+        self.bridge.inbound_check.keep_watching(self.config.port_at)
         self.planned.keep_bound(names)
         if self._apart is not None:
             self._apart.keep_bound(unit.name for unit in self.units_on_switch)
@@ -265,11 +265,11 @@ class Placing(Feature[Never]):
         resplit = [move for move in moves if move.is_resplit]
         if not resplit:
             return
-        policies = {port.name: port.policy for port in self.config.vm_ports}
+        ports = self.config.port_named
         before, in_use = self.units(), self.team_view.in_use
-        assert policies.keys() >= {move.unit for move in resplit}, "only VM ports are split"
+        assert ports.keys() >= {move.unit for move in resplit}, "only VM ports are split"
         for move in resplit:
-            policy = policies[move.unit]
+            policy = ports[move.unit].policy
             if move.reason is Reason.SPLIT and policy not in in_use:
                 self.planned.homes |= buckets.by_shares(policy, move.shares)
         self.bridge.scheduler.splits.make(resplit, now_s)

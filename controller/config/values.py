@@ -250,6 +250,10 @@ class BridgeConfig:
     queued: tuple[VmPortConfig, ...] = field(init=False, compare=False, repr=False)
     # The tunnel endpoints with off-home addresses of their own.
     endpoints: tuple[VmPortConfig, ...] = field(init=False, compare=False, repr=False)
+    # The ports by name and by ofport, and the uplinks by ofport.
+    port_named: Mapping[str, VmPortConfig] = field(init=False, compare=False, repr=False)
+    port_at: Mapping[int, VmPortConfig] = field(init=False, compare=False, repr=False)
+    uplink_at: Mapping[int, UplinkConfig] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         uplinks = {uplink.name for uplink in self.uplinks}
@@ -263,6 +267,9 @@ class BridgeConfig:
             "per_address": tuple(port for port in self.vm_ports if port.per_address),
             "queued": tuple(port for port in self.vm_ports if port.is_queued),
             "endpoints": tuple(p for p in self.vm_ports if p.tunnel_mac is not None),
+            "port_named": {port.name: port for port in self.vm_ports},
+            "port_at": {int(port.ofport): port for port in self.vm_ports},
+            "uplink_at": {int(uplink.ofport): uplink for uplink in self.uplinks},
         }
         for name, value in found.items():
             object.__setattr__(self, name, value)

@@ -218,7 +218,7 @@ class Announcer(Feature[LearnedRead]):
             self._asked |= ofports
             self.due.plan(ofports, now_s, AFTER_S[1:])
         asked, self._asked = self._asked, frozenset()
-        ports = {int(port.ofport): port for port in config.vm_ports}
+        ports = config.port_at
         located = from_normal | {
             (ofport, mac, vlan)
             for ofport, mac, vlan in read.addresses
@@ -250,9 +250,9 @@ class Announcer(Feature[LearnedRead]):
 
 def learned_from_normal(read: LearnedRead, config: BridgeConfig) -> set[Located]:
     """The addresses of our VM ports that NORMAL has served until now, with their VLANs."""
-    ports = {int(port.ofport): port.vlans for port in config.vm_ports}
     return {
         (ofport, mac, vlan)
         for ofport, mac, tag in read.from_normal
-        if ofport in ports and (vlan := ports[ofport].vlan_of(tag or 0)) is not None
+        if (port := config.port_at.get(ofport))
+        and (vlan := port.vlans.vlan_of(tag or 0)) is not None
     }

@@ -76,10 +76,9 @@ class InboundCheck(Feature[InboundRead]):
         config = self.config
         if config.on_a_lag:
             return
-        ports = {port.name: port for port in config.vm_ports}
         uplinks = {uplink.name: int(uplink.ofport) for uplink in config.uplinks}
         for move in moves:
-            port = ports.get(move.unit)
+            port = config.port_named.get(move.unit)
             if port is None or port.per_address or not move.source or move.source == move.target:
                 continue
             by = hashed_by(port, self.bridge.placing.split)
@@ -150,9 +149,9 @@ class InboundCheck(Feature[InboundRead]):
     def _astray(self, watched: _Watched, came: Mapping[int, int]) -> str:
         """By which uplinks the traffic still comes, in words."""
         bound, port = self.bridge.placing.bound, watched.name
-        uplinks = {int(uplink.ofport): uplink.name for uplink in self.config.uplinks}
+        uplinks = self.config.uplink_at
         others = sorted(n for n, count in came.items() if count and n != watched.uplink)
-        found = ", ".join(uplinks.get(number, str(number)) for number in others)
+        found = ", ".join(uplinks[n].name if n in uplinks else str(n) for n in others)
         still = f"still arrives by {found} after repeated learning packets"
         home = bound[port].uplink if port in bound else "-"
         return f"inbound traffic of {port}: {still} -> by {home}"

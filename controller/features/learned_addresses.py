@@ -57,13 +57,13 @@ class Addresses(Feature[Never]):
         `was_cleared`: the table was cleared lately, so known addresses that are not in `read` stay.
         """
         before, numbers = (self.by_port, self._ofports) if was_cleared else ({}, {})
-        names = {int(port.ofport): port.name for port in self.config.vm_ports}
         found: dict[str, list[Address]] = {}
         for ofport, mac, vlan in read:
-            if ofport in names:
-                found.setdefault(names[ofport], []).append((mac, vlan))
+            if (port := self.config.port_at.get(ofport)) is not None:
+                found.setdefault(port.name, []).append((mac, vlan))
         self.by_port = {name: tuple(sorted(addresses)) for name, addresses in found.items()}
-        self._ofports = numbers | {name: of for of, name in names.items() if name in found}
+        ports = self.config.port_named
+        self._ofports = numbers | {name: int(ports[name].ofport) for name in found}
         heard = {address for known in found.values() for address in known}
         for name, known in before.items():
             if silent := set(known) - heard:
@@ -71,7 +71,7 @@ class Addresses(Feature[Never]):
 
     def keep_ports(self) -> None:
         """Forget ports that are gone."""
-        names = {port.name for port in self.config.vm_ports}
+        names = self.config.port_named
         self.by_port = {n: known for n, known in self.by_port.items() if n in names}
         self._ofports = {n: ofport for n, ofport in self._ofports.items() if n in names}
         self._renewed_s = {n: at_s for n, at_s in self._renewed_s.items() if n in names}

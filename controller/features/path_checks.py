@@ -94,7 +94,7 @@ class Probing(Feature[FrameHeard]):
             return []
         if event.uplink == OFPP_CONTROLLER:
             return self._prove_round(event, now_s)
-        uplink = next((u for u in config.uplinks if int(u.ofport) == event.uplink), None)
+        uplink = config.uplink_at.get(event.uplink)
         if uplink is None:
             return []
         own = {of(config)[uplink.ofport] for of in (probe_macs, question_macs)}
@@ -110,11 +110,11 @@ class Probing(Feature[FrameHeard]):
         paths, uplinks = self.bridge.paths, self.config.uplinks
         found = path_probes.parse(frame, int(uplink.ofport), self._key)
         if isinstance(found, Probe):
-            sender = next((u.name for u in uplinks if int(u.ofport) == found.sender), None)
+            sender = self.config.uplink_at.get(found.sender)
             if sender is None or uplink.vlans.vlan_of(path_probes.tag_of(frame)) != found.vlan:
                 # Its sender is gone, or it came in another VLAN.
                 return False
-            path = Path(found.mtu, found.vlan, sender, uplink.name)
+            path = Path(found.mtu, found.vlan, sender.name, uplink.name)
             return paths.arrived(path, found.round, copy=found.receiver == NO_UPLINK)
         macs, source = probe_macs(self.config), frame[6:12].hex(":")
         if (of := next((u.name for u in uplinks if macs[u.ofport] == source), None)) is not None:

@@ -51,13 +51,11 @@ class PortChanges(Feature[PortChanged | PortRemoved]):
         Of a new port, the switch tells before the database does. Until then nothing follows from it,
         and with hundreds of buckets it takes a while to find that out.
         """
-        vm_ports = {vm_port.ofport for vm_port in self.config.vm_ports}
-        return self._is_uplink(port) or port.ofport in vm_ports
+        return self._is_uplink(port) or port.ofport in self.config.port_at
 
     def _is_uplink(self, port: PortState) -> bool:
-        uplinks = self.config.uplinks
-        names = {uplink.name[:PORT_NAME_CHARACTERS] for uplink in uplinks}
-        return port.name in names or port.ofport in {uplink.ofport for uplink in uplinks}
+        names = {uplink.name[:PORT_NAME_CHARACTERS] for uplink in self.config.uplinks}
+        return port.name in names or port.ofport in self.config.uplink_at
 
     def _remove_port(self, ofport: int, now_s: float) -> list[Command]:
         """A port is gone."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.api.events import LearnedRead
-from controller.config.values import BridgeConfig, VmPortConfig
+from controller.config.values import BridgeConfig
 from controller.dataplane import team
 from controller.dataplane.specs import Pipeline
 from controller.dataplane.tables import (
@@ -89,16 +89,15 @@ class AddressUnits:
 
     def by_slot(self, config: BridgeConfig) -> dict[int, tuple[str, int]]:
         """Return the name of each address unit and the ofport of its VM port, by slot."""
-        ofports = {port.name: int(port.ofport) for port in config.vm_ports}
         return {
-            unit.slot: (unit.name, ofports[unit.port])
+            unit.slot: (unit.name, int(config.port_named[unit.port].ofport))
             for unit in self.by_name.values()
-            if unit.port in ofports
+            if unit.port in config.port_named
         }
 
     def follow_learned(self, read: LearnedRead, config: BridgeConfig, now_s: float) -> list[str]:
         """Follow what the switch has learned, and return the names that came or went."""
-        ports = {int(port.ofport): port for port in config.vm_ports if port.per_address}
+        ports = {int(port.ofport): port for port in config.per_address}
         present = {
             (ports[ofport].name, mac, vlan)
             for ofport, mac, vlan in read.addresses
@@ -141,29 +140,27 @@ class AddressUnits:
 
     def restore(self, installed: Pipeline, config: BridgeConfig) -> None:
         """Take over the addresses in the installed pipeline, with their slots and homes."""
-        ports = {int(port.ofport): port.name for port in config.vm_ports if port.per_address}
-        uplinks = {int(uplink.ofport): uplink.name for uplink in config.uplinks}
         taken = {unit.slot for unit in self.by_name.values()}
         for flow in installed.flows.values():
             if flow.table != Table.HASH or cookie_kind(flow.cookie) is not Kind.FROM_ADDRESS:
                 continue
             fields, slot = dict(flow.match), cookie_ofport(flow.cookie)
             ofport, vlan = fields.get(Register.VM_PORT), fields.get(Register.VLAN)
-            if not isinstance(ofport, int) or not isinstance(vlan, int) or ofport not in ports:
+            port = config.port_at.get(ofport) if isinstance(ofport, int) else None
+            if port is None or not port.per_address or not isinstance(vlan, int):
                 continue
-            unit = AddressUnit(ports[ofport], str(fields.get("eth_src")), vlan, slot)
+            unit = AddressUnit(port.name, str(fields.get("eth_src")), vlan, slot)
             if unit.name in self.by_name or slot in taken:
                 continue
             taken.add(slot)
             self.by_name[unit.name] = unit
             self._last_slot = max(self._last_slot, slot)
-            unit.found = home_in(installed.groups.get(address_group_id(slot)), uplinks)
+            unit.found = home_in(installed.groups.get(address_group_id(slot)), config)
 
     def keep_behind(self, config: BridgeConfig) -> None:
         """Forget addresses whose VM port is gone, no longer carries the VLAN, or is one unit again."""
-        ports = {port.name: port for port in config.vm_ports}
         for name, unit in list(self.by_name.items()):
-            port = ports.get(unit.port)
+            port = config.port_named.get(unit.port)
             if port and port.per_address and unit.vlan in port.vlans.carried:
                 continue
             del self.by_name[name]
@@ -175,10 +172,10 @@ class AddressUnits:
 
     def located(self, config: BridgeConfig, names: Iterable[str] | None = None) -> set[Located]:
         """The addresses with these names, or all if `names` is None."""
-        ofports = {port.name: int(port.ofport) for port in config.vm_ports}
+        ports = config.port_named
         wanted = self.by_name.keys() if names is None else self.by_name.keys() & set(names)
         found = (self.by_name[name] for name in wanted)
-        return {(ofports[s.port], s.mac, s.vlan) for s in found if s.port in ofports}
+        return {(int(ports[s.port].ofport), s.mac, s.vlan) for s in found if s.port in ports}
 
     def take_unannounced(
         self, installed: Pipeline, config: BridgeConfig, bound: Mapping[str, Bound]
@@ -187,7 +184,6 @@ class AddressUnits:
 
         That is when they become units, or are no longer. `bound`: the bindings of all units.
         """
-        ofports = {port.name: int(port.ofport) for port in config.vm_ports}
         by_address = {unit.address: unit for unit in self.by_name.values()}
         due = set()
         for address, slot in list(self._unannounced.items()):
@@ -201,8 +197,8 @@ class AddressUnits:
                 unit is not None
                 and len({bound[name].uplink for name in names if name in bound}) < 2
             )
-            if port in ofports and not by_home:
-                due.add((ofports[port], mac, vlan))
+            if port in config.port_named and not by_home:
+                due.add((int(config.port_named[port].ofport), mac, vlan))
         return due
 
     def _free_slot(self) -> int:
@@ -259,12 +255,11 @@ def of_team(
     homes: Mapping[str, str],
 ) -> Iterator[team.Address]:
     """The addresses as the pipeline needs them; without an uplink, they leave by the port's home."""
-    ports: dict[str, VmPortConfig] = {port.name: port for port in config.vm_ports}
     for unit in address_units:
-        if unit.port in ports and (order := orders.get(unit.name)):
+        if (port := config.port_named.get(unit.port)) and (order := orders.get(unit.name)):
             yield team.Address(
                 unit.slot,
-                ports[unit.port].ofport,
+                port.ofport,
                 unit.mac,
                 unit.vlan,
                 with_home(order, homes.get(unit.name)),

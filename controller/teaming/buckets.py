@@ -142,14 +142,12 @@ def with_home(order: Sequence[Uplink], home: str | None) -> tuple[OfPort, ...]:
     return tuple(uplink.ofport for uplink in (*order, *away_from))
 
 
-def home_in(group: GroupSpec | None, names: Mapping[int, str]) -> str | None:
-    """The home that a group made so shows. `names`: the uplinks' names, by ofport."""
-    order = [
-        names[action.value]
-        for one in (group.buckets if group else ())
-        for action in one.actions
-        if isinstance(action, SetField) and isinstance(action.value, int) and action.value in names
-    ]
+def home_in(group: GroupSpec | None, config: BridgeConfig) -> str | None:
+    """The home that a group made so shows."""
+    uplinks, buckets = config.uplink_at, group.buckets if group else ()
+    fields = (a for bucket in buckets for a in bucket.actions if isinstance(a, SetField))
+    values = (field.value for field in fields)
+    order = [uplinks[at].name for at in values if isinstance(at, int) and at in uplinks]
     if not order:
         return None
     return order[-1] if order[-1] in order[:-1] else order[0]
@@ -181,13 +179,12 @@ def endpoints(config: BridgeConfig) -> Iterator[Endpoint]:
         yield Endpoint(port.ofport, port.tunnel_mac, tuple(macs))
 
 
-def installed(pipeline: Pipeline, uplinks: Iterable[Uplink]) -> dict[str, str]:
+def installed(pipeline: Pipeline, config: BridgeConfig) -> dict[str, str]:
     """The home of each bucket on a switch, as its groups show it."""
-    names = {int(uplink.ofport): uplink.name for uplink in uplinks}
     found = {}
     for number, policy in enumerate(HASHED):
         for bucket in range(BUCKETS):
-            home = home_in(pipeline.groups.get(bucket_group_id(number, bucket)), names)
+            home = home_in(pipeline.groups.get(bucket_group_id(number, bucket)), config)
             if home is not None:
                 found[name_of(policy, bucket)] = home
     return found

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from controller.api.events import PortState
-from controller.config.values import BridgeConfig, UplinkConfig
+from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
 from policies.model import Role
 
 # The time at which a failback delay ends whose uplink is still down.
@@ -359,9 +359,8 @@ class Links:
         A restart of ovs-vswitchd may number ports anew, and the database follows only after the
         connection. Flows for the old numbers could take an uplink for a VM port.
         """
-        names = {int(port.ofport): port.name for port in config.vm_ports}
-        names |= {int(uplink.ofport): uplink.name for uplink in config.uplinks}
-        there = ((self.ports.get(number), name) for number, name in names.items())
+        ours: dict[int, VmPortConfig | UplinkConfig] = {**config.port_at, **config.uplink_at}
+        there = ((self.ports.get(number), one.name) for number, one in ours.items())
         return any(port is not None and not _is_named(port, name) for port, name in there)
 
 

@@ -74,11 +74,10 @@ class Splits:
 
     def end_disallowed(self, config: BridgeConfig, bound: Mapping[str, Bound]) -> None:
         """Merge the VM ports that may no longer be split, and forget those that are gone."""
-        ports = {port.name: port for port in config.vm_ports}
-        for name in self._before_s.keys() - ports.keys():
+        for name in self._before_s.keys() - config.port_named.keys():
             del self._before_s[name]
         for name in sorted(self.since_s):
-            port = ports.get(name)
+            port = config.port_named.get(name)
             if port is not None and may_split(port, config.on_a_lag):
                 continue
             self.merge(name)
