@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
-from unittest.mock import Mock
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,14 +9,11 @@ from hypothesis import strategies as st
 from policies.presets import PRESETS
 from topologies.compare import contenders
 from topologies.layouts import LAYOUTS
-from topologies.loads import pace
-from topologies.network.private_ovs import PrivateOvs
 from topologies.network.switches import (
     BalanceSlbServer,
     BondedServer,
     LacpServer,
     PlainUplinksServer,
-    ServerBridge,
     SplitServer,
 )
 
@@ -95,38 +86,6 @@ def test_unknown_names_and_peers_as_policies_are_rejected(
 ) -> None:
     with pytest.raises(ValueError, match=problem):
         contenders.select(USUAL, policies, peers)
-
-
-def test_oracle_sends_each_flow_by_the_uplink_that_its_port_names(tmp_path: Path) -> None:
-    server = cast(ServerBridge, SimpleNamespace(name="server", uplinks=["up1", "up2", "up3"]))
-    ovs = Mock()
-    numbers = {"up1": "4", "up2": "5", "up3": "6"}
-    ovs.vsctl.side_effect = lambda *words: numbers[words[2]]
-    teams = contenders.Teams(ovs, [server], {}, pace.QUICK, tmp_path)
-    contenders.by_name("oracle").take_over(teams, contextlib.ExitStack())
-    said = [" ".join(one.args) for one in ovs.run.call_args_list]
-    groups = [one for one in said if "add-group" in one]
-    flows = [one for one in said if "add-flow" in one]
-    assert len(groups) == len(flows) == 3
-    for number, order in enumerate(("4 5 6", "5 6 4", "6 4 5")):
-        buckets = ",".join(f"bucket=watch_port:{one},output:{one}" for one in order.split())
-        assert groups[number].endswith(
-            f" server group_id={number + 1},type=fast_failover,{buckets}"
-        )
-        assert f"tcp,tp_src=7300,tp_dst={number}/0x3,actions=group:{number + 1}" in flows[number]
-
-
-def test_path_checks_tell_when_they_found_the_first_fault(tmp_path: Path) -> None:
-    contender = contenders.Ours("load-based", path_check=True)
-    contender._ovs = cast(PrivateOvs, SimpleNamespace(rundir=tmp_path))
-    contender._checked_at = 1000.0
-    assert contender.figures() == {}, "no history"
-    lines = [("move", 1001.0), ("path-fault", 1004.5), ("path-fault", 1002.5)]
-    history = tmp_path / contenders.HISTORY
-    history.write_text(f'{{"event": "{lines[0][0]}", "at": {lines[0][1]}}}\n')
-    assert contender.figures() == {}, "no fault"
-    history.write_text("".join(f'{{"event": "{what}", "at": {at}}}\n' for what, at in lines))
-    assert contender.figures() == {"fault_found_s": 2.5}
 
 
 @pytest.mark.parametrize(

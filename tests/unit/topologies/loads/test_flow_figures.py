@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from topologies.loads.flow_figures import (
-    Completion,
-    figures,
-    ideal_s,
-)
+from topologies.loads.flow_figures import Completion, figures, ideal_s
 
 LINK_BPS = 100e6
 

@@ -14,33 +14,6 @@ from unittest.mock import Mock
 import pytest
 
 from topologies.loads import traffic
-from topologies.loads.shift_load import parse_fdb
-
-# As ovs-vswitchd 3.1 prints it.
-FDB = """\
- port  VLAN  MAC                Age
-    1     0  56:85:1c:9a:5e:10    1
-    2     0  3a:bb:41:76:f8:72    0
-    3     0  b2:8c:5a:0f:c8:01    0
-LOCAL     0  12:34:56:78:9a:bc    7
-"""
-
-
-def test_the_fdb_of_the_upstream_switch_shows_the_uplinks_of_vms() -> None:
-    vms = {"56:85:1c:9a:5e:10": "vm1", "3a:bb:41:76:f8:72": "vm2", "b2:8c:5a:0f:c8:01": "client1"}
-    found = parse_fdb(FDB, {"1": "uplink1", "2": "uplink2"}, vms)
-    assert found == {"vm1": "uplink1", "vm2": "uplink2"}
-
-
-def test_a_datagram_that_cannot_be_sent_is_skipped() -> None:
-    own, other = socket.socketpair(type=socket.SOCK_DGRAM)
-    other.close()
-    with own:
-        bits = (100 + traffic.HEADERS_BYTES) * 8
-        flow = traffic.Sending(own.send, 100, bits / 0.001)
-        flow.begin(5.0, 0.0)
-        flow.send(5.0)
-        assert (flow.sent, flow.skipped) == (0, 1)
 
 
 def test_a_late_sender_skips_datagrams_instead_of_sending_a_burst() -> None:

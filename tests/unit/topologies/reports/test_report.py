@@ -108,13 +108,6 @@ def test_utilization_is_the_busier_direction() -> None:
     assert mean_utilization(spans, 5.0, 6.0) == {}
 
 
-def test_mean_weights_intervals_by_their_overlap() -> None:
-    samples = [Sample(t, {"u": b}, {"u": 0}) for t, b in ((0.0, 0), (1.0, 12_500_000), (2.0, 0))]
-    samples[2] = Sample(2.0, {"u": 12_500_000}, {"u": 0})
-    spans = utilizations(samples, {"u": CAPACITY_BPS})
-    assert mean_utilization(spans, 0.5, 2.0)["u"] == pytest.approx(1 / 3)
-
-
 def test_two_moves_cut_the_load_into_the_published_phases() -> None:
     found = figures.phases_of(LAYOUT, _observed(), RAMP_S)
     assert [phase.name for phase in found] == ["phase 1", "phase 2", "phase 3", "phase 4"]
@@ -143,27 +136,6 @@ def test_figures_of_a_run() -> None:
     colliding = figures.figures(LAYOUT, _observed(moves=(NEVER, NEVER), qos_met=400))
     assert colliding["spread_cv"] == pytest.approx(1.0)
     assert colliding["qos_ratio"] == pytest.approx(0.4)
-
-
-def test_download_counts_in_a_span_by_its_overlap() -> None:
-    downloads = [
-        {"start_s": 0.0, "end_s": 4.0, "received_bytes": 400},
-        {"start_s": 3.0, "end_s": 5.0, "received_bytes": 1000},
-        {"start_s": 2.0, "end_s": 2.0, "received_bytes": 10**6},
-    ]
-    assert web_load.received_bytes(downloads, 3.0, 4.0) == pytest.approx(100 + 500)
-    assert web_load.received_bytes(downloads, 0.0, 9.0) == pytest.approx(1400)
-    assert web_load.received_bytes(downloads, 6.0, 9.0) == 0
-
-
-def test_quality_is_the_share_of_complete_downloads_at_nine_tenths_of_the_line() -> None:
-    def download(bps: float, complete: bool = True) -> dict[str, Any]:
-        return {"size_bytes": 1000, "start_s": 1, "end_s": 1 + 8000 / bps, "complete": complete}
-
-    assert web_load.qos_ratio([]) is None
-    assert web_load.qos_ratio([download(800_000, complete=False)]) is None
-    assert web_load.qos_ratio([download(725_000), download(715_000)]) == 0.5
-    assert web_load.qos_ratio([download(725_000), download(1, complete=False)]) == 1.0
 
 
 @given(st.lists(st.floats(0.01, 1), min_size=2, max_size=2), st.floats(0, 1))

@@ -129,31 +129,6 @@ def test_unmet_condition_is_reported(record: dict[str, Any], unmet: str) -> None
     assert unmet in found
 
 
-def test_report_has_medians_and_worst_values_but_no_details() -> None:
-    losses = (0.001, 0.002, 0.006)
-    records = [_record(seed, _run(loss, loss)) for seed, loss in enumerate(losses, start=1)]
-    made = report.build({"cpus": 2}, 15.0, records, report.expectations(records))
-    ours = made["contenders"]["adaptive"]
-    assert (ours["loss_ratio"], ours["most_loss_ratio"]) == (0.002, 0.006)
-    assert made["perfect"] == {
-        "loss_ratio": 0.0001,
-        "most_loss_ratio": 0.0001,
-        "worst_loss_ratio": 0.0002,
-    }
-    assert "excess_loss_ratio" not in made["control"]["adaptive"]
-    assert [one["instance"]["name"] for one in made["seeds"]] == ["seed-1", "seed-2", "seed-3"]
-    assert "details" not in json.dumps(made)
-    rows = report.table(made)
-    assert len({len(row) for row in rows}) == 1
-    assert [row[0] for row in rows[1:]] == [
-        *("seed-1", "seed-2", "seed-3"),
-        *("median, n = 3", "worst, n = 3"),
-    ]
-    section = report.section(made, "It is *so*.")
-    assert section.startswith("# shift_seeds\n")
-    assert "|seed-3|" in section and "It is *so*." in section and "**FAIL**" in section
-
-
 @pytest.fixture
 def fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with everything that a bench needs."""
