@@ -5,8 +5,7 @@
 #                     some ten hours; reports say what differs from it (ARGS=--quick shows in minutes that it works)
 #   make bench-scale  1 to 300 bridges on one service: what they cost, failovers included (ARGS='--bridges 1 10 100')
 #   make bench-database  what a restart of ovsdb-server costs, ours and bonds (ARGS='--out FILE')
-#   make bench-learning  how late an Open vSwitch upstream learns, and when each end of a LACP link is
-#                     live: nothing of ours takes part
+#   make bench-learning  how late an Open vSwitch upstream learns: nothing of ours takes part
 #   make bench-replay  how long 64 VM ports take in ovs-lbt replay, and a part of it with every poll
 #                     (ARGS='--trace FILE --out FILE')
 #   make bench-times  how long what takes on a real switch, and what is lost meanwhile, held against
@@ -107,7 +106,6 @@ bench-database: setup
 
 bench-learning: setup
 	$(BIN)/python -m tests.switch.chaos.learning $(ARGS)
-	$(BIN)/python -m tests.switch.chaos.ends $(ARGS)
 
 bench-replay: setup
 	$(BIN)/python -m tests.unit.controller.replay.bench $(ARGS)

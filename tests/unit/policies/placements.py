@@ -1,19 +1,8 @@
-"""Teams with heavy-tailed loads, what a plan makes of them, and the best there is.
-
-    .venv/bin/python -m tests.unit.policies.placements --instances 1000   # against the exact optimum
-    .venv/bin/python -m tests.unit.policies.placements --units 10000      # how long planning takes
-
-Both print JSON.
-"""
+"""Teams with heavy-tailed loads, what a plan makes of them, and the best there is."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
-import statistics
-import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,9 +14,7 @@ from scipy.sparse import csr_array
 from policies.model import Load, OfPort, Plan, Snapshot, Unit, Uplink
 from policies.optimum import least_worst_ratio
 from policies.planners import splitting
-from topologies.reports.origin import origin
 
-COMMAND = "tests.unit.policies.placements"
 MBPS = 1e6
 CAPACITIES_MBPS = (1000, 10_000, 25_000)
 # Where a plan is no more than that above the bound, nobody needs to ask the solver.
@@ -147,57 +134,3 @@ def outcomes(seeds: Sequence[int], nodes: int) -> Iterator[Outcome]:
 def percentile(values: Sequence[float], share: float) -> float:
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
-def quality(instances: int, nodes: int) -> dict[str, float]:
-    found = list(outcomes(range(instances), nodes))
-    ratios = [outcome.ratio for outcome in found]
-    return {
-        "instances": instances,
-        "exact": sum(outcome.exact for outcome in found),
-        "median_ratio": statistics.median(ratios),
-        "p90_ratio": percentile(ratios, 0.90),
-        "p99_ratio": percentile(ratios, 0.99),
-        "worst_ratio": max(ratios),
-        "least_ratio": min(ratios),
-        "worst_seed": max(found, key=lambda outcome: outcome.ratio).seed,
-        "median_moves": statistics.median(outcome.moves for outcome in found),
-    }
-
-
-def speed(units: int, repetitions: int) -> dict[str, object]:
-    """Milliseconds of this thread's processor to plan so many units on 8 uplinks, and a fourth."""
-    medians_ms = {}
-    for size in (units // 4, units):
-        spent_ms = []
-        for seed in range(repetitions):
-            snapshot = instance(seed, uplinks=8, units=size)
-            began_s = time.thread_time()
-            splitting.plan(snapshot)
-            spent_ms.append(1e3 * (time.thread_time() - began_s))
-        medians_ms[size] = statistics.median(spent_ms)
-    small, large = medians_ms.values()
-    return {
-        "median_ms": {str(k): round(v, 2) for k, v in medians_ms.items()},
-        "growth": large / small,
-    }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="hold plans of `adaptive` against the optimum")
-    parser.add_argument("--instances", type=int, default=0)
-    parser.add_argument("--units", type=int, default=0)
-    parser.add_argument("--nodes", type=int, default=500, help="at which the solver stops, each")
-    parser.add_argument("--repetitions", type=int, default=15)
-    args = parser.parse_args()
-    found: dict[str, object] = {}
-    if args.instances:
-        found["quality"] = quality(args.instances, args.nodes)
-    if args.units:
-        found["speed"] = speed(args.units, args.repetitions)
-    found = {"origin": origin(["python", "-m", COMMAND, *sys.argv[1:]]), **found}
-    print(json.dumps(found, indent=2))
-
-
-if __name__ == "__main__":
-    main()

@@ -209,7 +209,6 @@ def test_rules_hold_loads_fall_and_then_it_rests(snapshot: Snapshot) -> None:
 
 @pytest.mark.slow
 def test_plans_are_close_to_the_optimum_and_never_beat_it() -> None:
-    """The full set: python -m tests.unit.policies.placements --instances 1000."""
     found = list(placements.outcomes(range(100), nodes=50))
     ratios = [outcome.ratio for outcome in found]
     assert min(ratios) >= 1.0 - 1e-6, "the oracle is wrong"
