@@ -39,7 +39,8 @@ class Server(ThreadingMixIn, WSGIServer):
     """Serves each client, including its TLS handshake, on a thread, so that none delays others."""
 
     daemon_threads = True
-    request_queue_size = 128
+    # Connections that the kernel keeps until they are taken, or have sent something.
+    request_queue_size = 512
     tls: ssl.SSLContext | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -48,8 +49,27 @@ class Server(ThreadingMixIn, WSGIServer):
         self._told_s = float("-inf")
         super().__init__(*args, **kwargs)
 
+    def server_bind(self) -> None:
+        super().server_bind()
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, int(REQUEST_MAX_S))
+
     def get_request(self) -> tuple[Any, Any]:
+        """Take a connection. One that was closed, or has sent nothing, costs no pause.
+
+        Raises:
+            OSError: the connection was closed, or has sent nothing.
+        """
         request, client_address = super().get_request()
+        request.setblocking(False)
+        try:
+            # What was sent can still be read after a reset.
+            reset = request.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if reset or not request.recv(1, socket.MSG_PEEK):
+                raise ConnectionAbortedError
+        except OSError:
+            request.close()
+            raise
+        request.setblocking(True)
         if self.tls is not None:
             request = self.tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
         return request, client_address

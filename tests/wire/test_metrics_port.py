@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 import threading
 import time
 import urllib.request
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -95,6 +97,39 @@ def test_slow_clients_keep_nobody_out(port: int, count: int) -> None:
     for caller in hung:
         caller.close()
     assert max(took_s) < 4.0
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.0\r\n\r\n"], ids=["nothing", "a request"])
+def test_connections_that_are_reset_cost_no_pause(port: int, said: bytes) -> None:
+    """More of them come than requests are taken."""
+
+    def reset() -> None:
+        with socket.create_connection((HOST, port), timeout=1) as caller:
+            caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            caller.sendall(said)
+
+    with attackers(reset, count=4):
+        time.sleep(0.5)
+        took_s = [scrape(port) for _ in range(3)]
+    assert max(took_s) < 1.0
+
+
+@pytest.mark.system
+def test_connections_that_send_nothing_are_not_taken(port: int) -> None:
+    silent = deque[socket.socket](maxlen=300)
+
+    def hold() -> None:
+        if len(silent) == silent.maxlen:
+            silent.popleft().close()
+        silent.append(socket.create_connection((HOST, port), timeout=1))
+
+    with attackers(hold, count=1):
+        time.sleep(0.5)
+        took_s = [scrape(port) for _ in range(3)]
+    for caller in silent:
+        caller.close()
+    assert max(took_s) < 1.0
 
 
 @pytest.mark.system

@@ -131,6 +131,8 @@ def test_who_speaks_no_tls_gets_nothing_and_keeps_nobody_waiting(
 @pytest.mark.system
 def test_callers_are_bounded(pki: Path, port: int) -> None:
     callers = [socket.create_connection((HOST, port)) for _ in range(scrapes.OF_PEER_MAX + 1)]
+    for caller in callers:
+        caller.sendall(b"\x16")
     first = callers[0]
     first.settimeout(10)
     assert first.recv(1) == b"", "of too many, the oldest is hung up on"
