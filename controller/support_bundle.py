@@ -64,7 +64,8 @@ def main(bridges: Sequence[str], service: str, out: Path | None) -> int:
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(made_at_s))
     name = f"ovs-lbt-support-{platform.node() or 'host'}-{stamp}"
     path = out or Path(f"{name}.tar.gz")
-    if path.is_dir():
+    # False also where another user has put a link that root may not follow.
+    if os.path.isdir(path):
         path /= f"{name}.tar.gz"
     parts, missing = _collected(_sources(bridges, service))
     parts["README"] = _contents(parts, missing, made_at_s)

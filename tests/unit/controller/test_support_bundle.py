@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from controller import support_bundle
@@ -21,3 +23,12 @@ def test_a_bridge_is_no_path_and_no_option(name: str, monkeypatch: pytest.Monkey
         assert part.count("/") == 2 and ".." not in part.split("/")
     assert all(name not in command or command[-1] == name for command in ran)
     assert all("--" in command for command in ran if command[0] == "ovs-ofctl")
+
+
+def test_a_name_that_cannot_be_followed_is_refused_in_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the link of another user in /tmp, which root may not follow."""
+    monkeypatch.setattr(support_bundle, "_sources", lambda *_: iter(()))
+    assert support_bundle.main([], "ovs-lbt", Path("x" * 300)) == 1
+    assert "-> --out FILE, in a writable directory" in capsys.readouterr().err
