@@ -30,7 +30,7 @@ from controller.host import addresses, client, control, faults, forwarding, garb
 from controller.host.journal import Journal
 from controller.host.notify import Supervisor
 from controller.host.qdisc import Qdiscs
-from controller.host.sockets import BridgeSocket, Reach, TlsFiles
+from controller.host.sockets import BridgeSocket, Reach, TlsFiles, bind
 from controller.inbox import Inbox, StatusWanted
 from controller.metrics.exporter import Exporter
 from controller.openflow import commands, connections, framework, side_connection
@@ -141,7 +141,8 @@ class Service:
             self._status, VERSION, lambda: self._engine.leads, faults.LEDGER.counts
         )
         if options.metrics is not None:
-            self._exporter.listen(*options.metrics, options.metrics_tls)
+            metrics = *options.metrics, options.metrics_tls
+            bind("metrics", functools.partial(self._exporter.listen, *metrics))
         framework.start(
             "controller.openflow.app",
             submit=self._submit_switch,
@@ -165,7 +166,8 @@ class Service:
         if self._beside_the_switch:
             addresses.start(self._events.put)
         if options.listen is not None:
-            self._dialers.listen(options.listen, options.tls)
+            called = options.listen, options.tls
+            bind("listener", functools.partial(self._dialers.listen, *called))
 
     def request(self, request: events.Request) -> None:
         """Carry out a request, after every event that was submitted before and cannot wait."""

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import socket
 import ssl
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from controller.host import faults
 from controller.text.wording import Refused, in_words
 
+LOG = logging.getLogger(__name__)
+
 CONNECT_TIMEOUT_S = 5.0
+# How often to try to bind an address that could not be bound.
+BIND_INTERVAL_S = 5.0
 DEFAULT_PORT = 6653
 # The options that give the TLS files.
 TLS_OPTIONS = "--private-key, --certificate and --ca-cert"
@@ -39,6 +47,30 @@ def refuse_plain(what: str, host: str, instead: str) -> None:
     """
     if not is_loopback(host):
         raise ValueError(f"{what} without TLS -> {instead}, or a loopback address")
+
+
+def bind(part: str, serve: Callable[[], object]) -> None:
+    """Call `serve`, which binds an address, until it succeeds, without waiting for that.
+
+    Any user of the host can listen on a free port before the service does, and an address may not be
+    configured yet. Neither may keep the service from starting.
+
+    Raises:
+        ValueError: what `serve` raises if the address is not allowed.
+    """
+
+    def again() -> None:
+        while True:
+            time.sleep(BIND_INTERVAL_S)
+            with contextlib.suppress(OSError):
+                serve()
+                return
+
+    try:
+        serve()
+    except OSError as error:
+        LOG.error("%s; trying again every %g s", error, BIND_INTERVAL_S)
+        faults.lasting(part, f"{part} address", again)
 
 
 class BridgeSocket:

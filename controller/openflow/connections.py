@@ -286,10 +286,6 @@ class Dialers:
         host, port = address
         if tls is None:
             sockets.refuse_plain(f"--listen {host}:{port}", host, sockets.TLS_OPTIONS)
-            who = "whoever reaches this port can pretend to be a switch whose bridge names it"
-            LOG.warning(
-                "--listen %s:%d without TLS: %s -> %s", host, port, who, sockets.TLS_OPTIONS
-            )
         context = tls.context(server_side=True) if tls else None
         try:
             listener = socket.create_server(
@@ -298,6 +294,11 @@ class Dialers:
         except OSError as error:
             found = f"--listen {host}:{port}: {in_words(error)}"
             raise OSError(f"{found} -> a free address") from error
+        if tls is None:
+            who = "whoever reaches this port can pretend to be a switch whose bridge names it"
+            LOG.warning(
+                "--listen %s:%d without TLS: %s -> %s", host, port, who, sockets.TLS_OPTIONS
+            )
 
         def take(sock: socket.socket, peer: str, number: int) -> None:
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import subprocess
 import sys
 import time
@@ -75,6 +76,25 @@ def test_neither_prometheus_nor_a_failover_waits(
     at_most(f"cores with {attack} clients", core_ratio, CORES_MAX, 0.9)
     at_most(f"failover with {attack} clients", failover_s, FAILOVER_MAX_S, 5.0)
     at_most(f"scrape with {attack} clients", max(scrapes_s), SCRAPE_MAX_S, 5.0)
+
+
+@pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)
+def test_whoever_takes_the_port_first_keeps_the_service_from_nothing_else(
+    attached: Bed, service: Service
+) -> None:
+    """Any user of the host can listen there before a service that starts again."""
+    address = ("127.0.0.1", service.metrics_port)
+    with contextlib.ExitStack() as taken:
+        with service.dead():
+            taken.enter_context(socket.create_server(address))
+        assert f"{address[1]}: Address already in use" in service.log_tail()
+
+    def served() -> bool:
+        with contextlib.suppress(OSError):
+            return _scraped(service) > 0
+        return False
+
+    wait_until(served, "metrics are served once the port is free")
 
 
 def _scraped(service: Service) -> float:
