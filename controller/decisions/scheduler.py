@@ -63,13 +63,15 @@ class Decision:
     """One decision: the team that it judges, and the policies to ask, one after the other.
 
     `present`: for each policy that acts at once, the team with its present loads; None: they are not
-    known. `complete`: every policy is asked, and all that they judge is known.
+    known. `complete`: every policy is asked, and all that they judge is known. `helped`: the policies
+    that acted at once and that a plan could have helped.
     """
 
     team_view: TeamView
     policies: Sequence[str]
     present: Mapping[str, Snapshot | None]
     complete: bool
+    helped: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -191,7 +193,7 @@ class Scheduler:
         if self.pauses(policy, team_view, now_s) or team_view.is_calm(policy):
             return None
         if PRESETS[policy].at_once:
-            return self._wanted_at_once(policy, team_view, now_s)
+            return self._wanted_at_once(policy, decision, now_s)
         window_s = team_view.window_s(policy)
         if (snapshot := team_view.snapshot(policy, window_s)) is None:
             return None
@@ -204,7 +206,7 @@ class Scheduler:
         if moved or not decision.complete:
             self.same_until_s = -math.inf
         elif decision.policies:
-            self.same_until_s = self._next_change_s(decision.team_view)
+            self.same_until_s = self._next_change_s(decision)
 
     def _at_this_moment(self, policy: str, team_view: TeamView, now_s: float) -> Snapshot | None:
         """Return the team with its present loads, and note how they change.
@@ -303,18 +305,20 @@ class Scheduler:
         plan = gain.worthwhile(self._plans.plan_of(relieve, snapshot), snapshot)
         return plan.moves, Evidence.evidence_of(snapshot, AT_THE_MOMENT)
 
-    def _wanted_at_once(self, policy: str, team_view: TeamView, now_s: float) -> Wanted | None:
+    def _wanted_at_once(self, policy: str, decision: Decision, now_s: float) -> Wanted | None:
         """Return moves that have been worth making for `EVEN_AFTER_S`, at the peaks of loads.
 
         Loads that belong together start within about that time, so all of them are judged at once.
         If loads do not change, two readings are enough: the first reading after a change mixes
         loads from before and after it.
         """
+        team_view = decision.team_view
         latest, peaks = team_view.live(policy), team_view.live(policy, self.peaks)
         if not self.late_known or latest is None or peaks is None:
             return None
         plan, judged, at = Plan(), peaks, AT_PEAKS
         if gain.may_help_now(latest, peaks):
+            decision.helped.add(policy)
             plan, judged, at = self._at_peaks(policy, latest, peaks, now_s)
         ports = (unit.name for unit in judged.units if not unit.is_bucket)
         self.splits.judge(ports, plan.mergeable, now_s)
@@ -405,13 +409,13 @@ class Scheduler:
 
     # ---- the same decision again ---------------------------------------------------------
 
-    def _next_change_s(self, team_view: TeamView) -> float:
+    def _next_change_s(self, decision: Decision) -> float:
         """When a decision may differ from the last one, if what is read stays the same.
 
         In seconds of engine time. Infinity: time alone changes none. The time of the last decision:
         the next one may differ already, also because it depends on how long something has been so.
         """
-        last_s = self.last_s
+        team_view, last_s = decision.team_view, self.last_s
         assert last_s is not None
         if self._found_urgent or self._late or not self.late_known:
             return last_s
@@ -425,7 +429,7 @@ class Scheduler:
             self.load_phases.next_change_s,
             *(damping.next_change_s(last_s) for damping in self.dampings),
         )
-        if remembered_s < math.inf and not self._may_help(team_view):
+        if not decision.helped:
             # Peaks that fall, phases that are forgotten and cooldowns that end change nothing.
             remembered_s = self.load_phases.begins_s
         return min(
@@ -434,14 +438,6 @@ class Scheduler:
             self._confirms_s,
             remembered_s,
         )
-
-    def _may_help(self, team_view: TeamView) -> bool:
-        """Whether a plan could help a policy while loads stay the same."""
-        for policy in team_view.rebalancing:
-            latest, peaks = team_view.live(policy), team_view.live(policy, self.peaks)
-            if latest is None or peaks is None or gain.may_help_now(latest, peaks):
-                return True
-        return False
 
     @property
     def _confirms_s(self) -> float:
