@@ -100,9 +100,9 @@ class Marks:
             ends = [end for facts in self._facts.values() for end in facts.tunnels]
             self._marks = _endpoints([*ends, *_of_ovn(ovn)], addresses)
             self._marks |= self._patches(attached)
-        rows = {name: row for name, row in self.rows.items() if name not in changed}
+        last = {name: row for name, row in self.rows.items() if name not in changed}
         self.rows = {
-            name: self._marked(row, rows.get(name)) if name in marked_anew else rows[name]
+            name: self._marked(row, last.get(name)) if name in marked_anew else last[name]
             for name, row in self._came.items()
         }
 
