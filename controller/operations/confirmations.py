@@ -18,13 +18,7 @@ from controller.operations import unconfirmed
 from controller.operations.attach import attach
 from controller.operations.detach import detach
 from controller.operations.jobs import Job, Jobs, Step
-from controller.operations.unconfirmed import (
-    GRACE_S,
-    UNCONFIRMED,
-    Unconfirmed,
-    What,
-    waiting,
-)
+from controller.operations.unconfirmed import GRACE_S, UNCONFIRMED, Unconfirmed, What, waiting
 from controller.text.wording import Refused, quoted, time_of_day
 
 # How long after a reversal that failed the next one begins.

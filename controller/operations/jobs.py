@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import count
-from typing import ClassVar
 
 from controller.api.engine_commands import Reply, Setting, Write
 from controller.api.events import ForwardingByOne, Written
@@ -87,8 +86,6 @@ class Job:
     name: str
     step: Step
     tell: Tell | None = None
-    # Whether the bridge is attached or detached, so that nothing else may change it.
-    changes_bridge: ClassVar[bool] = False
 
     @property
     def fleet(self) -> Fleet:
@@ -221,7 +218,6 @@ class Change(Job):
     undone: str = ""
     waits: Unconfirmed | None = None
     reverts: Unconfirmed | None = None
-    changes_bridge: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         assert self.began_s < self.deadline_s < float("inf"), "no job waits for ever"
@@ -271,7 +267,7 @@ class Jobs:
     @property
     def in_hand(self) -> set[str]:
         """The bridges that a request attaches or detaches now. Nothing else may change them."""
-        return {job.name for job in self._by_number.values() if job.changes_bridge}
+        return {job.name for job in self._by_number.values() if isinstance(job, Change)}
 
     def refuse_in_hand(self, bridge: str) -> None:
         """Refuse to change a bridge that another request is changing.
@@ -284,7 +280,7 @@ class Jobs:
 
     def begin(self, job: Job) -> None:
         """Begin a job. It takes the place of one with its number: its answer is the answer of that one."""
-        assert not (job.changes_bridge and job.name in self.in_hand), "a bridge in hand"
+        assert not (isinstance(job, Change) and job.name in self.in_hand), "a bridge in hand"
         before = self._by_number.get(job.number)
         assert before is None or before.step is Step.REVERT, "a number is one request"
         job.tell = job.tell or (before.tell if before is not None else _reply(job.number))
@@ -323,7 +319,7 @@ class Jobs:
         First those that attach or detach a bridge: other jobs end when they drop it.
         """
         commands = Commands()
-        for job in sorted(self._by_number.values(), key=lambda job: not job.changes_bridge):
+        for job in sorted(self._by_number.values(), key=lambda job: not isinstance(job, Change)):
             commands += self._alone(job, functools.partial(job.proceed, now_s), now_s)
         return commands
 

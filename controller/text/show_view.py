@@ -24,14 +24,7 @@ from controller.text.drawing import (
     width_of,
     widths,
 )
-from controller.text.wording import (
-    OUR_LOG,
-    VANISHED,
-    endpoint_of,
-    hashed_by,
-    quoted,
-    tunnels_sent,
-)
+from controller.text.wording import OUR_LOG, VANISHED, endpoint_of, hashed_by, quoted, tunnels_sent
 
 # The documented fields of a bridge, an uplink and a port.
 JsonObject = Mapping[str, Any]
