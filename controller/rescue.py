@@ -82,29 +82,24 @@ def rescue(remote: str, bridge: str | None) -> Iterator[str]:
 
 def _rescue(row: BridgeRow) -> str:
     """Rescue a bridge. Returns what was done."""
-    config = read_bridge(row)
+    config, name = read_bridge(row), row.name
     if not row.attached:
-        raise Refused(
-            f"bridge {row.name}: not attached, so nothing to rescue -> an attached bridge"
-        )
-    socket = Path(ovs.dirs.RUNDIR) / f"{row.name}.mgmt"
+        raise Refused(f"bridge {name}: not attached, so nothing to rescue -> an attached bridge")
+    socket = Path(ovs.dirs.RUNDIR) / f"{name}.mgmt"
     if config.on_bond:
         return _flood_again(config, socket.is_socket())
     if not config.uplinks:
-        raise Refused(
-            f"bridge {row.name} uplinks: none -> one or more ports that exist on the switch"
-        )
-    late = f"bridge {row.name}: no answer -> a running ovs-vswitchd"
+        raise Refused(f"bridge {name} uplinks: none -> one or more ports that exist on the switch")
+    late = f"bridge {name}: no answer -> a running ovs-vswitchd"
     wait_until(socket.is_socket, PATIENCE_S, CHECK_INTERVAL_S, late)
-    if has_pipeline(row.name):
-        raise NotNeeded(
-            f"bridge {row.name}: the flows of ovs-lbt are installed and forward -> a bridge without them"
-        )
+    if has_pipeline(name):
+        found = f"bridge {name}: the flows of ovs-lbt are installed and forward"
+        raise NotNeeded(f"{found} -> a bridge without them")
     chosen, is_up = _choose(config)
     others = [uplink.name for uplink in config.uplinks if uplink is not chosen]
     # These may lead to the network as well.
     others += config.missing
-    forward(row.name, chosen.name, tuple(others))
+    forward(name, chosen.name, tuple(others))
     link = "" if is_up else ", whose link is down"
     return f"NORMAL by {chosen.name}{link}; disconnected: {', '.join(others)}"
 
@@ -120,9 +115,8 @@ def _flood_again(config: BridgeConfig, answers: bool) -> str:
         kept, before = not_flooded(config.name), config.no_flood_before
         ports = [p.name for p in config.vm_ports if p.ofport in kept and p.name not in before]
     if not ports:
-        raise NotNeeded(
-            f"bridge {config.name}: the uplinks are a bond, which NORMAL forwards by -> plain uplinks"
-        )
+        found = f"bridge {config.name}: the uplinks are a bond, which NORMAL forwards by"
+        raise NotNeeded(f"{found} -> plain uplinks")
     flood(config.name, ports)
     return f"NORMAL by the bond; it floods to {len(ports)} VM ports again"
 
@@ -134,10 +128,8 @@ def _choose(config: BridgeConfig) -> tuple[UplinkConfig, bool]:
     deadline_s = time.monotonic() + PATIENCE_S
     while True:
         for uplink in candidates:
-            if (
-                on_switch("ovs-vsctl", "get", "interface", uplink.name, "link_state").strip()
-                == "up"
-            ):
+            state = on_switch("ovs-vsctl", "get", "interface", uplink.name, "link_state")
+            if state.strip() == "up":
                 return uplink, True
         if time.monotonic() > deadline_s:
             return candidates[0], False

@@ -301,9 +301,8 @@ def attachable(
         raise Refused("; ".join(errors))
     if len(config.uplinks) < 2:
         found = ", ".join(uplink.name for uplink in config.uplinks) or "none"
-        raise Refused(
-            f"bridge {row.name} uplinks: {found} -> two or more ports that exist on the switch"
-        )
+        expected = "two or more ports that exist on the switch"
+        raise Refused(f"bridge {row.name} uplinks: {found} -> {expected}")
     if (ports := most_ports(port.vlans.carried for port in config.vm_ports)) > PORTS_PER_VLAN_MAX:
         # Open vSwitch stops forwarding a frame after 4096 steps.
         expected = f"at most {PORTS_PER_VLAN_MAX}"

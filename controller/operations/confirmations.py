@@ -178,9 +178,8 @@ class Confirmations:
             entry = Entry(Happened.CONFIRMED, at_s, name, text)
             return [Record(entry), Report("info", f"{name}: {text}")], f"{name}: {text}"
 
-        return self.jobs.store(
-            request_id, name, [Setting("Bridge", name, UNCONFIRMED, None)], confirmed
-        )
+        gone = Setting("Bridge", name, UNCONFIRMED, None)
+        return self.jobs.store(request_id, name, [gone], confirmed)
 
     def set(
         self,

@@ -241,38 +241,30 @@ def _addresses(account: Account) -> str:
 
 
 def _rules(account: Account) -> list[str]:
-    port, rules = account.port, []
-    if port.rules.pin:
-        rules.append(f"pinned to {port.rules.pin}")
-    if port.excluded:
-        rules.append("excluded: no policy moves it")
-    if port.carriers is not None:
-        carriers = ", ".join(sorted(port.carriers)) or "no uplink"
-        rules.append(f"its VLANs are carried by {carriers} only")
-    if port.allow is not None:
-        rules.append(
-            f"allowed on {', '.join(sorted(port.allow))} only, and on no uplink while those fail"
-        )
-    if port.rules.affinity is not None:
-        rules.append(f"should share an uplink with the affinity set {port.rules.affinity}")
-    if port.rules.anti_affinity is not None:
-        rules.append(
-            f"should share no uplink with the anti-affinity set {port.rules.anti_affinity}"
-        )
-    if port.rules.prefer:
-        rules.append(f"prefers {', then '.join(port.rules.prefer)}")
-    if port.rules.avoid:
-        rules.append(f"should not use {', '.join(sorted(port.rules.avoid))}")
-    if share := part(port.shares, port.rules.reserve_bps, port.limit_bps):
-        rules.append(share)
-    rules += [
-        f"kept off {uplink} while another uplink carries traffic: path checks lose frames there ({lost})"
-        for uplink, lost in account.kept_off.items()
-    ]
-    rules += [f"broken: {rule}, {how}" for rule, how in account.rules.items() if how]
-    if account.own_policy != (policy := account.bridge.config.asked.policy):
-        rules.append(f"has its own policy; the policy of the bridge is {policy}")
-    return rules
+    """What applies to it, and what of that is broken."""
+    port, rules = account.port, account.port.rules
+    carriers = ", ".join(sorted(port.carriers or ())) or "no uplink"
+    allowed, avoided = ", ".join(sorted(port.allow or ())), ", ".join(sorted(rules.avoid))
+    share = part(port.shares, rules.reserve_bps, port.limit_bps)
+    policy = account.bridge.config.asked.policy
+    of_bridge = f"has its own policy; the policy of the bridge is {policy}"
+    lost = "while another uplink carries traffic: path checks lose frames there"
+    apart = f"should share no uplink with the anti-affinity set {rules.anti_affinity}"
+    told = (
+        (rules.pin, f"pinned to {rules.pin}"),
+        (port.excluded, "excluded: no policy moves it"),
+        (port.carriers is not None, f"its VLANs are carried by {carriers} only"),
+        (port.allow is not None, f"allowed on {allowed} only, and on no uplink while those fail"),
+        (rules.affinity, f"should share an uplink with the affinity set {rules.affinity}"),
+        (rules.anti_affinity, apart),
+        (rules.prefer, f"prefers {', then '.join(rules.prefer)}"),
+        (rules.avoid, f"should not use {avoided}"),
+        (share, share),
+        *((True, f"kept off {at} {lost} ({why})") for at, why in account.kept_off.items()),
+        *((how, f"broken: {rule}, {how}") for rule, how in account.rules.items()),
+        (account.own_policy != policy, of_bridge),
+    )
+    return [text for applies, text in told if applies]
 
 
 def _fails_over(account: Account) -> str:
