@@ -42,11 +42,10 @@ def publish(paths: Sequence[Path], checkout: Path) -> int:
         if published.exists():
             found = with_steps_before(found, json.loads(published.read_text()))
         result.write(published, found)
-        if "kernel" in found:
-            (checkout / KERNEL_LOGS).mkdir(parents=True, exist_ok=True)
-            for log in (f"{step['name']}.log" for step in found["steps"]):
-                if (path.parent / log).exists():
-                    shutil.copyfile(path.parent / log, checkout / KERNEL_LOGS / log)
+        # Documents quote some of the logs; only these are kept.
+        for kept in (checkout / KERNEL_LOGS).glob("*.log") if "kernel" in found else ():
+            if (path.parent / kept.name).exists():
+                shutil.copyfile(path.parent / kept.name, kept)
     page = checkout / PAGE
     page.write_text(with_table(page.read_text(), read(checkout)))
     return 0

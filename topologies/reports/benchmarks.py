@@ -10,7 +10,6 @@ page that needs it.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from typing import Any
 
 from topologies.connections.section import section as connections_section
 from topologies.layouts import LAYOUTS
-from topologies.reports import comparison, front_page, markdown
+from topologies.reports import comparison, front_page, markdown, stored
 from topologies.reports import origin as page_origin
 from topologies.reports.comparison import Pair
 from topologies.reports.known_figures import BEFORE_UNIT
@@ -40,8 +39,8 @@ from topologies.seeds.report import NAME as SHIFT_SEEDS
 from topologies.seeds.report import section as seeds_section
 
 NOTES = "notes.md"
-# Its table has the commits that were rebased after they were measured.
-ABOUT = "README.md"
+# The commits that were rebased after they were measured.
+REBASED = "commits.txt"
 # Reports that do not belong to a single layout.
 SECTIONS = {
     SHIFT_SEEDS: seeds_section,
@@ -58,10 +57,10 @@ def pages(directory: Path) -> dict[str, str]:
         OSError: a file cannot be read.
         ValueError: a report is not JSON.
     """
-    reports = {path.stem: json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))}
-    texts = {name: path for name in (NOTES, ABOUT) if (path := directory / name).exists()}
+    reports = {path.stem: stored.read(path) for path in sorted(directory.glob("*.json"))}
+    texts = {name: path for name in (NOTES, REBASED) if (path := directory / name).exists()}
     notes = read_notes(texts[NOTES].read_text()) if NOTES in texts else {}
-    here = page_origin.rebased(texts[ABOUT].read_text()) if ABOUT in texts else {}
+    here = page_origin.rebased(texts[REBASED].read_text()) if REBASED in texts else {}
     found = {}
     for name, report in reports.items():
         source = _source(name, page_origin.commits(report, here))

@@ -45,7 +45,7 @@ READING = f"""\
 - Tables have the columns in which contenders differ most. Each page links the file with all figures.
 
 Pages name the commits of the runs. `git log COMMIT.. -- policies controller/dataplane` shows later changes.
-[Raw figures](results/README.md) has the old names of rebased commits.
+[commits.txt](results/commits.txt) maps commits that were rebased.
 """
 
 REPEATING = """\

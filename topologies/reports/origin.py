@@ -22,8 +22,8 @@ NOT_RECORDED = "not recorded"
 # The default OpenFlow framework of the service, and the variable that selects another.
 FRAMEWORK, FRAMEWORK_VARIABLE = "os-ken", "OVS_LBT_FRAMEWORK"
 
-# A row of the table of commits that were rebased: names in raw figures, and the commit here.
-REBASED = re.compile(r"^\| (?P<names>`[0-9a-f]{7}`[^|]*) \| `(?P<here>[0-9a-f]{7})`", re.MULTILINE)
+# A line of the list of commits that were rebased: the name in raw figures, and the commit here.
+REBASED = re.compile(r"^([0-9a-f]{7}) -> ([0-9a-f]{7})\b", re.MULTILINE)
 
 
 def origin(command: Sequence[str]) -> dict[str, Any]:
@@ -66,16 +66,9 @@ def of_runs(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [run.get("origin", whole) for run in runs]
 
 
-def rebased(page: str) -> dict[str, str]:
-    """The commits of this history by their names in raw figures, from the table of a page.
-
-    A name in parentheses says of which files a row is, and is not part of it.
-    """
-    return {
-        name: row["here"]
-        for row in REBASED.finditer(page)
-        for name in re.findall(r"`([0-9a-f]{7})`", re.sub(r"\([^)]*\)", "", row["names"]))
-    }
+def rebased(text: str) -> dict[str, str]:
+    """The commits of this history by their names in raw figures, from a list of those."""
+    return dict(REBASED.findall(text))
 
 
 def commits(report: Mapping[str, Any], here: Mapping[str, str]) -> str:

@@ -6,12 +6,12 @@ runs come from the same distribution, their ranges are disjoint in 2 / C(n + m, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from topologies.reports import stored
 from topologies.reports.comparison import Pair, scenarios, side
 from topologies.reports.known_figures import Figure, figures, measured, repetitions
 from topologies.reports.markdown import report_name, setting, setting_name
@@ -55,7 +55,7 @@ class Repeated:
 def published(report: Mapping[str, Any], directory: Path = PUBLISHED) -> Mapping[str, Any] | None:
     """The published report of the same layout and settings; None if there is none."""
     try:
-        found = json.loads((directory / f"{report_name(report)}.json").read_text())
+        found = stored.read(directory / f"{report_name(report)}.json")
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None

@@ -6,9 +6,7 @@ Its frames are numbered and steady, so a loss is told as the time that so many f
 
 from __future__ import annotations
 
-import json
 import math
-import operator
 import re
 import statistics
 import sys
@@ -20,6 +18,7 @@ from typing import Any
 from tests import documents
 from tests.switch.chaos import model
 from tests.switch.chaos.model import Event, Service, State
+from topologies.reports import stored
 
 PPS = 50
 FRAME_MS = 1000 / PPS
@@ -41,8 +40,8 @@ SOURCE = (
 )
 RUNS_BEGIN, RUNS_END = "<!-- chaos: begin -->", "<!-- chaos: end -->"
 RUNS_HEAD = (
-    "| test network | seed | events run | frames sent | lost | flows beyond their bound | frames twice"
-    " | settled, s, worst | load average | violations |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
+    "| test network | seed | events | frames sent | lost in one event, at most | flows beyond their bound"
+    " | frames twice | load average | violations |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|"
 )
 FINDINGS_HEAD = (
     "| test network | seed | event | flows | most frames lost of one | ms | bound, ms |\n"
@@ -52,14 +51,6 @@ HEAD = (
     "| event | link state | BFD | LACP | why |\n|---|---:|---:|---:|---|",
     "| event | lost at most, ms | why |\n|---|---:|---|",
 )
-RESTARTS = documents.ROOT / "docs/results/database/restart.json"
-RESTARTS_BEGIN, RESTARTS_END = "<!-- database: begin -->", "<!-- database: end -->"
-RESTARTS_HEAD = (
-    "| uplinks | service | ovs-vswitchd without its database, s | silent, s, worst flow"
-    " | lost in this time, worst flow | lost before or after |\n|---|---|---:|---:|---:|---:|"
-)
-# What the page calls the state of the service in the raw figures.
-SERVICES = {"alive": "up", "dead": "down"}
 TWICE_HEAD = "| event | duplicate broadcasts of one flow | why |\n|---|---:|---|"
 FAILING = ("cable-down", "flap", "storm", "dark", "lacp-out")
 RETURNING = ("cable-up", "lit", "lacp-in", "flap")
@@ -375,7 +366,7 @@ def _summary(counted: Sequence[Counted]) -> dict[str, Any]:
 
 
 def table() -> str:
-    """The bounds as Markdown; kinds of which nothing is lost are told together."""
+    """The bounds as Markdown; events that lose nothing are in one row."""
     lines = [HEAD[0]]
     for kind, bound in BOUNDS.items():
         if bound != NOTHING and bound.own_ms is None:
@@ -383,7 +374,6 @@ def table() -> str:
     own = [(kind, b) for kind, b in BOUNDS.items() if b.own_ms is not None]
     lines += ["", HEAD[1]]
     lines += [f"| `{kind}`; for other VMs 0 | {b.own_ms:g} | {b.why} |" for kind, b in own]
-    none = _named(kind for kind, bound in BOUNDS.items() if bound == NOTHING)
     lines += [
         "| any event, broadcasts to a VM that changes its uplink in the event or 0.5 s before"
         f" | {MOVED_BROADCAST_MS} | the network floods broadcasts to both links during [a move](limits.md) |",
@@ -391,7 +381,7 @@ def table() -> str:
         " | the service stops between the two steps of [a move](../architecture.md#moves) |",
         f"| `observe`, `enforce` on a bond, broadcasts | {TAKEN_OVER_BROADCAST_MS} | NORMAL accepts broadcasts on"
         " another link, and the switch updates its flow cache entry by entry |",
-        f"| {none} | 0 | {NOTHING.why} |",
+        f"| any other event | 0 | {NOTHING.why} |",
         "",
         TWICE_HEAD,
         f"| {_named(FAILING)} | 1 for each link that fails | a broadcast may be on two links when one"
@@ -409,7 +399,7 @@ def _named(kinds: Iterable[str]) -> str:
 
 def runs() -> str:
     """The published runs as Markdown, and what they lost beyond the bounds."""
-    found = [json.loads(path.read_text()) for path in sorted(RUNS.glob("*.json"))]
+    found = [stored.read(path) for path in sorted(RUNS.glob("*.json"))]
     lines = [RUNS_HEAD, *map(_run, found), "", SOURCE]
     beyond = [row for run in found for row in _beyond(run)]
     return "\n".join([*lines, "", FINDINGS_HEAD, *beyond, "", SOURCE] if beyond else lines)
@@ -424,16 +414,14 @@ def _run(run: Mapping[str, Any]) -> str:
     kinds = run["kinds"].values()
     # Medians do not add up; the worst event of each kind does tell.
     worst = max((kind["frames_lost"]["worst"] for kind in kinds), default=0)
-    settled = max((kind["settle_s"]["worst"] or 0.0 for kind in kinds), default=0.0)
     cells = [
         _bed(run),
         str(run["seed"]),
         str(run["events"]),
         str(sum(kind["frames_sent"] for kind in kinds)),
-        f"at most {worst} in an event",
+        str(worst),
         str(sum(kind["flows_beyond_bound"] for kind in kinds)),
         str(sum("twice" in finding["what"] for finding in run["beyond_bounds"])),
-        f"{settled:.1f}",
         f"{run['load_average']['after'][0]:.1f}",
         str(len(run["violations"])),
     ]
@@ -457,37 +445,9 @@ def _beyond(run: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def restarts(report: Mapping[str, Any]) -> str:
-    """What restarts of ovsdb-server cost, as Markdown."""
-    lines = [RESTARTS_HEAD]
-    for one in report["contenders"]:
-        runs = one["runs"]
-        flows = [flow for run in runs for flow in run["flows"]]
-        worst = max(flows, key=operator.itemgetter("lost_while_away"))
-        away_s = [run["away_s"] for run in runs]
-        cells = [
-            f"`{one['team']}`",
-            SERVICES.get(one["service"], one["service"]),
-            f"{statistics.median(away_s):.2f} ({min(away_s):.2f} to {max(away_s):.2f})",
-            f"{max(run['silent_s'] for run in runs):.2f}",
-            f"{worst['lost_while_away']} of {worst['sent']}",
-            str(max(run["lost_before_or_behind"] for run in runs)),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    load = (report.get("origin") or report["origins"][0])["load_average"][0]
-    lines += [
-        "",
-        f"*Source:* [`results/database/restart.json`](../results/database/restart.json) (load average"
-        f" {load:g}); `make bench-database`.",
-    ]
-    return "\n".join(lines)
-
-
 def with_table(text: str) -> str:
     """A document with the tables between their marks."""
     text = documents.with_made(text, BEGIN, END, f"\n{table()}\n")
-    made = f"\n{restarts(json.loads(RESTARTS.read_text()))}\n"
-    text = documents.with_made(text, RESTARTS_BEGIN, RESTARTS_END, made)
     return documents.with_made(text, RUNS_BEGIN, RUNS_END, f"\n{runs()}\n")
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 import re
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from tests import documents
+from topologies.reports import stored
 
 RESULTS = documents.ROOT / "docs" / "results"
 NUMBER = r"-?\d+(?:\.\d+)?"
@@ -32,7 +32,7 @@ class Table(NamedTuple):
 
 @functools.cache
 def raw(name: str) -> Any:
-    return json.loads((RESULTS / name).read_text())
+    return stored.read(RESULTS / name)
 
 
 def scenario(layout: str, name: str) -> dict[str, Any]:

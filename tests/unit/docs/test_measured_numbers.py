@@ -22,9 +22,9 @@ README = "README.md"
 DATAPATHS, OVERLAY, POLICIES, ADAPTIVE = (
     f"docs/{name}.md" for name in ("guide/datapaths", "overlay", "policies", "policies/adaptive")
 )
-FAILOVER, SCALE, LIMITS, HOSTILE, STANDBY = (
+CHAOS, FAILOVER, SCALE, LIMITS, HOSTILE, STANDBY = (
     f"docs/reliability/{name}.md"
-    for name in ("failover", "scale", "limits", "hostile-input", "standby")
+    for name in ("chaos", "failover", "scale", "limits", "hostile-input", "standby")
 )
 BOTH_WAYS, ONE_WAY, ONE, TWO = "both ways, ", "one way, ", "one endpoint", "two endpoints"
 DP_HASH, MULTIPATH = "dynamic, dp_hash,", "dynamic, multipath,"
@@ -32,6 +32,18 @@ DP_HASH, MULTIPATH = "dynamic, dp_hash,", "dynamic, multipath,"
 
 def median_and_span(values: Sequence[float]) -> list[float]:
     return [statistics.median(values), *span(values)]
+
+
+def late_after_moves_back_ms() -> list[float]:
+    _, _, *later = raw("soak/learning/moves.json")["found_after_ms"]["as it is"]
+    return [len(later), *span(later), statistics.median(later)]
+
+
+def restarts_of_the_database() -> list[float]:
+    found = raw("database/restart.json")["contenders"]
+    assert len(found) == 8 and all(len(one["runs"]) == 3 for one in found)
+    assert not any(run["lost_before_or_behind"] for one in found for run in one["runs"])
+    return span(max(run["silent_s"] for run in one["runs"]) for one in found)
 
 
 def settled_s() -> list[float]:
@@ -114,6 +126,23 @@ def silent_by_multipath_ms(datapath: str) -> list[float]:
 def failover_by_multipath() -> list[float]:
     both = map(silent_by_multipath_ms, ("userspace", "kernel"))
     return [number for of in both for number in (*median_and_span(of), len(of))]
+
+
+def differences_of_the_datapaths() -> list[float]:
+    found = raw("kernel/figures.json")["runs"]
+    assert [run["datapath"] for run in found] == ["kernel", "userspace"]
+    for run in found:
+        assert run["change_of_rules"]["last_by_the_old_way_after_s"] == [0.0] * 5
+    assert ["failed" in run["tcp"]["offloads on"] for run in found] == [False, True]
+    (counted,) = {round(run["counters"]["flows"]["median_s"], 1) for run in found}
+    return [float(counted)]
+
+
+def bytes_before_segmentation() -> list[float]:
+    """How much less a VM port's flow counts than the uplink, on the kernel datapath."""
+    return [
+        100 - 100 * raw("kernel/figures.json")["runs"][0]["tcp"]["offloads on"]["flow_over_port"]
+    ]
 
 
 def flows_by_dp_hash() -> list[float]:
@@ -212,6 +241,8 @@ CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
         lambda: over_the_bond(ONE_WAY + ONE, ONE_WAY + ONE, "adaptive", "dynamic"),
     ),
     (OVERLAY, "connections without gain:", split_in_vain),
+    (DATAPATHS, "both datapaths updated flow counters every", differences_of_the_datapaths),
+    (DATAPATHS, "The reported load of a VM port that sends TCP is then", bytes_before_segmentation),
     (DATAPATHS, "a failover took", failover_by_multipath),
     ("docs/guide/install.md", "Each further bridge with 50 ports costs", cost_of_bridges),
     (
@@ -231,6 +262,8 @@ CLAIMS: tuple[tuple[str, str, Callable[[], Sequence[float]]], ...] = (
         "10000 VM ports on 8 uplinks take",
         placements("speed", lambda of: [of["median_ms"]["10000"], of["growth"]]),
     ),
+    (CHAOS, "wrong port for up to a second: in", late_after_moves_back_ms),
+    (CHAOS, "the longest time without traffic was", restarts_of_the_database),
     (
         FAILOVER,
         "and `dynamic` with `dp_hash` handle",

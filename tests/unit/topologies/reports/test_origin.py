@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from topologies.reports import origin
+from topologies.reports import origin, stored
 
 RESULTS = Path(__file__).resolve().parents[4] / "docs" / "results"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -50,6 +50,20 @@ def test_every_stored_report_has_readable_origins() -> None:
     paths = sorted(RESULTS.glob("*.json"))
     assert paths
     for path in paths:
-        origins = origin.of_runs(json.loads(path.read_text()))
+        origins = origin.of_runs(stored.read(path))
         assert origins, path.name
         assert all(origin.described(origins).values()), path.name
+
+
+def test_a_commit_that_was_rebased_is_named_as_it_is_here() -> None:
+    listed = (
+        "# Measured at -> in this history\n"
+        "aaaaaaa -> 0123456; and more\n"
+        "bbbbbbb -> 0123456\n"
+        "ddddddd -> none; eeeeeee published the figures\n"
+    )
+    here = origin.rebased(listed)
+    assert here == {"aaaaaaa": "0123456", "bbbbbbb": "0123456"}
+    rows = [{"origin": {"commit": one * 40}} for one in "abfa"]
+    assert origin.commits({"rows": rows}, here) == "`0123456`, `fffffff`"
+    assert origin.commits({"rows": [*rows, {}]}, {}).endswith(", `fffffff`, not recorded")
