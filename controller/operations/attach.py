@@ -222,7 +222,8 @@ def attach(
         unconfirmed.refuse_waiting(row, fleet.epoch_s + now_s)
     if row.attached:
         wanted = " ".join(f"{key}={value}" for key, value in values.items() if key != "policy")
-        change = f"ovs-lbt set bridge {quoted(name)} {wanted or 'policy=' + values['policy']}"
+        wanted = wanted or f"policy={values['policy']}"
+        change = f"ovs-lbt set bridge {quoted(name)} {wanted}"
         expected = f"a bridge that is not attached; to change this one: {change}"
         raise Refused(f"bridge {name}: already attached -> {expected}")
     jobs.refuse_in_hand(name)
