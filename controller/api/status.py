@@ -186,12 +186,14 @@ class BridgeStatus:
 
 def as_json(bridge: BridgeStatus) -> dict[str, Any]:
     """A bridge as documented in docs/reference/json.md; rates in bit/s, times since the epoch."""
+    of_hash = zip(("used", "why", "cost"), bridge.connection_hash or (), strict=False)
+    hashed = {name: value for name, value in of_hash if value is not None}
     return {
         **fields(bridge, "name", "policy", "teaming", "mode", "connected", "threshold_ratio"),
         "uplinks": [_uplink(uplink) for uplink in bridge.uplinks],
         "ports": [_port(port) for port in bridge.ports],
         "buckets": bridge.buckets,
-        **_connection_hash(bridge),
+        **({"connection_hash": hashed} if hashed else {}),
         **fields(bridge, "config_errors", "not_done"),
         "rules_broken": [
             {"port": port.name, "vm": port.vm, "rule": rule, "how": how}
@@ -199,14 +201,6 @@ def as_json(bridge: BridgeStatus) -> dict[str, Any]:
         ],
         **_if_set(bridge, "fallen_back", "on_normal", "offload", "failure"),
     }
-
-
-def _connection_hash(bridge: BridgeStatus) -> dict[str, Any]:
-    if bridge.connection_hash is None:
-        return {}
-    used, why, cost = bridge.connection_hash
-    told = {"used": used, "why": why}
-    return {"connection_hash": told if cost is None else {**told, "cost": cost}}
 
 
 def _uplink(uplink: UplinkStatus) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from controller.config.guests import vm_name
 from controller.config.marks import local_address
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, Endpoint, InterfaceRow, Ovn
-from controller.operations.plans import RATES
 from controller.text.drawing import Column, Look, table_text
+from controller.text.show_view import RATES
 from controller.text.wording import Refused, lines_of, quoted
 from policies import endpoints as policy
 from policies.endpoints import Vm

@@ -14,7 +14,7 @@ from controller.decisions.planning import why_away
 from controller.operations.diagnosis import Account, Obstacle
 from controller.operations.plans import WIDTH, covers, percent, threshold, unknown
 from controller.teaming import bindings
-from controller.text.show_view import part
+from controller.text.show_view import FALLEN_BACK, part
 from controller.text.wording import endpoint_of, lines_of, printable, quoted, time_of_day
 from policies.damping import MOST_MOVES, PERIOD_S
 from policies.model import Reason, Role, Uplink
@@ -302,8 +302,7 @@ def _outlook(account: Account) -> tuple[str, str]:
         case Obstacle.UNBOUND:
             return "nothing to decide: it has no uplink", _carrier_wanted(account)
         case Obstacle.FALLEN_BACK:
-            text = "LACP is not negotiated: until it is, one uplink serves all VM ports"
-            return text, "the upstream switch has to negotiate LACP"
+            return FALLEN_BACK, "the upstream switch has to negotiate LACP"
         case Obstacle.AWAY:
             home = account.home
             why = why_away(account.bridge.placing.team_view, home, account.now_s)

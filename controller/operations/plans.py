@@ -18,7 +18,7 @@ from controller.decisions import planning
 from controller.decisions.planning import Basis, Opinion, Proposal, Waiting
 from controller.operations import named
 from controller.text.drawing import Column, Look, table_text
-from controller.text.show_view import NONE_ATTACHED
+from controller.text.show_view import FALLEN_BACK, NONE_ATTACHED, RATES
 from controller.text.wording import Refused, lines_of, one_of, printable, quoted
 from policies.model import Uplink
 from policies.presets import PRESETS
@@ -29,7 +29,6 @@ CELLS = 15
 # How many VM ports on an uplink without relief are listed.
 NAMED = 3
 PLAN_FIRST = "ovs-lbt plan first"
-RATES = (Column("MbTX/s", right=True), Column("MbRX/s", right=True))
 WAY = (Column("USED-BY", least=8, optional=True), Column("FROM"), Column("TO"), *RATES)
 MOVES = (Column("PORT"), *WAY, Column("WHY"))
 # The head of the loads in observe mode, and what it means.
@@ -182,7 +181,7 @@ def _opinion_texts(opinion: Opinion, proposal: Proposal) -> list[str]:
         return []
     policy, rest = opinion.policy, opinion.rest
     if proposal.fallen_back:
-        return ["LACP is not negotiated: until it is, one uplink serves all VM ports"]
+        return [FALLEN_BACK]
     if rest is None:
         return [f"{policy}: {unknown(opinion.basis)}"]
     if rest.why is WhyAtRest.NEVER:

@@ -50,19 +50,13 @@ USUAL_THRESHOLD_RATIO = 0.75
 
 BRIDGE = Column("BRIDGE", least=6, gives=5)
 CAPACITY = Column("Mbit/s", right=True)
-UPLINKS = (
-    Column("UPLINK"),
-    Column("STATE"),
-    CAPACITY,
-    Column("MbTX/s", right=True),
-    Column("MbRX/s", right=True),
-)
+RATES = (Column("MbTX/s", right=True), Column("MbRX/s", right=True))
+UPLINKS = (Column("UPLINK"), Column("STATE"), CAPACITY, *RATES)
 PORTS = (
     Column("PORT", least=8, gives=3),
     Column("USED-BY", least=8, gives=2, optional=True),
     Column("UPLINK", least=8, gives=4),
-    Column("MbTX/s", right=True),
-    Column("MbRX/s", right=True),
+    *RATES,
     Column("WHY", least=10, gives=1),
 )
 
