@@ -160,7 +160,6 @@ class Query:
     bridge: str | None = None
     port: str | None = None
     last: int = LAST
-    as_json: bool = False
 
     def matches(self, entry: Mapping[str, Any]) -> bool:
         """Whether an entry, in the form in which it was written, matches the query."""

@@ -119,12 +119,11 @@ def answer(path: Path, words: tuple[str, ...], names: history.Names | None = Non
         bridge=next(iter(asked.names), None),
         port=asked.options.get("--port"),
         last=int(asked.options.get("--last", history.LAST)),
-        as_json=asked.as_json,
     )
     found = _found(path, query)
     if not found:
         _refuse_unknown(path, query, names or history.Names())
-    return history.render(found, query.as_json, _clock)
+    return history.render(found, asked.as_json, _clock)
 
 
 def _refuse_unknown(path: Path, query: history.Query, names: history.Names) -> None:
