@@ -33,26 +33,24 @@ NOT_KNOWN = (
 Handler = Callable[["TeamingApp", Any], None]
 
 
-def guarded(handler: Handler) -> Handler:
-    """End the process if the handler fails: the engine may have missed an event."""
-
-    @functools.wraps(handler)
-    def guard(app: TeamingApp, event: Any) -> None:
-        faults.guarded("openflow", "", lambda: handler(app, event))
-
-    return guard
-
-
 def of_live(handler: Handler) -> Handler:
-    """Handle messages of live connections only. If that fails, the connection is closed."""
+    """Handle messages of live connections only.
+
+    If that fails, close the connection only, because a switch may send anything.
+    """
 
     @functools.wraps(handler)
     def guard(app: TeamingApp, event: Any) -> None:
         connection: Any = event.msg.datapath
         with app.turns[connection.bridge]:
-            # Otherwise the connection was lost, or another one has replaced it.
-            if not connection.refused and app.connections.get(connection.bridge) is connection:
+            live: Any = app.connections.get(connection.bridge)
+            # The connection was lost, or another one has replaced it.
+            if live is not connection or connection.refused:
+                return
+            try:
                 handler(app, event)
+            except Exception as error:
+                live.refuse_unread(handler.__name__, error)
 
     return guard
 
@@ -98,12 +96,10 @@ class TeamingApp(PromptApp):
         self.turns: defaultdict[str | None, threading.Lock] = defaultdict(threading.Lock)
 
     @set_ev_cls(ofp_event.EventOFPSwitchFeatures)
-    @guarded
     def identified(self, event: Any) -> None:
-        """A switch has told its datapath id. The framework handles the same message after this."""
+        """A switch has told its datapath id."""
         datapath = event.msg.datapath
         if datapath.bridge is None and not datapath.refused:
-            datapath.id = event.msg.datapath_id
             datapath.bridge = self.caller(datapath)
             if datapath.bridge is None:
                 # What has been received already is ignored.
@@ -111,7 +107,6 @@ class TeamingApp(PromptApp):
                 framework.hang_up(datapath)
 
     @set_ev_cls(ofp_event.EventOFPStateChange, MAIN_DISPATCHER)
-    @guarded
     def connected(self, event: Any) -> None:
         datapath = event.datapath
         if datapath.refused:
@@ -121,7 +116,6 @@ class TeamingApp(PromptApp):
         datapath.send(framework.serialized([asked, *commands.set_async(datapath)]))
 
     @set_ev_cls(ofp_event.EventOFPRoleReply, MAIN_DISPATCHER)
-    @guarded
     def role(self, event: Any) -> None:
         """The first reply has the last master's generation. The second grants us the master role."""
         connection, generation = event.msg.datapath, event.msg.generation_id
@@ -174,7 +168,6 @@ class TeamingApp(PromptApp):
             self.submit(events.SwitchConnected(bridge, messages.port_states(connection)))
 
     @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)
-    @guarded
     def not_granted(self, event: Any) -> None:
         connection = event.msg.datapath
         if connection.refused or self.connections.get(connection.bridge) is connection:
@@ -187,7 +180,6 @@ class TeamingApp(PromptApp):
             connection.refuse(f"{messages.error_text(event.msg)} -> the master role")
 
     @set_ev_cls(ofp_event.EventOFPStateChange, DEAD_DISPATCHER)
-    @guarded
     def disconnected(self, event: Any) -> None:
         bridge = event.datapath.bridge
         with self.turns[bridge]:
@@ -196,14 +188,8 @@ class TeamingApp(PromptApp):
                 self.submit(events.SwitchGone(bridge))
 
     @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
-    def port_status(self, event: Any) -> None:
-        # `granted` reads all ports on another thread, and the framework notes a change only after us.
-        with self.turns[event.msg.datapath.bridge]:
-            messages.note_port(event.msg)
-        self._port_changed(event)
-
     @of_live
-    def _port_changed(self, event: Any) -> None:
+    def port_status(self, event: Any) -> None:
         bridge, port = event.msg.datapath.bridge, messages.port_state(event.msg.desc)
         if event.msg.reason == ofproto.OFPPR_DELETE:
             self.submit(events.PortRemoved(bridge, port.ofport))

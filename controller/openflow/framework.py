@@ -7,6 +7,7 @@ wrong about connections.
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import logging
 import os
@@ -227,10 +228,11 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
                 return
             if (parsed := self._parsed(version, kind, xid, message)) is None:
                 return
-            event = ofp_event.ofp_msg_to_ev(parsed)
-            self.ofp_brick.send_event_to_observers(event, self.state)
-            for handler in self.ofp_brick.get_handlers(event, self.state):
+            event, state = ofp_event.ofp_msg_to_ev(parsed), self.state
+            # Those of the framework first: they note the datapath id, and changes of ports.
+            for handler in self.ofp_brick.get_handlers(event, state):
                 handler(event)
+            self.ofp_brick.send_event_to_observers(event, state)
         except Exception as error:
             self.refuse_unread(f"message of type {kind}", error)
 
@@ -420,12 +422,13 @@ class PromptApp(App):  # type: ignore[misc, valid-type]
 
     The framework would queue it, for one thread that handles the messages of all switches. There a
     failed link would wait behind the statistics of every other bridge, and each message would cost
-    two changes of thread more.
+    two changes of thread more. A handler that fails ends the process: the engine may have missed an
+    event.
     """
 
     def _send_event(self, event: Any, state: Any) -> None:
         for handler in self.get_handlers(event, state):
-            handler(event)
+            faults.guarded("openflow", "", functools.partial(handler, event))
 
 
 def start(app_module: str, **contexts: Any) -> None:

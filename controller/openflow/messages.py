@@ -101,15 +101,6 @@ def port_states(datapath: Any) -> tuple[PortState, ...]:
     return tuple(map(port_state, tuple(datapath.ports.values())))
 
 
-def note_port(status: Any) -> None:
-    """Note a change of a port among those that the handshake listed."""
-    ports = status.datapath.ports
-    if status.reason == ofp.OFPPR_DELETE:
-        ports.pop(status.desc.port_no, None)
-    else:
-        ports[status.desc.port_no] = status.desc
-
-
 def port_state(port: Any) -> PortState:
     """Return the state of a port.
 
