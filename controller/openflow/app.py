@@ -59,7 +59,7 @@ class TeamingApp(PromptApp):
     """Turns OpenFlow messages into events.
 
     `submit` passes events to the engine's thread. `connections` holds the live connection of each
-    bridge. `caller` names the bridge that has dialled us. `confirm` asks
+    bridge. `caller` names the bridge that has dialled us, or refuses the connection. `confirm` asks
     whether this service leads, and passes on the answer; None: it is not known. `room` returns how many
     bytes a bridge's answers may have in addition to the usual limit, because it has many ports.
 
@@ -101,10 +101,6 @@ class TeamingApp(PromptApp):
         datapath = event.msg.datapath
         if datapath.bridge is None and not datapath.refused:
             datapath.bridge = self.caller(datapath)
-            if datapath.bridge is None:
-                # What has been received already is ignored.
-                datapath.refused = True
-                framework.hang_up(datapath)
 
     @set_ev_cls(ofp_event.EventOFPStateChange, MAIN_DISPATCHER)
     def connected(self, event: Any) -> None:

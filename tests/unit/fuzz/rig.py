@@ -180,7 +180,7 @@ def framework_is_loaded() -> tuple[Any, ...]:
             TeamingApp,
             submit=lambda event: _CURRENT[0]._events.put(event),
             connections=_Connections(),
-            caller=lambda _: None,
+            caller=lambda connection: setattr(connection, "refused", True),
             confirm=lambda then: then(True),
         ),
     )
