@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from controller.config.keys import BRIDGE_KEYS, VM_RULE_KEYS, WRITTEN_VM_KEYS, Key, settable
@@ -70,13 +70,6 @@ class Settings:
                     continue
                 expected = expected or one_of(PREFIX + known for known in settable(keys))
                 self.report(record, key, ids[key], expected)
-
-    def add_setting(
-        self, in_force: Mapping[tuple[str, str], Any], errors: Iterable[BadValue]
-    ) -> None:
-        """Add what was read of one record apart."""
-        self.in_force |= in_force
-        self.errors |= dict.fromkeys(errors)
 
     def report(self, record: str, key: str, found: str, expected: str) -> None:
         """Add an error. One value can concern several ports of a VM, so errors can repeat."""

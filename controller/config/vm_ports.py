@@ -72,7 +72,8 @@ def read_vm_ports(
                 last_policy = policies.get(name, common.policy)
                 config = _Reader(common, own, port, interface).read(last_policy)
                 known = values.ReadVmPort(port, interface, config, own.in_force, tuple(own.errors))
-            settings.add_setting(known.settings, known.errors)
+            settings.in_force |= known.settings
+            settings.errors |= dict.fromkeys(known.errors)
             found[name] = known
     return values.ReadVmPorts(common, found)
 
