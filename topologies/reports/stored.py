@@ -22,6 +22,8 @@ from topologies.reports.known_figures import figure, measured, repetitions
 COUNT, EACH = "n", "each"
 # A value of a record that does not have the key, and one that all records have.
 ABSENT, ALL = "absent", "all"
+# Texts that several records have: each once, and which of them each record has.
+TEXTS, WHICH = "texts", "which"
 # A record that has records of its own, one for each contender, is kept as it is.
 NESTED = "contenders"
 # The runs of a contender, and that its other figures are their medians if they are not kept.
@@ -151,7 +153,20 @@ def _column(values: list[Any]) -> Any:
     is_number = isinstance(values[0], int | float) and not isinstance(values[0], bool)
     if not is_number and all(one == values[0] for one in values):
         return {ALL: _packed(values[0])}
+    if all(isinstance(one, str) for one in values):
+        texts = list(dict.fromkeys(values))
+        if 2 * len(texts) <= len(values):
+            return {TEXTS: texts, WHICH: [texts.index(one) for one in values]}
     return _packed(values)
+
+
+def _values(column: Any, count: int) -> list[Any]:
+    if isinstance(column, dict) and column.keys() == {ALL}:
+        return [_unpacked(column[ALL])] * count
+    if isinstance(column, dict) and column.keys() == {TEXTS, WHICH}:
+        return [column[TEXTS][n] for n in column[WHICH]]
+    found: list[Any] = _unpacked(column)
+    return found
 
 
 def _unpacked(value: Any) -> Any:
@@ -162,12 +177,7 @@ def _unpacked(value: Any) -> Any:
     if value.keys() != {COUNT, EACH} or not isinstance(value[EACH], dict):
         return {key: _unpacked(one) for key, one in value.items()}
     count = value[COUNT]
-    columns = {
-        key: [_unpacked(one[ALL])] * count
-        if isinstance(one, dict) and ALL in one
-        else _unpacked(one)
-        for key, one in value[EACH].items()
-    }
+    columns = {key: _values(column, count) for key, column in value[EACH].items()}
     return [
         {key: column[n] for key, column in columns.items() if column[n] != ABSENT}
         for n in range(count)

@@ -39,6 +39,7 @@ def kept(tmp_path: Path, report: Any) -> Any:
         {"moves": 2, "runs": [{"moves": 1}, {"moves": 2}, {"moves": 5}], "other": 1},
         {"moves": 2, "runs": [{"moves": 1, "more": 1}, {"moves": 3, "more": 2}]},
         {"runs": [0.5, 1]},
+        {"runs": [{"by": by} for by in ("a", "b", "a", "b", "b")]},
         {"n": 3, "each": [1, 2]},
     ],
 )
