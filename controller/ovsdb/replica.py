@@ -70,6 +70,9 @@ class Replica(idl.Idl):  # type: ignore[misc]
         self.lacking = ""
         self._schema_request_id: int | None = None
         self._schema_due_s = float("inf")
+        # The connection on which the schema was asked for, and whether that has what is read.
+        self._asked_on = -1
+        self._fits = True
         self._seen = -1, ""
         self._watch = Watch()
         # The connection on which our part in the election began, and whether we led.
@@ -128,14 +131,15 @@ class Replica(idl.Idl):  # type: ignore[misc]
         result = self._follow_server()
         if self.contends:
             self._contend(time.monotonic())
-        if self.state == self.IDL_S_MONITORING:
+        monitors = self.state == self.IDL_S_MONITORING and self._fits
+        if monitors:
             self.lacking, self._schema_due_s = "", float("inf")
         elif (now_s := time.monotonic()) >= self._schema_due_s:
             self._ask_for_schema(now_s)
         if (now := (self.change_seqno, self.lacking)) != self._seen:
             self._seen = now
             self.changed()
-        self.is_current = self.state == self.IDL_S_MONITORING and self._session.is_connected()
+        self.is_current = monitors and self._session.is_connected()
         return result
 
     def _follow_server(self) -> Any:
@@ -148,16 +152,18 @@ class Replica(idl.Idl):  # type: ignore[misc]
         return False
 
     def _ask_for_schema(self, now_s: float) -> None:
-        """The server refuses our tables. It does not say when its schema has changed again."""
+        """A schema may have changed between two connections. The server does not say when it changes again."""
         self._schema_due_s = now_s + SCHEMA_INTERVAL_S
         request = jsonrpc.Message.create_request("get_schema", [self._database])
         self._schema_request_id = request.id
         self._session.send(request)
 
     def _take_schema(self, schema: Any) -> None:
-        if not (lacking := records.lacking(schema)):
+        lacking, fitted = records.lacking(schema), self._fits
+        self._fits = not lacking
+        if self._fits and not fitted:
             self.force_reconnect()
-        elif lacking != self.lacking:
+        elif lacking not in ("", self.lacking):
             LOG.error("%s; the last valid state stays in force", lacking)
             self.lacking = lacking
 
@@ -251,6 +257,10 @@ class Replica(idl.Idl):  # type: ignore[misc]
     def _received(self) -> Any:
         """The next message for the library."""
         while (message := self._receive()) is not None:
+            if (connection := self._session.get_seqno()) != self._asked_on:
+                # The library asks for rows only after its first answers.
+                self._asked_on, self._fits = connection, True
+                self._ask_for_schema(time.monotonic())
             if not self._is_ours(message):
                 return message
         return None
@@ -262,6 +272,9 @@ class Replica(idl.Idl):  # type: ignore[misc]
                 # The schema was converted. Older libraries would wait for rows that never come.
                 self.force_reconnect()
                 return True
+            if message.method.startswith("update"):
+                # Rows of other types could not be read.
+                return not self._fits
             lock = message.params[0] if message.params else None
             if message.method not in ("locked", "stolen") or lock not in (PULSE, WATCH):
                 return False
@@ -273,9 +286,10 @@ class Replica(idl.Idl):  # type: ignore[misc]
         if message.id == self._schema_request_id:
             self._take_schema(message.result)
             return True
-        if message.id == self._monitor_request_id and message.error not in (None, UNKNOWN_METHOD):
-            self._schema_due_s = 0.0
-            return False
+        if message.id == self._monitor_request_id and message.error != UNKNOWN_METHOD:
+            if message.error is not None:
+                self._fits, self._schema_due_s = False, 0.0
+            return not self._fits
         if message.id in self._asked:
             result = message.result
             locked = isinstance(result, dict) and result.get("locked") is True
