@@ -21,6 +21,8 @@ from controller.text.wording import Refused, in_words
 LOG = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 5.0
+# How long the kernel keeps connections that have sent nothing, and how many connections.
+DEFERRED_S, DEFERRED_MAX = 10, 512
 # How often to try to bind an address that could not be bound.
 BIND_INTERVAL_S = 5.0
 DEFAULT_PORT = 6653
@@ -71,6 +73,29 @@ def bind(part: str, serve: Callable[[], object]) -> None:
     except OSError as error:
         LOG.error("%s; trying again every %g s", error, BIND_INTERVAL_S)
         faults.lasting(part, f"{part} address", again)
+
+
+def defer(listener: socket.socket) -> None:
+    """Have the kernel keep each connection until it has sent something, as all clients of ours do first."""
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, DEFERRED_S)
+
+
+def refuse_silent(accepted: socket.socket) -> None:
+    """Close a connection that was reset, was closed, or has sent nothing.
+
+    Raises:
+        OSError: it was.
+    """
+    accepted.setblocking(False)
+    try:
+        # What was sent can still be read after a reset.
+        reset = accepted.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if reset or not accepted.recv(1, socket.MSG_PEEK):
+            raise ConnectionAbortedError
+    except OSError:
+        accepted.close()
+        raise
+    accepted.setblocking(True)
 
 
 class BridgeSocket:

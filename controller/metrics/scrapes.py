@@ -16,7 +16,14 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from controller.host import faults
-from controller.host.sockets import TlsFiles, reason, refuse_plain
+from controller.host.sockets import (
+    DEFERRED_MAX,
+    TlsFiles,
+    defer,
+    reason,
+    refuse_plain,
+    refuse_silent,
+)
 from controller.text.wording import in_words
 
 LOG = logging.getLogger(__name__)
@@ -39,8 +46,7 @@ class Server(ThreadingMixIn, WSGIServer):
     """Serves each client, including its TLS handshake, on a thread, so that none delays others."""
 
     daemon_threads = True
-    # Connections that the kernel keeps until they are taken, or have sent something.
-    request_queue_size = 512
+    request_queue_size = DEFERRED_MAX
     tls: ssl.SSLContext | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -51,7 +57,7 @@ class Server(ThreadingMixIn, WSGIServer):
 
     def server_bind(self) -> None:
         super().server_bind()
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, int(REQUEST_MAX_S))
+        defer(self.socket)
 
     def get_request(self) -> tuple[Any, Any]:
         """Take a connection. One that was closed, or has sent nothing, costs no pause.
@@ -60,16 +66,7 @@ class Server(ThreadingMixIn, WSGIServer):
             OSError: the connection was closed, or has sent nothing.
         """
         request, client_address = super().get_request()
-        request.setblocking(False)
-        try:
-            # What was sent can still be read after a reset.
-            reset = request.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if reset or not request.recv(1, socket.MSG_PEEK):
-                raise ConnectionAbortedError
-        except OSError:
-            request.close()
-            raise
-        request.setblocking(True)
+        refuse_silent(request)
         if self.tls is not None:
             request = self.tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
         return request, client_address

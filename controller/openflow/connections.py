@@ -289,8 +289,11 @@ class Dialers:
         context = tls.context(server_side=True) if tls else None
         try:
             listener = socket.create_server(
-                address, family=socket.AF_INET6 if ":" in host else socket.AF_INET
+                address,
+                family=socket.AF_INET6 if ":" in host else socket.AF_INET,
+                backlog=sockets.DEFERRED_MAX,
             )
+            sockets.defer(listener)
         except OSError as error:
             found = f"--listen {host}:{port}: {in_words(error)}"
             raise OSError(f"{found} -> a free address") from error
@@ -325,6 +328,10 @@ class Dialers:
         def listen() -> None:
             for number in itertools.count():
                 sock, (peer, *_) = listener.accept()
+                try:
+                    sockets.refuse_silent(sock)
+                except OSError:
+                    continue
                 sock.settimeout(sockets.CONNECT_TIMEOUT_S)
                 self._called(number, functools.partial(sock.shutdown, socket.SHUT_RDWR))
                 faults.once(

@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +26,18 @@ from tests.wire import alone
 from tests.wire.alone import expect
 from tests.wire.fake_switch import FakeSwitch, message
 
+# Opens 2,000 connections a second, and resets each of them.
+RESETS = """
+import socket, struct, sys, time
+begun_s = time.monotonic()
+for number in range(60_000):
+    caller = socket.socket()
+    caller.setblocking(False)
+    caller.connect_ex(("127.0.0.1", int(sys.argv[1])))
+    caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    caller.close()
+    time.sleep(max(0.0, begun_s + number / 2000 - time.monotonic()))
+"""
 HOST, DATAPATH_ID = "127.0.0.1", 0xB0
 
 
@@ -172,6 +186,20 @@ def callers_that_say_nothing_keep_no_bridge_out(directory: Path) -> None:
     service.told()
 
 
+def callers_that_are_reset_keep_no_bridge_out(directory: Path) -> None:
+    """More of them than are taken."""
+    service = Service(directory)
+    attacker = subprocess.Popen([sys.executable, "-c", RESETS, str(service.address[1])])
+    time.sleep(2.0)
+    for number in range(5):
+        began_s = time.monotonic()
+        assert is_refused(service.caller(directory / f"{number}", 1000))
+        assert time.monotonic() - began_s < 1.0
+    attacker.kill()
+    attacker.wait()
+    service.told()
+
+
 def a_caller_has_little_time_and_little_to_say_before_its_datapath_id(directory: Path) -> None:
     """One sends a byte of its hello at a time; another one more than anybody needs to."""
     framework.ECHO_INTERVAL_S = 0.2
@@ -198,6 +226,7 @@ SCENARIOS = (
     a_caller_is_no_bridge_if_its_controller_is_another,
     strangers_are_logged_but_not_without_end,
     callers_that_say_nothing_keep_no_bridge_out,
+    callers_that_are_reset_keep_no_bridge_out,
     a_caller_has_little_time_and_little_to_say_before_its_datapath_id,
 )
 
