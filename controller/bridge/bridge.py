@@ -42,6 +42,7 @@ from controller.load.repeated import Repeated
 from controller.teaming.address_units import AddressUnits
 from controller.teaming.links import Links
 from controller.teaming.paths import PathChecks
+from controller.text.wording import UNREACHED
 from policies.model import Move, Reason, Role
 
 Commands = list[engine_commands.Command]
@@ -160,9 +161,11 @@ class Bridge:
     @property
     def awaited(self) -> str:
         """What keeps the bridge from being settled, as the end of a message: found -> expected."""
-        if self.connected and self.addresses.awaits_normal:
+        if not self.connected:
+            return f", because {UNREACHED}"
+        if self.addresses.awaits_normal:
             return ", because fdb/show was not answered -> an ovs-vswitchd that answers"
-        if self.connected and self.no_flood.request.error is not None:
+        if self.no_flood.request.error is not None:
             return f", because of the flag no-flood of VM ports: {self.no_flood.request.error}"
         return " -> a switch that answers"
 

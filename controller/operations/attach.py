@@ -78,7 +78,8 @@ class Attach(Change):
         if now_s >= self.deadline_s:
             what = "flows not read" if self.trial else "flows not installed"
             late = f"{what} within {self.deadline_s - self.began_s:.0f} s"
-            return self._give_up(bridge, f"{late}{self._held_up(bridge)}; see the log", now_s)
+            log = "; see the log" if bridge.connected else ""
+            return self._give_up(bridge, f"{late}{self._held_up(bridge)}{log}", now_s)
         if self.step is Step.READ:
             return self._write(bridge, row, now_s) if bridge.known else []
         if self.step is Step.STORE or not row.attached:

@@ -24,7 +24,7 @@ from controller.operations import advice
 from controller.teaming.address_units import PER_PORT_MAX
 from controller.text.drawing import Line, Span, Style, clean, plain
 from controller.text.show_view import FAILED, JsonObject
-from controller.text.wording import OUR_LOG, keys_again, quoted
+from controller.text.wording import OUR_LOG, UNREACHED, keys_again, quoted
 from policies.model import Role
 
 # A note asks for nothing; the others make the exit status of `check` 1.
@@ -153,10 +153,10 @@ def _state(about: About) -> Found:
     """The state of an attached bridge."""
     bridge, status = about.bridge, about.status
     if not bridge.connected:
-        expected = "a running ovs-vswitchd that answers"
+        why = f": {UNREACHED}"
         if not controllers.is_allowed(about.row):
-            expected = f"{controllers.SPOKEN} among the protocols of the bridge"
-        text = f"not connected -> {expected}"
+            why = f" -> {controllers.SPOKEN} among the protocols of the bridge"
+        text = f"not connected{why}"
         yield Told.CHECK, ERROR, "not-connected", text, "OvsLbtBridgeDisconnected"
     if bridge.config.fallen_back:
         text = (

@@ -24,11 +24,12 @@ from controller.config.rows import PREFIX, BridgeRow
 from controller.operations import unconfirmed
 from controller.operations.jobs import Change, Jobs, Step, longer_s
 from controller.operations.unconfirmed import Unconfirmed, What
-from controller.text.wording import OUR_LOG, Refused, quoted, shortened
+from controller.text.wording import OUR_LOG, STARTED, Refused, quoted, shortened
 
 NO_REVERSAL_YET = "a switch that answers; the change that was not confirmed is rolled back then"
-# A switch that has not answered within this time counts as unreachable.
-DETACH_TIMEOUT_S = 5.0
+# A switch that has not answered within this time counts as unreachable, unless it stays connected: it
+# answers echo requests, so it is busy, for example with many ports that were deleted.
+DETACH_TIMEOUT_S, BUSY_TIMEOUT_S = 5.0, 30.0
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -74,6 +75,10 @@ class Detach(Change):
                     bridge.handover.introduce()
                 given = self.give_back(bridge, now_s)
         gone = self.step is Step.REMOVE and bridge.settled and not bridge.installed_anything
+        is_late, busy_until_s = now_s >= self.deadline_s, self.began_s + BUSY_TIMEOUT_S
+        blamed = self.reverts is not None or self.fleet.blamed(self.name, self.began_s)
+        if is_late and bridge.connected and now_s < busy_until_s and not blamed:
+            self.deadline_s = now_s + DETACH_TIMEOUT_S
         if (gone and bridge.shaping.cleared) or now_s >= self.deadline_s:
             given += self._forget(bridge, row, gone, now_s)
         return given
@@ -92,6 +97,8 @@ class Detach(Change):
         commands = Commands()
         if not gone:
             expected = f"a switch that answers within {self.deadline_s - self.began_s:.0f} s"
+            if not bridge.connected:
+                expected = STARTED
             if (fault := self.fleet.blamed(name, self.began_s)) is not None:
                 found = f"was not reached because ovs-lbt itself failed ({fault.text})"
                 expected = OUR_LOG

@@ -182,7 +182,7 @@ class Drain(Job):
         in_time = now_s < self.deadline_s
         if self.step is Step.STORE or (in_time and not over):
             return []
-        cause = self.blame(self.deadline_s - DRAIN_TIMEOUT_S) or " -> a switch that answers"
+        cause = self.blame(self.deadline_s - DRAIN_TIMEOUT_S) or bridge.awaited
         if not bridge.connected:
             return self._refuse(f"drained, but the switch is not connected{cause}", now_s)
         if remaining := bridge.placing.planned.on(self.uplink):

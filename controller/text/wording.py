@@ -22,6 +22,8 @@ OUR_LOG = "see the log of ovs-lbt (journalctl -u ovs-lbt)"
 VANISHED = "vanished from the database; the keys from before stay in force for now"
 # What errors expect if Open vSwitch is not running.
 STARTED = "a running Open vSwitch: systemctl start openvswitch-switch"
+# What was found of a switch to which there is no connection.
+UNREACHED = f"ovs-vswitchd does not run, or does not answer -> {STARTED}"
 
 
 class Refused(Exception):

@@ -95,6 +95,31 @@ def test_health_is_what_it_is_now(bed: Bed, service: Service) -> None:
 
 
 @beds(ON_BOND)
+def test_a_switch_that_does_not_run_is_named(bed: Bed, service: Service) -> None:
+    cause = (
+        "ovs-vswitchd does not run, or does not answer -> a running Open vSwitch: systemctl start"
+    )
+    assert "fit to attach" in service.do("check", bed.bridge)
+    bed.ovs.stop("ovs-vswitchd")
+    try:
+        for command in ("check", "attach"):
+            done = service.command(command, bed.bridge)
+            assert cause in done.stdout + done.stderr
+    finally:
+        bed.ovs.start_switch()
+        bed.local_is_new()
+    with service.attached(bed):
+        bed.ovs.stop("ovs-vswitchd")
+        try:
+            wait_until(lambda: "not-connected" in checked(service)[1], "the end is noticed")
+            assert cause in checked(service)[1]["not-connected"]
+        finally:
+            bed.ovs.start_switch()
+            bed.local_is_new()
+        wait_until(lambda: checked(service) == (WELL, {}), "it is well again")
+
+
+@beds(ON_BOND)
 def test_without_a_service_or_a_bridge_nothing_is_known(bed: Bed, service: Service) -> None:
     done = service.command("check", "no-such-bridge")
     assert (done.returncode, done.stdout) == (UNKNOWN, "")

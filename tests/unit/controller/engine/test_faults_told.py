@@ -12,7 +12,7 @@ from controller.api.events import Faulted, Leading, Request
 from controller.engine import Engine
 from controller.operations.attach import ATTACH_TIMEOUT_S
 from controller.operations.detach import DETACH_TIMEOUT_S
-from controller.text.wording import OUR_LOG
+from controller.text.wording import OUR_LOG, UNREACHED
 from tests.said import says
 from tests.unit.fake_switch import World, done, refusal, world
 from tests.unit.rows import host, without_us
@@ -47,7 +47,7 @@ def test_an_attach_is_not_the_switchs_fault_when_a_part_of_ours_has_failed() -> 
 )
 def test_it_is_the_switchs_when_what_failed_has_nothing_to_do_with_it(unrelated: Faulted) -> None:
     here = attaching().say(unrelated).run_until(ATTACH_TIMEOUT_S)
-    assert "within 10 s -> a switch that answers" in refusal(here.replies[1])
+    assert f"within 10 s, because {UNREACHED}" in refusal(here.replies[1])
 
 
 def test_a_detach_is_not_either() -> None:

@@ -11,6 +11,7 @@ import pytest
 from controller.api.engine_commands import Apply, Write
 from controller.api.events import DatabaseRead, PortChanged, PortRemoved
 from controller.teaming.bindings import RETURN_INTERVAL_S, RETURNS_AT_ONCE
+from controller.text.wording import UNREACHED
 from tests.said import pattern, says
 from tests.unit.controller.engine.told import desired, offer
 from tests.unit.fake_switch import World, done, moves, refusal, world
@@ -180,7 +181,7 @@ def test_a_drain_of_a_switch_that_goes_away_is_answered() -> None:
     here.switches["br0"].holds_answers = True
     assert here.ask("drain", "eth1") is None
     here.disconnect().run_for(11)
-    assert refusal(here.replies[1]).endswith("not connected -> a switch that answers")
+    assert refusal(here.replies[1]).endswith(f"not connected, because {UNREACHED}")
 
 
 def test_a_drain_on_a_lag_says_that_the_switch_upstream_decides_what_it_sends() -> None:

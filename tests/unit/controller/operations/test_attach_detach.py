@@ -40,7 +40,9 @@ from controller.dataplane.tables import GROUP_IDS, Kind, Register, Table
 from controller.dataplane.team import Team
 from controller.operations.attach import ATTACH_TIMEOUT_S, Attach
 from controller.operations.jobs import Step, Store
+from controller.operations.detach import BUSY_TIMEOUT_S
 from tests.said import says
+from controller.text.wording import STARTED
 from tests.unit.fake_switch import FakeSwitch, World, done, refusal, world
 from tests.unit.rows import (
     backed_up,
@@ -141,7 +143,7 @@ def test_detaching_a_switch_that_is_away_takes_the_configuration_away_at_least()
     assert here.ask("detach", "br0") is None
     here.run_for(5)
     told = refusal(here.replies[1])
-    assert says(told, "bridge br0: ", "not connected", "only the configuration", " -> ", "5 s")
+    assert says(told, "bridge br0: ", "not connected", "only the configuration", f" -> {STARTED}")
     assert here.rows["br0"].external_ids == {}
     here.connect()
     assert here.switches["br0"].installed == EMPTY, "the rest is done when it answers"
@@ -150,6 +152,17 @@ def test_detaching_a_switch_that_is_away_takes_the_configuration_away_at_least()
 
 def test_a_bridge_that_is_deleted_while_it_is_being_detached_is_gone() -> None:
     here = world(host()).start().disconnect()
+def test_a_detach_waits_longer_for_a_switch_that_stays_connected() -> None:
+    here = world(host()).start()
+    here.switches["br0"].holds_answers = True
+    assert here.ask("detach", "br0") is None
+    here.run_for(BUSY_TIMEOUT_S - 1)
+    assert 1 not in here.replies
+    here.answer_held().run_for(0.1)
+    done(here.replies[1])
+    assert here.switches["br0"].installed == EMPTY
+
+
     assert here.ask("detach", "br0") is None
     here.rows.clear()
     here.say(DatabaseRead(())).run_for(20)

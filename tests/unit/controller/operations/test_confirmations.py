@@ -14,6 +14,7 @@ from controller.config.rows import BridgeRow
 from controller.dataplane import frames
 from controller.dataplane.specs import EMPTY
 from controller.operations.unconfirmed import GRACE_S, UNCONFIRMED
+from controller.text.wording import UNREACHED
 from tests.said import says
 from tests.unit.fake_switch import World, done, refusal, reports, world
 from tests.unit.rows import bridge, host, ours, port, with_ids, with_interface, without_us
@@ -130,7 +131,7 @@ def test_an_attach_that_fails_waits_for_nothing_and_leaves_no_trace() -> None:
     here = World(BARE).start()
     assert here.ask("attach", "br0", "--rollback-after", "60") is None
     here.run_until(10)
-    assert says(refusal(here.replies[1]), "bridge br0: ", "10 s -> ", "switch")
+    assert says(refusal(here.replies[1]), "bridge br0: ", f"10 s, because {UNREACHED}")
     assert here.rows["br0"] == BARE and waits(here) == []
     assert here.engine.fleet.bridges == {} and here.dialled == set()
 
