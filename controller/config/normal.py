@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from controller.config.rows import PREFIX, BridgeRow
+from controller.config.rows import BridgeRow
 from controller.config.vlans import port_vlans
 
 
@@ -72,5 +72,3 @@ def _not_done(row: BridgeRow) -> Iterator[str]:
         if port.vlan_mode == "dot1q-tunnel":
             effect = f"the port works as an access port of VLAN {port.tag or 0}, not as a tunnel"
             yield f"Port {port.name} vlan_mode: {effect}"
-        if port.protected and PREFIX + "protected" not in port.external_ids:
-            yield f"Port {port.name} protected: the port can reach other protected ports"

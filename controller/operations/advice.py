@@ -61,6 +61,17 @@ def dropped(
         )
 
 
+def tunnels(config: BridgeConfig, row: BridgeRow) -> Iterator[str]:
+    """The VM ports of mode dot1q-tunnel, and what to do, a sentence each."""
+    vm_ports = {port.name for port in config.vm_ports}
+    for port in row.ports:
+        if port.vlan_mode == "dot1q-tunnel" and port.name in vm_ports:
+            yield (
+                f"{port.name} vlan_mode: dot1q-tunnel; the VM's tagged frames would be dropped"
+                f" -> ovs-vsctl set port {quoted(port.name)} vlan_mode=access, if the VM sends none"
+            )
+
+
 def of_endpoints(config: BridgeConfig) -> Iterator[str]:
     """What to do about the endpoints of a bridge, a sentence each; nothing if it has none."""
     ports = [port for port in config.vm_ports if port.endpoint is not None]

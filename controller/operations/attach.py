@@ -142,6 +142,7 @@ class Attach(Change):
             return self._give_up(bridge, f"{found} -> {expected}", now_s)
         lost = [*advice.dropped(bridge.config, row, bridge.addresses.by_port)]
         if lost and not bridge.config.observes_bond:
+        lost += advice.tunnels(bridge.config, row)
             return self._give_up(bridge, "; ".join(lost), now_s)
         if self.trial is not None:
             text = self.trial(check.fit(self.fleet, bridge, now_s))

@@ -240,12 +240,11 @@ def test_what_others_have_in_our_place_is_named(
 @on_a_bond
 def test_what_normal_did_and_we_do_not_is_told(bed: Bed, service: Service) -> None:
     bed.ovs.vsctl("set", "bridge", bed.bridge, "mcast_snooping_enable=true", "flood_vlans=7")
-    bed.ovs.vsctl("set", "port", bed.vms[1].port, "protected=true")
     try:
         done = service.command("attach", bed.bridge)
         assert done.returncode == 0 and len(done.stdout.splitlines()) == 1, done
         shown = service.show_json(bed.bridge)["not_done"]
-        told = zip(("mcast_snooping_enable", "flood_vlans", "protected"), shown, strict=True)
+        told = zip(("mcast_snooping_enable", "flood_vlans"), shown, strict=True)
         assert all(word in line for word, line in told), shown
         # An Open vSwitch of an untested release is another warning.
         warnings = [line for line in done.stderr.splitlines() if "ovs_version" not in line]
@@ -254,7 +253,6 @@ def test_what_normal_did_and_we_do_not_is_told(bed: Bed, service: Service) -> No
         service.do("detach", bed.bridge)
         bed.ovs.vsctl("set", "bridge", bed.bridge, "mcast_snooping_enable=false")
         bed.ovs.vsctl("clear", "bridge", bed.bridge, "flood_vlans")
-        bed.ovs.vsctl("set", "port", bed.vms[1].port, "protected=false")
 
 
 # ---- who may not, and what cannot ----------------------------------------------------------

@@ -193,3 +193,30 @@ def test_snooping_brings_no_second_copy(bed: Bed, service: Service) -> None:
             *("set", "bridge", bed.bridge, "mcast_snooping_enable=false", "--"),
             *("clear", "port", router.port, "other_config"),
         )
+
+
+@on_beds([BEDS[0], BEDS[-1]])
+def test_protected_vm_ports_do_not_reach_each_other(bed: Bed, service: Service) -> None:
+    """Open vSwitch drops such frames itself, whichever flow or group outputs them."""
+    first, second, third = bed.vms
+    ports = first.port, second.port
+
+    def heard() -> list[Counter[str]]:
+        """Which stations receive what the first one sends to all, to the second, and to the third."""
+        builds = frames.broadcast, frames.to(second.mac), frames.to(third.mac)
+        came = [Counter(bed.comes_out(bed.frame_of(first, build))) for build in builds]
+        return [counted & everybody_but(bed) for counted in came]
+
+    for port in ports:
+        bed.ovs.vsctl("set", "port", port, "protected=true")
+    try:
+        wanted = [everybody_but(bed, first, second), Counter[str](), Counter([str(third)])]
+        if bed.spec.on_bond:
+            bed.introduce_to_normal()
+            assert heard() == wanted
+        with service.attached(bed, "--policy", "originating-port"):
+            assert heard() == wanted
+            assert "protected" not in service.command("check", bed.bridge).stdout
+    finally:
+        for port in ports:
+            bed.ovs.vsctl("set", "port", port, "protected=false")

@@ -53,6 +53,7 @@ from tests.unit.rows import (
     plain_uplinks,
     port,
     with_ids,
+    two_uplinks,
     with_interface,
     without_us,
 )
@@ -421,11 +422,14 @@ def test_a_port_that_is_reserved_for_a_mirror_is_no_vm_port() -> None:
 
 def test_ports_that_normal_treats_otherwise_are_told() -> None:
     tunnel = PortRow("vnet0", (interface("vnet0", 10),), tag=5, vlan_mode="dot1q-tunnel")
-    alone = PortRow("vnet1", (interface("vnet1", 11),), protected=True)
-    told = normal.not_done(bridge(tunnel, alone, port("vnet2", 12)), (), lag=False)
-    assert told == (
+    row = bridge(*two_uplinks(), tunnel, port("vnet2", 12))
+    assert normal.not_done(row, (), lag=False) == (
         "Port vnet0 vlan_mode: the port works as an access port of VLAN 5, not as a tunnel",
-        "Port vnet1 protected: the port can reach other protected ports",
+    )
+    here = world(without_us(row)).start()
+    told = refusal(here.ask("attach", "br0", "uplinks=eth1,eth2"))
+    assert says(
+        told, "bridge br0: ", "vnet0 vlan_mode: dot1q-tunnel", " -> ovs-vsctl set port vnet0"
     )
 
 
