@@ -76,8 +76,8 @@ class Detach(Change):
                 given = self.give_back(bridge, now_s)
         gone = self.step is Step.REMOVE and bridge.settled and not bridge.installed_anything
         is_late, busy_until_s = now_s >= self.deadline_s, self.began_s + BUSY_TIMEOUT_S
-        blamed = self.reverts is not None or self.fleet.blamed(self.name, self.began_s)
-        if is_late and bridge.connected and now_s < busy_until_s and not blamed:
+        waits = not gone and bridge.connected and self.reverts is None and now_s < busy_until_s
+        if is_late and waits and not self.fleet.blamed(self.name, self.began_s):
             self.deadline_s = now_s + DETACH_TIMEOUT_S
         if (gone and bridge.shaping.cleared) or now_s >= self.deadline_s:
             given += self._forget(bridge, row, gone, now_s)
