@@ -412,6 +412,8 @@ class Installation(Feature[InstalledRead | BundleDone]):
     # ---- audits ------------------------------------------------------------------------
 
     def _audit(self, now_s: float) -> list[Command]:
+        if now_s >= self._flushes_until_s:
+            self.bridge.no_flood.doubt()
         self.audit_later(now_s)
         return [self.read_installed()]
 

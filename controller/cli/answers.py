@@ -59,6 +59,8 @@ def show(bridge: str | None) -> int:
 
 def check(words: Sequence[str], json_wanted: bool) -> int:
     """Check bridges, or whether one is fit to attach. Returns the exit status."""
+    import ovs.dirs
+
     from controller.operations.check import lines, problems
     from controller.text import terminal
 
@@ -67,7 +69,8 @@ def check(words: Sequence[str], json_wanted: bool) -> int:
     except Refused as why:
         return failed(str(why), UNKNOWN)
     for team in answer["bridges"]:
-        answer["findings"] += _upstream(team)
+        if team["uplinks"] and (Path(ovs.dirs.RUNDIR) / f"{team['name']}.mgmt").is_socket():
+            answer["findings"] += [*_flags(team), *_upstream(team)]
     well = not problems(answer)
     if json_wanted:
         print(json.dumps({"well": well, **answer}, indent=2))
@@ -76,10 +79,23 @@ def check(words: Sequence[str], json_wanted: bool) -> int:
     return WELL if well else FOUND
 
 
-def _upstream(team: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What counters show of the network upstream of a bridge; nothing of a bridge of another host."""
-    import ovs.dirs
+def _flags(team: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """VM ports beside plain uplinks with the flag `no-flood`. On a bond, the service knows of them."""
+    from controller.host.forwarding import flagged
+    from controller.operations.check import ignored_flags
 
+    if not team["attached"] or team["bond"]:
+        return []
+    uplinks = {uplink["ofport"] for uplink in team["uplinks"]}
+    try:
+        ports = [name for port, name in flagged(team["name"]).items() if port not in uplinks]
+    except Refused:
+        return []  # A bridge that does not allow OpenFlow 1.0 does not show flags.
+    return [finding.as_json() for finding in ignored_flags(team["name"], ports)]
+
+
+def _upstream(team: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What counters show of the network upstream of a bridge of this host."""
     from controller.dataplane.specs import COOKIE_PREFIX
     from controller.dataplane.tables import COOKIE_PREFIX_MASK
     from controller.host.programs import run
@@ -87,8 +103,6 @@ def _upstream(team: Mapping[str, Any]) -> list[dict[str, Any]]:
     from controller.operations.check import NOTE, Finding
 
     name, uplinks = team["name"], [uplink["name"] for uplink in team["uplinks"]]
-    if not uplinks or not (Path(ovs.dirs.RUNDIR) / f"{name}.mgmt").is_socket():
-        return []
     ours = f"cookie={COOKIE_PREFIX:#x}/{COOKIE_PREFIX_MASK:#x}"
     listed = ("--format=json", f"--columns={upstream.COLUMNS}", "list", "Interface", *uplinks)
     try:

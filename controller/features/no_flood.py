@@ -4,16 +4,31 @@ On a bond, flooded frames from uplinks also go to NORMAL, for VM ports that came
 was down. NORMAL would bring a second copy to all other VM ports if they did not have the flag
 `no-flood`. So the flags change only while NORMAL gets no frames: the first bundle stops that, then
 the flags are set, then another bundle starts it again.
+
+The switch does not report changes of the flag over OpenFlow 1.3. So it is asked again whenever the installed
+flows are read, and gives the flag back to ports from which another program has taken it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from controller.api.engine_commands import Command, ReadLearned, SetPortFlags
+from controller.api.engine_commands import (
+    Command,
+    ReadLearned,
+    Report,
+    SetPortFlags,
+    Setting,
+    Write,
+)
 from controller.api.events import PortFlagsSet
+from controller.config.rows import PREFIX
 from controller.dataplane import flooding, specs
 from controller.features.feature import Feature, Request
+
+KEY = PREFIX + "no-flood-before"
+# How long `check` reports that another program has cleared the flag.
+CLEARED_FOR_S = 900.0
 
 
 @dataclass(eq=False)
@@ -29,16 +44,28 @@ class NoFlood(Feature[PortFlagsSet]):
     request: Request[frozenset[int]] = field(default_factory=Request)
     # The flags set by a confirmed request that `take_up` has not taken up yet.
     _set: frozenset[int] | None = None
+    # The ofports that the switch has last confirmed on this connection; None: it was not asked.
+    _told: frozenset[int] | None = None
+    # Whether the flags may have changed since the request under way was made.
+    _doubted: bool = False
+    # When another program last cleared the flag of VM ports, by name, in seconds of engine time.
+    _cleared_s: dict[str, float] = field(default_factory=dict)
 
     @property
     def changing(self) -> bool:
-        """Whether a request, or the step that follows its answer, is outstanding."""
-        return self.request.asked is not None or self._set is not None
+        """Whether a request that changes the flags, or the step that follows its answer, is outstanding."""
+        asked = self.request.asked
+        return (asked is not None and asked != self._told) or self._set is not None
 
     def forget_switch(self) -> None:
         """The connection ended, and with it any request under way."""
         self.request.forget_switch()
-        self.ports = self._set = None
+        self.ports = self._set = self._told = None
+        self._doubted = False
+
+    def doubt(self) -> None:
+        """The flags may not be those that the switch has confirmed: ask for them again."""
+        self.request.confirmed, self._doubted = None, self.request.asked is not None
 
     def restore(self, installed: specs.Pipeline) -> None:
         """Derive the flags from what is installed.
@@ -55,12 +82,14 @@ class NoFlood(Feature[PortFlagsSet]):
         """A port is gone. The next port with its ofport has no flag."""
         if self.ports is not None:
             self.ports -= {ofport}
-        self.request.confirmed = None
+        if self._told is not None:
+            self._told -= {ofport}
+        self.doubt()
 
     def came(self, ofport: int) -> None:
         """A port came. It may have been missing when the flags were set."""
         if self.ports is None or ofport not in self.ports:
-            self.request.confirmed = None
+            self.doubt()
 
     def inspect(self, now_s: float) -> list[Command]:
         """Ask which ports have the flag, and change none."""
@@ -94,9 +123,13 @@ class NoFlood(Feature[PortFlagsSet]):
         ports = self.config.vm_ports
         return tuple(sorted(port.name for port in ports if port.ofport in self.others))
 
+    def cleared(self, now_s: float) -> list[str]:
+        """The VM ports of which another program has cleared the flag lately."""
+        return sorted(n for n, at_s in self._cleared_s.items() if now_s - at_s <= CLEARED_FOR_S)
+
     def _ask(self, wanted: frozenset[int], others: frozenset[int], now_s: float) -> list[Command]:
         """The request after which `wanted` have the flag and `others` do not, if one is needed."""
-        number = None if self.changing else self.request.number_for(wanted, now_s)
+        number = None if self._set is not None else self.request.number_for(wanted, now_s)
         if number is None:
             return []
         flood = (others | (self.ports or frozenset())) - wanted
@@ -111,17 +144,36 @@ class NoFlood(Feature[PortFlagsSet]):
             return []
         bridge = self.bridge
         what = f"{bridge.config.name}: the flag no-flood of VM ports"
-        warnings = self.request.finish(event.error, what, now_s)
+        commands = self.request.finish(event.error, what, now_s)
+        if self._doubted:
+            self.doubt()
         if event.error is None:
+            commands += self._compare(event, now_s)
             before = self.ports or frozenset()
             self.others, self._set = event.before - before, event.no_flood
             if event.no_flood - before:
-                return [ReadLearned(bridge.config.name)]
+                return [*commands, ReadLearned(bridge.config.name)]
         elif not bridge.serves:
             # It is better to leave a flag behind than not to give the bridge back.
             self.ports = self.request.confirmed = frozenset()
         self.take_up()
-        return [*warnings, *bridge.reconcile(now_s)]
+        return [*commands, *bridge.reconcile(now_s)]
+
+    def _compare(self, event: PortFlagsSet, now_s: float) -> list[Command]:
+        """Find the flags that were cleared. `detach` does not restore one that was set before attach."""
+        name, before = self.config.name, self.config.no_flood_before
+        lacking = [port for port in self.config.vm_ports if port.ofport not in event.before]
+        there = (self._told or frozenset()) & event.no_flood
+        cleared = {port.name for port in lacking if port.ofport in there} - before
+        self._told, commands = event.no_flood, list[Command]()
+        if (gone := before & {port.name for port in lacking}) and self.bridge.phase.is_attached:
+            left = ",".join(sorted(before - gone)) or None
+            commands.append(Write((Setting("Bridge", name, KEY, left),)))
+        if new := sorted(cleared - {*self.cleared(now_s)}):
+            found = f"another program has cleared the port flag no-flood of {', '.join(new)}"
+            commands.append(Report("warning", f"{name}: {found}; ovs-lbt has set it again"))
+        self._cleared_s |= dict.fromkeys(cleared, now_s)
+        return commands
 
     def take_up(self) -> None:
         """Take up the flags that the switch has confirmed."""

@@ -29,7 +29,7 @@ RESCUE_COOKIE = cookie(Kind.RESCUE, 0)
 # Drop frames of other uplinks before any other flow; forward VM ports after all other flows.
 CUT_PRIORITY, NORMAL_PRIORITY = 65535, 1
 # A port with the flag no-flood, as `ovs-ofctl show` prints it.
-_NOT_FLOODED = r"^ (\d+|LOCAL)\(.*\n +config: .*\bNO_FLOOD\b"
+_NOT_FLOODED = r"^ (\d+|LOCAL)\(([^)\n]*)\).*\n +config: .*\bNO_FLOOD\b"
 
 
 def read_forwarding(
@@ -114,9 +114,18 @@ def not_flooded(bridge: str) -> frozenset[int]:
         Refused: a tool failed.
     """
     with _openflow10(bridge):
-        shown = _ofctl("show", bridge, version="OpenFlow10")
+        return frozenset(flagged(bridge))
+
+
+def flagged(bridge: str) -> dict[int, str]:
+    """The ports to which NORMAL does not flood: their names, by ofport.
+
+    Raises:
+        Refused: a tool failed, or the bridge does not allow OpenFlow 1.0.
+    """
+    shown = _ofctl("show", bridge, version="OpenFlow10")
     found = re.findall(_NOT_FLOODED, shown, re.MULTILINE)
-    return frozenset(OFPORT_LOCAL if port == "LOCAL" else int(port) for port in found)
+    return {OFPORT_LOCAL if port == "LOCAL" else int(port): name for port, name in found}
 
 
 def flood(bridge: str, ports: Iterable[str]) -> None:

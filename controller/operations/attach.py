@@ -24,6 +24,7 @@ from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import BridgeConfig
 from controller.config.vlans import most_ports
 from controller.dataplane.tables import PORTS_PER_VLAN_MAX
+from controller.features import no_flood
 from controller.operations import advice, check, unconfirmed
 from controller.operations.check import About, Told
 from controller.operations.jobs import Change, Jobs, Step, longer_s
@@ -141,15 +142,14 @@ class Attach(Change):
             expected = "; ".join(obstacle.expected for obstacle in found_there)
             return self._give_up(bridge, f"{found} -> {expected}", now_s)
         lost = [*advice.dropped(bridge.config, row, bridge.addresses.by_port)]
-        if lost and not bridge.config.observes_bond:
         lost += advice.tunnels(bridge.config, row)
+        if lost and not bridge.config.observes_bond:
             return self._give_up(bridge, "; ".join(lost), now_s)
         if self.trial is not None:
             text = self.trial(check.fit(self.fleet, bridge, now_s))
             return [*self.fleet.drop(self.name), *self.end(text, now_s)]
         if flagged := bridge.no_flood.by_others:
-            key = PREFIX + "no-flood-before"
-            self.settings += (Setting("Bridge", self.name, key, ",".join(flagged)),)
+            self.settings += (Setting("Bridge", self.name, no_flood.KEY, ",".join(flagged)),)
         if self.waits is not None:
             linked = tuple(u.name for u in bridge.config.uplinks if bridge.links.up(u))
             if not bridge.config.on_bond:

@@ -111,6 +111,17 @@ def of_bridge(about: About, told: Told) -> Iterator[Finding]:
                 yield Finding(severity, check, text, name, *runbook)
 
 
+def ignored_flags(bridge: str, ports: Iterable[str]) -> Iterator[Finding]:
+    """The VM ports that receive flooded frames although another program has set `no-flood`."""
+    for port in sorted(ports):
+        text = (
+            f"{port}: another program set the port flag no-flood, but ovs-lbt delivers flooded frames"
+            f" -> ovs-ofctl mod-port {quoted(bridge)} {quoted(port)} flood; if the VM must receive none,"
+            " a filter in the VM"
+        )
+        yield Finding(WARNING, "no-flood", text, bridge)
+
+
 def without_keys(rows: Iterable[BridgeRow]) -> Iterator[Finding]:
     """The bridges whose keys have vanished, and that nothing manages therefore."""
     for row in rows:
@@ -175,6 +186,12 @@ def _state(about: About) -> Found:
             " for example, no VM port that leads to the network, and no VM that bridges two ports"
         )
         yield Told.CHECK, WARNING, "loop", text
+    if cleared := bridge.no_flood.cleared(about.now_s):
+        text = (
+            f"in the last 15 min, another program cleared the port flag no-flood of {', '.join(cleared)}:"
+            " VMs received broadcasts twice until ovs-lbt set it again -> no program that clears it"
+        )
+        yield Told.CHECK, WARNING, "no-flood", text
     if bridge.observing:
         yield Told.CHECK, NOTE, "observing", "mode observe: load moves nothing"
     if status is None:
@@ -187,13 +204,17 @@ def _state(about: About) -> Found:
 
 def _configuration(about: About) -> Found:
     """Its configuration. A broken rule of a port that no uplink serves cuts it off."""
-    bridge, status = about.bridge, about.status
+    bridge, config, status = about.bridge, about.bridge.config, about.status
     for text in status.config_errors if status else ():
         yield Told.CHECK, ERROR, "bad-value", text, "OvsLbtConfigurationError"
-    for text in status.not_done if status else bridge.config.not_done:
+    for text in status.not_done if status else config.not_done:
         yield Told.CHECK | BEFORE, WARNING, "not-done", text
+    flagged = config.no_flood_before if bridge.serves else ()
+    there = {port.name for port in config.vm_ports}
+    for one in ignored_flags(config.name, there.intersection(flagged)):
+        yield Told.CHECK | Told.ATTACH, one.severity, one.check, one.text
     if bridge.observing:
-        for text in advice.dropped(bridge.config, about.row, bridge.addresses.by_port):
+        for text in advice.dropped(config, about.row, bridge.addresses.by_port):
             yield Told.ATTACH, WARNING, "dropped", text
     broken = sorted(
         status.rules_broken if status else (), key=lambda one: one[0].uplink is not None
@@ -363,6 +384,7 @@ def _team(bridge: Bridge, attached: bool) -> dict[str, Any]:
         "name": config.name,
         "attached": attached,
         "teaming": config.teaming,
+        "bond": config.on_bond,
         "uplinks": [
             {"name": u.name, "ofport": int(u.ofport), "up": is_up(u), "role": u.role.value}
             for u in config.uplinks

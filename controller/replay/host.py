@@ -352,7 +352,7 @@ class Host:
             case engine_commands.ReadForwarding():
                 self._events.append(events.ForwardingRead(name, ()))
             case engine_commands.SetPortFlags(number=number, no_flood=no_flood):
-                self._events.append(events.PortFlagsSet(name, number, no_flood))
+                self._events.append(events.PortFlagsSet(name, number, no_flood, before=no_flood))
             case engine_commands.AddSelectGroup(number=number):
                 self._events.append(events.SelectGroupAdded(name, number, "recorded traffic only"))
             case engine_commands.Apply():

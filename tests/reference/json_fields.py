@@ -175,6 +175,8 @@ CHECK = _fields(f"""
     bridges[].attached: whether the bridge is attached
     bridges[].teaming: the teaming mode now or after an attach; absent if `attach` would refuse the
         bridge
+    bridges[].bond: whether the uplinks are an Open vSwitch bond; absent if `attach` would refuse the
+        bridge
     bridges[].uplinks[].name: an uplink, or an interface that would be an uplink after an attach
     bridges[].uplinks[].ofport: the OpenFlow port number of the uplink
     bridges[].uplinks[].up: whether the uplink carries traffic

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from controller.api.engine_commands import Apply, Command, ReadLearned, SendFrame, SetPortFlags
+from controller.api.engine_commands import (
+    Apply,
+    Command,
+    ReadLearned,
+    Report,
+    SendFrame,
+    SetPortFlags,
+)
 from controller.api.events import PortRemoved, PortState
+from controller.bridge.installation import AUDIT_INTERVAL_S
 from controller.dataplane import flooding
 from controller.dataplane.flooding import held, is_held
 from controller.dataplane.specs import EMPTY, GroupSpec
 from controller.dataplane.tables import delivery_group_id
+from controller.features.no_flood import CLEARED_FOR_S
 from tests.unit.fake_switch import World, world
 from tests.unit.rows import bridge, host, ours, port, two_uplinks
 
@@ -44,7 +53,22 @@ def test_a_restarted_service_makes_sure_and_changes_nothing() -> None:
     here = attached().restart_service()
     assert [type(c) for c in flags_and_bundles(here)] == [SetPortFlags]
     here.run_for(100)
-    assert [type(c) for c in flags_and_bundles(here)] == [SetPortFlags]
+    assert {type(c) for c in flags_and_bundles(here)} == {SetPortFlags}
+
+
+def test_a_flag_that_another_program_clears_is_set_again_and_reported() -> None:
+    here = attached().run_for(1)
+    here.log.clear()
+    here.switches["br0"].no_flood.remove(11)
+    here.run_for(AUDIT_INTERVAL_S)
+    assert here.switches["br0"].no_flood == VMS
+    assert not here.commands(Apply), "the pipeline stays"
+    told = [str(report) for report in here.commands(Report) if "warning" in str(report)]
+    assert len(told) == 1 and "no-flood of vnet1" in told[0]
+    no_flood = here.engine.fleet.bridges["br0"].no_flood
+    assert no_flood.cleared(here.now_s) == ["vnet1"]
+    here.run_for(CLEARED_FOR_S + 1)
+    assert no_flood.cleared(here.now_s) == []
 
 
 def test_a_vm_port_that_normal_has_carried_is_announced_before_its_address_is_forgotten() -> None:
@@ -94,7 +118,8 @@ def test_a_port_the_switch_does_not_have_yet_is_asked_for_when_it_comes() -> Non
     here.write(bridge(*row.ports, port("vnet2", 12), ids=row.external_ids))
     here.run_for(100)
     assert not flooded(here), "a copy too many is worse than one too few"
-    assert len(here.commands(SetPortFlags)) == 2, "it is not asked again and again"
+    audits = 100 / AUDIT_INTERVAL_S
+    assert len(here.commands(SetPortFlags)) == 2 + audits, "it is not asked again and again"
     here.switches["br0"].ports[12] = PortState(12, "vnet2", up=True, speed_bps=0)
     here.set_link(12, up=True)
     assert flooded(here) and here.switches["br0"].no_flood == VMS | {12}

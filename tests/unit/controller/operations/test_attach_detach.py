@@ -31,6 +31,7 @@ from controller.api.events import (
     Written,
 )
 from controller.bridge import inspection
+from controller.bridge.installation import AUDIT_INTERVAL_S
 from controller.config import normal
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow, MirrorRow, PortRow
@@ -39,10 +40,10 @@ from controller.dataplane.specs import EMPTY, GroupSpec
 from controller.dataplane.tables import GROUP_IDS, Kind, Register, Table
 from controller.dataplane.team import Team
 from controller.operations.attach import ATTACH_TIMEOUT_S, Attach
-from controller.operations.jobs import Step, Store
 from controller.operations.detach import BUSY_TIMEOUT_S
-from tests.said import says
+from controller.operations.jobs import Step, Store
 from controller.text.wording import STARTED
+from tests.said import says
 from tests.unit.fake_switch import FakeSwitch, World, done, refusal, world
 from tests.unit.rows import (
     backed_up,
@@ -52,8 +53,8 @@ from tests.unit.rows import (
     ours,
     plain_uplinks,
     port,
-    with_ids,
     two_uplinks,
+    with_ids,
     with_interface,
     without_us,
 )
@@ -151,8 +152,6 @@ def test_detaching_a_switch_that_is_away_takes_the_configuration_away_at_least()
     assert here.engine.fleet.bridges == {} and here.dialled == set()
 
 
-def test_a_bridge_that_is_deleted_while_it_is_being_detached_is_gone() -> None:
-    here = world(host()).start().disconnect()
 def test_a_detach_waits_longer_for_a_switch_that_stays_connected() -> None:
     here = world(host()).start()
     here.switches["br0"].holds_answers = True
@@ -164,6 +163,8 @@ def test_a_detach_waits_longer_for_a_switch_that_stays_connected() -> None:
     assert here.switches["br0"].installed == EMPTY
 
 
+def test_a_bridge_that_is_deleted_while_it_is_being_detached_is_gone() -> None:
+    here = world(host()).start().disconnect()
     assert here.ask("detach", "br0") is None
     here.rows.clear()
     here.say(DatabaseRead(())).run_for(20)
@@ -687,6 +688,18 @@ def test_vm_ports_have_the_flag_while_we_serve_and_those_that_had_it_keep_it(
     done(here.ask("detach", "br0"))
     assert (switch.no_flood, switch.installed) == (flagged, EMPTY)
     assert here.rows["br0"].external_ids == {}
+
+
+def test_a_flag_that_is_cleared_while_attached_is_not_restored() -> None:
+    here = world(without_us(host()), no_flood={11, 13}).start()
+    switch = here.switches["br0"]
+    assert "vnet1: another program set the port flag no-flood" in done(here.ask("attach", "br0"))
+    switch.no_flood.remove(11)
+    here.run_for(AUDIT_INTERVAL_S)
+    assert switch.no_flood == {10, 11, 12, 13}
+    assert here.rows["br0"].external_ids["ovs-lbt-no-flood-before"] == "vnet3"
+    done(here.ask("detach", "br0"))
+    assert switch.no_flood == {13}
 
 
 def test_a_bridge_that_is_observed_has_the_flags_that_it_had() -> None:

@@ -18,7 +18,7 @@ def team(teaming: str = "switch-independent", down: str = "") -> dict[str, Any]:
     uplinks = [
         {"name": f"eth{n}", "ofport": n, "up": f"eth{n}" != down, "role": "active"} for n in (1, 2)
     ]
-    return {"name": "br0", "attached": True, "teaming": teaming, "uplinks": uplinks}
+    return {"name": "br0", "attached": True, "teaming": teaming, "bond": False, "uplinks": uplinks}
 
 
 def sent(packets: int) -> Counted:
