@@ -2,8 +2,11 @@
 
 A JSON file has a list of jumps:
 
-    {"instances": [{"name": "mine", "uplinks_mbps": [100, 50], "vms": [
-        {"home": 1, "before_mbps": 0.5, "after_mbps": 61.2, "start_ms": 140}, ...]}]}
+    {"instances": [
+      {"name": "two-on-one", "uplinks_mbps": [100, 50], "vms": [
+        {"home": 1, "before_mbps": 0.5, "after_mbps": 70.5, "start_ms": 0},
+        {"home": 1, "before_mbps": 0.5, "after_mbps": 40, "start_ms": 35.5},
+        {"home": 2, "before_mbps": 5, "after_mbps": 1, "start_ms": 120}]}]}
 
 `home` counts the uplinks from 1. Rates include Ethernet headers. A VM's load changes from
 `before_mbps` to `after_mbps` when `start_ms` have passed since the beginning of the jump.

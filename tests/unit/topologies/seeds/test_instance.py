@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests import documents
-from topologies.seeds import generator
+from topologies.seeds import generator, instance
 from topologies.seeds.instance import FEASIBLE_RATIO, Instance, Vm, read
 from topologies.seeds.placement_search import find_below, worst_ratio
 
@@ -79,9 +78,9 @@ def test_file_is_read(tmp_path: Path) -> None:
 
 
 def test_documented_example_is_valid_and_feasible(tmp_path: Path) -> None:
-    text = (documents.ROOT / "docs" / "benchmarks" / "shift_seeds.md").read_text()
-    (example,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
-    (found,) = read(_file(tmp_path, example))
+    example = re.search(r"(?m)^    \{(?:\n|.)*?\n\n", instance.__doc__ or "")
+    assert example
+    (found,) = read(_file(tmp_path, example[0]))
     assert found.home_utilizations() == pytest.approx((1.105, 0.02))
     assert generator.is_feasible(found)
 
