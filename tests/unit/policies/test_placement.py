@@ -1,7 +1,8 @@
-"""Units in sets: musts hold, and placements do not go to and fro. The best there is: test_reservations_oracle."""
+"""Units in sets: the placement found is the best there is, and does not go to and fro."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -49,6 +50,16 @@ def team(*usable: bool) -> tuple[Uplink, ...]:
 
 
 TEAMS = st.builds(team, st.booleans(), st.booleans(), st.booleans())
+
+
+@pytest.mark.slow
+@settings(max_examples=400)
+@given(candidates(5))
+def test_no_placement_costs_less(tried: list[Candidate]) -> None:
+    found = placement.place(tried)
+    every = itertools.product(*(c.able for c in tried))
+    ways = (dict(zip((c.name for c in tried), way, strict=True)) for way in every)
+    assert cost(tried, found) == min(cost(tried, way) for way in ways)
 
 
 # ---- musts, and no to and fro ----------------------------------------------------------
