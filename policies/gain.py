@@ -113,46 +113,44 @@ def keeps_worst(moves: Sequence[Move], snapshot: Snapshot) -> bool:
     return left_ratio <= worst_ratio(snapshot.uplinks) * (1.0 + WANDERS_RATIO)
 
 
-def is_possible(snapshot: Snapshot, off_ratio: float = 0.0) -> bool:
+def is_possible(snapshot: Snapshot) -> bool:
     """Whether any plan could be worth it. If not, there is no need to make one.
 
     The bound holds for whole units, so the answer is yes if VM ports are split, or may have to be.
-    `off_ratio`: the answer is also yes if it could be for loads that differ by that share of
-    capacity.
     """
-    if _may_resplit(snapshot, off_ratio):
+    if _may_resplit(snapshot):
         return True
-    if _all_are_small(snapshot, off_ratio):
+    if _all_are_small(snapshot):
         return False
-    found_ratio = worst_ratio(snapshot.uplinks) + off_ratio
+    found_ratio = worst_ratio(snapshot.uplinks)
     # A gain is a difference of two sums, which may be off by rounding.
     least_gain_ratio = 0.999 * LEAST_GAIN_OF_CAPACITY_RATIO
     most_ratio = min(_enough_ratio(found_ratio), found_ratio - least_gain_ratio)
-    return optimum.least_worst_ratio(snapshot.uplinks, snapshot.units) - off_ratio <= most_ratio
+    return optimum.least_worst_ratio(snapshot.uplinks, snapshot.units) <= most_ratio
 
 
-def may_help_now(latest: Snapshot, peaks: Snapshot, off_ratio: float = 0.0) -> bool:
+def may_help_now(latest: Snapshot, peaks: Snapshot) -> bool:
     """Whether any plan that is made for these peaks could be worth it for the present loads, too.
 
     If not, none is while loads stay as they are, however their peaks fall and whichever units come
-    out of a cooldown. `off_ratio`: as for `is_possible`.
+    out of a cooldown.
     """
-    if _may_resplit(latest, off_ratio) or _may_resplit(peaks, off_ratio):
+    if _may_resplit(latest) or _may_resplit(peaks):
         return True
-    most_ratio = _enough_ratio(worst_ratio(latest.uplinks) + off_ratio)
+    most_ratio = _enough_ratio(worst_ratio(latest.uplinks))
     # Moves and the bound add up the same loads in another order, so either may be off by rounding.
     least_ratio = 0.999 * optimum.least_worst_ratio(latest.uplinks, latest.units)
-    return least_ratio - off_ratio <= most_ratio
+    return least_ratio <= most_ratio
 
 
-def _may_resplit(snapshot: Snapshot, off_ratio: float) -> bool:
+def _may_resplit(snapshot: Snapshot) -> bool:
     """Whether VM ports are split, or may have to be."""
     serving = failover.in_service(snapshot.uplinks)
-    high = any(u.load.tx_bps > (HIGH_RATIO - off_ratio) * u.capacity_bps for u in serving)
+    high = any(u.load.tx_bps > HIGH_RATIO * u.capacity_bps for u in serving)
     return any(u.spread or (high and u.divisible) for u in snapshot.units)
 
 
-def _all_are_small(snapshot: Snapshot, off_ratio: float) -> bool:
+def _all_are_small(snapshot: Snapshot) -> bool:
     """Whether no address can bring the share that each must, as on a host that is nearly idle.
 
     The fullest uplink loses no more than what leaves it. So one of the units there must carry that
@@ -160,12 +158,12 @@ def _all_are_small(snapshot: Snapshot, off_ratio: float) -> bool:
     """
     serving = failover.in_service(snapshot.uplinks)
     most_ratio = max((uplink.utilization_ratio for uplink in serving), default=math.inf)
-    if most_ratio + off_ratio >= NEARLY_FULL_RATIO or any(u.is_bucket for u in snapshot.units):
+    if most_ratio >= NEARLY_FULL_RATIO or any(u.is_bucket for u in snapshot.units):
         return False
     fullest = {
         uplink.name: uplink.capacity_bps
         for uplink in serving
-        if uplink.utilization_ratio >= most_ratio - 2.0 * off_ratio
+        if uplink.utilization_ratio >= most_ratio
     }
     there = (
         unit.load.utilization_ratio(fullest[unit.uplink])
@@ -173,7 +171,7 @@ def _all_are_small(snapshot: Snapshot, off_ratio: float) -> bool:
         if unit.uplink in fullest
     )
     # A gain is a difference of two sums, which may be off by rounding.
-    return max(there, default=0.0) + off_ratio < LEAST_GAIN_PER_ADDRESS_RATIO * 0.999
+    return max(there, default=0.0) < LEAST_GAIN_PER_ADDRESS_RATIO * 0.999
 
 
 def _gains(made: tuple[Move, ...], snapshot: Snapshot, each_ratio: float) -> bool:

@@ -298,9 +298,7 @@ class Host:
 
     def _stays_calm(self, before: Offered, now: Offered) -> bool:
         """Whether nothing is moved when the loads of a sample follow those of the one before."""
-        # The switch counts whole bytes per second of each port.
-        off_ratio = 16.0 * (len(self.switch.vm_ports) + 1) / self.trace.capacity_bps
-        return skipping.stays_calm(self._resting, now.loads, before.loads, off_ratio)
+        return skipping.stays_calm(self._resting, now.loads, before.loads)
 
     def _is_calm(self, offered: Offered) -> bool:
         """Whether the engine moves nothing, however the VM ports share these loads."""

@@ -106,23 +106,20 @@ def at_rest(bridge: Bridge) -> Snapshot:
     return Snapshot(uplinks, units)
 
 
-def stays_calm(
-    team: Snapshot, loads: Mapping[str, Load], before: Mapping[str, Load], off_ratio: float
-) -> bool:
+def stays_calm(team: Snapshot, loads: Mapping[str, Load], before: Mapping[str, Load]) -> bool:
     """Whether a policy that acts at once moves nothing in a team whose units begin to carry loads.
 
     `team`: without loads. `loads`: by name of the unit. `before`: the loads that they carried until
-    then, and for so long that no others are remembered. Readings of both may be off by this share
-    of capacity.
+    then, and for so long that no others are remembered. Both are as counters show them.
     """
     now = _carrying(team, loads)
-    if gain.worst_ratio(now.uplinks) + off_ratio >= FULL_RATIO:
+    if gain.worst_ratio(now.uplinks) >= FULL_RATIO:
         return False
     peaks = {name: load.larger(before.get(name, IDLE)) for name, load in loads.items()}
     highest = _carrying(team, {**before, **peaks})
-    if not gain.may_help_now(now, highest, off_ratio):
+    if not gain.may_help_now(now, highest):
         return True
-    return not (gain.is_possible(now, off_ratio) or gain.is_possible(highest, off_ratio))
+    return not (gain.is_possible(now) or gain.is_possible(highest))
 
 
 def _carrying(team: Snapshot, loads: Mapping[str, Load]) -> Snapshot:

@@ -119,21 +119,3 @@ def test_a_split_that_peaks_ask_for_may_help_now() -> None:
     now, high, higher = (team([(1, Load(bps))], divisible=True) for bps in (50e6, 85e6, 95e6))
     assert gain.may_help_now(now, higher)
     assert not gain.may_help_now(now, high), "it fills one of the uplinks wherever it is"
-
-
-@given(
-    st.lists(
-        st.tuples(st.integers(1, 2), st.floats(0.0, 60e6), st.floats(-1.0, 1.0)),
-        min_size=1,
-        max_size=12,
-    )
-)
-def test_where_none_may_be_for_loads_that_are_off_none_may_be_for_others_near(
-    sent: list[tuple[int, float, float]],
-) -> None:
-    off_ratio = 0.004
-    most_off_bps = off_ratio * CAPACITY_BPS / len(sent)
-
-    if not gain.is_possible(team((at, Load(bps)) for at, bps, _ in sent), off_ratio):
-        off = [(at, Load(max(0.0, bps + most_off_bps * part))) for at, bps, part in sent]
-        assert not gain.is_possible(team(off))
