@@ -186,9 +186,7 @@ class Engine:
                 assert isinstance(event, events.BridgeEvent), event
                 if (bridge := self.fleet.bridges.get(event.bridge)) is None:
                     return []
-                decides = isinstance(
-                    event, events.PortStatsRead | events.StatsRepeated | events.UnitCountersRead
-                )
+                decides = isinstance(event, events.PortStatsRead | events.UnitCountersRead)
                 handle = functools.partial(self._handle_switch, bridge, event, now_s)
                 return self.fleet.alone(event.bridge, handle, now_s, decides)
 

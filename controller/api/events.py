@@ -176,11 +176,6 @@ class PortStatsRead(BridgeEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class StatsRepeated(BridgeEvent):
-    """A replay's answer to a poll: all loads are those that the last poll has shown."""
-
-
-@dataclass(frozen=True, slots=True)
 class UnitCountersRead(BridgeEvent):
     """What each VM port exchanged with uplinks, by ofport, as counted by its flows.
 

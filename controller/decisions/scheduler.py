@@ -80,11 +80,12 @@ class Scheduler:
 
     `last_s`: when the last decision was made, in seconds of engine time; None: none was.
     `same_until_s`: until when decisions move nothing if the same loads are read again.
-    `in_cooldown`: the units in cooldown. `merge_due`: the split VM ports that may be merged.
+    `remembered_s`: when loads were last remembered as peaks and phases. `in_cooldown`: the units in cooldown. `merge_due`: the split VM ports that may be merged.
     """
 
     last_s: float | None = None
     same_until_s: float = -math.inf
+    remembered_s: float = -math.inf
     splits: Splits = field(default_factory=Splits)
     damping: Damping = field(default_factory=Damping)
     peaks: Peaks = field(default_factory=Peaks)
@@ -171,14 +172,12 @@ class Scheduler:
         }
         known = known and self.late_known
         complete = known and not between and None not in present.values()
-        if complete and same and not self._late and now_s < self.same_until_s:
-            self._remember_again(now_s)
-            return Decision(team_view, (), present, complete)
+        again = complete and same and not self._late and now_s < self.same_until_s
         # The first reading after everything was counted mixes loads from before and after the
         # change, so wait for the next one.
         if known and any(PRESETS[policy].at_once for policy in team_view.rebalancing):
-            self._remember(team_view, now_s)
-        return Decision(team_view, policies, present, complete)
+            self._remember(team_view, again, now_s)
+        return Decision(team_view, () if again else policies, present, complete)
 
     def wanted(self, policy: str, decision: Decision, now_s: float) -> Wanted | None:
         """Return what a policy wants to move; None: nothing, or it must not be asked now.
@@ -425,7 +424,7 @@ class Scheduler:
         if any(self.pauses(policy, team_view, last_s) for policy in team_view.rebalancing):
             return last_s
         remembered_s = min(
-            self.peaks.next_fall_s(),
+            self.peaks.falls_s,
             self.load_phases.next_change_s,
             *(damping.next_change_s(last_s) for damping in self.dampings),
         )
@@ -448,21 +447,15 @@ class Scheduler:
         waits_s = min(since_s, default=math.inf) + EVEN_AFTER_S - ON_TIME_S
         return waits_s if waits_s == math.inf else min(waits_s, self.filling.settles_s)
 
-    def hold(self, now_s: float) -> None:
-        """Make the last decision again, until now. It must not differ meanwhile (`same_until_s`)."""
-        assert now_s < self.same_until_s, "the decision is the same"
-        self.last_s = now_s
-        self.filling.hold_filling(now_s)
-        self._remember_again(now_s)
-
-    def _remember(self, team_view: TeamView, now_s: float) -> None:
-        carried = team_view.stirring(self.peaks)
-        self.peaks.note_peaks(carried, now_s)
-        self.load_phases.take_carried(carried, _least_capacity_bps(team_view), now_s)
-
-    def _remember_again(self, now_s: float) -> None:
-        self.peaks.hold_peaks(now_s)
-        self.load_phases.hold_phases(now_s)
+    def _remember(self, team_view: TeamView, again: bool, now_s: float) -> None:
+        """Remember what units carry. `again`: it is what they carried in the last decision."""
+        forgets_s = min(self.peaks.falls_s, self.load_phases.next_change_s)
+        if not again or now_s >= forgets_s:
+            carried, until_s = team_view.stirring(self.peaks), self.remembered_s
+            least_bps = _least_capacity_bps(team_view)
+            self.peaks.note_peaks(carried, until_s, now_s)
+            self.load_phases.take_carried(carried, least_bps, until_s, now_s)
+        self.remembered_s = now_s
 
     # ---- what buckets count ------------------------------------------------------------
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from controller.api.engine_commands import Command, Observe
-from controller.api.events import UNSUPPORTED, PortStatsRead, StatsRepeated, UnitCountersRead
+from controller.api.events import UNSUPPORTED, PortStatsRead, UnitCountersRead
 from controller.features.feature import Feature, Timer
 from controller.load.filling import MOST_UNITS, READ_EVERY_S
 from controller.load.headers import with_headers
 from controller.load.polling import ADDRESSES_SOON_S
 
 
-class Polls(Feature[PortStatsRead | UnitCountersRead | StatsRepeated]):
+class Polls(Feature[PortStatsRead | UnitCountersRead]):
     """The polls of one bridge."""
 
-    hears = (PortStatsRead, UnitCountersRead, StatsRepeated)
+    hears = (PortStatsRead, UnitCountersRead)
 
     def forget_switch(self) -> None:
         self.bridge.loads.forget_rates()
@@ -26,18 +26,10 @@ class Polls(Feature[PortStatsRead | UnitCountersRead | StatsRepeated]):
     def timers(self) -> Iterable[Timer]:
         return ((self.bridge.polling.due_s, self._poll),) if self.bridge.phase.is_attached else ()
 
-    def heard(
-        self, event: PortStatsRead | UnitCountersRead | StatsRepeated, now_s: float
-    ) -> list[Command]:
-        match event:
-            case PortStatsRead():
-                return self._take_ports(event, now_s)
-            case UnitCountersRead():
-                return self._take_units(event, now_s)
-            case _:
-                # A poll shows the loads that the last one has shown: decide about them again.
-                self.bridge.loads.repeat()
-                return self._polled_all(now_s)
+    def heard(self, event: PortStatsRead | UnitCountersRead, now_s: float) -> list[Command]:
+        if isinstance(event, PortStatsRead):
+            return self._take_ports(event, now_s)
+        return self._take_units(event, now_s)
 
     def _poll(self, now_s: float) -> list[Command]:
         bridge, config = self.bridge, self.config

@@ -46,16 +46,17 @@ class Beats:
     late: bool | None = None
     updates: list[Total] = field(default_factory=list)
     stood_still: tuple[Total, float] | None = None
-    _counted_s: float | None = None
+    # When the counter last grew, or was first read.
+    counted_s: float | None = None
     _in_a_row: int = 0
 
     def see(self, before: Total, now: Total, keep_s: float) -> None:
         """Take a reading and the one before it. Updates are kept for `keep_s` seconds."""
-        counted_s = before.clock_s if self._counted_s is None else self._counted_s
-        self._counted_s = counted_s
+        counted_s = before.clock_s if self.counted_s is None else self.counted_s
+        self.counted_s = counted_s
         if now[1:] == before[1:]:
             return
-        self._counted_s = now.clock_s
+        self.counted_s = now.clock_s
         if before.clock_s - counted_s >= STILL_S:
             self.stood_still = before, before.clock_s - counted_s
             # Single frames are not an update.
@@ -87,11 +88,6 @@ class Beats:
         while len(updates) > 3 and updates[1].clock_s <= now.clock_s - keep_s:
             del updates[0]
 
-    @property
-    def is_live(self) -> bool:
-        """Whether it is known not to be late, also if it has stood still lately."""
-        return self.late is False and not self.updates
-
     def is_update(self, clock_s: float) -> bool:
         """Whether the reading at this time was an update."""
         return bool(self.updates) and self.updates[-1].clock_s == clock_s
@@ -109,12 +105,6 @@ class Beats:
     def is_over(self, clock_s: float) -> bool:
         """Whether the counter has stood still for so long that it carries nothing."""
         return not self.updates or clock_s - self.updates[-1].clock_s > LONGEST_BEAT_S
-
-    def stands_still(self, clock_s: float) -> bool:
-        """Whether it carries nothing, and has not for as long as any update is spread over."""
-        counted_s = self._counted_s
-        still = counted_s is not None and clock_s - counted_s >= LONGEST_BEAT_S
-        return still and self.is_over(clock_s)
 
     def span(self, window_s: float, clock_s: float) -> tuple[Total, Total] | None:
         """Return the first and the last update of a window that ends at `clock_s`.

@@ -49,7 +49,7 @@ class Filling:
 
     `full_s`: since when an uplink is full, in seconds of engine time; None: none is. `high_s`: the
     same for one that is nearly full (`gain.NEARLY_FULL_RATIO`). `steady`: whether loads were steady
-    in the last reading.
+    in the last reading. `taken_s`: when it was last taken what uplinks carry beside their units.
     """
 
     full_s: float | None = None
@@ -63,7 +63,10 @@ class Filling:
     _worst_ratio: float = 0.0
     # When addresses behind VM ports were read, the last three times.
     _addresses_s: tuple[float, float, float] = NEVER
-    _beside: deque[tuple[float, Mapping[str, Load]]] = field(default_factory=deque)
+    taken_s: float = -math.inf
+    # What was taken last; and what was before, with the time until which it was so, the oldest first.
+    _beside: Mapping[str, Load] = field(default_factory=dict)
+    _before: deque[tuple[float, Mapping[str, Load]]] = field(default_factory=deque)
 
     def see(self, snapshot: Snapshot, rise: Load, late_rise: Load, now_s: float) -> None:
         """Take the present loads.
@@ -148,17 +151,19 @@ class Filling:
 
     def take_beside(self, beside: Mapping[str, Load], now_s: float) -> None:
         """Take what uplinks carry besides the loads of their units. No move may be under way."""
-        self._beside.append((now_s, beside))
-        while self._beside[0][0] < now_s - BESIDE_S:
-            self._beside.popleft()
+        if self._beside and self._beside != beside:
+            self._before.append((self.taken_s, self._beside))
+        self._beside, self.taken_s = beside, now_s
+        while self._before and self._before[0][0] < now_s - BESIDE_S:
+            self._before.popleft()
 
     def beside(self, uplink: str) -> Load:
-        found = [of.get(uplink, IDLE) for _, of in self._beside]
-        if not found:
-            return IDLE
-        if len(found) == 1:
-            return found[0]
-        return Load(min(load.tx_bps for load in found), min(load.rx_bps for load in found))
+        """What an uplink carries besides its units: the least of the last `BESIDE_S`."""
+        least = self._beside.get(uplink, IDLE)
+        for _, of in self._before:
+            load = of.get(uplink, IDLE)
+            least = Load(min(least.tx_bps, load.tx_bps), min(least.rx_bps, load.rx_bps))
+        return least
 
     def next_change_s(self, now_s: float) -> float:
         """When anything here next changes, if no load does; infinity: time changes nothing.
@@ -167,26 +172,16 @@ class Filling:
         """
         if self.reads_fast(now_s) or (self.full_s is not None and not self.steady):
             return now_s
-        return min(
-            _lasts_s(self.full_s, now_s), _lasts_s(self.high_s, now_s), self._beside_changes_s()
-        )
-
-    def _beside_changes_s(self) -> float:
-        """When the least of what uplinks carry beside their units may rise, if nothing changes."""
-        others = (at_s for at_s, beside in self._beside if beside != self._beside[-1][1])
-        return _forgotten_s(next(others, math.inf))
-
-    def hold_filling(self, now_s: float) -> None:
-        """Take the same as the last time again, until now: nothing rises any more."""
-        self.steady, self._concerned = True, False
-        if self._beside:
-            self._beside[-1] = now_s, self._beside[-1][1]
+        # Then the least of what uplinks carry beside their units may rise.
+        forgotten_s = _forgotten_s(self._before[0][0]) if self._before else math.inf
+        return min(_lasts_s(self.full_s, now_s), _lasts_s(self.high_s, now_s), forgotten_s)
 
     def forget_filling(self) -> None:
         self.full_s = self.high_s = self._fast_s = None
         self._addresses_s = NEVER
         self.steady = True
-        self._beside.clear()
+        self._beside = {}
+        self._before.clear()
 
 
 def _since_s(since_s: float | None, is_so: bool, now_s: float) -> float | None:
@@ -209,7 +204,5 @@ def _lasts_s(since_s: float | None, now_s: float) -> float:
 
 def _forgotten_s(at_s: float) -> float:
     """When what was taken at that time is forgotten, in the whole microseconds in which polls are."""
-    if at_s == math.inf:
-        return math.inf
     edge_s = round(at_s + BESIDE_S, DIGITS)
     return edge_s if at_s < edge_s - BESIDE_S else edge_s + 10**-DIGITS

@@ -26,11 +26,14 @@ MOST_UNITS = 512
 
 @dataclass(slots=True)
 class LoadPhase:
-    """A phase: what units carried, by name. Units that are not named carried nothing."""
+    """A phase: what units carried, by name. Units that are not named carried nothing.
+
+    `until_s`: when it ended; infinity: present loads are like it.
+    """
 
     begun_s: float
-    last_s: float
     loads: Mapping[str, Load]
+    until_s: float = math.inf
 
     def is_like(self, loads: Mapping[str, Load], most_bps: float) -> bool:
         """Whether the load of each unit differs from that in the phase by at most `most_bps`."""
@@ -44,55 +47,49 @@ class LoadPhase:
 
 @dataclass(slots=True)
 class LoadPhases:
-    """The phases of the last `PEAK_S`, oldest first."""
+    """The phases of the last `PEAK_S`, oldest first.
+
+    `begins_s`: when a phase begins if no load changes, because present loads are not those of the
+    last one; infinity: they are.
+    """
 
     _taken: deque[LoadPhase] = field(default_factory=deque)
-    # When a phase begins, because present loads are not those of the last one; infinity: they are.
-    _begins_s: float = math.inf
+    begins_s: float = math.inf
 
     def take_carried(
-        self, carried: Iterable[tuple[Unit, Load]], capacity_bps: float, now_s: float
+        self,
+        carried: Iterable[tuple[Unit, Load]],
+        capacity_bps: float,
+        until_s: float,
+        now_s: float,
     ) -> None:
-        """Take what units carry now. `capacity_bps`: the capacity of the smallest uplink."""
+        """Take what units carry now. They carried what was taken last until `until_s`.
+
+        `capacity_bps`: the capacity of the smallest uplink.
+        """
         taken = self._taken
-        self._forget_before(now_s - PEAK_S)
         loads = {unit.name: load for unit, load in carried if load.tx_bps or load.rx_bps}
-        self._begins_s = math.inf
+        last = taken[-1] if taken else None
+        self.begins_s = math.inf
         if len(loads) > MOST_UNITS:
             taken.clear()
-        elif taken and taken[-1].is_like(loads, ALIKE_RATIO * capacity_bps):
-            taken[-1].last_s = now_s
-        elif not taken or now_s - taken[-1].begun_s >= EVERY_S:
-            taken.append(LoadPhase(now_s, now_s, loads))
+        elif last and last.is_like(loads, ALIKE_RATIO * capacity_bps):
+            last.until_s = math.inf
         else:
-            self._begins_s = taken[-1].begun_s + EVERY_S
-
-    def _forget_before(self, at_s: float) -> None:
-        while self._taken and self._taken[0].last_s <= at_s:
-            self._taken.popleft()
-
-    @property
-    def begins_s(self) -> float:
-        """When a phase begins, if no load changes; infinity: none does."""
-        return self._begins_s
+            if last and last.until_s == math.inf:
+                last.until_s = until_s
+            if not last or now_s - last.begun_s >= EVERY_S:
+                taken.append(LoadPhase(now_s, loads))
+            else:
+                self.begins_s = last.begun_s + EVERY_S
+        while taken and taken[0].until_s <= now_s - PEAK_S:
+            taken.popleft()
 
     @property
     def next_change_s(self) -> float:
-        """When other phases are remembered than now, if no load changes; infinity: time changes none.
-
-        Until then, only the present phase gets longer.
-        """
-        forgotten_s = self._taken[0].last_s + PEAK_S if len(self._taken) > 1 else math.inf
-        return min(forgotten_s, self._begins_s)
-
-    def hold_phases(self, now_s: float) -> None:
-        """Take the same loads as the last time again, until now: the present phase goes on.
-
-        No phase may begin meanwhile (`begins_s`).
-        """
-        if self._taken and self._begins_s == math.inf:
-            self._taken[-1].last_s = now_s
-        self._forget_before(now_s - PEAK_S)
+        """When other phases are remembered than now, if no load changes; infinity: time changes none."""
+        forgotten_s = self._taken[0].until_s + PEAK_S if self._taken else math.inf
+        return min(forgotten_s, self.begins_s)
 
     @property
     def is_known(self) -> bool:
@@ -105,4 +102,4 @@ class LoadPhases:
     def forget_phases(self) -> None:
         """Forget all phases."""
         self._taken.clear()
-        self._begins_s = math.inf
+        self.begins_s = math.inf

@@ -28,10 +28,10 @@ class Loads:
     """
 
     counters: dict[int, PortCounters] = field(default_factory=dict)
-    _ports: dict[int, Rates] = field(default_factory=dict)
+    port_rates: dict[int, Rates] = field(default_factory=dict)
     _units: dict[int, Rates] = field(default_factory=dict)
     _uplink_share: dict[int, UplinkShare] = field(default_factory=dict)
-    _buckets: dict[str, Rates] = field(default_factory=dict)
+    bucket_rates: dict[str, Rates] = field(default_factory=dict)
     # The latest rates of buckets: policies ask for them more often than counters are read.
     _latest: dict[str, Load] = field(default_factory=dict)
     _address_units: dict[str, Rates] = field(default_factory=dict)
@@ -41,35 +41,20 @@ class Loads:
     steady_s: float = math.inf
     # Whether none has since addresses behind VM ports were read the last time but two.
     addresses_steady: bool = True
-    # The ports that are counted late (`controller.load.beats`), and those of which it is not known.
-    late: set[int] = field(default_factory=set)
-    _unsure: set[int] = field(default_factory=set)
     # The ports that are uplinks.
     _outwards: set[int] = field(default_factory=set)
-    # Whether the last poll has shown the same loads as the one before it.
-    _repeated: bool = False
-    # Whether the buckets that were read last repeat; None: not asked since.
-    _buckets_repeat: bool | None = None
 
     def take_port(self, port: PortCounters, outwards: bool, keep_s: float) -> None:
         """Take the counters of a port. `outwards`: it is an uplink, so it sends to the network."""
         ofport = port.ofport
-        self._repeated = False
         self.counters[ofport] = port
-        rates = _rates_of(self._ports, ofport, keep_s)
+        rates = _rates_of(self.port_rates, ofport, keep_s)
         if outwards:
             self._outwards.add(ofport)
             rates.add_reading(Sample(port.clock_s, port.tx_bytes, port.rx_bytes))
         else:
             self._outwards.discard(ofport)
             rates.add_reading(Sample(port.clock_s, port.rx_bytes, port.tx_bytes))
-        late = rates.beats.late
-        (self._unsure.add if late is None else self._unsure.discard)(ofport)
-        (self.late.add if late else self.late.discard)(ofport)
-
-    def repeat(self) -> None:
-        """A poll shows the loads that the last one has shown (`ports_repeat`)."""
-        self._repeated = True
 
     def take_units(
         self, read: UnitCountersRead, address_units: Mapping[int, tuple[str, int]], keep_s: float
@@ -79,18 +64,16 @@ class Loads:
         `address_units`: the names of address units, each with the ofport of its VM port, by slot.
         """
         counted_bytes = sum(self._take_unit(*unit, keep_s) for unit in read.units)
-        totals = {ofport: self._ports[ofport].total for ofport in self._outwards}
+        totals = {ofport: self.port_rates[ofport].total for ofport in self._outwards}
         self.lateness.take_reading({of: t for of, t in totals.items() if t}, counted_bytes, keep_s)
         self._take_buckets(read.buckets, keep_s)
         self._take_address_units(read.address_units, address_units, keep_s)
 
     def _take_buckets(self, read: Sequence[tuple[tuple[int, int], Sample]], keep_s: float) -> None:
-        if read:
-            self._buckets_repeat = None
         for (number, bucket), sample in read:
             if number in range(len(buckets.HASHED)):
                 name = buckets.name_of(buckets.HASHED[number], bucket)
-                _rates_of(self._buckets, name, keep_s).add_reading(sample)
+                _rates_of(self.bucket_rates, name, keep_s).add_reading(sample)
                 self._latest.pop(name, None)
 
     def _take_address_units(
@@ -120,7 +103,7 @@ class Loads:
         before = rates.total
         rates.add_reading(sample)
         now = rates.total
-        port = self._ports[ofport].total if ofport in self._ports else None
+        port = self.port_rates[ofport].total if ofport in self.port_rates else None
         if port is not None and now is not None:
             share = self._uplink_share.get(ofport)
             if share is None:
@@ -131,24 +114,30 @@ class Loads:
     def port(self, ofport: int, window_s: float | None, lag_s: float = 0.0) -> Load:
         """The mean load of a port over a window (None: the latest); zero while unknown."""
         if window_s is None:
-            return self._ports[ofport].latest(self.steady_s) if ofport in self._ports else IDLE
-        return _load(self._ports.get(ofport), window_s, lag_s)
+            return (
+                self.port_rates[ofport].latest(self.steady_s) if ofport in self.port_rates else IDLE
+            )
+        return _load(self.port_rates.get(ofport), window_s, lag_s)
 
     def rise(self, ofports: Iterable[int], recent_s: float = 0.0) -> Load:
         """Return by how much the loads of these ports rose in all. Loads that fell do not count."""
-        if self._repeated:
-            return IDLE
-        known = (self._ports[ofport] for ofport in ofports if ofport in self._ports)
+        known = (self.port_rates[ofport] for ofport in ofports if ofport in self.port_rates)
         rises = (rise for rates in known if (rise := rates.rise(recent_s)) is not IDLE)
         return sum(rises, Load())
 
+    @property
+    def late(self) -> set[int]:
+        """The ports that are counted late (`controller.load.beats`)."""
+        return {ofport for ofport, rates in self.port_rates.items() if rates.beats.late}
+
     def is_late(self, ofport: int) -> bool:
         """Whether a port is counted late."""
-        return ofport in self.late
+        found = self.port_rates.get(ofport)
+        return found is not None and bool(found.beats.late)
 
     def just_updated(self, ofport: int) -> bool:
         """Whether a port is counted late, and its last reading had new bytes."""
-        found = self._ports.get(ofport)
+        found = self.port_rates.get(ofport)
         if found is None or found.total is None or not found.beats.late:
             return False
         return found.beats.is_update(found.total.clock_s)
@@ -159,8 +148,8 @@ class Loads:
         That is the update before the last one: the last update has counted everything since then.
         """
         ages = [0.0]
-        for ofport in self.late.intersection(ofports):
-            found = self._ports.get(ofport)
+        for ofport in ofports:
+            found = self.port_rates.get(ofport)
             if found is None or found.total is None or not found.beats.late:
                 continue
             updates, clock_s = found.beats.updates, found.total.clock_s
@@ -168,26 +157,10 @@ class Loads:
                 ages.append(clock_s - updates[-2].clock_s)
         return max(ages)
 
-    def ports_repeat(self) -> bool:
-        """Whether the same loads of ports make the same rates again (`Rates.repeats`)."""
-        return all(rates.repeats for rates in self._ports.values())
-
-    def are_live(self, ofports: Iterable[int]) -> bool:
-        """Whether these ports are known not to be counted late."""
-        return all(o in self._ports and self._ports[o].beats.is_live for o in ofports)
-
-    def buckets_repeat(self) -> bool:
-        """The same of the buckets that were read last."""
-        if self._buckets_repeat is None:
-            known = [rates for rates in self._buckets.values() if rates.total]
-            last_s = max((rates.clock_s for rates in known), default=0.0)
-            self._buckets_repeat = all(rates.repeats for rates in known if rates.clock_s == last_s)
-        return self._buckets_repeat
-
     def unsure(self, ofports: Iterable[int]) -> bool:
         """Whether one of these ports carries traffic, and it is not known whether it is late."""
-        unsure = self._unsure
-        return any(self._ports[ofport].has_counted for ofport in ofports if ofport in unsure)
+        known = (self.port_rates[ofport] for ofport in ofports if ofport in self.port_rates)
+        return any(rates.has_counted for rates in known if rates.beats.late is None)
 
     def unit(
         self, ofport: int, window_s: float | None, lag_s: float = 0.0, ago_s: float = 0.0
@@ -201,9 +174,9 @@ class Loads:
 
     def live_unit(self, ofport: int) -> Load:
         """Return the present load of a VM port over uplinks; zero while it is not known."""
-        if ofport not in self._uplink_share or ofport not in self._ports:
+        if ofport not in self._uplink_share or ofport not in self.port_rates:
             return Load()
-        return self._uplink_share[ofport].share_of(self._ports[ofport].latest(self.steady_s))
+        return self._uplink_share[ofport].share_of(self.port_rates[ofport].latest(self.steady_s))
 
     def own(
         self, ofport: int, window_s: float | None, lag_s: float = 0.0, ago_s: float = 0.0
@@ -232,8 +205,8 @@ class Loads:
     ) -> tuple[Load, ...]:
         """Return what buckets send: the means over a window that ended `ago_s` ago."""
         if window_s is not None:
-            return tuple([_load(self._buckets.get(name), window_s, ago_s) for name in names])
-        latest, rates = self._latest, self._buckets
+            return tuple([_load(self.bucket_rates.get(name), window_s, ago_s) for name in names])
+        latest, rates = self._latest, self.bucket_rates
         return tuple(
             [
                 latest.get(name) or latest.setdefault(name, _load(rates.get(name), None, 0.0))
@@ -243,12 +216,12 @@ class Loads:
 
     def covers(self, ofports: Iterable[int], window_s: float, lag_s: float) -> bool:
         """Whether the loads of all these ports are known over a whole window."""
-        known = (self._ports.get(ofport) for ofport in ofports)
+        known = (self.port_rates.get(ofport) for ofport in ofports)
         return all(r is not None and r.covers(window_s, lag_s) for r in known)
 
     def known_s(self, ofport: int, lag_s: float) -> float:
         """Return for how many seconds, up to `lag_s` ago, the load of a port is known."""
-        return self._ports[ofport].known_s(lag_s) if ofport in self._ports else 0.0
+        return self.port_rates[ofport].known_s(lag_s) if ofport in self.port_rates else 0.0
 
     def unit_known_s(self, ofport: int) -> float:
         """Return for how many seconds the load of a VM port over uplinks is known."""
@@ -256,16 +229,14 @@ class Loads:
 
     def remove(self, ofport: int) -> None:
         """Forget a port, because another port may get its ofport."""
-        for kept in (self.counters, self._ports, self._units, self._uplink_share, self._own):
+        for kept in (self.counters, self.port_rates, self._units, self._uplink_share, self._own):
             kept.pop(ofport, None)
-        for ports in (self._outwards, self.late, self._unsure):
-            ports.discard(ofport)
+        self._outwards.discard(ofport)
 
     def forget_buckets(self) -> None:
         """Forget what buckets have counted, because nothing judges them any more."""
-        self._buckets.clear()
+        self.bucket_rates.clear()
         self._latest.clear()
-        self._buckets_repeat = None
 
     def forget_address_units(self, names: Iterable[str]) -> None:
         for name in names:
@@ -273,17 +244,14 @@ class Loads:
 
     def forget_rates(self) -> None:
         """Forget all rates, because the switch was disconnected or is another one."""
-        self._ports.clear()
+        self.port_rates.clear()
         self._units.clear()
         self._uplink_share.clear()
-        self._buckets.clear()
+        self.bucket_rates.clear()
         self._latest.clear()
-        self._buckets_repeat = None
         self._address_units.clear()
         self._own.clear()
         self._outwards.clear()
-        self.late.clear()
-        self._unsure.clear()
         self.lateness = Lateness()
 
 

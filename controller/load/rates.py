@@ -129,20 +129,6 @@ class Rates:
         began_s = before.clock_s - min(still_s, LONGEST_BEAT_S)
         return _between(before._replace(clock_s=began_s), last)
 
-    @property
-    def repeats(self) -> bool:
-        """Whether the same load makes the same rate again, because it is known how the counter counts.
-
-        That is so if it is live, or if it carries nothing, so that no update of it may still be
-        spread over a standstill, and the next one is spread over the longest possible one.
-        """
-        if self.beats.late is not None:
-            return self.beats.is_live
-        totals = self._totals
-        if len(totals) > 1 and totals[-1][1:] != totals[-2][1:]:
-            return False
-        return not totals or self.beats.stands_still(totals[-1].clock_s)
-
     def of_two(self, steady: bool = True) -> Load:
         """The load of the last three samples, or of the last two if it has changed.
 

@@ -3,9 +3,8 @@
 Time jumps from one event to the next. While the engine will not decide anything, its polls are
 skipped. The traffic of the skipped time counts for the figures, but the switch's clock and counters
 stand still. So every window contains exactly what it would contain without the jump, and no
-decision changes, not even a tie. A policy that acts at once decides by the latest readings, so a
-poll that would show the same loads as the last one reads nothing; and where the loads of samples
-show that nothing would be moved, no poll is made at all.
+decision changes, not even a tie. Where the loads of samples show that a policy which acts at once
+would move nothing, no poll is made at all.
 """
 
 from __future__ import annotations
@@ -188,8 +187,10 @@ class Host:
             return self.now_s
         if self._passes_by:
             return math.inf
+        # Policies that act at once judge loads alone; means begin anew with each change of bindings.
+        steady_s = self.switch.steady_s if self._at_once else self._changed_s
         return skipping.quiet_until_s(
-            self.bridge, self._at_once, self._changed_s, self._readings, self.now_s
+            self.bridge, self._at_once, steady_s, self._readings, self.now_s
         )
 
     def _skip(self, end_s: float) -> None:
@@ -258,7 +259,7 @@ class Host:
         self.now_s = max(self.now_s, round(polled_s + polls * interval_s, DIGITS))
         self._resume_s = round(polled_s + (polls + 1) * interval_s, DIGITS)
         if self._at_once and not self._passes_by:
-            bridge.scheduler.hold(round(polled_s + polls * interval_s, DIGITS))
+            skipping.hold(bridge, round(polled_s + polls * interval_s, DIGITS))
 
     @property
     def _whole_polls(self) -> int:
@@ -285,7 +286,8 @@ class Host:
             polls = (at_s - polled_s) / interval_s
             if abs(polls - round(polls)) > ON_TIME_RATIO:
                 return False
-        if not bridge.loads.are_live(o for o, bps in now.bps.items() if any(bps)):
+        rates = (bridge.loads.port_rates.get(o) for o, bps in now.bps.items() if any(bps))
+        if not all(map(skipping.is_live, rates)):
             return False
         if not self._passes_by:
             if bridge.scheduler.awaits_confirmation:
@@ -361,32 +363,10 @@ class Host:
                 raise error
 
     def _read(self, read: engine_commands.ReadStats) -> None:
-        """Read counters, unless they would show again what they have shown last."""
         if read.buckets or (read.units and not self.bridge.placing.hashed):
             self._all_read_s = self.now_s
-        repeats = self._repeats() and (not read.buckets or self._buckets_repeat())
         self._readings.note(read.buckets, self.now_s)
-        if repeats:
-            self.switch.ports_stand_still_until(self.now_s)
-            if read.buckets:
-                self.switch.buckets_stand_still_until(self.now_s)
-            self._events.append(events.StatsRepeated(self.trace.name))
-        else:
-            self._events += self.switch.stats(read.buckets, self.now_s)[: None if read.units else 1]
-
-    def _repeats(self) -> bool:
-        """Whether a reading now would show the loads that the last one has shown."""
-        if not self.skips or not self._at_once or self.now_s < KNOWN_S:
-            return False
-        steady = self._readings.show_ports(self.switch.steady_s, self.now_s)
-        return steady and self.bridge.loads.ports_repeat()
-
-    def _buckets_repeat(self) -> bool:
-        """The same of a reading of buckets, if no policy waits for readings."""
-        bridge, team_view = self.bridge, self.bridge.placing.team_view
-        if any(bridge.scheduler.pauses(p, team_view, self.now_s) for p in team_view.rebalancing):
-            return False
-        return self._readings.show_buckets(self.switch.steady_s) and bridge.loads.buckets_repeat()
+        self._events += self.switch.stats(read.buckets, self.now_s)[: None if read.units else 1]
 
     def _write(self, write: engine_commands.Write) -> None:
         """Apply writes to keys of Interfaces: the bindings and moves of VM ports."""

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from controller.bridge.bridge import Bridge
+from controller.load.beats import LONGEST_BEAT_S
 from controller.load.filling import FULL_RATIO
+from controller.load.loads import Loads
 from controller.load.peaks import PEAK_S
 from controller.load.polling import round_polls
-from controller.load.rates import LATEST_S
+from controller.load.rates import LATEST_S, Rates
 from controller.load.team_view import UPLINK_LAG_S, TeamView
 from policies import gain
 from policies.model import IDLE, Load, Snapshot
@@ -33,12 +35,15 @@ class Readings:
 
     ports_s: deque[float] = field(default_factory=lambda: deque(maxlen=READINGS))
     buckets_s: deque[float] = field(default_factory=lambda: deque(maxlen=READINGS))
+    # Whether the buckets that were read last repeat; None: not asked since.
+    _buckets_repeat: bool | None = None
 
     def note(self, buckets: bool, now_s: float) -> None:
         """Counters are read now. `buckets`: also those of buckets."""
         self.ports_s.append(now_s)
         if buckets:
             self.buckets_s.append(now_s)
+            self._buckets_repeat = None
 
     def show_ports(self, steady_s: float, now_s: float = math.inf) -> bool:
         """Whether loads of ports are only of the time since then, also if they are read now."""
@@ -49,6 +54,40 @@ class Readings:
     def show_buckets(self, steady_s: float) -> bool:
         """The same of buckets."""
         return len(self.buckets_s) == READINGS and self.buckets_s[0] >= steady_s
+
+    def buckets_repeat(self, loads: Loads) -> bool:
+        """Whether the same loads of the buckets that were read last make the same rates again."""
+        if self._buckets_repeat is None:
+            known = [rates for rates in loads.bucket_rates.values() if rates.total]
+            last_s = max((rates.clock_s for rates in known), default=0.0)
+            self._buckets_repeat = all(_repeats(of) for of in known if of.clock_s == last_s)
+        return self._buckets_repeat
+
+
+def _repeats(rates: Rates) -> bool:
+    """Whether the same load makes the same rate again, because it is known how the counter counts.
+
+    That is so if it is live, or if it carries nothing, so that no update of it may still be spread
+    over a standstill, and the next one is spread over the longest possible one.
+    """
+    if rates.beats.late is not None:
+        return is_live(rates)
+    counted_s = rates.beats.counted_s
+    if rates.total is None or counted_s is None:
+        return rates.total is None
+    return rates.clock_s - counted_s > LONGEST_BEAT_S
+
+
+def is_live(rates: Rates | None) -> bool:
+    """Whether a counter is known not to be late, also if it has stood still lately."""
+    return rates is not None and rates.beats.late is False and not rates.beats.updates
+
+
+def hold(bridge: Bridge, until_s: float) -> None:
+    """Let the loads of the last reading have been carried until then. No decision differs meanwhile."""
+    scheduler = bridge.scheduler
+    assert until_s < scheduler.same_until_s, "the decision is the same"
+    scheduler.last_s = scheduler.remembered_s = scheduler.filling.taken_s = until_s
 
 
 def quiet_until_s(
@@ -68,10 +107,10 @@ def quiet_until_s(
         if not readings.show_ports(steady_s) or bridge.polling.due_s < bridge.polling.poll_due_s:
             return now_s
         change_s = scheduler.same_until_s
-        if change_s <= now_s or not bridge.loads.ports_repeat():
+        if change_s <= now_s or not all(map(_repeats, bridge.loads.port_rates.values())):
             return now_s
         if bridge.placing.hashed and not (
-            readings.show_buckets(steady_s) and bridge.loads.buckets_repeat()
+            readings.show_buckets(steady_s) and readings.buckets_repeat(bridge.loads)
         ):
             # The next reading of buckets may show other loads, and polls before it do not.
             change_s = min(change_s, bridge.polling.buckets_s)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.load.filling import LASTING_S, Filling
+from controller.load.filling import CHANGING_S, LASTING_S, Filling
 from policies.model import IDLE, Load, OfPort, Snapshot, Uplink
 
 CAPACITY_BPS = 100.0
@@ -36,7 +36,7 @@ def test_what_is_held_beside_units_is_as_if_it_was_read_ten_times_a_second(
         tenths += 1
         take(read, before[-1], tenths)
         assert beside(read) == found
-    held.hold_filling(tenths / 10)
+    held.taken_s = tenths / 10
     for more, least in enumerate((before[-1], *then), 1):
         for filling in (read, held):
             take(filling, least, tenths + more)
@@ -68,22 +68,27 @@ def test_a_full_uplink_changes_when_it_is_full_for_longer_than_a_burst(bps: floa
 @given(
     seen=st.lists(st.tuples(st.integers(0, 94), st.integers(0, 60)), min_size=1, max_size=12),
     more=st.integers(1, 12),
+    then=st.tuples(st.integers(0, 120), st.integers(0, 60)),
 )
-def test_what_is_held_is_as_if_the_same_loads_were_seen_again(
-    seen: list[tuple[int, int]], more: int
+def test_after_a_pause_it_is_as_if_the_same_loads_were_seen_again(
+    seen: list[tuple[int, int]], more: int, then: tuple[int, int]
 ) -> None:
-    read, held = Filling(), Filling()
+    read, paused = Filling(), Filling()
     for tenths, (bps, rise_bps) in enumerate(seen):
-        for filling in (read, held):
+        for filling in (read, paused):
             see(filling, bps, rise_bps, tenths / 10)
     last = len(seen) - 1
-    if held.next_change_s(last / 10) <= last / 10:
+    if paused.next_change_s(last / 10) <= last / 10:
         return
     for tenths in range(last + 1, last + more + 1):
         see(read, seen[-1][0], 0.0, tenths / 10)
-    held.hold_filling((last + more) / 10)
-    assert held == read
-    for tenths in range(last, last + 9):
-        left_s = held.settles_s - tenths / 10
-        # At that time itself, rounding decides.
-        assert abs(left_s) < 1e-6 or held.changes(tenths / 10) is (left_s > 0)
+    for filling in (read, paused):
+        see(filling, *then, (last + more + 1) / 10)
+    assert paused == read
+
+
+def test_loads_change_until_they_have_been_steady_for_a_moment() -> None:
+    filling = Filling()
+    see(filling, 10.0, 60.0, 1.0)
+    assert filling.settles_s == 1.0 + CHANGING_S
+    assert filling.changes(filling.settles_s - 0.01) and not filling.changes(filling.settles_s)

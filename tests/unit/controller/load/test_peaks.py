@@ -5,46 +5,62 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.load.peaks import Peaks
-from policies.model import Load, Unit
+from controller.load.peaks import PEAK_S, Peaks
+from policies.model import IDLE, Load, Unit
 
 UNITS = Unit("web", 1), Unit("db", 2)
 RATES = st.tuples(*[st.integers(0, 3)] * 4)
 
 
-def take(peaks: Peaks, rates: tuple[int, ...], tenths: int) -> None:
+def take(peaks: Peaks, rates: tuple[int, ...], until_eighths: int, eighths: int) -> None:
     loads = Load(rates[0], rates[1]), Load(rates[2], rates[3])
-    peaks.note_peaks(zip(UNITS, loads, strict=True), tenths / 10)
+    peaks.note_peaks(zip(UNITS, loads, strict=True), until_eighths / 8, eighths / 8)
+
+
+def peaks_of(peaks: Peaks) -> list[Load]:
+    return [peaks.peak_of(unit.name) or IDLE for unit in UNITS]
+
+
+@given(
+    taken=st.lists(st.tuples(RATES, st.integers(1, 150)), min_size=1, max_size=30),
+)
+def test_a_peak_is_the_highest_rate_that_was_carried_less_than_ten_seconds_ago(
+    taken: list[tuple[tuple[int, ...], int]],
+) -> None:
+    """`taken`: rates, each with the eighths of a second until the next reading."""
+    peaks, carried, eighths = Peaks(), list[tuple[int, ...]](), 0
+    for rates, lasts in taken:
+        until = eighths - 1
+        take(peaks, rates, until, eighths)
+        carried.append(rates)
+        # A reading at ten seconds ago does not count any more.
+        recent = carried[-int(8 * PEAK_S) :]
+        tx0, rx0, tx1, rx1 = (max(of) for of in zip(*recent, strict=True))
+        assert peaks_of(peaks) == [Load(tx0, rx0), Load(tx1, rx1)]
+        carried += [rates] * (lasts - 1)
+        eighths += lasts
 
 
 @given(
     before=st.lists(RATES, min_size=1, max_size=30),
-    holds=st.lists(st.integers(1, 150), min_size=1, max_size=4),
-    # None: the same as before.
-    then=st.lists(st.none() | RATES, max_size=5),
+    wait=st.integers(1, 150),
+    then=st.lists(RATES, max_size=5),
 )
-def test_peaks_that_are_held_fall_as_with_a_reading_every_tenth_of_a_second(
-    before: list[tuple[int, ...]], holds: list[int], then: list[tuple[int, ...] | None]
+def test_peaks_after_a_pause_are_those_of_a_reading_every_eighth_of_a_second(
+    before: list[tuple[int, ...]], wait: int, then: list[tuple[int, ...]]
 ) -> None:
-    read, held = Peaks(), Peaks()
-
-    def peaks_of(peaks: Peaks) -> list[Load | None]:
-        return [peaks.peak_of(unit.name) for unit in UNITS]
-
-    for tenths, rates in enumerate(before):
-        for peaks in (read, held):
-            take(peaks, rates, tenths)
-    tenths = len(before) - 1
-    for wait in holds:
-        found, falls_s = peaks_of(read), held.next_fall_s()
-        for _ in range(wait):
-            tenths += 1
-            take(read, before[-1], tenths)
-            assert tenths / 10 >= falls_s or peaks_of(read) == found
-        held.hold_peaks(tenths / 10)
-        assert peaks_of(held) == peaks_of(read)
-        assert held.next_fall_s() == read.next_fall_s()
-    for more, changed in enumerate(then, 1):
-        for peaks in (read, held):
-            take(peaks, changed or before[-1], tenths + more)
-        assert read == held
+    """Nothing is read during the pause, and loads stay as they are: as in a replay."""
+    read, paused = Peaks(), Peaks()
+    for eighths, rates in enumerate(before):
+        for peaks in (read, paused):
+            take(peaks, rates, eighths - 1, eighths)
+    eighths, found, falls_s = len(before) - 1, peaks_of(read), paused.falls_s
+    for _ in range(wait):
+        eighths += 1
+        take(read, before[-1], eighths - 1, eighths)
+        assert eighths / 8 >= falls_s or peaks_of(read) == found
+    for rates in then:
+        eighths += 1
+        for peaks in (read, paused):
+            take(peaks, rates, eighths - 1, eighths)
+        assert peaks_of(read) == peaks_of(paused) and read.falls_s == paused.falls_s

@@ -139,13 +139,3 @@ def test_no_sequence_of_counters_gives_a_negative_rate(
         mean = kept.mean(30)
         for load in (kept.latest(), mean or Load()):
             assert load.tx_bps >= 0 and load.rx_bps >= 0
-
-
-def test_a_counter_repeats_once_it_has_stood_still_for_as_long_as_an_update_is_spread_over() -> (
-    None
-):
-    kept, repeats = Rates(keep_s=10), []
-    for tenths in range(14):
-        kept.add_reading(Sample(tenths / 10, 1e6, 0))
-        repeats.append(kept.repeats)
-    assert repeats == [False] * 12 + [True] * 2

@@ -9,7 +9,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from controller.api.events import Sample, UnitCountersRead
+from controller.load.loads import Loads
 from controller.replay.host import Options
+from controller.replay.skipping import Readings
 from controller.replay.switch import Mix
 from controller.replay.trace import HostTrace
 from policies.model import Load
@@ -84,6 +87,23 @@ def test_all_decisions_are_the_same_while_vm_ports_are_split_and_merged(
 def test_a_reading_between_two_polls_counts_as_a_poll_when_it_would_with_every_poll() -> None:
     made, how = hot_trace(312, 5, 7.3, 5), {"poll-interval-ms": "300"}
     decides_the_same(made, uplinks=3, mix=Mix(256), settings=how)
+
+
+def test_buckets_repeat_until_one_is_read_that_may_not() -> None:
+    loads, readings = Loads(), Readings()
+
+    def read(clock_s: float, tx_bytes: float) -> bool:
+        sample = Sample(clock_s, tx_bytes, 0)
+        loads.take_units(UnitCountersRead("br0", (), (((0, 3), sample),)), {}, 30.0)
+        readings.note(True, clock_s)
+        return readings.buckets_repeat(loads)
+
+    repeats = [read(tenths / 10, 0.0) for tenths in range(15)]
+    assert repeats == [False] * 13 + [True] * 2, "then no update is spread over more"
+    assert not read(2.0, 1e6), "it may have been counted late"
+    loads.forget_buckets()
+    readings.note(True, 2.1)
+    assert readings.buckets_repeat(loads)
 
 
 def made(*samples: tuple[float, dict[str, float]]) -> HostTrace:
