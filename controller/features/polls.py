@@ -10,6 +10,7 @@ from controller.features.feature import Feature, Timer
 from controller.load.filling import MOST_UNITS, READ_EVERY_S
 from controller.load.headers import with_headers
 from controller.load.polling import ADDRESSES_SOON_S
+from controller.load.team_view import TeamView
 
 
 class Polls(Feature[PortStatsRead | UnitCountersRead]):
@@ -27,9 +28,11 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
         return ((self.bridge.polling.due_s, self._poll),) if self.bridge.phase.is_attached else ()
 
     def heard(self, event: PortStatsRead | UnitCountersRead, now_s: float) -> list[Command]:
+        self.bridge.scheduler.begin(now_s)
+        team_view = self.bridge.placing.team_view
         if isinstance(event, PortStatsRead):
-            return self._take_ports(event, now_s)
-        return self._take_units(event, now_s)
+            return self._take_ports(event, team_view, now_s)
+        return self._take_units(event, team_view, now_s)
 
     def _poll(self, now_s: float) -> list[Command]:
         bridge, config = self.bridge, self.config
@@ -43,9 +46,8 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
         """Ignore what buckets have counted so far: other VM ports may have sent it."""
         self.bridge.polling.read_buckets_at(self.bridge.scheduler.count_anew(now_s))
 
-    def _take_ports(self, read: PortStatsRead, now_s: float) -> list[Command]:
+    def _take_ports(self, read: PortStatsRead, team_view: TeamView, now_s: float) -> list[Command]:
         """Take the counters of ports. If the poll reads nothing else, decide."""
-        team_view = self.bridge.placing.team_view
         keep_s = team_view.keep_s
         for port in read.ports:
             self.bridge.loads.take_port(port, port.ofport in self.config.uplink_at, keep_s)
@@ -54,7 +56,7 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
         if team_view.just_updated and not self.bridge.polling.with_behind:
             # The same update has counted the addresses behind it.
             self.bridge.polling.read_all(now_s)
-        return [] if self.bridge.polling.with_units else self._polled_all(now_s)
+        return [] if self.bridge.polling.with_units else self._polled_all(team_view, now_s)
 
     def _note_received(self) -> None:
         """Note whether uplinks receive anything. The upstream switch may choose to send by no member of a LAG."""
@@ -66,25 +68,27 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
         received = {name: count for name, count in found.items() if count != UNSUPPORTED}
         self.bridge.links.receive(received, probed=self.bridge.checks_paths)
 
-    def _take_units(self, read: UnitCountersRead, now_s: float) -> list[Command]:
+    def _take_units(
+        self, read: UnitCountersRead, team_view: TeamView, now_s: float
+    ) -> list[Command]:
         """Take the counters of units, which end a poll, and decide."""
         self.bridge.installation.poll_counted(bool(read.units), now_s)
         if self.config.offload.by_tc:
             read = with_headers(read)
         behind = self.bridge.address_units.by_slot(self.config) if read.address_units else {}
-        self.bridge.loads.take_units(read, behind, self.bridge.placing.team_view.keep_s)
+        self.bridge.loads.take_units(read, behind, team_view.keep_s)
         if read.buckets:
             self.bridge.scheduler.read_buckets(now_s)
         if read.address_units:
             self.bridge.scheduler.filling.read_addresses(now_s)
-        return self._polled_all(now_s)
+        return self._polled_all(team_view, now_s)
 
-    def _polled_all(self, now_s: float) -> list[Command]:
+    def _polled_all(self, team_view: TeamView, now_s: float) -> list[Command]:
         bridge = self.bridge
         bridge.polling.forget_poll()
         bridge.loads.steady_s = bridge.scheduler.filling.late_steady_s(now_s)
         bridge.loads.addresses_steady = bridge.scheduler.filling.addresses_steady
-        commands = self._decide(now_s)
+        commands = self._decide(team_view, now_s)
         if bridge.installation.settled and not bridge.scheduler.convergence.at_rest:
             took_s = bridge.scheduler.converged(bridge.placing.team_view, now_s)
             if took_s is not None:
@@ -98,11 +102,9 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
             bridge.polling.hasten_flows(now_s + ADDRESSES_SOON_S)
         return commands
 
-    def _decide(self, now_s: float) -> list[Command]:
+    def _decide(self, team_view: TeamView, now_s: float) -> list[Command]:
         """Ask each policy, and do what it says."""
-        bridge = self.bridge
-        bridge.scheduler.begin(now_s)
-        team_view, relieved = bridge.placing.team_view, set[str]()
+        bridge, relieved = self.bridge, set[str]()
         decision = bridge.scheduler.decide(team_view, now_s, bridge.polling.is_extra)
         for policy in decision.policies:
             if (wanted := bridge.scheduler.wanted(policy, decision, now_s)) is None:

@@ -150,21 +150,23 @@ class Rates:
         totals = self._totals
         if len(totals) < 3 or self.beats.late:
             return IDLE
-        last = totals[-1]
-        middle = _at(totals, last.clock_s - APART_S)
-        if middle < 1:
-            return IDLE
-        before = totals[middle]
+        last, before = totals[-1], totals[-2]
+        if before.clock_s > last.clock_s - APART_S:
+            middle = _at(totals, last.clock_s - APART_S)
+            if middle < 1:
+                return IDLE
+            before = totals[middle]
         now = _between(before, last)
         if now is IDLE:
             return IDLE
-        then = self._highest(before, recent_s)
         frame_bps = 8 * FRAME_BYTES / (last.clock_s - before.clock_s)
-        tx_bps = now.tx_bps - then.tx_bps - frame_bps
-        rx_bps = now.rx_bps - then.rx_bps - frame_bps
+        tx_bps, rx_bps = now.tx_bps - frame_bps, now.rx_bps - frame_bps
         if tx_bps <= 0.0 and rx_bps <= 0.0:
             return IDLE
-        return Load(max(0.0, tx_bps), max(0.0, rx_bps))
+        then = self._highest(before, recent_s)
+        if tx_bps <= then.tx_bps and rx_bps <= then.rx_bps:
+            return IDLE
+        return Load(max(0.0, tx_bps - then.tx_bps), max(0.0, rx_bps - then.rx_bps))
 
     def _highest(self, last: Total, recent_s: float) -> Load:
         """Return the highest load from one reading to the next, in the `recent_s` before `last`."""

@@ -15,7 +15,7 @@ from controller.teaming.address_units import AddressUnits
 from controller.teaming.bindings import Bound
 from controller.teaming.buckets import Bucket
 from controller.teaming.links import Links
-from controller.teaming.path_plan import NOTHING, KeptOff
+from controller.teaming.path_plan import NONE, NOTHING, KeptOff
 from policies.model import IDLE, NO_RULES, Load, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
 from policies.values import value
@@ -207,22 +207,19 @@ class TeamView:
         return (*ports, *self._behind(ports), *self._idle_buckets())
 
     def _idle_buckets(self) -> tuple[Unit, ...]:
-        there = buckets.there(self.config, self.split, self.uplinks())
+        there = buckets.there(self.config, self.split, self.config.uplinks)
         parts = there, dict(self.found), self.kept_off
         return self.reused.reuse("idle buckets")("", _idle_buckets, parts) if there else ()
 
     def _vm_ports(self, loads: Iterable[tuple[VmPortConfig, str | None, Load]]) -> list[Unit]:
         """Make the units of VM ports, each with its uplink and its load."""
-        reused, on_a_lag, kept_off = (
-            self.reused.reuse("VM port"),
-            self.config.on_a_lag,
-            self.kept_off,
-        )
+        reused, on_a_lag = self.reused.reuse("VM port"), self.config.on_a_lag
+        kept_off: Mapping[str, frozenset[str]] = self.kept_off.by_unit
         found = []
         for port, uplink, load in loads:
             name = port.name
             is_split, due = name in self.split, name in self.merge_due
-            parts = load, uplink, port, is_split, due, on_a_lag, kept_off.uplinks_of(name)
+            parts = load, uplink, port, is_split, due, on_a_lag, kept_off.get(name, NONE)
             found.append(reused(name, _vm_port, parts))
         return found
 
@@ -265,7 +262,7 @@ class TeamView:
 
     def _in_buckets(self, window_s: float | None) -> tuple[Unit, ...]:
         """Make the buckets, or return those made last: not every poll reads them."""
-        there = buckets.there(self.config, self.split, self.uplinks())
+        there = buckets.there(self.config, self.split, self.config.uplinks)
         if not there:
             return ()
         over_s, ago_s = self.times(window_s)

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from controller.load.beats import Total
-from policies.model import Load
+from controller.load.beats import Total, more_bytes
+from policies.model import IDLE, Load
 
 # Over how long the share is measured: much longer than flows lag.
 BACK_S = 5.0
@@ -30,6 +30,9 @@ class UplinkShare:
     """The share of one VM port: what its port and its flows had counted at the same readings."""
 
     _readings: deque[tuple[Total, Total]] = field(default_factory=deque)
+    # For what it sends and receives: the share, and the rate that the port carried meanwhile.
+    _sent: tuple[float, float] = (0.0, 0.0)
+    _received: tuple[float, float] = (0.0, 0.0)
 
     def take_totals(self, port: Total, flows: Total) -> None:
         """Take a reading. If a counter was reset, forget all earlier readings."""
@@ -39,49 +42,46 @@ class UplinkShare:
         readings.append((port, flows))
         while len(readings) > LEAST_READINGS and readings[1][0].clock_s <= port.clock_s - BACK_S:
             readings.popleft()
+        if len(readings) >= LEAST_READINGS:
+            first, first_flows = readings[0]
+            then, seconds = readings[-2][0], readings[-2][0].clock_s - first.clock_s
+            self._sent = _part(
+                flows.tx_bytes - first_flows.tx_bytes, then.tx_bytes - first.tx_bytes, seconds
+            )
+            self._received = _part(
+                flows.rx_bytes - first_flows.rx_bytes, then.rx_bytes - first.rx_bytes, seconds
+            )
 
     @property
     def is_whole(self) -> bool:
         """Whether all traffic crosses uplinks, as far as is known."""
         if len(self._readings) < LEAST_READINGS:
             return True
-        (port, flows), (_, flows_now) = self._readings[0], self._readings[-1]
-        port_now = self._readings[-1][0]
-        crossed = sum(flows_now[1:]) - sum(flows[1:])
-        return crossed >= WHOLE_RATIO * (sum(port_now[1:]) - sum(port[1:]))
+        (port, flows), (port_now, flows_now) = self._readings[0], self._readings[-1]
+        return more_bytes(flows, flows_now) >= WHOLE_RATIO * more_bytes(port, port_now)
 
     def share_of(self, load: Load) -> Load:
         """Return the part of the port's present load that crosses uplinks.
 
         It is zero until there are `LEAST_READINGS`.
         """
-        readings = self._readings
-        if len(readings) < LEAST_READINGS:
-            return Load()
-        (port, flows), (port_then, _), (_, flows_now) = readings[0], readings[-2], readings[-1]
-        seconds = port_then.clock_s - port.clock_s
-        tx_bps = _part(
-            load.tx_bps,
-            flows_now.tx_bytes - flows.tx_bytes,
-            port_then.tx_bytes - port.tx_bytes,
-            seconds,
-        )
-        rx_bps = _part(
-            load.rx_bps,
-            flows_now.rx_bytes - flows.rx_bytes,
-            port_then.rx_bytes - port.rx_bytes,
-            seconds,
-        )
+        if len(self._readings) < LEAST_READINGS:
+            return IDLE
+        (sent, sent_bps), (received, received_bps) = self._sent, self._received
         # Mostly all traffic crosses uplinks.
-        whole = tx_bps == load.tx_bps and rx_bps == load.rx_bps
-        return load if whole else Load(tx_bps, rx_bps)
+        if sent == received == 1.0:
+            return load
+        return Load(
+            load.tx_bps * (1.0 if sent_bps < TELLING_RATIO * load.tx_bps else sent),
+            load.rx_bps * (1.0 if received_bps < TELLING_RATIO * load.rx_bps else received),
+        )
 
 
 def _is_before(total: Total, last: Total) -> bool:
     return total.clock_s < last.clock_s or total.tx_bytes < last.tx_bytes
 
 
-def _part(bps: float, crossed_bytes: float, all_bytes: float, seconds: float) -> float:
-    if 8 * all_bytes < TELLING_RATIO * bps * seconds:
-        return bps
-    return bps * min(1.0, crossed_bytes / all_bytes) if all_bytes else bps
+def _part(crossed_bytes: float, all_bytes: float, seconds: float) -> tuple[float, float]:
+    if not all_bytes or seconds <= 0.0:
+        return 1.0, 0.0
+    return min(1.0, crossed_bytes / all_bytes), 8 * all_bytes / seconds

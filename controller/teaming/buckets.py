@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import chain
 from typing import NamedTuple
 
-from controller.config.values import BridgeConfig, VmPortConfig
+from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
 from controller.dataplane.specs import GroupSpec, Pipeline, SetField
 from controller.dataplane.tables import bucket_group_id
 from controller.dataplane.team import Endpoint, Hash
@@ -87,7 +87,7 @@ def _unit(policy: str, bucket: int, uplink: str | None, load: Load) -> Unit:
 
 
 def there(
-    config: BridgeConfig, split: Collection[str], uplinks: Sequence[Uplink]
+    config: BridgeConfig, split: Collection[str], uplinks: Sequence[Uplink | UplinkConfig]
 ) -> tuple[Bucket, ...]:
     """The buckets of a bridge."""
     active = sum(uplink.role is Role.ACTIVE for uplink in uplinks)
