@@ -215,7 +215,7 @@ class Scheduler:
         beside = team_view.beside()
         if not self._paused(policy, team_view, now_s):
             self.filling.take_beside(beside, now_s)
-        snapshot = team_view.offered(policy, self.filling.beside)
+        snapshot = team_view.offered(policy, self.filling.least_beside(beside))
         if snapshot is None or self._counts_lag(policy, team_view, now_s):
             return None
         late = team_view.late_ports
@@ -275,9 +275,10 @@ class Scheduler:
         no other sign of loads that rise slowly.
         """
         at = {unit.uplink for unit in team_view.loaded() if unit.name in late}
+        least = self.filling.least_beside(beside)
         for uplink in team_view.config.uplinks:
             if uplink.name in at:
-                new = beside[uplink.name] - self.filling.beside(uplink.name)
+                new = beside[uplink.name] - least[uplink.name]
                 if max(new.tx_bps, new.rx_bps) > UNEXPLAINED_RATIO * team_view.capacity_bps(uplink):
                     return True
         return False
@@ -291,7 +292,8 @@ class Scheduler:
         full, moves that help only now are returned.
         """
         relieve = PRESETS[policy].relieve
-        if peaks := team_view.offered(policy, self.filling.beside, self.peaks):
+        beside = self.filling.least_beside(team_view.beside())
+        if peaks := team_view.offered(policy, beside, self.peaks):
             plan = gain.worthwhile(
                 gain.worthwhile(self._plans.plan_of(relieve, peaks), peaks), snapshot
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controller.load.polling import DIGITS
@@ -157,12 +157,15 @@ class Filling:
         while self._before and self._before[0][0] < now_s - BESIDE_S:
             self._before.popleft()
 
-    def beside(self, uplink: str) -> Load:
-        """What an uplink carries besides its units: the least of the last `BESIDE_S`."""
-        least = self._beside.get(uplink, IDLE)
-        for _, of in self._before:
-            load = of.get(uplink, IDLE)
-            least = Load(min(least.tx_bps, load.tx_bps), min(least.rx_bps, load.rx_bps))
+    def least_beside(self, uplinks: Iterable[str]) -> Mapping[str, Load]:
+        """What these uplinks carry besides their units: the least of the last `BESIDE_S`, by name."""
+        if not self._before:
+            return {name: self._beside.get(name, IDLE) for name in uplinks}
+        taken = [*(of for _, of in self._before), self._beside]
+        least = {}
+        for name in uplinks:
+            loads = [of.get(name, IDLE) for of in taken]
+            least[name] = Load(min(of.tx_bps for of in loads), min(of.rx_bps for of in loads))
         return least
 
     def next_change_s(self, now_s: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
 from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
@@ -35,7 +35,6 @@ KNOWN_S = 1.0
 # How long it takes until all traffic follows a changed group.
 REACTION_S = 0.3
 NO_PEAKS = Peaks()
-NO_SUMS = (0.0, 0.0, 0.0, 0.0)
 # Late rates are corrected by at most this factor, because two readings of a beat differ by no more.
 MOST_OFF = 1.5
 # An uplink that carries this share of its capacity may be dropping frames.
@@ -73,7 +72,6 @@ class TeamView:
     _team: dict[float | None, tuple[Uplink, ...]] = field(default_factory=dict, init=False)
     _made: dict[float | None, tuple[Unit, ...]] = field(default_factory=dict, init=False)
     _beside: dict[str, Load] = field(default_factory=dict, init=False)
-    _present: dict[str, Snapshot] = field(default_factory=dict, init=False)
     _offered: dict[str, tuple[Mapping[str, Load], Snapshot]] = field(
         default_factory=dict, init=False
     )
@@ -318,19 +316,15 @@ class TeamView:
     def stirring(self, peaks: Peaks) -> list[tuple[Unit, Load]]:
         """Return those of the units that carry something at present or have a peak, as `carried` does.
 
-        Most buckets do not.
+        Units in cooldown may be among them. Most buckets are not.
         """
-        known = peaks.units
-        return [
-            (unit, unit.own_load)
-            for unit in self.loaded()
-            if unit.load is not IDLE or unit.name in known
-        ]
+        units = self.loaded()
+        return [(units[number], units[number].own_load) for number in self._stirring(peaks)]
 
-    def _judged_otherwise(self, peaks: Peaks) -> list[int]:
+    def _stirring(self, peaks: Peaks) -> list[int]:
         """Return which units may be judged by other values than they have at present.
 
-        All others carry nothing, had no load lately, and are not in cooldown: most buckets.
+        All others carry nothing, had no load lately, and are not in cooldown.
         """
         known, cooling = peaks.units, self.in_cooldown
         return [
@@ -383,62 +377,28 @@ class TeamView:
         return self._snapshot(policy, self.carrying(window_s), units)
 
     def live(self, policy: str, peaks: Peaks = NO_PEAKS) -> Snapshot | None:
-        """Return the team with the peaks of units, or their present loads if no peak is known.
-
-        The load of an uplink is that of its units, and what it carries besides them at present.
-        None while loads are known for less than `KNOWN_S`.
-        """
-        if not self.loads.covers((u.ofport for u in self.config.uplinks), KNOWN_S, 0.0):
-            return None
-        if peaks is NO_PEAKS and policy in self._present:
-            return self._present[policy]
-        # For each uplink: what its units send and receive at present, and at their peaks.
-        sums: dict[str | None, list[float]] = {}
-        units, judged = (
-            list(self.loaded()),
-            self.reused.reuse("present" if peaks is NO_PEAKS else "peaks"),
-        )
-        for number in self._judged_otherwise(peaks):
-            unit = units[number]
-            load, excluded = unit.own_load, unit.excluded or unit.name in self.in_cooldown
-            most = peaks.peak_of(unit.name) or load
-            at = sums.setdefault(unit.uplink, [0.0, 0.0, 0.0, 0.0])
-            at[0] += load.tx_bps
-            at[1] += load.rx_bps
-            at[2] += most.tx_bps
-            at[3] += most.rx_bps
-            if most != unit.load or excluded or unit.spread:
-                spread_bps = unit.load.tx_bps if unit.spread else 0.0
-                units[number] = judged(unit.name, _judged, (most, spread_bps, excluded, unit))
-        uplinks = tuple(
-            u.carrying(_with_peaks(u.load, *sums.get(u.name, NO_SUMS))) for u in self.carrying()
-        )
-        found = self._snapshot(policy, uplinks, tuple(units))
-        if peaks is NO_PEAKS:
-            self._present[policy] = found
-        return found
+        """Return the team with what uplinks carry besides their units at present (`offered`)."""
+        return self.offered(policy, self.beside(), peaks)
 
     def offered(
-        self, policy: str, beside: Callable[[str], Load], peaks: Peaks = NO_PEAKS
+        self, policy: str, beside: Mapping[str, Load], peaks: Peaks = NO_PEAKS
     ) -> Snapshot | None:
         """Return the team with the offered load, which may exceed the capacity of uplinks.
 
         Units have their peaks, or their present loads if no peak is known. The load of an uplink is
-        the sum of its units and of what it carries besides them (`beside`). So the effect of a move
-        shows at once, while queues still empty and switches still follow. None while loads are
-        known for less than `KNOWN_S`.
+        the sum of its units and of what it carries besides them (`beside`, by name). So the effect
+        of a move shows at once, while queues still empty and switches still follow. None while
+        loads are known for less than `KNOWN_S`.
         """
         if not self.loads.covers((u.ofport for u in self.config.uplinks), KNOWN_S, 0.0):
             return None
-        others = {uplink.name: beside(uplink.name) for uplink in self.config.uplinks}
-        known = self._offered.get(policy) if peaks is NO_PEAKS else None
-        if known is not None and known[0] == others:
-            return known[1]
-        sums: dict[str | None, list[float]] = {
-            name: [load.tx_bps, load.rx_bps] for name, load in others.items()
-        }
-        units, judged = list(self.loaded()), self.reused.reuse("offered")
-        for number in self._judged_otherwise(peaks):
+        made = self._offered.get(policy) if peaks is NO_PEAKS else None
+        if made is not None and made[0] == beside:
+            return made[1]
+        sums: dict[str | None, list[float]] = {name: [0.0, 0.0] for name in beside}
+        units = list(self.loaded())
+        judged = self.reused.reuse("present" if peaks is NO_PEAKS else "peaks")
+        for number in self._stirring(peaks):
             unit = units[number]
             load = unit.own_load
             if (
@@ -455,26 +415,24 @@ class TeamView:
             if load is not unit.load or excluded:
                 spread_bps = unit.load.tx_bps if unit.spread else 0.0
                 units[number] = judged(unit.name, _judged, (load, spread_bps, excluded, unit))
-        uplinks = tuple(u.carrying(Load(*sums[u.name])) for u in self.uplinks())
+        uplinks = tuple(u.carrying(beside[u.name] + Load(*sums[u.name])) for u in self.uplinks())
         found = self._snapshot(policy, uplinks, tuple(units))
         if peaks is NO_PEAKS:
-            self._offered[policy] = others, found
+            self._offered[policy] = beside, found
         return found
 
     def beside(self) -> dict[str, Load]:
         """Return what each uplink carries at present besides the loads of its units, by name."""
         if self._beside:
             return self._beside
-        left: dict[str | None, list[float]] = {
-            uplink.name: [uplink.load.tx_bps, uplink.load.rx_bps] for uplink in self.carrying()
-        }
+        sums: dict[str | None, list[float]] = {u.name: [0.0, 0.0] for u in self.config.uplinks}
         for unit in self.loaded():
-            if unit.load is not IDLE and unit.uplink in left:
-                load, tx_and_rx = unit.own_load, left[unit.uplink]
-                tx_and_rx[0] -= load.tx_bps
-                tx_and_rx[1] -= load.rx_bps
-        for name, (tx_bps, rx_bps) in left.items():
-            self._beside[str(name)] = Load(max(0.0, tx_bps), max(0.0, rx_bps))
+            if unit.load is not IDLE and unit.uplink in sums:
+                load, tx_and_rx = unit.own_load, sums[unit.uplink]
+                tx_and_rx[0] += load.tx_bps
+                tx_and_rx[1] += load.rx_bps
+        for uplink in self.carrying():
+            self._beside[uplink.name] = IDLE.larger(uplink.load - Load(*sums[uplink.name]))
         return self._beside
 
     def _snapshot(
@@ -708,16 +666,6 @@ def _is_live(unit: Unit) -> bool:
 
 def _judged(load: Load, spread_bps: float, excluded: bool, unit: Unit) -> Unit:
     return unit.as_judged(load, spread_bps, excluded)
-
-
-def _with_peaks(
-    load: Load, tx_bps: float, rx_bps: float, most_tx_bps: float, most_rx_bps: float
-) -> Load:
-    """Return what an uplink would carry if its units were at their peaks, and all else as now."""
-    return Load(
-        max(load.tx_bps, tx_bps) - tx_bps + most_tx_bps,
-        max(load.rx_bps, rx_bps) - rx_bps + most_rx_bps,
-    )
 
 
 def _parts(uplink: Uplink, summed: Load) -> tuple[float, float]:

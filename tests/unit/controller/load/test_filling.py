@@ -19,7 +19,8 @@ def take(filling: Filling, beside: tuple[int, ...], tenths: int) -> None:
 
 
 def beside(filling: Filling) -> tuple[Load, Load]:
-    return filling.beside("eth0"), filling.beside("eth1")
+    least = filling.least_beside(("eth0", "eth1"))
+    return least["eth0"], least["eth1"]
 
 
 @given(before=st.lists(LEAST, min_size=1, max_size=20), then=st.lists(LEAST, max_size=5))
