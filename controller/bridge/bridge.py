@@ -21,8 +21,7 @@ from controller.bridge.phase import Phase, Turn, after
 from controller.bridge.placing import Placing
 from controller.config.values import BridgeConfig
 from controller.dataplane import specs
-from controller.decisions.decision_log import DecisionLog
-from controller.decisions.evidence import Evidence
+from controller.decisions.decision_log import DecisionLog, Evidence
 from controller.decisions.scheduler import Scheduler
 from controller.features.announcer import Announcer
 from controller.features.connection_hash import ConnectionHash

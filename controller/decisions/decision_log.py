@@ -9,10 +9,9 @@ from dataclasses import dataclass, field, replace
 
 from controller.api.engine_commands import Record
 from controller.api.history import Entry, Happened, Moved, Utilization
-from controller.decisions.evidence import Evidence, how
 from controller.load.team_view import UPLINK_LAG_S, TeamView
 from policies import outcome
-from policies.model import Load, Move, Reason, Uplink
+from policies.model import Load, Move, Reason, Snapshot, Uplink
 from policies.path_faults import PathFault
 from policies.presets import PRESETS
 from policies.rules import Rule
@@ -41,6 +40,27 @@ WHY: Mapping[Reason, str] = {
     Reason.FAILOVER: "{move.source} failed",
     Reason.FAILBACK: "{move.target} is back in service",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The team as a policy judged it.
+
+    `loads`: the load that moves with each unit, by name. `how`: the time it covers, in words.
+    """
+
+    uplinks: tuple[Uplink, ...]
+    loads: Mapping[str, Load]
+    how: str
+
+    @classmethod
+    def evidence_of(cls, snapshot: Snapshot, how: str) -> Evidence:
+        return cls(snapshot.uplinks, {unit.name: unit.load for unit in snapshot.units}, how)
+
+
+def how(window_s: float | None) -> str:
+    """The time that loads are averaged over, in words; empty for the latest loads."""
+    return f"over {window_s:g} s" if window_s else ""
 
 
 @dataclass(slots=True)

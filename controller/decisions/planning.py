@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller.api.history import Moved
-from controller.decisions.decision_log import move_lines
-from controller.decisions.evidence import Evidence, how
+from controller.decisions.decision_log import Evidence, how, move_lines
 from controller.load.team_view import TeamView
 from policies import gain
 from policies.model import Load, Move, Plan, Reason, Snapshot, Unit, Uplink

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.decisions.convergence import ConvergenceTimer
-from controller.decisions.evidence import Evidence, how
+from controller.decisions.decision_log import Evidence, how
 from controller.decisions.remembered_plans import RememberedPlans
 from controller.load.filling import Filling
 from controller.load.load_phases import LoadPhases

@@ -32,12 +32,6 @@ DIGITS = 6
 UNSURE_S = 2.5
 
 
-def round_polls(interval_s: float, buckets: bool) -> int:
-    """Return how many polls it takes until everything was read. `buckets`: including buckets."""
-    after_s = BUCKETS_INTERVAL_S - ON_TIME_S if buckets else UNITS_INTERVAL_S - interval_s / 2
-    return max(1, math.ceil(after_s / interval_s - ROUNDING_S))
-
-
 @dataclass(slots=True)
 class Polling:
     """The polls of one bridge.

@@ -354,17 +354,12 @@ class TeamView:
             return self.snapshot(policy, window_s)
         return self.live(policy, self.peaks)
 
-    def is_calm(self, policy: str, uplinks: tuple[Uplink, ...] = ()) -> bool:
-        """Whether a policy moves nothing, whatever single units carry.
-
-        This depends on the loads of uplinks only: of those given, or of the team's over the
-        policy's window.
-        """
+    def is_calm(self, policy: str) -> bool:
+        """Whether a policy moves nothing, whatever single units carry, by the loads of uplinks alone."""
         is_calm, window_s = PRESETS[policy].is_calm, self.window_s(policy)
-        if is_calm is None or not (uplinks or self.covers(window_s)):
+        if is_calm is None or not self.covers(window_s):
             return False
-        uplinks = uplinks or self.carrying(window_s)
-        return is_calm(Snapshot(uplinks, (), self.config.threshold_ratio))
+        return is_calm(Snapshot(self.carrying(window_s), (), self.config.threshold_ratio))
 
     def snapshot(self, policy: str, window_s: float) -> Snapshot | None:
         """Return the team with mean loads over a full window; None while less is known.

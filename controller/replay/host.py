@@ -19,7 +19,7 @@ from controller.api import engine_commands, events
 from controller.bridge.bridge import Bridge
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
 from controller.engine import Engine
-from controller.load.polling import DIGITS, round_polls
+from controller.load.polling import DIGITS
 from controller.replay import skipping
 from controller.replay.figures import Figures, MacMoves
 from controller.replay.skipping import ON_TIME_RATIO
@@ -236,7 +236,7 @@ class Host:
             # Each reading of buckets begins a round, so only the last one matters, and what follows.
             due_s = max(polled_s, bridge.polling.buckets_s)
             before = max(0, skipping.polls_before(due_s, polled_s, interval_s))
-            in_round = round_polls(interval_s, buckets=True)
+            in_round = skipping.round_polls(interval_s, buckets=True)
             last_round = (polls - 1 - before) // in_round * in_round if polls > before else -before
             for number in range(before + 1 + last_round, polls + 1):
                 at_s = round(polled_s + number * interval_s, DIGITS)

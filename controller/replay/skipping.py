@@ -13,7 +13,12 @@ from controller.load.beats import LONGEST_BEAT_S
 from controller.load.filling import FULL_RATIO
 from controller.load.loads import Loads
 from controller.load.peaks import PEAK_S
-from controller.load.polling import round_polls
+from controller.load.polling import (
+    BUCKETS_INTERVAL_S,
+    ON_TIME_S,
+    ROUNDING_S,
+    UNITS_INTERVAL_S,
+)
 from controller.load.rates import LATEST_S, Rates
 from controller.load.team_view import UPLINK_LAG_S, TeamView
 from policies import gain
@@ -134,7 +139,9 @@ def is_calm(bridge: Bridge, loads: Mapping[str, Load]) -> bool:
     """
     team_view = bridge.placing.team_view
     uplinks = tuple(replace(uplink, load=loads[uplink.name]) for uplink in team_view.uplinks())
-    return all(team_view.is_calm(policy, uplinks) for policy in team_view.rebalancing)
+    team = Snapshot(uplinks, (), team_view.config.threshold_ratio)
+    judges = [PRESETS[policy].is_calm for policy in team_view.rebalancing]
+    return all(judge is not None and judge(team) for judge in judges)
 
 
 def at_rest(bridge: Bridge) -> Snapshot:
@@ -181,6 +188,12 @@ def reading_s(bridge: Bridge) -> float:
 def polls_before(at_s: float, polled_s: float, interval_s: float) -> int:
     """How many polls are due before a time, after the last one at `polled_s`."""
     return math.ceil((at_s - polled_s) / interval_s - ON_TIME_RATIO) - 1
+
+
+def round_polls(interval_s: float, buckets: bool) -> int:
+    """Return how many polls it takes until everything was read. `buckets`: including buckets."""
+    after_s = BUCKETS_INTERVAL_S - ON_TIME_S if buckets else UNITS_INTERVAL_S - interval_s / 2
+    return max(1, math.ceil(after_s / interval_s - ROUNDING_S))
 
 
 def round_s(team_view: TeamView) -> float:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.load.polling import Polling, round_polls
+from controller.load.polling import Polling
+from controller.replay.skipping import round_polls
 
 
 def polled(polling: Polling, now_s: float, interval_s: float = 1.0) -> float:
