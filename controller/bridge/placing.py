@@ -338,7 +338,7 @@ class Placing(Feature[Never]):
 
     def bases(self, now_s: float) -> dict[str, Basis]:
         """The loads that each policy can judge now."""
-        return {policy: self.basis(policy, now_s) for policy in self.team_view.policies}
+        return {policy: self.basis(policy, now_s) for policy in self.config.policies}
 
     def proposal(self, now_s: float) -> Proposal:
         """What policies would move now."""

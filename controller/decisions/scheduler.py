@@ -165,7 +165,7 @@ class Scheduler:
             assert self._judged is not None
             team_view = self._judged
         in_use = team_view.in_use if between else ()
-        policies = [policy for policy in team_view.rebalancing if policy not in in_use]
+        policies = [policy for policy in team_view.config.rebalancing if policy not in in_use]
         known = self.late_known
         present = {
             p: self._at_this_moment(p, team_view, now_s) for p in policies if PRESETS[p].at_once
@@ -175,7 +175,7 @@ class Scheduler:
         again = complete and same and not self._late and now_s < self.same_until_s
         # The first reading after everything was counted mixes loads from before and after the
         # change, so wait for the next one.
-        if known and any(PRESETS[policy].at_once for policy in team_view.rebalancing):
+        if known and any(PRESETS[policy].at_once for policy in team_view.config.rebalancing):
             self._remember(team_view, again, now_s)
         return Decision(team_view, () if again else policies, present, complete)
 
@@ -380,7 +380,7 @@ class Scheduler:
 
     def knows(self, team_view: TeamView, now_s: float) -> bool:
         """Whether the loads of the present bindings are known over the windows of all policies."""
-        pauses = any(self.pauses(policy, team_view, now_s) for policy in team_view.policies)
+        pauses = any(self.pauses(policy, team_view, now_s) for policy in team_view.config.policies)
         return not pauses and team_view.covers(team_view.longest_window_s)
 
     def converged(self, team_view: TeamView, now_s: float) -> float | None:
@@ -391,7 +391,7 @@ class Scheduler:
         """
         if self.convergence.at_rest or self.awaits_confirmation:
             return None
-        policies = team_view.rebalancing
+        policies = team_view.config.rebalancing
         window_s = max(map(team_view.window_s, policies), default=0.0)
         paused = any(self.pauses(policy, team_view, now_s) for policy in policies)
         return None if paused or not team_view.covers(window_s) else self.convergence.stop()
@@ -420,10 +420,10 @@ class Scheduler:
         assert last_s is not None
         if self._found_urgent or self._late or not self.late_known:
             return last_s
-        if not all(PRESETS[policy].at_once for policy in team_view.rebalancing):
+        if not all(PRESETS[policy].at_once for policy in team_view.config.rebalancing):
             # Means change with time.
             return last_s
-        if any(self.pauses(policy, team_view, last_s) for policy in team_view.rebalancing):
+        if any(self.pauses(policy, team_view, last_s) for policy in team_view.config.rebalancing):
             return last_s
         remembered_s = min(
             self.peaks.falls_s,

@@ -91,19 +91,9 @@ class TeamView:
         return (window_s, 0.0) if self.on_normal else self.loads.lateness.times(window_s)
 
     @property
-    def rebalancing(self) -> tuple[str, ...]:
-        """The policies in use that move units because of load."""
-        return self.config.rebalancing
-
-    @property
-    def policies(self) -> tuple[str, ...]:
-        """The policies in use."""
-        return self.config.policies
-
-    @property
     def longest_window_s(self) -> float:
         """The longest window of the policies in use, in seconds."""
-        return max([self.config.window_s, *map(self.window_s, self.rebalancing)])
+        return max([self.config.window_s, *map(self.window_s, self.config.rebalancing)])
 
     def window_s(self, policy: str) -> float:
         """The window of a policy, in seconds, which is also the least time between its moves."""
@@ -116,20 +106,15 @@ class TeamView:
         acts at once waits until the switch has followed and two polls show it.
         """
         if PRESETS[policy].at_once:
-            return REACTION_S + self.ports_follow_s
+            return REACTION_S + 2 * self.config.poll_interval_s
         window_s = self.window_s(policy)
         over_s, ago_s = self._known_times(window_s) or (window_s, 0.0)
         return over_s + ago_s + self.config.poll_interval_s + UPLINK_LAG_S
 
     @property
-    def ports_follow_s(self) -> float:
-        """How long after a change the latest loads of ports come from after it only, in seconds."""
-        return 2 * self.config.poll_interval_s
-
-    @property
     def just_updated(self) -> bool:
         """Whether late counters of ports with address units have just grown, and a policy waits."""
-        if not any(PRESETS[policy].at_once for policy in self.policies):
+        if not any(PRESETS[policy].at_once for policy in self.config.policies):
             return False
         return any(self.loads.just_updated(port.ofport) for port in self.config.per_address)
 
@@ -337,7 +322,7 @@ class TeamView:
         """Whether another view shows the same present loads of the same team."""
         return (
             # Means over a window change although present loads do not.
-            all(PRESETS[policy].at_once for policy in self.rebalancing)
+            all(PRESETS[policy].at_once for policy in self.config.rebalancing)
             and self.config is other.config
             and self.on_normal is other.on_normal
             and self.late_known is other.late_known

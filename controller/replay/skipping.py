@@ -123,7 +123,7 @@ def quiet_until_s(
     team_view = bridge.placing.team_view
     if scheduler.awaits_confirmation:
         return now_s
-    for policy in team_view.rebalancing:
+    for policy in team_view.config.rebalancing:
         if scheduler.pauses(policy, team_view, last_s):
             return now_s
         since_s = max(steady_s, scheduler.last_moved_s(policy))
@@ -140,7 +140,7 @@ def is_calm(bridge: Bridge, loads: Mapping[str, Load]) -> bool:
     team_view = bridge.placing.team_view
     uplinks = tuple(replace(uplink, load=loads[uplink.name]) for uplink in team_view.uplinks())
     team = Snapshot(uplinks, (), team_view.config.threshold_ratio)
-    judges = [PRESETS[policy].is_calm for policy in team_view.rebalancing]
+    judges = [PRESETS[policy].is_calm for policy in team_view.config.rebalancing]
     return all(judge is not None and judge(team) for judge in judges)
 
 
@@ -204,7 +204,9 @@ def round_s(team_view: TeamView) -> float:
 
 def remembered_s(team_view: TeamView) -> float:
     """For how long a change of loads affects decisions, up to the poll after that."""
-    longest_s = max((_remembered_s(team_view, p) for p in team_view.rebalancing), default=0.0)
+    longest_s = max(
+        (_remembered_s(team_view, p) for p in team_view.config.rebalancing), default=0.0
+    )
     return longest_s + round_s(team_view)
 
 
