@@ -72,6 +72,10 @@ def test_what_is_wrong_is_said_and_stands_out() -> None:
     assert styles["drained"] is Style.WARN
 
 
+def test_without_a_bridge_there_is_a_hint() -> None:
+    assert drawn([]) == "no bridge is attached; attach one with: ovs-lbt attach BRIDGE"
+
+
 def test_the_service_says_the_same_as_the_command() -> None:
     here = world(host()).start()
     statuses = here.engine.fleet.status()

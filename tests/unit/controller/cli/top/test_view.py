@@ -95,6 +95,12 @@ def test_while_the_service_is_away_the_last_picture_stays() -> None:
     assert not back.stale and len(back.pictures) == 1
 
 
+def test_what_is_wrong_has_a_line() -> None:
+    broken = {"port": "vnet2", "vm": "web-1", "rule": "pin", "how": "eth2 -> eth1"}
+    state = watching(br0() | {"mode": "observe", "rules_broken": [broken]})
+    assert screen(state)[4] == " (1 more: ovs-lbt show) rule broken  vnet2 pin: eth2 -> eth1"
+
+
 def test_a_long_question_is_there_to_its_end() -> None:
     vm = "a4f1c2de-7b1e-4f7a-9a53-3f0c0f3a1b22"
     question = f"move tapa4f1c2de-7b1 ({vm}) from enp59s0f0np0 to enp59s0f1np1 now"
