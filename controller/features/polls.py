@@ -48,9 +48,9 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
 
     def _take_ports(self, read: PortStatsRead, team_view: TeamView, now_s: float) -> list[Command]:
         """Take the counters of ports. If the poll reads nothing else, decide."""
-        keep_s = team_view.keep_s
+        uplinks, keep_s = self.config.uplink_at, team_view.keep_s
         for port in read.ports:
-            self.bridge.loads.take_port(port, port.ofport in self.config.uplink_at, keep_s)
+            self.bridge.loads.take_port(port, port.ofport in uplinks, keep_s)
         self.bridge.flooded.take_counters(read.ports, self.config.vm_ports)
         self._note_received()
         if team_view.just_updated and not self.bridge.polling.with_behind:
