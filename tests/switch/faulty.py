@@ -107,6 +107,7 @@ def _listener() -> None:
 
         def __init__(self, *arguments: Any, **more: Any) -> None:
             self._socket = listens(*arguments, **more)
+            self.setsockopt = self._socket.setsockopt
             self.accept = sometimes(self._socket.accept, first(2))
 
     socket.create_server = Listener  # type: ignore[assignment]

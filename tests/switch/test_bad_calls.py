@@ -158,8 +158,6 @@ def test_calls_of_the_command(bench: Bench) -> None:
     for name, value, expected in VARIABLES:
         done = bench.called("run --name ovs-lbt-c --metrics none", **{name: value})
         assert_says(done, REFUSED, expected)
-    taken = f"127.0.0.1:{bench.service.metrics_port}"
-    assert_says(bench.called(f"run --name ovs-lbt-c --metrics {taken}"), REFUSED, f"…{taken}… -> …")
     assert bench.in_force() == in_force
     assert bench.records() == records
     assert bench.errors() == []
