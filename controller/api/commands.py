@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from controller.api import history
 from controller.api.requests import Argument, Command
@@ -50,50 +49,21 @@ def service_name(text: str) -> str:
     raise ValueError(f"{text} -> {SERVICE_NAME}")
 
 
-def _argument(text: str, **more: Any) -> Argument:
-    """An argument as it is typed, what stands for its value, and its help: `--policy P  # the policy`."""
-    typed, _, about = text.partition("  # ")
-    name, _, metavar = typed.partition(" ")
-    return Argument(name, metavar, about or None, **more)
-
-
 def _yes(option: str) -> Argument:
-    text = f"--yes  # with {option}: perform the migration, instead of only printing it"
-    return _argument(text, local=True)
-
-
-def _of_attach(uplink: str, policy: str, teaming: str) -> tuple[Argument, ...]:
-    """The settings that have options of their own, with their help."""
-    return (
-        _argument(f"--uplink IF  # {uplink}", repeated=True, setting="uplinks"),
-        _argument(f"--policy P  # {policy}", setting="policy"),
-        _argument(f"--teaming T  # {teaming}", setting="teaming"),
-    )
+    text = f"with {option}: perform the migration, instead of only printing it"
+    return Argument("--yes", help=text, local=True)
 
 
 BRIDGE = Argument("bridge", "BRIDGE")
 ANY_BRIDGE = Argument("bridge", "BRIDGE", nargs="?")
 PORT, UPLINK = Argument("port", "PORT"), Argument("uplink", "UPLINK")
-JSON = _argument("--json  # print JSON")
-ROLLBACK_AFTER = _argument(
-    "--rollback-after S  # roll back after S seconds (5 to 86400), unless `ovs-lbt confirm BRIDGE` is run",
+JSON = Argument("--json", help="print JSON")
+ROLLBACK_AFTER = Argument(
+    "--rollback-after",
+    "S",
+    "roll back after S seconds (5 to 86400), unless `ovs-lbt confirm BRIDGE` is run",
     older="--confirm",
     parse=_valid(seconds(LEAST_CONFIRM_S, MOST_CONFIRM_S)),
-)
-# The options of `run`: the address of a database, addresses to listen on, files.
-RUN = (
-    "--ovsdb unix:PATH|tcp:HOST:PORT|ssl:HOST:PORT"
-    "  # the address of Open vSwitch's database (default: db.sock in Open vSwitch's run directory)",
-    "--listen ADDR:PORT"
-    "  # accept connections from bridges at this address; over TLS, if TLS files are given (default: none)",
-    "--private-key FILE  # TLS: the private key of this service",
-    "--certificate FILE  # TLS: the certificate of this service",
-    "--ca-cert FILE  # TLS: the CA that signed the certificates of the switch and the database",
-    "--metrics-ca-cert FILE"
-    "  # TLS: the CA that signed the certificates of clients that may read metrics",
-    f"--metrics ADDR:PORT  # serve metrics at this address, or none (default: {DEFAULT_METRICS})",
-    "--history FILE  # the file in which decisions are recorded, or none"
-    " (default: ovs-lbt-history.jsonl in Open vSwitch's log directory)",
 )
 
 COMMANDS = (
@@ -101,13 +71,47 @@ COMMANDS = (
         "run",
         "run the service",
         (
-            *map(_argument, RUN),
-            _argument(
-                "--name NAME  # the name of this service; two services on one Open vSwitch instance need"
-                " different names: one leads, and the other is on standby (default: ovs-lbt)",
+            Argument(
+                "--ovsdb",
+                "unix:PATH|tcp:HOST:PORT|ssl:HOST:PORT",
+                "the address of Open vSwitch's database (default: db.sock in Open vSwitch's run directory)",
+            ),
+            Argument(
+                "--listen",
+                "ADDR:PORT",
+                "accept connections from bridges at this address; over TLS, if TLS files are given (default: none)",
+            ),
+            Argument("--private-key", "FILE", "TLS: the private key of this service"),
+            Argument("--certificate", "FILE", "TLS: the certificate of this service"),
+            Argument(
+                "--ca-cert",
+                "FILE",
+                "TLS: the CA that signed the certificates of the switch and the database",
+            ),
+            Argument(
+                "--metrics-ca-cert",
+                "FILE",
+                "TLS: the CA that signed the certificates of clients that may read metrics",
+            ),
+            Argument(
+                "--metrics",
+                "ADDR:PORT",
+                f"serve metrics at this address, or none (default: {DEFAULT_METRICS})",
+            ),
+            Argument(
+                "--history",
+                "FILE",
+                "the file in which decisions are recorded, or none "
+                "(default: ovs-lbt-history.jsonl in Open vSwitch's log directory)",
+            ),
+            Argument(
+                "--name",
+                "NAME",
+                "the name of this service; two services on one Open vSwitch instance need different names: "
+                "one leads, and the other is on standby (default: ovs-lbt)",
                 parse=service_name,
             ),
-            _argument("--verbose  # also log debug messages"),
+            Argument("--verbose", help="also log debug messages"),
         ),
         (
             "ovs-lbt run  # use the Open vSwitch of this host",
@@ -121,19 +125,25 @@ COMMANDS = (
         "start managing a bridge",
         (
             BRIDGE,
-            *_of_attach(
+            Argument(
+                "--uplink",
+                "IF",
                 "an uplink; repeat the option in failover order (default: the members of the bridge's bond)",
-                "the teaming policy (default: load-based)",
-                "switch-independent, static or lacp",
+                repeated=True,
+                setting="uplinks",
             ),
-            _argument(
-                "--observe  # report decisions, and move nothing",
+            Argument("--policy", "P", "the teaming policy (default: load-based)", setting="policy"),
+            Argument("--teaming", "T", "switch-independent, static or lacp", setting="teaming"),
+            Argument(
+                "--observe",
+                help="report decisions, and move nothing",
                 setting="mode",
                 setting_value="observe",
             ),
-            _argument(
-                "--from-bond BOND"
-                "  # first migrate this Linux bond to the bridge, with its members, addresses, routes and VLANs",
+            Argument(
+                "--from-bond",
+                "BOND",
+                "first migrate this Linux bond to the bridge, with its members, addresses, routes and VLANs",
                 local=True,
             ),
             _yes("--from-bond"),
@@ -154,11 +164,14 @@ COMMANDS = (
         "stop managing a bridge, and restore it",
         (
             BRIDGE,
-            _argument(
-                "--purge  # also remove all settings of ovs-lbt; also works on a detached bridge"
+            Argument(
+                "--purge",
+                help="also remove all settings of ovs-lbt; also works on a detached bridge",
             ),
-            _argument(
-                "--to-bond BOND  # then restore the Linux bond that attach --from-bond migrated",
+            Argument(
+                "--to-bond",
+                "BOND",
+                "then restore the Linux bond that attach --from-bond migrated",
                 local=True,
             ),
             _yes("--to-bond"),
@@ -189,11 +202,15 @@ COMMANDS = (
         "check whether bridges are healthy, or whether a bridge can be attached",
         (
             ANY_BRIDGE,
-            *_of_attach(
+            Argument(
+                "--uplink",
+                "IF",
                 "an uplink for the attach, in failover order (default: the members of the bridge's bond)",
-                "the policy for the attach",
-                "the teaming for the attach",
+                repeated=True,
+                setting="uplinks",
             ),
+            Argument("--policy", "P", "the policy for the attach", setting="policy"),
+            Argument("--teaming", "T", "the teaming for the attach", setting="teaming"),
             JSON,
         ),
         (
@@ -223,22 +240,28 @@ COMMANDS = (
         "top",
         "watch uplinks, VM ports and decisions",
         (
-            _argument("bridges BRIDGE  # the bridges (default: all)", nargs="*"),
-            _argument(
-                "--interval S  # seconds between two updates, 0.5 to 60 (default: %(default)g)",
+            Argument("bridges", "BRIDGE", "the bridges (default: all)", nargs="*"),
+            Argument(
+                "--interval",
+                "S",
+                "seconds between two updates, 0.5 to 60 (default: %(default)g)",
                 parse=_valid(seconds(top_manual.LEAST_INTERVAL_S, top_manual.MOST_INTERVAL_S)),
                 default=top_manual.INTERVAL_S,
             ),
-            _argument(
-                f"--sort COLUMN  # sort by one of {', '.join(top_manual.SORTS)} (default: %(default)s)",
+            Argument(
+                "--sort",
+                "COLUMN",
+                f"sort by one of {', '.join(top_manual.SORTS)} (default: %(default)s)",
                 choices=tuple(top_manual.SORTS),
                 default=top_manual.SORT,
             ),
-            _argument(
-                "--filter TEXT  # show only VM ports with this text in the port, VM, uplink or reason",
+            Argument(
+                "--filter",
+                "TEXT",
+                "show only VM ports with this text in the port, VM, uplink or reason",
                 default="",
             ),
-            _argument("--once  # print one screen as plain text, for scripts and pipes"),
+            Argument("--once", help="print one screen as plain text, for scripts and pipes"),
         ),
         (
             "ovs-lbt top br0  # show one bridge",
@@ -302,9 +325,9 @@ COMMANDS = (
         "show the moves that the policies would make now",
         (
             ANY_BRIDGE,
-            _argument(
-                "--endpoints  # measure the VMs of this host for 10 s (two updates of statistics), and"
-                " show which tunnel endpoint each VM should use",
+            Argument(
+                "--endpoints",
+                help="measure the VMs of this host for 10 s (two updates of statistics), and show which tunnel endpoint each VM should use",
                 local=True,
             ),
             JSON,
@@ -325,7 +348,7 @@ COMMANDS = (
     Command(
         "explain",
         "explain why a VM port is on its uplink",
-        (_argument("port PORT  # the interface or the VM"), JSON),
+        (Argument("port", "PORT", "the interface or the VM"), JSON),
         (
             "ovs-lbt explain vnet0  # name the VM port by its interface",
             "ovs-lbt explain web-1 --json  # name the VM port by its VM",
@@ -337,12 +360,14 @@ COMMANDS = (
         "show past decisions, with their reasons and results",
         (
             ANY_BRIDGE,
-            _argument("--port PORT  # only entries of this VM port or VM"),
-            _argument(
-                "--last N  # show the last N entries (default: 20)",
+            Argument("--port", "PORT", "only entries of this VM port or VM"),
+            Argument(
+                "--last",
+                "N",
+                "show the last N entries (default: 20)",
                 parse=_valid(integer(1, history.MOST)),
             ),
-            _argument("--json  # print each entry as a line of JSON"),
+            Argument("--json", help="print each entry as a line of JSON"),
         ),
         (
             "ovs-lbt history br0 --last 5  # show the last 5 entries of a bridge",
@@ -353,7 +378,7 @@ COMMANDS = (
     Command(
         "rescue",
         "without the service: restore forwarding on a bridge with plain uplinks",
-        (ANY_BRIDGE, _argument("--all  # rescue every attached bridge that needs it")),
+        (ANY_BRIDGE, Argument("--all", help="rescue every attached bridge that needs it")),
         (
             "ovs-lbt rescue br0  # rescue one bridge",
             "ovs-lbt rescue --all  # rescue every bridge that needs it",
@@ -366,10 +391,11 @@ COMMANDS = (
         "support-bundle",
         "write a file with the data for troubleshooting",
         (
-            _argument("bridges BRIDGE  # include these bridges (default: attached)", nargs="*"),
-            _argument(
-                "--out FILE  # the file, or a directory"
-                " (default: ovs-lbt-support-HOST-TIME.tar.gz in this directory)",
+            Argument("bridges", "BRIDGE", "include these bridges (default: attached)", nargs="*"),
+            Argument(
+                "--out",
+                "FILE",
+                "the file, or a directory (default: ovs-lbt-support-HOST-TIME.tar.gz in this directory)",
                 parse=Path,
             ),
         ),
