@@ -16,11 +16,12 @@ from controller.config.kept_keys import KEYS_COPY, copy_of, copy_on, last_keys
 from controller.config.keys import HOST_KEYS
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.settings import Settings
+from controller.features import no_flood
 from controller.text.wording import keys_again
 
 GRACE = "key-loss-grace-s"
 # What the service has written, and no script writes again.
-OF_SERVICE = (PREFIX + "before", PREFIX + "no-flood-before", PREFIX + "unconfirmed")
+OF_SERVICE = (PREFIX + "before", no_flood.KEY, PREFIX + "unconfirmed")
 
 
 def of_service(
