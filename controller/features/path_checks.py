@@ -139,8 +139,7 @@ def hindrances(config: BridgeConfig, paths: PathChecks, now_s: float) -> Iterato
     macs = probe_macs(config)
     for uplink in config.uplinks:
         about = f"uplink {uplink.name}:"
-        # A flood that goes on shows again each time the switch takes such frames.
-        if paths.foreign.hides(uplink.name, now_s - INTERVAL_S):
+        if paths.foreign.is_reported(uplink.name, now_s):
             found = (
                 f"{about} path checks are hindered by more than {MOST_HEARD} frames in {INTERVAL_S:g} s to or"
                 " from the addresses of probes; probes that it does not receive do not count"

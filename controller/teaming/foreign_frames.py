@@ -24,7 +24,8 @@ MOST_IN_A_TRY = 50
 # So many, of all kinds, within this time from the beginning of a round are a burst. Open vSwitch's queue has
 # room for 100, and its socket for more.
 MOST_AT_ONCE, AT_ONCE_S = 150, 0.2
-# For how long after the last one forged frames are reported.
+# For how long after the last sign of them floods and forged frames are reported. A busy machine may hear
+# nothing of a flood that goes on for a second or two.
 SEEN_S = 3.0
 # In place of the uplink that has received forged frames: none has, but they have had their effect.
 UNSEEN = ""
@@ -76,6 +77,11 @@ class ForeignFrames:
         """Whether a flood may have hidden a probe to an uplink that was sent at this time."""
         in_burst = self._burst_s <= at_s < self._burst_s + 2 * AT_ONCE_S
         return in_burst or at_s < self._flooded_until_s.get(uplink, float("-inf"))
+
+    def is_reported(self, uplink: str, now_s: float) -> bool:
+        """Whether a flood has hidden probes to an uplink of late."""
+        hid_until_s = self._flooded_until_s.get(uplink, float("-inf"))
+        return now_s - SEEN_S < max(self._burst_s + 2 * AT_ONCE_S, hid_until_s)
 
     def see(self, owner: str, uplink: str, now_s: float) -> None:
         """Another host sends from the address of `owner`'s probes. `uplink`: it has received that; or UNSEEN."""

@@ -13,7 +13,7 @@ from controller.api.events import FrameHeard
 from controller.dataplane import frames
 from controller.dataplane.path_probes import ETH_PROBE
 from controller.dataplane.tables import OFPP_CONTROLLER, Kind, cookie_kind
-from controller.teaming.foreign_frames import MOST_HEARD
+from controller.teaming.foreign_frames import MOST_HEARD, SEEN_S
 from controller.teaming.own_addresses import probe_macs
 from policies.model import OfPort
 from tests.unit.fake_switch import World, done, reports, world
@@ -164,6 +164,18 @@ def test_a_flood_stops_what_floods_and_is_tried_again_each_round(network: Networ
     network.run_for(FOUND_WITHIN_S)
     assert network.faults() == {"eth2"}
     assert not any(kind == "flooded" for _, kind, _ in network.hindered())
+
+
+def test_a_flood_with_pauses_of_a_second_stays_reported(network: Network) -> None:
+    reported = ("eth2", "flooded", ())
+    for _ in range(3):
+        for _ in range(MOST_HEARD + 1):
+            network.deliver(network.forged(1, network.macs[OfPort(2)]))
+        for _ in range(4):
+            network.run_for(0.5)
+            assert reported in network.hindered()
+    network.run_for(SEEN_S + 1.0)
+    assert not network.hindered()
 
 
 def test_an_uplink_that_is_cut_off_is_found_while_others_are_flooded(network: Network) -> None:
