@@ -84,20 +84,6 @@ demo:
 bench: setup
 	$(BIN)/ovs-lbt bench --all --repeat campaign $(ARGS)
 
-# Both runs are made, whatever comes of the first, unless it was interrupted or could not be begun
-# (2). That -k leaves one without a test (5) is fine. Tests that compute share little: a worker that has
-# nothing left takes over some of another's. Tests of a file on a switch share that switch and its beds.
-define pytest
-@compute=0; switches=0; \
-$(BIN)/python -m pytest -n $$(nproc) --dist worksteal $(COMPUTE) $(2) $(PYTEST_ARGS) || compute=$$?; \
-[[ $$compute != 2 ]] || exit 2; \
-$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(1) $(2) $(PYTEST_ARGS) || switches=$$?; \
-case $$compute$$switches in \
-00 | 05 | 50) ;; \
-*) echo "found pytest's status $$compute of $(COMPUTE), $$switches of $(1) -> 0" >&2; exit 1 ;; \
-esac
-endef
-
 bench-times: setup
 	$(BIN)/python -m pytest -m times --figures out/times.json $(SWITCHES) $(PYTEST_ARGS)
 
@@ -124,9 +110,24 @@ bench-cached bench-failovers bench-new-connections bench-overlay bench-paths ben
 bench-scale: setup
 	$(BIN)/ovs-lbt bench scale $(ARGS)
 
-test: setup-kernel lint
-	$(call pytest,$(SWITCHES),-m "not thorough")
-	$(BIN)/python -m tests.releases kernel --short --out out/kernel-short
+# The kernel's part takes one core for minutes, so it runs next to lint and the first tests, and ends before the
+# tests with real switches begin: these measure times. All parts run, whatever comes of the others, unless lint fails,
+# or pytest was interrupted or could not begin (2). A -k may leave a run without a test (5). Tests that compute share
+# little: a worker that has nothing left takes over some of another's. Switch tests of a file share a switch and beds.
+test: setup-kernel
+	@mkdir -p out; log=out/kernel-short.log; kernel=0; compute=0; switches=0; \
+	$(BIN)/python -m tests.releases kernel --short --out out/kernel-short >$$log 2>&1 & guest=$$!; \
+	trap "kill $$guest 2>/dev/null" EXIT; \
+	$(MAKE) lint || exit; \
+	$(BIN)/python -m pytest -n $$(nproc) --dist worksteal --hypothesis-profile test -m "not thorough" \
+		$(COMPUTE) $(PYTEST_ARGS) || compute=$$?; \
+	[[ $$compute != 2 ]] || exit 2; \
+	wait $$guest || kernel=$$?; cat $$log; \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not thorough" \
+		$(SWITCHES) $(PYTEST_ARGS) || switches=$$?; \
+	[[ $$kernel == 0 && $$compute$$switches =~ ^(00|05|50)$$ ]] || { \
+		echo "make test failed: status $$compute of $(COMPUTE), $$switches of $(SWITCHES), $$kernel of $$log" >&2; \
+		exit 1; }
 
 # Whoever has checked it out runs these, in any environment that has what setup.cfg names for `dev`.
 test-quick: PYTHON := $(or $(wildcard $(BIN)/python),python3)

@@ -20,8 +20,10 @@ from topologies.reports.origin import origin
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-# For `make test-quick`, which chooses it: fewer examples, unless a test says how many it needs.
+# For `make test-quick`: fewer examples. `tests/unit/examples.py` is for tests that need another number.
 settings.register_profile("quick", settings.get_profile("any machine"), max_examples=12)
+# For `make test`. Nothing else chooses a profile, so `make test-all` runs all examples.
+settings.register_profile("test", settings.get_profile("any machine"), max_examples=40)
 settings.load_profile("any machine")
 TESTS = Path(__file__).parent
 # What runs the tests with a marker.

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from policies import homes, placement, rules
 from policies.model import OfPort, Rules, Unit, Uplink
 from policies.seating import Candidate
+from tests.unit.examples import examples
 from tests.unit.policies.placement_costs import AFFINE, NAMES, SETS, candidates, cost
 
 
@@ -53,7 +54,7 @@ TEAMS = st.builds(team, st.booleans(), st.booleans(), st.booleans())
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(candidates(5))
 def test_no_placement_costs_less(tried: list[Candidate]) -> None:
     found = placement.place(tried)
@@ -66,7 +67,7 @@ def test_no_placement_costs_less(tried: list[Candidate]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(units(most=12), TEAMS)
 def test_musts_hold_and_whoever_may_use_an_uplink_in_service_does(
     placed: list[Unit], uplinks: tuple[Uplink, ...]
@@ -83,7 +84,7 @@ def test_musts_hold_and_whoever_may_use_an_uplink_in_service_does(
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(units(most=12), TEAMS)
 def test_placed_again_where_they_are_units_stay(
     placed: list[Unit], uplinks: tuple[Uplink, ...]
@@ -106,7 +107,7 @@ def test_the_order_in_which_units_are_named_plays_no_part(
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(units(), TEAMS)
 def test_a_policy_is_let_move_nothing_that_breaks_a_rule_more(
     placed: list[Unit], uplinks: tuple[Uplink, ...]

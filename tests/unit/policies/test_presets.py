@@ -14,6 +14,7 @@ from policies.classifiers import Classifier
 from policies.model import Load, OfPort, Role, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
 from tests.ip_hash import ip_hash
+from tests.unit.examples import examples
 
 LBFO_PRESETS, SET_PRESETS = ("address-hash", "dynamic"), ("set", "set-port")
 ANY = ("switch-independent", "static", "lacp")
@@ -72,7 +73,7 @@ def test_ip_hash_has_a_bucket_for_each_uplink_and_others_have_256() -> None:
 
 
 @pytest.mark.parametrize("policy", [name for name, preset in PRESETS.items() if preset.is_calm])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     fill=st.floats(0, 0.7),
     more=st.lists(st.tuples(*[st.floats(0, 0.05)] * 2), min_size=2, max_size=4),

@@ -16,6 +16,7 @@ from policies.model import Load, OfPort, Snapshot, Unit, Uplink
 from policies.planners import minmax, threshold
 from policies.rules import Rule
 from policies.seating import Candidate
+from tests.unit.examples import examples
 from tests.unit.policies.placement_costs import (
     NAMES,
     NOTHING,
@@ -113,7 +114,7 @@ ROOMS = st.fixed_dictionaries({name: st.integers(20, 150).map(float) for name in
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(candidates(8, RESERVES), ROOMS, st.randoms())
 def test_it_is_at_rest_on_its_own_result_whatever_the_order(
     some: list[Candidate], rooms: dict[str, float], shuffled: random.Random

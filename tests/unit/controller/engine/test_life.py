@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 
 from controller.api.engine_commands import Report
 from controller.dataplane import specs, tables
+from tests.unit.examples import examples
 from tests.unit.fake_switch import World, world
 from tests.unit.rows import bond, bridge, interface, ours, port
 
@@ -279,4 +280,4 @@ class Life(RuleBasedStateMachine):
 
 
 TestLife = pytest.mark.slow(Life.TestCase)
-TestLife.settings = settings(max_examples=40, stateful_step_count=30)
+TestLife.settings = settings(max_examples=examples(40), stateful_step_count=30)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from controller.dataplane import tables
 from tests.said import says
 from tests.unit.controller.engine.told import entries, explained, offer, shown, steady
+from tests.unit.examples import examples
 from tests.unit.fake_switch import World, done, moves, refusal, reports, world
 from tests.unit.rows import VMS, host, with_interface
 
@@ -412,7 +413,7 @@ SET = st.sampled_from([None, "a", "b"])
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(ALLOW, PREFER, SET, SET), min_size=4, max_size=4), EVENTS)
 def test_links_come_and_go_and_in_the_end_all_is_as_it_was(
     rules: list[tuple[str | None, str | None, str | None, str | None]],

@@ -23,6 +23,7 @@ from controller.replay.switch import Mix
 from controller.replay.trace import HostTrace
 from controller.text.wording import Refused
 from policies.presets import PRESETS
+from tests.unit.examples import examples
 
 EXAMPLE = Path(__file__).parents[4] / "docs/examples/replay-trace.csv.gz"
 MBPS = 1e6
@@ -212,7 +213,7 @@ def test_a_replay_is_the_same_each_time_and_in_as_many_processes_as_there_are() 
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     loads=st.lists(
         st.dictionaries(st.sampled_from("abcdef"), st.tuples(*[st.floats(0, 300)] * 2), min_size=1),

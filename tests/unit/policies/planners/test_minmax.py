@@ -15,6 +15,7 @@ from policies.model import Load, OfPort, Reason, Rules, Snapshot, Unit, Uplink
 from policies.optimum import least_worst_ratio
 from policies.planners import minmax
 from policies.verdicts import Standing, WhyAtRest
+from tests.unit.examples import examples
 from tests.unit.policies import placements
 from tests.unit.policies.placements import after, loaded, worst_ratio
 from tests.unit.policies.units import changed
@@ -180,7 +181,7 @@ def together(snapshot: Snapshot) -> int:
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(teams())
 def test_rules_hold_loads_fall_and_then_it_rests(snapshot: Snapshot) -> None:
     plan = minmax.plan(snapshot)

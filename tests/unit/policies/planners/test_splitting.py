@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.gain import HIGH_RATIO
@@ -125,7 +125,6 @@ LOADS = st.lists(
 )
 
 
-@settings(max_examples=100)
 @given(LOADS)
 def test_nothing_is_divided_that_whole_ports_would_relieve(loads: list[tuple[str, float]]) -> None:
     snapshot = team({f"vm{n}": load for n, load in enumerate(loads)}, uplinks=3)
@@ -140,7 +139,6 @@ def test_nothing_is_divided_that_whole_ports_would_relieve(loads: list[tuple[str
     assert all(sum(s for _, s in move.shares) == pytest.approx(1.0) for move in divided)
 
 
-@settings(max_examples=100)
 @given(LOADS, st.floats(0.0, 20.0))
 def test_what_is_cool_would_not_be_divided_again(
     loads: list[tuple[str, float]], sent: float
