@@ -136,6 +136,7 @@ def _step(moves: Sequence[Moved], now_s: float) -> int:
 
 
 def _counting(moves: tuple[Moved, ...], now_s: float) -> tuple[Moved, ...]:
-    """The moves within the budget's period, and the last move by load."""
+    """The moves that use up the budget, and the last move by load. A link may change without end."""
+    recent = tuple(move for move in moves[-MOST_MOVES:] if now_s - move.at_s < PERIOD_S)
     last = _by_load(moves) if _step(moves, now_s) else None
-    return tuple(move for move in moves if now_s - move.at_s < PERIOD_S or move is last)
+    return recent if last is None or last in recent else (last, *recent)

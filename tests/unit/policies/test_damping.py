@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.damping import Damping
+from policies.damping import MOST_MOVES, PERIOD_S, Damping
 
 UNITS = ["vnet0", "vnet1"]
 MOVES = st.lists(
@@ -52,3 +52,13 @@ def test_one_that_may_be_corrected_is_in_cooldown_when_that_is_over() -> None:
     assert damping.in_cooldown(11.0) == set() and damping.next_change_s(11.0) == 11.5
     assert damping.in_cooldown(11.5) == {"vnet0"} and damping.next_change_s(11.5) == 15.0
     assert damping.in_cooldown(15.0) == set() and damping.next_change_s(15.0) == float("inf")
+
+
+def test_a_thousand_failovers_leave_as_many_moves_as_the_budget_has() -> None:
+    damping = Damping()
+    damping.note("vnet0", 0.0)
+    for number in range(1000):
+        damping.note("vnet0", 1.0 + number / 10, by_load=False)
+    by_load, *others = damping.remembered("vnet0")
+    assert by_load.step == 1 and len(others) == MOST_MOVES
+    assert damping.until_s("vnet0", 101.0) == others[0].at_s + PERIOD_S
