@@ -38,6 +38,8 @@ AUDIT_INTERVAL_S = 10.0
 # The pause between two such readings, and for how long, while the switch may flush all flows at any moment.
 FLUSH_AUDIT_INTERVAL_S = 0.05
 FLUSHED_WITHIN_S = 3.0
+# With more moves waiting for a bundle, several moves of one unit become one.
+MOST_EXPECTED = 1000
 # A request names one of so many.
 READINGS = 0x10000
 
@@ -96,6 +98,15 @@ class Installation(Feature[InstalledRead | BundleDone]):
     _built: tuple[Team, Pipeline] | None = None
     # The flows and groups that `installed` was made from; readings often repeat them unchanged.
     _taken: tuple[tuple[FlowSpec, ...], tuple[GroupSpec, ...]] | None = None
+
+    def expect(self, moves: Iterable[Move]) -> None:
+        """Have moves go with the next bundle.
+
+        While a switch does not answer, its links may change without end.
+        """
+        self.expected += moves
+        if len(self.expected) > MOST_EXPECTED:
+            self.expected = _combined(self.expected)
 
     @property
     def settled(self) -> bool:
@@ -435,3 +446,14 @@ class Installation(Feature[InstalledRead | BundleDone]):
         """Open vSwitch will flush all flows, as soon as it has read the database."""
         self._flushes_until_s = now_s + FLUSHED_WITHIN_S
         self.audit_due_s = now_s
+
+
+def _combined(moves: Iterable[Move]) -> list[Move]:
+    """One move for each unit, from its first source to its last target. Splits and merges stay."""
+    combined: dict[object, Move] = {}
+    for move in moves:
+        key = object() if move.is_resplit else move.unit
+        first = combined.pop(key, move)
+        if move.is_resplit or first.source != move.target:
+            combined[key] = replace(move, source=first.source)
+    return list(combined.values())

@@ -251,9 +251,9 @@ class Placing(Feature[Never]):
             commands += bridge.installation.logged(moves, ", not made")
             commands += bridge.decision_log.planned(self.team_view, moves, now_s)
         else:
-            bridge.installation.expected += moves
+            bridge.installation.expect(moves)
         if self._apart is not None:
-            bridge.installation.expected += self._apart.rebind(self.units_on_switch, uplinks, now_s)
+            bridge.installation.expect(self._apart.rebind(self.units_on_switch, uplinks, now_s))
         return commands
 
     def carry_out(self, moves: Iterable[Move], now_s: float) -> None:

@@ -30,7 +30,7 @@ from controller.api.events import (
 from controller.api.status import BridgeStatus
 from controller.bridge import status
 from controller.bridge.bridge import Bridge
-from controller.bridge.installation import REVALIDATED_AFTER_S
+from controller.bridge.installation import MOST_EXPECTED, REVALIDATED_AFTER_S
 from controller.config.rows import BridgeRow, PortRow
 from controller.dataplane import tables
 from controller.dataplane.specs import EMPTY, Changes
@@ -257,6 +257,21 @@ def test_an_uplink_that_came_up_while_it_was_not_in_the_team_is_used_when_it_is(
     here.write(with_ids(here.rows["br0"], uplinks="eth1,eth2,eth3")).run_for(120)
     assert here.engine.fleet.bridges["br0"].placing.uplinks()[0].usable
     assert set(here.bindings().values()) == {"eth1"}
+
+
+def test_links_that_flap_while_the_switch_does_not_answer_leave_few_moves() -> None:
+    here = world(host(failback_delay_s="0")).start()
+    before, switch = here.bindings(), here.switches["br0"]
+    switch.holds_answers = True
+    for number in range(700):
+        here.set_link(1, up=bool(number % 2)).run_for(0.1)
+    expected = here.engine.fleet.bridges["br0"].installation.expected
+    assert len(expected) <= MOST_EXPECTED + len(before)
+    here.set_link(1, up=False).answer_held().run_for(1)
+    assert {*here.bindings().values()} == {"eth2"}
+    assert {switch.uplink_of(ofport) for ofport in range(10, 14)} == {2}
+    here.set_link(1, up=True).run_for(60)
+    assert here.bindings() == before
 
 
 # ---- what operators ask ----------------------------------------------------------------
