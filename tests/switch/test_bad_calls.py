@@ -239,7 +239,9 @@ def by_the_package(bench: Bench) -> None:
     purge = f"set -- none; . {shlex.quote(str(POSTRM))}; forget_settings"
     done = subprocess.run(["sh", "-ec", purge], env=bench.ovs.env, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, ""), done
-    assert says(done.stderr, "ovs-lbt: ", ": br1 -> ", "ovs-lbt detach BRIDGE --purge")
+    assert says(
+        done.stderr, "ovs-lbt: ", "still attached", ": br1; ", "ovs-lbt detach BRIDGE --purge"
+    )
     assert bench.ovs.vsctl("get", "bridge", "br2", "external_ids") == '{others="ovs-lbt-z=1"}'
     bench.ovs.vsctl("remove", "bridge", "br2", "external_ids", "others")
     assert bench.ovs.vsctl("get", "interface", "eth5", "external_ids") == "{}"

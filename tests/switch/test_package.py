@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.said import says
 from tests.switch import packaged
 from tests.switch.adopting import records, state
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Upstream
@@ -328,19 +329,16 @@ def test_what_is_in_the_way_or_missing_is_named(package: Path, machine: Machine)
     for path in ("/usr/local/bin/ovs-lbt", "/etc/systemd/system/ovs-lbt.service"):
         machine.path(path).touch()
     said = machine.install(package)
-    assert (
-        "/usr/local/bin/ovs-lbt, which takes precedence over /usr/bin/ovs-lbt -> remove it" in said
-    )
-    assert "/etc/systemd/system, which overrides the unit of the package -> remove it there" in said
+    hidden = "/usr/local/bin/ovs-lbt takes precedence over /usr/bin/ovs-lbt; remove"
+    assert hidden in said
+    assert "/etc/systemd/system overrides the package's unit; remove it there" in said
 
     machine.do("ln", "-sf", "/somewhere/.venv/bin/ovs-lbt", "/usr/local/bin/ovs-lbt")
     options = machine.path("/etc/default/ovs-lbt")
     options.write_text(f"{options.read_text()}OVS_LBT_PRIVATE_KEY=/root/key.pem\n")
     again = machine.run("dpkg", "-i", f"/run/{package.name}")
-    assert "below /home, /root or /run/user in /etc/default/ovs-lbt" in again.stderr
-    assert "/usr/local/bin/ovs-lbt, which takes precedence over" in again.stderr, (
-        "the unit starts by it"
-    )
+    assert says(again.stderr, "/etc/default/ovs-lbt", "/home, /root or /run/user", "/etc/ovs-lbt")
+    assert hidden in again.stderr, "the unit starts with this command"
 
     machine.path("/usr/bin/mnexec").unlink()
     benched = machine.run("/usr/bin/ovs-lbt", "bench", "vmware_lbt")
