@@ -33,15 +33,16 @@ OTHERS = {
 }
 EXAMPLES = f"""\
 examples:
-  ovs-lbt bench vmware_lbt --quick            to see that it works
+  ovs-lbt bench vmware_lbt --quick            check that it works
   ovs-lbt bench shift --policy adaptive --against balance-slb --repeat 3
                                               medians of three runs
-  ovs-lbt bench scale --help                 what 1 to 300 bridges on one service cost
-  ovs-lbt bench {CONNECTIONS} --help           what many connections cost a switch
-  ovs-lbt bench cpu_per_bit --help           what a bit costs in CPU time, by cause
-  ovs-lbt bench arrivals --help              when a VM that has migrated is in reach"""
-# Instead of a number of runs: that of each bench in the published campaign.
+  ovs-lbt bench scale --help                 the cost of 1 to 300 bridges on one service
+  ovs-lbt bench {CONNECTIONS} --help           the cost of many connections on a switch
+  ovs-lbt bench cpu_per_bit --help           the CPU time of each bit, by cause
+  ovs-lbt bench arrivals --help              when a migrated VM is reachable again"""
+# Instead of a number of runs: the number that each bench has in the published campaign.
 CAMPAIGN = "campaign"
+NOTHING_SELECTED = "{} has no contender left to run; check --scenario, --policy and --against"
 # The options that select load jumps, generated or from a file.
 JUMP_OPTIONS = ("seeds", "seed", "instances")
 # The programs that a bench needs, with their Debian and Ubuntu packages.
@@ -74,7 +75,7 @@ def main(argv: Sequence[str]) -> int:
         return 2
     return _guarded(
         lambda: _run_benches(options, ["ovs-lbt", "bench", *argv]),
-        "Completed runs are kept: the same command runs only the missing ones",
+        "Completed runs are kept: the same command makes only the missing ones",
     )
 
 
@@ -87,7 +88,7 @@ def _run_other(name: str, argv: Sequence[str]) -> int:
         return int(exit_.code or 0)
     return _guarded(
         lambda: int(module.run(options, ["ovs-lbt", "bench", name, *argv])),
-        "The report has the runs that were complete: the same command runs only the missing ones",
+        "The report has the completed runs: the same command makes only the missing ones",
     )
 
 
@@ -131,8 +132,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PEER",
         nargs="+",
         action="extend",
-        help="compare only with these: manual, active-backup, balance-slb, balance-slb/1s, balance-tcp;"
-        " none; with flows, oracle",
+        help="compare only with these peers: manual, active-backup, balance-slb, balance-slb/1s, balance-tcp,"
+        " and oracle (only flows); none: no peers",
     )
     parser.add_argument(
         "--scenario", metavar="TEXT", help="run only scenarios whose names contain this text"
@@ -174,8 +175,8 @@ def _parser() -> argparse.ArgumentParser:
         default=1,
         metavar="N",
         help="run every contender N times and report medians (default: %(default)s);"
-        f" {CAMPAIGN}: as often as the published campaign, and once with --quick; after an interruption, the same command"
-        " runs only what is missing",
+        f" {CAMPAIGN}: as often as in the published campaign, and once with --quick; after an interruption, the same command"
+        " makes only the missing runs",
     )
     parser.add_argument(
         "--anew",
@@ -203,7 +204,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="with --seeds, --seed or --instances: what happens without it, too, unless --anew is given",
+        help="with --seeds, --seed or --instances: run only missing runs; the default unless --anew is given",
     )
     return parser
 
@@ -211,14 +212,14 @@ def _parser() -> argparse.ArgumentParser:
 def other_parser(
     name: str, about: str, contenders: Sequence[str], more: str, runs: int = 1
 ) -> argparse.ArgumentParser:
-    """The parser of a bench without a layout of its own. `more`: what contenders there are besides the usual ones."""
+    """The parser of a bench without a layout of its own. `more`: describes other possible contenders."""
     made = argparse.ArgumentParser(prog=f"ovs-lbt bench {name}", description=about)
     made.add_argument(
         "--contenders",
         nargs="+",
         default=list(contenders),
         metavar="NAME",
-        help=f"bonds of Open vSwitch, and our policies; {more} (default: {' '.join(contenders)})",
+        help=f"Open vSwitch bonds and ovs-lbt policies; {more} (default: {' '.join(contenders)})",
     )
     made.add_argument(
         *("--repeat", "--runs"),
@@ -227,7 +228,7 @@ def other_parser(
         metavar="N",
         help="run every contender N times (default: %(default)s)",
     )
-    made.add_argument("--anew", action="store_true", help="also run what the report has")
+    made.add_argument("--anew", action="store_true", help="repeat the runs that the report has")
     made.add_argument(
         "--out", type=Path, default=Path("out"), metavar="DIR", help="default: %(default)s"
     )
@@ -241,30 +242,32 @@ def _runs(text: str) -> int | str:
 def _positive(text: str) -> int:
     number = int(text) if text.isdecimal() else 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} -> a whole number of at least 1")
+        raise argparse.ArgumentTypeError(
+            f'the value is "{text}"; expected a whole number of at least 1'
+        )
     return number
 
 
 def _missing_requirement() -> str:
     """Why a bench cannot run on this machine; empty if it can."""
     if os.geteuid() != 0:
-        return f"user id {os.geteuid()} -> root, for network namespaces and Open vSwitch"
+        return f"user id {os.geteuid()} may not create network namespaces or start Open vSwitch; run the bench as root"
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
     if missing:
         packages = " ".join(dict.fromkeys(PROGRAMS[program] for program in missing))
-        return f"not on PATH: {', '.join(missing)} -> install with: apt install {packages}"
+        return f"these programs are missing: {', '.join(missing)}; run: apt install {packages}"
     return ""
 
 
 def _usage_error(options: argparse.Namespace) -> str:
     """The error in the arguments; empty if they are valid."""
     if options.all == bool(options.layout):
-        found = options.layout or "no layout"
-        return f"layout: {found}{' --all' * options.all} -> --all | {' | '.join(LAYOUT_NAMES)}"
+        found = f"both {options.layout} and --all" if options.all else "no layout"
+        return f"the command names {found}; expected --all | {' | '.join(LAYOUT_NAMES)}"
     if options.layout and options.layout not in LAYOUT_NAMES:
-        return f"layout: {options.layout} -> {' | '.join(LAYOUT_NAMES)}"
+        return f"layout {options.layout} does not exist; expected {' | '.join(LAYOUT_NAMES)}"
     if options.direction != "send" and options.layout != "vmware_lbt":
-        return f"--direction {options.direction} -> vmware_lbt, the layout whose web load has a direction"
+        return f"--direction {options.direction} requires vmware_lbt, the layout whose load has a direction"
     return _jump_usage_error(options)
 
 
@@ -272,11 +275,11 @@ def _jump_usage_error(options: argparse.Namespace) -> str:
     """The error in the arguments about load jumps; empty if they are valid."""
     given = [f"--{name}" for name in JUMP_OPTIONS if getattr(options, name) is not None]
     if not given:
-        return "--resume -> with --seeds, --seed or --instances" if options.resume else ""
+        return "--resume requires --seeds, --seed or --instances" if options.resume else ""
     if options.layout != "shift":
-        return f"{given[0]} {options.layout or '--all'} -> shift, the layout whose load jumps"
+        return f"{given[0]} requires shift, the layout whose load jumps, instead of {options.layout or '--all'}"
     if options.repeat != 1:
-        return f"{given[0]} --repeat {options.repeat} -> more seeds instead of repetitions"
+        return f"{given[0]} does not allow --repeat {options.repeat}; run more jumps: --seeds N"
     return ""
 
 
@@ -318,7 +321,7 @@ def _run_jumps(options: argparse.Namespace, command: Sequence[str]) -> int:
     names = contenders.select(campaign.DEFAULT_CONTENDERS, options.policy, options.against)
     if not kinds or not names:
         print(
-            "shift: no contender left to compare -> other contenders or another scenario",
+            NOTHING_SELECTED.format("shift"),
             file=sys.stderr,
         )
         return 2
@@ -384,14 +387,14 @@ def _run_bench(
             results.append(running.compare(scenario, supported, how.pace, runs, kept, command))
     if not results:
         print(
-            f"{name}: no contender left to compare -> other contenders or another scenario",
+            NOTHING_SELECTED.format(name),
             file=sys.stderr,
         )
         return 2
     failures = [failure for result in results for failure in result.failures]
     results = [result for result in results if result.figures]
     if not results:
-        raise RuntimeError("every run failed -> at least one completed run")
+        raise RuntimeError("every run failed")
     more = plan.derived(results)
     results = [replace(one, derived=more.get(one.scenario.name, {})) for one in results]
     checked = [
@@ -431,7 +434,7 @@ def try_to_draw(draw: Callable[[], list[Path]]) -> list[Path]:
         return draw()
     except ImportError as missing:
         print(
-            f"ovs-lbt bench: no pictures: {missing} -> install with: apt install python3-matplotlib",
+            f"ovs-lbt bench: no pictures were drawn: {missing}; run: apt install python3-matplotlib",
             file=sys.stderr,
         )
         return []

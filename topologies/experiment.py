@@ -136,11 +136,11 @@ def _flow(layout: Layout, stream: Stream, seconds: float) -> Flow:
     )
     for what, name, known in ends:
         if name not in known:
-            raise ValueError(f"{what}: {name} -> {' | '.join(known)}")
+            raise ValueError(f"{what} {name} does not exist; expected {' | '.join(known)}")
     end_s = seconds if stream.end_s is None else stream.end_s
     if not 0 <= stream.begin_s < end_s <= seconds:
-        found = f"{stream.begin_s:g} to {end_s:g} s"
-        raise ValueError(f"stream from {stream.sender}: {found} -> within 0 to {seconds:g} s")
+        found = f"the stream from {stream.sender} lasts from {stream.begin_s:g} to {end_s:g} s"
+        raise ValueError(f"{found}; expected a time within 0 to {seconds:g} s")
     return Flow(
         stream.sender,
         stream.receiver,

@@ -239,7 +239,7 @@ def converged(
     servers = draft.servers("upstream", uplinks, uplink_mbps)
     odd = {"upstream_mtu": odd_mtu, "upstream_vlan": odd_vlan}
     if odd_uplink > uplinks:
-        raise ValueError(f"odd_uplink: {odd_uplink} -> one of {uplinks} uplinks")
+        raise ValueError(f"odd_uplink is {odd_uplink}; expected one of {uplinks} uplinks")
     member = draft.graph.nodes[f"server2-uplink{odd_uplink}"]
     member.update({name: value for name, value in odd.items() if value})
     ends = []

@@ -343,4 +343,4 @@ def test_what_is_in_the_way_or_missing_is_named(package: Path, machine: Machine)
     machine.path("/usr/bin/mnexec").unlink()
     benched = machine.run("/usr/bin/ovs-lbt", "bench", "vmware_lbt")
     assert benched.returncode == 1
-    assert "mnexec -> install with: apt install mininet" in benched.stderr
+    assert "mnexec; run: apt install mininet" in benched.stderr

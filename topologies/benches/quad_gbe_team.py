@@ -197,5 +197,7 @@ def datapath_actions(ovs: PrivateOvs, bridge: str, flow: str) -> str:
     output = ovs.run("ovs-appctl", "ofproto/trace", bridge, flow)
     found = _ACTIONS.search(output)
     if not found:
-        raise RuntimeError(f"ofproto/trace {bridge} {flow}: {output[-200:]!r} -> datapath actions")
+        raise RuntimeError(
+            f"ofproto/trace {bridge} {flow} printed no datapath actions: {output[-200:]!r}"
+        )
     return found["actions"]

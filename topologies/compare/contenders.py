@@ -128,7 +128,7 @@ class Contender(ABC):
         Raises:
             RuntimeError: the move was refused, or this contender cannot move VM ports.
         """
-        raise RuntimeError(f"{self.name}: cannot move VM ports -> a contender that can")
+        raise RuntimeError(f"{self.name} cannot move VM ports")
 
     def place(self, interface: str, mac: str, uplink: str) -> None:
         """Place a VM port on the uplink that its port number hashes to, before the load starts.
@@ -375,13 +375,16 @@ def by_name(name: str) -> Contender:
         return OvsBond(name)
     policy, slash, teaming = name.removesuffix(PATH_CHECK).partition("/")
     if policy not in OURS:
-        raise ValueError(f"contender: {name} -> {' | '.join((MANUAL, *BONDS, ORACLE, *OURS))}")
+        known = " | ".join((MANUAL, *BONDS, ORACLE, *OURS))
+        raise ValueError(f"contender {name} does not exist; expected {known}")
     if slash and teaming not in FORMS:
-        raise ValueError(f"teaming: {teaming} -> {' | '.join(FORMS)}")
+        raise ValueError(f"teaming {teaming} does not exist; expected {' | '.join(FORMS)}")
     teaming = teaming or OURS[policy]
     path_check = name.endswith(PATH_CHECK)
     if path_check and teaming != SWITCH_INDEPENDENT:
-        raise ValueError(f"{name}: path checks with {teaming} -> {SWITCH_INDEPENDENT}")
+        raise ValueError(
+            f"{name} has the teaming {teaming}; path checks require {SWITCH_INDEPENDENT}"
+        )
     return Ours(policy, teaming, path_check=path_check)
 
 
@@ -397,10 +400,10 @@ def select(
     """
     for name in policies or ():
         if not isinstance(by_name(name), Ours):
-            raise ValueError(f"--policy {name} -> {' | '.join(OURS)}")
+            raise ValueError(f"--policy does not accept {name}; expected {' | '.join(OURS)}")
     for name in peers or ():
         if name not in (known := (MANUAL, *BONDS, ORACLE, NO_PEERS)):
-            raise ValueError(f"--against {name} -> {' | '.join(known)}")
+            raise ValueError(f"--against does not accept {name}; expected {' | '.join(known)}")
     ours = None if policies is None else [by_name(name).name for name in policies]
     others = None if peers is None else [name for name in peers if name != NO_PEERS]
 

@@ -260,7 +260,7 @@ def _await_lags(ovs: PrivateOvs, layout: Layout) -> None:
     deadline_s = time.monotonic() + LAG_TIMEOUT_S
     while (found := ovs.run("ovs-appctl", "lacp/show").count("current attached")) < ends:
         if time.monotonic() > deadline_s:
-            raise RuntimeError(f"LACP: {found} ends attached -> {ends}")
+            raise RuntimeError(f"LACP has attached {found} of {ends} ends of cables")
         time.sleep(0.1)
 
 
@@ -279,7 +279,7 @@ def _await_reachable(layout: Layout, network: Mininet) -> None:
                 while "1 received" not in network[sender].cmd(f"ping -c 1 -W 1 {address}"):
                     if time.monotonic() > deadline_s:
                         raise RuntimeError(
-                            f"{sender}: no answer from {receiver} ({address}) -> an answer to ping"
+                            f"{receiver} ({address}) does not answer {sender}'s ping"
                         )
 
 

@@ -70,7 +70,7 @@ def step(
     except subprocess.TimeoutExpired as late:
         command = late.cmd if isinstance(late.cmd, str) else " ".join(map(str, late.cmd))
         raise RuntimeError(
-            f"{what}: {command} took {round(late.timeout, 2):g} s -> less; check: {look_at}"
+            f"{what}: {command} timed out after {round(late.timeout, 2):g} s; check: {look_at}"
         ) from late
     except (subprocess.CalledProcessError, OSError) as failure:
         raise RuntimeError(f"{what}: {failure}; check: {look_at}") from failure
@@ -86,7 +86,7 @@ def _description(
     what: str, elapsed_s: float, limit_s: float, frame: FrameType | None, look_at: str
 ) -> str:
     return (
-        f"{what}: not done after {elapsed_s:.1f} s -> done within {limit_s:g} s;"
+        f"{what}: not done after {elapsed_s:.1f} s, over the limit of {limit_s:g} s;"
         f" waiting {_place(frame)}; {_children()}; check: {look_at}"
     )
 

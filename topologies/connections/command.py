@@ -50,10 +50,10 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
     from topologies.connections.section import section
 
     try:
-        # By their own names, which say what is split.
+        # By their own names, which show splits.
         names = {contenders.contender(name).name: name for name in options.contenders}
     except ValueError as error:
-        print(f"--contenders {error}", file=sys.stderr)
+        print(f"--contenders: {error}", file=sys.stderr)
         return 2
     spans = load.QUICK if options.quick else load.FULL
     plan = load.Plan(sorted({*options.sizes}), sorted({*options.rates}), options.cuts, spans)
@@ -122,11 +122,11 @@ def parser() -> argparse.ArgumentParser:
     """The options of the command."""
     made = bench.other_parser(
         NAME,
-        "Measure what many connections of one VM cost a switch: cached ones, new ones, and the failure"
-        " of an uplink meanwhile.",
+        "Measure the cost of many connections of one VM on a switch: cached connections, new connections,"
+        " and an uplink failure during these.",
         CONTENDERS,
         "adaptive has a split VM port, POLICY/lacp or POLICY/switch-independent selects a teaming, and"
-        " +multipath at its end the hash of connections, which attach chooses otherwise",
+        " the suffix +multipath selects the connection hash, which attach chooses by default",
     )
     made.add_argument(
         "--sizes",
@@ -142,15 +142,15 @@ def parser() -> argparse.ArgumentParser:
         nargs="*",
         default=list(RATES),
         metavar="N",
-        help=f"new connections a second (default: {' '.join(map(str, RATES))})",
+        help=f"new connections per second (default: {' '.join(map(str, RATES))})",
     )
     made.add_argument(
         "--cuts",
         type=_number,
         default=1,
         metavar="N",
-        help="how often an uplink fails with each size, for a service that is alive and for one that"
-        " is dead (default: %(default)s)",
+        help="how often an uplink fails with each size, both with a running and with a killed service"
+        " (default: %(default)s)",
     )
     made.add_argument(
         "--datapath",
@@ -169,5 +169,7 @@ def parser() -> argparse.ArgumentParser:
 def _number(text: str) -> int:
     number = int(text) if text.isdecimal() else 0
     if not 1 <= number <= MOST:
-        raise argparse.ArgumentTypeError(f"{text} -> a whole number from 1 to {MOST}")
+        raise argparse.ArgumentTypeError(
+            f'the value is "{text}"; expected a whole number from 1 to {MOST}'
+        )
     return number

@@ -84,7 +84,7 @@ class WithSplitVm(Unread):
         deadline_s = time.monotonic() + SPLIT_TIMEOUT_S
         while not self._has_split():
             if time.monotonic() > deadline_s:
-                raise RuntimeError(f"{self.name}: whole after {SPLIT_TIMEOUT_S:g} s -> split")
+                raise RuntimeError(f"{self.name} did not split the port in {SPLIT_TIMEOUT_S:g} s")
             pause(0.2)
 
     def _has_split(self) -> bool:
@@ -106,7 +106,7 @@ def contender(name: str) -> Contender:
     found = by_name(plain)
     if plus and not (isinstance(found, Ours) and connection_hash in HASHES):
         expected = ", ".join(f"POLICY{WITH_HASH}{one}" for one in HASHES)
-        raise ValueError(f"{name} -> {expected}, or no {WITH_HASH}")
+        raise ValueError(f"contender {name} does not exist; expected {expected}, or no {WITH_HASH}")
     if not isinstance(found, Ours):
         return found
     policy, _, teaming = plain.partition("/")

@@ -50,7 +50,7 @@ def datapath(shown: str) -> Datapath:
     """
     lookups, flows = _LOOKUPS.search(shown), _FLOWS.search(shown)
     if lookups is None or flows is None:
-        raise ValueError(f"dpctl/show: {shown[:200]!r} -> look-ups and flows")
+        raise ValueError(f"dpctl/show printed no look-ups or flows: {shown[:200]!r}")
     hits, upcalls, lost = map(int, lookups.groups())
     return Datapath(int(flows[1]), hits, upcalls, lost)
 
@@ -63,7 +63,7 @@ def revalidation(shown: str) -> Revalidation:
     """
     limit, dump = _LIMIT.search(shown), _DUMP.search(shown)
     if limit is None or dump is None:
-        raise ValueError(f"upcall/show: {shown[:200]!r} -> a limit and a dump duration")
+        raise ValueError(f"upcall/show printed no limit or dump duration: {shown[:200]!r}")
     return Revalidation(int(limit[1]), int(dump[1]))
 
 

@@ -348,7 +348,7 @@ class ManyConnections(Load):
         deadline_s = time.monotonic() + PROBE_SEEN_TIMEOUT_S
         while PROBE_PORT not in udp_drops(table.read_text()):
             if time.monotonic() > deadline_s:
-                raise RuntimeError(f"{self._probed}: does not listen -> port {PROBE_PORT} in use")
+                raise RuntimeError(f"{self._probed} does not listen on UDP port {PROBE_PORT}")
             self._pause(0.01)
         self._pause(PROBED_BEFORE_S)
 
@@ -357,7 +357,7 @@ class ManyConnections(Load):
         deadline_s = time.monotonic() + RETURN_TIMEOUT_S
         while not self._are_uplinks_up():
             if time.monotonic() > deadline_s:
-                raise RuntimeError(f"uplinks down after {RETURN_TIMEOUT_S:g} s -> up")
+                raise RuntimeError(f"the uplinks did not return in {RETURN_TIMEOUT_S:g} s")
             self._pause(0.1)
         self._pause(self._spans.returned_s)
 
@@ -379,7 +379,8 @@ class ManyConnections(Load):
         limit_s = begin_s + ORDER_TIMEOUT_S + 10 * (end - first) / per_s
         while counters["next"] < end:
             if time.monotonic() > limit_s:
-                raise RuntimeError(f"opened {counters['next'] - first} -> {end - first}")
+                opened = f"{counters['next'] - first} of {end - first} connections"
+                raise RuntimeError(f"the sender opened only {opened} in time")
             self._pause(0.01)
             counters = self._sender.order()
         return (end - first) / (time.monotonic() - begin_s)
@@ -459,7 +460,7 @@ class ManyConnections(Load):
             RuntimeError: the load was closed meanwhile.
         """
         if self._ended.wait(max(0.0, span_s)):
-            raise RuntimeError("closed -> open until everything is measured")
+            raise RuntimeError("the load was closed before the end of the measurement")
 
 
 def lost_after(heard: FlowResult, cut_s: float) -> int:
@@ -472,7 +473,7 @@ def lost_after(heard: FlowResult, cut_s: float) -> int:
     """
     before = [number for number, at_s in heard.arrivals if at_s < cut_s]
     if not before:
-        raise RuntimeError("probe: nothing arrived before the uplink failed -> datagrams")
+        raise RuntimeError("no datagram of the probe arrived before the uplink failed")
     arrived = {number for number, _ in heard.arrivals}
     return sum(number not in arrived for number in range(max(before) + 1, heard.sent))
 
@@ -494,7 +495,7 @@ def uplink_of(port: int, uplinks: Sequence[str], timeout_s: float) -> str:
                         if from_[2] == socket.PACKET_OUTGOING and frame[_UDP_PORT_AT] == wanted:
                             return name
             time.sleep(0.001)
-    raise RuntimeError(f"probe: left by none of {', '.join(uplinks)} -> by one of them")
+    raise RuntimeError(f"the probe did not leave over any of {', '.join(uplinks)}")
 
 
 @contextlib.contextmanager

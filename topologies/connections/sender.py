@@ -215,7 +215,7 @@ class Sending:
             RuntimeError: the sender has ended.
         """
         if not self._thread.is_alive():
-            raise RuntimeError("sender: ended -> running")
+            raise RuntimeError("the sender has ended")
         with self._lock:
             return self._sender.order(order, time.monotonic())
 

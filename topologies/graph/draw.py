@@ -175,7 +175,7 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(argv)
     for name in options.layouts:
         if name not in LAYOUTS:
-            print(f"layout: {name} -> {' | '.join(LAYOUTS)}", file=sys.stderr)
+            print(f"layout {name} does not exist; expected {' | '.join(LAYOUTS)}", file=sys.stderr)
             return 2
     for name in options.layouts or LAYOUTS:
         path = options.out / f"layout_{name}.{options.format}"

@@ -90,7 +90,7 @@ class Layout:
         """
         found = [other for other in self.graph.adj[node] if self.graph.nodes[other]["role"] == role]
         if len(found) != 1:
-            raise ValueError(f"{node}: {len(found)} neighbours that are {role} -> exactly one")
+            raise ValueError(f"{node} has {len(found)} neighbours of role {role}; expected one")
         return str(found[0])
 
     def uplinks_of(self, server: str) -> list[str]:

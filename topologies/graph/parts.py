@@ -77,7 +77,7 @@ def with_checked_parameters(build: Callable[P, Layout]) -> Callable[P, Layout]:
     def checked(*args: P.args, **kwargs: P.kwargs) -> Layout:
         for name, value in (dict(zip(names, args, strict=False)) | kwargs).items():
             if name not in names:
-                raise ValueError(f"parameter: {name} -> {' | '.join(names)}")
+                raise ValueError(f"parameter {name} does not exist; expected {' | '.join(names)}")
             _require_allowed(name, value)
         return build(*args, **kwargs)
 
@@ -86,11 +86,11 @@ def with_checked_parameters(build: Callable[P, Layout]) -> Callable[P, Layout]:
 
 def _require_allowed(name: str, value: object) -> None:
     if name in CHOICES and value not in CHOICES[name]:
-        raise ValueError(f"{name}: {value} -> {' | '.join(CHOICES[name])}")
+        raise ValueError(f"{name} is {value}; expected {' | '.join(CHOICES[name])}")
     if name in RANGES:
         low, high = RANGES[name]
         if not isinstance(value, int) or not low <= value <= high:
-            raise ValueError(f"{name}: {value} -> a whole number from {low} to {high}")
+            raise ValueError(f"{name} is {value}; expected a whole number from {low} to {high}")
 
 
 @dataclass(frozen=True, slots=True)

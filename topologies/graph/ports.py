@@ -38,7 +38,7 @@ def checked_interface_name(name: str, spare: int = 0) -> str:
     """
     longest = LONGEST_INTERFACE_NAME - spare
     if len(name) > longest:
-        raise ValueError(f"{name}: {len(name)} characters -> {longest}")
+        raise ValueError(f"the name {name} has {len(name)} characters; expected at most {longest}")
     return name
 
 

@@ -69,7 +69,7 @@ class FailureLoad(ShiftLoad):
     ) -> dict[str, float]:
         """How long the loss lasted, and how long the other uplinks took to share the load."""
         if self._failed_s is None:
-            raise RuntimeError(f"{self._link}: up -> down")
+            raise RuntimeError(f"{self._link} was not set down")
         from_s, to_s = self.measured_s
         remaining_bps = {up: bps for up, bps in capacities_bps.items() if up != self._failing}
         offered_bps = sum(self._rates_bps)

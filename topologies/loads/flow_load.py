@@ -93,10 +93,10 @@ class FlowLoad(Load):
         self._programs.signal("serve", signal.SIGTERM)
         self._programs.results("serve", END_TIMEOUT_S)
         if self._failure is not None:
-            raise RuntimeError(f"{self._link}: up -> down: {self._failure}") from self._failure
+            raise RuntimeError(f"{self._link} was not set down: {self._failure}") from self._failure
         missed = sum(late_s == traffic.NOT_STARTED for late_s, _, _ in found["rows"])
         if missed:
-            raise RuntimeError(f"flows: {missed} of {len(self.flows)} never started -> all started")
+            raise RuntimeError(f"{missed} of {len(self.flows)} flows never started")
         done = completions(self.flows, found["rows"])
         numbers = [
             number

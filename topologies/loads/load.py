@@ -20,7 +20,7 @@ def refuse_move(vm: str, uplink: str) -> None:
     Raises:
         RuntimeError: always.
     """
-    raise RuntimeError(f"{vm} to {uplink}: the team takes no move requests -> one that does")
+    raise RuntimeError(f"the team cannot move {vm} to {uplink}: it takes no move requests")
 
 
 def ignore_placement(_vm: str, _uplink: str) -> None:

@@ -177,7 +177,7 @@ class Sender:
         self._received_bytes = max(answers)
         if self._received_bytes != before + copied_bytes:
             received_bytes = self._received_bytes - before
-            raise RuntimeError(f"received {received_bytes} bytes -> {copied_bytes}")
+            raise RuntimeError(f"the receiver got {received_bytes} of {copied_bytes} bytes")
         return Round(copied_bytes=copied_bytes, start_s=start_s, end_s=time.monotonic())
 
     def close(self) -> None:
@@ -263,5 +263,5 @@ class Receiver:
 def _receive_exactly(connection: socket.socket, size: int) -> bytes:
     content = connection.recv(size, socket.MSG_WAITALL)
     if len(content) < size:
-        raise ConnectionResetError(f"connection closed after {len(content)} bytes -> {size}")
+        raise ConnectionResetError(f"the peer closed after {len(content)} of {size} bytes")
     return content

@@ -99,7 +99,7 @@ class MigrationLoad(Load):
         """Wait for the migrations and the probes; `details` has both for each VM."""
         self._thread.join(max(0.0, self.start_s + MAX_LOAD_S - time.monotonic()))
         if self._thread.is_alive():
-            raise RuntimeError(f"migrations: running after {MAX_LOAD_S:g} s -> ended")
+            raise RuntimeError(f"the migrations did not end in {MAX_LOAD_S:g} s")
         if self._failure is not None:
             raise RuntimeError(f"migrations: {self._failure}") from self._failure
         time.sleep(PROBED_AFTER_S)

@@ -107,7 +107,7 @@ class MoveLoad(Load):
         if self._failure is not None:
             raise RuntimeError(f"move: {self._failure}") from self._failure
         if self._mover.is_alive():
-            raise RuntimeError(f"moves: {len(self._moves)} in time -> {self._count}")
+            raise RuntimeError(f"{len(self._moves)} of {self._count} moves were done in time")
         outcome = self._streams.finish()
         probes = list(self._probes.finish().values())
         busy_uplink = self._stage.layout.nodes(Role.UPLINK)[-1]
@@ -195,7 +195,9 @@ class MoveLoad(Load):
         deadline_s = time.monotonic() + LEARNED_TIMEOUT_S
         while (found := fdb.uplinks().get(self._vm)) != uplink and not self._ended.is_set():
             if time.monotonic() > deadline_s:
-                raise RuntimeError(f"{self._vm}: learned upstream at {found} -> at {uplink}")
+                raise RuntimeError(
+                    f"the upstream switch has learned {self._vm} on {found}; expected {uplink}"
+                )
             time.sleep(0.05)
 
     def _wait(self, until_s: float) -> None:

@@ -44,7 +44,7 @@ class Programs:
         """
         for role, program in self._running.items():
             if program.poll() is not None:
-                raise RuntimeError(f"{self._name}, {role}: ended -> running; {self._log_end(role)}")
+                raise RuntimeError(f"{self._name}, {role}: ended too early; {self._log_end(role)}")
 
     def results(self, role: str, timeout_s: float) -> dict[str, Any]:
         """Wait for a program's end and return its results.
@@ -57,8 +57,8 @@ class Programs:
         except subprocess.TimeoutExpired:
             status = None
         if status != 0:
-            found = "running" if status is None else f"exit {status}"
-            raise RuntimeError(f"{self._name}, {role}: {found} -> exit 0; {self._log_end(role)}")
+            found = "did not end in time" if status is None else f"exit status {status}"
+            raise RuntimeError(f"{self._name}, {role}: {found}; {self._log_end(role)}")
         results: dict[str, Any] = json.loads(self._path(role, "json").read_text())
         return results
 
@@ -69,7 +69,7 @@ class Programs:
 
     def _log_end(self, role: str) -> str:
         log = self._path(role, "log").read_text(errors="replace")
-        return f"its log ends: {log[-500:]}"
+        return f"end of its log: {log[-500:]}"
 
     def _path(self, role: str, suffix: str) -> Path:
         return self._directory / f"{self._name}.{role}.{suffix}"

@@ -191,7 +191,7 @@ class ShiftLoad(Load):
                 break
             time.sleep(0.2)
         if not uplinks:
-            raise RuntimeError("upstream FDB: no VM -> every VM on an uplink")
+            raise RuntimeError("the upstream switch has learned no VM")
         return uplinks
 
     def _read(self) -> None:

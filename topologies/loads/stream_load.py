@@ -113,7 +113,7 @@ class StreamLoad(Load):
             receiver.wait(max(0.0, end_s - time.monotonic()) + END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             if not self._may_fail:
-                raise RuntimeError(f"{self._name(number)}: running -> ended") from None
+                raise RuntimeError(f"{self._name(number)} did not end in time") from None
             processes.end(receiver)
         text = self._log("receiver", number).read_text(errors="replace")
         try:
@@ -125,7 +125,7 @@ class StreamLoad(Load):
         if self._may_fail:
             return {}
         sender = self._log("sender", number).read_text(errors="replace")[-500:]
-        raise RuntimeError(f"{self._name(number)}: {report['error']} -> a report; sender: {sender}")
+        raise RuntimeError(f"{self._name(number)} failed: {report['error']}; sender: {sender}")
 
     def _name(self, number: int) -> str:
         flow = self._flows[number]
@@ -139,7 +139,7 @@ class StreamLoad(Load):
         deadline_s = time.monotonic() + LISTEN_TIMEOUT_S
         while not any(_listens(net / table, port) for table in ("tcp", "tcp6")):
             if time.monotonic() > deadline_s:
-                raise RuntimeError(f"iperf3 on {receiver}: not listening -> port {port}")
+                raise RuntimeError(f"iperf3 on {receiver} does not listen on port {port}")
             time.sleep(0.02)
 
 

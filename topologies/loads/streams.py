@@ -157,7 +157,7 @@ def stream_rates_bps(
         RuntimeError: the test failed, or a stream is missing or does not cover the span.
     """
     if "error" in report:
-        raise RuntimeError(f"iperf3: {report['error']} -> {streams} streams")
+        raise RuntimeError(f"iperf3 with {streams} streams failed: {report['error']}")
     bits: dict[int, float] = {}
     covered_s: dict[int, float] = {}
     for one in (one for interval in report["intervals"] for one in interval["streams"]):
@@ -167,10 +167,10 @@ def stream_rates_bps(
         bits[one["socket"]] = bits.get(one["socket"], 0.0) + one["bytes"] * 8 * share
         covered_s[one["socket"]] = covered_s.get(one["socket"], 0.0) + within_s
     if len(bits) != streams:
-        raise RuntimeError(f"iperf3: {len(bits)} streams -> {streams}")
+        raise RuntimeError(f"iperf3 reported {len(bits)} of {streams} streams")
     shortest_s = min(covered_s.values())
     if shortest_s < MIN_COVERED_RATIO * (to_s - from_s):
-        raise RuntimeError(f"iperf3: {shortest_s:.1f} s measured -> {to_s - from_s:g} s")
+        raise RuntimeError(f"iperf3 measured only {shortest_s:.1f} s of {to_s - from_s:g} s")
     return [carried / covered_s[socket] for socket, carried in bits.items()]
 
 

@@ -86,7 +86,7 @@ class Capture:
         deadline_s = time.monotonic() + START_TIMEOUT_S
         while "listening on" not in (said := self._log.read_text(errors="replace")):
             if self._process.poll() is not None or time.monotonic() > deadline_s:
-                raise RuntimeError(f"tcpdump on {self._interface}: {said!r} -> listening")
+                raise RuntimeError(f"tcpdump does not listen on {self._interface}: {said!r}")
             time.sleep(0.02)
         return self
 
@@ -110,7 +110,9 @@ def parse(content: bytes, monotonic_s: float) -> Iterator[Frame]:
         ValueError: it is no capture with times in nanoseconds, in this machine's byte order.
     """
     if len(content) < _FILE.size or _FILE.unpack_from(content)[0] != MAGIC_NS:
-        raise ValueError(f"{content[:4].hex()} -> a capture with times in nanoseconds")
+        raise ValueError(
+            f"the file begins with {content[:4].hex()}; expected a capture with times in nanoseconds"
+        )
     at = _FILE.size
     while at + _RECORD.size <= len(content):
         second, nanosecond, captured, _ = _RECORD.unpack_from(content, at)

@@ -89,7 +89,7 @@ def contender(name: str) -> Contender:
     if not comma:
         return by_name(name)
     if without not in VARIANTS:
-        raise ValueError(f"left out: {without} -> {' | '.join(VARIANTS)}")
+        raise ValueError(f"variant {without} does not exist; expected {' | '.join(VARIANTS)}")
     return Varied(policy, without)
 
 
@@ -128,7 +128,7 @@ def _stop_learning(ovs: PrivateOvs, bridge: str) -> None:
     ovs.run("ovs-ofctl", "-O", "OpenFlow13", "add-flows", bridge, str(path))
     left = ovs.run("ovs-ofctl", "-O", "OpenFlow13", "dump-flows", bridge, f"table={LEARN_TABLE}")
     if "learn(" in left:
-        raise RuntimeError(f"{bridge}: still learns -> learns nothing")
+        raise RuntimeError(f"{bridge} still learns addresses")
 
 
 NAME = "cpu_per_bit"

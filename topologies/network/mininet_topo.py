@@ -172,11 +172,11 @@ def topos_of(name: str) -> dict[str, type[LayoutTopo]]:
             **parameters: int | str,
         ) -> None:
             if team not in TEAMS:
-                raise ValueError(f"team: {team} -> {' | '.join(TEAMS)}")
+                raise ValueError(f"team {team} does not exist; expected {' | '.join(TEAMS)}")
             if start.userspace_only:
                 if usable_datapath(datapath) == "kernel" and datapath != AUTO:
-                    expected = "userspace, as both hosts share a namespace"
-                    raise ValueError(f"datapath: {datapath} -> {expected}")
+                    expected = "expected userspace, because both hosts share a namespace"
+                    raise ValueError(f"datapath is {datapath}; {expected}")
                 datapath = "userspace"
             self.build_from(LAYOUTS[name](**parameters), prefix, TEAMS[team], datapath)
 
@@ -189,4 +189,6 @@ def _require_one_peer(layout: Layout) -> None:
         ends = [layout.far_end(uplink) for uplink in layout.uplinks_of(server)]
         switches = sorted(end for end in set(ends) if layout.attributes(end)["role"] != Role.UPLINK)
         if len(switches) > 1:
-            raise ValueError(f"{server}: a LAG to {', '.join(switches)} -> to one switch")
+            raise ValueError(
+                f"the LAG of {server} ends at {', '.join(switches)}; expected one switch"
+            )

@@ -55,7 +55,7 @@ def executable() -> str:
     own = Path(sys.executable).with_name("ovs-lbt")
     found = str(own) if own.exists() else shutil.which("ovs-lbt")
     if not found:
-        raise RuntimeError(f"ovs-lbt: neither {own} nor on PATH -> install it (make setup)")
+        raise RuntimeError(f"ovs-lbt is neither {own} nor on PATH; install it with: make setup")
     return found
 
 
@@ -72,7 +72,7 @@ class Service:
         command = [self._command, "run", "--metrics", METRICS_ADDRESS]
         self._process = processes.start(command, self._log, self._ovs.env)
         try:
-            self._wait(self._answers, "answering ovs-appctl -t ovs-lbt")
+            self._wait(self._answers, "it answered ovs-appctl -t ovs-lbt")
         except BaseException:
             self.close()
             raise
@@ -104,14 +104,14 @@ class Service:
             self.__enter__()
             self._wait(
                 lambda: all(self._connected(bridge) for bridge in bridges),
-                f"connected to {', '.join(bridges)}",
+                f"it connected to {', '.join(bridges)}",
             )
 
     def attach(self, bridge: str, uplinks: list[str], policy: str) -> None:
         """Attach a bridge and wait until the service is connected to it."""
         options = [word for uplink in uplinks for word in ("--uplink", uplink)]
         self._ovs.run(self._command, "attach", bridge, *options, "--policy", policy)
-        self._wait(lambda: self._connected(bridge), f"connected to {bridge}")
+        self._wait(lambda: self._connected(bridge), f"it connected to {bridge}")
 
     def show(self, bridge: str) -> str:
         """The output of `ovs-lbt show BRIDGE --json`."""
@@ -131,7 +131,7 @@ class Service:
         except OSError:
             if self._process is None or self._process.poll() is None:
                 raise
-            raise RuntimeError(f"ovs-lbt run: ended -> running; {self._log_end()}") from None
+            raise RuntimeError(f"ovs-lbt run has ended; {self._log_end()}") from None
 
     def _answers(self) -> bool:
         command = ["ovs-appctl", "--timeout=5", "-t", "ovs-lbt", "list-commands"]
@@ -146,17 +146,17 @@ class Service:
             for metric in self.metrics()
         )
 
-    def _wait(self, condition: Callable[[], bool], expected: str) -> None:
+    def _wait(self, condition: Callable[[], bool], event: str) -> None:
         assert self._process is not None
         deadline_s = time.monotonic() + START_TIMEOUT_S
         while not self._holds(condition):
             if self._process.poll() is not None or time.monotonic() > deadline_s:
-                state = "ended" if self._process.poll() is not None else "running"
-                raise RuntimeError(f"ovs-lbt run: {state} -> {expected}; {self._log_end()}")
+                state = "ended" if self._process.poll() is not None else "timed out"
+                raise RuntimeError(f"ovs-lbt run {state} before {event}; {self._log_end()}")
             time.sleep(0.1)
 
     def _log_end(self) -> str:
-        return f"its log ends: {self._log.read_text(errors='replace')[-1000:]}"
+        return f"end of its log: {self._log.read_text(errors='replace')[-1000:]}"
 
     @staticmethod
     def _holds(condition: Callable[[], bool]) -> bool:

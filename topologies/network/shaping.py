@@ -74,7 +74,7 @@ def require_shaped(interface: str) -> None:
     qdiscs = json.loads(_tc("-j", "qdisc", "show", "dev", interface))
     if not any(qdisc["kind"] == "htb" and qdisc.get("root") for qdisc in qdiscs):
         kinds = [qdisc["kind"] for qdisc in qdiscs]
-        raise RuntimeError(f"{interface}: qdisc {kinds} -> htb at the root")
+        raise RuntimeError(f"{interface} has the qdiscs {kinds}; expected htb at the root")
 
 
 def _tc(*arguments: str) -> str:

@@ -33,7 +33,7 @@ def usable_datapath(wanted: str = AUTO) -> str:
     if wanted == AUTO:
         return "kernel" if KERNEL_MODULE.exists() else "userspace"
     if wanted not in DATAPATHS:
-        raise ValueError(f"datapath: {wanted} -> {' | '.join((AUTO, *DATAPATHS))}")
+        raise ValueError(f"datapath is {wanted}; expected {' | '.join((AUTO, *DATAPATHS))}")
     return wanted
 
 

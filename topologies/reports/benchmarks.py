@@ -114,7 +114,7 @@ def read_notes(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, prose in zip(sections[1::2], sections[2::2], strict=True):
         if name in found:
-            raise ValueError(f"{NOTES}: two sections {name} -> one")
+            raise ValueError(f"{NOTES} has two sections {name}; remove one of them")
         found[name] = prose.strip()
     return found
 
@@ -126,7 +126,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     directory = Path(arguments[0])
     if not directory.is_dir():
-        print(f"benchmarks: {directory} -> a directory of reports", file=sys.stderr)
+        print(f"benchmarks: {directory} is not a directory; expected the reports'", file=sys.stderr)
         return 1
     try:
         for name, text in pages(directory).items():

@@ -66,7 +66,7 @@ class NotifySocket:
         end_s, text = time.monotonic() + STARTED_TIMEOUT_S, "nothing"
         while text != wanted:
             if time.monotonic() > end_s:
-                raise RuntimeError(f"status of the service: {text[:100]} -> {wanted}")
+                raise RuntimeError(f"the service's status is {text[:100]!r}; expected {wanted!r}")
             try:
                 text = self._socket.recv(1 << 17).decode()
             except TimeoutError:
@@ -145,7 +145,7 @@ def await_groups(bed: Bed, name: str) -> None:
     with SwitchView(bed.management_socket(name)) as view:
         while not view.groups():
             if time.monotonic() > end_s:
-                raise RuntimeError(f"bridge {name}: no groups -> groups of the service")
+                raise RuntimeError(f"the service has installed no groups on {name}")
             time.sleep(0.2)
 
 

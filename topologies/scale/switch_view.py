@@ -70,7 +70,7 @@ class SwitchView:
             if groups != before:
                 return answered_s, longest_s
             if answered_s > end_s:
-                raise TimeoutError("groups unchanged -> groups that follow the link state")
+                raise TimeoutError(f"the groups did not follow the link state in {TIMEOUT_S:g} s")
             time.sleep(0.001)
 
     def _send(self, kind: int, body: bytes = b"", xid: int = 1) -> None:
@@ -94,7 +94,7 @@ class SwitchView:
         while len(self._received) < count:
             received = self._socket.recv(1 << 16)
             if not received:
-                raise ConnectionError("connection closed -> a bridge that answers")
+                raise ConnectionError("the bridge closed the connection")
             self._received += received
         taken, self._received = self._received[:count], self._received[count:]
         return taken

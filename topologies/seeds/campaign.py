@@ -42,8 +42,8 @@ def require_feasible(instances: Sequence[Instance]) -> None:
     for one in instances:
         if not generator.is_feasible(one):
             raise ValueError(
-                f"{one.name}: no placement keeps every uplink below {FEASIBLE_RATIO:.0%}"
-                " -> loads with such a placement"
+                f"{one.name}: no placement of its VMs keeps every uplink below"
+                f" {FEASIBLE_RATIO:.0%}; reduce the loads"
             )
 
 

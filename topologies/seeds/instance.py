@@ -99,32 +99,33 @@ def read(path: Path) -> list[Instance]:
     try:
         document = json.loads(path.read_text())
     except ValueError as error:  # not JSON, or not UTF-8
-        raise ValueError(f"{path}: {error} -> JSON") from None
+        raise ValueError(f"{path} is not JSON: {error}") from None
     try:
         listed = _table(document, "", ("instances",))["instances"]
         found = [_instance(one, f"instances[{n}]") for n, one in enumerate(_list(listed))]
     except _InvalidEntry as error:
-        raise ValueError(f"{path} {error}") from None
+        raise ValueError(f"{path}: {error}") from None
     names = [one.name for one in found]
     for number, name in enumerate(names):
         if name in names[:number]:
             raise ValueError(
-                f"{path} instances[{number}].name: {name} is not unique -> another name"
+                f"{path}: instances[{number}].name is {name}, a name in use; choose another name"
             )
     return found
 
 
 class _InvalidEntry(ValueError):
-    """The message is `where: found -> expected`."""
+    """A place in the file has a wrong value."""
 
 
 def _instance(given: object, where: str) -> Instance:
     table = _table(given, where, ("name", "uplinks_mbps", "vms"))
     name = table["name"]
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise _InvalidEntry(f"{where}.name: {name!r} -> up to 40 letters, digits, `.`, `_` and `-`")
+        expected = "expected up to 40 letters, digits, `.`, `_` and `-`"
+        raise _InvalidEntry(f"{where}.name is {name!r}; {expected}")
     if name == RESERVED_NAME:
-        raise _InvalidEntry(f"{where}.name: {name!r} is reserved -> another name")
+        raise _InvalidEntry(f"{where}.name is {name!r}, which is reserved; choose another name")
     speeds = _list(table["uplinks_mbps"], f"{where}.uplinks_mbps", UPLINKS)
     capacities_bps = tuple(
         int(_number(mbps, f"{where}.uplinks_mbps[{n}]", *UPLINK_MBPS, whole=True)) * 10**6
@@ -134,10 +135,12 @@ def _instance(given: object, where: str) -> Instance:
     vms = tuple(_vm(one, f"{where}.vms[{n}]", len(speeds)) for n, one in enumerate(listed))
     made = Instance(name, capacities_bps, vms)
     if not made.offered_bps:
-        raise _InvalidEntry(f"{where}.vms: no VM sends -> an after_mbps above 0")
+        raise _InvalidEntry(f"no VM in {where}.vms sends; set an after_mbps above 0")
     if made.offered_bps > MOST_OFFERED_MBPS * 1e6:
         offered = f"{made.offered_bps / 1e6:g} Mbit/s in total"
-        raise _InvalidEntry(f"{where}.vms: {offered} -> {MOST_OFFERED_MBPS:g} at most")
+        raise _InvalidEntry(
+            f"{where}.vms send {offered}; expected at most {MOST_OFFERED_MBPS:g} Mbit/s"
+        )
     return made
 
 
@@ -158,13 +161,13 @@ def _vm(given: object, where: str, uplinks: int) -> Vm:
 def _table(given: object, where: str, keys: Sequence[str]) -> Mapping[str, Any]:
     place = where or "the file"
     if not isinstance(given, dict):
-        raise _InvalidEntry(f"{place}: {_kind(given)} -> an object with {', '.join(keys)}")
+        raise _InvalidEntry(f"{place} is {_kind(given)}; expected an object with {', '.join(keys)}")
     for key in given:
         if key not in keys:
-            raise _InvalidEntry(f"{place}: {key} -> {' | '.join(keys)}")
+            raise _InvalidEntry(f"{place} has the key {key}; expected only {', '.join(keys)}")
     for key in keys:
         if key not in given:
-            raise _InvalidEntry(f"{place}: no {key} -> {', '.join(keys)}")
+            raise _InvalidEntry(f"{place} has no {key}; expected {', '.join(keys)}")
     return given
 
 
@@ -173,8 +176,8 @@ def _list(
 ) -> list[object]:
     least, most = count or (1, 10_000)
     if not isinstance(given, list) or not least <= len(given) <= most:
-        found = f"{len(given)} entries" if isinstance(given, list) else _kind(given)
-        raise _InvalidEntry(f"{where}: {found} -> a list of {least} to {most}")
+        found = f"a list of {len(given)}" if isinstance(given, list) else _kind(given)
+        raise _InvalidEntry(f"{where} is {found}; expected a list of {least} to {most}")
     return given
 
 
@@ -189,7 +192,7 @@ def _number(given: object, where: str, least: float, most: float, *, whole: bool
     if not good:
         kind = "a whole number" if whole else "a number"
         found = given if isinstance(given, int | float | str) else _kind(given)
-        raise _InvalidEntry(f"{where}: {found} -> {kind} from {least:g} to {most:g}")
+        raise _InvalidEntry(f"{where} is {found}; expected {kind} from {least:g} to {most:g}")
     assert isinstance(given, int | float)
     return float(given)
 

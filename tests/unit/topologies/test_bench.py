@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.said import says
 from tests.unit.topologies import bench_runs
 from topologies import bench
 from topologies.benches.plans import PLANS
@@ -60,7 +61,7 @@ def test_bench_requires_root(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert bench.main(["vmware_lbt"]) == 1
-    assert "user id 1000 -> root" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "user id 1000 ", "; run the bench as root")
 
 
 def test_missing_program_is_named(
@@ -74,24 +75,27 @@ def test_missing_program_is_named(
 
 @pytest.mark.usefixtures("fit")
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "named"),
     [
-        (["vmware_lbt", "--all"], "layout: vmware_lbt --all -> --all | vmware_lbt | set_vs_lbfo"),
-        ([], "layout: no layout -> --all | vmware_lbt"),
-        (["no_such_layout"], "layout: no_such_layout -> vmware_lbt"),
-        (["vmware_lbt", "--policy", "ecmp"], "contender: ecmp -> manual | active-backup"),
-        (["vmware_lbt", "--policy", "dynamic/mlag"], "teaming: mlag -> switch-independent | lacp"),
-        (["vmware_lbt", "--policy", "balance-slb"], "--policy balance-slb -> originating-port"),
-        (["vmware_lbt", "--against", "dynamic"], "--against dynamic -> manual | active-backup"),
-        (["vmware_lbt", "--policy", "set", "--against", "lag"], "--against lag -> manual"),
-        (["set_vs_lbfo", "--direction", "receive"], "--direction receive -> vmware_lbt"),
-        (["--all", "--direction", "receive"], "--direction receive -> vmware_lbt"),
-        (["--all", "--policy", "ecmp"], "contender: ecmp -> manual"),
+        (["vmware_lbt", "--all"], ("vmware_lbt and --all", "--all | vmware_lbt | set_vs_lbfo")),
+        ([], ("no layout", "; expected --all | vmware_lbt")),
+        (["no_such_layout"], ("layout no_such_layout ", "; expected vmware_lbt |")),
+        (["vmware_lbt", "--policy", "ecmp"], ("contender ecmp ", "; expected manual | active-")),
+        (["vmware_lbt", "--policy", "dynamic/mlag"], ("mlag ", "switch-independent | lacp")),
+        (
+            ["vmware_lbt", "--policy", "balance-slb"],
+            ("--policy", "balance-slb", "originating-port"),
+        ),
+        (["vmware_lbt", "--against", "dynamic"], ("--against", "dynamic", "manual | active-")),
+        (["vmware_lbt", "--policy", "set", "--against", "lag"], ("--against", "lag", "manual |")),
+        (["set_vs_lbfo", "--direction", "receive"], ("--direction receive ", "vmware_lbt")),
+        (["--all", "--direction", "receive"], ("--direction receive ", "vmware_lbt")),
+        (["--all", "--policy", "ecmp"], ("contender ecmp ", "; expected manual |")),
     ],
 )
 def test_invalid_choice_lists_the_valid_ones(
     words: list[str],
-    said: str,
+    named: tuple[str, ...],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -99,7 +103,7 @@ def test_invalid_choice_lists_the_valid_ones(
     monkeypatch.chdir(tmp_path)
     assert bench.main(words) == 2
     captured = capsys.readouterr()
-    assert said in captured.err
+    assert says(captured.err, *named)
     assert captured.out == ""
     assert list(tmp_path.iterdir()) == [], "something was begun"
 
@@ -211,7 +215,7 @@ def test_only_selected_scenarios_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
     [
         (
             ["set_vs_lbfo", "--scenario", "no such thing"],
-            "set_vs_lbfo: no contender left to compare",
+            "set_vs_lbfo has no contender left to run",
         ),
         (
             ["two_switches", "--policy", "address-hash", "--against", "none"],
@@ -219,7 +223,7 @@ def test_only_selected_scenarios_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ),
         (
             ["vmware_lbt", "--direction", "receive", "--scenario", "-"],
-            "vmware_lbt: no contender left",
+            "vmware_lbt has no contender left",
         ),
     ],
 )
@@ -263,7 +267,7 @@ def test_all_continues_after_a_failed_or_empty_layout(
     monkeypatch.setattr(run, "run", _even())
     words = ["--all", "--policy", "dynamic", "--against", "none", "--out", str(tmp_path)]
     assert bench.main(words) == 0, "a layout without contenders is no failure"
-    assert "quad_gbe_team: no contender left" in capsys.readouterr().err
+    assert "quad_gbe_team has no contender left" in capsys.readouterr().err
     monkeypatch.setattr(run, "run", _even(failing="set_vs_lbfo"))
     shutil.rmtree(tmp_path)
     assert bench.main(words) == 1
@@ -299,7 +303,7 @@ def test_interrupted_command_continues_with_the_missing_runs(
     first: list[str] = []
     monkeypatch.setattr(run, "run", _interrupted(5, first))
     assert bench.main(words) == 1
-    assert "the same command runs only the missing ones" in capsys.readouterr().err
+    assert "the same command makes only the missing ones" in capsys.readouterr().err
     rest: list[str] = []
     monkeypatch.setattr(run, "run", _interrupted(99, rest))
     assert bench.main(words) == 0

@@ -25,11 +25,11 @@ def test_a_failed_run_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("stream", "problem"),
     [
-        (Stream("vm5"), r"sender: vm5 -> vm1 \| vm2"),
-        (Stream("client1"), "sender: client1 -> vm1"),
-        (Stream("vm1", receiver="client2"), r"receiver: client2 -> client1 \| vm1"),
-        (Stream("vm1", begin_s=20), "stream from vm1: 20 to 20 s -> within 0 to 20 s"),
-        (Stream("vm1", end_s=21), "stream from vm1: 0 to 21 s -> within 0 to 20 s"),
+        (Stream("vm5"), r"sender vm5 .*; expected vm1 \| vm2"),
+        (Stream("client1"), "sender client1 .*; expected vm1"),
+        (Stream("vm1", receiver="client2"), r"receiver client2 .*; expected client1 \| vm1"),
+        (Stream("vm1", begin_s=20), "stream from vm1 .* 20 to 20 s; .* 0 to 20 s"),
+        (Stream("vm1", end_s=21), "stream from vm1 .* 0 to 21 s; .* 0 to 20 s"),
     ],
 )
 def test_a_stream_that_cannot_be_is_refused(stream: Stream, problem: str) -> None:
@@ -38,7 +38,7 @@ def test_a_stream_that_cannot_be_is_refused(stream: Stream, problem: str) -> Non
 
 
 def test_a_contender_that_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match="contender: fastest -> manual"):
+    with pytest.raises(ValueError, match=r"contender fastest .*; expected manual"):
         compare(LAYOUT, [Stream("vm1")], ["fastest"])
     with pytest.raises(ValueError, match="balance-tcp on two_switches: a LAG must end"):
         compare(layouts.two_switches(), [Stream("vm1")], ["balance-tcp"])

@@ -102,26 +102,25 @@ def test_parameter_out_of_range_is_rejected(name: str) -> None:
             continue
         least, most = parts.RANGES[parameter]
         for wrong in (least - 1, most + 1, 1.5, "many"):
-            with pytest.raises(ValueError, match=f"{parameter}: {wrong} -> .* {least} to {most}"):
+            with pytest.raises(ValueError, match=f"{parameter} is {wrong}; .* {least} to {most}"):
                 LAYOUTS[name](**{parameter: wrong})
 
 
 def test_what_a_layout_cannot_be_is_rejected() -> None:
-    with pytest.raises(ValueError, match=r"parameter: uplink -> uplinks \| vms \| "):
+    with pytest.raises(ValueError, match=r"parameter uplink .*; expected uplinks \| vms \| "):
         _topo("set_vs_lbfo", uplink=2)
-    with pytest.raises(
-        ValueError, match=r"team: nic -> bond \| balance-slb \| lacp \| plain \| split"
-    ):
+    teams = r"team nic .*; expected bond \| balance-slb \| lacp \| plain \| split"
+    with pytest.raises(ValueError, match=teams):
         _topo("vmware_lbt", team="nic")
-    with pytest.raises(ValueError, match="a-long-prefix-server: 20 characters -> 14"):
+    with pytest.raises(ValueError, match=r"a-long-prefix-server has 20 characters; .* 14"):
         _topo("vmware_lbt", prefix="a-long-prefix-")
-    with pytest.raises(ValueError, match="odd_uplink: 3 -> one of 2 uplinks"):
+    with pytest.raises(ValueError, match="odd_uplink is 3; expected one of 2 uplinks"):
         layouts.converged(odd_uplink=3, odd_mtu=1500)
-    with pytest.raises(ValueError, match=r"lag_hash: port -> mac \| flow"):
+    with pytest.raises(ValueError, match=r"lag_hash is port; expected mac \| flow"):
         layouts.set_vs_lbfo(lag_hash="port")
-    with pytest.raises(ValueError, match=r"datapath: dpdk -> auto \| userspace \| kernel"):
+    with pytest.raises(ValueError, match=r"datapath is dpdk; expected auto \| userspace \| kernel"):
         _topo("set_vs_lbfo", datapath="dpdk")
-    with pytest.raises(ValueError, match="server: a LAG to tor1, tor2 -> to one switch"):
+    with pytest.raises(ValueError, match=r"LAG of server .* tor1, tor2; expected one switch"):
         _topo("two_switches", team="lacp")
 
 

@@ -70,15 +70,15 @@ def test_selection_has_each_selected_contender_once_and_no_other(
 @pytest.mark.parametrize(
     ("policies", "peers", "problem"),
     [
-        (["balance-slb"], None, r"--policy balance-slb -> originating-port \| "),
-        (["manual"], None, "--policy manual -> "),
-        (["oracle"], None, "--policy oracle -> "),
-        (None, ["dynamic"], r"--against dynamic -> manual \| .* \| none"),
-        (["ecmp"], None, r"contender: ecmp -> manual \| active-backup \| "),
-        (["dynamic/mlag"], None, r"teaming: mlag -> switch-independent \| lacp"),
-        (["dynamic/"], None, "teaming:  -> "),
-        (["balance-slb+path-check"], None, r"contender: balance-slb\+path-check -> "),
-        (["dynamic/lacp+path-check"], None, "path checks with lacp -> switch-independent"),
+        (["balance-slb"], None, r"--policy .* balance-slb; expected originating-port \| "),
+        (["manual"], None, "--policy .* manual; expected "),
+        (["oracle"], None, "--policy .* oracle; expected "),
+        (None, ["dynamic"], r"--against .* dynamic; expected manual \| .* \| none"),
+        (["ecmp"], None, r"contender ecmp .*; expected manual \| active-backup \| "),
+        (["dynamic/mlag"], None, r"teaming mlag .*; expected switch-independent \| lacp"),
+        (["dynamic/"], None, "teaming  .*; expected "),
+        (["balance-slb+path-check"], None, r"contender balance-slb\+path-check .*; expected "),
+        (["dynamic/lacp+path-check"], None, "lacp; path checks require switch-independent"),
     ],
 )
 def test_unknown_names_and_peers_as_policies_are_rejected(

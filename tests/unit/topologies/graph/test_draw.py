@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.said import says
 from topologies.graph import draw
 from topologies.graph.layout import SWITCHES, Role
 from topologies.layouts import LAYOUTS
@@ -51,7 +52,8 @@ def test_the_documentation_has_the_current_layout(name: str, tmp_path: Path) -> 
 
 def test_an_unknown_layout_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert draw.main(["no_such_layout"]) == 2
-    assert "layout: no_such_layout -> vmware_lbt | " in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert says(said, "layout no_such_layout ", "; expected vmware_lbt | ")
 
 
 def test_speeds_have_a_readable_unit() -> None:

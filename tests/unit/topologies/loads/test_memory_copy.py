@@ -62,7 +62,7 @@ def test_a_migration_fails_if_bytes_are_missing() -> None:
         sender = Sender("vm1", replace(PLAN, port=port, connections=1))
         with contextlib.closing(sender), pytest.MonkeyPatch.context() as patch:
             patch.setattr(sender, "_take", lambda: 0)
-            with pytest.raises(RuntimeError, match=f"0 bytes -> {50 * PAGE_BYTES}"):
+            with pytest.raises(RuntimeError, match=f"0 of {50 * PAGE_BYTES} bytes"):
                 sender.copy(50)
 
 

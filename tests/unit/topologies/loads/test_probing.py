@@ -84,7 +84,7 @@ def test_the_error_of_a_failed_probe_has_the_reason(tmp_path: Path) -> None:
         taken.bind(("", port))
         try:
             probes.start(time.monotonic(), time.monotonic())
-            with pytest.raises(RuntimeError, match=r"probes, probe: exit 1 -> exit 0[\s\S]*in use"):
+            with pytest.raises(RuntimeError, match=r"probes, probe: exit status 1;[\s\S]*in use"):
                 probes.finish()
         finally:
             probes.close()

@@ -54,5 +54,5 @@ def test_frames_have_monotonic_times_and_addresses() -> None:
             Frame(10.5, MAC, 0x8035),
             Frame(11.25, MAC, 0x0800, "10.0.0.7"),
         ]
-    with pytest.raises(ValueError, match="-> a capture with times in nanoseconds"):
+    with pytest.raises(ValueError, match="00000000; expected a capture with times in nanoseconds"):
         list(parse(b"\0" * 24, 0.0))
