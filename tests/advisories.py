@@ -52,7 +52,7 @@ def known_bad(versions: dict[str, set[str]], lines: Iterable[str]) -> Iterator[s
             name, bad, advisories = fact.split()
             for version in versions.get(name, ()):
                 if SpecifierSet(bad).contains(version, prereleases=True):
-                    yield f"{name} {version}: {advisories} -> a version that is not {bad}"
+                    yield f"{name} {version} has {advisories}; use a version that is not {bad}"
 
 
 def audited(answer: str, lines: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -60,7 +60,7 @@ def audited(answer: str, lines: Iterable[str]) -> tuple[list[str], list[str]]:
     accepted = {line.split()[0] for line in lines if not line.startswith("#") and ": " in line}
     found = json.loads(answer)["dependencies"]
     bad = [
-        f"{one['name']} {one['version']}: {vulnerability['id']} -> {vulnerability['fix_versions']}"
+        f"{one['name']} {one['version']} has {vulnerability['id']}; fixed in {vulnerability['fix_versions']}"
         for one in found
         if one["name"] not in accepted
         for vulnerability in one.get("vulns", ())

@@ -33,13 +33,13 @@ _LEFT_OUT = pytest.StashKey[dict[str, int]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    told = "hold figures against their limits, and write them to FILE: nothing may run beside it"
+    told = "compare figures with their limits, and write them to FILE; run nothing else in the meantime"
     parser.addoption("--figures", type=Path, metavar="FILE", help=told)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--figures") and config.getoption("numprocesses", None):
-        raise pytest.UsageError("--figures with -n -> one test after another")
+        raise pytest.UsageError("--figures requires one test at a time; omit -n")
     judging.benching = bool(config.getoption("--figures"))
 
 
@@ -119,7 +119,7 @@ def pytest_terminal_summary(
     if left_out := config.stash.get(_LEFT_OUT, {}):
         terminalreporter.section("left out")
         for marker, count in left_out.items():
-            terminalreporter.write_line(f"{count} {marker} -> {RUN_BY[marker]}")
+            terminalreporter.write_line(f"{count} {marker}: run them with {RUN_BY[marker]}")
     if file := config.getoption("--figures"):
         terminalreporter.section(f"figures, also in {file}")
         for figure in judging.figures:

@@ -37,7 +37,7 @@ def with_made(text: str, begin: str, end: str, made: str) -> str:
     before, began, rest = text.partition(f"{begin}\n")
     _, ended, after = rest.partition(f"{end}\n")
     if not began or not ended:
-        raise ValueError(f"marks: none -> {begin} and {end}")
+        raise ValueError(f"the document lacks one of the marks {begin} and {end}")
     return f"{before}{begin}\n{made}\n{end}\n{after}"
 
 
@@ -110,7 +110,8 @@ def _blocks(document: str) -> Iterator[Block]:
             yield Block(document, number + 1, label, text, said=line.strip() == "```text")
             label, number = None, end
         elif line:
-            assert label is None, f"{document}:{number + 1}: {line} -> a block after run: {label}"
+            place = f"{document}:{number + 1}"
+            assert label is None, f"{place}: no block of code follows <!-- run: {label} -->"
         number += 1
 
 

@@ -42,7 +42,7 @@ def main() -> int:
     wanted = options.names or ["*"]
     names = [name for name in known if any(fnmatch.fnmatch(name, one) for one in wanted)]
     if not names:
-        parser.error(f"{' '.join(wanted)} -> one of {', '.join(known)}")
+        parser.error(f"no recording is named {' '.join(wanted)}; expected {', '.join(known)}")
     if options.show:
         sys.stdout.write("".join(map(store.read, names)))
         return 0

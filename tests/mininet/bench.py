@@ -40,7 +40,7 @@ class Bench:
         **more: str,
     ) -> None:
         assert OVS_LBT.exists(), f"{OVS_LBT} is not installed: run make setup"
-        assert os.geteuid() == 0, f"user id {os.geteuid()} -> root: namespaces and Open vSwitch"
+        assert os.geteuid() == 0, f"user id {os.geteuid()} may not create namespaces; run as root"
         self._mark = uuid.uuid4().hex
         self.out = directory / out[-1]
         self._log = directory / "bench.log"
@@ -78,7 +78,7 @@ class Bench:
         files = sorted(str(path) for path in self._temporary.rglob("*"))
         assert not files, f"left in its temporary directory: {files}"
         now = _interfaces(), _namespaces()
-        assert now == self._before, f"interfaces and namespaces: {now} -> {self._before}"
+        assert now == self._before, f"interfaces and namespaces are {now}; expected {self._before}"
 
     def close(self) -> None:
         """End it, if it still runs, and whatever it has left."""

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.mininet
 @pytest.fixture
 def ovs() -> Iterator[PrivateOvs]:
     """An Open vSwitch that is nobody else's, in a network that is nobody else's."""
-    assert os.geteuid() == 0, f"user id {os.geteuid()} -> root: namespaces and Open vSwitch"
+    assert os.geteuid() == 0, f"user id {os.geteuid()} may not create namespaces; run as root"
     with private_network(), PrivateOvs() as private:
         yield private
 

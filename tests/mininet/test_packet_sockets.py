@@ -32,7 +32,7 @@ PACKET, OTHER = 2, 2
 
 @pytest.fixture
 def program() -> Iterator[subprocess.Popen[str]]:
-    assert os.geteuid() == 0, f"user id {os.geteuid()} -> root: packet sockets"
+    assert os.geteuid() == 0, f"user id {os.geteuid()} may not open packet sockets; run as root"
     command = [sys.executable, "-c", PROGRAM]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

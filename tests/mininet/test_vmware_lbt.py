@@ -23,7 +23,7 @@ pytestmark = pytest.mark.mininet
 
 @pytest.fixture(autouse=True)
 def _root() -> None:
-    assert os.geteuid() == 0, f"user id {os.geteuid()} -> root: namespaces and Open vSwitch"
+    assert os.geteuid() == 0, f"user id {os.geteuid()} may not create namespaces; run as root"
 
 
 @pytest.fixture

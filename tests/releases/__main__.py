@@ -86,7 +86,10 @@ def main(words: list[str]) -> int:
         print(wrong, file=sys.stderr)
         return 2
     if os.geteuid() != 0:
-        print(f"user id {os.geteuid()} -> root, for namespaces and mounts", file=sys.stderr)
+        print(
+            f"user id {os.geteuid()} may not create namespaces or mounts; run it as root",
+            file=sys.stderr,
+        )
         return 1
     try:
         if options.command == "all":
@@ -123,7 +126,8 @@ def _in_roots(
 ) -> list[dict[str, Any]]:
     if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
         raise RuntimeError(
-            f"not on PATH: {', '.join(missing)} -> apt install debootstrap util-linux"
+            f"these programs are missing: {', '.join(missing)};"
+            " run: apt install debootstrap util-linux"
         )
     commit, archive = _commit(), _archive()
     place = out.resolve()
@@ -167,7 +171,8 @@ def _on_prefix(prefix: Path, steps: tuple[Step, ...], out: Path) -> dict[str, An
     programs += [prefix / "bin" / name for name in ("ovs-vsctl", "ovs-ofctl", "ovs-appctl")]
     if missing := [str(program) for program in programs if not os.access(program, os.X_OK)]:
         raise RuntimeError(
-            f"not there: {', '.join(missing)} -> an Open vSwitch installed in OVS=DIR"
+            f"these programs are missing: {', '.join(missing)};"
+            f" install an Open vSwitch in {prefix}, or name another directory with OVS=DIR"
         )
     environment = {**os.environ, "PATH": f"{prefix}/sbin:{prefix}/bin:{os.environ['PATH']}"}
     bindings = prefix / "share/openvswitch/python"
@@ -233,7 +238,7 @@ def _everything(options: argparse.Namespace) -> int:
     try:
         wanted = everything.chosen(all_parts, options.steps)
         if "+" in commit:
-            raise ValueError(f"{commit} -> a commit: a result is of what others can look up")
+            raise ValueError(f"the checkout has uncommitted changes: {commit}; commit them first")
     except ValueError as wrong:
         print(wrong, file=sys.stderr)
         return 2
@@ -254,7 +259,7 @@ def _everything(options: argparse.Namespace) -> int:
         for part, steps, machine in ran:
             if (now := _commit()) != commit:
                 raise RuntimeError(
-                    f"{now} -> {commit}: the checkout must not change during the run"
+                    f"the checkout changed from {commit} to {now} during the run; run it again"
                 )
             wall_s, before_s = time.monotonic() - before_s, time.monotonic()
             facts = {"commit": commit, "machine": machine, "wall_s": round(wall_s, 1)}
@@ -412,7 +417,7 @@ def _archive() -> bytes:
 def _output(command: list[str], environment: dict[str, str] | None = None) -> str:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=CHECKOUT)
     if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()} -> an answer")
+        raise RuntimeError(f"{' '.join(command)} failed: {done.stderr.strip()}")
     return done.stdout
 
 

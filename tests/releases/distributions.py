@@ -61,11 +61,12 @@ class Distribution:
                 package: bytes = answer.read()
         except OSError as error:
             raise RuntimeError(
-                f"{self.keys.address}: {error} -> the keys of {self.name}"
+                f"the keys of {self.name} cannot be downloaded: {self.keys.address}: {error}"
             ) from error
         found = hashlib.sha256(package).hexdigest()
         if found != self.keys.sha256:
-            raise RuntimeError(f"{self.keys.address}: SHA-256 {found} -> {self.keys.sha256}")
+            expected = f"expected {self.keys.sha256}"
+            raise RuntimeError(f"the SHA-256 of {self.keys.address} is {found}; {expected}")
         (cache / "keys.deb").write_bytes(package)
         subprocess.run(["dpkg-deb", "-x", cache / "keys.deb", cache / "keys"], check=True)
         return cache / "keys" / self.keys.file

@@ -148,7 +148,7 @@ def chosen(all_parts: Sequence[Part], names: Sequence[str] | None) -> list[Part]
     known = {part.name for part in all_parts} | {part.group for part in all_parts}
     for name in names or ():
         if name not in known:
-            raise ValueError(f"--steps {name} -> a part, or one of {' | '.join(GROUPS)}")
+            raise ValueError(f"--steps: there is no part {name}; groups: {' | '.join(GROUPS)}")
     return [part for part in all_parts if names is None or {part.name, part.group} & {*names}]
 
 

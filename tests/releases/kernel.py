@@ -107,7 +107,7 @@ def find() -> Kernel:
     images = sorted(UNPACKED.glob("boot/vmlinuz-*"))
     if not images or not shutil.which(guest.QEMU):
         raise RuntimeError(
-            f"no module openvswitch, and no {guest.QEMU} or no kernel in {UNPACKED} -> .ci/setup kernel"
+            f"this kernel has no module openvswitch, and {guest.QEMU} or a kernel in {UNPACKED} is missing; run: .ci/setup kernel"
         )
     version = images[-1].name.removeprefix("vmlinuz-")
     fast = Kernel(version, KVM)

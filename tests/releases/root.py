@@ -168,4 +168,4 @@ def _do(
         stderr=subprocess.STDOUT,
     )
     if done.returncode:
-        raise RuntimeError(f"{command[0]}: exit {done.returncode} -> 0")
+        raise RuntimeError(f"{command[0]} failed with exit status {done.returncode}")

@@ -54,7 +54,7 @@ def run(
     counts = counted(text)
     if status is None:
         own_s = seconds - waited_s
-        verdict = f"{result.ENDED}: {own_s:.0f} s -> at most {step.limit_s:g} s"
+        verdict = f"{result.ENDED}: {own_s:.0f} s, over the limit of {step.limit_s:g} s"
     elif status or counts["failed"]:
         verdict = result.FAILED
     else:

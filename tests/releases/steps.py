@@ -141,7 +141,7 @@ def chosen(steps: tuple[Step, ...], names: list[str] | None) -> tuple[Step, ...]
     known = [step.name for step in steps]
     for name in names or ():
         if name not in known:
-            raise ValueError(f"--steps {name} -> {' | '.join(known)}")
+            raise ValueError(f"--steps: there is no step {name}; expected {' | '.join(known)}")
     return tuple(step for step in steps if names is None or step.name in names)
 
 

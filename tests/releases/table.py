@@ -35,7 +35,10 @@ def publish(paths: Sequence[Path], checkout: Path) -> int:
     for path in paths:
         found = json.loads(path.read_text())
         if "+" in found["commit"]:
-            print(f"{path}: commit {found['commit']} -> a commit without changes", file=sys.stderr)
+            print(
+                f"{path} is a result of uncommitted changes: {found['commit']}; commit them, and run the tests again",
+                file=sys.stderr,
+            )
             return 1
         published = checkout / RESULTS / f"{name_of(found)}.json"
         published.parent.mkdir(parents=True, exist_ok=True)

@@ -77,7 +77,7 @@ def answer(words: list[str]) -> tuple[int, str]:
             return max(stop(unit) for unit in units), ""
         case "restart":
             return max(stop(unit) or start(unit) for unit in units), ""
-    return 1, f"{verb} -> a verb that this systemctl knows\n"
+    return 1, f"this systemctl does not support {verb}\n"
 
 
 def alive(unit: str) -> bool:

@@ -71,7 +71,7 @@ def at_most(
 ) -> None:
     """Note a figure and its limit for the bench; assert that it is at most `anywhere`."""
     _note(what, found, limit, found <= limit, runs)
-    assert found <= anywhere, f"{what}: {found:.4g} -> at most {anywhere:.4g} on any machine"
+    assert found <= anywhere, f"{what}: {found:.4g}; expected at most {anywhere:.4g} on any machine"
 
 
 def at_least(
@@ -79,7 +79,9 @@ def at_least(
 ) -> None:
     """Note a figure and its limit for the bench; assert that it is at least `anywhere`."""
     _note(what, found, limit, found >= limit, runs)
-    assert found >= anywhere, f"{what}: {found:.4g} -> at least {anywhere:.4g} on any machine"
+    assert found >= anywhere, (
+        f"{what}: {found:.4g}; expected at least {anywhere:.4g} on any machine"
+    )
 
 
 def soon(what: str, took_s: float, limit_s: float) -> None:

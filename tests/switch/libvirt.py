@@ -92,7 +92,9 @@ class Libvirt:
 
     def __init__(self, ovs: PrivateOvs) -> None:
         missing = [program for program in PROGRAMS if not shutil.which(program)]
-        assert not missing, f"{', '.join(missing)}: not installed -> make setup-kernel"
+        assert not missing, (
+            f"these programs are missing: {', '.join(missing)}; run: make setup-kernel"
+        )
         self._ovs = ovs
         self.place = ovs.rundir / "libvirt"
         self._log = self.place / "libvirtd.log"

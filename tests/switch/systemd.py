@@ -76,7 +76,7 @@ class Machine:
     """A context manager; what it was is gone with it."""
 
     def __init__(self, ovs: PrivateOvs) -> None:
-        assert Path(PROGRAM).exists(), f"{PROGRAM}: not installed -> make setup"
+        assert Path(PROGRAM).exists(), f"{PROGRAM} is not installed; run: make setup"
         self._ovs = ovs
         self._place = tempfile.TemporaryDirectory(prefix="ovs-lbt-systemd-")
         self._log = Path(self._place.name).with_suffix(".log")

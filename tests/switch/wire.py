@@ -147,7 +147,8 @@ def _set_namespace(fd: int) -> None:
 def _check(result: int) -> None:
     if result:
         error = ctypes.get_errno()
-        raise OSError(error, f"{os.strerror(error)} -> namespaces, as root: unshare --mount --net")
+        hint = "run in private namespaces as root: unshare --mount --net"
+        raise OSError(error, f"{os.strerror(error)}; {hint}")
 
 
 def sending_socket(point: Point) -> socket.socket:

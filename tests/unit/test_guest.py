@@ -43,4 +43,4 @@ def test_no_datapath_and_no_guest_is_a_failure(
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(shutil, "which", lambda name: (there, name) == ("qemu", guest.QEMU) or None)
     assert main(["kernel", "--short", "--out", str(tmp_path / "out")]) == 1
-    assert "-> .ci/setup kernel" in capsys.readouterr().err
+    assert "openvswitch" in (said := capsys.readouterr().err) and "; run: .ci/setup kernel" in said

@@ -106,7 +106,8 @@ def _compared(switch: _Switch, row: BridgeRow) -> list[str]:
                     events.append(ForwardingRead(switch.name, ()))
                 case SetPortFlags(number=number, no_flood=wanted):
                     if switch.no_flood != wanted:
-                        wrong.append(f"no-flood: {sorted(switch.no_flood)} -> {sorted(wanted)}")
+                        found = sorted(switch.no_flood)
+                        wrong.append(f"no-flood is set on {found}; expected {sorted(wanted)}")
                     events.append(PortFlagsSet(switch.name, number, wanted, before=wanted))
                 case Apply(changes=changes):
                     wrong += _told(changes)

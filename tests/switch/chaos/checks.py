@@ -86,23 +86,24 @@ def shown(world: World) -> list[str]:
         told = uplinks.get(world.uplink(name).name, {})
         found, so = (told.get("up"), told.get("role")), (uplink.up, uplink.role)
         if found != so:
-            wrong.append(f"show: {name} is up, role {found} -> {so}")
+            wrong.append(f"show: (up, role) of {name} is {found}; expected {so}")
     ports = {port["name"]: port["uplink"] for port in bridge["ports"]}
     if ports.keys() != {station.port for station in world.here.values()}:
-        wrong.append(f"show: ports {sorted(ports)} -> {sorted(map(str, world.here))}")
+        wrong.append(f"show: ports are {sorted(ports)}; expected {sorted(map(str, world.here))}")
     for who, station in world.here.items():
         exits = {world.uplink(exit_).name for exit_ in state.exits(who)}
         # What is observed is bound where rules say, to which NORMAL keeps not.
         if exits and not state.observing and ports.get(station.port) not in exits:
             wrong.append(
-                f"show: {who or 'LOCAL'} on {ports.get(station.port)} -> one of {sorted(exits)}"
+                f"show: {who or 'LOCAL'} is on {ports.get(station.port)};"
+                f" expected one of {sorted(exits)}"
             )
     errors = "\n".join(bridge["config_errors"])
     told_keys = {key for key in state.garbage if f"ovs-lbt-{key}" in errors or f" {key}" in errors}
     if told_keys != state.garbage:
-        wrong.append(f"show: config errors {errors!r} -> about {sorted(state.garbage)}")
+        wrong.append(f"show: config errors are {errors!r}; expected {sorted(state.garbage)}")
     if errors and not state.garbage:
-        wrong.append(f"show: config errors {errors!r} -> none")
+        wrong.append(f"show: config errors are {errors!r}; expected none")
     return wrong
 
 
@@ -129,7 +130,7 @@ def resources(world: World) -> list[str]:
     """What the service has more of than it may have."""
     most = {"resident bytes": RSS_MAX_BYTES, "threads": THREADS_MAX, "open files": FILES_MAX}
     found = resources_of(world)
-    return [f"{w}: {n} -> at most {most[w]}" for w, n in found.items() if n > most[w]]
+    return [f"{n} {w}; expected at most {most[w]}" for w, n in found.items() if n > most[w]]
 
 
 def resources_of(world: World) -> dict[str, int]:
@@ -174,7 +175,7 @@ def _probed(traffic: Traffic, probes: Iterator[Probe]) -> list[str]:
     for probe in sent:
         if story := probe.wrong(copies[probe.shot.frame_id]):
             came = ", ".join(f"{n} × {at}" for at, n in sorted(copies[probe.shot.frame_id].items()))
-            wrong.append(f"{probe.shot.story}: {came or 'nowhere'} -> {story}")
+            wrong.append(f"{probe.shot.story}: arrived {came or 'nowhere'}; expected {story}")
     return wrong
 
 
@@ -250,7 +251,7 @@ def _leaves(
     """
     by = [ends[at] for at in n.elements() if at in ends]
     if len(by) != bool(exits) or not exits.issuperset(by):
-        return f"once by one of {sorted(exits)}" if exits else "by no uplink"
+        return f"once over one of {sorted(exits)}" if exits else "no uplink"
     heard = Counter({at: count for at, count in n.items() if at not in ends})
     return f"{dict(here[0])} here" if here and heard not in here else ""
 
@@ -282,12 +283,12 @@ def from_cables(world: World, traffic: Traffic) -> list[str]:
             expected *= station.hears(vlan) and bool(state.exits(name))
             if (found := heard[str(station), vlan]) != expected:
                 wrong.append(
-                    f"broadcasts in VLAN {vlan}, one by each of {live}: {found} at {name}"
-                    f" -> {expected}"
+                    f"broadcasts in VLAN {vlan}, one over each of {live}:"
+                    f" {name} received {found}; expected {expected}"
                 )
     ends = {str(uplink.upstream_end) for uplink in bed.uplinks}
     back = {at: n for (at, _), n in heard.items() if at in ends}
-    return [*wrong, f"by cables: {back} went back -> none"] if back else wrong
+    return [*wrong, f"broadcasts returned to the network: {back}"] if back else wrong
 
 
 def _to(mac: str) -> frames.Builder:

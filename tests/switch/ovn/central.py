@@ -34,7 +34,7 @@ class Central:
 
     def __init__(self) -> None:
         missing = [program for program in PROGRAMS if not shutil.which(program)]
-        assert not missing, f"{', '.join(missing)}: not installed -> make setup"
+        assert not missing, f"these programs are missing: {', '.join(missing)}; run: make setup"
         self.rundir = daemons.make_rundir("ovs-lbt-ovn-")
         self.remote = f"unix:{self.rundir}/ovn.sock"
         self.env = {
