@@ -45,8 +45,8 @@ def test_an_environment_that_is_a_link_is_refused_and_left_alone(
 
     assert ended.returncode == 1
     assert ended.stderr == (
-        f"setup: found {checkout / linked} -> {other}, expected a directory or nothing: "
-        "each checkout has its own; remove the link\n"
+        f"setup: {checkout / linked} is a link to {other}, but each checkout needs a directory "
+        "of its own; remove the link\n"
     )
     assert (checkout / linked).is_symlink() and other.exists() is there
     if there:
