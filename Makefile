@@ -1,60 +1,59 @@
-# As root, on a release of docs/releases.md:
+# Run these as root, on a release that docs/releases.md lists:
 #
 #   make demo         the VMware LBT benchmark on a real switch (ARGS=--faithful for 75 %/30 s)
-#   make bench        every benchmark layout, every policy and every peer, as often as for docs/benchmarks.md:
-#                     some ten hours; reports say what differs from it (ARGS=--quick shows in minutes that it works)
-#   make bench-scale  1 to 300 bridges on one service: what they cost, failovers included (ARGS='--bridges 1 10 100')
-#   make bench-database  what a restart of ovsdb-server costs, ours and bonds (ARGS='--out FILE')
-#   make bench-learning  how late an Open vSwitch upstream learns: nothing of ours takes part
-#   make bench-replay  how long 64 VM ports take in ovs-lbt replay, and a part of it with every poll
+#   make bench        every benchmark layout with every policy and every peer, as often as for docs/benchmarks.md,
+#                     in about ten hours; reports list differences from it (ARGS=--quick checks in minutes that it works)
+#   make bench-scale  the cost of 1 to 300 bridges on one service, failovers included (ARGS='--bridges 1 10 100')
+#   make bench-database  the cost of a restart of ovsdb-server, for ovs-lbt and for bonds (ARGS='--out FILE')
+#   make bench-learning  how late an upstream Open vSwitch learns addresses; ovs-lbt takes no part
+#   make bench-replay  how long ovs-lbt replay takes for 64 VM ports, and for a part of them with every poll
 #                     (ARGS='--trace FILE --out FILE')
-#   make bench-times  how long what takes on a real switch, and what is lost meanwhile, held against
-#                     what the documents promise, in out/times.json: let nothing run beside it
-#   make test         lint, and the tests with and without real switches, one of them on the kernel's datapath:
+#   make bench-times  durations and losses on a real switch, compared with the limits in the documents, in
+#                     out/times.json; run nothing else on the machine
+#   make test         lint, and the tests with and without real switches, a few of them on the kernel's datapath:
 #                     12 minutes on two cores (WORKERS=1: one switch test after another)
-#   make test-quick   tests without a switch or another program, in a minute, by any user: it sets up nothing, and
-#                     needs .venv or a python3 with `pip install -e '.[dev]'`
+#   make test-quick   the tests that need no switch and no other program, in a minute, as any user; it installs
+#                     nothing, and needs .venv or a python3 with `pip install -e '.[dev]'`
 #   make test-all     everything, in 5.9 hours; it continues where it stopped (ARGS="--steps kernel switch/attach")
-#   make test-ryu     what matters most of a real switch, on stock Ryu instead of os-ken
-#   make test-fresh   minimal roots of Debian and Ubuntu: what README says, in each of them, in out/fresh/
-#                     (ARGS="--release trixie --steps attach"; the first time it downloads a release)
-#   make test-ovs     OVS=DIR: what matters most of a real switch, on the Open vSwitch that is installed
+#   make test-ryu     the most important switch tests, on stock Ryu instead of os-ken
+#   make test-fresh   the commands of README in minimal roots of Debian and Ubuntu, in out/fresh/
+#                     (ARGS="--release trixie --steps attach"; the first run downloads the releases)
+#   make test-ovs     OVS=DIR: the most important switch tests, on the Open vSwitch that is installed
 #                     under DIR, in out/ovs/
-#   make test-kernel  what matters most of a real switch, on the kernel's datapath, in out/kernel/: at most
-#                     60 minutes; in QEMU where this machine's kernel has no module openvswitch
-#   make fuzz         all that comes from outside, made bad, searched by the code that it reaches: ten minutes for
-#                     each parser (ARGS="--seconds N --target NAME"), in out/fuzz/; ARGS=--keep stores what reached new code
-#   make soak         chaos on a real switch until something goes wrong: hours
+#   make test-kernel  the most important switch tests, on the kernel's datapath, in out/kernel/, in at most
+#                     60 minutes; in QEMU if this machine's kernel has no module openvswitch
+#   make fuzz         malformed input for every parser of external data, guided by code coverage, ten minutes for
+#                     each parser, in out/fuzz/ (ARGS="--seconds N --target NAME"; ARGS=--keep stores inputs that reached new code)
+#   make soak         random events on a real switch until a check fails, for hours
 #                     (SEED=1 SEEDS=3 JOBS=3 EVENTS=500; ARGS='--replay FILE', ARGS=--resume)
-#   make deb          the Debian package, out/deb/ovs-lbt_VERSION_all.deb: it needs no Open vSwitch and no .venv
-#   make dashboards   the dashboards' JSON anew, from the Python beside it
+#   make deb          the Debian package, out/deb/ovs-lbt_VERSION_all.deb; it needs no Open vSwitch and no .venv
+#   make dashboards   the dashboards' JSON, generated from the Python files in dashboards/
 #
-# Each sets up what it needs first, and is quick about it when everything is there.
+# Each target first installs what it needs, which takes little time if everything is installed.
 
 SHELL := /bin/bash
 BIN := .venv/bin
 PACKAGES := controller policies topologies dashboards
 ARGS ?=
 PYTEST_ARGS ?=
-# As the document has it: by hand, by a hash that collides, by load.
+# As in VMware's document: manual placement, a colliding hash, and load-based placement.
 DEMO ?= --policy originating-port load-based --against manual --scenario "web users"
-# These compute: a worker for each core.
+# These need the CPU: one worker for each core.
 COMPUTE := tests/unit tests/wire
-# These mostly wait, each worker with an Open vSwitch and namespaces of its own. Files with many tests come
-# first.
+# These mostly wait; each worker has its own Open vSwitch and namespaces. Files with many tests come first.
 SWITCHES := tests/mininet tests/switch
 WORKERS ?= $(shell echo $$((3 * $$(nproc))))
 
-# One bed after another: plain uplinks, a bond, LACP.
+# The seeds use plain uplinks, a bond and LACP in turn.
 SEED ?= 1
 SEEDS ?= 3
 EVENTS ?= 500
-# So many of them beside each other.
+# The number of seeds that run at the same time.
 JOBS ?= 1
 
-# Attach, delivery, failover and reconnects: every kind of message in both directions. Moves by
-# load: polls and decisions in time. Path checks: probes leave and come back in time. Faults: no part
-# dies unseen, though threads are green.
+# Attach, delivery, failover and reconnects send every type of message in both directions. Moves by
+# load need timely polls and decisions, and path checks need timely probes. Faults: no part fails
+# unnoticed, although threads are green.
 RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
 	tests/switch/test_failover.py tests/switch/test_reconnect.py tests/switch/test_standby.py \
 	tests/switch/test_load_based.py tests/switch/test_faults.py \
@@ -96,7 +95,7 @@ bench-learning: setup
 bench-replay: setup
 	$(BIN)/python -m tests.unit.controller.replay.bench $(ARGS)
 
-# What these targets have measured, or the nearest to it, is measured elsewhere now.
+# Other commands replace these targets, and measure the same or the most similar figures.
 bench-cached: INSTEAD = ovs-lbt bench connections
 bench-failovers: INSTEAD = make bench-scale ARGS='--bridges 300'
 bench-new-connections bench-set-up bench-translation: INSTEAD = ovs-lbt bench connections --rates 1000 10000
@@ -105,15 +104,15 @@ bench-paths: INSTEAD = ovs-lbt bench converged
 bench-provider: INSTEAD = python -m pytest tests/switch/test_ovn_provider.py
 bench-quiet-paths: INSTEAD = python -m pytest tests/switch/test_path_quiet.py
 bench-cached bench-failovers bench-new-connections bench-overlay bench-paths bench-provider bench-quiet-paths bench-set-up bench-translation:
-	@echo "$@ -> $(INSTEAD)" >&2; exit 2
+	@echo "$@ no longer exists; run: $(INSTEAD)" >&2; exit 2
 
 bench-scale: setup
 	$(BIN)/ovs-lbt bench scale $(ARGS)
 
-# The kernel's part takes one core for minutes, so it runs next to lint and the first tests, and ends before the
-# tests with real switches begin: these measure times. All parts run, whatever comes of the others, unless lint fails,
-# or pytest was interrupted or could not begin (2). A -k may leave a run without a test (5). Tests that compute share
-# little: a worker that has nothing left takes over some of another's. Switch tests of a file share a switch and beds.
+# The kernel's part takes one core for minutes, so it runs next to lint and the first tests. It ends before the
+# tests with real switches begin, because these measure times. A part that fails does not end the others, unless it
+# is lint, or pytest was interrupted or could not start (2). With -k, a run may have no test (5). Tests that need the
+# CPU share little, so an idle worker takes over tests of another worker. Tests of a file on a switch share that switch.
 test: setup-kernel
 	@mkdir -p out; log=out/kernel-short.log; kernel=0; compute=0; switches=0; \
 	$(BIN)/python -m tests.releases kernel --short --out out/kernel-short >$$log 2>&1 & guest=$$!; \
@@ -129,7 +128,7 @@ test: setup-kernel
 		echo "make test failed: status $$compute of $(COMPUTE), $$switches of $(SWITCHES), $$kernel of $$log" >&2; \
 		exit 1; }
 
-# Whoever has checked it out runs these, in any environment that has what setup.cfg names for `dev`.
+# These run in any environment that has the packages of setup.cfg's extra `dev`.
 test-quick: PYTHON := $(or $(wildcard $(BIN)/python),python3)
 test-quick:
 	@$(PYTHON) -m pytest -n $$(nproc) --dist worksteal -m "not slow and not system and not thorough" --hypothesis-profile quick $(COMPUTE) $(PYTEST_ARGS); \
@@ -146,18 +145,18 @@ test-ryu:
 	OVS_LBT_FRAMEWORK=ryu .venv-ryu/bin/python -m pytest tests/wire tests/unit/controller/openflow $(PYTEST_ARGS)
 	OVS_LBT_FRAMEWORK=ryu .venv-ryu/bin/python -m pytest $(RYU) $(PYTEST_ARGS)
 
-# Nothing of the machine is needed but debootstrap: no set-up.
+# This needs only debootstrap from the machine, so it has no set-up.
 test-fresh:
 	/usr/bin/python3 -m tests.releases fresh $(ARGS)
 
 test-ovs: setup
-	@[[ -n "$(OVS)" ]] || { echo "OVS: nothing -> the prefix of an Open vSwitch: make test-ovs OVS=DIR" >&2; exit 2; }
+	@[[ -n "$(OVS)" ]] || { echo "OVS is not set; name an Open vSwitch's prefix: make test-ovs OVS=DIR" >&2; exit 2; }
 	$(BIN)/python -m tests.releases ovs "$(OVS)" $(ARGS)
 
 test-kernel: setup-kernel
 	$(BIN)/python -m tests.releases kernel $(ARGS)
 
-# 130 MB, which only this needs. Where there is no wheel of it, cases are drawn at random.
+# 130 MB, which only fuzzing needs. If it has no wheel for this machine, inputs are random.
 atheris: setup
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --only-binary atheris --editable '.[fuzz]' || true
 
@@ -167,7 +166,7 @@ fuzz: atheris
 soak: setup
 	$(BIN)/python -m tests.switch.chaos.soak --seed $(SEED) --seeds $(SEEDS) --jobs $(JOBS) --events $(EVENTS) $(ARGS)
 
-# `wheels` only downloads: the package's tests have no network.
+# `wheels` only downloads, because the package's tests have no network.
 deb wheels:
 	@.ci/setup deb
 	@controller/debian/build $(filter wheels,$@)
@@ -188,7 +187,7 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Not /usr/local/bin/ovs-lbt: `make setup` points it at the checkout that ran last, unless the package is there.
+# This keeps /usr/local/bin/ovs-lbt: `make setup` links it to the checkout that ran last, unless the package is installed.
 clean:
 	rm -rf .venv .venv-ryu out build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -31,9 +31,11 @@ def main() -> int:
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--lines", type=int, default=store.MOST_LINES, help="of each difference")
-    parser.add_argument("--times", action="store_true", help="print what each costs")
-    parser.add_argument("--first", action="store_true", help="stop at the first that differs")
+    parser.add_argument(
+        "--lines", type=int, default=store.MOST_LINES, help="lines of each difference to print"
+    )
+    parser.add_argument("--times", action="store_true", help="print the time and size of each")
+    parser.add_argument("--first", action="store_true", help="stop at the first difference")
     options = parser.parse_args()
     logging.disable()
     gc.freeze()

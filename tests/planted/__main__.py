@@ -51,16 +51,20 @@ def main() -> None:
     )
     drawing.add_argument("--seed", type=int, required=True)
     drawing.add_argument("--count", type=int, default=30)
-    drawing.add_argument("--spares", type=int, default=3, help="of each folder (%(default)s)")
+    drawing.add_argument(
+        "--spares", type=int, default=3, help="spare faults per folder (%(default)s)"
+    )
     for command in (running, reaching, showing):
         command.add_argument("list", type=Path)
     for command in (running, reaching):
         command.add_argument("--results", type=Path, required=True)
         command.add_argument("--tests-of", type=Path, default=CHECKOUT, metavar="DIR")
-        command.add_argument("--commit", help="has the source (default: the one of the list)")
-        command.add_argument("--tests", nargs="+", help="instead of all")
-        command.add_argument("--numbers", type=int, nargs="+", help="of the faults (default: all)")
-    running.add_argument("--reached", type=Path, metavar="FILE", help="from `reach`")
+        command.add_argument("--commit", help="the source's commit (default: the list's)")
+        command.add_argument("--tests", nargs="+", help="run only these tests")
+        command.add_argument(
+            "--numbers", type=int, nargs="+", help="numbers of faults (default: all)"
+        )
+    running.add_argument("--reached", type=Path, metavar="FILE", help="output of `reach`")
     reaching.add_argument("--out", type=Path, required=True)
     showing.add_argument("results", nargs="+", metavar="NAME=FILE")
     at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)

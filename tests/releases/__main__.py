@@ -47,10 +47,10 @@ _begin_s = time.monotonic()
 
 
 def main(words: list[str]) -> int:
-    """Run what was asked for.
+    """Run the selected steps.
 
     Returns:
-        0: all of it passed; 1: something did not; 2: wrong usage.
+        0: all steps passed; 1: a step did not pass; 2: wrong usage.
     """
     parser = argparse.ArgumentParser(prog="make test-fresh", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -59,7 +59,7 @@ def main(words: list[str]) -> int:
     fresh.add_argument("--steps", nargs="+", metavar="STEP", help=_names(FRESH))
     fresh.add_argument("--out", type=Path, default=Path("out/fresh"), metavar="DIR")
     fresh.add_argument(
-        "--again", action="store_true", help="make roots anew, of the same commit too"
+        "--again", action="store_true", help="make roots again, even for the same commit"
     )
     ovs = commands.add_parser("ovs")
     ovs.add_argument("prefix", type=Path, metavar="DIR")
@@ -71,7 +71,7 @@ def main(words: list[str]) -> int:
     on_kernel.add_argument("--out", type=Path, default=Path("out/kernel"), metavar="DIR")
     whole = commands.add_parser("all")
     whole.add_argument("--steps", nargs="+", metavar="PART", help="parts or groups; default: all")
-    whole.add_argument("--again", action="store_true", help="run those that passed before, too")
+    whole.add_argument("--again", action="store_true", help="also run parts that passed before")
     publish = commands.add_parser("publish")
     publish.add_argument("results", type=Path, nargs="*", metavar="result.json")
     options = parser.parse_args(words)
@@ -214,7 +214,7 @@ def _on_kernel(steps: tuple[Step, ...], out: Path) -> dict[str, Any]:
             found = {**result.with_step(found, one.result()), **facts}
             result.write(directory / result.FILE, found)
     minutes = (time.monotonic() - before_s) / 60
-    print(f"{len(steps)} steps in {minutes:.1f} minutes, {on.guests} beside each other")
+    print(f"{len(steps)} steps in {minutes:.1f} minutes, {on.guests} at the same time")
     return found
 
 

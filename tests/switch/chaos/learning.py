@@ -28,7 +28,7 @@ VM_MAC = "02:00:00:00:00:01"
 def main() -> int:
     """Measure both, and write what was found."""
     bench = Bench("chaos.learning", __doc__, "out/soak/learning/moves.json")
-    bench.parser.add_argument("--moves", type=int, default=MOVES, help=f"of the VM ({MOVES})")
+    bench.parser.add_argument("--moves", type=int, default=MOVES, help=f"moves of the VM ({MOVES})")
     moves = bench.options.moves
     with bench.begun() as tor, PrivateOvs(prefix="ovs-lbt-learning-") as ovs:
         found = {"as it is": found_after_ms(ovs, tor, moves)}

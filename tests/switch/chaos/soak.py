@@ -1,12 +1,12 @@
-"""Chaos for hours: `make soak SEED=1 EVENTS=500`, or `ARGS='--replay FILE'`.
+"""Random events for hours: `make soak SEED=1 EVENTS=500`, or `ARGS='--replay FILE'`.
 
-It stops at the first violation, and leaves the fewest events that still lead to one in a
-replay file, beside a summary: out/soak/seed-N.json. With `--go-on`, frames that are lost beyond
-the bounds, or come twice, are listed there, and do not stop it.
+A run stops at the first violation. It writes the fewest events that still lead to a violation to a
+replay file, next to a summary: out/soak/seed-N.json. With `--go-on`, lost frames beyond the limits
+and duplicates are only listed there, and do not stop the run.
 
-The summary is written after each event, and so is a line in seed-N.events with all that was
-counted. `--resume` takes these events for done, and has the rest happen to a new bed. With
-`--jobs`, several seeds run beside each other, each in a process and networks of its own.
+After each event, the summary is written again, and seed-N.events gets a line with all counts.
+`--resume` skips these events, and runs the remaining ones on a new set of bridges. With `--jobs`,
+several seeds run at the same time, each in a process and networks of its own.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TRIED_FOR_S = 12.0
 
 
 def main() -> int:
-    """Exit code: 0 without a violation, 1 with one, 2 for wrong usage."""
+    """Exit status: 0 without a violation, 1 with a violation, 2 for wrong usage."""
     options = _options()
     extras = Extras(options.adaptive, options.standby, options.sabotage)
     # As Ctrl-C does: what was started is to be ended.
@@ -190,20 +190,26 @@ class Kept:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
     add = parser.add_argument
-    add("--seed", type=int, default=1, help="the first one (1)")
-    add("--seeds", type=int, default=1, help="how many, one after another (1)")
-    add("--jobs", type=int, default=1, help="so many seeds beside each other (1)")
-    add("--resume", action="store_true", help="go on where a run has ended")
-    add("--events", type=int, default=500, help="of each seed (500)")
-    add("--replay", type=Path, help="the events of this file instead")
-    add("--tries", type=int, default=TRIES, help=f"to find fewer events ({TRIES})")
-    add("--for-s", type=float, default=float("inf"), help="no event begins later than that")
-    add("--adaptive", action="store_true", help="`adaptive`, and VMs that it splits")
-    add("--standby", action="store_true", help="a second service, that takes over")
-    add("--go-on", action="store_true", help="do not stop where frames are lost")
+    add("--seed", type=int, default=1, help="the first seed (1)")
+    add("--seeds", type=int, default=1, help="the number of seeds (1)")
+    add("--jobs", type=int, default=1, help="the number of seeds at the same time (1)")
+    add("--resume", action="store_true", help="continue an interrupted run")
+    add("--events", type=int, default=500, help="the number of events of each seed (500)")
+    add("--replay", type=Path, help="run the events of this file instead")
+    add("--tries", type=int, default=TRIES, help=f"attempts to find fewer events ({TRIES})")
+    add(
+        "--for-s",
+        type=float,
+        default=float("inf"),
+        help="begin no event after S seconds",
+        metavar="S",
+    )
+    add("--adaptive", action="store_true", help="use `adaptive`, with VMs that it splits")
+    add("--standby", action="store_true", help="run a second service, which takes over")
+    add("--go-on", action="store_true", help="do not stop if frames are lost")
     kinds, sabotage = (
         ("", *model.KINDS),
-        "lose frames at each event of this kind: it has to be found",
+        "lose frames at each event of this kind, which the run must detect",
     )
     add("--sabotage", default="", choices=kinds, metavar="KIND", help=sabotage)
     add("--out", type=Path, default=Path("out/soak"))

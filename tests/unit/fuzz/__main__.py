@@ -25,11 +25,13 @@ from topologies.reports.origin import origin
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
-    parser.add_argument("--seconds", type=int, help="for each target (default: 600 for a parser)")
+    parser.add_argument("--seconds", type=int, help="per target (default: 600 for a parser)")
     parser.add_argument("--target", choices=list(TARGETS), action="append", help="(default: all)")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--out", type=Path, default=Path("out/fuzz"))
-    parser.add_argument("--keep", action="store_true", help="store the cases that reach most")
+    parser.add_argument(
+        "--keep", action="store_true", help="store the inputs that reach the most code"
+    )
     options = parser.parse_args()
     began_s = time.monotonic()
 

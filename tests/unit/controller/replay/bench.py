@@ -81,16 +81,20 @@ def _told(found: dict[str, Any], out: Path | None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="How long a replay takes on one core.")
-    parser.add_argument("--trace", type=Path, help="a trace instead of the one that is made up")
+    parser = argparse.ArgumentParser(description="Measure how long a replay takes on one core.")
+    parser.add_argument("--trace", type=Path, help="a trace to use instead of a synthetic one")
     parser.add_argument("--policy", choices=list(PRESETS), default="adaptive")
-    parser.add_argument("--hosts", type=int, help="so many hosts instead of all")
-    parser.add_argument("--whole", type=int, help="so many samples of each instead of all")
+    parser.add_argument("--hosts", type=int, help="number of hosts (default: all)")
+    parser.add_argument("--whole", type=int, help="number of samples per host (default: all)")
     parser.add_argument("--samples", type=int, default=3, help="samples with every poll (3)")
     parser.add_argument("--peers", type=int, default=1, help="hosts with every poll (1)")
-    parser.add_argument("--runs", type=int, default=0, help="only so many runs of the command (0)")
-    parser.add_argument("--beside", type=Path, help="a checkout of another commit, run in turns")
-    parser.add_argument("--out", type=Path, help="write the JSON to this file, too")
+    parser.add_argument(
+        "--runs", type=int, default=0, help="only time N runs of the command (0)", metavar="N"
+    )
+    parser.add_argument(
+        "--beside", type=Path, help="a checkout of another commit, to run alternately"
+    )
+    parser.add_argument("--out", type=Path, help="also write the JSON to this file")
     return parser
 
 
