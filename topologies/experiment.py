@@ -35,9 +35,9 @@ class Stream:
     """A TCP stream from a VM to a client or to another VM.
 
     Attributes:
-        mbps: its rate in Mbit/s; None is as fast as it can.
+        mbps: its rate in Mbit/s; None sets no limit.
         begin_s: when it begins, in seconds since the start of the load.
-        end_s: when it ends; None is at the end of the load.
+        end_s: when it ends; None selects the end of the load.
     """
 
     sender: str
@@ -49,16 +49,16 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What was seen of one contender.
+    """The observations of one contender.
 
-    Its text is a line with the contender, what was received, and the number of moves.
+    Its text is a line with the contender, the received rate, and the number of moves.
 
     Attributes:
-        received_mbps: what all receivers got together, as a mean over the whole load.
+        received_mbps: the mean rate of all receivers together over the whole load.
         times_s: the times of the points of `uplinks_mbps`, in seconds since the start of the load.
-        uplinks_mbps: what each uplink carried over time, in its busier direction.
-        moves_s: when each move of a VM port, or of a bond's hash, was first seen.
-        figures: whatever else was measured, such as `loss_ratio`, `spread_cv` and `cpu_s`.
+        uplinks_mbps: the rate of each uplink over time, in its busier direction.
+        moves_s: when each move of a VM port, or of a bond's hash, was first observed.
+        figures: all other figures, such as `loss_ratio`, `spread_cv` and `cpu_s`.
     """
 
     contender: str
@@ -95,17 +95,17 @@ def compare(
     Args:
         layout: the network.
         load: the streams, which share a clock.
-        contenders: policies of ours, bonds of Open vSwitch, or `manual`. docs/policies.md and
-            `ovs-lbt bench --help` name them.
+        contenders: ovs-lbt policies, Open vSwitch bonds, or `manual`. docs/policies.md and
+            `ovs-lbt bench --help` list them.
         seconds: how long the load lasts.
         window_s: the time over which `load-based` averages loads. The default is a tenth of the
-            documented 30 s. A bond rebalances three times in it, or every second if that is
-            longer; Open vSwitch takes no less.
+            documented 30 s. A bond rebalances three times in it, but at most once per second,
+            the shortest interval of Open vSwitch.
 
     Raises:
         ValueError: a contender or an end of a stream does not exist, a contender does not support
             the layout, or a stream is not within the load.
-        RuntimeError: a run failed; the message says in which step.
+        RuntimeError: a run failed; the message names the step.
     """
     flows = [_flow(layout, stream, seconds) for stream in load]
     for name in contenders:

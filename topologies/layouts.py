@@ -1,4 +1,4 @@
-"""All layouts: the graph of each one, with the shares that a document has published of it.
+"""All layouts: the graph of each layout, with the shares that a document has published.
 
 `topologies/NAME.py` describes the layout NAME, and lets `mn --custom` start it.
 """

@@ -1,9 +1,9 @@
 """The layout `mixed_speed`: one server with a fast uplink and an uplink a tenth as fast.
 
 The team has a 10 GbE and a 1 GbE uplink, here scaled down to 100 and 10 Mbit/s. A bond's hash ignores
-the difference. Policies that balance utilization take it into account. Placement by hand is that of a
-person who knows the speeds, but not the loads: ten times as many VMs on the fast uplink. There are no
-published figures.
+the difference. Policies that balance utilization take it into account. Manual placement takes the speeds
+into account, but not the loads: it puts ten times as many VMs on the fast uplink. There are no published
+figures.
 
     mn --custom /path/to/topologies/mixed_speed.py --topo mixed_speed --test pingall
 

@@ -16,8 +16,8 @@ starts it from any directory. All parameters are optional:
 forwarding of every frame that such a server has. `vms` is the number of VMs of each server. Without a
 virtual switch, one of them stands for the server's own stack.
 
-Back to back, only teams work whose ends agree on a cable: `team=lacp`, which is the default and the
-document's; `team=bond`, an active-backup bond on the same cable; and `team=split`.
+Back to back, only teams whose ends agree on a cable work: `team=lacp`, the default and the document's
+team; `team=bond`, an active-backup bond on the same cable; and `team=split`.
 """
 
 import os

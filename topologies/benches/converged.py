@@ -32,10 +32,10 @@ CONTENDERS = (
     "balance-slb",
     "balance-tcp",
 )
-# No link tells of the faults. These look for them.
+# All links stay up during these faults, so only contenders with path checks detect them.
 WITH_PATH_CHECKS = ("load-based+path-check", "adaptive+path-check", "dynamic+path-check")
 FOUND_WITHIN_S = 5.0
-# Of the throughput of the best peer, once the fault is found.
+# The share of the best peer's throughput after the fault is found.
 LEAST_FAULT_RATIO = 0.9
 # Drivers call it 9014, the size of the frame with its header.
 JUMBO_MTU = 9000
@@ -136,7 +136,7 @@ def derived(results: Sequence[Result]) -> dict[str, dict[str, Figures]]:
 
 
 def expectations(_options: Options, results: Sequence[Result]) -> list[Expectation]:
-    """Jumbo frames raise the throughput, path checks find faults, and ours hold up against the peers."""
+    """Jumbo frames raise the throughput, path checks find faults, and ovs-lbt matches the peers."""
     found = []
     faults = {case.name for case in CASES if case.fault}
     for result in results:
@@ -156,7 +156,7 @@ def expectations(_options: Options, results: Sequence[Result]) -> list[Expectati
 
 
 def _of_faults(scenario: str, contenders: Mapping[str, Figures]) -> list[Expectation]:
-    """Path checks find the fault in time, and then as much is carried as by the best peer."""
+    """Path checks find the fault in time, and the throughput then equals the best peer's."""
     peers = {name: one for name, one in contenders.items() if is_peer(name)}
     most_bps = peers[fastest(peers)]["throughput_bps"] if peers else 0.0
     found = []

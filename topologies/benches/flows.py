@@ -1,4 +1,4 @@
-"""The bench of `flows`: how long requests of published sizes take, at two loads, and in a failure."""
+"""The bench of `flows`: the duration of requests of published sizes, at two loads and in a failure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SCALE = 0.1
 # runs of the faithful pace at both loads.
 LOADS = ((WEB_SEARCH, 0.7), (WEB_SEARCH, 0.9), (DATA_MINING, 0.7))
 FAITHFUL_LOADS = (*LOADS, (DATA_MINING, 0.9))
-# A third uplink fails, and the others have to carry this share of their capacity.
+# A third uplink fails, and the others must carry this share of their capacity.
 FAILURE_RATIO = 0.7
 FAILURE = "web search, an uplink fails"
 OURS = "adaptive"
@@ -46,7 +46,7 @@ POOLED = (
     "Chance is different in each run, and the same for every contender. If a run has too few flows of a"
     " class for a percentile, it is that of the flows of all runs."
 )
-# A flow that is started later than this would not be started at random any more.
+# The start of a flow that is later than this is no longer random.
 MOST_LATE_MS = 20.0
 
 

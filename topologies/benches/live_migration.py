@@ -41,7 +41,7 @@ TCP, SMB, LARGE = "8 at once, TCP", "8 at once, SMB", "one large VM, SMB"
 MULTICHANNEL = "8 at once, two NICs"
 FAILURE = "an uplink fails"
 STANDARD, JUMBO = "one large VM, two NICs", "one large VM, two NICs, jumbo frames"
-# What all VMs send while an uplink fails, as a share of an uplink's capacity: one can carry all of it.
+# The VMs' total load while an uplink fails, as a share of an uplink's capacity: one uplink can carry it.
 OFFERED_RATIO = 0.8
 # The time to copy all memory once, as a share of the measured part of a stream.
 MEMORY_RATIO = 0.5

@@ -23,7 +23,7 @@ CONTENDERS = (*USUAL, "balance-tcp")
 OFFERED_RATIO = 0.7
 MOST_DIFFERENCE = 0.10
 EQUAL, SKEWED = "equal loads", "skewed loads"
-# The loads of real VMs are skewed. These are drawn, so that nobody chose them for their sums.
+# The loads of real VMs are skewed. These loads are random, so that their sums were not chosen.
 SEED, SIGMA = 1, 0.8
 
 

@@ -1,4 +1,4 @@
-"""The bench of `overlay`: VMs of two hosts talk through tunnels, whose endpoints are what a team balances."""
+"""The bench of `overlay`: VMs of two hosts communicate through tunnels, whose endpoints a team balances."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ VXLAN, VXLAN_ONE_WAY, VXLAN_ONE_ENDPOINT = (
 # The scenario whose bond others are compared with, if it is not their own.
 COMPARED_WITH = {BOTH_WAYS: ONE_ENDPOINT, VXLAN: VXLAN_ONE_ENDPOINT}
 ONE_WAYS, ONE_ENDPOINTS = (ONE_WAY, VXLAN_ONE_WAY), (ONE_ENDPOINT, VXLAN_ONE_ENDPOINT)
-# Teams that upstream switches need not know of, and those that need a LAG.
+# Teams without configuration on upstream switches, and teams that need a LAG.
 SWITCH_INDEPENDENT = (MANUAL, "load-based", "adaptive", "active-backup", "balance-slb")
-# The policies that spread what one endpoint sends.
+# The policies that spread the traffic of one endpoint.
 SPREADING = ("adaptive", "dynamic")
 LAG = ("adaptive/lacp", "dynamic/lacp", "balance-tcp")
-# What each VM offers, as a share of the team: every other pair of VMs is large. Together they offer
-# more than the team carries.
+# Each VM's load, as a share of the team's capacity: every other pair of VMs is large. Their total load
+# exceeds the team's capacity.
 LARGE_RATIO, SMALL_RATIO = 0.22, 0.05
-# Windows until a policy has moved what it moves one by one.
+# The number of windows until a policy has made all of its single moves.
 SETTLING_WINDOWS = 5
 UNSHAPED_MBPS, FAST_MBPS = 10_000, 500
 BASELINE = "balance-slb"
@@ -66,7 +66,7 @@ class BothWays(StreamLoad):
 
 
 def scenarios(options: Options) -> list[Scenario]:
-    """Both directions with two endpoints, one direction with one, and the bed without limits."""
+    """Both directions with two endpoints, one direction with one, and the same without speed limits."""
     both = functools.partial(_load, pace=options.pace, both_ways=True)
     return [
         Scenario(
@@ -141,17 +141,17 @@ def _load(stage: Stage, pace: Pace, *, both_ways: bool, limited: bool = True) ->
         for number, ends in enumerate([*pairs, *back])
     ]
     kind = BothWays if both_ways else StreamLoad
-    # A team that cuts tunnels must be a result and not a failure of the bench.
+    # A team that interrupts tunnels must be a result, not a failure of the bench.
     return kind(stage, flows, (settle_s, settle_s + measured_s), may_fail=True)
 
 
 def _rate_bps(layout: Layout, number: int) -> int:
-    """What a VM offers. Two VMs in a row have different endpoints, and are of one size."""
+    """A VM's load. Two successive VMs have different endpoints and the same size."""
     return int((SMALL_RATIO if number // 2 % 2 else LARGE_RATIO) * layout.limit_bps)
 
 
 def return_cv(result: Result, name: str) -> float:
-    """The coefficient of variation of what comes in by the first host's uplinks; the median of runs."""
+    """The coefficient of variation of the traffic that the first host's uplinks receive; the median of runs."""
     layout = result.scenario.layout
     found = []
     for one in result.observed[name]:
@@ -163,7 +163,7 @@ def return_cv(result: Result, name: str) -> float:
 
 
 def derived(results: Sequence[Result]) -> dict[str, dict[str, Figures]]:
-    """How even the second host's uplinks are, and what the bed could carry of what is needed."""
+    """How even the second host's uplinks are, and the share of the load that the machine can carry."""
     found: dict[str, dict[str, Figures]] = {}
     for result in results:
         name, medians = result.scenario.name, result.medians()
@@ -179,7 +179,7 @@ def derived(results: Sequence[Result]) -> dict[str, dict[str, Figures]]:
 
 
 def expectations(_options: Options, results: Sequence[Result]) -> list[Expectation]:
-    """Several endpoints use both uplinks in both directions, and one that is split where it sends."""
+    """Several endpoints use both uplinks in both directions, and a split one uses both to send."""
     medians = {one.scenario.name: one.medians() for one in results}
     found: list[Expectation] = []
     for scenario, contenders in medians.items():

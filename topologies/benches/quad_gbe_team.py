@@ -115,9 +115,9 @@ def _sending(stage: Stage) -> tuple[str, str]:
 
 
 def _members_used(stage: Stage, reports: Sequence[Report]) -> int | None:
-    """The number of members that the streams leave by, as traced by the sending server's switch.
+    """The number of members that the streams use, as traced by the sending server's switch.
 
-    None for a bond of Open vSwitch: it hashes in the datapath, which a trace does not resolve.
+    None for an Open vSwitch bond, because it hashes in the datapath, which a trace does not resolve.
     """
     layout = stage.layout
     (sender,), (receiver,) = layout.senders, layout.receivers

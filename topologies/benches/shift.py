@@ -26,7 +26,7 @@ from topologies.loads.move_load import MoveLoad
 from topologies.loads.shift_load import Rates, ShiftLoad
 
 CONTENDERS = ("manual", "load-based", "adaptive", "balance-slb", "balance-slb/1s")
-# Contenders for moves by command. A move is the same under every policy, and this one makes none.
+# Contenders for moves on command. A move is the same under every policy, and this policy makes no moves.
 MOVED = ("originating-port", "balance-slb")
 JUMP, MOVES, FULL_MOVES = "load jump", "moves", "moves off a full uplink"
 FAILURE, EQUAL_FAILURE = "an uplink fails", "one of equal uplinks fails"

@@ -20,7 +20,7 @@ from topologies.loads.streams import Flow, paced_flows
 CONTENDERS = USUAL
 # The total load as a share of a server's uplinks. While a leaf switch is down, one uplink can carry it.
 UNEQUAL_RATIO, FAILURE_RATIO = 0.7, 0.4
-# What the VMs send, as shares of each other. Placement by hand puts two of them on each uplink.
+# The loads of the VMs relative to each other. Manual placement puts two of them on each uplink.
 WEIGHTS = (4.0, 3.0, 2.0, 1.0)
 UNEQUAL, FAILURE = "unequal VMs", "a leaf switch fails"
 

@@ -24,16 +24,16 @@ from topologies.network.service import Service
 from topologies.network.switches import TEAMS, ServerBridge, SplitServer
 
 THRESHOLD_PERCENT = 75
-# What the service has decided, beside its other files in Open vSwitch's log directory.
+# The service's decisions, next to its other files in Open vSwitch's log directory.
 HISTORY = "ovs-lbt-history.jsonl"
-# What it calls a fault of a path.
+# Its name for a path fault.
 PATH_FAULT = "path-fault"
 # VM ports that come and go are in no history.
 OBSERVE_ANEW_S = 2.0
 # A scrape is up to 1 s old, and the history may have a move before the metrics do.
 OBSERVE_AGAIN_S = 1.25
 MANUAL = "manual"
-# It knows the size of every flow, which no team can know: neither a peer nor one of ours.
+# It has the size of every flow, which no team can know: it is neither a peer nor an ovs-lbt policy.
 ORACLE = "oracle"
 # The value of `--against` that excludes every peer.
 NO_PEERS = "none"
@@ -45,14 +45,14 @@ BONDS: dict[str, type[ServerBridge]] = {
     "balance-tcp": TEAMS["lacp"],
 }
 SWITCH_INDEPENDENT, LACP = "switch-independent", "lacp"
-# The forms in which each server chooses by itself which cable a frame uses.
+# The forms in which each server selects the cable of a frame on its own.
 TWO_SIDED = (TEAMS["plain"], TEAMS["balance-slb"])
-# The form of the server's bridge that our service takes over.
+# The form of the server's bridge that ovs-lbt takes over.
 FORMS: dict[str, type[ServerBridge]] = {
     SWITCH_INDEPENDENT: TEAMS["plain"],
     LACP: TEAMS["lacp"],
 }
-# Our presets, each with its usual teaming. Hashing flows over all members needs a LAG.
+# ovs-lbt's presets, each with its usual teaming. Hashing flows over all members needs a LAG.
 OURS = {
     "originating-port": SWITCH_INDEPENDENT,
     "source-mac": SWITCH_INDEPENDENT,
@@ -71,12 +71,12 @@ USUAL = (
     *(MANUAL, "originating-port", "load-based", "adaptive", "dynamic"),
     *("active-backup", "balance-slb"),
 )
-# Behind the name of one of ours: with path checks between the uplinks, which are off by default.
+# The suffix of an ovs-lbt contender with path checks between the uplinks, which are off by default.
 PATH_CHECK = "+path-check"
-# A fault that was there before is found by then, and VM ports have left.
+# Path checks have found earlier faults by then, and VM ports have left the faulty uplinks.
 PATHS_JUDGED_S = 8.0
-# By default, a bond of Open vSwitch rebalances every 10 s, a third of LBT's window. In a run with a
-# shorter window it rebalances as much more often, down to the shortest interval that it supports.
+# By default, an Open vSwitch bond rebalances every 10 s, a third of LBT's window. In a run with a
+# shorter window, its interval is shorter by the same factor, down to the shortest supported interval.
 REBALANCES_PER_WINDOW = 3
 LEAST_REBALANCE_INTERVAL_MS = 1000
 # The bonds that rebalance on a timer of their own.
@@ -143,7 +143,7 @@ class Contender(ABC):
         return {}
 
     def figures(self) -> Mapping[str, float]:
-        """What only this contender can tell of its run, when the load has ended."""
+        """The figures that only this contender can report, when the load has ended."""
         return {}
 
 
@@ -158,11 +158,11 @@ def shifts(log: str, bond: str) -> int:
 
 
 class Manual(Contender):
-    """The baseline: placement by hand, without our service.
+    """The baseline: manual placement without ovs-lbt.
 
-    Each uplink has an ordinary bridge of its own. An operator without our service would build
-    this, and it cannot loop. Every frame takes the NORMAL action, which is the cheapest forwarding
-    to compare CPU time with.
+    Each uplink has an ordinary bridge of its own. An operator without ovs-lbt would build this, and
+    it cannot loop. Every frame takes the NORMAL action, the cheapest forwarding, with which CPU time
+    is compared.
     """
 
     name = MANUAL
@@ -179,7 +179,7 @@ class Manual(Contender):
 
 
 class OvsBond(Contender):
-    """One of Open vSwitch's own bonds, without our service.
+    """An Open vSwitch bond, without ovs-lbt.
 
     It places hashes and not VM ports, so it reports no bindings. A shift of a hash counts as a move.
     """
@@ -203,12 +203,12 @@ class OvsBond(Contender):
 
     def move(self, interface: str, mac: str, uplink: str) -> None:
         (bond,) = self._bonds
-        # Otherwise the bond would rebalance the hash that was moved by hand.
+        # Otherwise the bond would rebalance the hash that was moved manually.
         self._ovs.vsctl("set", "port", bond, "other_config:bond-rebalance-interval=0")
         self._migrate(bond, mac, uplink)
 
     def place(self, interface: str, mac: str, uplink: str) -> None:
-        # Open vSwitch moves hashes of no other bond.
+        # Open vSwitch cannot move hashes of other bonds.
         if self.server_class is not TEAMS["balance-slb"]:
             return
         # Addresses with the same hash stay together on the uplink of the last one placed.
@@ -239,10 +239,10 @@ class Look:
 
 
 class Ours(Contender):
-    """Our service with one of its policies, on plain uplinks or on an LACP bond.
+    """ovs-lbt with one of its policies, on plain uplinks or on an LACP bond.
 
-    With `path_check`, it has probed the paths between the uplinks for `PATHS_JUDGED_S` when the load
-    begins.
+    With `path_check`, ovs-lbt has probed the paths between the uplinks for `PATHS_JUDGED_S` when the
+    load begins.
     """
 
     def __init__(
@@ -288,9 +288,9 @@ class Ours(Contender):
         self._ovs.vsctl("set", "bridge", bridge, *words)
 
     def observe(self) -> Observation:
-        """The present bindings, read when the history has grown, and now and then without that.
+        """The present bindings, read when the history has grown, and otherwise at intervals.
 
-        A scrape costs the service 4 to 8 ms of CPU time, and peers are observed for nothing.
+        A scrape costs the service 4 to 8 ms of CPU time, while observing peers is free.
         """
         history = self._ovs.rundir / HISTORY
         written_bytes = history.stat().st_size if history.exists() else 0
@@ -317,7 +317,7 @@ class Ours(Contender):
         return {"ovs-lbt": self._service.pid}
 
     def figures(self) -> Mapping[str, float]:
-        """How long after path checks began they found the first fault of a path, if they found one."""
+        """The time from the start of path checks to the first path fault, if they found one."""
         history = self._ovs.rundir / HISTORY
         lines = history.read_text().splitlines() if history.exists() else []
         found = [entry["at"] for entry in map(json.loads, lines) if entry["event"] == PATH_FAULT]
@@ -325,11 +325,11 @@ class Ours(Contender):
 
 
 class Oracle(Contender):
-    """Places each flow by what its load has planned for it, knowing the sizes of all flows.
+    """Places each flow on the uplink that its load has planned, given the sizes of all flows.
 
-    A flow's destination port names its uplink (`topologies.loads.flow_ports`). A group for each uplink
-    sends by it, or by the next live one. The uplinks are a LAG, so that the upstream switch accepts a
-    VM from all of them.
+    A flow's destination port encodes its uplink (`topologies.loads.flow_ports`). A group for each uplink
+    sends on this uplink or, if it is down, on the next one. The uplinks are a LAG, so that the upstream
+    switch accepts a VM on all of them.
     """
 
     name = ORACLE
@@ -361,7 +361,7 @@ class Oracle(Contender):
 def by_name(name: str) -> Contender:
     """The contender with this name.
 
-    Our policies can have a teaming behind a slash, and path checks behind that: `dynamic/lacp`,
+    The name of an ovs-lbt policy can have a teaming after a slash, and then path checks: `dynamic/lacp`,
     `load-based+path-check`.
 
     Raises:

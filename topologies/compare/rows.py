@@ -1,7 +1,7 @@
 """Benches without a layout of their own: each run of a contender is a row of a report.
 
-The report has every row as soon as it was made. After an interruption, the same command makes only the
-rows that are missing.
+Each row is in the report as soon as its run has ended. After an interruption, the same command makes only
+the missing rows.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Rows:
     """The rows of a bench, in a file.
 
     Attributes:
-        listed: what the file calls them.
-        settings: what they have in common besides the machine. A row with others is not kept.
+        listed: the key of the rows in the file.
+        settings: their common settings. A row with other settings is not kept.
         command: the command, for the origin of each row.
-        tell: prints what happens.
-        datapath: that of Open vSwitch. A row with another one is not kept.
+        tell: prints progress.
+        datapath: Open vSwitch's datapath. A row with another datapath is not kept.
     """
 
     path: Path
@@ -102,7 +102,7 @@ class Rows:
 def run_details(
     scenario: Scenario, contender: Contender, pace_: pace.Pace = pace.ACCELERATED
 ) -> Any:
-    """What the load of one run says of it. Nothing is printed meanwhile."""
+    """The details that the load of one run reports. The run prints nothing."""
 
     def no_progress(_sample: Sample, _load_s: float) -> None:
         return

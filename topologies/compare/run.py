@@ -90,7 +90,7 @@ def run(
     The clean-up is complete even if the run fails or is interrupted.
 
     Raises:
-        RuntimeError: a step failed; the message says which.
+        RuntimeError: a step failed; the message names the step.
     """
     setLogLevel("error")
     # Otherwise Mininet raises limits of the whole machine, which a bench does not need.

@@ -92,7 +92,7 @@ def supported(scenario: Scenario, names: Sequence[str]) -> list[str]:
     for name in names:
         problem = contenders.unsupported_reason(scenario.layout, contenders.by_name(name))
         if name == contenders.ORACLE and name not in scenario.contenders:
-            problem = "this load does not tell it where its flows should go"
+            problem = "this load does not plan the uplinks of its flows"
         if problem:
             print(f"{scenario.name}: {name} excluded: {problem}", file=sys.stderr)
         else:

@@ -1,1 +1,1 @@
-"""`ovs-lbt bench connections`: what many cached connections cost a switch, and what new ones do."""
+"""`ovs-lbt bench connections`: the cost of many cached and of new connections on a switch."""

@@ -100,7 +100,7 @@ def _measured(name: str, plan: Plan, datapath: str, say: Callable[[str], None]) 
     from topologies.loads import pace
 
     one = contenders.contender(name)
-    # Links without a limit: what switches can do is measured, and not what their queues hold.
+    # Links without a limit, because the bench measures the switches' limits, not those of their queues.
     layout = layouts.shift(vms=1, clients=2, uplink_mbps=UNSHAPED_MBPS)
     scenario = Scenario(
         NAME,
@@ -110,7 +110,7 @@ def _measured(name: str, plan: Plan, datapath: str, say: Callable[[str], None]) 
         (name,),
         datapath=datapath,
     )
-    # As operators run it: bonds rebalance every 10 s, and our services read counters as by default.
+    # The operators' defaults: bonds rebalance every 10 s, and services poll at their default interval.
     by_default = pace.FAITHFUL
     if contenders.is_split(name):
         by_default = pace.in_real_time(by_default)

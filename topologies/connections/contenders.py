@@ -1,4 +1,4 @@
-"""The bench's contenders, without anybody who reads metrics; `adaptive` with a split VM port."""
+"""The bench's contenders, while no program reads metrics; `adaptive` with a split VM port."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterator
 from topologies.compare.contenders import OURS, Contender, Observation, Ours, Teams, by_name
 
 SPLIT_POLICY = "adaptive"
-# The load of the VM, relative to an uplink's capacity: too much for one, and little enough for two.
+# The load of the VM, relative to an uplink's capacity: too much for one uplink, but not for two.
 LOAD_RATIO = 1.4
 SPLIT_TIMEOUT_S = 60.0
-# Between a policy and the hash of connections that it is to use.
+# Separates a policy and the connection hash that it should use.
 WITH_HASH = "+"
 HASHES = ("multipath", "dp_hash", "auto")
 
 
 class Unread(Ours):
-    """One of our policies, whose metrics nobody reads while it is measured, as with peers.
+    """An ovs-lbt policy, whose metrics are not read while it is measured, as with peers.
 
-    Recovered links are used again at once, as by a bond without `bond_updelay`. `connection_hash`:
-    the key of that name, if it is not what attach writes.
+    Recovered links are used again immediately, as with a bond without `bond_updelay`.
+    `connection_hash`: the value of that key, if it differs from the one that attach writes.
     """
 
     def __init__(self, policy: str, teaming: str, connection_hash: str = "") -> None:
@@ -50,7 +50,7 @@ class Unread(Ours):
         return self._service.pid
 
     def begin(self, load_bps: float, pause: Callable[[float], None]) -> None:
-        """Wait until the team is as it should be measured; the VM's load has begun.
+        """Wait until the team is ready for the measurement; the VM's load has begun.
 
         `pause` sleeps, and raises an error if the measurement has ended.
         """
@@ -70,7 +70,7 @@ class Unread(Ours):
 
 
 class WithSplitVm(Unread):
-    """`adaptive`, whose uplinks are said to be too slow for the VM: it splits the VM's port."""
+    """`adaptive` with configured capacities that are too low for the VM, so that it splits the VM's port."""
 
     def __init__(self, policy: str, teaming: str, connection_hash: str = "") -> None:
         super().__init__(policy, teaming, connection_hash)
@@ -97,7 +97,7 @@ class WithSplitVm(Unread):
 
 
 def contender(name: str) -> Contender:
-    """The contender of this bench with a name of `compare.contenders`, or `POLICY+HASH` of ours.
+    """This bench's contender with a name of `compare.contenders`, or ovs-lbt's `POLICY+HASH`.
 
     Raises:
         ValueError: there is no such contender.

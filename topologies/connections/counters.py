@@ -1,4 +1,4 @@
-"""What Open vSwitch and the kernel count of flows and arrivals."""
+"""Open vSwitch's and the kernel's counters of flows and arrivals."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _DUMP = re.compile(r"dump duration *: (\d+)ms")
 
 @dataclass(frozen=True, slots=True)
 class Datapath:
-    """A datapath's flows at present, and what it has looked up since its start.
+    """A datapath's present flows, and its look-ups since its start.
 
     Attributes:
         flows: the cached flows.
-        hits: frames for which there was one.
-        upcalls: frames for which there was none, so that Open vSwitch translated them.
-        lost: frames that were dropped because too many waited for that.
+        hits: frames that matched a cached flow.
+        upcalls: frames that matched no cached flow, so that Open vSwitch translated them.
+        lost: frames that were dropped because too many waited for an upcall.
     """
 
     flows: int
@@ -36,17 +36,17 @@ class Datapath:
 
 @dataclass(frozen=True, slots=True)
 class Revalidation:
-    """How many flows Open vSwitch allows at present, and how long looking through them took."""
+    """The number of flows that Open vSwitch allows at present, and how long it took to dump them."""
 
     flow_limit: int
     dump_ms: int
 
 
 def datapath(shown: str) -> Datapath:
-    """What `dpctl/show` prints of one datapath.
+    """Parse the output of `dpctl/show` for one datapath.
 
     Raises:
-        ValueError: it prints something else.
+        ValueError: the output has another format.
     """
     lookups, flows = _LOOKUPS.search(shown), _FLOWS.search(shown)
     if lookups is None or flows is None:
@@ -56,10 +56,10 @@ def datapath(shown: str) -> Datapath:
 
 
 def revalidation(shown: str) -> Revalidation:
-    """What `upcall/show` prints of one datapath.
+    """Parse the output of `upcall/show` for one datapath.
 
     Raises:
-        ValueError: it prints something else.
+        ValueError: the output has another format.
     """
     limit, dump = _LIMIT.search(shown), _DUMP.search(shown)
     if limit is None or dump is None:
@@ -68,7 +68,7 @@ def revalidation(shown: str) -> Revalidation:
 
 
 def udp_drops(table: str) -> dict[int, int]:
-    """How many datagrams sockets had no room for, by local port: /proc/net/udp as numbers."""
+    """The number of datagrams that sockets dropped, by local port, from /proc/net/udp."""
     found: dict[int, int] = {}
     for line in table.splitlines()[1:]:
         fields = line.split()
@@ -78,10 +78,10 @@ def udp_drops(table: str) -> dict[int, int]:
 
 
 class Arrivals:
-    """Sockets for some UDP ports of an end system. Their small buffers are full at once.
+    """Sockets for some UDP ports of an end system. Their small buffers are full immediately.
 
-    The kernel counts what it drops there, which costs the machine less than a program that receives
-    every datagram. The sockets also keep the end system from answering with ICMP.
+    The kernel counts the datagrams that it drops there, which costs the machine less than a program
+    that receives every datagram. The sockets also keep the end system from answering with ICMP.
     """
 
     def __init__(self, pid: int, ports: Sequence[int]) -> None:
@@ -100,7 +100,7 @@ class Arrivals:
                 self._sockets[port] = one
 
     def count(self) -> dict[int, int]:
-        """How many datagrams have arrived, by port; exact while none arrive."""
+        """The number of datagrams that have arrived, by port; exact while none arrive."""
         for port, one in self._sockets.items():
             with contextlib.suppress(BlockingIOError):
                 while True:

@@ -1,4 +1,4 @@
-"""Many connections of one VM: cached ones, uplinks that fail meanwhile, and new ones at given rates."""
+"""Many connections of one VM: cached connections, uplink failures, and new connections at given rates."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ _UDP_PORT_AT = slice(36, 38)
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """How long things are watched, in seconds.
+    """The durations of the measurements, in seconds.
 
     Attributes:
-        settled_s: for how long hardly any flow is added before the rest is measured.
+        settled_s: how long hardly any flow may be added before the measurements begin.
         steady_s: the span in which connections are only kept.
         rate_s: how long new connections are opened at a rate.
         watched_s: how long an uplink is down.
-        returned_s: from when uplinks are up until more is measured.
+        returned_s: the time from the return of the uplinks to the next measurement.
     """
 
     settled_s: float
@@ -74,13 +74,12 @@ QUICK = Spans(settled_s=0.5, steady_s=0.5, rate_s=0.5, watched_s=0.5, returned_s
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured.
+    """The planned measurements.
 
     Attributes:
         sizes: numbers of cached connections.
-        rates: new connections a second.
-        cuts: how often an uplink fails with each size, for a service that is alive and for one that
-            is dead.
+        rates: new connections per second.
+        cuts: how often an uplink fails with each size, both with a running and with a killed service.
     """
 
     sizes: Sequence[int]
@@ -90,7 +89,7 @@ class Plan:
 
     @property
     def frames_per_s(self) -> float:
-        """The frames of all cached connections together; the same with every size."""
+        """The frames per second of all cached connections together; the same with every size."""
         return max(LEAST_FRAMES_PER_S, max(self.sizes, default=0) / REFRESH_S)
 
     @property
@@ -100,11 +99,11 @@ class Plan:
 
     @property
     def connections(self) -> int:
-        """All connections that there ever are."""
+        """The total number of connections."""
         return self.first_new + sum(self.new_at(rate) for rate in self.rates)
 
     def new_at(self, rate: int) -> int:
-        """How many connections are opened at a rate."""
+        """The number of connections that are opened at a rate."""
         return max(1, round(rate * self.spans.rate_s))
 
     @property
@@ -113,7 +112,7 @@ class Plan:
 
 
 def described(plan: Plan) -> dict[str, Any]:
-    """The plan, and what else figures depend on, for the report."""
+    """The plan and the other conditions that figures depend on, for the report."""
     return {
         "sizes": list(plan.sizes),
         "rates": list(plan.rates),
@@ -126,7 +125,7 @@ def described(plan: Plan) -> dict[str, Any]:
 
 
 class ManyConnections(Load):
-    """What many connections cost. `details` of the outcome has a record for each size and each rate."""
+    """The cost of many connections. `details` of the outcome has a record for each size and each rate."""
 
     def __init__(
         self, stage: Stage, plan: Plan, contender: Contender, say: Callable[[str], None]
@@ -283,7 +282,7 @@ class ManyConnections(Load):
         }
 
     def _steady(self) -> dict[str, Any]:
-        """What a span costs in which connections are only kept."""
+        """The cost of a span in which connections are only kept."""
         sent_before, arrived_before = self._quiet_counts()
         before, begin_s = self._costs(), time.monotonic()
         self._pause(self._spans.steady_s)
@@ -300,7 +299,7 @@ class ManyConnections(Load):
         }
 
     def _failover(self, service: str) -> dict[str, Any]:
-        """What is lost when the uplink of a probe loses its carrier."""
+        """The loss when the uplink of a probe loses its carrier."""
         if service == "dead":
             assert isinstance(self._contender, Unread)
             with self._contender.dead():
@@ -373,7 +372,7 @@ class ManyConnections(Load):
         return all(state == "up" for state in states)
 
     def _open(self, first: int, end: int, per_s: float) -> float:
-        """Open connections. Returns how many a second there were."""
+        """Open connections. Returns the number of connections per second."""
         begin_s = time.monotonic()
         counters = self._sender.order(open=(first, end), open_per_s=per_s)
         limit_s = begin_s + ORDER_TIMEOUT_S + 10 * (end - first) / per_s
@@ -386,7 +385,7 @@ class ManyConnections(Load):
         return (end - first) / (time.monotonic() - begin_s)
 
     def _settle(self) -> float:
-        """Wait until hardly any flow is added. Returns the time since when that is so."""
+        """Wait until hardly any flow is added. Returns the time when this began."""
         deadline_s = time.monotonic() + SETTLE_TIMEOUT_S
         flows, since_s = self._datapath().flows, time.monotonic()
         while (now_s := time.monotonic()) < since_s + self._spans.settled_s:
@@ -399,7 +398,7 @@ class ManyConnections(Load):
         return since_s
 
     def _quiet_counts(self) -> tuple[int, int]:
-        """The frames of kept connections that were sent and that have arrived; exact, by a pause."""
+        """The sent and the arrived frames of kept connections; a pause makes the numbers exact."""
         self._sender.order(keep_per_s=0.0)
         sent = self._sender.order()["kept"]
         arrived = self._all_arrived()
@@ -416,7 +415,7 @@ class ManyConnections(Load):
         return arrived
 
     def _all_arrived(self) -> dict[int, int]:
-        """What has arrived by port, once nothing arrives any more."""
+        """The number of arrivals by port, after the last arrival."""
         deadline_s = time.monotonic() + ARRIVE_TIMEOUT_S
         before = self._arrivals.count()
         while time.monotonic() < deadline_s:
@@ -440,7 +439,7 @@ class ManyConnections(Load):
         after: tuple[Datapath, dict[str, float]],
         span_s: float,
     ) -> dict[str, Any]:
-        """What was counted in a span, and what the switch has now."""
+        """The events of a span, and the present state of the switch."""
         return {
             "span_s": span_s,
             "flows": after[0].flows,
@@ -457,19 +456,19 @@ class ManyConnections(Load):
         """Sleep.
 
         Raises:
-            RuntimeError: the load was closed meanwhile.
+            RuntimeError: the load was closed in this time.
         """
         if self._ended.wait(max(0.0, span_s)):
             raise RuntimeError("the load was closed before the end of the measurement")
 
 
 def lost_after(heard: FlowResult, cut_s: float) -> int:
-    """How many datagrams were lost after the last one that arrived before a time.
+    """The number of datagrams that were lost after the last arrival before a time.
 
-    On a busy machine, a receiver may have started too late for the first ones.
+    On a busy machine, a receiver may have started too late for the first datagrams.
 
     Raises:
-        RuntimeError: none arrived before.
+        RuntimeError: no datagram arrived before this time.
     """
     before = [number for number, at_s in heard.arrivals if at_s < cut_s]
     if not before:
@@ -479,10 +478,10 @@ def lost_after(heard: FlowResult, cut_s: float) -> int:
 
 
 def uplink_of(port: int, uplinks: Sequence[str], timeout_s: float) -> str:
-    """The uplink by which datagrams to a UDP port leave, by what passes all of them.
+    """The uplink on which datagrams to a UDP port leave, found by capturing on all uplinks.
 
     Raises:
-        RuntimeError: none left in time.
+        RuntimeError: no datagram left in time.
     """
     wanted = port.to_bytes(2, "big")
     deadline_s = time.monotonic() + timeout_s
@@ -500,7 +499,7 @@ def uplink_of(port: int, uplinks: Sequence[str], timeout_s: float) -> str:
 
 @contextlib.contextmanager
 def _listening(interfaces: Sequence[str]) -> Iterator[dict[str, socket.socket]]:
-    """Sockets that hear all frames of interfaces."""
+    """Sockets that receive all frames of interfaces."""
     with contextlib.ExitStack() as resources:
         found = {}
         for name in interfaces:

@@ -13,7 +13,7 @@ Of = Callable[[Record], Iterable[float]]
 
 # The program, as a run names it.
 SWITCH = "ovs-vswitchd"
-# What the lines of pictures run along.
+# The horizontal axis of pictures.
 ALONG = "cached connections of one VM"
 
 TEXT = """\

@@ -10,8 +10,8 @@ once. An order, which is answered by the counters, has any of these:
     open          the first connection to open, and the one after the last
     open_per_s    how many connections to open in a second
 
-What is due more than `MAX_DELAY_S` late is not sent, because a burst would make the network lose
-frames: the rate is lower instead, and `skipped` counts what was left out.
+Frames that are more than `MAX_DELAY_S` late are not sent, because a burst would make the network lose
+frames: the rate is lower instead, and `skipped` counts these frames.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ def _checksum(header_: bytes) -> int:
 
 
 class Rate:
-    """What is due at a constant rate.
+    """Frames that are due at a constant rate.
 
     Attributes:
-        skipped: how much was due and too late.
+        skipped: the number of frames that were due, but too late.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class Rate:
         self.per_s, self._from_s, self._taken = per_s, now_s, 0
 
     def due(self, now_s: float) -> int:
-        """How many are due now, and count them as taken."""
+        """Return the number of frames that are due now, and count them as taken."""
         found = int((now_s - self._from_s) * self.per_s) - self._taken
         most = max(1, int(self.per_s * MAX_DELAY_S))
         late = max(0, found - most)
@@ -131,7 +131,7 @@ class Frames:
         self._first = ctypes.addressof(self._messages)
 
     def send(self, endpoint: socket.socket, first: int, count: int) -> int:
-        """Send the frames of so many connections from `first` on. Returns how many were sent."""
+        """Send the frames of `count` connections from `first` on. Returns how many were sent."""
         sent = 0
         while sent < count:
             at = ctypes.c_void_p(self._first + _MMSGHDR.size * (first + sent))
@@ -172,7 +172,7 @@ class Sender:
         }
 
     def round(self, now_s: float) -> None:
-        """Send what is due."""
+        """Send the frames that are due."""
         due = self._keeping.due(now_s)
         while due > 0 and self._keep:
             some = min(due, self._keep - self._at)

@@ -28,7 +28,7 @@ import networkx as nx
 from topologies.graph.layout import Layout, Role
 
 STANDARD_MTU = 1500
-# What a tunnel takes of the MTU: an outer IPv6 header, UDP, Geneve with some options, and Ethernet.
+# The overhead of a tunnel: an outer IPv6 header, UDP, Geneve with some options, and Ethernet.
 ENCAPSULATION_BYTES = 100
 
 # The hashes of an upstream switch's LAG (by source MAC, or by flow), and Open vSwitch's bond modes
@@ -144,7 +144,7 @@ def tunnels(host: int, count: int, *, first_ofport: int) -> tuple[Tunnel, ...]:
 
 
 class Draft:
-    """A layout that is being built. `mtu` and `vlan` are of all its nodes that do not say otherwise."""
+    """A layout that is being built. `mtu` and `vlan` are the defaults of its nodes."""
 
     def __init__(self, name: str, *, mtu: int = STANDARD_MTU, vlan: int = 0) -> None:
         self.name, self.mtu, self.vlan = name, mtu, vlan
@@ -177,7 +177,7 @@ class Draft:
     ) -> tuple[str, str]:
         """Add two servers with their uplinks to one switch. Returns their names.
 
-        They are identical, unless the second one's uplinks carry `far_mbps`.
+        They are identical, unless the second server's uplinks have the speed `far_mbps`.
         """
         for number, limit_mbps in ((1, mbps), (2, far_mbps or mbps)):
             self.switches(f"server{number}", role=Role.SERVER_BRIDGE)
@@ -211,7 +211,7 @@ class Draft:
         mbps: int = 0,
         ofport: int | None = None,
     ) -> None:
-        """Connect two switches by a link that is no uplink.
+        """Connect two switches by a link that is not an uplink.
 
         `ofport` is the first switch's port number. Without `mbps` the link has no speed limit.
         """

@@ -12,7 +12,7 @@ PERCENTILES = (50, 95, 99)
 # The bounds of the published classes, 100 kB and 10 MB, divided by ten as the sizes are.
 SMALL_BYTES, LARGE_BYTES = 10_000, 1_000_000
 SMALL, MIDDLE, LARGE = CLASSES = ("small", "middle", "large")
-# What a flow of one byte takes on an idle network of this bench, about: the connection and the request.
+# The approximate duration of a one-byte flow on an idle network of this bench: connection and request.
 BASE_LATENCY_S = 0.001
 
 
@@ -24,7 +24,7 @@ class Completion:
         size_bytes: the size that was requested.
         start_s: when the flow was due to start, in seconds since the start of the load.
         late_s: how much later than that it was started.
-        duration_s: the time from its start to its last byte, or until it was given up.
+        duration_s: the time from its start to its last byte, or until it was aborted.
         complete: whether all bytes arrived.
     """
 
@@ -43,19 +43,19 @@ def size_class(size_bytes: int) -> str:
 
 
 def ideal_s(size_bytes: int, link_bps: float) -> float:
-    """How long a flow takes that has a link to itself."""
+    """The duration of a flow that has a link to itself."""
     return BASE_LATENCY_S + wire_bytes(size_bytes) * 8 / link_bps
 
 
 def slowdown(flow: Completion, link_bps: float) -> float:
-    """The time that a flow took over that on an idle link."""
+    """The duration of a flow divided by its duration on an idle link."""
     return flow.duration_s / ideal_s(flow.size_bytes, link_bps)
 
 
 def percentile(values: Sequence[float], percent: float) -> float | None:
     """The lowest value that this percentage of all values does not exceed (nearest rank).
 
-    None if no value is above it, as then it would be the maximum, a matter of luck.
+    None if no value is above it, because it would then be the maximum, which is random.
     """
     rank = math.ceil(len(values) * percent / 100)
     if rank < 1 or rank >= len(values):
@@ -64,10 +64,10 @@ def percentile(values: Sequence[float], percent: float) -> float | None:
 
 
 def figures(flows: Sequence[Completion], link_bps: float) -> dict[str, float]:
-    """The percentiles of completion times and slowdowns, and how many flows there were.
+    """The percentiles of completion times and slowdowns, and the number of flows.
 
-    A flow that did not complete counts with the time until it was given up, which is less than it
-    would have taken. A percentile for which there are too few flows is absent.
+    A flow that did not complete counts with the time until it was aborted, which is less than its
+    full duration. A percentile for which there are too few flows is absent.
     """
     found: dict[str, float] = {}
     by_class: dict[str, list[Completion]] = {name: [] for name in CLASSES}
@@ -84,7 +84,7 @@ def figures(flows: Sequence[Completion], link_bps: float) -> dict[str, float]:
 
 
 def lateness_figures(flows: Sequence[Completion]) -> dict[str, float]:
-    """How much later than planned flows were started; this is the machine's part and no contender's."""
+    """How much later than planned flows were started, which is due to the machine, not to a contender."""
     late_ms = [one.late_s * 1000 for one in flows]
     found = _percentiles("late", late_ms, "_ms", (99,))
     return {**found, "late_worst_ms": max(late_ms)} if late_ms else found

@@ -29,7 +29,7 @@ from topologies.loads.programs import Programs
 SEED = 1
 READY_S = 1.5
 END_TIMEOUT_S = 15.0
-# Flows that started this long after a failure met it, too: TCP repeats a lost SYN after a second.
+# Flows that started this long after a failure are also affected: TCP repeats a lost SYN after a second.
 CAUGHT_S = 1.0
 
 
@@ -160,7 +160,7 @@ class FlowLoad(Load):
         }
 
     def _caught_figures(self, done: Sequence[Completion]) -> dict[str, float]:
-        """The flows that a failure met: those under way, and those that start soon afterwards."""
+        """The flows that a failure affects: flows under way, and flows that start soon afterwards."""
         if self._fails_s is None:
             return {}
         slowdowns = [
@@ -175,7 +175,7 @@ class FlowLoad(Load):
         return found
 
     def _shared_figures(self) -> dict[str, float]:
-        """What is computed for one link of the capacity of all, which has no placement to err in."""
+        """The figures computed for one link with the total capacity, where placement does not matter."""
         if self._fails_s is not None:
             return {}
         most_bps = max(self._links_bps)

@@ -1,7 +1,7 @@
-"""Places flows on uplinks by what nobody knows in a real network: the size of every flow.
+"""Places flows on uplinks by the size of every flow, which is unknown in a real network.
 
-The oracle thinks of an uplink as a link that its flows share equally, as TCP does at best. It places
-each flow when it starts, by what all flows under way still have to send, and never moves one.
+The oracle models an uplink as a link that its flows share equally, as TCP does at best. It places each
+flow when it starts, by the remaining bytes of all flows under way, and never moves a flow.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from topologies.loads.flow_figures import ideal_s
 
 @dataclass(slots=True)
 class SharedLink:
-    """A link whose flows share it equally. Times must not go back.
+    """A link whose flows share it equally. Times must not decrease.
 
-    `closes_s` is when it stops for ever.
+    `closes_s` is when it stops permanently.
     """
 
     capacity_bps: float
     closes_s: float = math.inf
     _now_s: float = 0.0
-    # Bits that each flow under way has got since the link's beginning, as if it had been there.
+    # The bits that each flow would have received if it had been under way since the link's beginning.
     _served_bits: float = 0.0
     # For each flow under way: the value of `_served_bits` at its end, and its time on an idle link.
     _ends: list[tuple[float, float]] = field(default_factory=list)
 
     def advance(self, now_s: float) -> None:
-        """Let time pass."""
+        """Advance the time."""
         while self._ends:
             at_bits, _ = self._ends[0]
             rate_bps = self.capacity_bps / len(self._ends)
@@ -49,7 +49,7 @@ class SharedLink:
         bisect.insort(self._ends, (at_bits, ideal_s(size_bytes, self.capacity_bps)))
 
     def cost(self, size_bytes: int) -> float:
-        """The slowdown of one more flow, and what it adds to those of the flows under way.
+        """The slowdown of one more flow, plus the slowdowns that it adds to the flows under way.
 
         Infinite if the link closes before everything is sent.
         """
@@ -74,8 +74,8 @@ def place(
 ) -> list[int]:
     """The uplink of each flow by number. `flows` are in the order of their starts.
 
-    `closes_s` tells when each uplink fails, which the oracle knows in advance. Of uplinks that cost
-    the same, it takes the last one to fail, and then the one with the lowest number.
+    `closes_s` is when each uplink fails, which the oracle knows in advance. Among uplinks of equal cost,
+    it selects the last one to fail, and then the one with the lowest number.
     """
     ends_s = closes_s or [math.inf] * len(capacities_bps)
     links = [SharedLink(bps, end_s) for bps, end_s in zip(capacities_bps, ends_s, strict=True)]
@@ -96,9 +96,9 @@ def place(
 def shared_equally_s(
     flows: Sequence[FlowPlan], capacity_bps: float, most_bps: float
 ) -> list[float]:
-    """How long each flow takes if all share one link equally, and none gets more than `most_bps`.
+    """The duration of each flow if all share one link equally, each with at most `most_bps`.
 
-    It is computed and not measured: what is left if placement does not matter at all. `flows` are in
+    It is computed, not measured: the duration that remains if placement does not matter. `flows` are in
     the order of their starts.
     """
     found = [0.0] * len(flows)

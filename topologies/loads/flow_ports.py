@@ -1,7 +1,7 @@
-"""The TCP ports of flows, which also tell where the oracle places each of them.
+"""The TCP ports of flows, which also encode the oracle's placement of each flow.
 
 The port of a client, modulo `PLACES`, is the number of the uplink that the oracle has chosen for the
-flow. To every other contender it is a port like any other.
+flow. For every other contender, it is an ordinary port.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ class Sender:
 
     Raises:
         OSError: the receiver is unreachable, or a connection stalled.
-        RuntimeError: the receiver has not got what was sent.
+        RuntimeError: the receiver has not received all bytes that were sent.
     """
 
     def __init__(self, vm: str, plan: Plan) -> None:
@@ -169,7 +169,7 @@ class Sender:
             raise
 
     def copy(self, pages: int) -> Round:
-        """Send so many pages over all connections and wait until the receiver has them."""
+        """Send this number of pages over all connections, and wait until the receiver has them."""
         start_s = time.monotonic()
         self._pending = pages
         answers = list(self._pool.map(self._send_pending, self._sockets))

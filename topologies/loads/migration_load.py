@@ -130,7 +130,7 @@ class MigrationLoad(Load):
             return socket.create_connection(address, CONNECT_TIMEOUT_S)
 
     def _move(self, vm: str) -> None:
-        """Move a VM's port, and announce the VM meanwhile."""
+        """Move a VM's port, and announce the VM in the background."""
         self._handovers[vm] = self._ports[vm].move(self._bridges)
         threading.Thread(target=self._ports[vm].announce, daemon=True).start()
 

@@ -107,7 +107,7 @@ class MoveLoad(Load):
         if self._failure is not None:
             raise RuntimeError(f"move: {self._failure}") from self._failure
         if self._mover.is_alive():
-            raise RuntimeError(f"{len(self._moves)} of {self._count} moves were done in time")
+            raise RuntimeError(f"only {len(self._moves)} of {self._count} moves were made in time")
         outcome = self._streams.finish()
         probes = list(self._probes.finish().values())
         busy_uplink = self._stage.layout.nodes(Role.UPLINK)[-1]

@@ -20,7 +20,7 @@ PROBES_DELAY_S = 1.0
 class OutageLoad(Load):
     """TCP flows and probes in both directions, while links go down and up.
 
-    `failing`: the switch whose links they are, or the uplink that is the only one.
+    `failing`: the switch whose links fail, or the only uplink that fails.
     """
 
     def __init__(

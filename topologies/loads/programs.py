@@ -50,7 +50,7 @@ class Programs:
         """Wait for a program's end and return its results.
 
         Raises:
-            RuntimeError: it failed or goes on; the message has its role and the end of its log.
+            RuntimeError: it failed or did not end; the message has its role and the end of its log.
         """
         try:
             status: int | None = self._running[role].wait(max(0.0, timeout_s))

@@ -1,1 +1,1 @@
-"""Why a bench's figures are what they are: measurements that take one of its causes by itself."""
+"""The causes of benches' figures: measurements that isolate one cause at a time."""

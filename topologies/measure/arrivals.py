@@ -1,10 +1,11 @@
-"""What happens, and when, from a VM's port leaving one host until the VM is in reach at another.
+"""The events and times from a VM port's removal on one host until the VM is reachable on another.
 
     ovs-lbt bench arrivals --repeat 3 --out out
 
-On the layout `live_migration` the VMs go over one by one, without their memory. For each VM and
-contender, `OUT/arrivals.json` says when the switch had its port, the flows of the port and what it
-learned, when announcements and frames left by an uplink, and when probes arrived again, both ways.
+On the layout `live_migration`, the VMs migrate one by one, without their memory. For each VM and
+contender, `OUT/arrivals.json` has the times when the switch had its port, the port's flows and the
+learned addresses, when announcements and frames left on an uplink, and when probes arrived again in
+both directions.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ START_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame; `source_ip` is empty unless it is of IPv4."""
+    """One frame; `source_ip` is empty except for IPv4."""
 
     at_s: float
     source: str
@@ -63,7 +64,7 @@ class Frame:
 
 
 class Capture:
-    """What passes one interface, either way; a context manager.
+    """The frames on one interface, in both directions; a context manager.
 
     Raises:
         RuntimeError: tcpdump did not start.
@@ -78,7 +79,7 @@ class Capture:
             *("--immediate-mode", "--time-stamp-precision=nano", "-n", expression),
         ]
         self._process: subprocess.Popen[bytes] | None = None
-        # tcpdump tells wall time.
+        # tcpdump prints wall-clock time.
         self._monotonic_s = time.monotonic() - time.time()
 
     def __enter__(self) -> Capture:
@@ -99,7 +100,7 @@ class Capture:
             self._process = None
 
     def frames(self) -> list[Frame]:
-        """All of them, in order; after the end."""
+        """All frames in order, after the end."""
         return list(parse(self._path.read_bytes(), self._monotonic_s))
 
 
@@ -107,7 +108,7 @@ def parse(content: bytes, monotonic_s: float) -> Iterator[Frame]:
     """The frames of a capture; `monotonic_s` is added to their times.
 
     Raises:
-        ValueError: it is no capture with times in nanoseconds, in this machine's byte order.
+        ValueError: this is not a capture with times in nanoseconds, in this machine's byte order.
     """
     if len(content) < _FILE.size or _FILE.unpack_from(content)[0] != MAGIC_NS:
         raise ValueError(
@@ -137,13 +138,13 @@ RATE_PPS = 200.0
 # Between two VMs: the last announcement is sent 0.8 s after a port has moved.
 EACH_S = 2.5
 LEAD_S, END_S = 2.0, 1.5
-# The tables where the switch gets a port's first flow, and where it learns, by docs/architecture.md.
+# The tables of a port's first flow and of learned addresses, according to docs/architecture.md.
 CLASSIFY_TABLE, LOCATION_TABLE = 0, 20
 _ADDED = re.compile(r"event=ADDED .*?table=(?P<table>\d+)")
 
 
 class ArrivalLoad(Load):
-    """The VMs of the first host go to the second, one after another."""
+    """The VMs of the first host migrate to the second host, one after another."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -168,7 +169,7 @@ class ArrivalLoad(Load):
         self._watches: list[FlowWatch] = []
 
     def start(self) -> None:
-        """Start to watch and to probe; the first VM goes `LEAD_S` later."""
+        """Start the captures and the probes; the first VM migrates `LEAD_S` later."""
         stage, layout = self._stage, self._stage.layout
         for vm in self._vms:
             (vnic,) = layout.vnics_of(vm)
@@ -189,7 +190,7 @@ class ArrivalLoad(Load):
         self._mover.start()
 
     def finish(self) -> Outcome:
-        """Wait for the last VM; `details` is what happened to each of them."""
+        """Wait for the last VM; `details` has the events of each VM."""
         self._mover.join()
         if self._failure:
             raise RuntimeError(f"arrivals: {self._failure}")
@@ -253,10 +254,10 @@ class ArrivalLoad(Load):
 
 
 class FlowWatch:
-    """When flows come to a bridge's tables; a context manager.
+    """When flows are added to a bridge's tables; a context manager.
 
     Attributes:
-        added: the time of each, on the monotonic clock, and its table.
+        added: the time of each flow on the monotonic clock, and its table.
     """
 
     def __init__(self, ovs: PrivateOvs, bridge: str) -> None:
@@ -300,11 +301,11 @@ def timeline(
     frames: Iterable[Frame],
     added: Iterable[tuple[float, int]],
 ) -> dict[str, list[float]]:
-    """What the switch got and what left by uplinks for one VM, in seconds since its port left.
+    """One VM's events on the switch and on its uplinks, in seconds since its port was removed.
 
-    `installed`, `learned`: the first flow of a port, and the first one that was learned.
+    `installed`, `learned`: the first flow of a port, and the first learned flow.
     `announcement_out`: all announcements of the VM. `own_out`: the first datagram from its own
-    address. `ours_out`: the first one of its datagrams with another source address.
+    address. `ours_out`: its first datagram with another source address.
     """
     mine = [(at_s - moved.left_s, table) for at_s, table in added if at_s > moved.left_s]
     later = [frame for frame in frames if frame.at_s > moved.left_s]
@@ -332,7 +333,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Measure, and write what was found. Returns 0 if every run completed, else 1."""
+    """Measure, and write the report. Returns 0 if every run completed, else 1."""
     path = options.out / f"{NAME}.json"
     kept = Rows(path, "runs", {}, command, functools.partial(print, flush=True))
     report = kept.run(options.contenders, options.repeat, _measured, options.anew)
@@ -346,7 +347,7 @@ def _measured(name: str) -> dict[str, Any]:
 
 
 def table(made: Sequence[Row]) -> str:
-    """Medians and ranges over VMs, in ms since the port left."""
+    """Medians and ranges over VMs, in ms since the port was removed."""
     columns: dict[str, Shown] = {
         what: functools.partial(_first, what=f"{what}_ms")
         for what in (

@@ -1,4 +1,4 @@
-"""A load that is the same for every contender, and what switch and service count and need meanwhile."""
+"""A load that is the same for every contender, and the counters and CPU times of switch and service."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class SwitchCounters:
-    """One look at them; all of them only grow.
+    """One reading of counters, all of which only grow.
 
     Attributes:
-        cpu_s: of each kind of thread; `main` forwards on the userspace datapath.
-        sleeps: how often the main thread has waited for something to do.
-        packets: what the main thread did with packets, by Open vSwitch's own names.
-        events: by Open vSwitch's own names.
+        cpu_s: the CPU time of each kind of thread; `main` forwards on the userspace datapath.
+        sleeps: how often the main thread has waited for work.
+        packets: packets by the main thread's action, under Open vSwitch's names.
+        events: events under Open vSwitch's names.
     """
 
     cpu_s: Mapping[str, float]
@@ -52,7 +52,7 @@ class SwitchCounters:
 
 
 def read(ovs: PrivateOvs) -> SwitchCounters:
-    """The counters of a switch that runs."""
+    """The counters of a running switch."""
     pid = ovs.pid("ovs-vswitchd")
     return SwitchCounters(
         cpu_s=threads_cpu_s(pid),
@@ -63,15 +63,15 @@ def read(ovs: PrivateOvs) -> SwitchCounters:
 
 
 def events(shown: str) -> dict[str, int]:
-    """How often each event has happened, by what `coverage/show` prints."""
+    """The number of each event, from the output of `coverage/show`."""
     return {found["name"]: int(found["total"]) for found in _EVENT.finditer(shown)}
 
 
 def main_thread(shown: str) -> dict[str, float]:
-    """What the main thread did with packets, by what `dpif-netdev/pmd-stats-show` prints.
+    """Packets by the main thread's action, from the output of `dpif-netdev/pmd-stats-show`.
 
-    Of means there is no difference between two looks: instead of the mean number of look-ups for a
-    hit, `subtable lookups` are all of them.
+    Means of two readings cannot be subtracted, so `subtable lookups` is the number of all look-ups
+    instead of the mean number for each hit.
     """
     _, _, of_main = shown.partition("main thread:")
     of_main = re.split(r"^\S", of_main, maxsplit=1, flags=re.MULTILINE)[0]
@@ -99,7 +99,7 @@ def threads_cpu_s(pid: int) -> dict[str, float]:
 
 
 def difference(before: SwitchCounters, after: SwitchCounters) -> SwitchCounters:
-    """What was counted between two looks; events that did not happen are absent."""
+    """The differences between two readings; events that did not happen are absent."""
     return SwitchCounters(
         cpu_s={kind: after.cpu_s[kind] - before.cpu_s.get(kind, 0.0) for kind in after.cpu_s},
         sleeps=after.sleeps - before.sleeps,
@@ -130,8 +130,8 @@ END_TIMEOUT_S = 10.0
 class MeasuredLoads(Load):
     """UDP at a fixed rate, then TCP as fast as links allow, from every VM to a client.
 
-    `begin`: what to do just before. `pids`: the programs whose CPU time counts besides that of the switch. `profile`: whether to
-    have `perf` look at the switch, which makes its CPU time no figure any more.
+    `begin` is called just before. `pids`: the programs whose CPU time counts in addition to the switch's.
+    `profile`: the directory for `perf` profiles of the switch, which make its CPU time unusable.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class MeasuredLoads(Load):
         self._thread.start()
 
     def finish(self) -> Outcome:
-        """Wait for the end; `details` has what was measured with each kind of load."""
+        """Wait for the end; `details` has the measurements of each kind of load."""
         assert self._thread is not None
         self._thread.join()
         if self._failure:
@@ -202,7 +202,7 @@ class MeasuredLoads(Load):
             self._failure = f"measuring: {failure}"
 
     def _measure(self, kind: str) -> dict[str, Any]:
-        """What is delivered in the span, and what it costs."""
+        """The bits that are delivered in the span, and their cost."""
         ovs = self._stage.ovs
         pids = {"ovsdb-server": ovs.pid("ovsdb-server"), **self._pids()}
         before, bits_before = read(ovs), self._delivered_bits()
@@ -234,7 +234,7 @@ class MeasuredLoads(Load):
         subprocess.run(command, check=True, capture_output=True)
 
     def _delivered_bits(self) -> int:
-        """What the network has delivered to the clients, headers included."""
+        """The bits that the network has delivered to the clients, headers included."""
         layout, counters = self._stage.layout, interface_counters()
         ports = (
             upstream_interface(layout, self._stage.prefix, c) for c in layout.nodes(Role.CLIENT)

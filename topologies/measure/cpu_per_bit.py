@@ -1,11 +1,11 @@
-"""What a delivered bit costs in CPU time, by cause.
+"""The CPU time of a delivered bit, by cause.
 
     ovs-lbt bench cpu_per_bit --repeat 5 --out out
 
-Every contender carries the same load on a network of its own, one after another, and then all of
-them again: 80 Mbit/s of UDP on two uplinks of 100 Mbit/s, and TCP as fast as it gets. Ours take
-part with one thing at a time left out, so that the difference of two rows is what that thing costs.
-`OUT/cpu_per_bit.json` has every run, with what the switch has counted meanwhile.
+All contenders carry the same load, each on a network of its own, in turns: 80 Mbit/s of UDP on two
+uplinks of 100 Mbit/s, and TCP as fast as possible. ovs-lbt's contenders omit one more part at a time,
+so that the difference of two rows is the cost of that part. `OUT/cpu_per_bit.json` has every run, with
+the switch's counters.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from topologies.reports.markdown import runs_table
 SCRAPED, UNOBSERVED = "scraped", "unobserved"
 STOPPED, UNLEARNING = "service stopped", "without learning"
 VARIANTS = (SCRAPED, UNOBSERVED, STOPPED, UNLEARNING)
-# Tables of the pipeline, by docs/architecture.md: what is learned is in the last two.
+# Tables of the pipeline, according to docs/architecture.md. The last two have the learned addresses.
 LEARN_TABLE, LOCATION_TABLE, LOCAL_SOURCE_TABLE = 1, 20, 21
 _TABLE = re.compile(r"\btable=(\d+),")
-# What `dump-flows` prints of a flow beside its match and its actions.
+# The fields in the output of `dump-flows` that are not part of the match or the actions.
 _STATE = re.compile(
     r"\b(cookie|duration|table|n_packets|n_bytes|idle_timeout|hard_timeout|idle_age|hard_age)=[\w.]+,? ?"
 )
@@ -45,10 +45,11 @@ SETTLE_S = 0.5
 
 
 class Varied(Ours):
-    """One of our policies, with some things left out.
+    """An ovs-lbt policy that omits some parts.
 
-    `scraped`: with every sample, somebody reads metrics. `unobserved`: nobody reads metrics while the load runs. `service stopped`: nor does the service
-    run, and what it installed forwards. `without learning`: nor does the switch learn.
+    `scraped`: metrics are read with every sample. `unobserved`: no metrics are read while the load
+    runs. `service stopped`: also, the service is stopped, and its flows and groups forward. `without
+    learning`: also, the switch does not learn.
     """
 
     def __init__(self, policy: str, without: str) -> None:
@@ -62,7 +63,7 @@ class Varied(Ours):
         self._teams = teams
 
     def begin(self) -> None:
-        """Leave out what is left out; when end systems have reached each other."""
+        """Disable the omitted parts, after end systems have reached each other."""
         if self._without in (SCRAPED, UNOBSERVED):
             return
         self._service.close()
@@ -72,7 +73,7 @@ class Varied(Ours):
                 _stop_learning(self._teams.ovs, bridge)
 
     def observe(self) -> Observation:
-        """Nothing, at no cost, unless metrics are read."""
+        """An empty observation at no cost, unless metrics are read."""
         return self._scrape() if self._without == SCRAPED else Observation({})
 
     def pids(self) -> dict[str, int]:
@@ -94,17 +95,17 @@ def contender(name: str) -> Contender:
 
 
 def begin(one: Contender) -> None:
-    """Leave out what this contender leaves out."""
+    """Disable the parts that this contender omits."""
     if isinstance(one, Varied):
         one.begin()
         time.sleep(SETTLE_S)
 
 
 def without_learning(dumped: Iterable[str]) -> list[str]:
-    """What to add so that nothing is learned any more, and what was learned stays.
+    """The flows to add so that learning stops, and learned flows stay.
 
-    `dumped`: the lines that `ovs-ofctl dump-flows` prints. What was learned gets another cookie,
-    because the switch deletes it by its cookie when no flow teaches it any longer.
+    `dumped`: the output of `ovs-ofctl dump-flows`. Learned flows get another cookie, because the switch
+    deletes them by their cookie when their learning flow is removed.
     """
     lasting, forwarding = [], []
     for line in dumped:
@@ -150,16 +151,16 @@ Measured = Mapping[str, Any]
 def parser() -> argparse.ArgumentParser:
     """The options of the command."""
     made = bench.other_parser(
-        NAME, str(__doc__), CONTENDERS, "POLICY, VARIANT leaves something out", runs=5
+        NAME, str(__doc__), CONTENDERS, "'POLICY, VARIANT' omits parts of ovs-lbt", runs=5
     )
     made.add_argument("--loads", nargs="+", default=[UDP, TCP], choices=(UDP, TCP))
     made.add_argument("--span-s", type=float, default=SPAN_S, metavar="S")
-    made.add_argument("--profile", type=Path, metavar="DIR", help="profiles by perf, no figures")
+    made.add_argument("--profile", type=Path, metavar="DIR", help="write perf profiles, no figures")
     return made
 
 
 def run(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Measure, and write what was found. Returns 0 if every run completed, else 1."""
+    """Measure, and write the report. Returns 0 if every run completed, else 1."""
 
     def measured(name: str) -> dict[str, Any]:
         profile = options.profile / name.replace(" ", "-") if options.profile else None
@@ -175,7 +176,7 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
 def _measured(
     name: str, kinds: tuple[str, ...], span_s: float, profile: Path | None
 ) -> dict[str, Any]:
-    """One run of a contender: what was measured with each load."""
+    """One run of a contender: the measurements with each load."""
     one = contender(name)
 
     def load(stage: Stage) -> Load:
@@ -202,7 +203,7 @@ def service_cpu_s(found: Measured) -> float:
 
 
 def cost(found: Measured) -> float:
-    """The CPU time of switch and service for a delivered gigabit, in milliseconds."""
+    """The CPU time of switch and service per delivered gigabit, in milliseconds."""
     return 1e3 * (switch_cpu_s(found) + service_cpu_s(found)) / gbit(found)
 
 
@@ -229,7 +230,7 @@ def _upcalls(one: Measured) -> float:
 def table(runs: Sequence[Measured]) -> str:
     """Medians and ranges of every contender's figures, for each load.
 
-    The last column is what both cost over that of `BASE` in the same repetition.
+    The last column is the ratio of the CPU time of both to that of `BASE` in the same repetition.
     """
     costs = {
         (run["contender"], run["repetition"], kind): cost(one)

@@ -1,8 +1,8 @@
 """The integration bridge of a host: its VMs' frames leave in tunnels of Open vSwitch's userspace datapath.
 
-Open vSwitch routes a tunnel's frames itself: it looks up the remote address, and lets the frame enter the
-bridge of the port that the route names, at that port. Two hosts in one Open vSwitch need routes of their
-own, which the tunnel's packet mark selects.
+Open vSwitch routes a tunnel's frames itself: it looks up the remote address, and the frame enters the
+bridge of the route's port, at that port. Two hosts in one Open vSwitch need separate routes, which the
+tunnel's packet mark selects.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ def overlay_of(
 class IntegrationBridge(LearningSwitch):
     """A virtual switch whose tunnels end at internal ports of the server's bridge.
 
-    Each tunnel is in an access VLAN of its own, so that several tunnels between two hosts are no
-    loop. The server's bridges must be there.
+    Each tunnel is in an access VLAN of its own, so that several tunnels between two hosts do not form
+    a loop. The server's bridges must exist.
     """
 
     def __init__(self, name: str, overlay: Overlay, **params: Any) -> None:
@@ -151,7 +151,7 @@ class IntegrationBridge(LearningSwitch):
 
 
 def _run_at_last(*command: str) -> None:
-    """Run a command, again if it fails: ovs-vswitchd knows an address some time after the kernel does.
+    """Run a command, and repeat it if it fails: ovs-vswitchd learns an address some time after the kernel.
 
     Raises:
         RuntimeError: it failed for 10 s; the message has the reason.

@@ -156,7 +156,7 @@ class LayoutTopo(Topo):
 
 
 def topos_of(name: str) -> dict[str, type[LayoutTopo]]:
-    """What `mn --custom` looks for in the file of a layout: its topology for `mn --topo NAME`.
+    """The topology for `mn --topo NAME` that `mn --custom` looks for in the file of a layout.
 
     The topology raises:
         ValueError: as `LayoutTopo.build_from`; or a parameter or its value is not allowed.

@@ -45,8 +45,8 @@ def start(
 def start_in(namespace_pid: int, command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     """Start a command in the network namespace of another process (a Mininet host).
 
-    The command's temporary files are in the directory of its log. So whoever removes the log also
-    removes what an interrupted command leaves there: iperf3 creates a file and then unlinks it.
+    The command's temporary files are in the directory of its log, so they are removed with the log even
+    if the command was interrupted: iperf3 creates a file and then unlinks it.
     """
     entering = ("nsenter", f"--net=/proc/{namespace_pid}/ns/net", "--")
     return start([*entering, *command], log, {**os.environ, "TMPDIR": str(log.parent)})

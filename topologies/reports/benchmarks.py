@@ -126,7 +126,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     directory = Path(arguments[0])
     if not directory.is_dir():
-        print(f"benchmarks: {directory} is not a directory; expected the reports'", file=sys.stderr)
+        print(f"benchmarks: {directory} is not a directory; expected docs/results", file=sys.stderr)
         return 1
     try:
         for name, text in pages(directory).items():

@@ -1,4 +1,4 @@
-"""Compares our policies in a report with the peers and with the published document."""
+"""Compares ovs-lbt's policies in a report with the peers and with the published document."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A figure of two sides: ours and a peer's, or as it is here and as it was published."""
+    """A figure of two sides: ovs-lbt's and a peer's, or the measured and the published one."""
 
     scenario: str
     figure: Figure

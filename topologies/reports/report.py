@@ -33,7 +33,7 @@ def machine() -> dict[str, Any]:
 
 
 def _cpu() -> str:
-    """The model of the first processor and its present clock, as far as the machine says so."""
+    """The model of the first processor and its present clock, if the machine reports them."""
     told = dict(
         re.findall(r"^([\w ]+?)\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     )

@@ -99,7 +99,7 @@ def _cell(found: Mapping[str, Any], published: Mapping[str, Any], of: Figure) ->
 
 
 def phases_table(report: Mapping[str, Any]) -> str:
-    """The phases of a ramping load beside the published ones. Empty without phases."""
+    """The phases of a ramping load next to the published ones. Empty without phases."""
     phases = report.get("phases", [])
     if not phases:
         return ""

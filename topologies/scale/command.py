@@ -24,7 +24,7 @@ from topologies.scale.measuring import Pace, measure
 
 BRIDGES = (1, 10, 100, 300)
 PORTS = 50
-# Recovered links are used again at once, because the bench measures only failovers.
+# Recovered links are used again immediately, because the bench measures only failovers.
 SETTINGS = {"failback-delay-s": "0"}
 ADAPTIVE = {**SETTINGS, "policy": "adaptive"}
 POLL_S, ADAPTIVE_POLL_S = 1.0, 0.1

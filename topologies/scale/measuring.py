@@ -28,7 +28,7 @@ DECISIONS, POLLS = "ovslbt_decision_duration_seconds", "ovslbt_stats_poll_durati
 SAMPLES = 5
 # LOCAL sends more often than the service polls, so that counters change in every poll.
 SEND_INTERVAL_S = 0.5
-# What one failover causes is over: VM ports return eight at a time, one second apart.
+# The effects of one failover are over after this: VM ports return eight at a time, one second apart.
 CALM_S = 1.0
 FOLLOWED_TIMEOUT_S = 10.0
 # The cost of a scrape is over after this.
@@ -106,7 +106,7 @@ def measure(
         took_s = [_attach(bed, name, settings) for name in last]
         bed.attached |= {*last}
         write_line(
-            f"{len(first)} bridges attached at once, {len(last)} by command: {sum(took_s):.1f} s"
+            f"{len(first)} bridges attached together, {len(last)} by command: {sum(took_s):.1f} s"
         )
         if took_s:
             row["attach_s"] = _spread(took_s)
@@ -243,14 +243,14 @@ def _failovers(bed: Bed, bridges: int, log: Path) -> dict[str, Any]:
 
 
 def sampled(bed: Bed, bridges: int, samples: int) -> list[str]:
-    """So many of the bridges whose uplinks have cables, or all of those, far apart."""
+    """At most `samples` of the bridges whose uplinks have cables, far apart."""
     cabled = [name for name in bed.bridges[:bridges] if bed.is_cabled(name)]
     chosen = {len(cabled) * (number + 1) // samples for number in range(samples)} - {0}
     return [cabled[number - 1] for number in sorted(chosen)]
 
 
 def failover(bed: Bed, bridge: str, management_socket: Path) -> tuple[float, float]:
-    """Fail an uplink that is in use: how long until the groups followed, and the switch's longest answer."""
+    """Fail an uplink in use. Returns the time until the groups followed, and the switch's longest answer."""
     (shown,) = json.loads(_request(bed, "show", bridge, "--json"))["bridges"]
     # An earlier failover may have left an uplink without VM ports.
     used = Counter(port["uplink"] for port in shown["ports"])

@@ -1,6 +1,6 @@
-"""Stands between the service and a bridge, and notes when messages pass.
+"""A relay between the service and a bridge that records when messages pass.
 
-The relay takes the place of the bridge's management socket. It passes all bytes on as they come.
+The relay replaces the bridge's management socket, and forwards all bytes as they arrive.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 _HEADER = struct.Struct("!BBHI")
 PORT_STATUS, EXPERIMENTER = 12, 4
-# The changes of a bundle are made with its commit request: a message of the ONF's.
+# The changes of a bundle take effect with its commit request, an ONF extension message.
 _ONF, _BUNDLE_CONTROL, _COMMIT_REQUEST = 0x4F4E4600, 2300, 4
 _EXPERIMENTER = struct.Struct("!II4xH")
 READ_BYTES = 1 << 16
@@ -41,12 +41,12 @@ class Messages:
 
 
 def is_port_status(message: bytes) -> bool:
-    """Whether the switch tells of a port."""
+    """Whether the switch reports a port."""
     return message[1] == PORT_STATUS
 
 
 def commits(message: bytes) -> bool:
-    """Whether the service changes groups or flows now: it always does so in a bundle."""
+    """Whether the service changes groups or flows now, which it always does in a bundle."""
     if message[1] != EXPERIMENTER or len(message) < _HEADER.size + _EXPERIMENTER.size:
         return False
     found = _EXPERIMENTER.unpack_from(message, _HEADER.size)
@@ -85,7 +85,7 @@ class Relay:
         self.switch_socket.rename(self._path)
 
     def begin(self) -> None:
-        """Forget what has passed."""
+        """Forget the messages that have passed."""
         with self._lock:
             self._told_s = self._followed_s = None
 

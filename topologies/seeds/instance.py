@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Limits of what a bench can build and one machine can forward.
+# The limits of a bench's networks, and of the traffic that one machine can forward.
 UPLINKS = (2, 8)
 VMS = (1, 64)
 UPLINK_MBPS = (1, 1000)
@@ -109,7 +109,7 @@ def read(path: Path) -> list[Instance]:
     for number, name in enumerate(names):
         if name in names[:number]:
             raise ValueError(
-                f"{path}: instances[{number}].name is {name}, a name in use; choose another name"
+                f"{path}: instances[{number}].name is {name}, as in another jump; choose another name"
             )
     return found
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 # The search for the best placement ends within this ratio of the lower bound.
 TOLERANCE_RATIO = 0.01
-# Each step places one load. A few hundred steps nearly always tell whether loads fit. The best
-# placement can take exponentially many, so its search settles for a good one.
+# Each step places one load. A few hundred steps nearly always decide whether loads fit. The best
+# placement can take exponentially many steps, so its search accepts a good one.
 MOST_STEPS = 300_000
 MOST_STEPS_FOR_BEST = 50_000
 
@@ -34,7 +34,7 @@ def find_below(
 ) -> Placement | None:
     """Find a placement that keeps every uplink below this share of its capacity.
 
-    Returns None if there is none, or if `MOST_STEPS` did not find one.
+    Returns None if no such placement exists, or if the search did not find one in `MOST_STEPS`.
     """
     return _Search(loads, capacities, below_ratio, below_ratio, MOST_STEPS).found
 

@@ -103,7 +103,10 @@ def _vm(**changes: object) -> dict[str, Any]:
         ({"instances": [GOOD], "seed": 1}, "the file has the key seed; expected only instances"),
         ({"instances": [7]}, "instances[0] is 7; expected an object with name, uplinks_mbps, vms"),
         ({"instances": [{"name": "a"}]}, "[0] has no uplinks_mbps; expected name, uplinks_mbps"),
-        ({"instances": [GOOD, GOOD]}, "instances[1].name is mine, a name in use; choose another"),
+        (
+            {"instances": [GOOD, GOOD]},
+            "instances[1].name is mine, as in another jump; choose another",
+        ),
         (_with(name="../x"), "instances[0].name is '../x'; expected up to 40 letters"),
         (_with(name="report"), "instances[0].name is 'report', which is reserved; choose another"),
         (_with(uplinks_mbps=[100]), "uplinks_mbps is a list of 1; expected a list of 2 to 8"),
