@@ -46,8 +46,8 @@ from dashboards.queries import ONE_BRIDGE as HERE
 
 UPLINKS = HERE("uplink_info")
 UP = of_connected(HERE, HERE("uplink_up"))
-# A link that is up without an answer by LACP, BFD or CFM is down to the switch. One that path checks find
-# fault with is as down or as up as it is without them.
+# The switch treats a link that is up as down while LACP, BFD or CFM receives nothing. Path checks do not
+# change whether the link is up.
 LOST = f"(max {BY_UPLINK} ({HERE('uplink_path_fault')}) or {ON_UPLINK} 0 * {UP})"
 LINK = f"{UP} + 2 * {HERE('uplink_silent')} + {ON_UPLINK} group_left () (4 * {LOST})"
 
@@ -55,8 +55,8 @@ LINK = f"{UP} + 2 * {HERE('uplink_silent')} + {ON_UPLINK} group_left () (4 * {LO
 def build() -> model.Dashboard:
     return frame.dashboard(
         frame.BRIDGE,
-        "One bridge that ovs-lbt manages: what is wrong, which uplink is full, and what was moved "
-        "last and why at the top; then uplinks, VM ports and every move. Marks in the graphs are "
+        "One bridge that ovs-lbt manages. The first screen shows problems, full uplinks, and the last "
+        "moves with their reasons; uplinks, VM ports and all moves follow. Marks in the graphs are "
         "moves (purple), failovers (red) and failbacks (green), with their reason.",
         frame.one_bridge(),
         frame.marks(HERE, listed="Last ten moves"),
@@ -64,7 +64,7 @@ def build() -> model.Dashboard:
             Section("", [*_is_anything_wrong(), *_at_once()]),
             Section("Uplinks", _uplinks()),
             Section("VM ports", _vm_ports()),
-            Section("What was done", _what_was_done()),
+            Section("Moves and failovers", _what_was_done()),
             Section("Rules", _rules(), is_collapsed=True),
             Section("Addresses", _addresses(), is_collapsed=True),
             Section("Tunnel endpoints", _endpoints(), is_collapsed=True),
@@ -86,15 +86,15 @@ def _is_anything_wrong() -> list[panels.Panel]:
         number(
             "Switch",
             "Whether the service is connected to the bridge's OpenFlow socket. If not, the bridge "
-            "forwards and fails over on its own, but nothing is balanced. No answer: check that "
-            "ovs-vswitchd is running. Service down: `systemctl status ovs-lbt` on the host.",
+            "forwards and fails over on its own, but its load is not balanced. No answer: check that "
+            "ovs-vswitchd is running. Service down: run `systemctl status ovs-lbt` on the host.",
             Ask(f"max({HERE('bridge_connected')}) or max({down})"),
             words=panels.SWITCH,
         ),
         number(
             "Uplinks down",
-            "Active and standby uplinks without a link, or without an answer by LACP, BFD or CFM. "
-            "Good: 0. Their VM ports use other uplinks. Check cable, transceiver and switch port, or "
+            "Active and standby uplinks whose link is down, or on which LACP, BFD or CFM receives nothing. "
+            "Good: 0. Their VM ports use other uplinks. Check the cable, transceiver and switch port, or "
             "drain the uplink.",
             Ask(how_many(UP, 0, in_service(HERE))),
             steps=panels.NONE_IS_GOOD,
@@ -111,16 +111,16 @@ def _is_anything_wrong() -> list[panels.Panel]:
         ),
         number(
             "Configuration errors",
-            "Invalid values in the database; the last good ones stay in force. Good: 0. "
-            "`ovs-lbt show` lists them.",
+            "Invalid values in the database; the last valid values stay in force. Good: 0. "
+            "`ovs-lbt show` lists the errors.",
             Ask(HERE("config_errors")),
             steps=panels.NONE_IS_GOOD,
             width=5,
         ),
         number(
             "Policy",
-            "Policy, teaming, and mode: the service acts (enforce), or only reports what it would "
-            "do (observe). `ovs-lbt set bridge` changes it.",
+            "Policy, teaming, and mode: the service makes moves (enforce), or only reports them "
+            "(observe). `ovs-lbt set bridge` changes the mode.",
             Ask(f"{named} or on () {nothing}", "{{said}}"),
             unit=panels.WORDS,
             shown=BigValueTextMode.NAME,
@@ -150,9 +150,9 @@ def _at_once() -> list[panels.Panel]:
         rows(
             "Uplinks now",
             "The role, link and load of every uplink. Good: all active uplinks up, and none "
-            "unrelieved. Changes are those of the link in the time shown. No answer: the link is up, but "
-            "LACP, BFD or CFM receives nothing. Cut off, lossy: the link is up, and path checks lose all "
-            "probes on it, or those of a VLAN or MTU.",
+            "unrelieved. Changes: link changes in the time range. No answer: the link is up, but "
+            "LACP, BFD or CFM receives nothing. Cut off, lossy: the link is up, but path checks lose all "
+            "probes on it, or the probes of a VLAN or MTU.",
             [
                 Column("Uplink", "uplink", is_uplink=True),
                 Column("Role", "role", width=80),
@@ -198,8 +198,8 @@ def _at_once() -> list[panels.Panel]:
         ),
         rows(
             "Alerts",
-            "Alerts about this bridge and its service that are pending or firing. Good: none, if "
-            "Prometheus has the rules. docs/runbooks.md has a runbook for each.",
+            "Pending and firing alerts about this bridge and its service. Good: none, if Prometheus "
+            "has loaded the rules. docs/runbooks.md has a runbook for each alert.",
             [
                 panels.severity(alerts, "alertname, alertstate, uplink"),
                 Column("Alert", "alertname"),
@@ -212,9 +212,9 @@ def _at_once() -> list[panels.Panel]:
         ),
         rows(
             "Last ten moves",
-            "The VM ports that were moved last in the time shown: when, to which uplink, and why. "
-            "Each reason has one colour everywhere. A repeated move of a port for the same reason is "
-            "one row. `ovs-lbt history` lists all of them, and `ovs-lbt explain PORT` says more.",
+            "The last moves of VM ports in the time range: when, to which uplink, and why. "
+            "Each reason has one colour everywhere. Repeated moves of a port for the same reason share "
+            "one row. `ovs-lbt history` lists all moves, and `ovs-lbt explain PORT` has details.",
             [
                 Column("When", expr=f"{moved} * 1000", unit=panels.TIME, width=170),
                 Column("VM port", "port"),
@@ -227,8 +227,8 @@ def _at_once() -> list[panels.Panel]:
         ),
         lines(
             "Uplinks: sent",
-            "What each uplink sends, with its capacity (dashed) and threshold (red). Good: below the "
-            "threshold. An uplink at its capacity loses frames.",
+            "The traffic that each uplink sends, with its capacity (dashed) and threshold (red). Good: "
+            "below the threshold. An uplink at its capacity loses frames.",
             [
                 Ask(
                     in_bits(rate_of_connected(HERE, "uplink_transmit_bytes_total")),
@@ -243,8 +243,8 @@ def _at_once() -> list[panels.Panel]:
         ),
         lines(
             "Uplinks: received",
-            "What each uplink receives, with its capacity (dashed) and threshold (red). Good: below "
-            "the threshold. When a VM port moves, its inbound traffic follows.",
+            "The traffic that each uplink receives, with its capacity (dashed) and threshold (red). "
+            "Good: below the threshold. When a VM port moves, its inbound traffic follows.",
             [
                 Ask(
                     in_bits(rate_of_connected(HERE, "uplink_receive_bytes_total")),
@@ -264,9 +264,9 @@ def _uplinks() -> list[panels.Panel]:
     return [
         lines(
             "Utilization",
-            "Share of its capacity that each uplink sends (lines) and receives (dotted), over the "
+            "The share of its capacity that each uplink sends (lines) and receives (dotted), over the "
             "last poll interval. Good: all lines close together, or far below the threshold. Faint: "
-            "the shares by which the last moves were chosen.",
+            "the shares that were used to choose the last moves.",
             [
                 Ask(
                     of_connected(HERE, HERE("uplink_utilization_ratio", 'direction="transmit"')),
@@ -290,9 +290,9 @@ def _uplinks() -> list[panels.Panel]:
         states(
             "Links",
             "When each uplink's link was up. Good: all green. No answer: the link was up, but LACP, BFD "
-            "or CFM received nothing. Cut off, lossy: the link was up, and path checks lost all probes "
-            "on it, or those of a VLAN or MTU. Many short changes mean a flapping link: check its cable and "
-            "the switch's port.",
+            "or CFM received nothing. Cut off, lossy: the link was up, but path checks lost all probes "
+            "on it, or the probes of a VLAN or MTU. Many short changes mean a flapping link: check its cable "
+            "and the switch port.",
             Ask(LINK, "{{uplink}}"),
             words=panels.LINK,
         ),
@@ -300,7 +300,7 @@ def _uplinks() -> list[panels.Panel]:
             "Dropped frames",
             "Frames that the switch dropped at uplinks and VM ports, per second. Good: none. At an "
             "uplink: the uplink is full. At a VM port: the VM does not receive fast enough. Sent by a "
-            "VM port: it sends more than its limit, or than its share of a full uplink.",
+            "VM port: the VM sends more than its limit, or than its share of a full uplink.",
             [
                 Ask(f"{rate_of_connected(HERE, 'uplink_drops_total')} > 0", "uplink {{uplink}}"),
                 Ask(f"{rate_of_connected(HERE, 'port_drops_total')} > 0", "port {{port}}"),
@@ -322,7 +322,7 @@ def _each(function: str, expr: str, of: str = "uplink") -> str:
 
 
 def _without(info: str) -> str:
-    """VM ports as if they were on an uplink called `none`: the label of those without one."""
+    """VM ports without an uplink, with `none` as the label of their uplink."""
     return f'label_replace({of_connected(HERE, info)}, "uplink", "{panels.NONE}", "", "")'
 
 
@@ -337,7 +337,7 @@ def _vm_ports() -> list[panels.Panel]:
     both = (rate_of_connected(HERE, f"port_{way}_bytes_total") for way in ("transmit", "receive"))
     talk = f"({' + '.join(both)})"
     named = f"{in_bits(talk)} * {ON_PORT} group_left (vm) {HERE('port_info')}"
-    # A UUID is no name, and leaves no room for the port's.
+    # A UUID does not help the reader, and leaves no space for the port's name.
     named = f'label_replace({named}, "vm", "", "vm", "[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-.*")'
     binding, info = HERE("port_binding"), HERE("port_info")
     # Without a value, the last one would be drawn on, up to the end of the graph.
@@ -355,10 +355,10 @@ def _vm_ports() -> list[panels.Panel]:
             "uplink",
             sent_and_received(
                 "VM ports on $uplink",
-                "Traffic of the VM ports bound to this uplink, stacked: sent above the line, received "
-                "(dotted) below it, and the uplink's capacity both ways. A port that moves leaves one "
-                "graph and appears in another, in its colour. Good: stacks of about the same share of "
-                "their uplink's capacity.",
+                "The stacked traffic of the VM ports bound to this uplink: sent above the line, received "
+                "(dotted) below it, and the uplink's capacity in both directions. A port that moves "
+                "disappears from one graph and appears in another, in the same colour. Good: all stacks "
+                "have about the same share of their uplink's capacity.",
                 Ask(on_uplink("transmit"), "{{port}} sent"),
                 Ask(on_uplink("receive"), "{{port}} received"),
                 in_bits(HERE("uplink_capacity_bytes_per_second", 'uplink="$uplink"')),
@@ -367,10 +367,10 @@ def _vm_ports() -> list[panels.Panel]:
         ),
         matrix(
             "Uplink of each VM port",
-            "The uplink that each VM port uses over time, in its colour. Good: long bars. If the colour of a port "
-            "changes all the time, set a longer window (`window-s`) or pin the port. Red: no uplink that "
-            "its rules allow was up, so it had no network. Grey: the service was down, or the port was "
-            "not there.",
+            "The uplink that each VM port uses over time, in the uplink's colour. Good: long bars. If the "
+            "colour of a port changes often, set a longer window (`window-s`) or pin the port. Red: no uplink "
+            "that the port's rules allow was up, so the VM had no network. Grey: the service was down, or the "
+            "port did not exist.",
             used,
             row="port",
             value="uplink",
@@ -379,8 +379,8 @@ def _vm_ports() -> list[panels.Panel]:
         ),
         ranking(
             "Top talkers",
-            "The ten VM ports with most traffic now, sent and received together. Moves do not "
-            "help a port that fills an uplink by itself: give it a policy that splits its traffic.",
+            "The ten VM ports with the most traffic now, sent and received together. Moves do not help "
+            "a port that fills an uplink on its own; use a policy that splits its traffic.",
             Ask(f"topk(10, {named})", "{{port}} {{vm}}"),
             unit=panels.BITS,
             width=10,
@@ -388,9 +388,9 @@ def _vm_ports() -> list[panels.Panel]:
         ),
         rows(
             "VM ports now",
-            "Every VM port: its VM, its uplink, since when and why, and what it carries. If the reason "
-            "is the name of a policy, that policy placed the port and nothing has moved it. none: no uplink "
-            "that its rules allow is up, so it has no network. `ovs-lbt explain PORT` says more.",
+            "Every VM port: its VM, its uplink, since when and why, and its traffic. If the reason is "
+            "the name of a policy, this policy placed the port, and the port has not moved since. none: no "
+            "uplink that its rules allow is up, so the VM has no network. `ovs-lbt explain PORT` has details.",
             [
                 Column("VM port", "port"),
                 Column("VM", "vm"),
@@ -437,9 +437,8 @@ def _rules() -> list[panels.Panel]:
     return [
         rows(
             "Rules of VM ports",
-            "The rules that operators set: allow and pin, affinity and anti-affinity, prefer. Good: all "
-            "kept. `ovs-lbt show` says why a rule is broken. A VM whose `allow` is broken has no "
-            "network.",
+            "The operators' rules: allow and pin, affinity and anti-affinity, prefer. Good: all kept. "
+            "`ovs-lbt show` explains why a rule is broken. A VM whose `allow` is broken has no network.",
             [
                 Column("VM port", "port"),
                 Column("Rule", "rule"),
@@ -457,9 +456,9 @@ def _path_faults() -> list[panels.Panel]:
     return [
         rows(
             "Lost between uplinks",
-            "What path checks lose on an uplink although its link is up. Good: no data. VLAN: 0 without a "
-            "tag, empty for all. Decided: false if another uplink may be at fault instead, so that nothing "
-            "moves. `ovs-lbt check` says what to ask those for who run the network.",
+            "Path checks' probes that are lost on an uplink although its link is up. Good: no data. VLAN: 0 "
+            "for untagged, empty for all. Decided: false if another uplink may be the faulty one, so that "
+            "nothing moves. `ovs-lbt check` shows what to request from the network team.",
             [
                 Column("Uplink", "uplink", is_uplink=True),
                 Column("Lost", "kind"),
@@ -474,9 +473,9 @@ def _path_faults() -> list[panels.Panel]:
         ),
         lines(
             "Probes",
-            "Frames of path checks, per second, by what became of them, and their rounds. Good: all arrive. "
-            "Some are lost: the network loses frames of all kinds. Full: lost on an uplink that is full, which "
-            "proves nothing. Rounds void: the switch did not give the service's own probe back.",
+            "Path checks' frames and rounds per second, by result. Good: all frames arrive. Lost: if only "
+            "some are lost, the network loses frames of all kinds. Full: lost on a full uplink, which does "
+            "not prove a fault. Rounds void: the switch did not return the service's own probe.",
             [
                 Ask(rate_of_connected(HERE, "path_frames_total"), "{{result}}"),
                 Ask(rate_of_connected(HERE, "path_rounds_total"), "rounds {{result}}"),
@@ -486,14 +485,15 @@ def _path_faults() -> list[panels.Panel]:
             height=7,
         ),
         lines(
-            "Loops, duplicates, and flows of other programs",
-            "Frames per second that reach every VM port of a VLAN, broadcasts per second that arrive twice because "
-            "the members of a LAG are separate ports upstream, and flows of other programs that take frames before "
-            "those of ovs-lbt. Good: few frames, and none of the others. Above 1000: `ovs-lbt check` reports a loop.",
+            "Loops, duplicates, and other programs' flows",
+            "Frames per second that reach every VM port of a VLAN; broadcasts per second that arrive twice because "
+            "the LAG's members are separate ports on the upstream switch; and other programs' flows that take "
+            "precedence over ovs-lbt's. Good: few frames, and none of the others. Above 1000 frames per second, "
+            "`ovs-lbt check` reports a loop.",
             [
                 Ask(HERE("bridge_flooded_packets_per_second"), "frames to every VM port"),
                 Ask(HERE("bridge_repeated_packets_per_second"), "broadcasts that arrive twice"),
-                Ask(HERE("bridge_overruling_flows"), "flows of other programs"),
+                Ask(HERE("bridge_overruling_flows"), "other programs' flows"),
             ],
             unit=panels.COUNT,
             width=24,
@@ -506,17 +506,17 @@ def _addresses() -> list[panels.Panel]:
     return [
         lines(
             "Addresses behind VM ports",
-            "With `unit=source-mac`, each address behind a VM port has its own uplink. Good: as many as "
-            "there are. At most 256 addresses of a port are distinguished; all others use the port's "
-            "home uplink.",
+            "The addresses behind each VM port that have their own uplink, with `unit=source-mac`. Good: "
+            "all addresses that exist. At most 256 addresses of a port are distinguished; all others use "
+            "the port's home uplink.",
             [Ask(HERE("port_units"), "{{port}}")],
             unit=panels.COUNT,
             of_ports=True,
         ),
         lines(
             "Addresses by uplink",
-            "How many of these addresses use each uplink. Good: every uplink has some. `ovs-lbt show` "
-            "has those of each VM port.",
+            "The number of these addresses on each uplink. Good: every uplink has some. `ovs-lbt show` "
+            "lists the addresses of each VM port.",
             [Ask(HERE("uplink_units"), "{{uplink}}")],
             unit=panels.COUNT,
             of_uplinks=True,
@@ -534,9 +534,9 @@ def _endpoints() -> list[panels.Panel]:
     return [
         rows(
             "Tunnel endpoints",
-            "The ports by which Open vSwitch sends the tunnels of an overlay (OVN, OpenStack, Kubernetes), "
-            "with all VMs behind them. Good: several with about the same load, or split. `ovs-lbt plan "
-            "--endpoints` says which VM should use which.",
+            "The ports that carry an overlay's tunnels (OVN, OpenStack, Kubernetes), and thus the traffic "
+            "of all VMs behind them. Good: several with about the same load, or split ones. `ovs-lbt plan "
+            "--endpoints` shows which VM should use which endpoint.",
             [
                 Column("Port", "port"),
                 Column("Address", "address"),
@@ -560,16 +560,16 @@ def _endpoints() -> list[panels.Panel]:
         ),
         lines(
             "Tunnel endpoints: sent",
-            "What each endpoint sends over uplinks, with the tunnels' headers, as flows of the switch "
-            "count it. Good: endpoints close together.",
+            "The traffic that each endpoint sends over uplinks, with tunnel headers, according to the "
+            "switch's flow counters. Good: endpoints close together.",
             [Ask(load("transmit"), "{{port}} sent")],
             unit=panels.BITS,
             of_ports=True,
         ),
         lines(
             "Tunnel endpoints: received",
-            "What each endpoint receives over uplinks, with the tunnels' headers, as flows of the switch "
-            "count it. Good: endpoints close together.",
+            "The traffic that each endpoint receives over uplinks, with tunnel headers, according to the "
+            "switch's flow counters. Good: endpoints close together.",
             [Ask(load("receive"), "{{port}} received")],
             unit=panels.BITS,
             of_ports=True,
@@ -587,25 +587,25 @@ def _what_was_done() -> list[panels.Panel]:
     return [
         events(
             "Moves by reason",
-            "Moves that the switch has carried out, in the colour of their reason. Good: few, and "
-            "fewer once the load is spread.",
+            "Moves that the switch has made, in the colour of their reason. Good: few, and fewer after "
+            "the load has been spread.",
             [Ask(f"sum by (reason) ({moves}) > 0", "{{reason}}")],
             by_reason=True,
             width=8,
         ),
         events(
             "Failovers",
-            "VM ports that changed uplink because their uplink failed. Good: none, or one burst when "
-            "a link went down.",
+            "VM ports that moved because their uplink failed. Good: none, or one burst when a link "
+            "went down.",
             [Ask(in_all("failovers_total"), "failover")],
             by_reason=True,
             width=8,
         ),
         events(
             "Inbound that does not follow",
-            "Announcements repeated because inbound traffic still arrived on the old uplink, and moves "
-            "after which it never followed. Good: none. `ovs-lbt history` lists the moves, and the "
-            "service's log the VM ports.",
+            "Announcements that were repeated because inbound traffic still arrived on the old uplink, and "
+            "moves that it never followed. Good: none. `ovs-lbt history` lists the moves, and the service's "
+            "log names the VM ports.",
             [
                 Ask(in_all("inbound_reannounced_total"), "announced again"),
                 Ask(in_all("inbound_not_followed_total"), "never followed"),
@@ -614,9 +614,9 @@ def _what_was_done() -> list[panels.Panel]:
         ),
         lines(
             "Inbound follows after",
-            "Time from a move until inbound traffic arrives on the new uplink, for nine moves in ten. "
-            "The switch counts twice a second. Good: at most 1.5 s. If more, the upstream switch "
-            "learns late.",
+            "The time from a move until inbound traffic arrives on the new uplink, for nine moves in ten. "
+            "The switch updates its counters twice a second. Good: at most 1.5 s. If more, the upstream "
+            "switch learns late.",
             # Without events, it is not a number: an empty graph with a legend.
             [
                 Ask(
@@ -629,9 +629,9 @@ def _what_was_done() -> list[panels.Panel]:
         ),
         lines(
             "Move budgets used up",
-            "VM ports and other units that load does not move now, because they have moved four times "
-            "in 3 minutes. Good: 0. `ovs-lbt explain PORT` says until when. If a load jumps all the "
-            "time, split or pin its VM port.",
+            "VM ports and other units that the policy does not move now, because they have moved four times "
+            "in 3 minutes. Good: 0. `ovs-lbt explain PORT` shows until when. If a load jumps continuously, "
+            "split or pin its VM port.",
             [Ask(HERE("move_budget_exhausted"), "{{bridge}}")],
             unit=panels.COUNT,
             none_is_good=True,

@@ -1,6 +1,6 @@
 """One colour for each reason of a move, for each uplink, and for each VM port, in all panels.
 
-Red, orange and green are kept for what is wrong and what is well.
+Red, orange and green are reserved for problems and good states.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from string import ascii_lowercase
 from policies.model import Reason
 
 TEXT = "text"
-# Of no data; readable as a text and as a background, in the dark and in the light.
+# For missing data; readable as text and as a background, in dark and light themes.
 UNKNOWN = "#808590"
 GOOD, WARNING, BAD = "green", "orange", "red"
 NEUTRAL = "blue"
@@ -32,7 +32,7 @@ _OF_LINKS = {Reason.FAILOVER: BAD, Reason.FAILBACK: GOOD}
 REASONS = dict(zip((r for r in Reason if r not in _OF_LINKS), cycle(_CHOSEN), strict=False))
 REASONS |= _OF_LINKS
 
-# By the digit that tells an uplink from its neighbours.
+# By the digit that distinguishes an uplink from its neighbours.
 _UPLINKS = (
     "#5794F2",
     "#F2CC0C",
@@ -69,7 +69,7 @@ def _named(index: int) -> str:
     return rf"(?:\S*(?:{on_bus}|{in_slot}|{slot}|{index}s0|{last})|\d*{index})(?:np\d+)?"
 
 
-# What matches a series of the uplink, whatever else its legend says, and what matches its name.
+# The patterns of an uplink's series, whatever else their legend contains, and of its name.
 UPLINK_SERIES = {rf"/^{_named(i)}(?: .*)?$/": colour for i, colour in enumerate(_UPLINKS)}
 UPLINK_NAMES = {rf"/^{_named(i)}$/": colour for i, colour in enumerate(_UPLINKS)}
 
@@ -93,5 +93,5 @@ def _ending(index: int) -> str:
     return rf"{before}{index % 10}"
 
 
-# What matches a series of the port, whatever else its legend says.
+# The pattern of a port's series, whatever else their legend contains.
 PORT_SERIES = {rf"/^{_ending(i)}(?: .*)?$/": colour for i, colour in enumerate(_PORTS)}

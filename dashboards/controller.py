@@ -36,7 +36,7 @@ from dashboards.queries import (
     slowest,
 )
 
-# A standby on the same host differs only by its port.
+# A standby on the same host has a different port, and nothing else.
 SERVICE = "{{instance}}"
 WHERE = "{{host}} {{bridge}}"
 KNOWN = "While a service is down, 0 is not known."
@@ -45,8 +45,8 @@ KNOWN = "While a service is down, 0 is not known."
 def build() -> model.Dashboard:
     return frame.dashboard(
         frame.CONTROLLER,
-        "The services themselves: do they run, are they connected to their switches, is their "
-        "configuration sound, and how long polls and decisions take.",
+        "The services: whether they run and are connected to their switches, whether their "
+        "configuration is valid, and how long polls and decisions take.",
         frame.many_bridges(),
         [],
         [
@@ -62,15 +62,15 @@ def _is_anything_wrong() -> list[panels.Panel]:
         glance.wrong_now(width=4),
         number(
             "Services down",
-            "Services that Prometheus cannot scrape. Good: 0. `systemctl status ovs-lbt` on that "
-            "host, and see that `--metrics` is an address that Prometheus reaches.",
+            "Services that Prometheus cannot scrape. Good: 0. Run `systemctl status ovs-lbt` on the "
+            "host, and check that Prometheus can reach the address of `--metrics`.",
             Ask(how_many(TARGETS.of("up"), 0)),
             steps=panels.NONE_IS_GOOD,
         ),
         number(
             "Deciding",
-            "Services that decide, rather than stand by for another one. Good: one for each host. "
-            "None: nothing is balanced.",
+            "Services that decide, instead of standing by for another service. Good: one for each host. "
+            "If 0, no load is balanced.",
             Ask(f"sum({SERVICES('leader')})"),
             steps=panels.NONE_IS_BAD,
         ),
@@ -84,8 +84,8 @@ def _is_anything_wrong() -> list[panels.Panel]:
         ),
         number(
             "Configuration errors",
-            "Invalid values in the database; the last good ones stay in force. Good: 0. `ovs-lbt show` "
-            f"names the record, the key, what was found and what is expected. {KNOWN}",
+            "Invalid values in the database; the last valid values stay in force. Good: 0. `ovs-lbt show` "
+            f"shows the record, the key, the value, and the expected values. {KNOWN}",
             Ask(known(f"sum({BRIDGES('config_errors')})")),
             steps=panels.NONE_IS_GOOD,
             width=6,
@@ -100,8 +100,8 @@ def _which() -> list[panels.Panel]:
     return [
         rows(
             "Services",
-            "Every service: its version, whether it leads, and what it manages. Good: one version "
-            "everywhere. If no service leads, read the logs of those on standby.",
+            "Every service: its version, whether it leads, and the bridges that it manages. Good: one "
+            "version everywhere. If no service leads, read the logs of the services on standby.",
             [
                 Column("Host", "instance", link=frame.TO_SERVICE),
                 Column("Job", "job", width=130),
@@ -166,8 +166,8 @@ def _connection() -> list[panels.Panel]:
     most = f"increase({faults}[{RANGE}] @ end())"
     every = {"instance": "all", "bridge": "bridges"}
     not_connected = f"{connected} and {ON_BRIDGE} {at_any_time('min', connected)} == 0"
-    # Of services that are down, nobody knows whether they lead: so they are neither left out, nor one
-    # of those of which one leads.
+    # Whether a service leads is unknown while it is down, so it is shown, but is not counted as a
+    # service that leads.
     role = f"max {BY_SERVICE} ({leader} or {ON_SERVICE} ({up} == 0) + 3)"
     ever = f"({at_any_time('min', up)} == 0 or {ON_SERVICE} {at_any_time('min', leader)} == 0)"
     not_leading = f"{role} and {ON_SERVICE} {ever}"
@@ -175,17 +175,19 @@ def _connection() -> list[panels.Panel]:
     return [
         states(
             "Connection to switches",
-            "When a bridge was not connected: each bridge for which that was so, and all together "
-            "while all services answer, or one bridge is known to be so. Good: no red. A short gap is "
-            "a restart of ovs-vswitchd or of the service. The bridge forwards meanwhile.",
+            "When a bridge was not connected. One row for each such bridge, and one row for all bridges, "
+            "which has a value while all services answer, or if one bridge is known to be disconnected. "
+            "Good: no red. A short gap is a restart of ovs-vswitchd or of the service. In the meantime, the "
+            "bridge forwards.",
             of_host(and_all(not_connected, known(f"min({connected})", "== 0"), **every), WHERE),
             words=panels.CONNECTED,
         ),
         states(
             "Which service leads",
-            "When a service led, was on standby, or was down: each that did not always lead, and whether "
-            "one leads in every job, while all services answer. Good: no red. Without a standby, a "
-            "service always leads; services that stand by for each other are a job of their own.",
+            "When a service led, was on standby, or was down. One row for each service that did not always "
+            "lead, and one row that shows whether every job has a leader, while all services answer. Good: "
+            "no red. Without a standby, a service always leads; services that stand by for each other have "
+            "a job of their own.",
             of_host(
                 and_all(not_leading, known(f"2 - min({LEADERS})", "> 1"), **every_job), SERVICE
             ),
@@ -193,8 +195,8 @@ def _connection() -> list[panels.Panel]:
         ),
         lines(
             "Configuration errors by bridge",
-            "Invalid values in the database, of the ten bridges with most of them. Good: 0. It rises "
-            "as soon as somebody sets an invalid value. `ovs-lbt show` lists them.",
+            "Invalid values in the database, for the ten bridges with the most errors. Good: 0. The number "
+            "rises as soon as an invalid value is set. `ovs-lbt show` lists the errors.",
             [of_host(highest(errors, ON_BRIDGE, at_any_time("max", errors)), WHERE)],
             unit=panels.COUNT,
             none_is_good=True,
@@ -202,8 +204,8 @@ def _connection() -> list[panels.Panel]:
         ),
         events(
             "Faults by part",
-            "Failures of parts of a service, which then restarted, alone or with the whole service. They are "
-            "faults of ovs-lbt, not of a switch. Good: none. `ovs-lbt show` and the log have the error.",
+            "Failures of parts of a service, after which the part or the whole service restarted. They are "
+            "faults of ovs-lbt, not of a switch. Good: none. `ovs-lbt show` and the log show the error.",
             [
                 of_host(
                     highest(f"{each_step(faults)} > 0", "on (job, instance, part)", most),
@@ -222,36 +224,36 @@ def _speed() -> list[panels.Panel]:
     return [
         distribution(
             "Polls",
-            "How long switches took to answer a request for counters: polls per second, by duration. "
-            "Good: a narrow band far below the poll interval. If it rises, ovs-vswitchd is busy.",
+            "The time that switches took to answer a request for counters, as polls per second by "
+            "duration. Good: a narrow band far below the poll interval. If it rises, ovs-vswitchd is busy.",
             f"sum by (le) ({rate(polls)})",
         ),
         distribution(
             "Decisions",
-            "Time from decoded counters to commands. Good: milliseconds. It rises with the number of VM "
-            "ports. Jumps mean that the host is short of CPU time.",
+            "The time from decoded counters to commands. Good: milliseconds. It rises with the number of "
+            "VM ports. Jumps mean that the host is short of CPU time.",
             f"sum by (le) ({rate(decisions)})",
         ),
         lines(
             "Slowest polls",
-            "The 99th percentile of the time that a poll takes, for the ten bridges where that of the "
-            "time shown is highest. Good: far below the poll interval.",
+            "The 99th percentile of the time that a poll takes, for the ten bridges with the slowest "
+            "polls in the time range. Good: far below the poll interval.",
             [of_host(slowest(0.99, polls), WHERE)],
             unit=panels.SECONDS,
             link=frame.FROM_SERIES,
         ),
         lines(
             "Slowest decisions",
-            "The 99th percentile of the time that a decision takes, for the ten bridges where that of "
-            "the time shown is highest. Good: milliseconds.",
+            "The 99th percentile of the time that a decision takes, for the ten bridges with the slowest "
+            "decisions in the time range. Good: milliseconds.",
             [of_host(slowest(0.99, decisions), WHERE)],
             unit=panels.SECONDS,
             link=frame.FROM_SERIES,
         ),
         lines(
             "Scrapes",
-            "How long Prometheus waited for a service's metrics, of the ten services with the slowest "
-            "scrape in the time shown. Good: far below the scrape interval.",
+            "How long Prometheus waited for a service's metrics, for the ten services with the slowest "
+            "scrapes in the time range. Good: far below the scrape interval.",
             [of_host(highest(scraped, ON_SERVICE, at_any_time("max", scraped)), SERVICE)],
             unit=panels.SECONDS,
             width=24,

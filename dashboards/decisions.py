@@ -36,10 +36,10 @@ MARKED = 4
 def build() -> model.Dashboard:
     return frame.dashboard(
         frame.DECISIONS,
-        "What the policies wanted, what switches carried out, what called for it and what came of "
-        "it. `ovs-lbt history` on a host has each decision with its loads before and after. Graphs of "
-        f"at most {MARKED} bridges are marked with moves (purple), failovers (red) and failbacks "
-        "(green).",
+        "The moves that policies decided and switches made, their causes and their results. `ovs-lbt "
+        "history` on a host shows each decision with the loads before and after. If at most "
+        f"{MARKED} bridges are selected, marks in the graphs are moves (purple), failovers (red) and "
+        "failbacks (green).",
         frame.many_bridges(),
         # Marks of many bridges would hide the graphs.
         frame.marks(
@@ -47,8 +47,8 @@ def build() -> model.Dashboard:
         ),
         [
             Section("", [*_is_anything_wrong(), *_what_was_done()]),
-            Section("What called for it", _what_called_for_it()),
-            Section("What came of it", _what_came_of_it()),
+            Section("Causes", _what_called_for_it()),
+            Section("Results", _what_came_of_it()),
         ],
     )
 
@@ -58,40 +58,40 @@ def _is_anything_wrong() -> list[panels.Panel]:
     return [
         number(
             "Planned",
-            "Moves that policies and operators wanted in the time shown. Good: few once the load is "
-            "spread. If more are planned than applied, a bridge is in observe mode, or moves are "
-            "refused.",
+            "Moves that policies and operators decided in the time range. Good: few after the load has "
+            "been spread. If more moves are planned than applied, a bridge is in observe mode, or moves "
+            "are refused.",
             Ask(f"sum({in_range(BRIDGES('moves_planned_total'))})"),
             steps=panels.DONE,
             width=3,
         ),
         number(
             "Applied",
-            "Moves that switches have carried out in the time shown. Good: as many as were planned, "
-            "except on bridges in observe mode.",
+            "Moves that switches have made in the time range. Good: as many as were planned, except on "
+            "bridges in observe mode.",
             Ask(f"sum({in_range(BRIDGES('moves_applied_total'))})"),
             steps=panels.DONE,
             width=3,
         ),
         number(
             "Refused",
-            "Moves refused in the time shown: by the switch, or by ovs-lbt when an operator asked. "
-            "Good: 0. The table of refusals below says where, and the reason for each move. While a "
+            "Moves that the switch refused in the time range, or operators' moves that ovs-lbt refused. "
+            "Good: 0. The table of refusals below shows the bridge and the reason of each move. While a "
             "service is down, 0 is not known.",
             Ask(known(f"sum({in_range(BRIDGES('moves_refused_total'))})")),
             steps=panels.NONE_IS_BEST,
         ),
         number(
             "Failovers",
-            "VM ports moved in the time shown because their uplink failed. Good: 0. While a service "
+            "VM ports that moved in the time range because their uplink failed. Good: 0. While a service "
             "is down, 0 is not known.",
             Ask(known(f"sum({in_range(BRIDGES('failovers_total'))})")),
             steps=panels.NONE_IS_BEST,
         ),
         number(
             "Bridges in observe mode",
-            "Bridges where the service only reports what it would do. Good: 0, once you agree with "
-            "its decisions. To let it act: `ovs-lbt set bridge BRIDGE mode=enforce`. While a service "
+            "Bridges on which the service only reports moves. Good: 0, after you agree with its "
+            "decisions. To let it make moves: `ovs-lbt set bridge BRIDGE mode=enforce`. While a service "
             "is down, 0 is not known.",
             Ask(known(f"(count({observed}) or 0 * count({BRIDGES('bridge_info')}))")),
             steps=panels.DONE,
@@ -115,8 +115,8 @@ def _what_was_done() -> list[panels.Panel]:
         glance.last_moves(width=15, height=12),
         events(
             "Applied by reason",
-            "Moves that switches have carried out. Policies cause threshold, rebalance, split and "
-            "merge; operators manual, pin, drain and rule; links failover and failback.",
+            "Moves that switches have made. Policies cause threshold, rebalance, split and merge; "
+            "operators cause manual, pin, drain and rule; links cause failover and failback.",
             [_by_reason("moves_applied_total")],
             by_reason=True,
             width=9,
@@ -124,8 +124,8 @@ def _what_was_done() -> list[panels.Panel]:
         ),
         rows(
             "Refusals",
-            "Where moves were refused in the time shown, of how many that were planned for the same "
-            "reason. Good: no data. `ovs-lbt history` on that host says why they were refused.",
+            "Refused moves in the time range, and how many moves were planned for the same reason. Good: "
+            "no data. `ovs-lbt history` on the host shows why they were refused.",
             [
                 Column(
                     "Refused",
@@ -153,15 +153,14 @@ def _what_was_done() -> list[panels.Panel]:
         glance.worst_uplinks(width=10, height=5, most=glance.FEW),
         events(
             "Failovers by bridge",
-            "VM ports moved because their uplink failed, on the ten bridges with most of them. Good: "
-            "none, or one burst when a link went down.",
+            "VM ports that moved because their uplink failed, on the ten bridges with the most "
+            "failovers. Good: none, or one burst when a link went down.",
             [of_host(highest(f"{failovers} > 0", ON_BRIDGE, most), WHERE)],
         ),
         events(
             "Refused by reason",
-            "Moves that were decided and not carried out. Good: none. manual, pin and drain: an "
-            "operator's command was refused. All others: the switch refused a change; its log says "
-            "why.",
+            "Moves that were decided but refused. Good: none. manual, pin and drain: an operator's "
+            "command was refused. All others: the switch refused a change; see its log for the reason.",
             [_by_reason("moves_refused_total")],
             by_reason=True,
         ),
@@ -172,7 +171,7 @@ def _what_called_for_it() -> list[panels.Panel]:
     utilization = BRIDGES("uplink_utilization_ratio")
     busiest = f"max {BY_BRIDGE} ({at_any_time('max', utilization)})"
     shown = of_connected(BRIDGES, utilization)
-    # What uplinks were when the switch answered last, they may no longer be.
+    # The state of an uplink may have changed since the switch's last answer.
     unrelieved = of_connected(BRIDGES, BRIDGES("uplink_unrelieved"))
     every = {"instance": "all", "bridge": "bridges'", "uplink": "uplinks"}
     at_times = at_any_time("max", BRIDGES("uplink_unrelieved"))
@@ -182,9 +181,9 @@ def _what_called_for_it() -> list[panels.Panel]:
     return [
         lines(
             "Busiest uplink against threshold",
-            "The utilization of the busiest uplink, and the threshold, of the ten bridges where the "
-            "uplink was busiest. A policy moves a port when the mean over its window is above the "
-            "threshold, so a short peak causes no move.",
+            "The utilization of the busiest uplink, and the threshold, for the ten bridges with the "
+            "busiest uplinks. A policy moves a port when the mean over its window is above the "
+            "threshold, so a short peak does not cause a move.",
             [
                 of_host(highest(f"max {BY_BRIDGE} ({shown})", ON_BRIDGE, busiest), WHERE),
                 of_host(
@@ -196,18 +195,18 @@ def _what_called_for_it() -> list[panels.Panel]:
         ),
         states(
             "Unrelieved uplinks",
-            "When an uplink was above the threshold and its policy had no move that helps: each uplink "
-            "for which that was so, and all together while all services and switches answer, or one uplink "
-            "is known to be so. Good: no red. `ovs-lbt explain PORT` of its top talker says what would "
-            "have to change.",
+            "When an uplink was above the threshold and its policy found no move that helps. One row for "
+            "each such uplink, and one row for all uplinks, which has a value while all services and "
+            "switches answer, or if one uplink is known to be unrelieved. Good: no red. `ovs-lbt explain "
+            "PORT` for its top talker shows what would have to change.",
             of_host(and_all(ever, known_of_uplinks(f"max({unrelieved})"), **every), UPLINK),
             words=panels.RELIEVED,
         ),
         events(
             "Link changes",
-            "Times a link went up or down, of uplinks that are in service, the ten with most of them. "
-            "Good: none. A failover follows when a link goes down, and a failback some time after it "
-            "is up again. A link that changes again and again is flapping.",
+            "How often the links of uplinks in service went up or down, for the ten uplinks with the most "
+            "changes. Good: none. When a link goes down, a failover follows; some time after it is up "
+            "again, a failback follows. A link that keeps changing is flapping.",
             [
                 of_host(
                     highest(f"{each_step(changes)} > 0 and {in_service(BRIDGES)}", ON_UPLINK, most),
@@ -228,8 +227,8 @@ def _what_came_of_it() -> list[panels.Panel]:
     return [
         lines(
             "Optimality",
-            "Utilization of the busiest uplink, divided by the lowest that any placement could reach, "
-            "for the ten bridges where it was highest. Good: it falls towards 1 after each move. "
+            "The utilization of the busiest uplink, divided by the utilization with the best placement, "
+            "for the ten bridges where this ratio was highest. Good: it falls towards 1 after each move. "
             "`ovs-lbt plan` shows moves that would help.",
             [of_host(highest_of("bridge_optimality_ratio"), WHERE)],
             unit=panels.COUNT,
@@ -237,16 +236,15 @@ def _what_came_of_it() -> list[panels.Panel]:
         ),
         lines(
             "Imbalance",
-            "Utilization of the busiest uplink minus that of the least busy one, for the ten bridges "
-            "where it was highest. Good: it falls after each move.",
+            "The utilization of the busiest uplink minus the utilization of the least busy uplink, for the "
+            "ten bridges with the largest difference. Good: it falls after each move.",
             [of_host(highest_of("bridge_imbalance_ratio"), WHERE)],
             unit=panels.RATIO,
         ),
         lines(
             "Age of the last decision",
-            "The time since the last decision, for the ten bridges where it is longest now. Good: at "
-            "most a few poll intervals. It grows while the switch is not connected or the service "
-            "hangs.",
+            "The time since the last decision, for the ten bridges with the oldest decisions. Good: at "
+            "most a few poll intervals. It grows while the switch is not connected or the service hangs.",
             [
                 of_host(
                     highest(
@@ -262,8 +260,8 @@ def _what_came_of_it() -> list[panels.Panel]:
         ),
         lines(
             "Convergence time",
-            "Time from a policy's first move until it has nothing more to move, for nine cases in "
-            "ten, of the ten bridges where it was longest in all the time shown. Good: under a second "
+            "The time from a policy's first move until it has nothing more to move, for nine cases in "
+            "ten, on the ten bridges where it was longest over the whole time range. Good: under a second "
             "with adaptive. A policy with a window of 30 s needs 30 s for each move after the first.",
             [of_host(slowest(0.9, BRIDGES("settling_seconds_bucket")), WHERE)],
             unit=panels.SECONDS,
@@ -271,8 +269,8 @@ def _what_came_of_it() -> list[panels.Panel]:
         ),
         lines(
             "Inbound follows after",
-            "Time from a move until inbound traffic arrives on the new uplink, for nine moves in ten, "
-            "of the ten bridges where it was longest in all the time shown. Good: at most 1.5 s. If "
+            "The time from a move until inbound traffic arrives on the new uplink, for nine moves in ten, "
+            "on the ten bridges where it was longest over the whole time range. Good: at most 1.5 s. If "
             "more, the announcement to the upstream switch was repeated.",
             [of_host(slowest(0.9, BRIDGES("inbound_follow_seconds_bucket")), WHERE)],
             unit=panels.SECONDS,
@@ -280,8 +278,8 @@ def _what_came_of_it() -> list[panels.Panel]:
         ),
         lines(
             "Move budgets used up",
-            "Units that load does not move now, because upstream switches may block addresses that "
-            "move more often, for the ten bridges with most of them. Good: 0. If above 0 while an "
+            "Units that the policy does not move now, because upstream switches may block addresses that "
+            "move more often, for the ten bridges with the most such units. Good: 0. If above 0 while an "
             "uplink is full, split or pin the VM ports whose load jumps.",
             [of_host(highest_of("move_budget_exhausted"), WHERE)],
             unit=panels.COUNT,

@@ -32,7 +32,7 @@ from dashboards.queries import (
 WHERE = "{{host}} {{bridge}}"
 KNOWN = "While a service is down, 0 is not known."
 ALL_KNOWN = "While a service is down or a switch does not answer, 0 is not known."
-# What uplinks were when the switch answered last, they may no longer be.
+# The state of an uplink may have changed since the switch's last answer.
 UP = of_connected(BRIDGES, BRIDGES("uplink_up"))
 UNRELIEVED = of_connected(BRIDGES, BRIDGES("uplink_unrelieved"))
 
@@ -40,15 +40,15 @@ UNRELIEVED = of_connected(BRIDGES, BRIDGES("uplink_unrelieved"))
 def build() -> model.Dashboard:
     return frame.dashboard(
         frame.FLEET,
-        "All hosts that ovs-lbt runs on: what is wrong at the top, then where, since when, and "
-        "what was done about it. A row leads to the bridge it is about.",
+        "All hosts with ovs-lbt: problems at the top, then affected bridges, the history of the "
+        "problems, and the moves. Each row links to its bridge.",
         frame.many_bridges(),
         [],
         [
             Section("", [*_is_anything_wrong(), *_where()]),
             Section("Services", [_services()]),
-            Section("Since when", _since_when()),
-            Section("What was done", _what_was_done()),
+            Section("Load over time", _since_when()),
+            Section("Moves and failovers", _what_was_done()),
         ],
     )
 
@@ -58,7 +58,7 @@ def _is_anything_wrong() -> list[panels.Panel]:
         number(
             "Services down",
             "Services that Prometheus cannot scrape. Good: 0. Without its service, a bridge "
-            "forwards and fails over, but nothing is balanced. Start the service on the hosts that "
+            "forwards and fails over, but its load is not balanced. Start the service on the hosts that "
             "the table of services below shows as down.",
             Ask(how_many(TARGETS.of("up"), 0)),
             steps=panels.NONE_IS_GOOD,
@@ -66,32 +66,32 @@ def _is_anything_wrong() -> list[panels.Panel]:
         number(
             "Bridges not connected",
             "Bridges that are not connected although their service is running. Good: 0. Check that "
-            f"ovs-vswitchd is running on that host and that the bridge still exists. {KNOWN}",
+            f"ovs-vswitchd is running on the host and that the bridge still exists. {KNOWN}",
             Ask(known(how_many(BRIDGES("bridge_connected"), 0))),
             steps=panels.NONE_IS_GOOD,
             width=5,
         ),
         number(
             "Uplinks down",
-            "Active and standby uplinks without a link. Good: 0. Their VM ports use other uplinks. "
-            f"Check cable, transceiver and switch port, or drain the uplink. {ALL_KNOWN}",
+            "Active and standby uplinks whose link is down. Good: 0. Their VM ports use other uplinks. "
+            f"Check the cable, transceiver and switch port, or drain the uplink. {ALL_KNOWN}",
             Ask(known_of_uplinks(how_many(UP, 0, in_service(BRIDGES)))),
             steps=panels.NONE_IS_GOOD,
             width=5,
         ),
         number(
             "Unrelieved uplinks",
-            "Uplinks above the threshold for which the policy has no move that helps. Good: 0. "
-            "Otherwise the team is too small, or one VM is too big for any uplink. `ovs-lbt explain "
-            f"PORT` says which, and a policy that splits traffic (`dynamic`) may help. {ALL_KNOWN}",
+            "Uplinks above the threshold for which the policy finds no move that helps. Good: 0. "
+            "Otherwise, the team is too small, or one VM is too large for any uplink. `ovs-lbt explain "
+            f"PORT` shows which, and a policy that splits traffic (`dynamic`) may help. {ALL_KNOWN}",
             Ask(known_of_uplinks(f"sum({UNRELIEVED})")),
             steps=panels.NONE_IS_GOOD,
             width=5,
         ),
         number(
             "Configuration errors",
-            "Invalid values in the database; the last good ones stay in force. Good: 0. `ovs-lbt show` "
-            f"names the record, the key, what was found and what is expected. {KNOWN}",
+            "Invalid values in the database; the last valid values stay in force. Good: 0. `ovs-lbt show` "
+            f"shows the record, the key, the value, and the expected values. {KNOWN}",
             Ask(known(f"sum({BRIDGES('config_errors')})")),
             steps=panels.NONE_IS_GOOD,
             width=5,
@@ -105,9 +105,9 @@ def _where() -> list[panels.Panel]:
         glance.worst_uplinks(width=10, height=10),
         rows(
             "Alerts",
-            "Alerts of ovs-lbt that are pending or firing. Good: none, if Prometheus has the rules. "
-            "docs/runbooks.md has a runbook for each. A bridge leads to that bridge, and a host to "
-            "its service. All: the alert is about the service, and so about all of its bridges.",
+            "Pending and firing alerts of ovs-lbt. Good: none, if Prometheus has loaded the rules. "
+            "docs/runbooks.md has a runbook for each alert. The name of a bridge links to the bridge, and "
+            "the name of a host to its service. All: the alert is about the service with all its bridges.",
             [
                 panels.severity(
                     alerts,
@@ -140,8 +140,8 @@ def _bridges() -> panels.Panel:
     moves = f"{in_range(BRIDGES('moves_applied_total'))} and {ON_BRIDGE} {info}"
     return rows(
         "Bridges",
-        "Every bridge whose service answers, those that need attention first. Good: connected, "
-        "below the threshold, no uplink down, no configuration errors, and on a busy bridge "
+        "Every bridge whose service answers; bridges that need attention come first. Good: connected, "
+        "below the threshold, no uplink down, no configuration errors, and on a busy bridge an "
         "optimality near 1 (no placement would make the busiest uplink much less busy). Click a name "
         "to see the bridge.",
         [
@@ -212,12 +212,12 @@ def _services() -> panels.Panel:
         return f"max {BY_SERVICE} ({expr})"
 
     connected, decided = BRIDGES("bridge_connected"), BRIDGES("last_decision_timestamp_seconds")
-    # Not known while a bridge has none: it would seem to be as young as that of the others.
+    # Unknown while one bridge has no decision: otherwise the other bridges' age would be shown.
     oldest = each(f"time() - {decided}")
     return rows(
         "Services",
-        "Every service, those that need attention first. Good: up, and the last decision at most a "
-        "few poll intervals old. If down, run `systemctl status ovs-lbt` on that host.",
+        "Every service; services that need attention come first. Good: up, and the last decision at "
+        "most a few poll intervals old. If down, run `systemctl status ovs-lbt` on the host.",
         [
             Column("Host", "instance", link=frame.TO_SERVICE),
             Column("Job", "job"),
@@ -274,26 +274,25 @@ def _since_when() -> list[panels.Panel]:
     return [
         lines(
             "Busiest uplink of each bridge",
-            "The highest share of its capacity that an uplink of the bridge sends or receives, for the "
-            "ten bridges where it was highest. Good: no line that stays above its bridge's threshold. "
-            "Click a line to see the bridge.",
+            "The utilization of each bridge's busiest uplink, for the ten bridges where it was highest. "
+            "Good: no line stays above its bridge's threshold. Click a line to see the bridge.",
             [of_host(highest(f"max {BY_BRIDGE} ({shown})", ON_BRIDGE, busiest), WHERE)],
             unit=panels.RATIO,
             link=frame.FROM_SERIES,
         ),
         lines(
             "Imbalance",
-            "Utilization of a bridge's busiest uplink minus that of its least busy one, for the ten "
-            "bridges where it was highest. High is fine while no uplink is busy. Otherwise, look at "
-            "optimality.",
+            "The utilization of a bridge's busiest uplink minus the utilization of its least busy uplink, "
+            "for the ten bridges with the largest difference. A large difference is not a problem while no "
+            "uplink is busy. Otherwise, see the optimality.",
             [of_host(_highest_of("bridge_imbalance_ratio"), WHERE)],
             unit=panels.RATIO,
             link=frame.FROM_SERIES,
         ),
         lines(
             "Optimality",
-            "Utilization of the busiest uplink, divided by the lowest that any placement could reach, "
-            "for the ten bridges where it was highest. Good: near 1. Above 1.5 on a busy bridge, a "
+            "The utilization of the busiest uplink, divided by the utilization with the best placement, "
+            "for the ten bridges where this ratio was highest. Good: near 1. Above 1.5 on a busy bridge, a "
             "better placement exists; `ovs-lbt plan` shows the moves.",
             [of_host(_highest_of("bridge_optimality_ratio"), WHERE)],
             unit=panels.COUNT,
@@ -304,16 +303,16 @@ def _since_when() -> list[panels.Panel]:
         # Grafana colours lines by their order: with both in one graph, a host had two colours.
         lines(
             "Sent by each host",
-            "What all uplinks of a host send together, for the ten hosts that send most. It shows "
-            "whether the host is busy, or its team is badly balanced.",
+            "The total traffic that a host's uplinks send, for the ten hosts that send most. It shows "
+            "whether a host is busy, or its team is badly balanced.",
             [of_host(traffic("transmit"), "{{host}} sent")],
             unit=panels.BITS,
             height=10,
         ),
         lines(
             "Received by each host",
-            "What all uplinks of a host receive together, for the ten hosts that send most. A host has "
-            "the same colour as beside it.",
+            "The total traffic that a host's uplinks receive, for the ten hosts that send most. Each host "
+            "has the same colour as in the graph of sent traffic.",
             [of_host(traffic("receive"), "{{host}} received")],
             unit=panels.BITS,
             height=10,
@@ -335,21 +334,21 @@ def _what_was_done() -> list[panels.Panel]:
     return [
         events(
             "Moves by bridge",
-            "Moves that switches have carried out, on the ten bridges with most of them. Good: few, "
-            "and fewer once the load is spread. A bridge that never stops moving has a load that "
-            "changes faster than its window.",
+            "Moves that switches have made, on the ten bridges with the most moves. Good: few, and fewer "
+            "after the load has been spread. If a bridge never stops moving ports, its load changes faster "
+            "than its window.",
             [of_host(each("moves_applied_total"), WHERE)],
         ),
         events(
             "Failovers by bridge",
-            "VM ports that changed uplink because their uplink failed, on the ten bridges with most of "
-            "them. Good: none, or one burst when a link went down. Many bursts mean a flapping link.",
+            "VM ports that moved because their uplink failed, on the ten bridges with the most failovers. "
+            "Good: none, or one burst when a link went down. Many bursts mean a flapping link.",
             [of_host(each("failovers_total"), WHERE)],
         ),
         events(
             "Refused by bridge and reason",
-            "Moves that were decided and not carried out, on the ten bridges with most of them. Good: "
-            "none. `ovs-lbt history` on that host says why.",
+            "Moves that were decided but refused, on the ten bridges with the most refusals. Good: none. "
+            "`ovs-lbt history` on the host shows the reason.",
             [
                 of_host(
                     each("moves_refused_total", "job, instance, bridge, reason"),

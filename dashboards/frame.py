@@ -1,4 +1,4 @@
-"""What surrounds the panels of a dashboard: variables, links to other dashboards, annotations."""
+"""The parts of a dashboard around its panels: variables, links to other dashboards, annotations."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def dashboard(
     _place(built.panels or ())
     for number, numbered in enumerate(_all(built.panels or ()), start=1):
         numbered.id_val = number
-    # A mark would hide the bar of what it marks. Before Grafana 10, it does.
+    # A mark would hide the bar of the event that it marks, as it does before Grafana 10.
     bars = [panel.id_val or 0 for panel in _all(built.panels or ()) if _has_bars(panel)]
     for mark in built.annotations.list_val or ():
         mark.filter_val = model.AnnotationPanelFilter(exclude=True, ids=bars)
@@ -85,10 +85,10 @@ def dashboard(
 
 
 def _place(panels: Iterable[model.Panel | model.RowPanel]) -> None:
-    """Each panel as high up as there is room for it below the ones before it, and then to the left.
+    """Place each panel as high as possible below the panels before it, and then as far left as possible.
 
-    So a high panel may have several on top of each other beside it. What is in a collapsed row is
-    placed as if the row were open.
+    Several panels may thus be stacked next to a high one. Panels of a collapsed row are placed as if
+    the row were open.
     """
     ends = [0] * GRID_COLUMNS
     for panel in _all(panels):
@@ -144,24 +144,24 @@ ALL = "All"
 FROM_ROW = to_bridge("__data.fields")
 FROM_SERIES = to_bridge("__field.labels")
 TO_SERVICE = _to(CONTROLLER, "__data.fields", "job", "instance")
-# With what is chosen here.
+# This link keeps the selection.
 TO_FLEET = (
     f"/d/{FLEET}?${{datasource:queryparam}}&${{job:queryparam}}&${{instance:queryparam}}"
     "&${bridge:queryparam}&${__url_time_range}"
 )
-# To what the row's label `board` names.
+# This link opens the dashboard that the row's label `board` names.
 TO_BOARD = FROM_ROW.replace(f"/d/{BRIDGE}?", "/d/${__data.fields.board}?")
 
 
 def with_board(alerts: str) -> str:
-    """Alerts with a label `board`: where a link from each of them leads.
+    """Alerts with a label `board`: the dashboard to which each alert links.
 
-    Not every alert is about one bridge: a service that is down says nothing of its bridges. Grafana
-    makes a link of an empty cell, too, so such an alert is about all bridges of its service.
+    Not every alert is about one bridge, because a service that is down reports no bridges. Grafana also
+    makes a link of an empty cell, so such an alert is shown for all bridges of its service.
     """
     alerts = f'label_replace({alerts}, "board", "{CONTROLLER}", "", "")'
     alerts = f'label_replace({alerts}, "board", "{BRIDGE}", "bridge", ".+")'
-    # One about a job, in which nobody leads, has no host either.
+    # An alert about a job without a leader has no host either.
     for label in ("host", "instance", "bridge"):
         alerts = f'label_replace({alerts}, "{label}", "{ALL}", "{label}", "")'
     return alerts
@@ -192,7 +192,7 @@ def many_bridges() -> list[Builder[model.VariableModel]]:
 
 
 def _data_source() -> build.DatasourceVariable:
-    """Grafana's default one, if that is a Prometheus: without it, Grafana takes the first by its name."""
+    """Grafana's default data source if it is a Prometheus, otherwise the first Prometheus by name."""
     return (
         build.DatasourceVariable("datasource")
         .id("datasource")
@@ -242,7 +242,7 @@ class _Marks(model.AnnotationQuery):
 
     def __init__(self, name: str, colour: str, expr: str, title: str, text: str) -> None:
         super().__init__(name=name, datasource=DATASOURCE, icon_color=colour, expr=expr)
-        # Three switches leave no room for the links beside them. One that is hidden is on.
+        # Three switches leave no space for the links next to them. A hidden switch is on.
         self.hide = name == "Failbacks"
         self._settings = {
             # Place marks at the time that the value gives, not at the time of the sample.
@@ -267,17 +267,17 @@ class _Built(Builder[model.AnnotationQuery]):
 
 
 def marks(scope: Scope, listed: str, among: str = "") -> list[Builder[model.AnnotationQuery]]:
-    """Every move of a VM port, at the time when it was made, with its reason.
+    """Every move of a VM port, at the time of the move, with its reason.
 
-    `listed`: the panel that lists moves. Grafana draws the marks of one moment on top of each other,
-    and shows only the text of the uppermost one. PromQL cannot join names into one text, nor count
-    the moves of a moment: a port that moves again is no longer among them.
-    `among`: a condition that has no answer where nothing is to be marked.
+    `listed`: the panel that lists moves. Grafana draws simultaneous marks on top of each other, and
+    shows only the text of the uppermost mark. PromQL can neither join names into one text nor count
+    simultaneous moves, because a port that moves again is no longer among them.
+    `among`: a condition without an answer if no moves are to be marked.
     """
     named = (
         ("Moves", "purple", queries.CHOICE_REASONS, "moved"),
         ("Failovers", REASONS[Reason.FAILOVER], Reason.FAILOVER, "failed over"),
-        ("Failbacks", REASONS[Reason.FAILBACK], Reason.FAILBACK, "went back"),
+        ("Failbacks", REASONS[Reason.FAILBACK], Reason.FAILBACK, "failed back"),
     )
     return [
         _Built(
@@ -286,8 +286,8 @@ def marks(scope: Scope, listed: str, among: str = "") -> list[Builder[model.Anno
                 colour,
                 queries.bound_at_ms(scope, reasons) + (among and f" and on () {among}"),
                 f"{{{{port}}}} {done} to {{{{uplink}}}}",
-                f'{{{{instance}}}} {{{{bridge}}}}: {{{{reason}}}}. "{listed}" lists each move, also '
-                "others of the same moment.",
+                f'{{{{instance}}}} {{{{bridge}}}}: {{{{reason}}}}. "{listed}" lists each move, including '
+                "simultaneous ones.",
             )
         )
         for name, colour, reasons, done in named

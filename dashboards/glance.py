@@ -1,6 +1,6 @@
-"""What first screens of many bridges share: how much is wrong, the fullest uplinks, the last moves.
+"""The panels that several first screens share: the number of problems, the fullest uplinks, the last moves.
 
-A bridge, or a bar of an uplink, leads to the dashboard of its bridge.
+Names of bridges and bars of uplinks link to the dashboard of their bridge.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ FEW = 3
 
 
 def wrong_now(*, width: int) -> panels.Panel:
-    """With how many services anything is wrong, on dashboards that do not say what."""
+    """The number of services with a problem, on dashboards that do not show the problem."""
     return number(
         "Wrong now",
-        "How many services something is known to be wrong with: the service is down, a bridge is not "
-        "connected, an uplink is down or unrelieved, a value is invalid, or an alert of severity warning "
-        "or critical fires. A job in which nobody leads counts as one more. Good: 0. Click it to see on "
-        "the fleet dashboard where it is.",
+        "The number of services with a known problem: the service is down, a bridge is not connected, "
+        "an uplink is down or unrelieved, a value is invalid, or an alert of severity warning or critical "
+        "is firing. Each job without a leader adds 1. Good: 0. Click the number to see the problems on the "
+        "fleet dashboard.",
         Ask(how_many_are_wrong()),
         steps=panels.NONE_IS_GOOD,
         link=frame.TO_FLEET,
@@ -44,8 +44,8 @@ def worst_uplinks(*, width: int, height: int, most: int = MOST) -> panels.Panel:
     how_many = {MOST: "ten", FEW: "three"}[most]
     return ranking(
         "Worst uplinks",
-        f"The {how_many} busiest uplinks now, by the share of capacity in the busier direction. Good: "
-        "none in orange or red for long. Click a bar to see its bridge.",
+        f"The {how_many} busiest uplinks now, by utilization in the busier direction. Good: no bar "
+        "stays orange or red for long. Click a bar to see its bridge.",
         of_host(worst, "{{uplink}} {{bridge}} {{host}}"),
         unit=panels.RATIO,
         decimals=0,
@@ -64,9 +64,9 @@ def last_moves(*, width: int, height: int) -> panels.Panel:
     by_move = "max by (job, instance, bridge, port, uplink, reason)"
     return rows(
         "Last ten moves",
-        "The VM ports that were moved last in the time shown, on all bridges: when, to which uplink, "
-        "and why. A repeated move of a port for the same reason is one row. `ovs-lbt explain PORT` "
-        "on that host says more. Click a name to see the bridge.",
+        "The last moves of VM ports on all bridges in the time range: when, to which uplink, and why. "
+        "Repeated moves of a port for the same reason share one row. `ovs-lbt explain PORT` on the host "
+        "has details. Click a name to see the bridge.",
         [
             Column(
                 "When",

@@ -1,4 +1,4 @@
-"""The kinds of panels of which dashboards are made.
+"""The types of panels that the dashboards use.
 
 Each panel has a title, a description (what it shows, what is good, what to do) and a unit, and
 queries the data source that is chosen at the top. Panels use only features of Grafana 9. Only what
@@ -73,15 +73,15 @@ TIME = "dateTimeAsIso"
 WORDS = units.String
 
 Steps = tuple[tuple[float | None, str], ...]
-# A value has the colour of the highest step that it reaches. The first step is that of no data.
+# A value has the colour of the highest step that it reaches. The first step is for missing data.
 PLAIN: Steps = ((None, TEXT),)
 DONE: Steps = ((None, UNKNOWN), (0, NEUTRAL))
 NONE_IS_GOOD: Steps = ((None, UNKNOWN), (0, GOOD), (1, BAD))
 NONE_IS_BEST: Steps = ((None, UNKNOWN), (0, GOOD), (0.5, WARNING))
-# Green would say that all are well, and one is enough for this colour.
+# Green would mean that all are well, although one is enough for this colour.
 NONE_IS_BAD: Steps = ((None, UNKNOWN), (0, BAD), (1, NEUTRAL))
 UTILIZATION: Steps = ((None, UNKNOWN), (0, GOOD), (BUSY_RATIO, WARNING), (FULL_RATIO, BAD))
-# From which age on a decision is old.
+# The age from which a decision is old.
 OLD_S = 30
 AGE: Steps = ((None, UNKNOWN), (0, GOOD), (OLD_S, WARNING), (120, BAD))
 
@@ -96,10 +96,10 @@ LINK: Words = {
 }
 CONNECTED: Words = {"0": ("no answer", BAD), "1": ("connected", GOOD)}
 SWITCH: Words = {"-1": ("service down", BAD), **CONNECTED}
-RELIEVED: Words = {"0": ("fine", GOOD), "1": ("nothing helps", BAD)}
+RELIEVED: Words = {"0": ("fine", GOOD), "1": ("unrelieved", BAD)}
 KEPT: Words = {"0": ("kept", GOOD), "1": ("broken", BAD)}
 DECIDES: Words = {"0": ("standby", NEUTRAL), "1": ("leads", GOOD)}
-LEADS: Words = {**DECIDES, "2": ("nobody leads", BAD), "3": ("down", BAD)}
+LEADS: Words = {**DECIDES, "2": ("no leader", BAD), "3": ("down", BAD)}
 STATES: Words = {"firing": ("firing", BAD), "pending": ("pending", WARNING)}
 SEVERITY: Words = {
     "3": ("critical", BAD),
@@ -110,7 +110,7 @@ WHY: Words = {str(reason): (str(reason), colour) for reason, colour in REASONS.i
 
 FOLLOW = "Show it"
 NOT_KNOWN = "not known"
-# In place of an uplink, where a VM port has none.
+# Shown instead of an uplink for a VM port without an uplink.
 NONE = "none"
 DASHED = model.DynamicConfigValue("custom.lineStyle", {"fill": "dash", "dash": [10, 10]})
 DOTTED = model.DynamicConfigValue("custom.lineStyle", {"fill": "dash", "dash": [4, 6]})
@@ -122,11 +122,11 @@ WITHOUT_LEGEND = model.DynamicConfigValue(
 )
 BELOW = model.DynamicConfigValue("custom.transform", "negative-Y")
 NAME_PX = 11
-# How many bars a graph of counts has: more would be too thin to be seen.
+# The number of bars in a graph of counts: more bars would be too thin to see.
 BARS = 75
-# To where the axis of a count goes at least: of zeros alone, Grafana would draw it up to 100.
+# The least maximum of a count's axis: for zeros alone, Grafana's axis would end at 100.
 LEAST_COUNT = 2
-# The least width in pixels that a column may have whose width is not given.
+# The minimum width in pixels of a column without a given width.
 LEAST_WIDTH = 90
 
 
@@ -139,7 +139,7 @@ class Ask:
 
 
 def of_host(expr: str, legend: str) -> Ask:
-    """A query whose legend may say `host`, the short name of its host."""
+    """A query whose legend may contain `host`, the short name of its host."""
     return Ask(short_host(expr), legend)
 
 
@@ -147,8 +147,8 @@ def of_host(expr: str, legend: str) -> Ask:
 class Column:
     """A column of a table: a label's value where `expr` is empty, else a query's.
 
-    `width` in pixels; columns without one share what is left. `link`: where its values lead.
-    `hidden`: it is there only for links of other columns.
+    `width` in pixels; columns without a width share the remaining space. `link`: the target of links
+    from its values. `hidden`: only links of other columns use it.
     """
 
     title: str
@@ -258,11 +258,11 @@ def lines(
     width: int = 12,
     height: int = 8,
 ) -> timeseries.Panel:
-    """A line for each series, dotted for what is received.
+    """A line for each series, dotted for received traffic.
 
     Series called a threshold or a capacity are drawn as limits. `of_uplinks`, `of_ports`: each
     line has the colour of the uplink, or of the VM port, that its legend begins with.
-    `none_is_good`: each line counts what is wrong.
+    `none_is_good`: each line counts problems.
     `least_maximum`: the axis ends there if all values are lower.
     """
     panel = _graph(title, text, asks, unit, width, height).fill_opacity(0).min(0)
@@ -296,7 +296,7 @@ def events(
 ) -> timeseries.Panel:
     """Stacked bars of counts over time. `by_reason`: with the colours of the reasons.
 
-    A bar counts what has happened since the bar before it.
+    A bar counts the events since the previous bar.
     """
     panel = _graph(title, text, asks, COUNT, width, height).min(0)
     panel.draw_style(GraphDrawStyle.BARS).bar_alignment(BarAlignment.BEFORE)
@@ -323,7 +323,7 @@ def sent_and_received(
     panel = _graph(title, text, [sent, received, *limits], BITS, 12, height=10)
     panel.fill_opacity(50)
     panel.stacking(common.StackingConfig().mode(StackingMode.NORMAL).group("A"))
-    # By its order, Grafana would give what a port receives another colour than what it sends.
+    # Grafana colours series by their order, and would give a port's two directions different colours.
     for pattern, colour in PORT_SERIES.items():
         panel.override_by_regexp(pattern, [_fixed(colour)])
     apart = model.DynamicConfigValue("custom.stacking", {"mode": "normal", "group": "B"})
@@ -334,7 +334,7 @@ def sent_and_received(
 
 
 def for_each(variable: str, panel: timeseries.Panel, most: int) -> Builder[model.Panel]:
-    """The panel once for each value of a variable, at most so many side by side."""
+    """The panel once for each value of a variable, with at most `most` next to each other."""
     return _ForEach(panel.repeat(variable).repeat_direction("h").span(24), most)
 
 
@@ -349,7 +349,7 @@ class _ForEach(Builder[model.Panel]):
 
 
 class _Repeated(model.Panel):
-    """A panel with the setting of repeated panels that the library does not know."""
+    """A panel with the setting for repeated panels that the library does not support."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -440,8 +440,8 @@ def rows(
 ) -> table.Panel:
     """A table of present values, with a row for each set of labels that its queries share.
 
-    `labelled`: queries of which only the labels are shown. `sort`: the columns that order the rows,
-    the most important first; by those that are not `ascending`, the highest value comes first.
+    `labelled`: queries whose labels are shown, but not their values. `sort`: the columns that order the
+    rows, the most important first; unless a column is `ascending`, the highest value comes first.
     """
     exprs = [*labelled, *(column.expr for column in columns if column.expr)]
     # With a single query, Grafana names the field of its values differently.
@@ -450,8 +450,8 @@ def rows(
     values = iter(fields[len(labelled) :])
     names = [next(values) if column.expr else column.label for column in columns]
     labels = [column.label for column in columns if not column.expr]
-    # Of several queries without answers, Grafana shows the columns of values, each by its title.
-    # Grouped by labels that are not there, nothing is left, and the table says that it has no data.
+    # If several queries have no answers, Grafana shows the titles of the columns of values. Grouping by
+    # missing labels removes the columns, and the table reports that it has no data.
     grouping = []
     if len(exprs) > 1:
         grouping = [_transform("groupBy", fields=_grouped(labels, fields[len(labelled) :]))]
@@ -494,9 +494,9 @@ def _grouped(labels: Sequence[str], values: Sequence[str]) -> dict[str, object]:
 
 
 def severity(alerts: str, labels: str, of: Callable[[str], str] = str) -> Column:
-    """A column of how severe alerts are, by which critical ones come first.
+    """A column with the severity of alerts, by which critical alerts come first.
 
-    `of` makes the query of it that gives it further labels.
+    `of` adds further labels to its query.
     """
     ranks = " or ".join(
         f'{alerts.removesuffix("}")}, severity="{name}"}} * {rank}'
@@ -507,7 +507,7 @@ def severity(alerts: str, labels: str, of: Callable[[str], str] = str) -> Column
 
 
 def _column_properties(column: Column) -> list[model.DynamicConfigValue]:
-    # A label that a series does not have is nothing to follow.
+    # A label that a series does not have is not a link.
     properties: dict[str, object] = {"unit": column.unit, "noValue": "" if column.label else "-"}
     if column.unit == COUNT or column.decimals is not None:
         properties["decimals"] = column.decimals or 0
@@ -582,7 +582,7 @@ def _graph(
 
 
 def _timeline() -> statetimeline.Panel:
-    # With thresholds as its colours, a timeline that merges values ignores their mappings.
+    # If its colours are thresholds, a timeline that merges values ignores their mappings.
     return (
         statetimeline.Panel()
         .merge_values(True)
@@ -598,10 +598,10 @@ def _timeline() -> statetimeline.Panel:
 
 
 def _without_empty_answers() -> model.DataTransformerConfig:
-    """All fields of any name, and so nothing of an answer without series, which has no field.
+    """All fields of any name, and thus none of an answer without series, which has no field.
 
-    Of such an answer, a timeline says that it lacks a time, as if the query were wrong. Of nothing,
-    it says that there is no data.
+    For such an answer, a timeline would report a missing time, as if the query were wrong. Without
+    an answer, it reports that there is no data.
     """
     return _transform("filterFieldsByName", include={"pattern": ".*"})
 
@@ -613,9 +613,9 @@ def _whole(panel: timeseries.Panel, unit: str, decimals: int | None = None) -> N
 
 
 def _of_what_happened() -> build.FieldColor:
-    """From blue to purple, by the most that a series has: the palette begins with green, as if that were good.
+    """From blue to purple, by a series' highest value: the default palette begins with green, the good colour.
 
-    Of shades of one colour, Grafana 9 knows nothing, and shows no graph.
+    Grafana 9 does not support shades of one colour, and would show no graph.
     """
     mode = model.FieldColorModeId.CONTINUOUS_BL_PU
     return build.FieldColor().mode(mode).series_by(model.FieldColorSeriesByMode.MAX)
@@ -643,7 +643,7 @@ def _mapping(words: Words) -> model.ValueMap:
 
 
 def _of_uplinks() -> Iterator[model.RegexMap]:
-    """Mappings that colour the names of uplinks, or that there is none, and leave them as they are."""
+    """Mappings that colour the names of uplinks, or the word for no uplink, without changing the text."""
     for index, (pattern, colour) in enumerate({f"/^{NONE}$/": BAD, **UPLINK_NAMES}.items()):
         result = model.ValueMappingResult(color=colour, index=index)
         yield model.RegexMap(model.DashboardRegexMapOptions(pattern, result))

@@ -13,9 +13,9 @@ FULL_RATIO = 0.95
 RANGE = "$__range"
 RATE = "$__rate_interval"
 STEP = "$__interval"
-# How long ago the sample may be from which a count goes on, after a time without any.
+# The maximum age of the last sample before a gap, from which a count continues.
 GAP = "15m"
-# How many series a graph of all hosts shows.
+# The number of series in a graph of all hosts.
 MOST = 10
 
 # Joins match series of the same bridge, uplink or VM port on the same host, because different hosts
@@ -29,20 +29,20 @@ BY_UPLINK = "by (job, instance, bridge, uplink)"
 BY_PORT = "by (job, instance, bridge, port)"
 BY_SERVICE = "by (job, instance)"
 
-# A binding that was found at the start or first placed by a policy is not a move: it has none of
-# these reasons. The first are those of moves that no link caused.
+# A binding that was found at the start, or that a policy made first, is not a move, and has another
+# reason. The first reasons are those of moves that were not caused by links.
 CHOICE_REASONS = "|".join(r for r in Reason if r not in (Reason.FAILOVER, Reason.FAILBACK))
 REASONS = "|".join(Reason)
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The series that a dashboard's variables choose: `scope("uplink_up")` selects them."""
+    """The series that a dashboard's variables select: `scope("uplink_up")`."""
 
     matchers: tuple[str, ...]
 
     def __call__(self, metric: str, *more: str) -> str:
-        """Select a metric of ours, named without its prefix."""
+        """Select an ovs-lbt metric, named without its prefix."""
         return self.of(f"ovslbt_{metric}", *more)
 
     def of(self, metric: str, *more: str) -> str:
@@ -55,11 +55,11 @@ ONE_BRIDGE = Scope(('job="$job"', 'instance="$instance"', 'bridge="$bridge"'))
 BRIDGES = Scope(('job=~"$job"', 'instance=~"$instance"', 'bridge=~"$bridge"'))
 SERVICES = Scope(('job=~"$job"', 'instance=~"$instance"'))
 ONE_SERVICE = Scope(('job="$job"', 'instance="$instance"'))
-# For metrics of Prometheus itself, which it has of every program. A job of the service is known by
-# its name, because nothing else tells it while the service is down. The alerts do the same.
+# For Prometheus's own metrics, which exist for every program. A job's name identifies ovs-lbt,
+# because no other label does so while the service is down. The alerts do the same.
 TARGETS = Scope(('job=~"ovs-lbt.*"', 'job=~"$job"', 'instance=~"$instance"'))
 BUILDS = SERVICES("build_info")
-# Alerts that call for somebody: those of severity info do not.
+# Alerts that require an operator, unlike those of severity info.
 ALARMING = ('alertname=~"OvsLbt.*"', 'alertstate="firing"', 'severity=~"warning|critical"')
 # Services that stand by for each other have a job of their own.
 LEADERS = f"max by (job) ({SERVICES('leader')})"
@@ -75,11 +75,11 @@ def rate(counter: str) -> str:
 
 
 def rate_of_connected(scope: Scope, counter: str) -> str:
-    """The rate of a counter of the switch, where the service and the switch have answered all the time.
+    """The rate of a switch's counter, if the service and the switch have answered all the time.
 
-    While the switch does not answer, its counters stand still here, and afterwards they catch up at
-    once: neither is what went on. Of a range that begins before the service does, or ends after it,
-    Prometheus takes what there is for all of it: the load would seem to rise, or to go away.
+    While the switch does not answer, its counters here do not change, and then jump: neither is the
+    actual load. If a range begins before the service starts, or ends after it stops, Prometheus
+    computes the rate as if the existing samples covered the range: the load would seem to rise or fall.
     """
     connected = scope("bridge_connected")
     answered = f"min_over_time({connected}[{RATE}]) == 1"
@@ -88,11 +88,11 @@ def rate_of_connected(scope: Scope, counter: str) -> str:
 
 
 def each_step(counter: str, service: str = BUILDS) -> str:
-    """By how much a counter grew in each step of a graph, to the unit.
+    """The exact increase of a counter in each step of a graph.
 
     `increase` would extrapolate, and steps shorter than its range would show an event twice.
-    A counter that is lower than before starts from zero: the service has restarted. So does one
-    that is new although the `service` was known before.
+    If a counter is lower than before, the service has restarted, and it counts from zero. The same
+    applies to a new counter of a `service` that existed before.
     """
     now = f"last_over_time({counter}[{STEP}])"
     before = f"last_over_time({counter}[{GAP}] offset {STEP})"
@@ -101,9 +101,9 @@ def each_step(counter: str, service: str = BUILDS) -> str:
 
 
 def in_range(counter: str) -> str:
-    """By how much a counter grew in the time shown, to the unit.
+    """The exact increase of a counter in the time range.
 
-    Only where a service has restarted meanwhile is it Prometheus's estimate, rounded.
+    Only if the service has restarted in this time is it Prometheus's estimate, rounded.
     """
     before = f"last_over_time({counter}[{GAP}] offset {RANGE})"
     exact = f"last_over_time({counter}[{RANGE}]) - {before} >= 0"
@@ -112,48 +112,48 @@ def in_range(counter: str) -> str:
 
 
 def at_any_time(function: str, gauge: str) -> str:
-    """The highest or lowest value in the time shown, whatever the step of the graph is."""
+    """The highest or lowest value in the time range, regardless of the graph's step."""
     return f"{function}_over_time({gauge}[{RANGE}] @ end())"
 
 
 def highest(shown: str, on: str, ranked: str) -> str:
-    """Of the series `shown`, those that `ranked` is highest for: too many lines tell nothing.
+    """The series of `shown` with the highest values of `ranked`, because too many lines are unreadable.
 
-    `ranked` is about the whole time shown. If each step had its own, a graph would have more lines
-    than `MOST`, each with gaps.
+    `ranked` covers the whole time range. With a ranking for each step, a graph would have more lines
+    than `MOST`, with gaps in each line.
     """
     return f"{shown} and {on} topk({MOST}, {ranked})"
 
 
 def in_service(scope: Scope) -> str:
-    """What a join ends with that keeps active and standby uplinks only."""
+    """The end of a join that keeps only active and standby uplinks."""
     return f"""{ON_UPLINK} {scope("uplink_info", 'role=~"active|standby"')}"""
 
 
 def and_all(shown: str, all_of_them: str, **labels: str) -> str:
-    """Series, and one with these labels that sums all up: so there is one if nothing else is shown."""
+    """Series, and a series with these labels for all of them, so that at least one is shown."""
     for label, value in labels.items():
         all_of_them = f'label_replace({all_of_them}, "{label}", "{value}", "", "")'
     return f"{shown} or {all_of_them}"
 
 
 def how_many(series: str, value: int, among: str = "") -> str:
-    """How many series have this value; no answer, rather than zero, if there are no series."""
+    """The number of series with this value; no answer instead of zero if there are no series."""
     return f"sum({series} == bool {value}{among and f' and {among}'})"
 
 
 def known(value: str, wrong: str = "> 0") -> str:
-    """A value that is not `wrong` only if all services answer: others may have one that is."""
+    """A value, which is not `wrong` only if all services answer: the others' values may be `wrong`."""
     return f"{value} {wrong} or {all_answering(value)}"
 
 
 def of_connected(scope: Scope, series: str) -> str:
-    """Series of bridges whose switch answers. Of the uplinks of others, only the past is known."""
+    """Series of bridges whose switch answers. The present state of other bridges is unknown."""
     return f"({series} and {ON_BRIDGE} ({scope('bridge_connected')} == 1))"
 
 
 def of_links_up(scope: Scope, series: str) -> str:
-    """The same of uplinks whose link is up: one without a link is idle, and not well."""
+    """Series of uplinks whose switch answers and whose link is up. Without a link, idle is not good."""
     return of_connected(scope, f"{series} and {ON_UPLINK} {scope('uplink_up')} == 1")
 
 
@@ -163,25 +163,25 @@ def known_of_uplinks(value: str) -> str:
 
 
 def all_answering(series: str) -> str:
-    """What is said of all only while all services answer, and of each job, one leads.
+    """A statement about all, only while all services answer and every job has a leader.
 
-    Of the bridges of a job in which all stand by, nobody says anything.
+    If all services of a job are on standby, the state of their bridges is unknown.
     """
     dead, leaderless = f"{TARGETS.of('up')} == 0", f"{LEADERS} == 0"
     return f"{series} unless on () {dead} unless on () {leaderless}"
 
 
 def if_connected(scope: Scope, count: str) -> str:
-    """A count that is zero only while the switch answers. What was counted before is so anyway."""
+    """A count that is zero only while the switch answers. Events that were counted stay counted."""
     return f"(({count}) > 0 or ({count}) and {ON_BRIDGE} {scope('bridge_connected')} == 1)"
 
 
 def how_many_are_wrong() -> str:
-    """How many services are known not to be well, with all that they manage.
+    """The number of services with a known problem of their own or of anything that they manage.
 
-    A job in which nobody leads is one more. What makes others not known is among them: so zero says
-    that all are well. An alert names what it is about: of a service, none names a bridge, and of a job,
-    none names a service. Whatever else is wrong with the same service, it counts once.
+    Each job without a leader adds 1. Everything that makes the state of others unknown counts, so zero
+    means that all are well. Alerts about a service have no label for a bridge, and alerts about a job
+    have no label for a service. A service with several problems counts once.
     """
     about = ('job=~"$job|"', 'instance=~"$instance|"', 'bridge=~"$bridge|"')
     links = of_connected(BRIDGES, BRIDGES("uplink_up"))
@@ -205,7 +205,7 @@ def short_host(series: str) -> str:
 
 
 def short_service(series: str) -> str:
-    """A label `host` with the port: by it alone, a service differs from its standby on one host."""
+    """A label `host` with the port, which alone distinguishes a service from its standby on one host."""
     whole = f'label_replace({series}, "host", "$1", "instance", "(.+)")'
     name = "([^.:[]*[A-Za-z][^.:[]*)[.][^:]*(:[0-9]+)?"
     return f'label_replace({whole}, "host", "$1$2", "instance", "{name}")'
@@ -217,7 +217,7 @@ def quantile(share: float, histogram: str, by: str) -> str:
 
 
 def slowest(share: float, histogram: str) -> str:
-    """A quantile of a histogram, of the bridges for which that of the time shown is highest.
+    """A quantile of a histogram, for the bridges where it is highest over the time range.
 
     The quantile of a bridge without events is not a number. `topk` would fill up with such bridges.
     """
