@@ -11,23 +11,23 @@ from difflib import get_close_matches
 
 # The most characters of a foreign text that a message quotes.
 MOST_CHARACTERS = 200
-# Of a line, which may list many names.
+# The most characters of a line, which may list many names.
 MOST_OF_LINE = 20 * MOST_CHARACTERS
 _LONG_WORD = re.compile(rf"(?<!\S)(\S{{{MOST_CHARACTERS - 1}}})\S{{2,}}")
 _DAY_S = 86400
 # Where the cause of a fault of ovs-lbt can be found.
 OUR_LOG = "see the log of ovs-lbt (journalctl -u ovs-lbt)"
 
-# What was found of keys that are no longer in the database, and what holds meanwhile.
-VANISHED = "vanished from the database; the keys from before stay in force for now"
-# What errors expect if Open vSwitch is not running.
-STARTED = "a running Open vSwitch: systemctl start openvswitch-switch"
-# What was found of a switch to which there is no connection.
-UNREACHED = f"ovs-vswitchd does not run, or does not answer -> {STARTED}"
+# The problem if a bridge's keys are no longer in the database.
+VANISHED = "the key has disappeared from the database, and the last keys stay in force for now"
+# What to do if Open vSwitch is not running.
+STARTED = "start Open vSwitch: systemctl start openvswitch-switch"
+# Why there is no connection to a switch, and what to do.
+UNREACHED = f"ovs-vswitchd is not running or does not answer; {STARTED}"
 
 
 class Refused(Exception):
-    """A command or a request cannot be carried out. The text: what was found -> what is expected."""
+    """A command or a request cannot be carried out. The text: the problem; what to do."""
 
 
 def one_line(text: str, kept: str = "") -> str:
@@ -41,14 +41,14 @@ def one_line(text: str, kept: str = "") -> str:
 
 
 def lines_of(lines: Iterable[str]) -> str:
-    """An answer of these lines. Names in them begin no lines of their own."""
+    """An answer of these lines. A name cannot start a new line."""
     return "\n".join(map(one_line, lines))
 
 
 def printable(text: str, whole: bool = False) -> str:
-    """Text as a terminal or a log may receive it, whoever wrote what is in it.
+    """Text that is safe for a terminal or a log, whatever its source.
 
-    Only line ends and tabs control anything. Too long words and lines are cut, unless it is `whole`.
+    Its only control characters are line ends and tabs. Long words and lines are cut unless `whole`.
     """
     text = one_line(text, kept="\n\t")
     if whole:
@@ -60,7 +60,7 @@ def printable(text: str, whole: bool = False) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as a word of a command for a shell; NAME if it cannot be one, or is an option."""
+    """A name, quoted for a shell command; NAME if it cannot be quoted or looks like an option."""
     word = shlex.quote(name)
     fits = word.isprintable() and len(word) < MOST_CHARACTERS and not name.startswith("-")
     return word if fits else "NAME"
@@ -82,26 +82,26 @@ def time_of_day(epoch_s: float) -> str:
 def one_of(words: Iterable[str]) -> str:
     """The expected values, in the order given."""
     listed = ", ".join(words)
-    return f"one of {listed}" if listed else "nothing: none exists"
+    return f"one of {listed}" if listed else "no value, because none exists"
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """What to add to an unknown name: the name that is most like it; empty if none is."""
+    """What to add to an unknown name: the most similar name; empty if none is similar."""
     by_lower = {known.lower(): known for known in names}
     alike = get_close_matches(name[:MOST_CHARACTERS].lower(), by_lower, 1)
-    return f"; the nearest is {by_lower[alike[0]]}" if alike else ""
+    return f" (did you mean {by_lower[alike[0]]}?)" if alike else ""
 
 
 def unknown(what: str, name: str, names: Iterable[str], listing: str) -> str:
-    """The refusal of a name that does not exist. `listing`: the command that lists those that do."""
+    """The refusal of a name that does not exist. `listing`: the command that lists existing names."""
     found = f"no {what} is named {shortened(name) or shlex.quote(name)}{nearest(name, names)}"
-    return f"{found} -> one of those that {listing} lists"
+    return f"{found}; to list the names: {listing}"
 
 
 def keys_again(bridge: str) -> str:
-    """What is expected of whoever wants a bridge whose keys have vanished to be managed, or not to be."""
-    restore = f"or, to restore what was before attach: ovs-lbt detach {quoted(bridge)}"
-    return f"the keys again: ovs-lbt attach {quoted(bridge)}; {restore}"
+    """What to do about a bridge whose keys have disappeared: manage it again, or detach it."""
+    restore = f"or restore the configuration from before attach: ovs-lbt detach {quoted(bridge)}"
+    return f"set the keys again: ovs-lbt attach {quoted(bridge)}; {restore}"
 
 
 # The types of tunnels, as people write them.
@@ -109,7 +109,7 @@ TUNNELS = {"geneve": "Geneve", "vxlan": "VXLAN", "gre": "GRE", "erspan": "ERSPAN
 
 
 def endpoint_of(kinds: Iterable[str], bridges: Iterable[str]) -> str:
-    """A tunnel endpoint by what it is for, for example "br-int's Geneve endpoint"."""
+    """A tunnel endpoint, named after its tunnels, for example "br-int's Geneve endpoint"."""
     written = ", ".join(TUNNELS.get(kind, kind) for kind in kinds)
     return f"{', '.join(bridges)}'s {written} endpoint"
 
@@ -121,7 +121,7 @@ def tunnels_sent(kinds: Iterable[str], bridges: Iterable[str], addresses: Iterab
 
 
 def hashed_by(used: str, why: str, cost: str | None = None) -> str:
-    """By which hash connections are spread, why, and what that costs if it is worth telling."""
+    """The hash that spreads connections, the reason, and the cost if it is worth reporting."""
     told = f"connections are hashed by {used}: {why}"
     return told if cost is None else f"{told}; {cost}"
 
@@ -135,7 +135,7 @@ def because(error: Exception) -> str:
 
 
 def in_words(error: OSError) -> str:
-    """The text of an error of the system, without its number.
+    """The text of a system error, without its number.
 
     On stock Ryu, sockets raise errors whose text is only a symbol such as ENOENT.
     """
