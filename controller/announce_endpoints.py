@@ -2,10 +2,10 @@
 
     python -m controller.announce_endpoints BRIDGE DATABASE
 
-Peers may still send to an off-home address of an endpoint, which nobody takes once a bridge has been given
-back. What tells them has to be repeated (`features.off_home`), and the service may end before: the
+Peers may still send to an off-home address of an endpoint, which is not received after the bridge is
+detached. Announcements have to be repeated (`features.off_home`), and the service may end before: the
 command that detaches a bridge without a service does, and the package may be removed. So the service starts
-this as a process of its own. `rescue` does the same in its own process.
+this as a separate process. `rescue` does the same in its own process.
 
 This module uses Open vSwitch's own tools and not the framework, because the framework may be what
 keeps the service from starting.
@@ -24,7 +24,7 @@ from controller.config.marks import Marks
 from controller.config.reader import read_bridge
 from controller.features.off_home import OWN_AFTER_S, announcements
 from controller.host import addresses, arming, faults
-from controller.host.programs import on_switch
+from controller.host.programs import run
 from controller.ovsdb.database import Database
 from controller.text import terminal
 from controller.text.wording import Refused
@@ -35,9 +35,9 @@ REFUSED_WITHIN_S = 5.0
 
 
 def start(bridge: str, remote: str) -> None:
-    """Announce the tunnel endpoints of a bridge, which is given back, in a process that outlives this one.
+    """Announce the tunnel endpoints of a detached bridge, in a process that outlives this one.
 
-    Under systemd it is a scope of its own: what ends with the service, or with a login, has to go on.
+    Under systemd it gets its own scope, so that it does not end with the service or the login session.
     """
     command = [sys.executable, "-P", "-m", "controller.announce_endpoints", bridge, remote]
     unit = f"--unit=ovs-lbt-announce-{time.time_ns() // 1_000_000}"
@@ -56,10 +56,10 @@ def start(bridge: str, remote: str) -> None:
 
 
 def announce(remote: str, bridges: Collection[str]) -> None:
-    """Announce the own addresses of all tunnel endpoints of these bridges, at each of `OWN_AFTER_S`.
+    """Announce the own addresses of all tunnel endpoints of these bridges, at the times `OWN_AFTER_S`.
 
-    A switch upstream may not take the first ones, for example while its port is not forwarding yet.
-    The announcements go as the bridge forwards then: what is drained, cut off or dropped stays so.
+    An upstream switch may miss the first ones, for example while its port is not forwarding yet. The
+    bridge forwards the announcements like other frames: drained and cut-off uplinks do not send them.
 
     Raises:
         Refused: the database does not answer, the addresses of this host could not be read, or the last
@@ -74,7 +74,7 @@ def announce(remote: str, bridges: Collection[str]) -> None:
         failures.clear()
         for bridge, packet_out in announced:
             try:
-                on_switch("ovs-ofctl", "-O", "OpenFlow13", "packet-out", bridge, packet_out)
+                run("ovs-ofctl", "-O", "OpenFlow13", "packet-out", bridge, packet_out)
             except Refused as error:
                 # The switch may be restarting.
                 failures[bridge] = str(error)
@@ -115,8 +115,8 @@ def marked(read: DatabaseRead) -> Marks:
     try:
         devices = addresses.read_addresses().devices
     except OSError as error:
-        expected = "addresses, by which peers find tunnel endpoints"
-        raise Refused(f"addresses of this host: {error} -> {expected}") from error
+        found = "the addresses of this host cannot be read, so tunnel endpoints are not announced"
+        raise Refused(f"{found}: {error}") from error
     marks = Marks()
     marks.mark(read.bridges, read.ovn, devices)
     return marks

@@ -5,7 +5,7 @@ reply (`openflow`), `load` makes counters into loads and a snapshot for `Bridge`
 policy plans (`decisions`), `dataplane.diff` compares the pipeline that the new bindings need with the one
 installed, and the shell encodes the difference as one bundle.
 
-While another service leads, this one stands by: see `Engine._stand_by`. `ovsdb.leadership` elects.
+While another service leads, this one is on standby: see `Engine._stand_by` and `ovsdb.leadership`.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Engine:
         """Handle one event and return the commands. `now_s` never decreases.
 
         First the event itself: for most events, its bridge handles it. Then the requests that take
-        several events go on. Then timers, of bridges that may have changed: what has moved just now is
-        announced at once, and everything else waits for a `Tick`, which is due at `deadline_s`.
+        several events continue. Then timers, of bridges that may have changed: moves that were just made are
+        announced immediately, and everything else waits for a `Tick`, which is due at `deadline_s`.
         """
         assert now_s >= self._now_s, "time never goes back"
         self._now_s = now_s
@@ -191,9 +191,9 @@ class Engine:
                 return self.fleet.alone(event.bridge, handle, now_s, decides)
 
     def _request_failed(self, request: events.Request, error: Exception, now_s: float) -> Commands:
-        """An error of ours: the request is refused. It may have half-changed a bridge: all are read anew."""
+        """Refuse a request after an internal error, and read all bridges again: it may be half done."""
         command = request.words[0]
-        why = f"{command}: ovs-lbt itself failed: {failure.words(error)} -> {OUR_LOG}"
+        why = f"{command}: ovs-lbt itself failed: {failure.words(error)}; {OUR_LOG}"
         done: Commands = [engine_commands.ReportFailure(f"request {command}", error, again=False)]
         for bridge in self.fleet.serving if command not in READING else ():
             done += bridge.recover(now_s, now_s, why)
@@ -217,7 +217,7 @@ class Engine:
         """Another service leads from now on, and decides."""
         self._has_stood_by = True
         report = engine_commands.Report(
-            "warning", "another service leads -> this service is on standby"
+            "warning", "another service leads; this service is on standby"
         )
         commands = [report, *self.operator.abandon(), *self.fleet.stand_by()]
         assert not self.fleet.bridges and not self.jobs.concerned, "a standby does nothing"
@@ -226,8 +226,8 @@ class Engine:
     def _answer(self) -> Commands:
         """Answer a standby that asks whether this service is alive, and write our name for it.
 
-        The name is written until the database has it: whoever was stopped, and does not know yet that
-        it has lost the lead, writes in vain.
+        The name is written until the database has it. Writes of a service that was stopped and has lost
+        the lead have no effect.
         """
         if not self.leads:
             return []
@@ -245,7 +245,7 @@ class Engine:
             return engine_commands.Reply(
                 request.request_id, answers.standing_by(leader, as_json, faults)
             )
-        text = f"this service is on standby -> the service that leads: {leader}"
+        text = f"this service is on standby; ask the service that leads: {leader}"
         return engine_commands.Reply(request.request_id, text, refused=True)
 
     # ------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""`ovs-lbt attach --from-bond` and `detach --to-bond`: a bond of Linux becomes one of Open vSwitch, and back.
+"""`ovs-lbt attach --from-bond` and `detach --to-bond`: migrate a Linux bond to Open vSwitch, and back.
 
-One member after another changes sides while the other carries the host's traffic. Addresses, routes
-and VLANs follow in between, at once. If a step fails, everything goes back.
+The members are moved one after another, while another carries the host's traffic. Addresses, routes
+and VLANs are moved in between, in one step. If a step fails, everything is rolled back.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from controller.operations.linux_bond import RECORD, Host, Links, LinuxBond, Sta
 from controller.text.wording import Refused, quoted
 
 COMMAND_TIMEOUT_S = 10
-# A card may negotiate its speed anew when it has been down.
+# A network card may negotiate its speed again after it has been down.
 LINK_PATIENCE_S = 15.0
-# A partner of LACP with slow timeouts may take so long.
+# An LACP partner with slow timeouts may take so long.
 LACP_PATIENCE_S = 40.0
 CHECK_INTERVAL_S = 0.1
-# How long the switches upstream may take until they send by the other member.
+# How long upstream switches may take until they send to the other member.
 GATEWAY_PATIENCE_S = 15.0
 ETH_P_ALL = 3
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
 
 
 def survey(bridge: str, name: str) -> Host:
-    """What would move to the bridge. Changes nothing.
+    """What would be moved to the bridge. Changes nothing.
 
     Raises:
-        Refused: it cannot, or a tool is missing.
+        Refused: it cannot be moved, or a tool is missing.
     """
     links = _links()
     has_it = _asked("ovs-vsctl", "port-to-br", name)
@@ -46,62 +46,62 @@ def survey(bridge: str, name: str) -> Host:
     exists = _asked("ovs-vsctl", "br-exists", bridge) is not None
     if exists and is_attached(bridge):
         detach = f"ovs-lbt detach {quoted(bridge)}"
-        raise Refused(f"bridge {bridge}: attached -> a bridge that is not: {detach}")
+        raise Refused(f"bridge {bridge} is attached; detach it first: {detach}")
     if not exists and bridge in links:
-        raise Refused(f"bridge {bridge}: another device has this name -> another name")
+        raise Refused(f"another device is named {bridge}; choose another bridge name")
     at = bridge if bond.is_port else name
     own, vlans = _stack(at), linux_bond.vlans(at, links, _stack)
     if bond.is_port:
-        _refuse_used(name, links, "the bond is a port of the bridge")
+        _refuse_used(name, links, "because the bond is a port of the bridge")
     elif exists:
-        _refuse_used(bridge, links, "the bond has some, too")
+        _refuse_used(bridge, links, "because the bond has some as well")
         # One that may lead to the network already would be a loop with the bond.
         for port in _vsctl("list-ports", bridge).split():
             if len(_members(port)) > 1:
-                raise Refused(f"bridge {bridge}: has bond {port} -> a bridge without uplinks")
+                raise Refused(f"bridge {bridge} has bond {port}; choose a bridge without uplinks")
     return Host(bond, bridge, own, vlans, _answering(own, vlans), not exists)
 
 
 def survey_back(bridge: str, name: str) -> Host:
-    """What would move from the bridge to the bond of Linux that the port replaces. Changes nothing.
+    """What would be moved from the bridge to the Linux bond that the port replaces. Changes nothing.
 
     Raises:
-        Refused: it replaces none, or a tool is missing.
+        Refused: the port replaces no Linux bond, or a tool is missing.
     """
     links = _links()
     text = _asked("ovs-vsctl", "--if-exists", "get", "port", name, f"external_ids:{RECORD}")
     if not text or _asked("ovs-vsctl", "port-to-br", name) != bridge:
-        expected = "a bond that attach --from-bond has moved"
-        raise Refused(f"bridge {bridge}: no bond {name} that replaces one of Linux -> {expected}")
-    # ovs-vsctl quotes what is more than a word.
+        found = f"bridge {bridge} has no bond {name} that replaces a Linux bond"
+        raise Refused(f"{found}; name a bond that attach --from-bond has moved")
+    # ovs-vsctl quotes values of more than one word.
     record = json.loads(text) if text.startswith('"') else text
     bond, made_bridge = linux_bond.recorded(record)
     if name in links:
-        raise Refused(f"{name}: a device of this name exists -> none: the bond is made anew")
+        raise Refused(f"a device named {name} exists; remove it, because the bond is created again")
     own, vlans = _stack(bridge), linux_bond.vlans(bridge, links, _stack)
     return Host(bond, bridge, own, vlans, _answering(own, vlans), made_bridge)
 
 
 def move(host: Host, say: Callable[[str], None]) -> None:
-    """Make the bond one of Open vSwitch. If a step fails, everything goes back first.
+    """Turn the bond into an Open vSwitch bond. If a step fails, everything is rolled back first.
 
     Raises:
-        Refused: it failed, and what is so now.
+        Refused: a step failed. The text says whether the rollback succeeded.
     """
     with _undisturbed():
         try:
             _forward(host, say)
         except Refused as why:
-            say(f"failed: {why}; going back")
+            say(f"failed: {why}; rolling back")
             try:
                 _back(host, say)
             except Refused as worse:
-                raise Refused(f"{why}; going back failed, too: {worse}") from None
-            raise Refused(f"{why}; everything is as before") from None
+                raise Refused(f"{why}; the rollback failed as well: {worse}") from None
+            raise Refused(f"{why}; everything was rolled back") from None
 
 
 def move_back(host: Host, say: Callable[[str], None]) -> None:
-    """Make the bond one of Linux again.
+    """Turn the bond into a Linux bond again.
 
     Raises:
         Refused: a step failed, and the rest was not done.
@@ -118,7 +118,7 @@ def is_attached(bridge: str) -> bool:
 
 
 def ended(command: Sequence[str]) -> int:
-    """Run a command as a process of its own, and return its status.
+    """Run a command as a separate process, and return its status.
 
     A detach without the service ends the process that it runs in.
     """
@@ -129,9 +129,9 @@ def _forward(host: Host, say: Callable[[str], None]) -> None:
     bond, bridge = host.bond, host.bridge
     *first, last = bond.members
     for member in first:
-        say(f"{member}: leaves the bond of Linux")
+        say(f"{member}: leaves the Linux bond")
         _batch([f"link set {member} nomaster", *_up(member, bond)])
-    say(f"{bridge}: takes {', '.join(first)}")
+    say(f"{bridge}: gets {', '.join(first)}")
     _vsctl(*_made(host, first))
     _wait_for_links(first, bond)
     if not host.bond.is_port:
@@ -148,7 +148,7 @@ def _forward(host: Host, say: Callable[[str], None]) -> None:
 
 
 def _back(host: Host, say: Callable[[str], None]) -> None:
-    """From wherever it stands: each step looks whether it is needed."""
+    """Roll back from any state: each step checks whether it is needed."""
     bond, bridge = host.bond, host.bridge
     *first, last = bond.members
     if bond.name not in _links():
@@ -156,7 +156,7 @@ def _back(host: Host, say: Callable[[str], None]) -> None:
     for member in first:
         _to_linux(member, host, say)
     _batch([f"link set {bond.name} up"])
-    _wait(lambda: _has_carrier(bond.name), f"{bond.name}: no link", LINK_PATIENCE_S)
+    _wait(lambda: _has_carrier(bond.name), f"{bond.name} has no link", LINK_PATIENCE_S)
     if host.bond.is_port:
         if _members(bond.name) != [bond.name]:
             words = ("--", "--id=@i", "create", "interface", f"name={bond.name}")
@@ -173,20 +173,20 @@ def _back(host: Host, say: Callable[[str], None]) -> None:
 
 
 def _make_anew(bond: LinuxBond, say: Callable[[str], None]) -> None:
-    """Make the bond of Linux, if need be without options that this kernel does not take with its mode."""
+    """Create the Linux bond, if necessary without options that this kernel rejects in its mode."""
     try:
         _batch(linux_bond.made_anew(bond, bond.options))
     except Refused as why:
-        say(f"{why}; made with its essential options only")
+        say(f"{why}; created with its essential options only")
         _batch(linux_bond.made_anew(bond, linux_bond.essential(bond)))
 
 
 def _to_linux(member: str, host: Host, say: Callable[[str], None]) -> None:
-    """Make an interface a member of the bond of Linux, unless it is one."""
+    """Make an interface a member of the Linux bond, unless it is one."""
     bond = host.bond
     if _links().get(member, {}).get("master") == bond.name:
         return
-    say(f"{member}: joins the bond of Linux")
+    say(f"{member}: joins the Linux bond")
     there = _members(bond.name)
     if member in there and len(there) > 1:
         got = ("--", "--id=@i", "get", "interface", member)
@@ -198,7 +198,7 @@ def _to_linux(member: str, host: Host, say: Callable[[str], None]) -> None:
 
 
 def _drop_port(host: Host) -> None:
-    """Remove the bond from the bridge, and the bridge, if it was made for it and has no other port."""
+    """Remove the bond from the bridge, and the bridge if it was created for the bond and is empty."""
     if _asked("ovs-vsctl", "port-to-br", host.bond.name) is not None:
         _vsctl("del-port", host.bridge, host.bond.name)
     if _asked("ovs-vsctl", "br-exists", host.bridge) is None:
@@ -229,7 +229,7 @@ def _made(host: Host, first: Sequence[str]) -> list[str]:
 
 
 def _as_before(bond: LinuxBond) -> list[str]:
-    """`ovs-vsctl`: what the port of a bond of Linux had before."""
+    """`ovs-vsctl`: the previous settings of the port of a Linux bond."""
     words = ["bond_mode=[]", "lacp=[]", "bond_updelay=0", "bond_downdelay=0"]
     keys = [s.partition(":")[2].partition("=")[0] for s in bond.settings if ":" in s]
     words += ["--", "remove", "port", bond.name, "external_ids", RECORD]
@@ -239,7 +239,7 @@ def _as_before(bond: LinuxBond) -> list[str]:
 
 
 def _cut(old: str, new: str, host: Host) -> None:
-    """Let the host's addresses, routes and VLANs change sides, in a few milliseconds."""
+    """Move the host's addresses, routes and VLANs to the other device, in a few milliseconds."""
     host.cut, links = True, _links()
     there = [vlan for vlan in host.vlans if vlan.name in links]
     down = linux_bond.taken_down(old, there)
@@ -260,9 +260,9 @@ def _is_on(device: str, host: Host) -> bool:
 
 
 def _check(host: Host, say: Callable[[str], None]) -> None:
-    """Wait until the gateways that have answered before answer again."""
+    """Wait until the gateways that answered before the move answer again."""
     for gateway in host.answering:
-        late = f"gateway {gateway}: no answer any more"
+        late = f"gateway {gateway} no longer answers"
         _wait(partial(_answers, gateway), late, GATEWAY_PATIENCE_S)
         say(f"gateway {gateway}: answers")
 
@@ -271,17 +271,19 @@ def _check(host: Host, say: Callable[[str], None]) -> None:
 
 
 def _up(member: str, bond: LinuxBond) -> list[str]:
-    """`ip -batch`: an interface that has left the bond of Linux, which took it down."""
+    """`ip -batch`: bring up an interface that has left the Linux bond, which took it down."""
     return [f"link set {member} mtu {bond.mtu_bytes}", f"link set {member} up"]
 
 
 def _wait_for_links(members: Sequence[str], bond: LinuxBond) -> None:
     for member in members:
-        _wait(partial(_linked, member), f"{member}: no link in Open vSwitch", LINK_PATIENCE_S)
+        _wait(partial(_linked, member), f"{member} has no link in Open vSwitch", LINK_PATIENCE_S)
     if bond.mode == linux_bond.LACP:
-        # Without a partner that answers, the bond falls back, and carries traffic, too.
+        # Without an LACP partner, the bond falls back, and carries traffic as well.
         with contextlib.suppress(Refused):
-            _wait(lambda: all(map(_heard, members)), "LACP: no partner", LACP_PATIENCE_S)
+            _wait(
+                lambda: all(map(_heard, members)), "the bond has no LACP partner", LACP_PATIENCE_S
+            )
 
 
 def _linked(member: str) -> bool:
@@ -315,7 +317,7 @@ def _learned(bridge: str, uplink: str) -> list[bytes]:
 
 
 def _announce(device: str, announcements: Sequence[bytes]) -> None:
-    """Let switches upstream learn by a device where addresses are now."""
+    """Send announcements on a device, from which upstream switches learn the addresses."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as wire:
         wire.bind((device, ETH_P_ALL))
         for frame in announcements:
@@ -336,13 +338,13 @@ def _refuse_used(device: str, links: Links, why: str) -> None:
     own, vlans = _stack(device), linux_bond.vlans(device, links, _stack)
     if own.addresses or vlans:
         found = ", ".join([*own.addresses, *(vlan.name for vlan in vlans)])
-        raise Refused(f"{device}: {found} -> no addresses and VLANs on it: {why}")
+        raise Refused(f"{device} has {found}; remove its addresses and VLANs, {why}")
 
 
 def _links() -> Links:
     for tool in ("ip", "ovs-vsctl"):
         if shutil.which(tool) is None:
-            raise Refused(f"{tool}: not installed -> {tool} in PATH")
+            raise Refused(f"{tool} is not installed, or not in PATH")
     shown = json.loads(_run("ip", "-json", "-details", "link", "show"))
     return {link["ifname"]: link for link in shown}
 
@@ -355,7 +357,7 @@ def _stack(device: str) -> Stack:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """The terminal may be a connection over this very bond: its end must not end this."""
+    """Ignore signals: the terminal may be connected over this bond, and its end must not end this."""
     before = [(number, signal.signal(number, signal.SIG_IGN)) for number in SIGNALS]
     try:
         yield
@@ -365,11 +367,11 @@ def _undisturbed() -> Iterator[None]:
 
 
 def _wait(condition: Callable[[], bool], found: str, patience_s: float) -> None:
-    wait_until(condition, patience_s, CHECK_INTERVAL_S, f"{found} -> within {patience_s:g} s")
+    wait_until(condition, patience_s, CHECK_INTERVAL_S, f"{found} after {patience_s:g} s")
 
 
 def _batch(lines: Sequence[str], *options: str) -> None:
-    """Run lines of `ip`, in one go."""
+    """Run lines of `ip` as one batch."""
     _run("ip", *options, "-batch", "-", stdin="\n".join(lines) + "\n")
 
 
@@ -378,7 +380,7 @@ def _vsctl(*words: str) -> str:
 
 
 def _asked(*command: str) -> str | None:
-    """What a command says; None if it fails."""
+    """The output of a command; None if it fails."""
     try:
         return _run(*command).strip()
     except Refused:
@@ -386,7 +388,7 @@ def _asked(*command: str) -> str | None:
 
 
 def _run(*command: str, stdin: str = "") -> str:
-    """Run a command and return what it says.
+    """Run a command and return its output.
 
     Raises:
         Refused: it failed.
@@ -401,9 +403,9 @@ def _run(*command: str, stdin: str = "") -> str:
             start_new_session=True,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Refused(f"{' '.join(command[:3])}: {error} -> a command that ends") from None
+        raise Refused(f"{' '.join(command[:3])}: {error}") from None
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
         lines = f" ({'; '.join(stdin.splitlines())})" if stdin else ""
-        raise Refused(f"{' '.join(command)}{lines}: {said[0]} -> a command that succeeds")
+        raise Refused(f"{' '.join(command)}{lines}: {said[0]}")
     return done.stdout

@@ -50,14 +50,13 @@ Item = Event | StatusWanted
 class Inbox:
     """Takes events from any thread, and gives them to the engine's thread one by one.
 
-    Of what waits, an event that cannot wait comes first: a link has failed, a bundle is done, an
-    operator asks. Next comes what is due. Readings and scrapes come last (`PATIENT`). So a failover
+    Urgent events come first: a link has failed, a bundle is done, or an operator sends a request.
+    Next come due timers. Readings and scrapes come last (`PATIENT`). So a failover
     does not wait until the polls of all other bridges have been judged.
 
-    Events of one bridge never overtake each other: what a switch counted before a link failed is
-    taken before the failure. Nothing is passed over more than `MOST_PASSED` times in a row, and bridges
-    take turns, so that a switch that reports changes without end does not keep the service from its
-    other bridges.
+    Events of one bridge stay in order: counters from before a link failure are taken before the
+    failure. Nothing is passed over more than `MOST_PASSED` times in a row, and bridges
+    take turns, so that a switch that reports changes without end does not block other bridges.
     """
 
     def __init__(self) -> None:
@@ -87,7 +86,7 @@ class Inbox:
         return waiting > 0 and waiting + _weight(item) > MOST_OF_A_BRIDGE
 
     def next_item(self, due_s: float) -> Item | None:
-        """Return the event whose turn it is. None: it is the turn of what was due at `due_s`.
+        """Return the next event. None: the timer that was due at `due_s` is next.
 
         Wait for an event if there is none, but no longer than until then.
         """

@@ -1,6 +1,6 @@
 """Runs a temporary service for one request, and ends it with the answer.
 
-It manages only one bridge. Meanwhile it holds the pidfile, so that no other service starts.
+It manages only one bridge. It holds the pidfile, so that no other service starts meanwhile.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class OneAnswer:
         """Wait for the answer and print it. Returns the exit status of the command."""
         self._answered.wait(ANSWER_TIMEOUT_S)
         if self._reply is None:
-            late = f"no answer within {ANSWER_TIMEOUT_S:g} s -> a switch and a database that answer"
-            fault = "ovs-lbt itself failed, see above -> the bridge detached"
+            late = f"the switch or the database did not answer within {ANSWER_TIMEOUT_S:g} s"
+            fault = "ovs-lbt itself failed; see the error above"
             _tell(f"ovs-lbt: {late if going_on() else fault}", sys.stderr)
             return 1
         if self._reply.refused:
@@ -54,7 +54,7 @@ class OneAnswer:
 
 
 def _tell(text: str, to: TextIO) -> None:
-    """Print what became of the request. It is done, though nobody may read that any more."""
+    """Print the result of the request, which has been carried out even if the reader is gone."""
     with contextlib.suppress(OSError):
         print(text, file=to)
 

@@ -1,12 +1,12 @@
-"""`ovs-lbt rescue`: lets a bridge of plain uplinks forward by one of them, without the service.
+"""`ovs-lbt rescue`: lets a bridge of plain uplinks forward on one of them, without the service.
 
 A bridge with plain uplinks forwards nothing until the service has installed its flows. If the
 service cannot start, NORMAL takes over for all VM ports and one uplink. The other uplinks are
 disconnected, so that they cannot form a loop. On a bond, NORMAL forwards anyway, but floods to no VM port if
 another program has removed our flows and the ports have kept the flag no-flood.
 
-Peers of a tunnel endpoint may still send to an off-home address of it, which nobody takes any more. So
-they are told its own address.
+Peers of a tunnel endpoint may still send to its off-home addresses, which are no longer received. So
+its own address is announced to them.
 
 This module uses Open vSwitch's own tools and not the framework, because the framework may be what
 keeps the service from starting.
@@ -27,8 +27,8 @@ from controller.config.rows import BridgeRow
 from controller.config.values import BridgeConfig, UplinkConfig
 from controller.host import client
 from controller.host.forwarding import flood, forward, has_pipeline, not_flooded
-from controller.host.programs import on_switch, wait_until
-from controller.text.wording import Refused, unknown
+from controller.host.programs import run, wait_until
+from controller.text.wording import STARTED, Refused, unknown
 from policies.model import Role
 
 # After a boot, the switch and its links may need some time.
@@ -45,14 +45,14 @@ def rescue(remote: str, bridge: str | None) -> Iterator[str]:
     """Rescue one bridge, or all attached ones if `bridge` is None. Yields a line for each.
 
     Raises:
-        Refused: a bridge must not be rescued, or could not be, or the database does not answer.
+        Refused: a bridge must not or could not be rescued, or the database does not answer.
     """
     if not remote.startswith("unix:"):
-        raise Refused(f"database {remote} -> unix:PATH, on the host of the bridges")
-    if client.running() or client.another() is not None:
         raise Refused(
-            "the service is running -> no running service: rescue is for a host without it"
+            f"database {remote} is invalid; expected unix:PATH, on the host of the bridges"
         )
+    if client.running() or client.another() is not None:
+        raise Refused("the service is running; rescue works only while it is stopped")
     rows = {row.name: recalled(row) for row in read(remote).bridges}
     if bridge is not None:
         if bridge not in rows:
@@ -61,7 +61,7 @@ def rescue(remote: str, bridge: str | None) -> Iterator[str]:
         announce(remote, {bridge})
         return
     if not any(row.attached for row in rows.values()):
-        yield "no bridge is attached, so nothing to rescue"
+        yield "no bridge is attached, so there is nothing to rescue"
     failures, rescued = [], set()
     for row in rows.values():
         if row.attached:
@@ -84,24 +84,23 @@ def _rescue(row: BridgeRow) -> str:
     """Rescue a bridge. Returns what was done."""
     config, name = read_bridge(row), row.name
     if not row.attached:
-        raise Refused(f"bridge {name}: not attached, so nothing to rescue -> an attached bridge")
+        raise Refused(f"bridge {name} is not attached, so there is nothing to rescue")
     socket = Path(ovs.dirs.RUNDIR) / f"{name}.mgmt"
     if config.on_bond:
         return _flood_again(config, socket.is_socket())
     if not config.uplinks:
-        raise Refused(f"bridge {name} uplinks: none -> one or more ports that exist on the switch")
-    late = f"bridge {name}: no answer -> a running ovs-vswitchd"
+        raise Refused(f"bridge {name} has no uplink on the switch; set uplinks to existing ports")
+    late = f"bridge {name} does not answer; {STARTED}"
     wait_until(socket.is_socket, PATIENCE_S, CHECK_INTERVAL_S, late)
     if has_pipeline(name):
-        found = f"bridge {name}: the flows of ovs-lbt are installed and forward"
-        raise NotNeeded(f"{found} -> a bridge without them")
+        raise NotNeeded(f"bridge {name} needs no rescue: the flows of ovs-lbt are installed")
     chosen, is_up = _choose(config)
     others = [uplink.name for uplink in config.uplinks if uplink is not chosen]
     # These may lead to the network as well.
     others += config.missing
     forward(name, chosen.name, tuple(others))
     link = "" if is_up else ", whose link is down"
-    return f"NORMAL by {chosen.name}{link}; disconnected: {', '.join(others)}"
+    return f"NORMAL forwards on {chosen.name}{link}; disconnected: {', '.join(others)}"
 
 
 def _flood_again(config: BridgeConfig, answers: bool) -> str:
@@ -115,10 +114,9 @@ def _flood_again(config: BridgeConfig, answers: bool) -> str:
         kept, before = not_flooded(config.name), config.no_flood_before
         ports = [p.name for p in config.vm_ports if p.ofport in kept and p.name not in before]
     if not ports:
-        found = f"bridge {config.name}: the uplinks are a bond, which NORMAL forwards by"
-        raise NotNeeded(f"{found} -> plain uplinks")
+        raise NotNeeded(f"bridge {config.name} needs no rescue: NORMAL forwards on its bond")
     flood(config.name, ports)
-    return f"NORMAL by the bond; it floods to {len(ports)} VM ports again"
+    return f"NORMAL forwards on the bond; it floods to {len(ports)} VM ports again"
 
 
 def _choose(config: BridgeConfig) -> tuple[UplinkConfig, bool]:
@@ -128,7 +126,7 @@ def _choose(config: BridgeConfig) -> tuple[UplinkConfig, bool]:
     deadline_s = time.monotonic() + PATIENCE_S
     while True:
         for uplink in candidates:
-            state = on_switch("ovs-vsctl", "get", "interface", uplink.name, "link_state")
+            state = run("ovs-vsctl", "get", "interface", uplink.name, "link_state")
             if state.strip() == "up":
                 return uplink, True
         if time.monotonic() > deadline_s:

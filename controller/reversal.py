@@ -1,12 +1,12 @@
-"""Reverts and confirms changes that wait to be confirmed, where no service does.
+"""Rolls back and confirms unconfirmed changes while no service does.
 
     python -m controller.reversal once BRIDGE
     python -m controller.reversal after BRIDGE S SERVICE
 
-The first reverts what waits on a bridge with a temporary service. `controller/host/arming.py` starts the
-second: it waits, looks whether a service reverts, and otherwise makes such attempts until one succeeds.
+The first rolls back the unconfirmed change of a bridge with a temporary service. `controller/host/arming.py`
+starts the second: it waits, checks whether a service rolls back, and otherwise retries until it succeeds.
 
-It looks into the database with ovs-vsctl: it may wait for a day, and holds no copy of the database.
+It reads the database with ovs-vsctl: it may wait for a day, and holds no copy of the database.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from controller.host.programs import run
 from controller.operations import unconfirmed
 from controller.operations.unconfirmed import GRACE_S, UNCONFIRMED, Unconfirmed
 from controller.text import terminal
-from controller.text.wording import Refused, unknown
+from controller.text.wording import STARTED, Refused, unknown
 
 LOOK_INTERVAL_S = 0.5
 RETRY_S = 2.0
@@ -43,10 +43,10 @@ ATTEMPT_TIMEOUT_S = 60.0
 
 
 def waits(bridge: str) -> Unconfirmed | None:
-    """What waits to be confirmed on a bridge; None if nothing does, or there is no such bridge.
+    """The unconfirmed change of a bridge; None if there is none, or the bridge does not exist.
 
     Raises:
-        Refused: the database does not answer, or has what the service did not write.
+        Refused: the database does not answer, or another program has written the key.
     """
     columns = ["--format=json", "--columns=external_ids", "--if-exists", "list", "bridge", bridge]
     rows = json.loads(_vsctl(*columns) or '{"data": []}')["data"]
@@ -54,15 +54,15 @@ def waits(bridge: str) -> Unconfirmed | None:
     try:
         return unconfirmed.parse(ids[UNCONFIRMED]) if UNCONFIRMED in ids else None
     except ValueError:
-        found = f"Bridge {bridge} {UNCONFIRMED}: what the service did not write"
-        raise Refused(f"{found} -> the value that it wrote") from None
+        found = f"Bridge {bridge} {UNCONFIRMED}: the value was not written by the service"
+        raise Refused(f"{found}, so it cannot be rolled back or confirmed") from None
 
 
 def waiting(bridge: str) -> Unconfirmed:
-    """The same, where something has to wait.
+    """The same, if there has to be an unconfirmed change.
 
     Raises:
-        Refused: nothing waits, there is no such bridge, or as above.
+        Refused: there is none, the bridge does not exist, or as above.
     """
     if (change := waits(bridge)) is not None:
         return change
@@ -74,13 +74,13 @@ def waiting(bridge: str) -> Unconfirmed:
 
 def _vsctl(*words: str) -> str:
     command = ["ovs-vsctl", f"--db={client.database()}", "--no-wait", *words]
-    return run(*command, expected="a running ovsdb-server", timeout_s=VSCTL_TIMEOUT_S)
+    return run(*command, remedy=STARTED, timeout_s=VSCTL_TIMEOUT_S)
 
 
 def after(bridge: str, wait_s: float) -> int:
-    """Wait, then revert what still waits to be confirmed, however long that takes.
+    """Wait, then roll back the change if it is still unconfirmed, however long that takes.
 
-    Returns the exit status: 0 once nothing waits any more.
+    Returns the exit status: 0 as soon as there is no unconfirmed change.
     """
     time.sleep(wait_s)
     seen: Unconfirmed | None = None
@@ -105,7 +105,7 @@ def after(bridge: str, wait_s: float) -> int:
             failed = str(error)
         here_s = time.monotonic() if os.path.isdir(ovs.dirs.RUNDIR) else here_s
         if time.monotonic() > here_s + GONE_S:
-            _say(f"{ovs.dirs.RUNDIR}: removed -> an Open vSwitch")
+            _say(f"Open vSwitch was removed: {ovs.dirs.RUNDIR} no longer exists")
             return 1
         if failed and failed != told:
             _say(f"bridge {bridge}: {failed}")
@@ -114,7 +114,7 @@ def after(bridge: str, wait_s: float) -> int:
 
 
 def _attempt(bridge: str) -> str:
-    """Try to revert. Returns why that failed, or nothing."""
+    """Try to roll back. Returns why that failed; empty if it succeeded."""
     command = [sys.executable, "-P", "-m", "controller.reversal", "once", bridge]
     try:
         done = subprocess.run(
@@ -141,7 +141,7 @@ def confirm(bridge: str) -> str:
     """Confirm without a service. Returns what was done.
 
     Raises:
-        Refused: nothing waits, its time has passed, or the database does not answer.
+        Refused: there is no unconfirmed change, it is too late, or the database does not answer.
     """
     change = waiting(bridge)
     if change.begun or change.left_s(time.time()) <= 0:
@@ -153,9 +153,9 @@ def confirm(bridge: str) -> str:
 
 
 def last_reversal(lines: str) -> str | None:
-    """When and why the last change was reverted, by a history as JSON; None if it was not.
+    """When and why the last change was rolled back, from a history as JSON; None if it was not.
 
-    An operator who confirms too late should learn it.
+    It is shown to an operator who confirms too late.
     """
     entries = [json.loads(line) for line in lines.splitlines() if line.startswith("{")]
     ended = [e for e in entries if e["event"] in (Happened.CONFIRMED, Happened.REVERTED)]
@@ -166,7 +166,7 @@ def last_reversal(lines: str) -> str | None:
 
 
 def once(bridge: str) -> int:
-    """Revert with a temporary service. The process ends with it."""
+    """Roll back with a temporary service. The process ends with it."""
     terminal.log_to_stderr()
     logging.getLogger().setLevel(logging.ERROR)
     importlib.import_module("controller.openflow.framework")

@@ -188,7 +188,7 @@ class Service:
         self._events.put(event)
 
     def run(self) -> int:
-        """Serve until the service is told to end or the engine fails. Returns the exit status."""
+        """Serve until the service has to end or the engine fails. Returns the exit status."""
         self._is_set_up = True
         garbage.search_new_objects()
         sys.setswitchinterval(TURN_S)
@@ -269,7 +269,7 @@ class Service:
             self._supervisor.ready()
 
     def _carry_out_all(self, commands: Iterable[engine_commands.Command]) -> None:
-        """Carry out commands. An error of ours in one for a bridge concerns that bridge only."""
+        """Carry out commands. An internal error in a command for a bridge affects only that bridge."""
         for command in commands:
             try:
                 self._carry_out(command)
@@ -391,7 +391,7 @@ class Service:
         return self._drop_staged(datapath, command.bridge) + self._encoded(datapath, command)
 
     def _drop_staged(self, datapath: Any, bridge: str) -> bytes:
-        """What drops a bundle that was sent ahead by this connection; nothing if there is none."""
+        """The message that drops a bundle sent ahead on this connection; empty if there is none."""
         staged = self._staged.pop(bridge, None)
         if staged is None or staged.datapath is not datapath:
             return b""
@@ -415,16 +415,14 @@ class Service:
             try:
                 status = wanted.answer.get(timeout=STATUS_TIMEOUT_S)
             except queue.Empty:
-                late = (
-                    f"no status within {STATUS_TIMEOUT_S:g} s -> an engine that is not overloaded"
-                )
+                late = f"the service is overloaded: no status within {STATUS_TIMEOUT_S:g} s"
                 raise TimeoutError(late) from None
             if status is None:
                 return tuple(found)
             found.append(status)
 
     def _end_after_fault(self) -> None:
-        """End at once after a fault: the state is uncertain. The supervisor starts us again.
+        """End immediately after a fault: the state is uncertain. The supervisor restarts the service.
 
         The switch continues with the installed flows.
         """
@@ -447,9 +445,9 @@ def _epoch_s() -> float:
 
 
 def serve_and_exit(made: Callable[[], Service], tell: Callable[[str], object]) -> int:
-    """Run the service that is `made`, and end the process with its status, or with 1 after any error.
+    """Run the service that `made` returns, and end the process with its status, or 1 after an error.
 
-    `tell` gets the text of an error that is expected, which prevents the service from being made.
+    `tell` receives the text of an expected error, such as a bad option, that prevents the start.
     """
     status = 1
     try:
@@ -470,7 +468,7 @@ def serve_and_exit(made: Callable[[], Service], tell: Callable[[str], object]) -
 def exit_now(status: int) -> None:
     """Remove pidfile and socket, and end the process despite the framework's threads.
 
-    Whoever reads the output may be gone: a process that stayed for that would lead for ever.
+    The reader of the output may be gone: a process that waited for it would lead for ever.
     """
     try:
         for stream in (sys.stdout, sys.stderr):

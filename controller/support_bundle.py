@@ -1,7 +1,7 @@
-"""`ovs-lbt support-bundle`: what somebody who helps from afar has to see, in one file.
+"""`ovs-lbt support-bundle`: what remote support needs to see, in one file.
 
-Everything in it is asked for separately. What cannot be had, because the service or the switch is dead,
-is named in it, and the rest is there.
+Each part is collected separately. Parts that are not available, because the service or the switch does not
+run, are named in the file.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SWITCH_COMMANDS = (
     *("dpif/show", "coverage/show", "memory/show", "upcall/show"),
 )
 TABLES = ("Open_vSwitch", "Bridge", "Port", "Interface", "Controller", "Manager", "QoS", "Queue")
-# Read and write for whoever made it: it names hosts, addresses and VMs.
+# Only its owner may read it, because it names hosts, addresses and VMs.
 MODE = 0o600
 
 Source = Callable[[], str]
@@ -72,11 +72,11 @@ def main(bridges: Sequence[str], service: str, out: Path | None) -> int:
     try:
         _write(path, name, parts, made_at_s)
     except OSError as error:
-        print(f"ovs-lbt: {because(error)} -> --out FILE, in a writable directory", file=sys.stderr)
+        print(f"ovs-lbt: {because(error)}; choose another file with --out", file=sys.stderr)
         return 1
     print(path)
     for part, why in missing.items():
-        print(f"ovs-lbt: not in it: {part}: {why}", file=sys.stderr)
+        print(f"ovs-lbt: not included: {part}: {why}", file=sys.stderr)
     return 0
 
 
@@ -94,7 +94,7 @@ def _collected(sources: Iterator[tuple[str, Source]]) -> tuple[dict[str, str], d
 def _contents(parts: dict[str, str], missing: dict[str, str], made_at_s: float) -> str:
     lines = [
         f"ovs-lbt support-bundle, {time.strftime('%Y-%m-%d %H:%M:%S %z', time.localtime(made_at_s))}",
-        f"Values of keys that ovs-lbt does not know are {shareable.REMOVED}. Names and addresses of hosts and VMs are in it.",
+        f"Values of unknown keys are {shareable.REMOVED}. The file contains names and addresses of hosts and VMs.",
         "",
         *(f"{name}: {len(text.splitlines())} lines" for name, text in sorted(parts.items())),
         *(f"{name}: MISSING: {why}" for name, why in sorted(missing.items())),
@@ -201,7 +201,7 @@ def _journal(service: str) -> str:
     """The log of the unit. A service that was started by hand logs to its terminal."""
     found = run("journalctl", "--no-pager", "-o", "short-iso", "-n", str(LOG_LINES), "-u", service)
     if "-- No entries --" in found or not found.strip():
-        raise Refused(f"the journal has nothing of {service} -> a service that systemd has started")
+        raise Refused(f"the journal has no entries of {service}; systemd may not have started it")
     return shareable.lines(found, shareable.OF_SERVICE)
 
 

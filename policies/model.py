@@ -54,7 +54,7 @@ class Role(StrEnum):
 
 
 class Teaming(StrEnum):
-    """What the upstream switch knows of the team: nothing, a static LAG, or LACP."""
+    """The configuration of the team on the upstream switch: none, a static LAG, or LACP."""
 
     SWITCH_INDEPENDENT = "switch-independent"
     STATIC = "static"

@@ -1,8 +1,8 @@
 """Which uplink is at fault if frames between the uplinks of a team are lost although all links are up.
 
-Two uplinks that do not reach each other cannot tell which of them is cut off. A third one can: this
-is the rule of VMware's beacon probing. So can a host that should answer by each of them: this is the
-rule of `arp_ip_target` of Linux' bonding driver.
+If two uplinks do not reach each other, it is unknown which of them is cut off. A third uplink decides:
+this is the rule of VMware's beacon probing. So does a host that should answer on each of them: this is
+the rule of `arp_ip_target` of the Linux bonding driver.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ class PathFault:
 
     @property
     def expected(self) -> str:
-        """What to ask those for who run the network."""
+        """What to do, for the operators of the network."""
         ports = "its switch port" if self.decided else "the switch ports of both"
         if len(self.uplinks) > 2:
             ports = "the switch ports of all"
         if self.kind is Fault.VLAN and self.vlan:
-            return f"VLAN {self.vlan} on {ports}, and on the way between the switches"
+            return f"allow VLAN {self.vlan} on {ports} and between the switches"
         if self.kind is Fault.VLAN:
-            return f"one native VLAN on {ports}"
+            return f"set the same native VLAN on {ports}"
         if self.kind is Fault.MTU:
-            return f"an MTU of at least {self.mtu} on {ports}, and on the way between the switches"
-        return f"{ports} in one network: not blocked, and their switches connected"
+            return f"set an MTU of at least {self.mtu} on {ports} and between the switches"
+        return f"check {ports}: in one network, not blocked, and their switches connected"
 
     @property
     def short(self) -> str:
@@ -88,7 +88,7 @@ class Passage:
 
     `mtu`: the MTU that the probes had; 0 for the shortest frames. `passes`: for each pair of uplinks
     that was probed, as (sender, receiver), whether probes arrive. `reaches`: for each uplink, whether
-    a host that was asked answers by it; empty if no host is asked in this VLAN.
+    a host that was queried answers on it; empty if no host is queried in this VLAN.
     """
 
     vlan: int

@@ -26,7 +26,7 @@ class Limits:
     standby: bool = True
 
     def violations(self, teaming: str, uplinks: Sequence[Uplink]) -> Iterator[tuple[str, str]]:
-        """Why a team is not supported, each as what was found and what is expected.
+        """Why a team is not supported: what the policy does not support, and what it expects.
 
         A capacity of 0 is not known yet.
         """
@@ -40,7 +40,7 @@ class Limits:
             yield f"uplinks of {found} Mbit/s", "uplinks of one speed"
         standing_by = [uplink.name for uplink in uplinks if uplink.role is Role.STANDBY]
         if standing_by and not self.standby:
-            yield f"{', '.join(standing_by)} standby", "no standby uplink"
+            yield f"standby uplinks ({', '.join(standing_by)})", "no standby uplink"
 
 
 ANY_TEAM = Limits()

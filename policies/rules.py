@@ -1,4 +1,4 @@
-"""Operators' rules: what they demand, whether it is met, and which moves they permit.
+"""Operators' rules: what they require, whether they are met, and which moves they permit.
 
 Hard rules (`allow`, VLANs: `Unit.allowed`) always hold. The order of soft rules is: reservations,
 `affinity`, `anti-affinity`, `prefer`. Moves by load must not break a soft rule, nor break a broken
@@ -56,7 +56,7 @@ def permits(unit: Unit, target: str, others: Iterable[Unit], along: Collection[U
 def found(units: Iterable[Unit], uplinks: Iterable[Uplink] = ()) -> dict[str, dict[Rule, str]]:
     """What is wrong with each rule of each unit, by name; an empty text if the rule is met.
 
-    `Unit.uplink` is a unit's place. Texts say what was found and what is expected. `uplinks`: the
+    `Unit.uplink` is a unit's place. Texts say where it is and where it should be. `uplinks`: the
     team, whose capacities limit reservations.
     """
     units = list(units)
@@ -121,11 +121,11 @@ def _members(units: Iterable[Unit], of: str) -> dict[str, dict[str, list[str]]]:
 
 def _allow(unit: Unit) -> str:
     if unit.uplink is None and not unit.allowed:
-        return "on no uplink -> an allowed uplink that carries its VLANs"
+        return "on no uplink; no allowed uplink carries its VLANs"
     if unit.uplink is None:
-        return f"on no uplink -> {_or(sorted(unit.allowed or ()))}, carrying traffic"
+        return f"on no uplink; it waits for {_or(sorted(unit.allowed or ()))} to carry traffic"
     if unit.allowed is not None and unit.uplink not in unit.allowed:
-        return f"on {unit.uplink} -> {_or(sorted(unit.allowed))}"
+        return f"on {unit.uplink}; it must be on {_or(sorted(unit.allowed))}"
     return ""
 
 
@@ -134,29 +134,29 @@ def _pin(unit: Unit) -> str:
         return ""
     ruled_out = unit.allowed is not None and unit.rules.pin not in unit.allowed
     but = ", which it may not use" if ruled_out else ""
-    return f"on {unit.uplink or 'no uplink'} -> {unit.rules.pin}{but}"
+    return f"on {unit.uplink or 'no uplink'}; it is pinned to {unit.rules.pin}{but}"
 
 
 def _reserve(uplink: str, promised_bps: float, capacity_bps: float) -> str:
     if can_promise(promised_bps, 0.0, capacity_bps):
         return ""
-    most = f"at most {room_bps(capacity_bps) / 1e6:g}"
-    return f"on {uplink}, where {promised_bps / 1e6:g} Mbit/s are reserved -> {most}"
+    most = f"at most {room_bps(capacity_bps) / 1e6:g} can be reserved"
+    return f"on {uplink}, where {promised_bps / 1e6:g} Mbit/s are reserved; {most}"
 
 
 def _prefer(unit: Unit) -> str:
     if unit.uplink is None or rank(unit, unit.uplink) == 0:
         return ""
     if unit.rules.prefer:
-        return f"on {unit.uplink} -> {unit.rules.prefer[0]}"
-    return f"on {unit.uplink} -> an uplink other than {_or(sorted(unit.rules.avoid))}"
+        return f"on {unit.uplink}; it prefers {unit.rules.prefer[0]}"
+    return f"on {unit.uplink}; it should avoid {_or(sorted(unit.rules.avoid))}"
 
 
 def _affinity(unit: Unit, members: Mapping[str, list[str]]) -> str:
     if unit.uplink is None or len(members) < 2:
         return ""
     others = _some(n for uplink, names in members.items() if uplink != unit.uplink for n in names)
-    return f"on {unit.uplink}, apart from {others} of {unit.rules.affinity} -> the same uplink"
+    return f"on {unit.uplink}, apart from {others} of {unit.rules.affinity}; they should use the same uplink"
 
 
 def _anti_affinity(unit: Unit, members: Mapping[str, list[str]]) -> str:
@@ -164,7 +164,7 @@ def _anti_affinity(unit: Unit, members: Mapping[str, list[str]]) -> str:
     if len(beside) < 2:
         return ""
     others = _some(name for name in beside if name != unit.name)
-    return f"on {unit.uplink}, together with {others} of {unit.rules.anti_affinity} -> different uplinks"
+    return f"on {unit.uplink}, together with {others} of {unit.rules.anti_affinity}; they should use different uplinks"
 
 
 def _some(names: Iterable[str]) -> str:

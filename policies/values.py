@@ -1,8 +1,8 @@
 """Values: dataclasses of which none changes once it is made.
 
-Decisions make thousands of them a second. To make a frozen dataclass takes twice as long as to make
-another one, because Python sets each field of it by a call that passes its own check by. So the type
-checker alone sees to it that values do not change.
+Decisions create thousands of them a second. A frozen dataclass takes twice as long to create as another
+one, because Python sets each field with a call that bypasses its own check. So only the type checker
+ensures that values do not change.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The table of commands: the help, the usage, the requests and the completion of `ovs-lbt` derive from it.
 
 To add a command, add a row here. If the service carries it out, add a function to the commands in
-`operations.operator`; if it is a program of its own, add one to `cli`.
+`operations.operator`; if it does not need the service, add one to `cli`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from controller.api.requests import Argument, Command
 from controller.config import keys
 from controller.config.kinds import DAY_S, Kind, integer, seconds
 from controller.text import top_manual
-from controller.text.wording import shortened
+from controller.text.wording import invalid
 
 # The service, if no other name is given.
 SERVICE = "ovs-lbt"
@@ -32,7 +32,7 @@ def _valid(kind: Kind) -> Callable[[str], str]:
         try:
             kind.parse(text)
         except ValueError:
-            raise ValueError(f"{shortened(text) or 'nothing'} -> {kind.expected}") from None
+            raise ValueError(invalid(text, kind.expected)) from None
         return text
 
     return check
@@ -46,7 +46,7 @@ def service_name(text: str) -> str:
     """
     if re.fullmatch(rf"{SERVICE}[A-Za-z0-9._-]{{0,20}}", text):
         return text
-    raise ValueError(f"{text} -> {SERVICE_NAME}")
+    raise ValueError(invalid(text, SERVICE_NAME))
 
 
 def _yes(option: str) -> Argument:

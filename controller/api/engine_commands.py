@@ -17,7 +17,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class BridgeCommand(Command):
-    """What concerns one bridge. An error of ours in it leaves others alone."""
+    """A command for one bridge. An internal error in it does not affect other bridges."""
 
     bridge: str
 
@@ -94,9 +94,9 @@ class Apply(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class Prepare(Command):
-    """Send these changes ahead, without effect: `Apply` must follow at once when it comes.
+    """Send these changes ahead, without effect, so that a later `Apply` takes effect immediately.
 
-    The switch drops what is not applied within some seconds.
+    The switch drops changes that are not applied within some seconds.
     """
 
     apply: Apply
@@ -144,7 +144,7 @@ class AddSelectGroup(BridgeCommand):
 class Shape(BridgeCommand):
     """Set the queues of devices; None removes ours. The answer is a `Shaped`.
 
-    `replaces`: the devices on which a qdisc that somebody else has set may be replaced.
+    `replaces`: the devices on which another program's qdisc may be replaced.
     """
 
     wanted: tuple[tuple[str, Shaper | None], ...]
@@ -166,7 +166,7 @@ class ForwardByOne(BridgeCommand):
 class AnnounceEndpoints(BridgeCommand):
     """Announce the own addresses of a bridge's tunnel endpoints, several times within 15 s.
 
-    That goes on when the bridge has been given back, and when this service has ended.
+    The announcements continue when the bridge has been detached, and when this service has ended.
     """
 
 
@@ -226,7 +226,7 @@ class Report(Command):
 
 @dataclass(frozen=True, slots=True)
 class ReportFailure(Command):
-    """An error of ours, while this bridge or request was handled. `again`: the log has it already."""
+    """An internal error while this bridge or request was handled. `again`: it is already in the log."""
 
     of: str
     error: Exception

@@ -29,9 +29,9 @@ class DatabaseRead(Event):
     """The present content of the database; sent after every change.
 
     `leader`: the name of the leading service, if it has ever written it. `ovs_version`: Open
-    vSwitch's version, if ovs-ctl has written it. `ovn`: from where OVN sends its tunnels, if this
+    vSwitch's version, if ovs-ctl has written it. `ovn`: the endpoints of OVN's tunnels, if this
     host has OVN. `key_loss_grace_s`: the value of that key, if it is set. `lacking`: the error text
-    for a schema without what is read, else empty; everything else is then as it was before.
+    if the schema lacks a column that is read, else empty; everything else is then unchanged.
     """
 
     bridges: tuple[BridgeRow, ...]
@@ -61,7 +61,7 @@ class Leading(Event):
 
 @dataclass(frozen=True, slots=True)
 class Challenged(Event):
-    """A service on standby asks whether this one is alive."""
+    """A service on standby checks whether this one is alive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class ForeignFlow:
 
 @dataclass(frozen=True, slots=True)
 class InstalledRead(BridgeEvent):
-    """Everything of ours on a bridge, and the flows and groups of others.
+    """Our flows and groups on a bridge, and those of other programs.
 
     `groups`: all groups with ids in our range. `by_default`: whether the switch's own default flow
     is there, NORMAL with priority 0; it counts neither as ours nor as another program's. `flooded`: how
@@ -132,7 +132,7 @@ class PortRemoved(BridgeEvent):
 
 @dataclass(frozen=True, slots=True)
 class FrameHeard(BridgeEvent):
-    """An uplink has received a frame of path checks, or the switch has given back the proof of a round."""
+    """An uplink has received a path check frame, or the switch has returned the proof of a round."""
 
     uplink: int
     frame: bytes
@@ -177,10 +177,10 @@ class PortStatsRead(BridgeEvent):
 
 @dataclass(frozen=True, slots=True)
 class UnitCountersRead(BridgeEvent):
-    """What each VM port exchanged with uplinks, by ofport, as counted by its flows.
+    """The traffic between each VM port and uplinks, by ofport, as counted by its flows.
 
-    `buckets`: what each bucket sent, by the number of its hash and its own number, if asked for.
-    `address_units`: the same as for VM ports, for addresses behind them, by slot, if asked for.
+    `buckets`: the traffic sent by each bucket, by the numbers of its hash and bucket, if requested.
+    `address_units`: the same as for VM ports, for addresses behind them, by slot, if requested.
     """
 
     units: tuple[tuple[int, Sample], ...]
@@ -211,9 +211,9 @@ class LearnedRead(BridgeEvent):
 
 @dataclass(frozen=True, slots=True)
 class PortFlagsSet(BridgeEvent):
-    """The ports, among those asked for, that NORMAL does not flood to; or why the change failed.
+    """The requested ports to which NORMAL does not flood; or why the change failed.
 
-    `before`: all ports that it did not flood to before.
+    `before`: all ports to which it did not flood before.
     """
 
     number: int
@@ -268,7 +268,7 @@ class BundleDone(BridgeEvent):
 
 @dataclass(frozen=True, slots=True)
 class CommandFailed(BridgeEvent):
-    """A command for a bridge was not carried out, because of an error of ours."""
+    """A command for a bridge was not carried out because of an internal error."""
 
     error: Exception
 
@@ -282,10 +282,10 @@ class ForwardingByOne(BridgeEvent):
 
 @dataclass(frozen=True, slots=True)
 class Tick(Event):
-    """Time has passed: one bridge, the one that has waited longest, does what is due.
+    """Time has passed: the bridge that has waited longest runs its due timers.
 
-    Another `Tick` follows while something is due. Meanwhile the shell can send what the first one
-    asked for, and take events that cannot wait.
+    Another `Tick` follows while a timer is due. In between, the shell can carry out the commands of
+    the first one, and take urgent events.
     """
 
 

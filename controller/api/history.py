@@ -29,8 +29,8 @@ class Happened(StrEnum):
     `planned`: moves that were not made, because the bridge is in observe mode. `outcome`: what
     uplinks carried some time after the previous decision. `unrelieved`: an uplink is above the
     threshold and no move helps; `relieved`: that is over. `rule-broken`: a rule of a VM port is not
-    met; `rule-kept`: it is met again. `confirmed`: a change that waited to be confirmed was;
-    `reverted`: it was not, and the bridge is as before it. `path-fault`: frames are lost on an uplink
+    met; `rule-kept`: it is met again. `confirmed`: a change was confirmed; `reverted`: it was not, and
+    was rolled back. `path-fault`: frames are lost on an uplink
     whose link is up; `path-mended`: that is over.
     """
 

@@ -1,7 +1,7 @@
-"""The form of commands and of requests: what a row of the table of commands has, and what follows from it.
+"""The form of commands and requests: the rows of the table of commands, and how they are used.
 
 A request is the name of a command and words, as `ovs-appctl` sends them: names, settings as
-KEY=VALUE, and options. `words` makes them of the options of the command line, `parse` reads them;
+KEY=VALUE, and options. `words` builds them from the command line, `parse` reads them;
 `assignments` and `rules` check the settings.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller.config.keys import BRIDGE_KEYS, Key, Record
-from controller.text.wording import Refused, nearest, shortened, unknown
+from controller.text.wording import Refused, invalid, shortened, unknown
 
 EXAMPLE_WIDTH = 44
 WHOSE = {Record.BRIDGE: "a bridge", Record.UPLINK: "an uplink", Record.VM_PORT: "a VM port"}
@@ -32,7 +32,7 @@ class Argument:
     older: str | None = None
     # An option that can be given several times.
     repeated: bool = False
-    # Checks a value. Raises ValueError with what was found, and what is expected.
+    # Checks a value. Raises ValueError with the problem and the valid values.
     parse: Callable[[str], Any] | None = None
     choices: tuple[str, ...] = ()
     default: Any = None
@@ -95,7 +95,7 @@ class Command:
         return [a for a in self.carried if a.is_option and a.setting is None]
 
     def example_pairs(self) -> list[list[str]]:
-        """What is typed, and what it does."""
+        """Each example: the command, and what it does."""
         return [example.split("  # ") for example in self.examples]
 
     def examples_text(self) -> str:
@@ -125,13 +125,13 @@ class Asked:
 
     @property
     def confirm_s(self) -> float | None:
-        """How long the change waits to be confirmed, if it does."""
+        """The time after which the change is rolled back unless confirmed; None: never."""
         text = self.options.get("--rollback-after")
         return None if text is None else float(text)
 
 
 def form(row: Command) -> tuple[str, int, int]:
-    """The usage of a request, and the least and the most words that it has."""
+    """The usage of a request, and its minimum and maximum number of words."""
     alone, least, most = list[str](), 0, 0
     for argument in row.positionals:
         optional = argument.nargs == "?"
@@ -150,7 +150,7 @@ def form(row: Command) -> tuple[str, int, int]:
 
 
 def words(row: Command, given: Mapping[str, Any]) -> list[str]:
-    """The words of a request, from what argparse made of the command line."""
+    """The words of a request, from the arguments that argparse has parsed."""
     # An empty name is kept: the service then reports it.
     present = [(a, value) for a in row.carried if (value := given[a.dest]) not in (None, False, [])]
     names, settings, options = list[str](), dict[str, str](), list[str]()
@@ -191,11 +191,11 @@ def parse(name: str, row: Command, given: Sequence[str]) -> Asked:
     usage, least, _ = form(row)
     if len(rest) < least:
         what = [a.name for a in row.positionals if a.nargs != "?"][-1]
-        raise Refused(f"{name}: no {what} -> {usage}")
+        raise Refused(f"{name}: {what} is missing; usage: {usage}")
     alone = sum(argument.nargs != "+" for argument in row.positionals)
     if len(rest) > alone and not row.most_settings:
         flag = next((option.name for option in row.options if not option.metavar), "")
-        raise Refused(f"{' '.join(rest)} -> one name [{flag}]")
+        raise Refused(f"{' '.join(rest)} is invalid; expected one name [{flag}]")
     return Asked(tuple(rest[:alone]), tuple(rest[alone:]), options)
 
 
@@ -207,8 +207,8 @@ def assignments(words: Sequence[str], keys: Mapping[str, Key]) -> dict[str, str]
         try:
             keys[key].parse(text)
         except ValueError:
-            found = f"{shortened(text) or 'nothing'}{nearest(text, keys[key].takes.words)}"
-            raise Refused(f"{key}: {found} -> {keys[key].expects(text)}") from None
+            problem = invalid(text, keys[key].expects(text), keys[key].takes.words)
+            raise Refused(f"{key}: {problem}") from None
     return values
 
 
@@ -221,7 +221,7 @@ def refuse_unknown(words: Sequence[str], keys: Mapping[str, Key]) -> None:
             what = f"key of {' or '.join(sorted(records))}"
             raise Refused(unknown(what, key, keys, "ovs-lbt set --help"))
         if not equals:
-            raise Refused(f"{key}: no value -> {key}=VALUE; for its values: ovs-lbt set --help")
+            raise Refused(f"{key} has no value; for its values: ovs-lbt set --help")
 
 
 def rules(words: Sequence[str], keys: Mapping[str, Key]) -> dict[str, str | None]:
@@ -236,4 +236,4 @@ def _refuse_repeated(words: Sequence[str]) -> None:
     """Refuse a key that is given twice: only one value could apply."""
     named = [word.partition("=")[0] for word in words]
     if repeated := sorted({key for key in named if named.count(key) > 1}):
-        raise Refused(f"{shortened(repeated[0])}: given {named.count(repeated[0])} times -> once")
+        raise Refused(f"{shortened(repeated[0])} is given {named.count(repeated[0])} times")

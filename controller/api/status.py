@@ -36,7 +36,7 @@ class PathFaultStatus:
 
 @dataclass(frozen=True, slots=True)
 class PathHindrance:
-    """What other hosts do to the path checks of an uplink.
+    """How other hosts disturb the path checks of an uplink.
 
     `kind`: `flooded`, or `address` if another host sends from the address of its probes. `seen_on`: the
     uplinks that received such frames.
@@ -91,8 +91,8 @@ class PortStatus:
     port is not bound. `planned_uplink`: the uplink it would use in enforce mode. `rules`: for each
     of its rules what is wrong, or an empty text. `shares`, `reserve_bps`, `limit_bps`: its part of
     an uplink, where set. `shaped_drops`: its frames that were dropped because its queue was full.
-    `units`: the number of addresses behind it on each uplink, if they are units of their own.
-    `split`: what it sends is spread over its policy's buckets, because it is too much for one
+    `units`: the number of addresses behind it on each uplink, if they are separate units.
+    `split`: its sent traffic is spread over its policy's buckets, because it is too much for one
     uplink. `tx_packets`, `tx_dropped_packets` and so on: counters of its port, None if the switch
     does not count them. Dropped packets are not included in the others. `endpoint`: the tunnels of
     Open vSwitch that are sent by it.
@@ -135,12 +135,12 @@ class BridgeStatus:
     `reannounced`: how often a VM port was announced again because inbound traffic did not follow
     its move. `not_followed`: the moves that it never followed. `offload`: what hardware offload,
     DPDK ports and representors mean for the bridge. `connection_hash`: the hash of connections in
-    use, why, and what it costs if that is worth telling; None if no policy of the bridge spreads connections. `path_rounds`, `path_frames`: what
-    became of rounds of path checks, and of the frames in them, by result; empty while they are off.
+    use, why, and its cost if that matters; None if no policy of the bridge spreads connections.
+    `path_rounds`, `path_frames`: rounds of path checks and their frames by result; empty while off.
     `flooded_pps`: the rate at which frames reach every VM port of a VLAN. `repeated_pps`: the rate
-    at which all members of a LAG bring the same broadcasts. `overruling`: how many flows of other
-    programs take frames before ours do.
-    `failure`: the last error of ours while the bridge was handled; empty if there is none.
+    at which all members of a LAG bring the same broadcasts. `overruling`: the number of other
+    programs' flows that take precedence over ours.
+    `failure`: the last internal error while the bridge was handled; empty if there is none.
     """
 
     name: str
@@ -177,7 +177,7 @@ class BridgeStatus:
 
     @property
     def rules_broken(self) -> tuple[tuple[PortStatus, str, str], ...]:
-        """The broken rules: VM port, rule, and what was found -> what is expected."""
+        """The broken rules: VM port, rule, and a text that says where the port is and should be."""
         return tuple((p, rule, how) for p in self.ports for rule, how in p.rules.items() if how)
 
 
@@ -247,7 +247,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class StatusMetric(Generic[Shown]):
-    """A metric of an uplink, a VM port or a bridge. `labels`: those besides its name."""
+    """A metric of an uplink, a VM port or a bridge. `labels`: its labels other than the name."""
 
     read: Callable[[Shown], Value]
     labels: tuple[str, ...]

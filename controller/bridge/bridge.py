@@ -1,4 +1,4 @@
-"""One attached bridge: its state, the events that it handles, and the steps by which its switch follows.
+"""One attached bridge: its state, the events that it handles, and the steps that update its switch.
 
 All of it is state and pure functions of state: no I/O, no clock. Methods that take an event, or
 `now_s`, return the commands to carry out. Each of them ends in `reconcile`. What a bridge does is in its
@@ -54,7 +54,7 @@ class Bridge:
     """One bridge: an event in, commands out.
 
     `epoch_s`: the wall-clock time at which `now_s` was zero. `probe_key`: signs the probes of path checks,
-    so that nobody else can make one.
+    so that no other host can forge one.
     """
 
     def __init__(
@@ -159,14 +159,14 @@ class Bridge:
 
     @property
     def awaited(self) -> str:
-        """What keeps the bridge from being settled, as the end of a message: found -> expected."""
+        """Why the bridge is not settled, as the end of a message."""
         if not self.connected:
             return f", because {UNREACHED}"
         if self.addresses.awaits_normal:
-            return ", because fdb/show was not answered -> an ovs-vswitchd that answers"
+            return ", because ovs-vswitchd did not answer fdb/show"
         if self.no_flood.request.error is not None:
             return f", because of the flag no-flood of VM ports: {self.no_flood.request.error}"
-        return " -> a switch that answers"
+        return ", because the switch did not answer"
 
     @property
     def any_up(self) -> bool:
@@ -255,14 +255,14 @@ class Bridge:
         return [self.installation.read_installed()] if self.connected else []
 
     def take_over(self, config: BridgeConfig, now_s: float) -> Commands:
-        """Manage the bridge from now on: it was inspected, or could not be given back."""
+        """Manage the bridge from now on: it was inspected, or could not be detached."""
         self.turn(Turn.TAKE_OVER)
         assert self.phase.is_attached, "the service decides from now on"
         self.interrupted = False
         return self.configure(config, now_s)
 
     def give_back(self, now_s: float) -> Commands:
-        """Take everything of ours off the switch."""
+        """Remove all our flows and groups from the switch."""
         self.turn(Turn.GIVE_BACK)
         assert self.phase is Phase.LEAVING, "nothing of ours stays"
         self.handover.end_gathering()
@@ -293,9 +293,9 @@ class Bridge:
         now_s: float,
         evidence: Evidence | None = None,
     ) -> Commands:
-        """Make moves that an operator wants, and answer once the switch has followed.
+        """Make moves that an operator requested, and answer when the switch has made them.
 
-        `evidence`: the loads by which they were chosen, if any.
+        `evidence`: the loads on which they are based, if any.
         """
         self.decision_log.evidence = evidence
         self.placing.carry_out(moves, now_s)
@@ -305,17 +305,17 @@ class Bridge:
     def refuse(
         self, reasons: Iterable[Reason], why: str, now_s: float, moves: Iterable[Moved] = ()
     ) -> Commands:
-        """Record moves that an operator asked for and that are not made. They count as planned, too."""
+        """Record moves that an operator requested and that are not made. They also count as planned."""
         counted = list(reasons)
         self.placing.counts.planned.update(counted)
         self.placing.counts.refused.update(counted)
         return [*self.decision_log.refused(self.placing.team_view, moves, why, now_s)]
 
     def recover(self, read_s: float, poll_s: float, why: str) -> Commands:
-        """An error of ours has interrupted the handling of an event: go on as after a reconnect.
+        """An internal error has interrupted the handling of an event: continue as after a reconnect.
 
-        What is installed stays, and is read at `read_s`. Polls go on at `poll_s`. `why`: the answer to
-        requests that wait.
+        Installed flows stay, and are read at `read_s`. Polls continue at `poll_s`. `why`: the answer to
+        waiting requests.
         """
         self.interrupted = not self.phase.is_attached
         self._forget_switch()
@@ -415,7 +415,8 @@ class Bridge:
         asked = self.config.asked.vm_ports
         self.placing.planned.set_aside({port.name: port.binding for port in asked if port.binding})
         found = f"{self.config.name}: LACP is not negotiated, so one uplink serves all VM ports"
-        return [engine_commands.Report("warning", f"{found} -> LACP on the upstream switch")]
+        remedy = "configure LACP on the upstream switch"
+        return [engine_commands.Report("warning", f"{found}; {remedy}")]
 
     def _end_fallback(self) -> Commands:
         """Members are one link again: drop the announcements planned for single members."""
@@ -483,7 +484,7 @@ class Bridge:
         return min([due_s for due_s, _ in self._timers()])
 
     def tick(self, now_s: float) -> Commands:
-        """Do what is due."""
+        """Run the timers that are due."""
         commands: Commands = []
         for due_s, act in self._timers():
             if now_s >= due_s:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def desired_team(bridge: Bridge, of: Bindings) -> Team | None:
     """The team that the pipeline is built from, given these bindings; None: no pipeline.
 
-    A bridge that is being given back, or left to NORMAL, keeps its pipeline until NORMAL floods
+    A bridge that is being detached, or left to NORMAL, keeps its pipeline until NORMAL floods
     to all ports again.
     """
     config, placing = bridge.config, bridge.placing

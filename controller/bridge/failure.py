@@ -1,4 +1,4 @@
-"""Errors of ours while a bridge was handled: when the bridge is tried again, and what is reported."""
+"""Internal errors while a bridge was handled: when the bridge is tried again, and what is reported."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MOST_TOLD = 8
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What has failed on a bridge.
+    """A failure on a bridge.
 
-    `texts`: the errors that the log has, the latest at the end. `count`: how often the bridge was tried
-    again. `until_s`: when it is tried again, in seconds of engine time. `holds`: whether nothing is due
-    before, rather than no polls only. `is_new`: the last error is to be counted.
+    `texts`: the errors in the log, the latest last. `count`: how often the bridge was tried again.
+    `until_s`: when it is tried again, in seconds of engine time. `holds`: whether all timers wait until
+    then, rather than only polls. `is_new`: the last error is to be counted.
     """
 
     texts: tuple[str, ...]
@@ -37,8 +37,8 @@ class Failure:
 
     @property
     def why(self) -> str:
-        """The answer to requests that wait."""
-        return f"ovs-lbt itself failed: {self.text} -> {OUR_LOG}"
+        """The answer to waiting requests."""
+        return f"ovs-lbt itself failed: {self.text}; {OUR_LOG}"
 
     def is_over(self, now_s: float) -> bool:
         return now_s > self.until_s + OVER_AFTER_S

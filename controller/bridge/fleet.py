@@ -40,8 +40,8 @@ STILL_FELT_S = 30.0
 BESIDE = frozenset({"history", "metrics", "commands"})
 # The flows may be the operator's only network, so they stay.
 FORGOTTEN = (
-    "Bridge {0} ovs-lbt-policy: vanished from the database; the flows stay installed, and nothing"
-    " manages them -> {1}"
+    "Bridge {0} ovs-lbt-policy: the key has disappeared from the database, so the bridge is no longer"
+    " managed, and its flows stay installed; {1}"
 )
 # Marks a port whose column `protected` the service has set.
 PROTECTED = PREFIX + "protected"
@@ -108,16 +108,16 @@ class Fleet:
     def alone(
         self, name: str, handle: Callable[[], Commands], now_s: float, decides: bool = False
     ) -> Commands:
-        """Handle a bridge. An error of ours concerns this bridge only, as `failed` says."""
+        """Handle a bridge. An internal error affects only this bridge (see `failed`)."""
         try:
             return handle()
         except Exception as error:
             return self.failed(name, error, now_s, decides)
 
     def failed(self, name: str, error: Exception, now_s: float, decides: bool = False) -> Commands:
-        """An error of ours: the bridge keeps its flows, and is tried again later.
+        """Handle an internal error: the bridge keeps its flows, and is tried again later.
 
-        `decides`: a decision failed. An error that comes again is logged once.
+        `decides`: a decision failed. A repeated error is logged once.
         """
         bridge, last = self.bridges.get(name), self.failures.get(name)
         text = failure.words(error)
@@ -137,14 +137,14 @@ class Fleet:
         return bridge is not None and not bridge.phase.is_attached and not bridge.interrupted
 
     def held_until_s(self, name: str) -> float:
-        """Before when nothing is due on a bridge, because of an error of ours."""
+        """The time before which no timer of a bridge is due, because of an internal error."""
         found = self.failures.get(name)
         if found is None or not found.holds or self._begins_anew(self.bridges.get(name)):
             return 0.0
         return found.until_s
 
     def end_failures(self, now_s: float) -> Commands:
-        """Forget errors that have not come again; return what is left to report."""
+        """Forget errors that have not occurred again; return the remaining reports."""
         reports, self._unreported = self._unreported, []
         for name, found in list(self.failures.items()):
             if found.is_over(now_s):
@@ -153,7 +153,7 @@ class Fleet:
         return reports
 
     def blamed(self, bridge: str, since_s: float) -> Faulted | None:
-        """The latest fault of ours since then that can make a switch seem not to answer."""
+        """The latest internal fault since then that can make a switch seem not to answer."""
         at_s = self.epoch_s + since_s - STILL_FELT_S
         found = [f for f in self.faults.values() if f.at_s >= at_s and f.part not in BESIDE]
         found = [f for f in found if f.part != "bridge" or f.text.startswith(f"bridge {bridge}: ")]
@@ -320,10 +320,10 @@ class Fleet:
 def isolation(row: BridgeRow, config: BridgeConfig | None = None) -> Iterator[Setting]:
     """The settings that keep NORMAL from forwarding between plain uplinks, whenever it takes over.
 
-    It takes over for a moment when somebody changes the fail mode, and for longer without the service.
-    Open vSwitch never forwards between ports that are `protected`. Where others use that column, for
+    It takes over for a moment when the fail mode changes, and for longer without the service. Open
+    vSwitch never forwards between ports that are `protected`. If other programs use that column, for
     example to isolate VMs, it stays as it is: these VMs could not reach the uplinks. Our mark is on the
-    port, because it must not outlive it. Without `config`, the bridge is given back.
+    port, because it must not outlive it. Without `config`, the bridge is detached.
     """
     uplinks: Collection[str] = ()
     others_use_it = any(p.protected and PROTECTED not in p.external_ids for p in row.ports)
@@ -344,9 +344,9 @@ def isolation(row: BridgeRow, config: BridgeConfig | None = None) -> Iterator[Se
 
 def _secured(row: BridgeRow) -> Commands:
     """Set the fail mode again that `attach` has set."""
-    found = f"Bridge {row.name} fail_mode: {row.fail_mode or 'standalone'} since attach"
-    why = "because plain uplinks form a loop without our flows; detach restores it"
+    found = f"Bridge {row.name} fail_mode: changed to {row.fail_mode or 'standalone'} since attach"
+    why = "because plain uplinks form a loop without our flows; detach restores the previous mode"
     return [
-        Report("warning", f"{found} -> {controllers.SECURE}, which is set again, {why}"),
+        Report("warning", f"{found}; {controllers.SECURE} is set again, {why}"),
         Write((Setting("Bridge", row.name, "fail_mode", controllers.SECURE, column="fail_mode"),)),
     ]

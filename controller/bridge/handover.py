@@ -1,10 +1,10 @@
-"""The handover between NORMAL and our pipeline on a bond: who has learned what, and who must learn it.
+"""The handover between NORMAL and our pipeline on a bond, including the addresses that each has learned.
 
-Where VMs are is known to whoever has forwarded their frames. Silent VMs would be unreachable if the one
-did not tell the other.
+Only the one that has forwarded the frames of a VM knows its port. Silent VMs would be unreachable if it
+did not pass its addresses on.
 
-On an active-backup bond, NORMAL drops what the backup members receive, so frames under way to a VM by one
-of them would be lost. Before NORMAL takes over there, all units *gather*: they leave by the active member.
+On an active-backup bond, NORMAL drops frames that backup members receive, so frames on their way to a VM
+would be lost. Before NORMAL takes over there, all units *gather*: they are bound to the active member.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Handover(Feature[ForwardingRead]):
     def gather(self, now_s: float) -> bool:
         """Begin to bind every unit to one member, if NORMAL needs that before it takes over.
 
-        Policies and pins wait meanwhile. Returns False if any member will do.
+        Until then, policies and pins have no effect. Returns False if NORMAL accepts frames on any member.
         """
         bridge, because, self.because = self.bridge, self.because or ASKED_FOR, ""
         if not bridge.connected or not bridge.installed_anything or bridge.interrupted:
@@ -60,7 +60,7 @@ class Handover(Feature[ForwardingRead]):
         assert bridge.phase is Phase.GATHERING, "units gather before a bridge is given back"
         self.gathered_s = now_s + GATHERED_AFTER_S
         bridge.placing.gather_on(member)
-        bridge.decision_log.because = f"{because}: NORMAL takes over by {member}"
+        bridge.decision_log.because = f"{because}: NORMAL takes over on {member}"
         return True
 
     def end_gathering(self) -> None:
@@ -88,9 +88,9 @@ class Handover(Feature[ForwardingRead]):
         return read if self.bridge.connected else []
 
     def introduce(self) -> None:
-        """Teach NORMAL where VMs are, as soon as it has taken over a bond. Nobody else hears of it.
+        """Teach NORMAL the ports of VMs when it has taken over a bond. The frames do not leave the bridge.
 
-        Whoever attaches the bridge again finds the addresses there, also those of silent VMs.
+        A later attach finds these addresses in NORMAL, including those of silent VMs.
         """
         if not self.config.on_bond:
             return

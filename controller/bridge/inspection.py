@@ -20,30 +20,30 @@ NAMED_AT_MOST = 3
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """A flow or group of another program in our way: what was found, and what is expected."""
+    """Flows or groups of other programs that conflict with ours: the problem, and what to do."""
 
     found: str
     expected: str
 
 
 def obstacles(read: InstalledRead, on_bond: bool) -> tuple[Obstacle, ...]:
-    """Flows and groups of others that our pipeline would conflict with; empty if there are none."""
+    """Flows and groups of other programs that conflict with our pipeline; empty if there are none."""
     found = []
     if groups := foreign_groups(read):
         ids = f"{GROUP_IDS.start} to {GROUP_IDS.stop - 1}"
         found.append(
-            Obstacle(f"groups {named(groups)} of other programs", f"group ids {ids} unused")
+            Obstacle(f"other programs have groups {named(groups)}", f"remove all groups {ids}")
         )
     if flows := flows_before_ours(read, on_bond):
         lowest = _classify_priority(on_bond)
         ours = f"{OUR_TABLES.start}-{OUR_TABLES.stop - 1}"
-        expected = f"no other flows in table 0 from priority {lowest} up, nor in tables {ours}"
-        found.append(Obstacle(f"flows {named(flows)} of other programs", expected))
+        remedy = f"remove all flows in table 0 from priority {lowest} up, and in tables {ours}"
+        found.append(Obstacle(f"other programs have flows {named(flows)}", remedy))
     return tuple(found)
 
 
 def foreign_groups(read: InstalledRead) -> tuple[int, ...]:
-    """The groups in our range that belong to others.
+    """The groups in our range that belong to other programs.
 
     Groups carry no mark. Ours are installed and removed together with our flows that use them, in
     one bundle. So without our flows, no group is ours. Otherwise those are foreign that foreign
@@ -58,7 +58,7 @@ def foreign_groups(read: InstalledRead) -> tuple[int, ...]:
 
 
 def flows_before_ours(read: InstalledRead, on_bond: bool) -> list[str]:
-    """The flows of others that frames meet before ours, in words."""
+    """The flows of other programs that match frames before ours do, in words."""
     lowest = _classify_priority(on_bond)
     return [
         _flow_text(flow)

@@ -119,7 +119,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return self.bridge.settled and self.installed == self.desired()
 
     def forget_switch(self) -> None:
-        """What is installed is not known any more, nor the result of a bundle: it is to be read."""
+        """Forget what is installed and pending: it has to be read from the switch."""
         if self._bundle is not None:
             self.reading = (self.reading + 1) % READINGS
             self.expected = [*self._bundle.moves, *self.expected]
@@ -184,11 +184,11 @@ class Installation(Feature[InstalledRead | BundleDone]):
 
     @property
     def team(self) -> Team | None:
-        """The last team of which the pipeline was desired; None: there was none."""
+        """The team of the last desired pipeline; None: there was none."""
         return self._built[0] if self._built is not None else None
 
     def foreseen(self, now_s: float) -> list[Command]:
-        """The bundle that `take_over` would apply at once, for the shell to send ahead."""
+        """The bundle that `take_over` would apply, for the shell to send ahead."""
         if not self._may_install(now_s):
             return []
         bridge, placing = self.bridge, self.bridge.placing
@@ -347,7 +347,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
     # ---- readings ----------------------------------------------------------------------
 
     def read_installed(self) -> ReadInstalled:
-        """Ask for what is installed."""
+        """Request the installed flows and groups."""
         return ReadInstalled(self.config.name, self.reading)
 
     def _take_installed(self, read: InstalledRead, now_s: float) -> list[Command]:
@@ -429,7 +429,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return [self.read_installed()]
 
     def audit_later(self, now_s: float) -> None:
-        """Count the audit interval from now, because what is installed is being read."""
+        """Restart the audit interval, because the installed flows are being read."""
         self.audit_due_s = now_s + AUDIT_INTERVAL_S
 
     def audit_by(self, at_s: float) -> None:
@@ -437,7 +437,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         self.audit_due_s = min(self.audit_due_s, at_s)
 
     def poll_counted(self, some: bool, now_s: float) -> None:
-        """A poll has counted flows of ours, or none. If all are gone, somebody has deleted them."""
+        """A poll has counted our flows. If there are none, another program has deleted them."""
         if self._counted and not some:
             self.audit_by(now_s)
         self._counted = some

@@ -1,8 +1,8 @@
-"""Keys that vanish from the database: the service goes on with those from before, for some time.
+"""Keys that disappear from the database: the service continues with the last keys for some time.
 
-Network scripts such as netplan remove keys, and write them again seconds later. Without the service,
-whatever changes meanwhile would meet flows that nothing keeps up to date. A copy of the keys
-(`config.kept_keys`) is for keys that vanish while the service is stopped, and for attach and detach later.
+Network scripts such as netplan remove keys, and write them again seconds later. If the service stopped
+managing the bridge, its flows would not follow changes in between. A copy of the keys
+(`config.kept_keys`) is for keys that disappear while the service is stopped, and for later commands.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OF_SERVICE = (PREFIX + "before", no_flood.KEY, PREFIX + "unconfirmed")
 def of_service(
     name: str, keys: Mapping[str, str], besides: Collection[str] = ()
 ) -> tuple[Setting, ...]:
-    """The settings of a bridge's keys that the service has written, `besides` those that are there."""
+    """Settings that restore keys written by the service, except for those in `besides`."""
     found = (key for key in OF_SERVICE if key in keys and key not in besides)
     return tuple(Setting("Bridge", name, key, keys[key]) for key in found)
 
@@ -40,7 +40,7 @@ def copied(row: BridgeRow) -> Iterator[Setting]:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """The keys of a bridge from before they vanished, and until when they apply."""
+    """The last keys of a bridge whose keys have disappeared, and until when they apply."""
 
     keys: Mapping[str, str]
     until_s: float
@@ -48,7 +48,7 @@ class _Kept:
 
 @dataclass(slots=True)
 class LostKeys:
-    """The keys that have vanished, by bridge."""
+    """The keys that have disappeared, by bridge."""
 
     grace_s: float = HOST_KEYS[GRACE].without
     _kept: dict[str, _Kept] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class LostKeys:
     def with_lost_keys(
         self, row: BridgeRow, before: BridgeRow | None, may_begin: bool, now_s: float
     ) -> tuple[BridgeRow, Commands]:
-        """The row with the keys that have vanished, and what is said and written about that.
+        """The row with the keys that have disappeared, and the resulting reports and writes.
 
         `before`: what this returned for the last row, None for the first one. `may_begin`: whether keys
         that are not there apply: the service serves the bridge, or has just started, and no request is
@@ -80,16 +80,16 @@ class LostKeys:
             if missing := of_service(name, keys, besides=row.external_ids):
                 commands.append(Write(missing))
             if were_lost or keys:
-                commands.append(Report("info", f"Bridge {name}: its keys are back"))
+                commands.append(Report("info", f"Bridge {name}: its keys have been restored"))
         elif not row.attached and not were_lost and may_begin and keys and self.grace_s:
             self._kept[name] = _Kept(keys, now_s + self.grace_s)
-            found = f"Bridge {name} {PREFIX}policy: removed"
+            found = f"Bridge {name} {PREFIX}policy: the key was removed from the database"
             serves = f"the service continues with the last keys for {self.grace_s:g} s"
-            commands.append(Report("warning", f"{found}; {serves} -> {keys_again(name)}"))
+            commands.append(Report("warning", f"{found}, and {serves}; {keys_again(name)}"))
         return self.completed(row, now_s), commands
 
     def completed(self, row: BridgeRow, now_s: float) -> BridgeRow:
-        """The row with the keys that have vanished, while they apply."""
+        """The row with the keys that have disappeared, while they apply."""
         kept = self._kept.get(row.name)
         if kept is None or now_s >= kept.until_s:
             self._kept.pop(row.name, None)

@@ -74,7 +74,7 @@ class Placing(Feature[Never]):
         return {p.name: bound[p.name] for p in self.config.vm_ports if p.name in bound}
 
     def addresses_on(self, uplink: str) -> int:
-        """How many addresses that are units of their own leave by an uplink."""
+        """The number of addresses on an uplink that are separate units."""
         return len(self.bridge.address_units.by_name.keys() & self.on_switch.on(uplink))
 
     @property
@@ -143,7 +143,7 @@ class Placing(Feature[Never]):
 
     @property
     def rules(self) -> RuleStates:
-        """What is wrong with each rule of each VM port, by name; an empty text: nothing."""
+        """The problem with each rule of each VM port, by name; an empty text: none."""
         return self.rules_at(self.on_switch.bound)
 
     def rules_at(self, bound: Mapping[str, Bound]) -> RuleStates:
@@ -157,9 +157,9 @@ class Placing(Feature[Never]):
     # ---- another configuration ---------------------------------------------------------
 
     def place_anew(self, old: BridgeConfig) -> None:
-        """Forget units that are gone, and homes that a new policy or team places anew.
+        """Forget units that no longer exist, and homes that a new policy or team chooses again.
 
-        A policy that keeps bindings takes VM ports over where they are.
+        A policy that keeps bindings leaves VM ports on their uplinks.
         """
         self.keep_units()
         if other_team := bindings.places_anew(old.asked, self.config.asked):

@@ -1,6 +1,6 @@
 """The `ovs-lbt` command. Answers go to stdout, diagnostics to stderr.
 
-Exit status: 0 done, 1 refused or failed, 2 wrong usage; 141, as a shell says it, if nobody reads stdout.
+Exit status: 0 done, 1 refused or failed, 2 wrong usage; 141, as for SIGPIPE, if stdout is closed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from controller.host import client
 from controller.text import terminal
 from controller.text.wording import Refused
 
-# What completion scripts call. It is no command for people.
+# The command that completion scripts call. It is not for people.
 HIDDEN = "__complete"
 
 
@@ -34,7 +34,7 @@ def _main(given: Sequence[str] | None) -> int:
         from topologies import bench
 
         return bench.main(asked[1:])
-    # What programs read is whole: JSON, and the name of a file.
+    # Output for programs is never shortened: JSON, and the name of a file.
     terminal.guard(whole="--json" in asked or "support-bundle" in asked)
     if asked[:1] == ["replay"]:
         from controller.replay import command
@@ -43,13 +43,13 @@ def _main(given: Sequence[str] | None) -> int:
     if asked[:1] == [HIDDEN]:
         from controller.cli import completion
 
-        # Errors are nobody's business while somebody types.
+        # No errors are shown while the user types.
         others = arguments.other_parsers()
         print(completion.answer(arguments.parser(), others, asked[1:] or [""]))
         return 0
     parser = arguments.parser()
     if (bad := next((word for word in asked if not arguments.is_text(word)), None)) is not None:
-        parser.error(f"{bad!a} -> text in UTF-8")
+        parser.error(f"{bad!a} is invalid; expected text in UTF-8")
     options = parser.parse_args(asked)
     named = options.name if options.command == "run" else None
     options.service = arguments.service_asked(parser, named or options.service)
@@ -62,7 +62,7 @@ def _main(given: Sequence[str] | None) -> int:
     waits = getattr(options, "rollback_after", None) is not None
     if moves and waits:
         return answers.failed(
-            f"--rollback-after with --{moves.replace('_', '-')} -> one of them: a bond that has moved is not undone by a timer"
+            f"--rollback-after does not work with --{moves.replace('_', '-')}, because no timer can move a bond back"
         )
     asked = words(BY_NAME[options.command], vars(options))
     if moves:
@@ -72,7 +72,7 @@ def _main(given: Sequence[str] | None) -> int:
     if options.command == "check":
         settings = [word for word in asked if word != "--json"]
         if options.bridge is None and settings:
-            parser.error("settings for an attach -> a BRIDGE that is not attached")
+            parser.error("settings for an attach need a BRIDGE")
         return answers.check(settings, options.json)
     if options.command == "support-bundle":
         from controller import support_bundle

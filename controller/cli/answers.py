@@ -1,4 +1,4 @@
-"""Asks the service, prints or draws its answers, and makes exit statuses of them.
+"""Sends requests to the service, prints its answers, and turns them into exit statuses.
 
 Answers go to stdout, errors and warnings to stderr. `check` adds what counters show of the network.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from controller.host import client
 from controller.text.wording import Refused, because
 
-# The exit statuses of `check`: all is well, something asks for attention, it could not be checked.
+# The exit statuses of `check`: no findings, findings, it could not be checked.
 WELL, FOUND, UNKNOWN = 0, 1, 2
 
 
@@ -58,7 +58,7 @@ def show(bridge: str | None) -> int:
 
 
 def check(words: Sequence[str], json_wanted: bool) -> int:
-    """Check bridges, or whether one is fit to attach. Returns the exit status."""
+    """Check bridges, or whether one can be attached. Returns the exit status."""
     import ovs.dirs
 
     from controller.operations.check import lines, problems
@@ -80,7 +80,7 @@ def check(words: Sequence[str], json_wanted: bool) -> int:
 
 
 def _flags(team: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """VM ports beside plain uplinks with the flag `no-flood`. On a bond, the service knows of them."""
+    """VM ports with the flag `no-flood` on a bridge of plain uplinks. On a bond, the service checks it."""
     from controller.host.forwarding import flagged
     from controller.operations.check import ignored_flags
 
@@ -95,7 +95,7 @@ def _flags(team: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _upstream(team: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What counters show of the network upstream of a bridge of this host."""
+    """What counters show about the network upstream of a bridge of this host."""
     from controller.dataplane.specs import COOKIE_PREFIX
     from controller.dataplane.tables import COOKIE_PREFIX_MASK
     from controller.host.programs import run
@@ -110,7 +110,7 @@ def _upstream(team: Mapping[str, Any]) -> list[dict[str, Any]]:
         ports = upstream.ports_of(run("ovs-vsctl", *listed))
         found = [*upstream.findings(team, ports, upstream.parse(dumped))]
     except Refused as why:
-        found = [Finding(NOTE, "upstream", f"counters of the network: not read: {why}", name)]
+        found = [Finding(NOTE, "upstream", f"network counters cannot be read: {why}", name)]
     return [finding.as_json() for finding in found]
 
 

@@ -10,11 +10,11 @@ from typing import Any, NoReturn
 from controller.api.commands import COMMANDS, service_name
 from controller.api.requests import Command, refuse_unknown
 from controller.host import client
-from controller.text.wording import Refused, nearest, one_line, one_of, unknown
+from controller.text.wording import Refused, invalid, one_line, one_of, unknown
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that makes its epilog only for `--help`, because that takes a while."""
+    """A parser that builds its epilog only for `--help`, because that takes a while."""
 
     epilog_of: Callable[[], str] | None = None
 
@@ -31,7 +31,7 @@ class _Parser(argparse.ArgumentParser):
         if action.dest == "command":
             message = unknown("command", value, action.choices, f"{self.prog} --help")
         else:
-            message = f"{value}{nearest(value, action.choices)} -> {one_of(action.choices)}"
+            message = invalid(value, one_of(action.choices), action.choices)
         raise argparse.ArgumentError(action, message)
 
     def error(self, message: str) -> NoReturn:
@@ -52,7 +52,7 @@ class _Version(argparse.Action):
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of all commands. `replay` and `bench` have parsers of their own, too."""
+    """The parser of all commands. `replay` and `bench` also have their own parsers."""
     made = _Parser(
         prog="ovs-lbt",
         description="Load-Based Teaming for Open vSwitch.",
@@ -89,7 +89,7 @@ def other_parsers() -> dict[str, Callable[[], argparse.ArgumentParser]]:
 
 
 def service_asked(parser: argparse.ArgumentParser, given: str | None) -> str:
-    """The name of the service to ask: the option, else the variable, else the default."""
+    """The name of the service to contact: the option, else the variable, else the default."""
     if given is not None or not (named := os.environ.get("OVS_LBT_NAME")):
         return given or client.NAME
     try:

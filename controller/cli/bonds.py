@@ -1,4 +1,4 @@
-"""`attach --from-bond` and `detach --to-bond`: a bond of Linux becomes one of Open vSwitch, and back."""
+"""`attach --from-bond` and `detach --to-bond`: migrate a Linux bond to Open vSwitch, and back."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from controller.operations.linux_bond import LACP, MODES, Host, Stack
 from controller.text.wording import Refused, quoted
 
 RISK = """\
-risk: the host's own network then depends on ovs-vswitchd. While ovs-vswitchd is stopped, or after it
-failed to start, the host has no network. Have a console that does not depend on this bond. Packets are
-lost while members change sides: a member's link goes down and up again, and with LACP the switch upstream
-negotiates anew. If a step fails, or a gateway that answers now does not answer then, everything goes back.
-The configuration of your distribution still has the bond of Linux. Change it before the next boot."""
+risk: the host's own network then depends on ovs-vswitchd. While ovs-vswitchd is stopped, or if it fails
+to start, the host has no network. Have a console that does not depend on this bond. Packets are lost while
+members are moved: a member's link goes down and up again, and with LACP the upstream switch negotiates
+again. If a step fails, or a gateway that answers now does not answer later, everything is rolled back.
+The configuration of your distribution still has the Linux bond. Change it before the next boot."""
 RISK_BACK = """\
-risk: packets are lost while members change sides. The VMs of the bridge lose their network with its bond."""
+risk: packets are lost while members are moved. The VMs of the bridge lose their network with its bond."""
 KEPT = (
-    "to keep this over a boot, replace the bond of Linux in the configuration of your distribution:"
+    "to keep this after a reboot, replace the Linux bond in the configuration of your distribution:"
 )
-VLANS_STAY = "VLAN devices stay what they are, with the bridge in place of the bond."
+VLANS_STAY = "VLAN devices stay as they are, with the bridge in place of the bond."
 IFUPDOWN = """\
 --- /etc/network/interfaces (ifupdown)
 auto {bridge}
@@ -69,18 +69,18 @@ NETWORKMANAGER_MEMBER = """\
 
 
 def from_bond(options: argparse.Namespace, words: list[str]) -> int:
-    """Make a bond of Linux one of the bridge, and attach it."""
+    """Migrate a Linux bond to the bridge, and attach it."""
     if options.uplink:
         return answers.failed(
-            "--uplink with --from-bond -> one of them: the bond's members are uplinks"
+            "--uplink does not work with --from-bond, because the bond's members are the uplinks"
         )
     assignments(words[1:], BRIDGE_KEYS)
     if (obstacle := client.obstacle()) is not None or not client.running():
-        return answers.failed(obstacle or "no service is running -> start one with: ovs-lbt run")
+        return answers.failed(obstacle or "no service is running; start it with: ovs-lbt run")
     host = moving.survey(options.bridge, options.from_bond)
     print(forward(host))
     if not options.yes:
-        return answers.failed("nothing was changed -> the same command with --yes")
+        return answers.failed("nothing was changed; to migrate the bond, add --yes")
     moving.move(host, _say)
     _say(configuration(host))
     try:
@@ -89,16 +89,16 @@ def from_bond(options: argparse.Namespace, words: list[str]) -> int:
         answers.failed(str(why))
         bridge, bond = quoted(options.bridge), quoted(options.from_bond)
         back = f"ovs-lbt detach {bridge} --to-bond {bond} --yes"
-        found = f"{options.from_bond} has moved, but is not attached"
-        return answers.failed(f"{found}; to go back: {back}")
+        found = f"{options.from_bond} was migrated, but the bridge is not attached"
+        return answers.failed(f"{found}; to migrate back: {back}")
 
 
 def to_bond(options: argparse.Namespace) -> int:
-    """Detach a bridge, unless it is detached, and make its bond one of Linux again."""
+    """Detach a bridge, unless it is detached, and turn its bond into a Linux bond again."""
     host = moving.survey_back(options.bridge, options.to_bond)
     print(back(host))
     if not options.yes:
-        return answers.failed("nothing was changed -> the same command with --yes")
+        return answers.failed("nothing was changed; to migrate the bond, add --yes")
     if moving.is_attached(options.bridge):
         command = [sys.executable, "-m", "controller.cli", "-t", options.service]
         purge = ["--purge"] if options.purge else []
@@ -109,14 +109,14 @@ def to_bond(options: argparse.Namespace) -> int:
 
 
 def _say(line: str) -> None:
-    """Say what is being done, also to a terminal that has gone meanwhile."""
+    """Print what is being done, even if the terminal no longer exists."""
     with contextlib.suppress(OSError):
         print(line, flush=True)
 
 
 # ---- what it says ----------------------------------------------------------------------
 #
-# The plan, the risk, and what to write where: the configuration of the distribution is not ours.
+# The plan, the risk, and what to change in the configuration of the distribution, which is not ours.
 
 
 def forward(host: Host) -> str:
@@ -124,7 +124,7 @@ def forward(host: Host) -> str:
     bond, bridge = host.bond, host.bridge
     new = ", a new bridge" if host.makes_bridge else ""
     lines = [
-        f"{bond.name}: bond of Linux, {bond.mode}, {', '.join(bond.members)}, {bond.mac}, MTU {bond.mtu_bytes}",
+        f"{bond.name}: Linux bond, {bond.mode}, {', '.join(bond.members)}, {bond.mac}, MTU {bond.mtu_bytes}",
         f"becomes: bond {bond.name} of {bridge}{new}, {', '.join(bond.settings)}",
     ]
     if bond.is_port:
@@ -136,11 +136,11 @@ def forward(host: Host) -> str:
 
 
 def back(host: Host) -> str:
-    """What going back would do, and what that means."""
+    """What the migration back would do, and what that means."""
     bond = host.bond
     lines = [
         f"{bond.name}: bond of {host.bridge}, {', '.join(bond.members)}",
-        f"becomes: bond of Linux, {bond.mode}, {' '.join(bond.options)}",
+        f"becomes: Linux bond, {bond.mode}, {' '.join(bond.options)}",
         *([] if bond.is_port else _moved(host, bond.name)),
     ]
     risk = RISK_BACK.partition(" The VMs")[0] if bond.is_port else RISK_BACK
@@ -160,7 +160,7 @@ def _told(stack: Stack) -> list[str]:
 
 
 def configuration(host: Host) -> str:
-    """What to write, for ifupdown, netplan and NetworkManager."""
+    """The configuration for ifupdown, netplan and NetworkManager."""
     bond, bridge = host.bond, host.bridge
     addresses = [address.partition(" ")[0] for address in host.own.addresses]
     routes = [*host.own.routes, *host.own.routes6]

@@ -1,8 +1,8 @@
-"""The words that may stand where the cursor is: from the parsers, the table of keys, and names.
+"""The completions at the cursor: from the parsers, the table of keys, and names.
 
-The scripts of the shells pass on what was typed, and offer what this returns. So all shells offer the
-same, and a new command, option or key needs nothing here. `ovs-vsctl` is asked for the names: the service
-may be stopped, and reading the database by our own code takes longer than a person waits for the Tab key.
+The shell scripts pass on the command line, and offer the returned words. So all shells offer the same
+words, and a new command, option or key needs no change here. The names come from `ovs-vsctl`: the service
+may be stopped, and our own database code is too slow for the Tab key.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Others = Mapping[str, Callable[[], argparse.ArgumentParser]]
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """A bridge's interfaces by name, each with what it is; those that are its uplinks."""
+    """A bridge's interfaces by name, each with a description, and its uplinks."""
 
     attached: bool
     interfaces: Mapping[str, str]
@@ -56,7 +56,7 @@ class Team:
 
 
 class Names:
-    """What exists on this host. Each name with what it is.
+    """The names on this host, each with a description.
 
     `interfaces`, `uplinks`, `vm_ports`: those of attached bridges.
     """
@@ -93,7 +93,7 @@ Known = Callable[[], Names]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A word, and what it stands for. `unfinished`: more has to follow without a space."""
+    """A word and its description. `unfinished`: more has to follow without a space."""
 
     word: str
     about: str = ""
@@ -118,10 +118,10 @@ def script(shell: str) -> str:
 
 
 def answer(parser: argparse.ArgumentParser, others: Others, words: Sequence[str]) -> str:
-    """The candidates for the last word, one on a line: the word, a tab, and what it stands for.
+    """The candidates for the last word, one on a line: the word, a tab, and its description.
 
-    A word after which no space must follow ends with a further tab. Names that a shell would not take
-    as a word are not offered.
+    A word that must not be followed by a space ends with another tab. Names that a shell would not
+    accept as a word are not offered.
     """
     lines = []
     for found in complete(parser, others, words, functools.cache(read)):

@@ -1,6 +1,6 @@
 """`ovs-lbt run`: starts the service, or says why it does not start.
 
-Other commands that do what the service does have the same log, and the same variables.
+Commands that act in place of the service use the same log and the same variables.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from controller.api.commands import BY_NAME, DEFAULT_METRICS
 from controller.cli import answers
 from controller.host import client
 from controller.text import terminal
+from controller.text.wording import invalid
 
 # The form of the database's address.
 REMOTE = re.compile(r"unix:.+|(tcp|ssl):.+:[0-9]{1,5}", re.ASCII)
@@ -38,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
         listen = address("--listen", options.listen or "none", "ADDR:PORT")
         if options.ovsdb is not None and not REMOTE.fullmatch(options.ovsdb):
             expected = "unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT"
-            raise ValueError(f"--ovsdb: {options.ovsdb} -> {expected}")
+            raise ValueError(f"--ovsdb: {invalid(options.ovsdb, expected)}")
     except ValueError as error:
         return answers.failed(blamed(str(error), taken), status=2)
     try:
@@ -75,7 +76,7 @@ def address(option: str, text: str, expected: str) -> tuple[str, int] | None:
         return None
     host, _, port = text.rpartition(":")
     if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
-        raise ValueError(f"{option}: {text} -> {expected}")
+        raise ValueError(f"{option}: {invalid(text, expected)}")
     return host.strip("[]"), int(port)
 
 
@@ -87,14 +88,14 @@ def _running() -> str | None:
     ovs.vlog.Vlog.set_level("any", "any", "off")
     pid = ovs.daemon.read_pidfile(str(client.pidfile()))
     found = f"a service is already running as process {pid}"
-    return f"{found} -> a single service, or another --name for a standby" if pid > 0 else None
+    return f"{found}; to start a standby, use another --name" if pid > 0 else None
 
 
 # ---- the surroundings of a command ---------------------------------------------------
 
 
 def log(level: int, everything: bool = False) -> None:
-    """Log to stderr: ours from this level on, and of libraries what they warn of, or everything."""
+    """Log to stderr: our messages from this level, and the warnings of libraries, or everything."""
     terminal.log_to_stderr()
     logging.getLogger("controller").setLevel(level)
     for noisy, quiet in (

@@ -1,6 +1,6 @@
-"""Commands that do not ask the service, or can do without it.
+"""Commands that do not need the service.
 
-Those are `rescue`, `plan --endpoints`, `detach`, and changes that are undone unless they are confirmed.
+Those are `rescue`, `plan --endpoints`, `detach`, and changes that are rolled back unless confirmed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from functools import partial
 
 from controller.cli import answers, run
 from controller.host import client
-from controller.text.wording import Refused, quoted
+from controller.text.wording import STARTED, Refused, quoted
 
 
 def rescue(bridge: str | None) -> int:
-    """Let bridges of plain uplinks forward by one of them."""
+    """Let bridges of plain uplinks forward on one of them."""
     from controller import rescue as rescuing
 
     return _print(lambda: rescuing.rescue(client.database(), bridge))
@@ -33,10 +33,10 @@ def plan_endpoints(as_json: bool) -> int:
 
     def found() -> Iterator[str]:
         if not (remote := client.database()).startswith("unix:"):
-            raise Refused(f"database {remote} -> unix:PATH, on the host of the tunnel endpoints")
-        vsctl = partial(
-            run_program, "ovs-vsctl", f"--db={remote}", expected="a running ovsdb-server"
-        )
+            raise Refused(
+                f"database {remote} is invalid; expected unix:PATH, on the host of the tunnel endpoints"
+            )
+        vsctl = partial(run_program, "ovs-vsctl", f"--db={remote}", remedy=STARTED)
         listed = ("--format=json", f"--columns={plan.STATISTICS}", "list", "Interface")
         database = announce_endpoints.read(remote)
         endpoints = announce_endpoints.marked(database).endpoints
@@ -67,14 +67,14 @@ def _print(found: Callable[[], Iterable[str]]) -> int:
 
 
 def detach(words: list[str]) -> int:
-    """Detach through the service if it is running, else with a service of our own."""
+    """Detach through the service if it is running, else with a temporary service."""
     if client.obstacle() is not None or client.running():
         return answers.ask("detach", words)
     if (obstacle := client.read_only()) is not None:
         return answers.failed(obstacle)
     if (another := client.another()) is not None:
-        expected = f"the service that is: ovs-lbt -t {quoted(another)} detach {shlex.join(words)}"
-        return answers.failed(f"no service {client.pidfile().stem} is running -> {expected}")
+        remedy = f"use the running one: ovs-lbt -t {quoted(another)} detach {shlex.join(words)}"
+        return answers.failed(f"service {client.pidfile().stem} is not running; {remedy}")
     run.log(logging.ERROR)
     importlib.import_module("controller.openflow.framework")
     from controller import one_shot
@@ -86,13 +86,13 @@ def detach(words: list[str]) -> int:
     )
 
 
-# ---- changes that are undone unless they are confirmed ------------------------------------
+# ---- changes that are rolled back unless confirmed -----------------------------------------
 
 
 def until_confirmed(options: argparse.Namespace, words: list[str]) -> int:
-    """Make a change that is reverted unless it is confirmed. The reversal is armed first.
+    """Make a change that is rolled back unless it is confirmed. The rollback is armed first.
 
-    So nothing that happens to this command or the service, from the first moment on, prevents it.
+    So it also happens if this command or the service fails at any time.
     """
     from controller.host import arming
 
@@ -133,7 +133,7 @@ def confirm(bridge: str) -> int:
 
 
 def revert(bridge: str) -> int:
-    """Revert through the service if it is running, else with a service of our own."""
+    """Roll back through the service if it is running, else with a temporary service."""
     from controller import reversal
 
     if client.obstacle() is not None or client.running():
@@ -156,7 +156,7 @@ def _bridge_of(options: argparse.Namespace) -> str | None:
 
 
 def _too_late(bridge: str, why: str) -> str:
-    """Why a change was not confirmed. If it was reverted, says so instead of "nothing waits"."""
+    """Why a change was not confirmed. If it was rolled back, the text says so."""
     from controller import reversal
     from controller.host import journal
     from controller.operations import unconfirmed
@@ -174,4 +174,4 @@ def _too_late(bridge: str, why: str) -> str:
         return why
     if (reverted := reversal.last_reversal(told)) is None:
         return why
-    return f"bridge {bridge}: too late: {reverted} -> the change once more"
+    return f"bridge {bridge}: too late: {reverted}; repeat the change"

@@ -1,7 +1,7 @@
-"""What attached bridges say of their controllers: versions of OpenFlow, and the fail mode.
+"""Settings of attached bridges for their controllers: OpenFlow versions, and the fail mode.
 
 In fail mode `standalone`, Open vSwitch adds NORMAL to a bridge without flows, and plain uplinks are a
-loop then. So `attach` sets `secure` on them, and keeps the mode before it under the key `before`.
+loop then. So `attach` sets `secure` on them, and keeps the previous mode under the key `before`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ def is_allowed(row: BridgeRow) -> bool:
 
 
 def refusal(row: BridgeRow) -> str | None:
-    """What the bridge allows instead, and what is expected; None if the service can connect."""
+    """Why the service cannot connect, and what to do; None if it can."""
     if is_allowed(row):
         return None
-    expected = f"{SPOKEN} among them: ovs-vsctl add bridge {quoted(row.name)} protocols {SPOKEN}"
-    return f"bridge {row.name}: protocols {', '.join(row.protocols)} -> {expected}"
+    remedy = f"allow {SPOKEN} as well: ovs-vsctl add bridge {quoted(row.name)} protocols {SPOKEN}"
+    return f"bridge {row.name} allows only {', '.join(row.protocols)}; {remedy}"
 
 
 def may_flush(before: BridgeRow, row: BridgeRow) -> bool:
@@ -40,19 +40,19 @@ def may_flush(before: BridgeRow, row: BridgeRow) -> bool:
 
 
 def was_loosened(row: BridgeRow, on_bond: bool) -> bool:
-    """Whether somebody has changed the fail mode of plain uplinks since `attach` has set it."""
+    """Whether the fail mode of plain uplinks has been changed since `attach` set it."""
     is_loose = row.attached and not on_bond and row.fail_mode != SECURE
     return is_loose and PREFIX + "before" in row.external_ids
 
 
 def not_done(row: BridgeRow, plain_uplinks: int) -> Iterator[str]:
-    """What fails on an attached bridge: the connection, or a restart of Open vSwitch, which makes a loop.
+    """Why the service cannot connect, and why a restart of Open vSwitch would form a loop.
 
-    `plain_uplinks`: how many uplinks are named that are in no bond, whether they exist or not.
+    `plain_uplinks`: the number of named uplinks that are in no bond, whether they exist or not.
     """
     if not is_allowed(row):
         found = f"Bridge {row.name} protocols: {', '.join(row.protocols)}"
-        yield f"{found}: the service cannot connect without {SPOKEN}"
+        yield f"{found}; the service cannot connect without {SPOKEN}"
     if plain_uplinks >= 2 and row.attached and row.fail_mode != SECURE:
         found = f"Bridge {row.name} fail_mode: {row.fail_mode or 'standalone'}"
-        yield f"{found}: the uplinks form a loop when ovs-vswitchd restarts, unless it is {SECURE}"
+        yield f"{found}; set {SECURE}, or the uplinks form a loop when ovs-vswitchd restarts"

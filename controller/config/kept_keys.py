@@ -1,7 +1,7 @@
 """A copy of a bridge's keys, on the record of the bridge's own port.
 
-Network scripts clear the keys of bridges, also while the service is stopped. The copy stays then, and it
-goes with the bridge.
+Network scripts clear the keys of bridges, also while the service is stopped. The copy remains, and is
+removed with the bridge.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def copy_on(row: BridgeRow) -> str | None:
 
 
 def last_keys(row: BridgeRow) -> Mapping[str, str]:
-    """The keys from before they vanished; empty if they are there, or the bridge was given back.
+    """The last keys before they disappeared; empty if they are present, or the bridge was detached.
 
-    Whoever makes a bond of plain uplinks goes on without ovs-lbt.
+    Also empty if plain uplinks have been made a bond, which is to be used without ovs-lbt.
     """
     if row.keys_lost or row.attached:
         return row.keys if row.keys_lost else {}
@@ -41,13 +41,13 @@ def last_keys(row: BridgeRow) -> Mapping[str, str]:
         ours = {key: found[key] for key in found if key.startswith(PREFIX)}
         was_plain = ours.get(PREFIX + "team", "/").startswith("/")
     except (ValueError, TypeError, AttributeError, RecursionError):
-        # Somebody else has written that.
+        # Another program has written that.
         return {}
     is_valid = PREFIX + "policy" in ours and all(isinstance(v, str) for v in ours.values())
     return ours if is_valid and not (was_plain and bonds_of(row)) else {}
 
 
 def recalled(row: BridgeRow) -> BridgeRow:
-    """The bridge with the keys from before they vanished."""
+    """The bridge with its last keys before they disappeared."""
     keys = last_keys(row)
     return replace(row, external_ids={**keys, **row.external_ids}, keys_lost=True) if keys else row

@@ -84,7 +84,7 @@ class Key:
         return self.takes.parse(text)
 
     def expects(self, found: str) -> str:
-        """What errors expect instead of the invalid value `found`."""
+        """The values that an error about the invalid value `found` names as valid."""
         if len(found) <= MOST_VALUE_CHARACTERS:
             return self.expected
         return f"{self.expected}; {MOST_VALUE_CHARACTERS} characters at most"

@@ -1,4 +1,4 @@
-"""The kinds of values that keys have: how to parse a text, and what errors expect."""
+"""The kinds of values that keys have: how to parse a text, and which values are valid."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_NAME_CHARACTERS = 64
 MOST_NOTE_CHARACTERS = 100
 MOST_HOSTS = 8
 FAIL_MODES = ("standalone", "secure")
-WRITTEN_BY_US = "written by the service"
+WRITTEN_BY_US = "a value that only the service writes"
 
 T = TypeVar("T")
 
@@ -37,8 +37,8 @@ T = TypeVar("T")
 class Kind:
     """A kind of value.
 
-    `parse` returns the value of a text or raises ValueError. `expected`: what errors and documents
-    say. `salvage`: the usable part of an invalid value, for use if there is no earlier valid one.
+    `parse` returns the value of a text or raises ValueError. `expected`: the description of valid
+    values in errors and documents. `salvage`: the usable part of an invalid value, for use if there is no earlier valid one.
     `by_service`: only the service writes it. `unlimited`: it may be longer than other values. `words`:
     all values, if they are words.
     """
@@ -82,7 +82,7 @@ def percent(lowest: float, highest: float) -> Kind:
 
 
 def seconds(lowest: float, highest: float) -> Kind:
-    return _amount("seconds", lowest, highest)
+    return _amount("a number of seconds", lowest, highest)
 
 
 def seconds_or_never(lowest: float, highest: float) -> Kind:
@@ -97,7 +97,7 @@ def seconds_or_never(lowest: float, highest: float) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class CheckedHost:
-    """A host in the network that is asked whether an uplink reaches it. `vlan` 0: untagged."""
+    """A host in the network that each uplink queries to test its path. `vlan` 0: untagged."""
 
     address: str
     vlan: int
@@ -127,12 +127,12 @@ def hosts() -> Kind:
 
 def milliseconds(lowest: float, highest: float) -> Kind:
     """Milliseconds, as seconds."""
-    return _amount("milliseconds", lowest, highest, lambda value: value / 1000)
+    return _amount("a number of milliseconds", lowest, highest, lambda value: value / 1000)
 
 
 def mbps() -> Kind:
     """Mbit/s, as bits per second."""
-    return _amount("Mbit/s", 0.001, MAX_MBPS, lambda value: value * 1e6)
+    return _amount("a rate in Mbit/s", 0.001, MAX_MBPS, lambda value: value * 1e6)
 
 
 def integer(lowest: int, highest: int) -> Kind:
@@ -152,7 +152,7 @@ def interface_names() -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Named uplinks, in order, and uplinks that are ruled out by a "!"."""
+    """Named uplinks, in order, and uplinks that are excluded with "!"."""
 
     named: tuple[str, ...]
     ruled_out: tuple[str, ...]
@@ -230,7 +230,7 @@ def uplinks_of(team: Collection[str]) -> Kind:
 
 
 def set_name() -> Kind:
-    """The name of a set, which is printable and can be told apart from a list."""
+    """The name of a set, which is printable and cannot be confused with a list."""
     pattern = re.compile(rf"[^\s,]{{1,{MOST_NAME_CHARACTERS}}}")
     parse = checked(str, lambda text: text.isprintable() and bool(pattern.fullmatch(text)))
     most = f"{MOST_NAME_CHARACTERS} characters at most"
@@ -297,6 +297,6 @@ def whole_number(text: str) -> int:
 def _amount(
     unit: str, lowest: float, highest: float, convert: Callable[[float], float] = float
 ) -> Kind:
-    """A number of this unit within these bounds. `convert` makes the value of it."""
+    """A number within these bounds, described by `unit`. `convert` makes the value of it."""
     within = checked(number, lambda value: lowest <= value <= highest)
     return Kind(lambda text: convert(within(text)), f"{unit} from {lowest:.10g} to {highest:.10g}")

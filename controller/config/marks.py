@@ -1,13 +1,13 @@
 """What the records of bridges say about each other, kept up to date from one reading to the next.
 
 Two marks on an interface depend on other bridges. One says that it is a tunnel endpoint: a host that
-sends the frames of its VMs in tunnels (Geneve, VXLAN, GRE...) sends them from an address of its own,
-which is often that of a bridge's port LOCAL or of another internal port. The other says which VMs are
-behind a patch port: an integration bridge is in the same database, and its VMs' frames leave by a
-patch port of the attached bridge, where only their addresses tell them apart.
+sends the frames of its VMs in tunnels (Geneve, VXLAN, GRE...) uses an address of its own, often that of
+a bridge's port LOCAL or of another internal port. The other names the VMs behind a patch port: an
+integration bridge is in the same database, and its VMs' frames pass a patch port of the attached
+bridge, where only their addresses differ.
 
-To find that out for hundreds of bridges takes a tenth of a second, and the database changes with every
-failover. So marks are made again only if a record says something else about other bridges.
+To derive the marks of hundreds of bridges takes a tenth of a second, and the database changes with every
+failover. So marks are derived again only if a record changes what it says about other bridges.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Facts(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """What is marked on an interface, as fields of its record."""
+    """The marks of an interface, as fields of its record."""
 
     endpoint: Endpoint | None = None
     tunnel_peers: tuple[tuple[str, str], ...] = ()

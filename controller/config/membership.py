@@ -43,19 +43,19 @@ NO_OFPORT = -1
 IS_UPLINK = "ovs-vsctl set interface {} external_ids:" + PREFIX + "role=active"
 IS_VM_PORT = "ovs-vsctl set interface {} external_ids:" + PREFIX + "unit=port"
 
-# The uplinks in force, and errors: each as what was found and what is expected.
+# The uplinks in force, and errors: each problem, and what to do.
 Found = tuple[tuple[str, ...], list[tuple[str, str]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """The uplinks in force, in failover order, and errors in the list that was asked for.
+    """The uplinks in force, in failover order, and errors in the requested list.
 
-    `bond`: the port whose members the uplinks are; None for plain uplinks. `wrong`: each error as what
-    was found and what is expected. `missing`: interfaces that seem to lead to the network, although they
-    are not uplinks. They are not VM ports either. `last`: the last valid team. On a bond that keeps one
-    member only it has more uplinks. Not in it: interfaces that are missing only while an uplink is
-    absent or keys have vanished.
+    `bond`: the port whose members the uplinks are; None for plain uplinks. `wrong`: each problem, and
+    what to do about it. `missing`: interfaces that seem to lead to the network, although they
+    are not uplinks. They are not VM ports either. `last`: the last valid team. On a bond with only one
+    member left it has more uplinks. It excludes interfaces that are missing only while an uplink is
+    absent or keys have disappeared.
     """
 
     uplinks: tuple[str, ...]
@@ -102,10 +102,7 @@ def to_attach(row: BridgeRow) -> str:
 
 def not_attached(row: BridgeRow, what: str = "") -> str:
     """The refusal of a bridge that is not attached. `what`: the name that led to it, if it is another."""
-    found = f"bridge {row.name}: not attached"
-    if what:
-        found = f"{what}on bridge {row.name}, which is not attached"
-    return f"{found} -> an attached bridge; to attach this one: {to_attach(row)}"
+    return f"{what}bridge {row.name} is not attached; to attach it: {to_attach(row)}"
 
 
 def members_of_bonds(row: BridgeRow) -> frozenset[str]:
@@ -114,7 +111,7 @@ def members_of_bonds(row: BridgeRow) -> frozenset[str]:
 
 
 def team(row: BridgeRow, named: tuple[str, ...] | None, known: Known) -> Team:
-    """The uplinks of a bridge. `named`: the uplinks asked for; None if nobody named any."""
+    """The uplinks of a bridge. `named`: the requested uplinks; None if none are named."""
     bond = bond_of(row, named, known)
     if bond is None:
         uplinks, wrong = _plain(row, named, known)
@@ -132,7 +129,7 @@ def team(row: BridgeRow, named: tuple[str, ...] | None, known: Known) -> Team:
     wrong += _strangers(row, bond, last, missing, gone)
     if bond is not None and len(uplinks) < 2 and not missing:
         added = _into(row, bond, gone[0] if gone else "NAME")
-        wrong.append((f"bond {bond.name}, with one member", f"two or more: ovs-vsctl {added}"))
+        wrong.append((f"bond {bond.name} has only one member", f"add another: ovs-vsctl {added}"))
     evident = frozenset(name for name, what in missing.items() if what is not None)
     valid = Known(bond.name if bond else None, last, evident)
     apart = frozenset(missing)
@@ -150,13 +147,14 @@ def _bonded(row: BridgeRow, bond: PortRow, named: tuple[str, ...] | None, known:
     """
     members, wrong = _names(bond), list[tuple[str, str]]()
     if len(members) > MAX_UPLINKS:
-        wrong.append((f"{len(members)} members of bond {bond.name}", f"at most {MAX_UPLINKS}"))
+        problem = f"bond {bond.name} has {len(members)} members"
+        wrong.append((problem, f"expected at most {MAX_UPLINKS}"))
         members = tuple(name for name in members if name in known.uplinks)
     elif named is not None and len(members) > 1:
         wrong += _absent(row, named)
         if not wrong and {*named} != {*members}:
-            expected = f"the members of {bond.name}, all of them and no others: "
-            wrong.append((",".join(named), expected + ", ".join(members)))
+            problem = f"{','.join(named)} are not the members of {bond.name}"
+            wrong.append((problem, f"name all members and no others: {', '.join(members)}"))
     order = known.uplinks if wrong and known.uplinks else named or ()
     ordered = tuple(name for name in order if name in members)
     return (*ordered, *(name for name in members if name not in ordered)), wrong
@@ -166,13 +164,13 @@ def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known) -> Found
     """The named uplinks, unless one seems to lead to a VM, or one is missing from the list."""
     by_name = {interface.name: interface for interface in row.interfaces}
     if named is None:
-        expected = "two or more interface names, as the bridge has no single bond"
-        return known.uplinks, [("nothing", expected)]
+        problem = "no uplinks are named, and the bridge does not have exactly one bond"
+        return known.uplinks, [(problem, "expected two or more interface names")]
     wrong = list(_absent(row, named))
     unmarked = [n for n in named if n in by_name and not _has(by_name[n], ("role",))]
     vms = {name: what for name in unmarked if (what := _of_a_vm(row, by_name[name]))}
     wrong += [
-        (f"{name}, {what}", f"an uplink; if it is one: {IS_UPLINK.format(quoted(name))}")
+        (f"{name} {what}", f"if it is an uplink: {IS_UPLINK.format(quoted(name))}")
         for name, what in vms.items()
     ]
     left = [
@@ -183,13 +181,13 @@ def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known) -> Found
     wrong += [
         (
             f"{name}, an uplink until now, is missing",
-            f"{name} with role=unused; or remove it: ovs-vsctl {_del_port(row, name)}",
+            f"add {name} and set role=unused; or remove it: ovs-vsctl {_del_port(row, name)}",
         )
         for name in left
     ]
     if bonded := sorted(members_of_bonds(row).intersection(named)):
-        expected = "the members of one bond, or ports that are in no bond"
-        wrong.append((f"{', '.join(bonded)}, in bonds", expected))
+        remedy = "name the members of one bond, or only ports that are in no bond"
+        wrong.append((f"the list has members of bonds: {', '.join(bonded)}", remedy))
     if vms or left or bonded:
         return known.uplinks or tuple(name for name in named if name not in vms), wrong
     return named, wrong
@@ -199,33 +197,30 @@ def _absent(row: BridgeRow, named: tuple[str, ...]) -> Iterator[tuple[str, str]]
     present = _present(row)
     for name in named:
         if name not in present:
-            listing = f"ovs-vsctl list-ifaces {quoted(row.name)}"
-            yield (
-                name,
-                f"an interface of {row.name}{nearest(name, present)}; to list them: {listing}",
-            )
+            problem = f"no interface of {row.name} is named {name}{nearest(name, present)}"
+            yield problem, f"to list the names: ovs-vsctl list-ifaces {quoted(row.name)}"
 
 
 def _of_a_vm(row: BridgeRow, interface: InterfaceRow) -> str | None:
     """The evidence that an interface leads to a VM or to no network; None if there is none."""
     if found := [key for key in VM_IDS if interface.external_ids.get(key)]:
-        return f"an interface of a VM, which has {found[0]}"
+        return f"is an interface of a VM, because it has {found[0]}"
     if interface.name == row.name:
-        return "the bridge's own port"
+        return "is the bridge's own port"
     if found := _has(interface, VM_RULE_KEYS):
-        return f"a VM port, which has {PREFIX}{found[0]}"
+        return f"is a VM port, because it has {PREFIX}{found[0]}"
     if interface.kind in VM_TYPES:
-        return f"of type {interface.kind}"
+        return f"has type {interface.kind}, so it does not lead to the network"
     if interface.driver in TAP_DRIVERS:
-        return "a tap device, as VMs use"
+        return "is a tap device, as VMs use"
     if interface.represents:
-        return "the representor of a function that a VM has"
+        return "is the representor of a VM's virtual function"
     for whose, pattern in VM_NAMES.items():
         if re.fullmatch(pattern, interface.name, re.ASCII):
-            return f"with a name that {whose} gives to interfaces of VMs"
-    # A card that was missing from the list may have been treated as a VM port meanwhile.
+            return f"has a name that {whose} gives to interfaces of VMs"
+    # A card that was missing from the list may have been treated as a VM port until then.
     if not _is_card(interface) and (found := _has(interface, WRITTEN_VM_KEYS)):
-        return f"a VM port, which has {PREFIX}{found[0]}"
+        return f"is a VM port, because it has {PREFIX}{found[0]}"
     return None
 
 
@@ -262,16 +257,16 @@ def _missing(
         elif _is_card(interface):
             missing[name] = f"a network card ({interface.driver})"
         elif found := _has(interface, UPLINK_KEYS):
-            missing[name] = f"an uplink, which has {PREFIX}{found[0]}"
+            missing[name] = f"an uplink with {PREFIX}{found[0]}"
         elif name in in_use:
             missing[name] = "an uplink that VM ports are bound to"
         elif name in known.uplinks:
             missing[name] = "an uplink until now"
         elif name.rstrip(DIGITS) == stem:
-            missing[name] = f"new, and named like {uplinks[0]}"
+            missing[name] = f"a new interface named like {uplinks[0]}"
         elif name in known.missing:
-            # VM ports that used it as an uplink have left it meanwhile.
-            missing[name] = "not a VM port until now"
+            # VM ports that used it as an uplink have left it since.
+            missing[name] = "which has not been a VM port until now"
         elif gone:
             missing[name] = None
     return missing
@@ -284,27 +279,27 @@ def _strangers(
     missing: Mapping[str, str | None],
     gone: list[str],
 ) -> Iterator[tuple[str, str]]:
-    """What is missing, each as what was found and what is expected."""
+    """What is missing: each problem, and what to do."""
     for other in bonds_of(row):
         if other is not bond and uplinks and not missing.keys().isdisjoint(_names(other)):
             yield (
-                f"{other.name} ({', '.join(_names(other))}), a bond besides the uplinks",
-                f"no other bond: ovs-vsctl {_del_port(row, other.name)}; if it leads to another network:"
-                " a bridge of its own, with the VMs of that network",
+                f"{other.name} ({', '.join(_names(other))}) is a bond besides the uplinks",
+                f"remove it: ovs-vsctl {_del_port(row, other.name)}; or, if it leads to another network,"
+                " move it to a separate bridge, with the VMs of that network",
             )
     single = sorted(missing.keys() - members_of_bonds(row))
     places = dict(zip(single, gone, strict=False))
     for name in single:
         what = missing[name] or f"which may be {' or '.join(gone)} under another name"
-        expected = f"{name} as well"
+        remedy = f"add {name} as well"
         if name in places:
             replaced = _replacing(row, bond, uplinks, places)
-            expected = f"an uplink instead of {places[name]}: {replaced}"
+            remedy = f"use it instead of {places[name]}: {replaced}"
         elif bond is not None:
-            expected = f"a member of {bond.name}: ovs-vsctl {_into(row, bond, name)}"
+            remedy = f"add it to {bond.name}: ovs-vsctl {_into(row, bond, name)}"
         yield (
             f"{name}, {what}, is missing",
-            f"{expected}; or remove it: ovs-vsctl {_del_port(row, name)};"
+            f"{remedy}; or remove it: ovs-vsctl {_del_port(row, name)};"
             f" or, if it leads to a VM: {IS_VM_PORT.format(quoted(name))}",
         )
 

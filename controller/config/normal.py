@@ -18,32 +18,32 @@ def not_done(row: BridgeRow, uplinks: Collection[str], lag: bool) -> tuple[str, 
 
 
 def multiplied(row: BridgeRow, uplinks: Collection[str]) -> Iterator[str]:
-    """The mirrors whose copies leave by several plain uplinks.
+    """The mirrors whose copies leave on several plain uplinks.
 
-    Open vSwitch itself sends what it mirrors to a VLAN to every port that carries it. To it, a bond is
-    one port.
+    Open vSwitch itself sends mirrored frames to every port that carries the output VLAN. A bond counts
+    as one port.
     """
     for mirror in row.mirrors:
         by = _carry(row, uplinks, mirror.output_vlan, inside=True)
         if len(by) > 1:
             found = f"Bridge {row.name} mirrors: {mirror.name} sends VLAN {mirror.output_vlan} on {', '.join(by)}"
-            yield f"{found}, which form a loop -> trunks without that VLAN on all uplinks but one"
+            yield f"{found}, which form a loop; set trunks without that VLAN on all uplinks but one"
 
 
 def returned(row: BridgeRow, uplinks: Collection[str], lag: bool) -> Iterator[str]:
-    """The mirrors whose copies come back by other members of a bond: they bypass our flows.
+    """The mirrors whose copies come back on other members of a bond: they bypass our flows.
 
-    The source of a copy is an address of another VLAN, so nothing tells it from a frame of another host.
+    The source of a copy is an address of another VLAN, so it looks like a frame of another host.
     """
     bond = next((p for p in row.ports if {i.name for i in p.interfaces} == {*uplinks}), None)
     for mirror in row.mirrors if bond is not None and not lag else ():
         by, to = (_carry(row, uplinks, mirror.output_vlan, inside) for inside in (True, False))
         if by and to:
             found = f"Bridge {row.name} mirrors: {', '.join(to)} may receive {mirror.name}'s frames"
-            expected = (
-                "LACP; or output_port instead of output_vlan; or that VLAN not on these ports"
+            remedy = (
+                "use LACP, or output_port instead of output_vlan, or take the VLAN off these ports"
             )
-            yield f"{found} in VLAN {mirror.output_vlan} twice -> {expected}"
+            yield f"{found} in VLAN {mirror.output_vlan} twice; {remedy}"
 
 
 def _carry(row: BridgeRow, uplinks: Collection[str], vlan: int | None, inside: bool) -> list[str]:
@@ -63,7 +63,7 @@ def _not_done(row: BridgeRow) -> Iterator[str]:
         if on:
             yield f"{bridge} {column}: while the service is down, VM ports stay on a blocked uplink"
     if row.mcast_snooping_enable:
-        effect = "multicast goes to every VM port of its VLAN, member or not"
+        effect = "multicast reaches every VM port of its VLAN, not only group members"
         yield f"{bridge} mcast_snooping_enable: {effect}"
     if row.flood_vlans:
         vlans = ", ".join(map(str, row.flood_vlans))

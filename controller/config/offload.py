@@ -1,4 +1,4 @@
-"""What hardware offload, DPDK ports and representors mean for a bridge, and what cannot work there.
+"""What hardware offload, DPDK ports and representors mean for a bridge, and what is not possible.
 
 Sources: Open vSwitch's documentation ("Flow Hardware offload with Linux TC flower", "Using Open
 vSwitch with DPDK", ovs-vswitchd.conf.db(5)), and what `lib/netdev-offload-tc.c` of releases 3.1 and
@@ -21,16 +21,16 @@ NAMED = 4
 SHAPED_BY = "shares, reserve-mbps and limit-mbps"
 # The effects of giving cached flows to tc, and of values of `tc-policy`.
 BY_TC = (
-    "hw-offload: tc and the card forward by the flows that Open vSwitch has cached, in which"
-    " our tables, groups and learned addresses are already resolved",
-    f"hw-offload: software forwards what tc does not take: frames with more than {MOST_ACTIONS}"
-    " actions, as floods to many VM ports have, and fragments of IPv6",
+    "hw-offload: tc and the network card use the flow cache of Open vSwitch, which contains the"
+    " results of our tables, groups and learned addresses",
+    "hw-offload: software forwards frames that tc does not support: frames with more than"
+    f" {MOST_ACTIONS} actions, such as floods to many VM ports, and IPv6 fragments",
     "hw-offload: tc counts packets without their Ethernet header, so 14 bytes are added for"
     " each packet of a flow",
 )
 TC_POLICIES = {
-    "skip_hw": "tc-policy skip_hw: tc forwards in software, and no card forwards",
-    "skip_sw": "tc-policy skip_sw: what the card does not take, Open vSwitch's kernel module forwards",
+    "skip_hw": "tc-policy skip_hw: tc forwards in software, and no network card forwards",
+    "skip_sw": "tc-policy skip_sw: Open vSwitch's kernel module forwards what the network card does not",
 }
 
 
@@ -38,10 +38,10 @@ TC_POLICIES = {
 class Offload:
     """What is offloaded of a bridge, as far as the database shows it.
 
-    `told`: what that means, a sentence each. `by_tc`: its cached flows are given to tc, which
+    `told`: the consequences, a sentence each. `by_tc`: its cached flows are offloaded to tc, which
     counts packets without their Ethernet header. `past_queues`: the VM ports whose frames the card
-    sends past the queues of uplinks. `no_queues`: the uplinks that have no queues at all. `no_card`:
-    why no card takes over what VMs send by uplinks although `hw-offload` is true; None if one may.
+    sends past the queues of uplinks. `no_queues`: the uplinks that cannot have queues. `no_card`: why
+    no card forwards what VMs send on uplinks although `hw-offload` is true; None if one may.
     """
 
     told: tuple[str, ...] = ()
@@ -51,11 +51,11 @@ class Offload:
     no_card: str | None = None
 
     def unshaped(self, port: str) -> str | None:
-        """What a VM port would need for shares, a reservation or a limit; None if it has that."""
+        """Why a VM port cannot have shares, a reservation or a limit; None if it can."""
         if self.no_queues:
-            return f"uplinks that are Linux devices, not DPDK ports as {_some(self.no_queues)}"
+            return f"DPDK uplinks have no Linux queues: {_some(self.no_queues)}"
         if port in self.past_queues:
-            return "frames that pass the queues of uplinks; hw-offload forwards those of a representor in the card"
+            return "hw-offload forwards a representor's frames past the queues of uplinks"
         return None
 
 
@@ -99,32 +99,32 @@ def _hashed(policy: str, connection_hash: str, no_card: str | None) -> Iterator[
     preset = PRESETS[policy]
     if connection_hash == "auto" and no_card is not None and preset.spreads_connections:
         yield (
-            f"hw-offload with {policy}: {no_card}, so no card forwards, and software forwards the"
-            " connections that are hashed by dp_hash"
+            f"hw-offload with {policy}: {no_card}, so no network card forwards, and software forwards"
+            " the connections that are hashed by dp_hash"
         )
     elif connection_hash == "dp_hash" and preset.spreads_connections:
         yield (
-            f"hw-offload with {policy}: connection-hash is dp_hash, which tc does not take, so"
+            f"hw-offload with {policy}: connection-hash is dp_hash, which tc does not support, so"
             " software forwards the connections that it hashes"
         )
     elif preset.classifier.hashed or preset.splits_by is not None:
         yield (
-            f"hw-offload with {policy}: what is hashed is resolved as well, so each connection"
-            " or address is a flow of its own in tc, and its first packet goes through software"
+            f"hw-offload with {policy}: each connection or address that is hashed is a separate flow"
+            " in tc, and software forwards its first packet"
         )
 
 
 def _no_card(row: BridgeRow, uplinks: Sequence[InterfaceRow]) -> str | None:
-    """Why no card forwards what leaves by the uplinks. A card forwards only to ports of its own.
+    """Why no card forwards to the uplinks. A card forwards only to its own ports.
 
-    One whose tc is switched off at present may be told to forward at any time.
+    A card whose offload is disabled at present counts, because it can be enabled at any time.
     """
     if row.in_userspace:
-        return None if _has_card(row) else "datapath_type netdev offloads to DPDK's cards only"
+        return None if _has_card(row) else "datapath_type netdev offloads to DPDK cards only"
     if row.tc_policy == "skip_hw":
         return "tc-policy is skip_hw"
     if uplinks and all(uplink.offloads is False for uplink in uplinks):
-        return f"uplinks {_some([u.name for u in uplinks])} are no cards that take flows of tc"
+        return f"uplinks {_some([u.name for u in uplinks])} are no cards that can offload tc flows"
     return None
 
 
@@ -132,7 +132,7 @@ def _dpdk(row: BridgeRow, no_queues: Sequence[str]) -> Iterator[str]:
     ports = [interface.name for interface in row.interfaces if interface.kind in DPDK_KINDS]
     if no_queues:
         yield (
-            f"DPDK uplinks {_some(no_queues)}: they have no Linux device to queue at, so"
+            f"DPDK uplinks {_some(no_queues)}: they have no Linux device that could have queues, so"
             f" {SHAPED_BY} are refused"
         )
     if others := [name for name in ports if name not in no_queues]:
@@ -145,7 +145,7 @@ def _dpdk(row: BridgeRow, no_queues: Sequence[str]) -> Iterator[str]:
             "hw-offload: a DPDK card can take over outputs, VLAN tags and rewritten addresses of"
             " cached flows; if it cannot, ovs-vswitchd forwards"
             if _has_card(row)
-            else "hw-offload: datapath_type netdev offloads to DPDK's cards only, and there are none"
+            else "hw-offload: datapath_type netdev offloads to DPDK cards only, and there are none"
         )
 
 
@@ -155,13 +155,13 @@ def _representors(row: BridgeRow, names: Sequence[str]) -> Iterator[str]:
         yield f"{which}: hw-offload is not true, so software forwards all frames of their VMs"
         return
     yield (
-        f"{which}: the card forwards only to uplinks of its own embedded switch; to others software"
-        " forwards, unless the card joins its ports (esw_multiport)"
+        f"{which}: the card forwards only to uplinks of its own embedded switch; software forwards to"
+        " other uplinks, unless the card joins its ports (esw_multiport)"
     )
     if not row.in_userspace and row.tc_policy != "skip_hw":
         yield (
-            f"{which}: what the card forwards passes no queue of the kernel's, so {SHAPED_BY} are"
-            " refused for them"
+            f"{which}: frames that the card forwards bypass the kernel's queues, so {SHAPED_BY} are"
+            " refused for these ports"
         )
 
 

@@ -20,8 +20,8 @@ from policies.presets import DEFAULT_PRESET, PRESETS
 
 # The effect of `flow-restore-wait`.
 WAITS = (
-    "Open_vSwitch other_config:flow-restore-wait: when ovs-vswitchd has started, it forwards"
-    " nothing until this key is removed, and ovs-lbt connects only then"
+    "Open_vSwitch other_config:flow-restore-wait is set: after a start, ovs-vswitchd does not forward"
+    " frames, and ovs-lbt does not connect, until this key is removed"
 )
 
 
@@ -124,8 +124,8 @@ class _Reader:
             return default
         record, key = f"Bridge {self.row.name}", PREFIX + "teaming"
         violations = list(_teaming_violations(wanted, bond))
-        for found, expected in violations:
-            self.settings.report(record, key, found, expected)
+        for problem, remedy in violations:
+            self.settings.report(record, key, problem, remedy)
         last = self.settings.last.get((record, key), default)
         fitting = [t for t in (wanted, last, default) if not any(_teaming_violations(t, bond))]
         self.settings.in_force[record, key] = fitting[0]
@@ -137,8 +137,8 @@ class _Reader:
         known = self.last.team if self.last else saved or Known()
         vm_ports = (port.name for port in self.last.vm_ports) if self.last else ()
         found = membership.team(self.row, named, replace(known, vm_ports=frozenset(vm_ports)))
-        for what, expected in found.wrong:
-            self.settings.report(record, key, what, expected)
+        for problem, remedy in found.wrong:
+            self.settings.report(record, key, problem, remedy)
         self.settings.in_force[record, key] = found.last.uplinks
         return found
 
@@ -181,37 +181,37 @@ def _unspread(ports: Iterable[VmPortConfig], connection_hash: str | None) -> Ite
         if port.keeps_address:
             yield (
                 f"{port.policy} does not spread {endpoint}: peers there answer to the source address of"
-                " a frame, and not every uplink carries its VLANs -> uplinks that carry them"
+                " a frame, and not every uplink carries its VLANs; make all uplinks carry them"
             )
         elif connection_hash == "multipath" and port.counted_by_flows and port.may_spread:
             yield (
-                f"{port.policy} spreads {endpoint}, by peers only: multipath sees no source ports of"
-                " tunnels -> connection-hash=dp_hash"
+                f"{port.policy} spreads {endpoint}, by peers only, because multipath sees no source ports"
+                " of tunnels; set connection-hash=dp_hash"
             )
 
 
 def _unchecked(bridge: Mapping[str, Any], teaming: str, on_bond: bool) -> Iterator[str]:
     """Why paths are not checked although the operator asked for it."""
     if bridge["path-check"] == "on" and teaming != Teaming.SWITCH_INDEPENDENT:
-        yield f"path-check: teaming {teaming}, where the network chooses the uplink -> switch-independent"
+        yield f"path-check has no effect with teaming {teaming}, where the upstream switch chooses the uplink"
     elif bridge["path-check"] == "on" and on_bond and bridge["mode"] == "observe":
-        yield "path-check: mode observe, where nothing of ovs-lbt is on the switch -> enforce"
+        yield "path-check has no effect in mode observe, which installs no flows; set mode=enforce"
     elif bridge["path-check"] == "off" and bridge["path-check-targets"]:
-        yield "path-check-targets: path-check is off, so no host is asked -> path-check=on"
+        yield "path-check-targets has no effect while path-check is off; set path-check=on"
 
 
 def _teaming_violations(teaming: str, bond: PortRow | None) -> Iterator[tuple[str, str]]:
-    """Why these uplinks cannot be teamed like this, each as what was found and what is expected.
+    """Why these uplinks cannot be teamed like this: each problem, and what to do.
 
     `bond`: the bond whose members the uplinks are; None for plain uplinks.
     """
     where = "plain uplinks" if bond is None else f"bond {bond.name} with lacp {bond.lacp or 'off'}"
     if teaming == "lacp" and not _negotiates(bond):
-        expected = "a bond with lacp active or passive; without LACP switch-independent or static"
-        yield f"lacp on {where}", expected
+        remedy = "use a bond with lacp active or passive, or teaming switch-independent or static"
+        yield f"lacp is not possible on {where}", remedy
     if teaming != "lacp" and _negotiates(bond):
-        expected = "lacp, because the upstream switch treats the members as one link"
-        yield f"{teaming} on {where}", expected
+        remedy = "use lacp, because the upstream switch treats the members as one link"
+        yield f"{teaming} is not possible on {where}", remedy
 
 
 def _watchers(port: PortRow, interface: InterfaceRow) -> Iterator[str]:

@@ -39,9 +39,9 @@ class Ovn:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """What a port sends tunnels for. Each tuple is sorted and has no value twice.
+    """The tunnels that a port sends. Each tuple is sorted and has no value twice.
 
-    `addresses`: from which they are sent, as far as that is known. `kinds`: the types of the
+    `addresses`: their source addresses, as far as they are known. `kinds`: the types of the
     tunnels. `bridges`: the bridges that they belong to.
     """
 
@@ -132,7 +132,7 @@ class PortRow:
 
 @dataclass(frozen=True, slots=True)
 class MirrorRow:
-    """A Mirror record: to which port, or in which VLAN, Open vSwitch sends what it mirrors."""
+    """A Mirror record: the port or the VLAN to which Open vSwitch sends mirrored frames."""
 
     name: str
     output_port: str | None = None
@@ -179,7 +179,7 @@ class BridgeRow:
 
     @property
     def mirrored_to(self) -> frozenset[str]:
-        """The interfaces that Open vSwitch reserves for what it mirrors."""
+        """The interfaces that Open vSwitch reserves for mirrored frames."""
         reserved = {mirror.output_port for mirror in self.mirrors}
         return frozenset(
             i.name for port in self.ports if port.name in reserved for i in port.interfaces

@@ -8,7 +8,7 @@ from typing import Any
 from controller.config.keys import BRIDGE_KEYS, VM_RULE_KEYS, WRITTEN_VM_KEYS, Key, settable
 from controller.config.rows import PREFIX
 from controller.config.values import BadValue
-from controller.text.wording import one_of
+from controller.text.wording import one_of, shortened
 
 # How the keys end under which a Bridge keeps the rules of VMs.
 RULES = tuple(f"-{rule}" for rule in VM_RULE_KEYS)
@@ -50,7 +50,7 @@ class Settings:
             try:
                 values[name] = key.parse(text)
             except ValueError:
-                self.report(record, prefix + name, text, key.expects(text))
+                self.report_value(record, prefix + name, text, key.expects(text))
                 salvage = key.takes.salvage
                 otherwise = salvage(text) if salvage else key.without
                 values[name] = self.last.get(slot, otherwise)
@@ -69,8 +69,13 @@ class Settings:
                     # The service wrote it when the interface had another role.
                     continue
                 expected = expected or one_of(PREFIX + known for known in settable(keys))
-                self.report(record, key, ids[key], expected)
+                self.report(record, key, "the key is unknown", f"expected {expected}")
 
-    def report(self, record: str, key: str, found: str, expected: str) -> None:
+    def report_value(self, record: str, key: str, found: str, expected: str) -> None:
+        """Add an error about an invalid value."""
+        problem = f"{shortened(found) or 'an empty value'} is invalid"
+        self.report(record, key, problem, f"expected {expected}")
+
+    def report(self, record: str, key: str, problem: str, remedy: str) -> None:
         """Add an error. One value can concern several ports of a VM, so errors can repeat."""
-        self.errors[BadValue(record, key, found, expected)] = None
+        self.errors[BadValue(record, key, problem, remedy)] = None

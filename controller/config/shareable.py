@@ -1,6 +1,6 @@
-"""What a support bundle may contain of the database, of links and of logs: what is known to hold no secret.
+"""The parts of the database, links and logs that a support bundle may contain: those without secrets.
 
-All else is replaced, whatever it looks like: nobody can list the forms that secrets take.
+Everything else is replaced, because secrets have too many forms to recognize them.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from controller.config.kinds import CheckedHost, Known
 from controller.config.offload import NOTHING, Offload
 from controller.config.rows import Endpoint, Guest, InterfaceRow, PortRow
 from controller.config.vlans import TRUNK, PortVlans
-from controller.text.wording import one_line, shortened
+from controller.text.wording import one_line
 from policies.damping import Moved
 from policies.model import NO_RULES, OfPort, Role, Rules, Teaming
 from policies.presets import PRESETS
@@ -21,19 +21,18 @@ FALLBACK_POLICY = "explicit"
 
 @dataclass(frozen=True, slots=True)
 class BadValue:
-    """An invalid value in the database, which is not in force, and what is expected instead."""
+    """A value in the database that cannot be in force, the problem with it, and what to do."""
 
     # The table and the name, for example "Bridge br0".
     record: str
     # The key with its prefix, or a column.
     key: str
-    found: str
-    # Of no account for whether an error is new: other names may be expected by now.
-    expected: str = field(compare=False)
+    problem: str
+    # Not compared to tell new errors from known ones, because the names in it may have changed.
+    remedy: str = field(compare=False)
 
     def __str__(self) -> str:
-        found = shortened(self.found)
-        return one_line(f"{self.record} {self.key}: {found} -> {self.expected}")
+        return one_line(f"{self.record} {self.key}: {self.problem}; {self.remedy}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +133,17 @@ class VmPortConfig:
 
     @property
     def unsplittable(self) -> bool:
-        """Whether all that it sends must leave by one uplink."""
+        """Whether all its traffic must leave on one uplink."""
         return self.rules.unsplittable or self.keeps_address
 
     @property
     def may_spread(self) -> bool:
-        """Whether its connections may leave by several uplinks, always or at times."""
+        """Whether its connections may leave on several uplinks, always or at times."""
         return PRESETS[self.policy].spreads_connections and not self.unsplittable
 
     @property
     def per_address(self) -> bool:
-        """Whether each address behind the port is a unit of its own.
+        """Whether each address behind the port is a separate unit.
 
         Not under a hashed policy, which separates addresses anyway, nor with a rule, which keeps
         them together.
@@ -215,7 +214,7 @@ class BridgeConfig:
     lacp_current: frozenset[str] = frozenset()
     # Whether the bond also carries traffic without LACP.
     falls_back: bool = False
-    # The configuration that the operator asked for, while LACP is not negotiated and this one is in
+    # The configuration that the operator requested, while LACP is not negotiated and this one is in
     # force.
     instead_of: BridgeConfig | None = None
     # The hash of connections: the operator's, or the default.
@@ -281,17 +280,17 @@ class BridgeConfig:
 
     @property
     def checks_paths(self) -> bool:
-        """Whether the uplinks probe each other. On a LAG the network chooses by which one a frame comes."""
+        """Whether the uplinks probe each other. On a LAG the upstream switch chooses the uplink."""
         return self.path_check and not self.on_a_lag and not self.observes_bond
 
     @property
     def observes_bond(self) -> bool:
-        """Whether NORMAL forwards, and nothing of ours is to be on the switch."""
+        """Whether NORMAL forwards, and the switch has none of our flows."""
         return self.mode == "observe" and self.on_bond
 
     @property
     def asked(self) -> BridgeConfig:
-        """The configuration that the operator asked for."""
+        """The configuration that the operator requested."""
         return self.instead_of or self
 
     @property

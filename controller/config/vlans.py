@@ -1,4 +1,4 @@
-"""VLANs: sets of their ids, and what a port carries and how."""
+"""VLANs: sets of VLAN ids, and the VLANs that a port carries."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class PortVlans:
         return 0 if vlan == self.native else vlan
 
     def tag_out(self, vlan: int) -> int:
-        """The tag of frames of this VLAN that leave by the port; 0: none."""
+        """The tag of frames of this VLAN that leave on the port; 0: none."""
         return 0 if vlan == self.native and not self.native_tagged else vlan
 
     @property

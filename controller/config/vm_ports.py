@@ -54,7 +54,7 @@ def read_vm_ports(
 ) -> values.ReadVmPorts:
     """Read the VM ports: all interfaces with an ofport except for `others`, by name.
 
-    The same records are not read again: an invalid value keeps what it kept the last time.
+    Unchanged records are not read again: an invalid value has the same effect as the last time.
     """
     policies = {port.name: port.policy for port in last.vm_ports} if last else {}
     read = last.read if last else None
@@ -88,7 +88,7 @@ class _Reader:
     interface: InterfaceRow
 
     def read(self, last_policy: str) -> values.VmPortConfig:
-        """The configuration. `last_policy`: in force until now, for the case that another cannot be."""
+        """The configuration. `last_policy`: in force until now, and if the new one is not supported."""
         interface, common, teaming = self.interface, self.common, self.common.teaming
         vlans = port_vlans(self.port.vlan_mode, self.port.tag, self.port.trunks)
         carriers = self._carriers(vlans)
@@ -181,11 +181,11 @@ class _Reader:
 
     def _unset_queues(self, rules: dict[str, Any]) -> None:
         """Report and unset the rules that need queues, if frames of this interface pass none."""
-        if (expected := self.common.offload.unshaped(self.interface.name)) is not None:
+        if (reason := self.common.offload.unshaped(self.interface.name)) is not None:
             for key in SHAPING_KEYS:
                 if (value := rules[key]) is not None:
-                    found = f"{value if key == 'shares' else value / 1e6:g}"
-                    self.settings.report(self.record, PREFIX + key, found, expected)
+                    problem = f"{value if key == 'shares' else value / 1e6:g} cannot be applied"
+                    self.settings.report(self.record, PREFIX + key, problem, reason)
                     rules[key] = None
 
     def _attached_macs(self) -> tuple[str, ...]:
@@ -195,16 +195,15 @@ class _Reader:
         if all(MAC.fullmatch(mac) and not int(mac[1], 16) & 1 for mac in macs):
             return tuple(sorted(set(macs)))
         found, expected = ids.get("attached-mac", ""), "MAC addresses of six bytes"
-        self.settings.report(self.record, "attached-mac", found, expected)
+        self.settings.report_value(self.record, "attached-mac", found, expected)
         return ()
 
     def _forges(self, wanted: str | None, unit: str, attached: tuple[str, ...]) -> bool:
         """Whether frames of a VM from foreign addresses are accepted."""
         if wanted == "reject" and not attached:
-            expected = (
-                "attached-mac in external_ids as well: the addresses from which the VM may send"
-            )
-            self.settings.report(self.record, PREFIX + "forged-transmits", wanted, expected)
+            problem = "reject has no effect without attached-mac in external_ids"
+            remedy = "set attached-mac to the addresses from which the VM may send"
+            self.settings.report(self.record, PREFIX + "forged-transmits", problem, remedy)
         return not attached or (wanted or FORGED_BY_UNIT[unit]) == "accept"
 
     def _reserve(self, reserve_bps: float | None, limit_bps: float | None) -> float:
@@ -212,7 +211,7 @@ class _Reader:
         if reserve_bps is None or limit_bps is None or reserve_bps <= limit_bps:
             return reserve_bps or 0.0
         found, expected = f"{reserve_bps / 1e6:g}", f"at most its limit-mbps {limit_bps / 1e6:g}"
-        self.settings.report(self.record, PREFIX + "reserve-mbps", found, expected)
+        self.settings.report_value(self.record, PREFIX + "reserve-mbps", found, expected)
         return limit_bps
 
     def _carriers(self, vlans: PortVlans) -> frozenset[str]:
@@ -222,8 +221,8 @@ class _Reader:
         if uplinks and not allowed:
             key = "trunks" if port.tag is None else "tag"
             found = ",".join(map(str, port.trunks if port.tag is None else (port.tag,))) or "none"
-            expected = "a VLAN that an uplink carries"
-            self.settings.report(f"Port {port.name}", key, found, expected)
+            remedy = "choose a VLAN that an uplink carries"
+            self.settings.report(f"Port {port.name}", key, f"no uplink carries {found}", remedy)
         return allowed
 
     def _tunnel_mac(self) -> str | None:
@@ -246,7 +245,8 @@ def fitting_policy(
     ]
     violations = list(PRESETS[wanted].limits.violations(teaming, team))
     for found, expected in violations:
-        settings.report(record, PREFIX + "policy", f"{wanted} with {found}", expected)
+        problem = f"{wanted} does not support {found}"
+        settings.report(record, PREFIX + "policy", problem, f"expected {expected}")
     return last if violations else wanted
 
 

@@ -1,13 +1,13 @@
-"""Tunnel endpoints: what they send off home, and what peers send back to where that came from.
+"""Tunnel endpoints: frames that they send off home, and frames that peers send to off-home addresses.
 
-Without a LAG, frames that a hash sends off home have a source address of ours. Open vSwitch's userspace
-datapath takes the source address of a tunnel's frame for that of the endpoint, and sends the tunnel's
-other direction there. So endpoints have off-home addresses of their own, one for each uplink, and
-frames to these are given to the endpoint under its own address, which alone ends a tunnel.
+Without a LAG, frames that a hash sends off home have one of our source addresses. Open vSwitch's
+userspace datapath takes the source address of a tunnel's frame as the endpoint's address, and sends the
+tunnel's other direction there. So each endpoint has its own off-home addresses, one for each uplink.
+Frames to these are delivered with the endpoint's own address, because only that one ends a tunnel.
 
-A *lane* is all that has the off-home address of one uplink. It leaves and comes by one uplink: the
-first live one of its order. If the uplink fails, its frames keep their address and leave by the next one,
-so that switches upstream learn by these frames where to bring what peers still send there.
+A *lane* is all traffic with the off-home address of one uplink. It uses one uplink in both directions:
+the first live one of its order. If the uplink fails, its frames keep their address and leave on the next
+one, so that upstream switches learn from these frames where to send traffic of peers.
 
 Bucket's group -> OFF_HOME -> the lane's group (its first live uplink).
 FROM_UPLINK -> TO_ENDPOINT -> EGRESS.
@@ -16,9 +16,9 @@ Tables: TO_ENDPOINT; in LEARN, FROM_UPLINK and OFF_HOME, the flows for off-home 
 flows teach SPOKEN. Groups: one for each lane, and for each lane one for each uplink.
 
 Invariant: a frame to such an address reaches the endpoint and no other port. If the network does not
-know the address and sends the frame down every uplink, one copy is taken. The exception is an address
-that has sent in the last `SPOKEN_TIMEOUT_S` seconds: it is taken from every uplink, as all known unicast
-is, because some frames still come by the old uplink after a failure.
+know the address and sends the frame down every uplink, one copy is accepted. The exception is an address
+that has sent in the last `SPOKEN_TIMEOUT_S` seconds: its frames are accepted on every uplink, like all
+known unicast, because some frames still arrive on the old uplink after a failure.
 """
 
 from __future__ import annotations

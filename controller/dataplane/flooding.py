@@ -45,8 +45,8 @@ LINK_LOCAL_GROUPS_V6 = ("ff02::", "ffff::")
 def opens(old: GroupSpec, new: GroupSpec, live: Collection[int]) -> bool:
     """Whether a delivery group will deliver what it did not: fewer `live` uplinks come before its own.
 
-    After a failure the switch delivers by the next uplink at once. What the service then changes opens
-    nothing, and must close nothing either.
+    After a failure the switch immediately delivers from the next uplink. Later changes by the service
+    open nothing, and must not close anything either.
     """
     slot = (new.group_id - tables.GROUP_IDS.start) >> 16
     if not 1 <= slot <= MAX_UPLINKS or not _delivers(new):
@@ -58,8 +58,8 @@ def opens(old: GroupSpec, new: GroupSpec, live: Collection[int]) -> bool:
 def held(group: GroupSpec) -> FlowSpec | None:
     """The flow that keeps a delivery group from delivering for a moment, whatever its buckets say.
 
-    It ends by itself: nobody might be there to remove it. None on a static LAG, where the buckets do
-    not say by which uplink the frame comes, and each frame comes by one only.
+    It expires, because the service may not run to remove it. None on a static LAG, where the buckets
+    do not determine the uplink of a frame, and each frame arrives on one uplink only.
     """
     ways = [bucket.watch_port for bucket in group.buckets if bucket.actions]
     if len(ways) != 1 or ways[0] is None:

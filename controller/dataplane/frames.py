@@ -33,7 +33,7 @@ LINK_LOCAL = IPv6Address("fe80::ffff:ffff:ffff:ffff")
 def rarp(mac: str, vlan: int | None = None, *, to_itself: bool = False) -> bytes:
     """A learning packet: a broadcast RARP request (RFC 903) by which switches learn `mac`.
 
-    Nobody answers it. Hypervisors send the same frame when a VM arrives. `vlan` tags
+    It is not answered. Hypervisors send the same frame when a VM arrives. `vlan` tags
     the frame; None or 0 leaves it untagged. `to_itself`: addressed to `mac`, so that a switch
     which learns from it sends it nowhere.
     """
@@ -43,17 +43,17 @@ def rarp(mac: str, vlan: int | None = None, *, to_itself: bool = False) -> bytes
 
 
 def garp(mac: str, address: IPv4Address, vlan: int | None = None) -> bytes:
-    """A gratuitous ARP request (RFC 5227 section 3): `address` is at `mac`. Nobody answers it."""
+    """A gratuitous ARP request (RFC 5227 section 3): `address` is at `mac`. It is not answered."""
     source, about = octets(mac), address.packed
     body = ARP.pack(*OF_ETHERNET, ARP_REQUEST, source, about, bytes(6), about)
     return frame(BROADCAST, source, vlan, ETH_ARP, body)
 
 
 def advertisement(mac: str, address: IPv6Address, peer: IPv6Address) -> bytes:
-    """A neighbour advertisement that nobody asked for (RFC 4861 section 7.2.6), to one neighbour.
+    """An unsolicited neighbour advertisement (RFC 4861 section 7.2.6), to one neighbour.
 
-    `address` is at `mac`. The userspace datapath of Open vSwitch passes over what is sent to all nodes,
-    and takes this because it is sent to an address of its own. `peer`'s MAC is not known here, so the frame is
+    `address` is at `mac`. The userspace datapath of Open vSwitch ignores advertisements to all nodes,
+    and accepts this one because it is sent to its own address. `peer`'s MAC is not known here, so the frame is
     addressed to the group that `peer` is solicited by.
     """
     source = octets(mac)
@@ -99,7 +99,7 @@ def mld_query(vlan: int | None = None) -> bytes:
 
 
 def solicitation(mac: bytes, address: IPv6Address) -> bytes:
-    """An IPv6 packet that asks which MAC `address` is at (RFC 4861 section 7.2.2).
+    """An IPv6 packet that queries the MAC of `address` (RFC 4861 section 7.2.2).
 
     It comes from a link-local address made of `mac` (RFC 4291 appendix A).
     """

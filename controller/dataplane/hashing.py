@@ -1,22 +1,22 @@
-"""Bindings and hashing: what a VM port sends leaves by the uplink that it is bound to, or is spread by a hash.
+"""Bindings and hashing: traffic of a VM port leaves on its bound uplink, or is spread by a hash.
 
 UPLINK_OUT -> the VM port's binding group -> its first live uplink; or, if the VM port is hashed:
 -> HASH (which bucket a frame is in) -> BUCKET (counts it) -> the bucket's group
-(its first live uplink) -> OFF_HOME (unchanged, with another source address, or by the home).
+(its first live uplink) -> OFF_HOME (unchanged, with another source address, or on the home).
 
 Tables: UPLINK_OUT, HASH, BUCKET, OFF_HOME, IP_NIBBLE; in LEARN and FROM_UPLINK, the flows that drop our own
 source addresses. Groups: one for each VM port, its binding; one for each bucket of each hash; the one that
 picks a bucket by the datapath's hash.
 
 Invariant: a move changes the VM port's binding group, and no flow. If the uplink goes down, the
-switch itself changes over to the next one of the VM port's order.
+switch itself fails over to the next one of the VM port's order.
 
-Invariant: a frame leaves once, by a live uplink that carries its VLAN. Switches upstream see a VM's
-source address at one uplink only.
+Invariant: a frame leaves once, on a live uplink that carries its VLAN. Upstream switches see a VM's
+source address on one uplink only.
 
-By dp_hash, the switch caches two flows for a frame, and translates them again at different moments. So the
-second one may serve frames when no VM port is split any more, and when one is split anew. Where there is
-no bucket, it sends them by the home; otherwise, it would drop them.
+With dp_hash, the switch caches two flows for a frame, and revalidates them at different times. So the
+second one may still forward frames when no VM port is split any more, or one is split again. If there is
+no bucket, it sends them on the home; otherwise, it would drop them.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
         case Classifier.IP_PAIR:
             yield from _ip_pair_flows(made)
         case Classifier.VM_PORT:
-            raise ValueError("vm-port -> a classifier with buckets")
+            raise ValueError("vm-port is a classifier without buckets")
 
 
 def _address_flows(made: Hash) -> Iterator[FlowSpec]:
@@ -186,7 +186,7 @@ def _address_flows(made: Hash) -> Iterator[FlowSpec]:
 
 
 def for_the_home_to_hear(number: int, team: Team) -> Iterator[FlowSpec]:
-    """Frames that must leave by the home, where the VM port receives multicast and broadcast."""
+    """Frames that must leave on the home, where the VM port receives multicast and broadcast."""
     # A snooping switch sends a group to where it was reported. The report has our own source
     # address, because upstream switches know the sender's at another uplink.
     for report in GROUP_REPORTS:

@@ -86,7 +86,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a device has now. `marks`: the digests in our filters; `drops`: counted by class."""
+    """The queues of a device. `marks`: the digests in our filters; `drops`: counted by class."""
 
     kind: str = "noqueue"
     handle: int = 0
@@ -101,7 +101,7 @@ class Found:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether somebody else has set it: the default qdisc of a device has no handle."""
+        """Whether another program has set it: the default qdisc of a device has no handle."""
         return self.handle != 0 and not self.is_ours
 
     def __str__(self) -> str:
@@ -127,10 +127,10 @@ def mark(shaper: Shaper, host: Host) -> int:
 def commands(
     device: str, found: Found, wanted: Shaper | None, host: Host, known: Shaper | None = None
 ) -> tuple[str, ...]:
-    """The fewest lines for `tc -batch` from what is found to what is wanted.
+    """The fewest lines for `tc -batch` that change `found` to `wanted`.
 
-    `known`: the shaper that was installed with the mark found, if it is remembered. A qdisc that
-    somebody else has set is replaced, so the caller must not ask for that where it has to stay.
+    `known`: the shaper that was installed with the mark found, if it is remembered. Another
+    program's qdisc is replaced, so the caller must not call this if it has to stay.
     Queued frames stay queued, except those of a class that is removed.
     """
     if wanted is None:
@@ -262,7 +262,7 @@ def program(sources: Iterable[tuple[str, int]], mark: int) -> tuple[Instruction,
 
 
 def read_mark(code: Sequence[Instruction]) -> int | None:
-    """The digest in a program; None if the program is not one of ours."""
+    """The digest in a BPF program; None if the program is not ours."""
     return code[0][3] if code and code[0][:3] == (_LD_IMM, 0, 0) else None
 
 

@@ -1,12 +1,12 @@
-"""Learning: behind which VM port an address is, and from whom a VM port may send.
+"""Learning: the VM port of each address, and the source addresses that a VM port may use.
 
 Tables: LEARN, SET_LOCK. Its flows teach LOCATION (where to send frames for the address), LOCAL_SOURCE
-(frames from it that come back are ours), LOCK (it has just announced itself from here) and PORT_OUT
+(returning frames from it are our own), LOCK (it has just announced itself from here) and PORT_OUT
 (an uplink is closed for a VM port).
 
 Invariant: the switch learns only from a VM port that may send from the address, at most
-`ADDRESSES_PER_PORT_MAX` addresses on each. What it learned on a port goes with the flow that
-taught it.
+`ADDRESSES_PER_PORT_MAX` addresses on each. Learned flows of a port are removed with the flow that
+taught them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _of(port: VmPort, on_a_lag: bool) -> Iterable[FlowSpec]:
 def learn_outside() -> Learn:
     """Learn that the source of a frame from an uplink is not behind a VM port here.
 
-    What is learned from a VM port precedes this, so the frame may be one of ours that comes back.
+    Addresses learned on a VM port take precedence, so the frame may be our own that comes back.
     """
     elsewhere = SAME_VLAN, tables.TO_SOURCE, tables.TO_ELSEWHERE
     outside, timeout_s = cookie(Kind.OUTSIDE, 0), tables.LEARNED_TIMEOUT_S
@@ -64,7 +64,7 @@ def learn_outside() -> Learn:
 
 
 def learn_closed(ofport: OfPort, uplink: OfPort) -> Learn:
-    """Learn to drop what an uplink brings for a VM port."""
+    """Learn to drop frames from an uplink to a VM port."""
     ends = (LearnMatch(r, r, 16) for r in (Register.TARGET, Register.UPLINK))
     closed = cookie(Kind.OUTSIDE, uplink << 16 | ofport)
     timeout_s = tables.LOCK_TIMEOUT_S
@@ -126,10 +126,10 @@ def _learn_from(port: VmPort, on_a_lag: bool) -> Iterator[FlowSpec]:
 
 
 def learn_source(ofport: OfPort, vlans: PortVlans) -> tuple[Learn, Learn]:
-    """Learn where the source of a VM port's frame is, for frames to it and for its own that come back.
+    """Learn the VM port of a source address, for frames to it and for its own frames that come back.
 
-    Learned flows have a `hard_timeout`, which each frame from the address starts anew. Frames that
-    come back would keep an `idle_timeout` from ending after the address has left.
+    Learned flows have a `hard_timeout`, which each frame from the address restarts. Frames that come
+    back would prevent an `idle_timeout` from expiring after the address has left.
     """
     location = Learn(
         Table.LOCATION,

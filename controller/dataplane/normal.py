@@ -55,7 +55,7 @@ _Way = tuple[int, MatchValue | None, Actions]
 
 
 def flooded_by(uplink: OfPort, team: Team) -> tuple[Fields, list[_Way]]:
-    """How NORMAL gets what an uplink floods.
+    """How NORMAL receives frames that an uplink floods.
 
     The match of frames from the uplink, and the actions for all of them and for some destinations.
     """
@@ -137,9 +137,9 @@ def _learn_from_unknown(team: Team) -> Iterator[FlowSpec]:
 
 
 def by_any_uplink(port: VmPort, team: Team) -> Actions:
-    """How NORMAL gets a frame of a VM port, if no uplink of the team is there; () if it must not.
+    """How NORMAL gets a frame of a VM port, if no uplink of the team exists; () if it must not.
 
-    Somebody has made the bond anew while the service was not running: its members have other numbers.
+    The bond was created again while the service was not running: its members have other numbers.
     """
     if not (team.over_normal and port.order) or port.is_confined(team.uplinks):
         return ()
@@ -148,7 +148,7 @@ def by_any_uplink(port: VmPort, team: Team) -> Actions:
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:
-    """Give NORMAL unicast from the first live uplink only: what is flooded comes by all of them."""
+    """Give NORMAL unicast from the first live uplink only: flooded frames arrive on all of them."""
     if team.floods_to_normal and team.normal_takes_any:
         for index, uplink in enumerate(team.uplinks):
             before = team.uplinks[:index]

@@ -1,12 +1,12 @@
-"""Output: frames leave by a port, with the tag that the port wants; or by the first live uplink.
+"""Output: frames leave on a port, with the tag of the port; or on the first live uplink.
 
 Tables: PORT_OUT.
 
-Invariant: a frame leaves by a port only in a VLAN that the port carries, with at most one tag.
+Invariant: a frame leaves on a port only in a VLAN that the port carries, with at most one tag.
 Only an uplink that carries every VLAN needs no flow here.
 
 The first live uplink is chosen by a fast failover group. Each of its buckets watches one uplink, so
-the switch changes over by itself when a link goes down, and needs no controller.
+the switch fails over by itself when a link goes down, and needs no controller.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def first_live(
 ) -> GroupSpec:
     """A group that carries out the actions of the first live uplink.
 
-    `otherwise`: what it does if none is live, which needs the group `ALWAYS`. Without it, it drops.
+    `otherwise`: the actions if none is live, which need the group `ALWAYS`. Without them, it drops.
     """
     buckets = [Bucket(actions, watch_port=openflow_port(uplink)) for uplink, actions in ways]
     if otherwise:

@@ -4,7 +4,7 @@ Table: CLASSIFY.
 
 Invariant: while an uplink is probed, no frame of a probe's EtherType, and none to or from an address
 that probes use, reaches a VM port or another uplink. On an uplink, the service gets only frames to the
-uplink's own addresses (probes, and answers of the hosts that it asks), copies of probes, and other hosts'
+uplink's own addresses (probes, and answers of the hosts that it queries), copies of probes, and other hosts'
 frames from the addresses of probes. The proof of a round comes from the service itself, never from a port.
 """
 
@@ -99,7 +99,7 @@ def _heard(priority: int, marked: int, **matched: MatchValue) -> FlowSpec:
 
 
 def probe_frame(probe: Probe, source: str, target: str, tag: int, key: bytes) -> bytes:
-    """A probe between these addresses. Only who has `key` can make one (HMAC-SHA256, RFC 2104).
+    """A probe between these addresses. It can only be made with `key` (HMAC-SHA256, RFC 2104).
 
     The signature covers both addresses, but not the tag, which depends on native VLANs on the way.
     """
@@ -132,7 +132,7 @@ def question_frame(source: str, host: str, tag: int, mtu: int, mac: str | None =
 
 
 def parse(frame: bytes, uplink: int, key: bytes) -> Probe | HostAnswer | None:
-    """What an uplink has received; None: neither a probe of this service nor an answer."""
+    """The probe or answer that an uplink has received; None: any other frame."""
     ethertype, tag, at = _header(frame)
     body = frame[at:]
     if ethertype == ETH_PROBE:

@@ -1,12 +1,12 @@
-"""Address units: an address behind a VM port leaves by an uplink of its own.
+"""Address units: each address behind a VM port has its own uplink.
 
 Binding group -> HASH (a flow for each address counts it) -> the address's group (its first live
-uplink) -> OFF_HOME (unchanged). An address that is not known yet leaves by the VM port's home, where
-the VM port hears all broadcasts.
+uplink) -> OFF_HOME (unchanged). An unknown address leaves on the VM port's home, where the VM port
+receives all broadcasts.
 
-The switch forgets an address that is silent for long. Unicast to it then comes by the uplink where
-upstream switches know it, or by every uplink if they have forgotten it as well:
-DELIVERY -> the address's group -> OFF_HOME (delivered if it came by the address's uplink).
+The switch forgets an address that is silent for long. Unicast to it then arrives on the uplink where
+upstream switches know it, or on every uplink if they have forgotten it as well:
+DELIVERY -> the address's group -> OFF_HOME (delivered if it arrived on the address's uplink).
 
 Tables: in HASH, EGRESS, DELIVERY and OFF_HOME, the flows for these addresses and their VM ports.
 Groups: one for each address.

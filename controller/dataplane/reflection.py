@@ -1,7 +1,7 @@
-"""Reflection: frames of ours that come back from the network, and addresses that have left.
+"""Reflection: our own frames that come back from the network, and addresses that have left.
 
-An address has moved away if an uplink brings an announcement of it: a frame that tells switches where
-their source address now is.
+An address has moved away if an announcement of it arrives on an uplink: a frame from which switches
+learn the new location of its source address.
 
 Tables: REFLECTION, DEPARTURE, PRESENT, ABSENT; the look-ups ANNOUNCEMENT, SAME_NIBBLE, GRATUITOUS,
 UNCACHE_FIRST and UNCACHE_AGAIN; in FROM_UPLINK, the flow for multicast. Groups: one for each VM port, its
@@ -18,7 +18,7 @@ about the sender's own address, and for nothing else.
 Invariant: what was learned on a VM port holds while the port is there. From the moment the port or
 its link is gone, frames for these addresses go to the network, and frames from these addresses that
 come from the network are not reflections. The switch checks this by itself, so that a VM that leaves
-while the service is not running is found at its new host even if nobody hears it announce itself.
+while the service is not running is reachable at its new host even if its announcement is lost.
 """
 
 from __future__ import annotations

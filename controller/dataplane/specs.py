@@ -147,7 +147,7 @@ Actions = tuple[Action, ...]
 
 @value(frozen=True, slots=True)
 class FlowSpec:
-    """A flow. (table, priority, match) identify it; the rest is what it does."""
+    """A flow, identified by (table, priority, match)."""
 
     table: int
     priority: int
@@ -164,7 +164,7 @@ class FlowSpec:
 
 @value(frozen=True, slots=True)
 class Bucket:
-    """A group's bucket. It is live while what it watches is; None: it watches none (only in ALL groups)."""
+    """A group's bucket. It is live while the watched port is; None: it watches none (only in ALL groups)."""
 
     actions: Actions
     watch_port: int | None = None

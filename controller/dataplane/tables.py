@@ -1,6 +1,6 @@
 """The map of the pipeline: table ids, registers, cookies, group ids and timeouts.
 
-docs/architecture.md draws it. Flows of ours carry `COOKIE_PREFIX`, groups lie in `GROUP_IDS`;
+docs/architecture.md draws it. Our flows have `COOKIE_PREFIX`, our groups are in `GROUP_IDS`;
 nothing else on the bridge is ours.
 """
 
@@ -112,7 +112,7 @@ COOKIE_KIND_MASK = COOKIE_PREFIX_MASK | 0xFF << 32
 
 
 class Kind(IntEnum):
-    """What a flow's cookie says it is; the low 16 bits are the ofport it belongs to."""
+    """The kind of a flow, in its cookie; the low 16 bits are the ofport it belongs to."""
 
     FIXED = 0
     FROM_VM = 1  # counts what a VM port sends to uplinks
@@ -137,9 +137,9 @@ HASH_SLOTS = range(0xE0, 0xF0)
 
 
 class Group(IntEnum):
-    """What a group's id says it is; the low 16 bits are the ofport it belongs to, unless said otherwise.
+    """The kind of a group, in its id; the low 16 bits are the ofport it belongs to, unless stated otherwise.
 
-    Those from 1 on deliver to a VM port what one uplink floods.
+    Kinds from 1 on deliver frames that one uplink floods to a VM port.
     """
 
     BINDING = 0  # carries a VM port's traffic to its uplink
@@ -211,7 +211,7 @@ IGMP_MESSAGE: Fields = {"eth_type": ETH_IPV4, "ip_proto": IGMP}
 
 
 def delivery_group_id(ofport: int, uplink_index: int) -> int:
-    """The group that delivers to a VM port what an uplink broadcasts."""
+    """The group that delivers broadcasts from an uplink to a VM port."""
     assert 0 <= uplink_index < HASH_SLOTS.start - 1, "there are ids for so many uplinks"
     return _group_id(uplink_index + 1, ofport)
 
@@ -236,7 +236,7 @@ def to_endpoint_group_id(lane_index: int, uplink_index: int) -> int:
 
 
 def address_group_id(slot: int) -> int:
-    """The group that carries what an address behind a VM port sends to its uplink."""
+    """The group that sends frames from an address behind a VM port to its uplink."""
     return bucket_group_id(ASSIGNED, slot)
 
 
@@ -257,12 +257,12 @@ def cookie(kind: Kind, ofport: int) -> int:
 
 
 def cookie_ofport(value: int) -> int:
-    """The ofport that a flow of ours belongs to; 0: none."""
+    """The ofport that one of our flows belongs to; 0: none."""
     return value & 0xFFFF
 
 
 def inbound_cookie(ofport: int, uplink: int) -> int:
-    """The cookie of the flow that counts what an uplink brings for a VM port."""
+    """The cookie of the flow that counts frames from an uplink to a VM port."""
     assert 0 <= ofport < 1 << 16, "the uplink is above these bits"
     return cookie(Kind.INBOUND, uplink << 16 | ofport)
 
@@ -273,10 +273,10 @@ def cookie_inbound(value: int) -> tuple[int, int]:
 
 
 def learned_cookie(ofport: OfPort, vlans: PortVlans) -> int:
-    """The cookie of what the switch learns on a VM port.
+    """The cookie of flows that the switch learns on a VM port.
 
-    It depends on what the port carries. When the port's VLANs change, the last flow that taught
-    the old cookie goes, and what it learned goes with it.
+    It depends on the port's VLANs. When these change, the last flow that taught the old cookie is
+    removed, and its learned flows are removed with it.
     """
     return cookie(Kind.LEARNED, (vlans.digest << 16 & ~FROM_NORMAL) | ofport)
 

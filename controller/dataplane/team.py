@@ -17,7 +17,7 @@ KEPT = 4096
 
 
 def kept(made: Callable[..., Iterable[FlowSpec]]) -> Callable[..., tuple[FlowSpec, ...]]:
-    """Keep what a function makes from one pipeline to the next, because most changes concern few ports."""
+    """Cache the results of a function between pipelines, because most changes concern few ports."""
 
     @functools.lru_cache(maxsize=KEPT)
     def flows(*about: Hashable) -> tuple[FlowSpec, ...]:
@@ -32,9 +32,9 @@ def kept(made: Callable[..., Iterable[FlowSpec]]) -> Callable[..., tuple[FlowSpe
 class VmPort:
     """A VM port as the pipeline needs it.
 
-    `order`: its uplinks' ofports. The first is the one in use, its home, by which it hears
-    broadcasts. `hashed`: the number of the hash that spreads what it sends; None: all of it
-    leaves by its home. `attached_macs`: its own addresses, which no other VM port has in its
+    `order`: its uplinks' ofports. The first is the one in use, its home, on which it receives
+    broadcasts. `hashed`: the number of the hash that spreads its traffic; None: all of it
+    leaves on its home. `attached_macs`: its own addresses, which no other VM port has in its
     VLANs. `forges`: whether it may send from other addresses. `trusted`: ports for which
     this is set may use each other's addresses.
     """
@@ -67,7 +67,7 @@ class Hash:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address behind VM port `ofport` that leaves by uplinks of its own.
+    """An address behind VM port `ofport` that has its own uplinks.
 
     `slot`: its number on the bridge. `order`: its uplinks' ofports, the one in use first.
     """
@@ -81,10 +81,10 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A VM port that tunnels are sent by. Peers may answer to the source address of its frames.
+    """A VM port that sends tunnels. Peers may answer to the source address of its frames.
 
     `mac`: its own address. `off_home_macs`: for each uplink the source address of its frames that
-    leave off home. They are its own: neither another port's nor another host's.
+    leave off home. No other port and no other host uses them.
     """
 
     ofport: OfPort
@@ -100,32 +100,32 @@ class Team:
     `hears_everywhere`: the upstream switch sends one copy only (static LAG, LACP), so a VM
     port accepts broadcast from any uplink. `over_normal`: the uplinks are a bond, and frames of
     unknown ports are left to NORMAL instead of dropped, unless there are `strangers`: ports that lead to
-    the network besides the uplinks, with which NORMAL would form a loop. `uplink_vlans`: what uplinks carry; those
-    not named there carry every VLAN.
+    the network besides the uplinks, with which NORMAL would form a loop. `uplink_vlans`: the VLANs of uplinks; those
+    not in it carry every VLAN.
 
     `no_flood`: the ports that NORMAL does not flood to. While all VM ports are among them, NORMAL
-    gets what uplinks flood, for ports that were added while the service was not running; otherwise
-    it would deliver a second copy. `normal_takes_any`: NORMAL takes unicast from every uplink
+    gets frames that uplinks flood, for ports that were added while the service was not running;
+    otherwise it would deliver a second copy. `normal_takes_any`: NORMAL takes unicast from every uplink
     (balance-slb), so it gets flooded unicast from one uplink only.
 
     `off_home_macs`: for each uplink one of our source addresses. Frames of hashed VM ports get it
-    when they leave by another uplink than the one where upstream switches know the VM's address.
-    Uplinks that are not named there have none.
+    when they leave on another uplink than the one where upstream switches know the VM's address.
+    Uplinks that are not in it have none.
 
-    `endpoints`: the VM ports that tunnels are sent by, if the uplinks are no LAG. `lanes`: for each
+    `endpoints`: the VM ports that send tunnels, if the uplinks are not a LAG. `lanes`: for each
     uplink, the uplinks that serve its off-home addresses of endpoints, the one in use first.
 
-    `addresses`: the addresses that leave by uplinks of their own, behind VM ports whose `hashed`
+    `addresses`: the addresses that have their own uplinks, behind VM ports whose `hashed`
     is `tables.ASSIGNED`.
 
     `dp_hash`: the switch has the group `hashing.SELECT_GROUP`, and connections are hashed by it.
 
     `probe_macs`: for each uplink whose paths are checked, the address of its probes. `question_macs`: the
-    address from which hosts in the network are asked by it; empty if none are asked. `probe_group`: the
+    address from which it queries hosts in the network; empty if it queries none. `probe_group`: the
     address of copies of probes. `unheard`: the uplinks on which the switch drops frames of path checks
     instead of giving them to the service, each with whether those to its own addresses, or others.
 
-    `forwards_bpdu`: frames between switches are forwarded as any multicast. `snoops`: NORMAL snoops multicast.
+    `forwards_bpdu`: frames between switches are forwarded like other multicast. `snoops`: NORMAL snoops multicast.
     """
 
     uplinks: tuple[OfPort, ...]
@@ -156,10 +156,10 @@ class Team:
 
     @property
     def is_static_lag(self) -> bool:
-        """Whether the upstream switch takes the uplinks for one link without asking us.
+        """Whether the upstream switch treats the uplinks as one link without negotiation.
 
-        A member of a bond may negotiate LACP instead. The upstream switch sends a copy of its own
-        by a member that it has not taken into the LAG.
+        A member of a bond may negotiate LACP instead. The upstream switch sends a separate copy on a
+        member that is not part of the LAG.
         """
         return self.hears_everywhere and not self.over_normal
 

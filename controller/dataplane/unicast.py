@@ -21,12 +21,12 @@ from controller.dataplane.team import Team, VmPort
 
 
 def to_vm_port(port: VmPort, team: Team) -> tuple[Actions, Table | None]:
-    """How a frame from an uplink goes to a VM port: actions, and the table to go on in.
+    """How a frame from an uplink is sent to a VM port: actions, and the next table.
 
-    While no uplink is live that the VM port may use, its VM cannot announce where it is. Switches
-    upstream would flood frames for it to all other uplinks without end, so these are dropped. An
-    uplink that returns brings these frames, too, until the VM is announced. So the switch learns to
-    drop those of the others for a while longer.
+    While no uplink that the VM port may use is live, its VM cannot be announced. Upstream switches
+    would continue to flood frames for it to all other uplinks, so these are dropped. They also arrive
+    on an uplink that returns, until the VM is announced. So the switch learns to drop those of the
+    other uplinks for a while longer.
     """
     if port.is_confined(team.uplinks):
         return (ToGroup(Group.UNICAST.id_of(port.ofport)),), None

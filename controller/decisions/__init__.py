@@ -1,6 +1,6 @@
 """When policies decide, what they move, and what the history records about it.
 
-This room asks policies when they are due, makes plans for `plan` and `explain`, keeps the figures
+This room runs policies when they are due, makes plans for `plan` and `explain`, keeps the figures
 behind each decision, and measures how long a bridge takes to converge. The policies themselves are
 in `policies/`. This room imports `load`, `teaming`, and the rooms below them.
 """

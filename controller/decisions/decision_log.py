@@ -154,7 +154,7 @@ class DecisionLog:
                 why = f"{port} {rule}: {wrong}"
                 yield self._kept(Entry(Happened.RULE_BROKEN, now_s, bridge, why, port=port))
         for port, rule in sorted(before.keys() - broken.keys()):
-            why = f"{port} {rule}: kept again, or removed"
+            why = f"{port} {rule}: no longer broken, or removed"
             yield self._kept(Entry(Happened.RULE_KEPT, now_s, bridge, why, port=port))
 
     def paths(
@@ -166,7 +166,7 @@ class DecisionLog:
     ) -> Iterator[Record]:
         """Record path faults that were found, and those that are over."""
         for fault in sorted(set(after) - set(before)):
-            why = f"{fault.found} -> {fault.expected}"
+            why = f"{fault.found}; {fault.expected}"
             entry = Entry(Happened.PATH_FAULT, now_s, bridge, why, uplink=_only(fault))
             yield self._kept(entry)
         for fault in sorted(set(before) - set(after)):

@@ -25,10 +25,10 @@ NOISE_RATIO = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """The loads that a policy is asked about: means over `covered_s` of its window.
+    """The loads on which a policy decides: means over `covered_s` of its window.
 
     They cover less than the window if less time has passed since the last move (`since_move`), or
-    since loads are known. If they cover less than `needed_s`, the policy is not asked. `absent`:
+    since loads are known. If they cover less than `needed_s`, the policy does not decide. `absent`:
     the uplinks that the switch does not have.
     """
 
@@ -48,7 +48,7 @@ class Basis:
 
     @property
     def wait_s(self) -> float:
-        """How long until the policy can be asked, in seconds; zero if it can be asked now."""
+        """How long until the policy can decide, in seconds; zero if it can decide now."""
         return max(0.0, self.needed_s - self.covered_s)
 
 
@@ -56,7 +56,7 @@ class Basis:
 class Opinion:
     """What one policy would do: its moves in order, and why it makes no more.
 
-    `rest` None: the policy was not asked, because loads are not known. `verdicts`: what prevents
+    `rest` None: the policy did not decide, because loads are not known. `verdicts`: what prevents
     moves of the units on the uplinks that the policy cannot relieve.
     """
 
@@ -192,7 +192,7 @@ def propose(
 def changed(
     proposal: Proposal, team_view: TeamView, bases: Mapping[str, Basis], now_s: float
 ) -> str | None:
-    """What has changed since a proposal was made; None if its moves still do what it showed."""
+    """What has changed since a proposal was made; None if its moves still have the effect shown."""
     age_s = now_s - proposal.made_s
     if age_s > KEPT_S:
         return f"plan: {age_s:.0f} s old, and a plan expires after {KEPT_S:.0f} s"
@@ -291,7 +291,7 @@ def _waiting(team_view: TeamView, homes: Mapping[str, str], now_s: float) -> tup
 
 
 def why_away(team_view: TeamView, home: str | None, now_s: float) -> str:
-    """What a unit waits for that is not on its home uplink."""
+    """What a unit away from its home uplink waits for."""
     by_name = {uplink.name: uplink for uplink in team_view.config.uplinks}
     if home not in by_name or home in team_view.links.usable(team_view.config.uplinks):
         return "only a few VM ports return each second"

@@ -1,7 +1,7 @@
 """The latest plans of planners: for the same team, a planner need not plan again.
 
-A decision asks several times about the same team, and so do the decisions after it while loads do
-not change. Planners are pure functions, so the answer is the same.
+A decision needs the plan for the same team several times, and so do later decisions while loads do
+not change. Planners are pure functions, so the plan is the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST = 8
 
 @dataclass(slots=True)
 class RememberedPlans:
-    """The plans of one bridge that were made or asked for last."""
+    """The plans of one bridge that were made or used last."""
 
     # The one that was asked for longest ago comes first. To compare teams is faster than to hash
     # them: other teams mostly differ in the load of an uplink, and equal ones share their units.

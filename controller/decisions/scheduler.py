@@ -1,4 +1,4 @@
-"""Schedules the decisions of a bridge's policies, and asks each policy what it wants to move.
+"""Schedules the decisions of a bridge's policies, and runs each policy.
 
 A policy with a window judges means over it, and a new window begins after each move. A policy that
 acts at once (`adaptive`) judges the peaks of the last seconds, and present loads when an uplink is
@@ -60,10 +60,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One decision: the team that it judges, and the policies to ask, one after the other.
+    """One decision: the team that it judges, and the policies to run, one after the other.
 
     `present`: for each policy that acts at once, the team with its present loads; None: they are not
-    known. `complete`: every policy is asked, and all that they judge is known. `helped`: the policies
+    known. `complete`: every policy is run, and all that they judge is known. `helped`: the policies
     that acted at once and that a plan could have helped.
     """
 
@@ -154,10 +154,10 @@ class Scheduler:
         self.merge_due = self.splits.due(now_s)
 
     def decide(self, team_view: TeamView, now_s: float, between: bool = False) -> Decision:
-        """Take the loads of a poll, and return which policies to ask.
+        """Take the loads of a poll, and return the policies to run.
 
         Call `wanted` for each, and then `finish`. `between`: only ports were read, between two
-        polls. Policies with buckets in use are then not asked.
+        polls. Policies with buckets in use are then not run.
         """
         self.last_s = now_s
         if same := self._judged is not None and self._judged.shows_same(team_view):
@@ -180,9 +180,9 @@ class Scheduler:
         return Decision(team_view, () if again else policies, present, complete)
 
     def wanted(self, policy: str, decision: Decision, now_s: float) -> Wanted | None:
-        """Return what a policy wants to move; None: nothing, or it must not be asked now.
+        """Return the moves of a policy; None: it has none, or must not be run now.
 
-        A policy with a window is asked at most once in each window.
+        A policy with a window is run at most once in each window.
         """
         team_view = decision.team_view
         if (present := decision.present.get(policy)) is not None and (
@@ -200,7 +200,7 @@ class Scheduler:
         return Wanted(moves, Evidence.evidence_of(snapshot, how(window_s))) if moves else None
 
     def finish(self, decision: Decision, moved: bool) -> None:
-        """The policies of a decision were asked. `moved`: one of them wanted moves."""
+        """The policies of a decision were run. `moved`: one of them wanted moves."""
         self._judged = None if moved else decision.team_view
         if moved or not decision.complete:
             self.same_until_s = -math.inf

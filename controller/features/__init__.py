@@ -1,1 +1,1 @@
-"""What a bridge can do besides forwarding, each feature in one file, and what all of them have in common."""
+"""Features of a bridge besides forwarding, each in one file, and their common base."""

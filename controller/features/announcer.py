@@ -35,7 +35,7 @@ Announced = int | Located
 
 @dataclass(eq=False)
 class Announcer(Feature[LearnedRead]):
-    """The VM ports of one bridge, and single addresses of theirs, that have to be announced."""
+    """The VM ports of one bridge, and single addresses behind them, that have to be announced."""
 
     hears = (LearnedRead,)
 
@@ -92,7 +92,7 @@ class Announcer(Feature[LearnedRead]):
             self.announce(waiting, now_s)
 
     def announce_moves(self, moves: Iterable[Move], now_s: float) -> None:
-        """Announce what has moved: VM ports, and addresses that leave by uplinks of their own."""
+        """Announce moved VM ports, and moved addresses that have their own uplinks."""
         bridge = self.bridge
         announced = self.carried_by(self._seen_upstream(moves))
         otherwise = bridge.address_units.take_unannounced(
@@ -103,11 +103,11 @@ class Announcer(Feature[LearnedRead]):
         self.announce(announced, now_s)
 
     def announce_failover(self) -> list[Command]:
-        """Announce at once what leaves by another uplink since a link has failed.
+        """Announce immediately what leaves on another uplink since a link has failed.
 
         The switch has failed over by itself, and the moves are sent and announced only when its flow
-        cache has followed. Until then, nobody would reach a VM that sends nothing. If a move leads
-        elsewhere, its own announcement says so.
+        cache is updated. Until then, a silent VM would be unreachable. If a move uses another uplink,
+        it is announced again.
         """
         bridge, moved = self.bridge, self._seen_upstream(self.bridge.installation.expected)
         if not (moved and bridge.any_up and bridge.announces) or bridge.lacp_in_doubt:
@@ -207,8 +207,8 @@ class Announcer(Feature[LearnedRead]):
     def packets(self, read: LearnedRead, from_normal: set[Located], now_s: float) -> list[Command]:
         """The frames for the VM ports that are due.
 
-        `from_normal`: addresses whose frames NORMAL has carried until now. Their learning packets
-        teach our pipeline before it forgets what it has learned from an unknown port.
+        `from_normal`: addresses whose frames NORMAL has carried until now. Our pipeline
+        learns them from their learning packets before it forgets addresses of an unknown port.
         """
         config = self.config
         # These are announced by themselves, because they may leave by another uplink than their port.

@@ -32,7 +32,7 @@ SILENT_IN_USERSPACE, SILENT_IN_KERNEL = "48 ms", "328 ms in emulation"
 class HashInUse(NamedTuple):
     """The hash in use (`MULTIPATH` or `DP_HASH`), and why, in words.
 
-    `cost`: what it costs, in words; None if it costs nothing worth telling, or is about to change.
+    `cost`: its cost, in words; None if that is negligible, or the hash is about to change.
     """
 
     name: str
@@ -69,7 +69,7 @@ class ConnectionHash(Feature[SelectGroupAdded]):
         return has_group and _wanted(self.config)
 
     def want(self, now_s: float) -> list[Command]:
-        """Ask for the group that selects by the datapath's hash.
+        """Request the group that selects by the datapath's hash.
 
         A group in our range without flows of ours would count as another program's.
         """

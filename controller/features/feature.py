@@ -1,6 +1,6 @@
-"""A feature of a bridge: a part with a state of its own, and the moments at which it acts.
+"""A feature of a bridge: a part with its own state, and the moments at which it acts.
 
-Also what several features are made of: a request to the switch, and a schedule of what is to be done later.
+Also common parts of features: a request to the switch, and a schedule of later actions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RETRY_AFTER_S = 30.0
 
 @dataclass(eq=False)
 class Feature(Generic[Heard]):
-    """What a feature does when; nothing unless it says so. `Bridge` calls its features in their order."""
+    """The hooks of a feature, which do nothing by default. `Bridge` calls its features in order."""
 
     bridge: Bridge
     # The events that `heard` handles.
@@ -40,7 +40,7 @@ class Feature(Generic[Heard]):
         return self.bridge.config
 
     def forget_switch(self) -> None:
-        """The connection ended, and with it what the switch has said."""
+        """The connection ended: forget everything that the switch has reported."""
 
     def want(self, now_s: float) -> list[Command]:
         """Ask the switch for what the feature lacks, now that the desired flows are installed."""
@@ -51,7 +51,7 @@ class Feature(Generic[Heard]):
         raise NotImplementedError
 
     def timers(self) -> Iterable[Timer]:
-        """When each thing is due, and what does it. This is asked after each event."""
+        """The due time and the function of each timer. Called after each event."""
         return ()
 
 
@@ -59,7 +59,7 @@ class Feature(Generic[Heard]):
 class Request(Generic[Wanted]):
     """The requests of one kind to one switch, of which one is under way at most.
 
-    Each has a number. One that was refused is made again some time later.
+    Each has a number. A refused request is repeated some time later.
     """
 
     # Why the switch refused the last one; None: it did not.
@@ -110,7 +110,7 @@ class Request(Generic[Wanted]):
 
 @dataclass(slots=True)
 class Schedule(Generic[T]):
-    """What has to be done later: sets of things, each at its time. It is false if there is none."""
+    """Later actions: sets of things, each at its time. It is false if there are none."""
 
     # When each set is due, in seconds of engine time.
     _due: list[tuple[float, frozenset[T]]] = field(default_factory=list)
@@ -119,7 +119,7 @@ class Schedule(Generic[T]):
         return bool(self._due)
 
     def plan(self, things: Iterable[T], now_s: float, after_s: Iterable[float]) -> None:
-        """These are due so many seconds from now."""
+        """Schedule a set so many seconds from now."""
         things = frozenset(things)
         self._due += [(now_s + one_s, things) for one_s in after_s]
 
@@ -128,7 +128,7 @@ class Schedule(Generic[T]):
         return min([at_s for at_s, _ in self._due]) if self._due else math.inf
 
     def take_due(self, now_s: float) -> frozenset[T]:
-        """Return what is due, and forget it."""
+        """Return the due sets, and forget them."""
         due = [things for at_s, things in self._due if at_s <= now_s]
         if due:
             self._due = [entry for entry in self._due if entry[0] > now_s]

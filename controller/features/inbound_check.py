@@ -1,9 +1,9 @@
 """The inbound check: whether inbound traffic follows VM ports that have moved.
 
-Upstream switches learn from a learning packet by which uplink they now reach a VM port's addresses.
-A switch that lost the packet, or took it for a loop, still sends by the old uplink. Everything
-arrives, but the move relieved nothing. The counters of what each uplink brings for a VM port show
-this, and the VM port is announced again.
+Upstream switches learn the new uplink of a VM port's addresses from a learning packet. A switch that
+lost the packet, or treated it as a loop, still sends to the old uplink. All frames arrive, but the
+move relieved nothing. The counters of frames from each uplink to a VM port show this, and the VM
+port is announced again.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class InboundCheck(Feature[InboundRead]):
         return tuple(sorted(self._watched))
 
     def heard(self, event: InboundRead, now_s: float) -> list[Command]:
-        """Report what a reading shows, and announce the VM ports again whose inbound does not follow."""
+        """Report the result of a reading, and announce VM ports again whose inbound traffic does not follow."""
         name, commands, again = self.config.name, list[Command](), set[int]()
         read: dict[int, dict[int, int]] = {}
         for ofport, uplink, count in event.counted:
@@ -147,14 +147,14 @@ class InboundCheck(Feature[InboundRead]):
         return commands + (self.bridge.announcer.announce_once(again) if again else [])
 
     def _astray(self, watched: _Watched, came: Mapping[int, int]) -> str:
-        """By which uplinks the traffic still comes, in words."""
+        """The uplinks on which the traffic still arrives, in words."""
         bound, port = self.bridge.placing.bound, watched.name
         uplinks = self.config.uplink_at
         others = sorted(n for n, count in came.items() if count and n != watched.uplink)
         found = ", ".join(uplinks[n].name if n in uplinks else str(n) for n in others)
-        still = f"still arrives by {found} after repeated learning packets"
+        still = f"still arrives on {found} after repeated learning packets"
         home = bound[port].uplink if port in bound else "-"
-        return f"inbound traffic of {port}: {still} -> by {home}"
+        return f"inbound traffic of {port}: {still}; expected on {home}"
 
 
 def _since(watched: _Watched, now: dict[int, int]) -> dict[int, int]:

@@ -5,8 +5,8 @@ was down. NORMAL would bring a second copy to all other VM ports if they did not
 `no-flood`. So the flags change only while NORMAL gets no frames: the first bundle stops that, then
 the flags are set, then another bundle starts it again.
 
-The switch does not report changes of the flag over OpenFlow 1.3. So it is asked again whenever the installed
-flows are read, and gives the flag back to ports from which another program has taken it.
+The switch does not report changes of the flag over OpenFlow 1.3. So the flags are read whenever the
+installed flows are read, and set again on ports where another program has cleared them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class NoFlood(Feature[PortFlagsSet]):
     def restore(self, installed: specs.Pipeline) -> None:
         """Derive the flags from what is installed.
 
-        If flags are needed, or a rescue has set some, the switch is asked to make sure.
+        If flags are needed, or a rescue has set some, they are read from the switch.
         """
         needed = self.config.on_bond and (self.bridge.serves or installed != specs.EMPTY)
         rescued = flooding.cut_off(installed)
@@ -119,7 +119,7 @@ class NoFlood(Feature[PortFlagsSet]):
 
     @property
     def by_others(self) -> tuple[str, ...]:
-        """The VM ports on which another program had set the flag when the switch was last asked."""
+        """The VM ports on which another program had set the flag when the flags were last read."""
         ports = self.config.vm_ports
         return tuple(sorted(port.name for port in ports if port.ofport in self.others))
 

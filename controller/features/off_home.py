@@ -1,17 +1,17 @@
-"""Announcements of the off-home addresses of tunnel endpoints, and of endpoints that are spread no more.
+"""Announcements of off-home addresses of tunnel endpoints, and of endpoints that are no longer spread.
 
-Peers with Open vSwitch's userspace datapath keep the address that they took from a tunnel's frame last,
-whether the endpoint still sends from it or not. Switches upstream forget an address that is silent for
-minutes, and would then flood everything that peers send there. So off-home addresses are announced at
-intervals, and whenever another uplink serves them. When an endpoint is spread no more, an off-home address
-of it has ended, or it has another home, it announces its own address, by gratuitous ARP and neighbour
-advertisements: such peers take the address from these as well. For it sends nothing from the off-home address
-of its home. If that uplink failed while the service is dead, nobody would tell switches upstream where that
-address is then, as the endpoint's own frames tell it of the others.
+Peers with Open vSwitch's userspace datapath keep the source address of the last tunnel frame, whether the
+endpoint still uses it or not. Upstream switches forget an address that is silent for minutes, and would
+then flood all traffic to it. So off-home addresses are announced at intervals, and whenever another uplink
+serves them. When an endpoint is no longer spread, loses an off-home address or gets another home, it
+announces its own address, by gratuitous ARP and neighbour advertisements: such peers learn the address from
+these as well. The reason is that it sends nothing from the off-home address of its home. If that uplink
+failed while the service does not run, upstream switches would not learn the new location of that address,
+as they do from the endpoint's own frames for the other addresses.
 
-An Open vSwitch learns nothing from a frame that it forwards by a cached flow, as it does if it has heard the
-same within 10 s, its default of `max-idle`. So an announcement that follows another one within that time is
-lost on it, and a tunnel's frame that was under way may come between them. The last one is sent later than that.
+Open vSwitch does not learn from a frame that matches a cached flow, such as an equal frame within 10 s, the
+default of `max-idle`. So an announcement that follows another one within that time has no effect on it, and
+a tunnel's frame may arrive between the two. The last announcement is sent later than that.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _Named = tuple[OfPort, str | None]
 
 @dataclass(eq=False)
 class OffHomeAddresses(Feature[Never]):
-    """The off-home addresses of one bridge's endpoints, as far as switches upstream must know them."""
+    """The off-home addresses of one bridge's endpoints that upstream switches must know."""
 
     # By which uplink each address comes, for the endpoints that may have sent from it.
     _served: dict[_Named, OfPort] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class OffHomeAddresses(Feature[Never]):
     _all_s: float = math.inf
 
     def forget_switch(self) -> None:
-        """Announce nothing of what is known now: the bridge is given back, or the switch is another one."""
+        """Forget all announcements: the bridge is detached, or the switch is another one."""
         self._served, self._homes, self._all_s = {}, {}, math.inf
         self.due.clear()
         self._late.clear()
@@ -128,10 +128,10 @@ class OffHomeAddresses(Feature[Never]):
         return [*_frames(self.config.name, self._ports, due)]
 
     def part(self) -> list[Command]:
-        """Our flows are gone: tell peers the endpoints' own addresses, now and for a while.
+        """Our flows are removed: announce the endpoints' own addresses to peers, now and for a while.
 
-        Also those of endpoints of which nothing is known here: a service that has died may have spread
-        them. On plain uplinks, the bridge may forward nothing yet.
+        This includes endpoints that were not spread here: an earlier service may have spread them. On
+        plain uplinks, the bridge may not forward yet.
         """
         self._know()
         name, ended = self.config.name, {p.ofport for p in self.config.endpoints}

@@ -1,4 +1,4 @@
-"""Path checks: sends rounds of probes, hears them, and takes unreachable and blocked uplinks out of use."""
+"""Path checks: sends and receives rounds of probes, and stops using unreachable and blocked uplinks."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Probing(Feature[FrameHeard]):
 
     hears = (FrameHeard,)
 
-    # Signs probes, so that nobody else can make one.
+    # Signs probes, so that no other host can forge one.
     _key: bytes = field(repr=False)
-    # What other hosts do to path checks.
+    # How other hosts disturb path checks.
     hindrances: tuple[PathHindrance, ...] = ()
 
     def forget_switch(self) -> None:
@@ -45,7 +45,7 @@ class Probing(Feature[FrameHeard]):
             yield bridge.paths.due_s, self._probe
 
     def follow(self, now_s: float) -> list[Command]:
-        """Leave uplinks that probes do not reach or that are blocked, and take them back later."""
+        """Stop using uplinks that probes do not reach or that are blocked, and use them again later."""
         bridge, paths, config = self.bridge, self.bridge.paths, self.config
         before, changed = dict(paths.since_s), False
         if not bridge.checks_paths and paths.checks_something:
@@ -78,11 +78,11 @@ class Probing(Feature[FrameHeard]):
         return [*told, *sent]
 
     def _tell_hindrances(self, now_s: float) -> list[Command]:
-        """Follow what other hosts do to path checks. Report what is new, and what is over."""
+        """Track how other hosts disturb path checks. Report changes."""
         config = self.config
         before = {(one.kind, one.uplink): one.found for one in self.hindrances}
         self.hindrances = tuple(hindrances(config, self.bridge.paths, now_s))
-        now = {(one.kind, one.uplink): f"{one.found} -> {one.expected}" for one in self.hindrances}
+        now = {(one.kind, one.uplink): f"{one.found}; {one.expected}" for one in self.hindrances}
         new = [("warning", now[key]) for key in now if key not in before]
         over = [("info", f"no longer: {before[key]}") for key in before if key not in now]
         return [Report(level, f"{config.name}: {text}") for level, text in new + over]
@@ -135,7 +135,7 @@ class Probing(Feature[FrameHeard]):
 
 
 def hindrances(config: BridgeConfig, paths: PathChecks, now_s: float) -> Iterator[PathHindrance]:
-    """What other hosts do to path checks now."""
+    """How other hosts disturb path checks now."""
     macs = probe_macs(config)
     for uplink in config.uplinks:
         about = f"uplink {uplink.name}:"
@@ -144,16 +144,16 @@ def hindrances(config: BridgeConfig, paths: PathChecks, now_s: float) -> Iterato
                 f"{about} path checks are hindered by more than {MOST_HEARD} frames in {INTERVAL_S:g} s to or"
                 " from the addresses of probes; probes that it does not receive do not count"
             )
-            yield PathHindrance("flooded", uplink.name, found, "no host that sends such frames")
+            yield PathHindrance("flooded", uplink.name, found, "find the host that sends them")
         seen_on = paths.foreign.seen_on(uplink.name, now_s)
         if seen_on:
             seen_on = tuple(filter(None, seen_on))
             seen = f"seen on {', '.join(seen_on)}" if seen_on else "not seen on an uplink"
             found = (
-                f"{about} somebody else sends from {macs[uplink.ofport]}, the address of its probes; {seen};"
-                " nothing moves because of that"
+                f"{about} another host sends from {macs[uplink.ofport]}, the address of its probes; {seen};"
+                " no VM port is moved because of it"
             )
-            yield PathHindrance("address", uplink.name, found, "no other host with it", seen_on)
+            yield PathHindrance("address", uplink.name, found, "find that host", seen_on)
 
 
 def commands(

@@ -1,4 +1,4 @@
-"""Polls: the switch is asked for its counters, which lead to loads, and to decisions about them."""
+"""Polls: the counters of the switch are read and converted to loads, on which decisions are based."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ AUDIT_INTERVAL_S = 10.0
 
 @dataclass(eq=False)
 class Shaping(Feature[Shaped]):
-    """The devices of one bridge's uplinks: what was asked of them, and their answers."""
+    """The devices of one bridge's uplinks: the requested queues, and the results."""
 
     hears = (Shaped,)
 
@@ -145,7 +145,7 @@ class Shaping(Feature[Shaped]):
         return sum(ways) + uplinks
 
     def heard(self, event: Shaped, now_s: float) -> list[Command]:
-        """The devices of uplinks have set their queues, or have refused to. Report what is new."""
+        """The queues on devices of uplinks were set or refused. Report changes."""
         before = set(self.not_done())
         self._under_way, self._due_s = False, now_s + AUDIT_INTERVAL_S
         self.devices = {device.name: device for device in event.devices}
@@ -179,13 +179,13 @@ class Shaping(Feature[Shaped]):
 
     @property
     def cleared(self) -> bool:
-        """Whether no device has, or will have, queues of ours."""
+        """Whether no device has, or will have, our queues."""
         if self._asked is None or self._under_way or any(self._asked.values()):
             return False
         return not any(device.found.is_ours for device in self.devices.values())
 
     def impossible(self) -> Iterator[str]:
-        """The settings that cannot be carried out, each as found -> expected."""
+        """The settings that cannot be applied: each problem, and what to do."""
         config = self.config
         if not config.queued:
             return
@@ -193,34 +193,34 @@ class Shaping(Feature[Shaped]):
         for uplink in config.uplinks:
             name, reserved_bps = uplink.name, self._reserved_bps(uplink.name)
             if name not in capacities_bps:
-                expected = "capacity-mbps, which shares and reservations need"
-                yield f"capacity of {name}: unknown -> {expected}"
+                remedy = "set capacity-mbps, which shares and reservations need"
+                yield f"capacity of {name} is unknown; {remedy}"
             elif config.offload.past_queues:
                 ports = ", ".join(config.offload.past_queues)
-                found = f"hw-offload sends frames of {ports} past them"
-                yield f"queues of {name}: {found} -> hw-offload=false, or no representors"
+                found = f"hw-offload sends frames of {ports} past the queues"
+                yield f"queues of {name}: {found}; set hw-offload=false, or use no representors"
             elif not can_promise(reserved_bps, 0.0, capacities_bps[name]):
                 found, most_bps = f"{reserved_bps / 1e6:g}", room_bps(capacities_bps[name])
-                yield f"reservations on {name}: {found} Mbit/s -> at most {most_bps / 1e6:g}"
+                yield f"reservations on {name} are {found} Mbit/s; expected at most {most_bps / 1e6:g}"
 
         for port in config.vm_ports:
             rewritten = PRESETS[port.policy].classifier is Classifier.TRANSPORT
             if port.is_queued and rewritten and not (config.on_a_lag or port.unsplittable):
-                found = f"{port.policy}, which sends from another address off the port's home"
-                yield f"shares of {port.name}: {found} -> a pin, or another policy"
+                found = f"{port.policy} sends from another address on uplinks other than the home"
+                yield f"shares of {port.name}: {found}; pin the port, or use another policy"
 
     def not_done(self) -> Iterator[str]:
-        """What devices did not take, each as found -> expected."""
+        """What devices did not accept: each problem, and what to do."""
         for name, device in sorted(self.devices.items()):
             if not self._asked or not self._asked.get(name):
                 continue
             if device.found.is_foreign:
-                yield f"qdisc of {name}: {device.found} -> none, or ovs-lbt-qdisc=replace"
+                yield f"{name} has qdisc {device.found}; remove it, or set ovs-lbt-qdisc=replace"
             elif device.error is not None:
                 yield f"shares on {name}: {device.error}"
 
     def on(self) -> list[str]:
-        """The devices that have queues of ours."""
+        """The devices that have our queues."""
         return sorted(name for name, device in self.devices.items() if device.found.is_ours)
 
     def drops(self, port: VmPortConfig) -> int | None:

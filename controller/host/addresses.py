@@ -1,7 +1,7 @@
 """The addresses of this host's network devices, as the kernel reports them and their changes.
 
-They are read by rtnetlink(7) when the service starts, and again whenever the kernel says that one
-has come or gone. Nobody polls.
+They are read with rtnetlink(7) when the service starts, and again whenever the kernel reports that
+one was added or removed. There is no polling.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SETTLE_S = 0.2
 
 
 def start(submit: Callable[[AddressesRead], None]) -> None:
-    """Report the addresses now and after each change, on a thread of its own."""
+    """Report the addresses now and after each change, on a separate thread."""
     faults.lasting("addresses", "addresses", lambda: _follow(submit))
 
 
@@ -56,7 +56,7 @@ def read_addresses() -> AddressesRead:
     """The present addresses of all devices, in the order of the kernel.
 
     Raises:
-        OSError: the kernel does not tell.
+        OSError: the kernel does not report them.
     """
     found: dict[str, list[str]] = {}
     with _netlink() as asked:
@@ -106,7 +106,7 @@ def _netlink(groups: int = 0) -> socket.socket:
 
 
 def _receive(changes: socket.socket, flags: int = 0) -> bool:
-    """Whether something has changed. If the kernel has more to say than fits, something has."""
+    """Whether something has changed. If the kernel's reports do not fit, something has."""
     try:
         return bool(changes.recv(BUFFER_BYTES, flags))
     except BlockingIOError:

@@ -1,9 +1,9 @@
-"""Arms the reversal of a change outside the service, and outside the session that makes the change.
+"""Arms the rollback of a change outside the service, and outside the session that makes the change.
 
-Under systemd it is a transient timer: it is no part of a login, which may be ended with everything
-in it, and nothing runs that could be killed meanwhile. Elsewhere it is a process in a session of its
-own. Neither survives a reboot. Then the service reverts when it starts, because the database says
-what waits.
+Under systemd it is a transient timer: it is not part of a login session, which may end with all its
+processes, and no process that could be killed waits. Elsewhere it is a process in a separate session.
+Neither survives a reboot. Then the service rolls back when it starts, because the database has the
+unconfirmed change.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import ovs.dirs
 from controller.host.programs import run
 from controller.text.wording import Refused
 
-# As sd_booted(3) finds out whether systemd is process 1.
+# How sd_booted(3) finds out whether systemd is process 1.
 BOOTED = Path("/run/systemd/system")
 ENVIRONMENT_FILE = "/etc/default/ovs-lbt"
 # Of systemd, which may take twice as long.
@@ -36,13 +36,13 @@ PASSED_ON = re.compile(r"OVS_[A-Z_]+|PYTHONPATH|PATH")
 
 @dataclass(frozen=True, slots=True)
 class Armed:
-    """A reversal that will happen: by a timer of systemd, or by a process."""
+    """A rollback that will happen: by a systemd timer, or by a process."""
 
     unit: str | None = None
     pid: int | None = None
 
     def disarm(self) -> None:
-        """Nothing is left to revert. If this fails, it finds that out by itself."""
+        """Stop it, because nothing is left to roll back. If this fails, the rollback has no effect."""
         if self.unit is not None:
             with contextlib.suppress(Refused):
                 run("systemctl", "stop", f"{self.unit}.timer", timeout_s=TIMEOUT_S)
@@ -52,10 +52,10 @@ class Armed:
 
 
 def arm(bridge: str, wait_s: float, service: str) -> Armed:
-    """Arm the reversal of what will wait to be confirmed on a bridge `wait_s` from now on.
+    """Arm the rollback of the unconfirmed change of a bridge, `wait_s` from now on.
 
     Raises:
-        Refused: neither systemd nor a process of its own can do it.
+        Refused: neither a systemd timer nor a process could be started.
     """
     if BOOTED.is_dir():
         unit = f"ovs-lbt-reversal-{re.sub('[^A-Za-z0-9_.]', '-', bridge)}-{time.time_ns() // 1_000_000}"
@@ -65,7 +65,7 @@ def arm(bridge: str, wait_s: float, service: str) -> Armed:
     try:
         return Armed(pid=_detached(_command(bridge, wait_s, service)))
     except (OSError, ValueError) as error:
-        raise Refused(f"the rollback cannot be armed: {error} -> a process of its own") from error
+        raise Refused(f"the rollback cannot be armed: no process started: {error}") from error
 
 
 def systemd_run(unit: str, bridge: str, wait_s: float, service: str) -> list[str]:
@@ -90,13 +90,13 @@ def systemd_run(unit: str, bridge: str, wait_s: float, service: str) -> list[str
 
 
 def _command(bridge: str, wait_s: float, service: str) -> list[str]:
-    """What waits and then reverts. The working directory may be anywhere."""
+    """The command that waits and then rolls back. The working directory may be anywhere."""
     us = [sys.executable, "-P", "-m", "controller.reversal"]
     return [*us, "after", bridge, f"{wait_s:g}", service]
 
 
 def _detached(command: Sequence[str]) -> int:
-    """Start a process that is no child of ours and has no terminal. Returns its number.
+    """Start a process that is not our child and has no terminal. Returns its number.
 
     Raises:
         OSError: it cannot be started.
@@ -119,7 +119,7 @@ def _detached(command: Sequence[str]) -> int:
 
 
 def started(command: Sequence[str], log_name: str) -> subprocess.Popen[bytes]:
-    """Start a process without a terminal, in a session of its own.
+    """Start a process without a terminal, in a separate session.
 
     Raises:
         OSError: it cannot be started.
@@ -135,7 +135,7 @@ def started(command: Sequence[str], log_name: str) -> subprocess.Popen[bytes]:
 
 
 def log(name: str) -> int:
-    """Where a process without a terminal reports what it does."""
+    """The log file of a process without a terminal."""
     path = Path(ovs.dirs.LOGDIR) / name
     with contextlib.suppress(OSError):
         return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)

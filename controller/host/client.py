@@ -1,4 +1,4 @@
-"""The client side of the commands: finds the service and asks it over its control socket."""
+"""The client side of the commands: finds the service and sends requests to its control socket."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _name = NAME
 
 
 def call(name: str) -> None:
-    """Choose the service to ask by its name: one Open vSwitch can have two services."""
+    """Choose the service to contact by its name: one Open vSwitch can have two services."""
     global _name
     _name = name
 
@@ -57,24 +57,24 @@ def another() -> str | None:
 
 
 def obstacle() -> str | None:
-    """Why this user can reach no service here; None if nothing prevents it."""
+    """Why this user cannot reach a service on this host; None if nothing prevents it."""
     directory = ovs.dirs.RUNDIR
     if not os.path.isdir(directory):
-        return f"Open vSwitch is not running: {directory} does not exist -> {STARTED}"
+        return f"Open vSwitch is not running: {directory} does not exist; {STARTED}"
     if os.geteuid() == 0 or os.access(directory, os.W_OK | os.X_OK):
         return None
-    return f"user {os.geteuid()} cannot write to {directory} -> root"
+    return f"user {os.geteuid()} cannot write to {directory}; run the command as root"
 
 
 def read_only() -> str | None:
     """Why no service can start here: it could not write its pidfile. None if it can."""
     if os.access(ovs.dirs.RUNDIR, os.W_OK | os.X_OK):
         return None
-    return f"{ovs.dirs.RUNDIR}: read-only -> a writable directory"
+    return f"{ovs.dirs.RUNDIR} is not writable"
 
 
 def request(command: str, words: Sequence[str]) -> str:
-    """The service's answer to one of our commands.
+    """The service's answer to an `ovs-lbt` command.
 
     Raises:
         Refused: the service refuses the command, does not answer, or cannot be reached by this user.
@@ -103,12 +103,10 @@ def ask(method: str, words: Sequence[str], timeout_s: float | None = None) -> st
             wire.sendall(message.encode())
             reply = _reply(wire)
     except TimeoutError:
-        raise Unanswered(
-            f"no answer from the service within {timeout_s:g} s -> a service that answers"
-        ) from None
+        raise Unanswered(f"the service did not answer within {timeout_s:g} s; {OUR_LOG}") from None
     except OSError as error:
         raise Unanswered(
-            f"the service closed the connection: {error.strerror or error} -> {OUR_LOG}"
+            f"the service closed the connection: {error.strerror or error}; {OUR_LOG}"
         ) from None
     if reply.get("error") is not None:
         raise Refused(str(reply["error"]).rstrip())
@@ -116,14 +114,14 @@ def ask(method: str, words: Sequence[str], timeout_s: float | None = None) -> st
 
 
 def _nobody() -> str:
-    """Why there is no service to ask, and how to start one."""
+    """Why no service can be reached, and how to start one."""
     start = "ovs-lbt run" if _name == NAME else f"ovs-lbt run --name {quoted(_name)}"
     elsewhere = os.environ.get("OVS_LBT_OVSDB", "")
     database = pidfile().with_name("db.sock")
     if elsewhere or database.exists():
-        return f"no service is running -> start one with: {start}"
+        return f"no service is running; start it with: {start}"
     found = f"neither the service nor Open vSwitch is running: {database} does not exist"
-    return f"{found} -> {STARTED}, then: {start}"
+    return f"{found}; {STARTED}; then start the service: {start}"
 
 
 def _connected(timeout_s: float, path: Path | None = None) -> socket.socket | None:

@@ -72,7 +72,7 @@ class Server:
     """Runs on the main thread; the engine's thread answers through `reply`."""
 
     def __init__(self, submit: Callable[[Request], None], version: str) -> None:
-        # Whoever may write to the socket can give orders, so only its owner may.
+        # Anyone with write access to the socket can send commands, so only its owner has it.
         others = os.umask(0o077)
         try:
             error, self._server = ovs.unixctl.server.UnixctlServer.create(None, version)
@@ -152,7 +152,7 @@ class Server:
         now_s = time.monotonic()
         for request_id in [i for i, (_, due_s, _) in self._waiting.items() if due_s <= now_s]:
             connection, _, limit_s = self._waiting.pop(request_id)
-            text = f"the request was not completed within {limit_s:g} s -> {UNANSWERED}"
+            text = f"the request was not completed within {limit_s:g} s; {UNANSWERED}"
             _send(connection, text, refused=True)
 
 

@@ -1,4 +1,4 @@
-"""What network devices of this host stand for, as the kernel names their ports, and what they can do."""
+"""The roles of this host's network devices, from the kernel's port names, and their features."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def is_representor(device: str, directory: Path = SYS_CLASS_NET) -> bool | None:
 
 
 def offloads(device: str, driver: str | None) -> bool | None:
-    """Whether a device of this host can take over flows of tc, also if that is switched off at present.
+    """Whether a device of this host can offload tc flows, even if that is disabled at present.
 
     `driver`: as the database has it. None: not known.
     """
@@ -64,7 +64,7 @@ def offloads(device: str, driver: str | None) -> bool | None:
 
 @functools.cache
 def _feature() -> int | None:
-    """The number of tc's feature, which is the same for all devices of a kernel; None: it has none."""
+    """The number of the tc offload feature, which is the same for all devices; None: it has none."""
     device = "lo"
     answer = _asked(device, struct.pack("=IIQ", _GET_SET_INFO, 0, 1 << _FEATURES_SET), 4)
     (count,) = struct.unpack_from("=I", answer, 16)
@@ -78,7 +78,7 @@ def _feature() -> int | None:
 
 
 def _asked(device: str, request: bytes, more_bytes: int) -> bytes:
-    """The kernel's answer to a request of ethtool, in whose place it is, and behind it.
+    """The kernel's answer to an ethtool request, which replaces the request.
 
     Raises:
         OSError: there is no such device, or it cannot answer.

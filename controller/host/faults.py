@@ -3,8 +3,8 @@
 This module starts every thread of the service, so that none dies unnoticed. There are three kinds
 of threads, which differ in what an unexpected exception means:
 
-- `vital`: the engine can no longer be trusted, or no longer receives events. The process ends with
-  status 1, and the supervisor starts it again. The switch continues with the installed flows.
+- `vital`: the engine may be inconsistent, or no longer receives events. The process ends with
+  status 1, and the supervisor restarts it. The switch continues with the installed flows.
 - `lasting`: the thread holds no state of the engine. It starts again, after a longer pause each
   time.
 - `once`: the thread carries out one command. The fault is the answer to that command.
@@ -52,8 +52,8 @@ OURS = (
 )
 
 
-NOT_HERE = "the switch is on another host -> a service on that host"
-ANOTHER_LEADS = "another service leads -> ask that service"
+NOT_HERE = "the switch is on another host; run a service on that host"
+ANOTHER_LEADS = "another service leads"
 
 
 class Ledger:
@@ -97,9 +97,7 @@ class Ledger:
         `again`: the log has it already.
         """
         found = one_line(f"{name or part}: {type(error).__name__}: {error}")
-        becomes = (
-            "the process ends and is started again" if ends else "ovs-lbt continues without it"
-        )
+        becomes = "the process ends and is restarted" if ends else "ovs-lbt continues without it"
         LOG.log(
             logging.CRITICAL if ends else logging.DEBUG if again else logging.ERROR,
             "a fault of ovs-lbt, not of the switch: %s; %s",
@@ -115,7 +113,7 @@ class Ledger:
         self._tell(fault)
         if ends:
             self._end()
-        return f"{found}, a fault of ovs-lbt -> {OUR_LOG}"
+        return f"{found}, a fault of ovs-lbt; {OUR_LOG}"
 
     def _write(self) -> None:
         if self._path is None:
@@ -126,7 +124,7 @@ class Ledger:
             aside.write_text(json.dumps(kept))
             aside.replace(self._path)
         except OSError as error:
-            LOG.warning("%s: %s -> a writable file", self._path, error.strerror)
+            LOG.warning("faults cannot be saved: %s: %s", self._path, error.strerror)
 
 
 def _read(path: Path) -> dict[str, Faulted]:
@@ -138,7 +136,7 @@ def _read(path: Path) -> dict[str, Faulted]:
         return {}
     except (OSError, ValueError, LookupError, TypeError) as error:
         LOG.warning(
-            "%s: %s -> faults saved as JSON; starting without them", path, one_line(str(error))
+            "saved faults cannot be read, so they are ignored: %s: %s", path, one_line(str(error))
         )
         return {}
     return {fault.part: fault for fault in read if fault.part in PARTS}
@@ -147,7 +145,7 @@ def _read(path: Path) -> dict[str, Faulted]:
 def _times(entry: list[object]) -> tuple[float, int]:
     count, at_s = entry[0], entry[1]
     if not isinstance(count, int) or not isinstance(at_s, int | float) or count < 1:
-        raise ValueError(f"{entry} -> a count and a time")
+        raise ValueError(f"{entry} is invalid; expected a count and a time")
     return float(at_s), count
 
 

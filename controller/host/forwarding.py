@@ -1,8 +1,8 @@
 """NORMAL on a switch of this host: the addresses that it has learned, and NORMAL over one of several uplinks.
 
 The latter is how a bridge with plain uplinks forwards without our pipeline and without a loop. `ovs-lbt
-rescue` uses it, and the reversal of an attach where NORMAL over all uplinks would be a loop. Only Open
-vSwitch's own tools are used, because the framework may be what does not work.
+rescue` uses it, and the rollback of an attach if NORMAL on all uplinks would form a loop. Only Open
+vSwitch's own tools are used, because the framework may not work.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from controller.dataplane.specs import COOKIE_PREFIX
 from controller.dataplane.tables import COOKIE_KIND_MASK, COOKIE_PREFIX_MASK, Kind, cookie
 from controller.host import faults
 from controller.host.faults import ANOTHER_LEADS, NOT_HERE
-from controller.host.programs import on_switch
+from controller.host.programs import run
 from controller.text.wording import Refused
 from policies.model import OFPORT_LOCAL
 
@@ -54,7 +54,7 @@ def forget_forwarding(bridge: str) -> None:
 
 def _fdb(command: str, bridge: str) -> str:
     try:
-        return on_switch("ovs-appctl", "-t", "ovs-vswitchd", f"fdb/{command}", bridge)
+        return run("ovs-appctl", "-t", "ovs-vswitchd", f"fdb/{command}", bridge)
     except Refused as error:
         LOG.warning("%s", error)
         raise
@@ -93,7 +93,7 @@ def forward_by_one(
 
 
 def forward(bridge: str, uplink: str, others: tuple[str, ...]) -> None:
-    """Let NORMAL forward by this uplink, and cut the others off first.
+    """Let NORMAL forward on this uplink, and disconnect the others first.
 
     Raises:
         Refused: a tool failed.
@@ -104,7 +104,7 @@ def forward(bridge: str, uplink: str, others: tuple[str, ...]) -> None:
             # NORMAL floods to all other ports.
             _ofctl("mod-port", bridge, name, "no-flood", version="OpenFlow10")
     _ofctl("add-flows", "--bundle", bridge, "-", stdin="\n".join(flows(others)))
-    on_switch("ovs-appctl", "-t", "ovs-vswitchd", "fdb/flush", bridge)
+    run("ovs-appctl", "-t", "ovs-vswitchd", "fdb/flush", bridge)
 
 
 def not_flooded(bridge: str) -> frozenset[int]:
@@ -140,7 +140,7 @@ def flood(bridge: str, ports: Iterable[str]) -> None:
 
 
 def flows(cut_off: tuple[str, ...]) -> list[str]:
-    """The changes of one bundle, which replaces the flows of an earlier time."""
+    """The changes of one bundle, which replaces the flows of an earlier call."""
     mine = f"cookie={RESCUE_COOKIE:#x}"
     return [
         f"delete cookie={RESCUE_COOKIE:#x}/{COOKIE_KIND_MASK:#x}",
@@ -153,7 +153,7 @@ def flows(cut_off: tuple[str, ...]) -> list[str]:
 
 
 def has_pipeline(bridge: str) -> bool:
-    """Whether the service's flows are installed; then the switch forwards by them.
+    """Whether the service's flows are installed, so that the switch uses them to forward.
 
     Raises:
         Refused: a tool failed.
@@ -166,16 +166,16 @@ def has_pipeline(bridge: str) -> bool:
 @contextlib.contextmanager
 def _openflow10(bridge: str) -> Iterator[None]:
     """Enable OpenFlow 1.0 on a bridge temporarily: later versions do not have `no-flood`."""
-    allowed = on_switch("ovs-vsctl", "get", "bridge", bridge, "protocols").strip()
+    allowed = run("ovs-vsctl", "get", "bridge", bridge, "protocols").strip()
     if allowed == "[]" or "OpenFlow10" in allowed:
         yield
         return
-    on_switch("ovs-vsctl", "add", "bridge", bridge, "protocols", "OpenFlow10")
+    run("ovs-vsctl", "add", "bridge", bridge, "protocols", "OpenFlow10")
     try:
         yield
     finally:
-        on_switch("ovs-vsctl", "remove", "bridge", bridge, "protocols", "OpenFlow10")
+        run("ovs-vsctl", "remove", "bridge", bridge, "protocols", "OpenFlow10")
 
 
 def _ofctl(command: str, *arguments: str, version: str = "OpenFlow13", stdin: str = "") -> str:
-    return on_switch("ovs-ofctl", "-O", version, command, *arguments, stdin=stdin)
+    return run("ovs-ofctl", "-O", version, command, *arguments, stdin=stdin)

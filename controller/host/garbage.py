@@ -28,7 +28,7 @@ def search_new_objects() -> None:
 
 @dataclass(slots=True)
 class Searches:
-    """Takes what a search of the oldest generation leaves out of later ones. A callback of `gc`.
+    """Excludes objects that survive a search of the oldest generation from later ones. A callback of `gc`.
 
     `complete_s`: when all objects were searched last, by `clock_s`.
     """

@@ -37,7 +37,7 @@ def default_path(service: str) -> Path:
 
 
 class Journal:
-    """Writes and reads the history on a thread of its own, so that decisions never wait for a disk.
+    """Writes and reads the history on its own thread, so that decisions never wait for a disk.
 
     If the file cannot be written, entries are lost, and the log has one line about it.
     """
@@ -66,7 +66,7 @@ class Journal:
     def _answer(self, request: Request, names: history.Names) -> Reply:
         try:
             if self._path is None:
-                raise ValueError("history: not recorded -> a service started with --history FILE")
+                raise ValueError("no history is recorded; start the service with --history FILE")
             return Reply(request.request_id, answer(self._path, request.words[1:], names))
         except (Refused, ValueError, OSError) as error:
             found = one_line(because(error))
@@ -94,13 +94,11 @@ class _File(logging.handlers.RotatingFileHandler):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
         self._failing = True
         if not self._failed:
-            LOG.exception(
-                "the history file cannot be written -> a writable file: %s", self.baseFilename
-            )
+            LOG.exception("the history file cannot be written: %s", self.baseFilename)
 
 
 def append(path: Path, line: str) -> None:
-    """Write an entry where no service does. If the file cannot be written, the entry is lost."""
+    """Write an entry while no service does. If the file cannot be written, the entry is lost."""
     _File(path).emit(logging.makeLogRecord({"msg": line}))
 
 
@@ -144,7 +142,7 @@ def _unknown(what: str, name: str, names: Collection[str], listing: str) -> str:
     """The refusal of a name. `names`: those that exist now; empty if unknown."""
     if not names:
         return unknown(f"{what} in the history", name, (), "ovs-lbt history")
-    return f"{unknown(what, name, names, listing)}, or one in the history"
+    return f"{unknown(what, name, names, listing)}, or ovs-lbt history"
 
 
 def _found(path: Path, query: history.Query) -> list[dict[str, object]]:

@@ -1,29 +1,28 @@
-"""Runs programs of this host, and reports one way why they failed."""
+"""Runs programs of this host, and reports why they failed."""
 
 from __future__ import annotations
 
 import subprocess
 import time
 from collections.abc import Callable
-from functools import partial
 
 from controller.text.wording import Refused, in_words
 
 TIMEOUT_S = 10.0
-# They know themselves how long they may wait.
+# These have a timeout option of their own.
 TOOLS = ("ovs-appctl", "ovs-ofctl", "ovs-vsctl")
-PACKAGES = {"tc": "the package iproute2"}
+PACKAGES = {"tc": "install the package iproute2"}
 
 
 def run(
     *command: str,
-    expected: str = "",
+    remedy: str = "",
     stdin: str | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> str:
     """Run a program and return what it prints. It may take twice `timeout_s`.
 
-    `expected`: what an error says that is expected; nothing if that is empty.
+    `remedy`: what an error says to do, if not empty.
 
     Raises:
         Refused: the program is not installed, fails, or does not end.
@@ -44,12 +43,12 @@ def run(
         lines = (line.strip() for line in done.stderr.splitlines())
         why = "; ".join(filter(None, lines)) or f"exit status {done.returncode}"
     except FileNotFoundError:
-        why, expected = "not installed", PACKAGES.get(program, expected)
+        why, remedy = "not installed", PACKAGES.get(program, remedy)
     except OSError as error:
         why = in_words(error)
     except subprocess.TimeoutExpired:
         why = f"no answer within {2 * timeout_s:g} s"
-    raise Refused(f"{' '.join(command)}: {why}{f' -> {expected}' if expected else ''}")
+    raise Refused(f"{' '.join(command)}: {why}{f'; {remedy}' if remedy else ''}")
 
 
 def wait_until(
@@ -65,7 +64,3 @@ def wait_until(
         if time.monotonic() > deadline_s:
             raise Refused(late)
         time.sleep(interval_s)
-
-
-# Run a tool that changes the switch, or reads it for a change.
-on_switch = partial(run, expected="a switch that accepts this command")

@@ -80,9 +80,7 @@ class Qdiscs:
                 _tc("-batch", "-", stdin="\n".join(lines) + "\n")
                 found = read(name)
                 if wanted is not None and not htb.is_complete(found, wanted, host):
-                    raise Refused(
-                        "the kernel did not keep the queues that tc set -> the queues that were set"
-                    )
+                    raise Refused("the queues on the device differ from those that tc has set")
         except (OSError, Refused, ValueError, LookupError, TypeError) as error:
             return Device(name, found, str(error) or type(error).__name__, replaced)
         if wanted is not None:

@@ -44,18 +44,18 @@ def refuse_plain(what: str, host: str, instead: str) -> None:
     """Refuse a connection to another host without TLS, which others could read or forge.
 
     Raises:
-        ValueError: `host` is another host. The error says `what` was found and that `instead` is
-            expected.
+        ValueError: `host` is another host. The error says that `what` has no TLS and what to use
+            `instead`.
     """
     if not is_loopback(host):
-        raise ValueError(f"{what} without TLS -> {instead}, or a loopback address")
+        raise ValueError(f"{what} is without TLS; use {instead}, or a loopback address")
 
 
 def bind(part: str, serve: Callable[[], object]) -> None:
     """Call `serve`, which binds an address, until it succeeds, without waiting for that.
 
     Any user of the host can listen on a free port before the service does, and an address may not be
-    configured yet. Neither may keep the service from starting.
+    configured yet. Neither prevents the service from starting.
 
     Raises:
         ValueError: what `serve` raises if the address is not allowed.
@@ -76,7 +76,7 @@ def bind(part: str, serve: Callable[[], object]) -> None:
 
 
 def defer(listener: socket.socket) -> None:
-    """Have the kernel keep each connection until it has sent something, as all clients of ours do first."""
+    """Let the kernel hold back each connection until the client has sent something, as clients do first."""
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, DEFERRED_S)
 
 
@@ -124,7 +124,7 @@ class BridgeSocket:
     def send_some(self, data: bytes) -> int:
         """Send as many bytes as possible without waiting, and return how many were sent.
 
-        The socket must have a timeout and must not be closed meanwhile.
+        The socket must have a timeout and must not be closed during the call.
         """
         try:
             # The socket's own `send` would wait.
@@ -238,7 +238,7 @@ class TlsFiles:
             return None
         given = {"--private-key": private_key, "--certificate": certificate, "--ca-cert": ca_cert}
         found = ", ".join(option for option, name in given.items() if name)
-        raise ValueError(f"only {found} -> {', '.join(given)}")
+        raise ValueError(f"only {found} is given; give {', '.join(given)} together")
 
     @classmethod
     def for_metrics(cls, files: TlsFiles | None, ca_cert: str | None) -> TlsFiles | None:
@@ -250,7 +250,7 @@ class TlsFiles:
         if not ca_cert:
             return None
         if files is None:
-            raise ValueError(f"--metrics-ca-cert without a certificate -> {TLS_OPTIONS} as well")
+            raise ValueError(f"--metrics-ca-cert needs a certificate; set {TLS_OPTIONS} as well")
         return cls(files.private_key, files.certificate, ca_cert, "--metrics-ca-cert")
 
     def context(self, server_side: bool) -> ssl.SSLContext:
@@ -272,19 +272,19 @@ class TlsFiles:
             (self.ca_option, self.ca_cert),
         ):
             if not os.access(name, os.R_OK):
-                raise ValueError(f"{option}: {name} cannot be read -> a readable PEM file")
+                raise ValueError(f"{option}: {name} does not exist or is not readable")
         try:
             context.load_cert_chain(self.certificate, self.private_key)
         except OSError as error:
             found = f"--certificate and --private-key: {reason(error)}"
             raise ValueError(
-                f"{found} -> a certificate and its private key in PEM format"
+                f"{found}; expected a certificate and its private key in PEM format"
             ) from error
         try:
             context.load_verify_locations(self.ca_cert)
         except OSError as error:
             found = f"{self.ca_option}: {reason(error)}"
-            raise ValueError(f"{found} -> CA certificates in PEM format") from error
+            raise ValueError(f"{found}; expected CA certificates in PEM format") from error
         return context
 
 
@@ -309,14 +309,16 @@ class Reach:
 
         Raises:
             Refused: the connection failed.
-            ValueError: others could read what is sent, or a TLS file is invalid.
+            ValueError: the connection would not be encrypted, or a TLS file is invalid.
         """
         if self.local:
             return _dial_unix(self.run_directory / f"{bridge}.mgmt")
         passive = sorted(target for target in controllers if target.startswith(("pssl:", "ptcp:")))
         if not passive:
-            found = f"bridge {bridge} controller: {', '.join(controllers) or 'none'}"
-            raise Refused(f"{found} -> a target ptcp:PORT or pssl:PORT")
+            found = f"bridge {bridge} has no passive controller target"
+            raise Refused(
+                f"{found} ({', '.join(controllers) or 'none'}); add ptcp:PORT or pssl:PORT"
+            )
         return self._dial_passive(passive[0])
 
     def _dial_passive(self, target: str) -> BridgeSocket:
@@ -333,18 +335,16 @@ class Reach:
             address = (host, int(port or DEFAULT_PORT))
             sock = socket.create_connection(address, timeout=CONNECT_TIMEOUT_S)
         except (OSError, ValueError) as error:
-            raise Refused(
-                f"{where}: {reason(error)} -> a bridge that accepts connections"
-            ) from error
+            raise Refused(f"connection to {where} failed: {reason(error)}") from error
         if kind == "ptcp":
             return BridgeSocket(sock)
         try:
             if self.tls is None:
-                raise Refused(f"{where}: this service has no certificate -> {TLS_OPTIONS}")
+                raise Refused(f"{where}: this service has no certificate; set {TLS_OPTIONS}")
             return TlsSocket(sock, self.tls.context(server_side=False), server_side=False)
         except OSError as error:
             sock.close()
-            raise Refused(f"{where}: {reason(error)} -> a TLS connection") from error
+            raise Refused(f"TLS connection to {where} failed: {reason(error)}") from error
         except (Refused, ValueError):
             sock.close()
             raise
@@ -363,8 +363,8 @@ def _dial_unix(path: Path) -> BridgeSocket:
             os.close(directory)
     except OSError as error:
         sock.close()
-        expected = "a bridge whose management socket ovs-vswitchd serves"
-        raise Refused(f"{path}: {in_words(error)} -> {expected}") from error
+        found = f"connection to management socket {path} failed: {in_words(error)}"
+        raise Refused(f"{found}; check that ovs-vswitchd runs and the bridge exists") from error
     return BridgeSocket(sock)
 
 

@@ -1,11 +1,10 @@
-"""Late counters: those that stand still and then catch up, in a regular beat.
+"""Late counters: those that stand still and then catch up, at regular intervals.
 
-The counters of a physical port are live. Open vSwitch counts the traffic of a patch port, and that
-of flows, in its flow cache. About twice a second its revalidators go through the cache, and add
-what they find to the counters. That is an *update*. Between two updates such a counter stands
-still. Then it grows at once by all that was carried since the update before. So its rate is known
-between two updates, and not between two readings. Which counters are late is seen from how they
-grow.
+The counters of a physical port are live. Open vSwitch counts the traffic of patch ports and flows in
+its flow cache. About twice a second its revalidators go through the cache, and add these counts to
+the counters. That is an *update*. Between two updates such a counter stands still. Then it grows in
+one step by all traffic since the previous update. So its rate is known between two updates, and not
+between two readings. Late counters are recognized by how they grow.
 """
 
 from __future__ import annotations

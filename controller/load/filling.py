@@ -1,7 +1,7 @@
 """Watches uplinks fill up: since when one is full, and whether loads still change.
 
 Loads that belong together do not start at exactly the same time. Counters that are read while some
-of them start show only half of what is to come. So while an uplink is nearly full, counters are
+of them start show only a part of the final load. So while an uplink is nearly full, counters are
 read faster, and the load of VM ports is compared with that of the last reading.
 """
 
@@ -49,7 +49,7 @@ class Filling:
 
     `full_s`: since when an uplink is full, in seconds of engine time; None: none is. `high_s`: the
     same for one that is nearly full (`gain.NEARLY_FULL_RATIO`). `steady`: whether loads were steady
-    in the last reading. `taken_s`: when it was last taken what uplinks carry beside their units.
+    in the last reading. `taken_s`: when the traffic of uplinks besides their units was last taken.
     """
 
     full_s: float | None = None
@@ -94,11 +94,11 @@ class Filling:
         self._concerned = concerned
 
     def is_counted(self, at_s: float) -> bool:
-        """Whether what is counted late has not changed since then."""
+        """Whether late counters have not changed since then."""
         return at_s >= self._late_changed_s
 
     def late_steady_s(self, now_s: float) -> float:
-        """For how long what is counted late has not changed."""
+        """For how long late counters have not changed."""
         return now_s - self._late_changed_s
 
     @property
@@ -150,7 +150,7 @@ class Filling:
         return self.steady or now_s - self.full_s >= PATIENCE_S
 
     def take_beside(self, beside: Mapping[str, Load], now_s: float) -> None:
-        """Take what uplinks carry besides the loads of their units. No move may be under way."""
+        """Take the traffic of uplinks besides their units. No move may be in progress."""
         if self._beside and self._beside != beside:
             self._before.append((self.taken_s, self._beside))
         self._beside, self.taken_s = beside, now_s
@@ -158,7 +158,7 @@ class Filling:
             self._before.popleft()
 
     def least_beside(self, uplinks: Iterable[str]) -> Mapping[str, Load]:
-        """What these uplinks carry besides their units: the least of the last `BESIDE_S`, by name."""
+        """The traffic of these uplinks besides their units: the least of the last `BESIDE_S`, by name."""
         if not self._before:
             return {name: self._beside.get(name, IDLE) for name in uplinks}
         taken = [*(of for _, of in self._before), self._beside]

@@ -2,7 +2,7 @@
 
 The counters of uplinks are live. Those of flows are updated when revalidators go through the flow
 cache, usually twice a second. A busy switch updates them less often. Then the counters of all flows
-stand still while uplinks carry traffic, and catch up at once. The load of a unit is known only
+stand still while uplinks carry traffic, and catch up in one step. The load of a unit is known only
 between two times at which flows were counted. A window that begins or ends between two such times
 would show too little of it, or too much.
 """

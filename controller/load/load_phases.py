@@ -63,7 +63,7 @@ class LoadPhases:
         until_s: float,
         now_s: float,
     ) -> None:
-        """Take what units carry now. They carried what was taken last until `until_s`.
+        """Take the present loads of units. The last ones were carried until `until_s`.
 
         `capacity_bps`: the capacity of the smallest uplink.
         """

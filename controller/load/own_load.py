@@ -1,9 +1,9 @@
-"""What a VM port with address units sends besides them.
+"""The traffic that a VM port with address units sends besides them.
 
-The switch counts all that the VM port sends in one flow, and what each address sends in another.
-What the VM port sends itself is the difference. Other counters must not be compared: the live
-counter of the port would show a jump of load up to two seconds earlier than the flows of addresses
-do, and all of it would seem to be the port's own.
+The switch counts all traffic from the VM port in one flow, and that of each address in another. The
+VM port's own traffic is the difference. Other counters must not be compared: the live counter of the
+port would show a jump of load up to two seconds earlier than the flows of addresses, and all of it
+would seem to be the port's own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Loads that rise at once and fall slowly: the greatest rates of the last seconds."""
+"""Loads that rise immediately and fall slowly: the greatest rates of the last seconds."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PEAK_S = 10.0
 class Peaks:
     """The greatest rate of each unit in each direction within `PEAK_S`, by name.
 
-    `falls_s`: when a peak falls next, if no load changes; infinity: none will. It may be earlier if
-    units were dropped meanwhile.
+    `falls_s`: when a peak falls next, if no load changes; infinity: none will. It may be too early if
+    units were dropped since.
     """
 
     # Units that are not here are unknown, or have carried nothing.
@@ -28,9 +28,9 @@ class Peaks:
     def note_peaks(
         self, carried: Iterable[tuple[Unit, Load]], until_s: float, now_s: float
     ) -> None:
-        """Take what units carry now. Units that are not named are forgotten.
+        """Take the present loads of units. Other units are forgotten.
 
-        `until_s`: they carried what was taken last until then.
+        `until_s`: the last loads were carried until then.
         """
         before, self._of = self._of, {}
         for unit, load in carried:

@@ -35,7 +35,7 @@ LATEST_S = 0.05
 class Rates:
     """The recent traffic of one port, kept for `keep_s` seconds.
 
-    A port that was re-created or whose counters were reset starts anew, so that a rate
+    A port that was re-created or whose counters were reset starts again, so that a rate
     never spans a gap.
     """
 

@@ -10,7 +10,7 @@ ENOUGH_TO_COMPARE, SAME_RATIO = 100, 0.01
 
 
 def same_by_all(came: Mapping[str, int] | Mapping[int, int]) -> bool:
-    """Whether each frame comes by all uplinks. `came`: how many frames came by each."""
+    """Whether each frame arrives on all uplinks. `came`: how many frames arrived on each."""
     least, most = min(came.values(), default=0), max(came.values(), default=0)
     return len(came) > 1 and least >= ENOUGH_TO_COMPARE and most - least <= SAME_RATIO * most
 

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Reused:
-    """What was made last, by use and by the name of the unit."""
+    """The values that were made last, by use and by the name of the unit."""
 
     _made: dict[str, dict[str, tuple[tuple[Any, ...], Any]]] = field(default_factory=dict)
 

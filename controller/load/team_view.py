@@ -46,7 +46,7 @@ class TeamView:
     """The team of one bridge as policies see it at one moment.
 
     `bound`: the bindings that policies see. `found`: the homes that buckets had before the service
-    started. `on_normal`: NORMAL forwards, and no flow counts what crosses uplinks. `in_cooldown`:
+    started. `on_normal`: NORMAL forwards, and no flow counts traffic over uplinks. `in_cooldown`:
     the units that policies which act at once do not move now. `peaks`: the loads that these
     policies judge. `merge_due`: the split VM ports that may be merged. `late_known`: whether all
     late counters (`controller.load.beats`) were read completely since loads last changed.
@@ -103,7 +103,7 @@ class TeamView:
         """Return how long a policy must wait after a move, in seconds.
 
         After that time, loads are known over a full window that began after the move. A policy that
-        acts at once waits until the switch has followed and two polls show it.
+        acts at once waits until the switch has made the move and two polls show it.
         """
         if PRESETS[policy].at_once:
             return REACTION_S + 2 * self.config.poll_interval_s
@@ -294,7 +294,7 @@ class TeamView:
     def carried(self, window_s: float | None = None) -> list[tuple[Unit, Load]]:
         """Return the units, each with the load that moves with it.
 
-        What a VM port sends through buckets does not move with the port.
+        Traffic that a VM port sends through buckets does not move with the port.
         """
         return [(unit, unit.own_load) for unit in self.loaded(window_s)]
 
@@ -334,7 +334,7 @@ class TeamView:
         )
 
     def asked(self, policy: str, window_s: float) -> Snapshot | None:
-        """Return what to ask a policy about: loads over a window, or peaks if it acts at once."""
+        """Return the team that a policy judges: loads over a window, or peaks if it acts at once."""
         if not PRESETS[policy].at_once:
             return self.snapshot(policy, window_s)
         return self.live(policy, self.peaks)
@@ -357,7 +357,7 @@ class TeamView:
         return self._snapshot(policy, self.carrying(window_s), units)
 
     def live(self, policy: str, peaks: Peaks = NO_PEAKS) -> Snapshot | None:
-        """Return the team with what uplinks carry besides their units at present (`offered`)."""
+        """Return the team with the present traffic of uplinks besides their units (`offered`)."""
         return self.offered(policy, self.beside(), peaks)
 
     def offered(
@@ -366,9 +366,9 @@ class TeamView:
         """Return the team with the offered load, which may exceed the capacity of uplinks.
 
         Units have their peaks, or their present loads if no peak is known. The load of an uplink is
-        the sum of its units and of what it carries besides them (`beside`, by name). So the effect
-        of a move shows at once, while queues still empty and switches still follow. None while
-        loads are known for less than `KNOWN_S`.
+        the sum of its units and of its other traffic (`beside`, by name). So the effect of a move
+        shows immediately, while queues still empty and switches still adapt. None while loads are
+        known for less than `KNOWN_S`.
         """
         if not self.loads.covers((u.ofport for u in self.config.uplinks), KNOWN_S, 0.0):
             return None
@@ -402,7 +402,7 @@ class TeamView:
         return found
 
     def beside(self) -> dict[str, Load]:
-        """Return what each uplink carries at present besides the loads of its units, by name."""
+        """Return the present traffic of each uplink besides the loads of its units, by name."""
         if self._beside:
             return self._beside
         sums: dict[str | None, list[float]] = {u.name: [0.0, 0.0] for u in self.config.uplinks}
@@ -539,7 +539,7 @@ class TeamView:
         return bound.uplink if bound else None
 
     def port_load(self, port: VmPortConfig) -> Load:
-        """Return what a VM port sends and receives at present, to be shown.
+        """Return the present traffic of a VM port, for display.
 
         A late counter may show more than all uplinks carry. If all traffic of the VM port crosses
         uplinks, it is then limited to that.

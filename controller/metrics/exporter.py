@@ -68,7 +68,7 @@ class Exporter:
         }
 
     def listen(self, address: str, port: int, tls: TlsFiles | None = None) -> scrapes.Server:
-        """Serve metrics on a thread of its own, over TLS if `tls` is given.
+        """Serve metrics on a separate thread, over TLS if `tls` is given.
 
         Raises:
             OSError: the address cannot be bound.

@@ -1,4 +1,4 @@
-"""The HTTP server for scrapes, with TLS and certificates on both ends if asked for."""
+"""The HTTP server for scrapes, with TLS and certificates on both sides if configured."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ class Server(ThreadingMixIn, WSGIServer):
         _, peer = self._unfinished.pop(request, (0.0, ""))
         if peer and time.monotonic() > self._told_s + TOLD_AGAIN_S:
             self._told_s = time.monotonic()
-            expected = f"a client that takes {REQUEST_MAX_S:g} s at most, and {OF_PEER_MAX} at once"
-            LOG.warning("metrics for %s: an unfinished request was ended -> %s", peer, expected)
+            limits = f"a request may take {REQUEST_MAX_S:g} s, and a client may have {OF_PEER_MAX}"
+            LOG.warning("metrics for %s: an unfinished request was ended; %s", peer, limits)
         with contextlib.suppress(OSError, AttributeError):
             request.shutdown(socket.SHUT_RDWR)
 
@@ -102,8 +102,9 @@ class Server(ThreadingMixIn, WSGIServer):
             if self.tls is not None:
                 request.do_handshake()
         except OSError as error:
-            found = f"metrics for {client_address[0]}: {reason(error)}"
-            LOG.warning("%s -> a TLS client with a valid certificate", found)
+            LOG.warning(
+                "TLS connection for metrics of %s failed: %s", client_address[0], reason(error)
+            )
             self.shutdown_request(request)
         else:
             super().process_request_thread(request, client_address)
@@ -174,7 +175,7 @@ class _Quiet(WSGIRequestHandler):
 
 
 def serve(application: Callable[..., Any], address: str, port: int, tls: TlsFiles | None) -> Server:
-    """Serve an application on a thread of its own.
+    """Serve an application on a separate thread.
 
     Raises:
         OSError: the address cannot be bound.
@@ -187,8 +188,7 @@ def serve(application: Callable[..., Any], address: str, port: int, tls: TlsFile
     try:
         server = make_server(address, port, _watched(application), kind, _Quiet)
     except OSError as error:
-        found = f"--metrics {address}:{port}: {in_words(error)}"
-        raise OSError(f"{found} -> a free address") from error
+        raise OSError(f"--metrics {address}:{port}: {in_words(error)}") from error
     server.tls = context
     faults.lasting("metrics", "metrics", server.serve_forever)
     return server

@@ -1,6 +1,6 @@
 """OpenFlow: connections to bridges, the framework, and all encoding and decoding of messages.
 
-This room turns what a switch says into events (`api`), and commands and changes (`dataplane`) into
+This room converts messages from a switch to events (`api`), and commands and changes (`dataplane`) to
 messages. It imports those rooms and `host`, and nothing that decides. Only `framework` imports
 os-ken or Ryu.
 """

@@ -24,11 +24,8 @@ from controller.openflow.framework import (
 
 LOG = logging.getLogger(__name__)
 
-DEPOSED = "another controller took the master role -> this service alone (stop the other)"
-NOT_KNOWN = (
-    "another controller was master, and ovsdb-server does not say who leads"
-    " -> an ovsdb-server that answers"
-)
+DEPOSED = "another controller has taken the master role; stop it"
+NOT_KNOWN = "another controller was master, and ovsdb-server does not say which service leads"
 
 Handler = Callable[["TeamingApp", Any], None]
 
@@ -59,17 +56,17 @@ class TeamingApp(PromptApp):
     """Turns OpenFlow messages into events.
 
     `submit` passes events to the engine's thread. `connections` holds the live connection of each
-    bridge. `caller` names the bridge that has dialled us, or refuses the connection. `confirm` asks
+    bridge. `caller` names the bridge that has dialled us, or refuses the connection. `confirm` checks
     whether this service leads, and passes on the answer; None: it is not known. `room` returns how many
     bytes a bridge's answers may have in addition to the usual limit, because it has many ports.
 
     A connection is live once the switch has granted us the master role. From then on the switch
     accepts changes from no other service. Before that, the service changes nothing on the switch.
 
-    Each connection's messages are handled on its own thread, in their order. The thread of `granted`
-    is another one. So whoever makes a bridge's connection live, ends it or submits what came over it
-    holds the bridge's lock (`turns`): the engine hears of a connection before its messages, and of
-    nothing after its end.
+    Each connection's messages are handled on its own thread, in their order. `granted` runs on another
+    thread. So code that makes a bridge's connection live, ends it or submits its messages holds the
+    bridge's lock (`turns`): the engine learns of a connection before its messages, and receives none
+    after its end.
     """
 
     OFP_VERSIONS = [ofproto.OFP_VERSION]  # noqa: RUF012 - the framework's class attribute
@@ -97,7 +94,7 @@ class TeamingApp(PromptApp):
 
     @set_ev_cls(ofp_event.EventOFPSwitchFeatures)
     def identified(self, event: Any) -> None:
-        """A switch has told its datapath id."""
+        """A switch has reported its datapath id."""
         datapath = event.msg.datapath
         if datapath.bridge is None and not datapath.refused:
             datapath.bridge = self.caller(datapath)
@@ -173,7 +170,9 @@ class TeamingApp(PromptApp):
             # Another controller has claimed the role since we asked.
             framework.hang_up(connection)
         else:
-            connection.refuse(f"{messages.error_text(event.msg)} -> the master role")
+            connection.refuse(
+                f"the switch refused the master role: {messages.error_text(event.msg)}"
+            )
 
     @set_ev_cls(ofp_event.EventOFPStateChange, DEAD_DISPATCHER)
     def disconnected(self, event: Any) -> None:

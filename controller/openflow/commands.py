@@ -126,13 +126,13 @@ def _flow_stats(datapath: Any, asked: int, value: int, mask: int, table: int) ->
 
 
 def apply_changes(datapath: Any, command: engine_commands.Apply) -> list[Any]:
-    """Encode changes as one atomic bundle, whose messages are harmless one by one, too.
+    """Encode changes as one atomic bundle, whose messages are also harmless one by one.
 
     Open vSwitch computes the version in which a bundle becomes visible before it takes its lock. If it
-    learns a flow in between, that version is in force already, and each message is visible at once
-    (do_bundle_commit in ofproto/ofproto.c, 2.17 to 3.7). So a way is complete before anything leads to
-    it: groups first, then flows, those of the table that frames enter by last, then changed groups. And
-    nothing leads to a way any more when it is removed.
+    learns a flow in between, that version is already in force, and each message is visible immediately
+    (do_bundle_commit in ofproto/ofproto.c, 2.17 to 3.7). So a path is complete before anything refers to
+    it: groups first, then flows, those of the first table last, then changed groups. And a path is
+    removed only when nothing refers to it any more.
     """
 
     def control(kind: int) -> Any:

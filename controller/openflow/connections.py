@@ -1,8 +1,8 @@
-"""Connections to bridges: whom the service dials, when it dials again, and who dials it.
+"""Connections to bridges: which ones the service dials, when it dials again, and incoming ones.
 
-Bridges dial the service if it listens (`--listen`). Anybody who reaches that port can do so, and can
-claim any datapath id. So such a connection never replaces another one, and stands only for a bridge
-whose controller is this listener.
+Bridges dial the service if it listens (`--listen`). Any host that reaches that port can do so, and can
+claim any datapath id. So such a connection never replaces another one, and is accepted only for a
+bridge whose controller is this listener.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from controller.config import controllers
 from controller.config.rows import PREFIX, BridgeRow
 from controller.host import faults, sockets
 from controller.openflow import framework
-from controller.text.wording import Refused, in_words
+from controller.text.wording import STARTED, Refused, in_words
 
 LOG = logging.getLogger(__name__)
 
@@ -180,8 +180,8 @@ class Dialer:
             self._complaint = ""
         elif not unwanted and not connection.refused:
             # With TLS 1.3, a switch that rejects our certificate closes the connection.
-            found = f"{self._bridge}: the switch closed the connection at once"
-            self._complain(f"{found} -> a switch that trusts our certificate")
+            found = f"{self._bridge}: the switch closed the connection immediately"
+            self._complain(f"{found}; check that it trusts the certificate of this service")
         return connection
 
 
@@ -207,8 +207,8 @@ class Call:
 class Dialers:
     """Dials all bridges that the service manages, and accepts those that dial the service.
 
-    `record` returns a bridge's row in the database, None if it has none. `is_current` tells
-    whether these rows are what is in the database now. `tried` is called after the first attempt to
+    `record` returns a bridge's row in the database, None if it has none. `is_current` returns whether
+    these rows are up to date. `tried` is called after the first attempt to
     reach a bridge.
     """
 
@@ -225,9 +225,9 @@ class Dialers:
         self._tried = tried
         self._lock = threading.Lock()
         self._dialers: dict[str, Dialer] = {}
-        # What hangs up on each connection to the listener that has not told its datapath id.
+        # Functions that close each connection to the listener whose datapath id is unknown.
         self._unidentified: dict[int, Callable[[], None]] = {}
-        # What is logged of connections to the listener.
+        # Warnings about connections to the listener.
         self._warnings = framework.Warnings()
 
     @property
@@ -244,20 +244,20 @@ class Dialers:
     def dial(self, bridge: str) -> sockets.BridgeSocket:
         """Make another connection to a bridge.
 
-        A bridge is left alone while Open vSwitch's scripts restore its flows, as Open vSwitch itself
-        connects to no controller then: the scripts fail if somebody else adds groups. Until the
-        database is read again, nobody knows whether they do. Neither is a bridge that does not allow
-        the version of OpenFlow that we speak: it would end each connection.
+        A bridge is not dialled while Open vSwitch's scripts restore its flows: the scripts fail if
+        another program adds groups, so Open vSwitch itself connects to no controller then. Until the
+        database is read again, it is unknown whether they run. A bridge that does not allow our OpenFlow
+        version is not dialled either: it would end each connection.
 
         Raises:
             Refused: the bridge cannot be reached now.
         """
         if not self._is_current():
-            raise Refused(f"{bridge}: ovsdb-server is unreachable -> a running ovsdb-server")
+            raise Refused(f"{bridge}: ovsdb-server is unreachable; {STARTED}")
         record = self._record(bridge)
         if record is not None and record.restores_flows:
             found = f"{bridge}: Open vSwitch waits until its scripts have restored flows"
-            raise Refused(f"{found} -> no Open_vSwitch other_config:flow-restore-wait")
+            raise Refused(f"{found} and remove Open_vSwitch other_config:flow-restore-wait")
         if record is not None and (unspoken := controllers.refusal(record)):
             raise Refused(unspoken)
         return self._reach.dial(bridge, record.controllers if record else ())
@@ -281,7 +281,7 @@ class Dialers:
 
         Raises:
             OSError: the address cannot be bound.
-            ValueError: a TLS file is invalid, or others could read what is sent.
+            ValueError: a TLS file is invalid, or connections would not be encrypted.
         """
         host, port = address
         if tls is None:
@@ -295,12 +295,11 @@ class Dialers:
             )
             sockets.defer(listener)
         except OSError as error:
-            found = f"--listen {host}:{port}: {in_words(error)}"
-            raise OSError(f"{found} -> a free address") from error
+            raise OSError(f"--listen {host}:{port}: {in_words(error)}") from error
         if tls is None:
-            who = "whoever reaches this port can pretend to be a switch whose bridge names it"
+            who = "any host that reaches this port can pretend to be a switch whose bridge names it"
             LOG.warning(
-                "--listen %s:%d without TLS: %s -> %s", host, port, who, sockets.TLS_OPTIONS
+                "--listen %s:%d is without TLS: %s; set %s", host, port, who, sockets.TLS_OPTIONS
             )
 
         def take(sock: socket.socket, peer: str, number: int) -> None:
@@ -313,9 +312,7 @@ class Dialers:
                 reached = sock.getsockname()[:2]
             except OSError as error:
                 self._identified(number)
-                self._warnings.log(
-                    f"{peer}: {sockets.reason(error)} -> a TLS client with a valid certificate"
-                )
+                self._warnings.log(f"connection from {peer} failed: {sockets.reason(error)}")
                 sock.close()
                 return
             connection = framework.Connection(wire, peer, None)
@@ -368,7 +365,7 @@ class Dialers:
         """
         self._identified(connection.call.number)
         datapath_id = f"{connection.id:016x}"
-        why = f"datapath id {datapath_id} -> the datapath id of an attached bridge"
+        why = f"no attached bridge has datapath id {datapath_id}"
         with self._lock:
             dialers = sorted(self._dialers.items())
         for bridge, dialer in dialers:
@@ -377,12 +374,12 @@ class Dialers:
                 continue
             if not any(map(connection.call.is_to, record.controllers)):
                 reached = f"{connection.call.scheme}:{':'.join(map(str, connection.call.address))}"
-                found = f"bridge {bridge} controller: {', '.join(record.controllers) or 'none'}"
-                why = f"{found} -> the address that was dialled, {reached}"
+                found = f"controllers of bridge {bridge}: {', '.join(record.controllers) or 'none'}"
+                why = f"{found}; expected the address that was dialled, {reached}"
             elif dialer.accept(connection):
                 return bridge
             else:
-                why = f"bridge {bridge} is connected already -> one connection"
+                why = f"bridge {bridge} is connected already"
         connection.refuse(why)
         return None
 

@@ -19,7 +19,7 @@ FLOW_COUNTS = struct.Struct("!4xII12xQQQ")
 
 
 class FlowCounts(NamedTuple):
-    """The cookie of a flow, its age, and what it has counted."""
+    """The cookie of a flow, its age, and its counters."""
 
     cookie: int
     age_s: float

@@ -74,7 +74,7 @@ elif _CHOSEN == "ryu":
     # None of our threads has a socket yet.
     socket.socket = _GreenSocket  # type: ignore[misc]
 else:
-    raise ValueError(f"{_VARIABLE}: {_CHOSEN} -> os-ken or ryu")
+    raise ValueError(f"{_VARIABLE}: {_CHOSEN} is invalid; expected os-ken or ryu")
 
 NAME = f"{_CHOSEN} {importlib.metadata.version(_CHOSEN)}"
 ofproto: Any = ofproto_v1_3
@@ -124,7 +124,7 @@ for _number in (35, 37, 42):
 
 
 class Warnings:
-    """Logs what peers cause, who may do so without end: a text once, and not too many texts an hour."""
+    """Logs problems with peers: each text once an hour, and a limited number of texts."""
 
     def __init__(self) -> None:
         self._logged: set[str] = set()
@@ -142,16 +142,16 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
     """An OpenFlow connection that notices its own end, served by the one thread that calls `serve`.
 
     os-ken's connection never ends on native threads: its sender blocks on an empty queue for ever,
-    and its echo thread sleeps on. So no DEAD event comes, and two threads leak with every
-    reconnect. Its queue of 16 messages blocks the thread that sends.
+    and its echo thread continues to sleep. So no DEAD event arrives, and two threads leak with every
+    reconnect. Its queue of 16 messages blocks the sending thread.
 
-    Here the thread that sends writes at once what the socket takes. The rest is left to a sender
-    thread, which ends when everything is sent. A switch that does not read is noticed by its
+    Here the sending thread immediately writes as much as the socket accepts. The rest is left to a
+    sender thread, which ends when everything is sent. A switch that does not read is detected by its
     missing echo replies; one thread sends echo requests on all connections.
 
     `bridge` is the name of the bridge at the other end; None while it is not known, as for a switch
-    that has dialled us. `call`: how that switch has dialled us. `claimed`: the generation with which we
-    asked to be its master.
+    that has dialled us. `call`: how that switch has dialled us. `claimed`: the generation of our request
+    for the master role.
     """
 
     # By number, as the framework sets and changes it. Ryu has a property that warns of each use.
@@ -221,7 +221,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
     def _handle(self, version: int, kind: int, xid: int, message: bytes) -> None:
         """Handle a message, unless the service does not need it.
 
-        If that fails, close the connection, because nothing after the message can be trusted.
+        If that fails, close the connection, because later messages may be misread.
         """
         try:
             if not self.takes(kind, len(message)):
@@ -239,7 +239,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
     def _parsed(self, version: int, kind: int, xid: int, message: bytes) -> Any:
         """Parse a message from the switch. None: the service does not need it."""
         if kind != ofproto.OFPT_HELLO and version != ofproto.OFP_VERSION:
-            raise framing.Malformed(f"OpenFlow version {version} -> {ofproto.OFP_VERSION}")
+            raise framing.Malformed(f"OpenFlow version {version}; expected {ofproto.OFP_VERSION}")
         if kind == ofproto.OFPT_MULTIPART_REPLY:
             statistics = framing.statistics(message)
             if statistics in _UNREAD:
@@ -268,7 +268,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         return True
 
     def send_made(self, make: Callable[[], bytes]) -> bool:
-        """Have the sender thread make what is to be sent; what is sent meanwhile follows.
+        """Let the sender thread build a message; data that is sent in the meantime follows it.
 
         Return False if the sender thread runs already.
         """
@@ -316,12 +316,12 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             Malformed: the switch has too many ports, or too much has come before its datapath id.
         """
         if self.ports and len(self.ports) > MOST_PORTS:
-            raise framing.Malformed(f"more than {MOST_PORTS} ports -> at most {MOST_PORTS}")
+            raise framing.Malformed(f"more than {MOST_PORTS} ports")
         if self.bridge is None:
             self._unidentified_bytes += length
             if self._unidentified_bytes > UNIDENTIFIED_BYTES:
                 found = f"{self._unidentified_bytes} bytes without a datapath id"
-                raise framing.Malformed(f"{found} -> at most {UNIDENTIFIED_BYTES}")
+                raise framing.Malformed(f"{found}; expected at most {UNIDENTIFIED_BYTES}")
         behind = kind == ofproto.OFPT_ECHO_REQUEST and len(self._unsent or b"") > UNSENT_BYTES
         return not (self.refused or behind) and kind in _WANTED
 
@@ -334,10 +334,10 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         elif faults.is_ours(error):
             self.refuse(faults.report("openflow", error, f"{what} of {self.bridge}"))
         else:
-            self.refuse(f"{what}: {error!r} -> a valid message")
+            self.refuse(f"{what} cannot be read: {error!r}")
 
     def ask_for_echo(self) -> None:
-        """Close the connection to a switch that has not answered for long; otherwise ask again."""
+        """Close the connection if the switch has not answered for long; otherwise send an echo request."""
         if self._making:
             return
         shaking_hands = self.state != MAIN_DISPATCHER
@@ -436,7 +436,7 @@ def start(app_module: str, **contexts: Any) -> None:
 
     The app's constructor gets `contexts` as keyword arguments.
     """
-    # The framework's listener would open TCP ports that nobody asked for.
+    # The framework's listener would open TCP ports that are not wanted.
     ofp_handler.OpenFlowController = lambda: lambda: None
     cfg.CONF(project="ovs-lbt", args=[])
     apps: Any = app_manager.AppManager.get_instance()

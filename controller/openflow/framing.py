@@ -1,4 +1,4 @@
-"""Splits what a switch sends into messages, and checks the lengths inside a message.
+"""Splits the data from a switch into messages, and checks the lengths inside a message.
 
 The framework's parser trusts these lengths. A length of zero makes it loop for ever. A length that
 is too large makes it parse the same bytes again and again.
@@ -28,11 +28,11 @@ _PAIR = struct.Struct("!HH")
 
 
 class Malformed(Exception):
-    """The lengths inside a message do not agree. The text says `found -> expected`."""
+    """The lengths inside a message do not agree."""
 
 
 def complete(received: bytearray) -> Iterator[tuple[int, int, int, bytes]]:
-    """Take all complete messages out of what was received.
+    """Take all complete messages out of the received data.
 
     Yields the version, the type, the transaction id, and the message with its header.
     """
@@ -54,7 +54,7 @@ def statistics(message: bytes) -> int:
     """
     if len(message) < _MULTIPART_HEADER:
         raise Malformed(
-            f"a multipart reply of {len(message)} bytes -> at least {_MULTIPART_HEADER} bytes"
+            f"a multipart reply of {len(message)} bytes; expected at least {_MULTIPART_HEADER} bytes"
         )
     kind, _ = _PAIR.unpack_from(message, HEADER.size)
     return int(kind)
@@ -81,10 +81,10 @@ def check(kind: int, message: bytes) -> None:
 def _check_packet_in(message: bytes) -> None:
     room = len(message) - _PACKET_IN_MATCH - _PACKET_IN_PADDING
     if room < HEADER.size:
-        raise Malformed(f"a packet-in of {len(message)} bytes -> a match and a frame")
+        raise Malformed(f"a packet-in of {len(message)} bytes; expected a match and a frame")
     _, length = _PAIR.unpack_from(message, _PACKET_IN_MATCH)
     if not 4 <= length <= room:
-        raise Malformed(f"a match of {length} bytes -> 4 to {room} bytes")
+        raise Malformed(f"a match of {length} bytes; expected 4 to {room} bytes")
 
 
 def split(body: bytes, least_bytes: int) -> Iterator[bytes]:
@@ -116,14 +116,14 @@ def check_flow(message: bytes) -> None:
     _, length = _PAIR.unpack_from(message, match_at)
     instructions_at = match_at + (length + 7) // 8 * 8
     if length < 4 or instructions_at > until:
-        raise Malformed(f"a match of {length} bytes -> 4 to {until - match_at} bytes")
+        raise Malformed(f"a match of {length} bytes; expected 4 to {until - match_at} bytes")
     for instruction, ends in _parts(message, instructions_at, until, 8, lengths_at=2):
         kind, length = _PAIR.unpack_from(message, instruction)
         if kind in _WITH_ACTIONS:
             _check_actions(message, instruction + 8, ends)
         elif length != _INSTRUCTION_BYTES.get(kind, length):
             expected = _INSTRUCTION_BYTES[kind]
-            raise Malformed(f"an instruction of type {kind}, {length} bytes -> {expected} bytes")
+            raise Malformed(f"an instruction of type {kind}, {length} bytes; expected {expected}")
 
 
 def _check_actions(message: bytes, at: int, until: int) -> None:
@@ -131,12 +131,12 @@ def _check_actions(message: bytes, at: int, until: int) -> None:
         kind, length = _PAIR.unpack_from(message, action)
         expected = _OUTPUT_BYTES if kind == _OUTPUT else _ACTION_LEAST
         if length != expected and kind not in (_SET_FIELD, _EXPERIMENTER):
-            raise Malformed(f"an action of type {kind}, {length} bytes -> {expected} bytes")
+            raise Malformed(f"an action of type {kind}, {length} bytes; expected {expected} bytes")
 
 
 def check_rows(found: int, each: int) -> None:
     if found % each:
-        raise Malformed(f"port statistics of {found} bytes -> {each} bytes for each port")
+        raise Malformed(f"port statistics of {found} bytes; expected {each} bytes for each port")
 
 
 def _parts(
@@ -150,9 +150,9 @@ def _parts(
     while at < end:
         room = end - at
         if room < least:
-            raise Malformed(f"a part of {room} bytes -> at least {least} bytes")
+            raise Malformed(f"a part of {room} bytes; expected at least {least} bytes")
         length = _PAIR.unpack_from(message, at)[lengths_at // 2]
         if not least <= length <= room:
-            raise Malformed(f"a part with a length of {length} bytes -> {least} to {room} bytes")
+            raise Malformed(f"a part with a length of {length} bytes; expected {least} to {room}")
         yield at, at + length
         at += length

@@ -1,4 +1,4 @@
-"""What messages of the switch mean: the request or bundle that they belong to, errors, roles and ports.
+"""Interprets messages of the switch: the request or bundle that they belong to, errors, roles and ports.
 
 A reply has the transaction id of its request, and an error that of the failed message.
 """
@@ -45,7 +45,7 @@ def numbered(number: int) -> int:
 
 
 def asked_of(xid: int) -> tuple[int, int]:
-    """What a statistics reply answers, one of `Asked` if it is one of ours, and the request's number."""
+    """The kind of request that a statistics reply answers, one of `Asked` if it is ours, and its number."""
     number = xid >> NUMBER_SHIFT & NUMBERS - 1
     return xid - numbered(number), number
 

@@ -1,4 +1,4 @@
-"""Puts the parts of statistics replies together, and makes events of them."""
+"""Puts the parts of statistics replies together, and turns them into events."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Learned:
         fields = dict(codec.decode_match(flow.match))
         mac, vlan = fields.get("eth_dst"), fields.get(tables.Register.VLAN)
         if not isinstance(mac, str):
-            raise ValueError(f"a learned flow with eth_dst {mac} -> one MAC")
+            raise ValueError(f"a learned flow with eth_dst {mac}; expected one MAC")
         if found & tables.FROM_NORMAL:
             tag = None if vlan is None else _exact(vlan)
             for action in codec.decode_flow(flow).actions:
@@ -109,7 +109,7 @@ class Learned:
             self.elsewhere.add((mac, _exact(vlan or 0)))
 
     def event(self, bridge: str) -> events.LearnedRead:
-        """What was read."""
+        """The event with the addresses that were read."""
         from_normal = sorted(self.from_normal, key=lambda a: (a[0], a[1], a[2] or 0))
         return events.LearnedRead(
             bridge,
@@ -120,7 +120,7 @@ class Learned:
 
 
 class Replies:
-    """Collects the statistics replies of one connection, and makes events of them.
+    """Collects the statistics replies of one connection, and turns them into events.
 
     A reply comes in parts, and some events need several replies. `InstalledRead` needs flows and
     groups. `UnitCountersRead` needs the flows of both directions, because each counts one. `room`
@@ -153,7 +153,7 @@ class Replies:
         expected = STATISTICS.get(asked, parser.OFPFlowStatsReply)
         if type(message) is not expected:
             found = f"statistics of type {message.cls_stats_type}"
-            raise framing.Malformed(f"{found} -> type {expected.cls_stats_type}")
+            raise framing.Malformed(f"{found}; expected type {expected.cls_stats_type}")
         self._keep(asked, message.body)
         if message.flags & ofp.OFPMPF_REPLY_MORE:
             return None
@@ -212,7 +212,7 @@ class Replies:
             (self._read[asked], MOST_READ_BYTES),
         ):
             if found > most and found > (most := most + self._room()):
-                raise framing.Malformed(f"a reply of more than {most} bytes -> at most {most}")
+                raise framing.Malformed(f"the reply has more than {most} bytes")
 
     def _few(self, counted: tuple[C, ...]) -> tuple[C, ...]:
         """Return the counters.
@@ -223,7 +223,7 @@ class Replies:
         if len(counted) > MOST_COUNTED:
             most = MOST_COUNTED + self._room() // ROOM_PER_COUNTED
             if len(counted) > most:
-                raise framing.Malformed(f"counters of {len(counted)} ports -> at most {most}")
+                raise framing.Malformed(f"counters of {len(counted)} ports, more than {most}")
         return counted
 
     def _take(self, asked: Asked) -> bytes:

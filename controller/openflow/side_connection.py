@@ -1,4 +1,4 @@
-"""Requests that OpenFlow 1.3 cannot express, each over a connection in another version made for it.
+"""Requests that OpenFlow 1.3 cannot express, each on a separate connection with another version.
 
 Only OpenFlow 1.0 can set and show the port flag `no-flood`: NORMAL does not flood to ports that have it.
 
@@ -27,13 +27,13 @@ from controller.openflow.framing import HEADER
 from controller.text.wording import Refused
 
 TIMEOUT_S = 5.0
-# A switch that sends other messages instead, or a byte at a time, may not keep the thread for longer.
+# Limits how long a switch that sends other messages, or a byte at a time, can block the thread.
 ANSWER_TIMEOUT_S = 30.0
 
 # These are the same in every version of OpenFlow.
 HELLO, ERROR, ECHO_REQUEST, ECHO_REPLY = 0, 1, 2, 3
-# The type, or the type and code, of errors about the version. Of a hello without a list of versions,
-# a switch takes it that every earlier one will do as well.
+# The type, or the type and code, of errors about the version. A switch takes a hello without a list of
+# versions to mean that all earlier versions are supported as well.
 HELLO_FAILED, BAD_VERSION = b"\0\0", b"\0\1\0\0"
 
 # OpenFlow 1.0.0, sections 5.1 to 5.3.
@@ -63,8 +63,8 @@ L4 = 0
 class SideConnection:
     """An exchange of messages in one version of OpenFlow.
 
-    `version`: the number in headers. `protocol`: what Open vSwitch calls the version. `expected`:
-    what a switch is expected to be if it answers with an error. The version is offered at once.
+    `version`: the number in headers. `protocol`: Open vSwitch's name of the version. `request`: what
+    an error answer means that the switch refused. The version is offered at once.
 
     Raises, as every method does:
         Refused: the switch does not support the version, or answers with an error.
@@ -72,12 +72,12 @@ class SideConnection:
             than `ANSWER_TIMEOUT_S`.
     """
 
-    def __init__(self, stream: BridgeSocket, version: int, protocol: str, expected: str) -> None:
+    def __init__(self, stream: BridgeSocket, version: int, protocol: str, request: str) -> None:
         self._stream = stream
         self._version = version
-        self._expected = expected
+        self._request = request
         self._closed = (
-            f"the switch does not speak {protocol} -> {protocol} among the bridge's protocols"
+            f"the switch does not speak {protocol}; add {protocol} to the bridge's protocols"
         )
         self._received = bytearray()
         stream.settimeout(TIMEOUT_S)
@@ -107,7 +107,9 @@ class SideConnection:
                 if kind == ERROR and (body[:2] == HELLO_FAILED or body[:4] == BAD_VERSION):
                     raise Refused(self._closed)
                 if kind == ERROR:
-                    raise Refused(f"OpenFlow error {body[:4].hex()} -> {self._expected}")
+                    raise Refused(
+                        f"the switch refused {self._request}: OpenFlow error {body[:4].hex()}"
+                    )
                 if kind == ECHO_REQUEST:
                     self.send([self.message(ECHO_REPLY, body, xid)])
             if not (part := self._stream.recv(READ_BYTES)):
@@ -157,7 +159,7 @@ def set_port_flags(
         Refused: the switch does not support OpenFlow 1.0, or refuses a change.
         OSError: the connection failed, or a read or write took longer than `TIMEOUT_S`.
     """
-    wire = SideConnection(sock, OPENFLOW_10, "OpenFlow10", "a switch that sets no-flood")
+    wire = SideConnection(sock, OPENFLOW_10, "OpenFlow10", "to set no-flood")
     ports = list(_ports(wire.ask(FEATURES_REQUEST, FEATURES_REPLY)))
     changes = [
         wire.message(PORT_MOD, PORT_CHANGE.pack(number, address, wanted, NO_FLOOD, 0))
@@ -188,8 +190,7 @@ def add_select_group(sock: BridgeSocket) -> None:
         Refused: the switch does not support OpenFlow 1.5, or refuses the group.
         OSError: the connection failed, or a read or write took longer than `TIMEOUT_S`.
     """
-    expected = "a switch that has the selection method dp_hash"
-    wire = SideConnection(sock, OPENFLOW_15, "OpenFlow15", expected)
+    wire = SideConnection(sock, OPENFLOW_15, "OpenFlow15", "a group with selection method dp_hash")
     wire.send([wire.message(GROUP_MOD, group_mod(SELECT_GROUP))])
     wire.ask(BARRIER_REQUEST_15, BARRIER_REPLY_15)
 

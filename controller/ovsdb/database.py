@@ -25,7 +25,7 @@ from controller.host.programs import wait_until
 from controller.host.sockets import TLS_OPTIONS, TlsFiles, reason, refuse_plain
 from controller.ovsdb import records
 from controller.ovsdb.replica import CONFIRM_TIMEOUT_S, Replica, Then
-from controller.text.wording import STARTED, Refused
+from controller.text.wording import STARTED, Refused, invalid
 
 LOG = logging.getLogger(__name__)
 
@@ -70,10 +70,10 @@ class _Api(impl_idl.OvsdbIdl):  # type: ignore[misc]
 class Database:
     """Follows the database at `remote` and writes settings to it.
 
-    Each state of the database is submitted as a `DatabaseRead`. A thread of its own does the
+    Each state of the database is submitted as a `DatabaseRead`. A separate thread does the
     writes in order, and submits `Written` for a write that a request waits for. While the
-    database is unreachable, writes of requests are refused at once, and all others are kept
-    until it is back. `tls` is needed for a remote `ssl:HOST:PORT`. After `contend`, only the
+    database is unreachable, writes of requests are refused immediately, and all others are kept
+    until it is reachable again. `tls` is needed for a remote `ssl:HOST:PORT`. After `contend`, only the
     leader writes.
 
     Raises:
@@ -96,13 +96,15 @@ class Database:
         _check_remote(remote, tls)
         if local and not os.path.exists(remote.removeprefix("unix:")):
             path = remote.removeprefix("unix:")
-            raise Refused(f"Open vSwitch is not running: {path} does not exist -> {STARTED}")
+            raise Refused(f"Open vSwitch is not running: {path} does not exist; {STARTED}")
         try:
             helper = _schema(remote)
         except Exception as error:
             _refuse_ours(error)
             why = reason(_refusal(remote, tls) or error)
-            raise Refused(f"{remote}: no answer ({why}) -> a running ovsdb-server") from error
+            raise Refused(
+                f"ovsdb-server at {remote} cannot be reached: {why}; {STARTED}"
+            ) from error
         if lacking := records.lacking(helper.schema_json):
             raise Refused(f"{remote}: {lacking}")
         try:
@@ -115,11 +117,11 @@ class Database:
             self._api = _Api(self._link)
         except Exception as error:
             _refuse_ours(error)
-            raise Refused(
-                f"{remote}: not Open vSwitch's database -> the database of an ovsdb-server"
-            ) from error
+            raise Refused(f"{remote}: {records.NOT_OURS}") from error
         # Until the server has sent all rows: a request must not find a database without bridges.
-        late = f"{remote}: no rows -> a running ovsdb-server"
+        late = (
+            f"ovsdb-server at {remote} did not send the database within {TRANSACTION_TIMEOUT_S} s"
+        )
         wait_until(lambda: self._idl.is_current, TRANSACTION_TIMEOUT_S, ROWS_PAUSE_S, late)
         with self._link.lock:
             self._changed()
@@ -127,19 +129,18 @@ class Database:
         faults.vital("database", "ovsdb writes", self._write_forever)
 
     def contend(self) -> None:
-        """Compete with other services for the lead. `Leading` reports who has it, now and later.
+        """Compete with other services for the lead. `Leading` reports whether this service leads.
 
         Raises:
-            Refused: the database does not tell who leads.
+            Refused: the database does not say which service leads.
         """
         self._idl.led = self._led
         self._idl.challenged = lambda: self._submit(Challenged())
         with self._link.lock:
             self._idl.contend()
         if not self._known.wait(TRANSACTION_TIMEOUT_S):
-            raise Refused(
-                "ovsdb-server does not say which service leads -> an answer from ovsdb-server"
-            )
+            found = "ovsdb-server did not say which service leads"
+            raise Refused(f"{found} within {TRANSACTION_TIMEOUT_S} s")
 
     def _led(self, leads: bool) -> None:
         self._submit(Leading(leads))
@@ -150,7 +151,7 @@ class Database:
         self._idl.answer()
 
     def confirm(self, then: Then) -> None:
-        """Ask the database whether this service leads now. `then` gets None if there is no answer."""
+        """Check in the database whether this service leads. `then` gets None if there is no answer."""
         self._idl.confirm(then)
 
     def confirmed(self) -> bool:
@@ -183,7 +184,7 @@ class Database:
 
     @property
     def is_current(self) -> bool:
-        """Whether what was read last is in the database now. May be called on any thread."""
+        """Whether the last reading is up to date. May be called on any thread."""
         return not self._away
 
     @property
@@ -229,10 +230,7 @@ class Database:
 
     def _commit(self, settings: Iterable[Setting], applied: bool = False) -> str | None:
         if self._away:
-            return (
-                self._idl.lacking
-                or f"ovsdb-server is unreachable at {self._remote} -> a running ovsdb-server"
-            )
+            return self._idl.lacking or f"ovsdb-server is unreachable at {self._remote}; {STARTED}"
         if self._stands_by:
             return faults.ANOTHER_LEADS
         try:
@@ -285,7 +283,7 @@ def _schema(remote: str) -> Any:
             answers.append(error)
 
     faults.once("database", "ovsdb schema", ask, lambda _: None)
-    late = f"none within {TRANSACTION_TIMEOUT_S} s"
+    late = f"no answer within {TRANSACTION_TIMEOUT_S} s"
     wait_until(lambda: bool(answers), TRANSACTION_TIMEOUT_S, ROWS_PAUSE_S, late)
     (answer,) = answers
     if isinstance(answer, Exception):
@@ -308,12 +306,12 @@ def _check_remote(remote: str, tls: TlsFiles | None) -> None:
     kind, _, place = remote.partition(":")
     host, _, port = place.rpartition(":")
     if kind not in ("unix", "tcp", "ssl") or not place or (kind != "unix" and not (host and port)):
-        raise ValueError(f"--ovsdb: {remote} -> unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT")
+        raise ValueError(f"--ovsdb: {invalid(remote, 'unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT')}")
     if kind == "tcp":
         refuse_plain(f"--ovsdb: {remote}", host.strip("[]"), "ssl:HOST:PORT")
     if kind == "ssl":
         if tls is None:
-            raise ValueError(f"--ovsdb: {remote} without a certificate -> {TLS_OPTIONS}")
+            raise ValueError(f"--ovsdb: {remote} needs a certificate; set {TLS_OPTIONS}")
         tls.context(server_side=False)
         stream.Stream.ssl_set_private_key_file(tls.private_key)
         stream.Stream.ssl_set_certificate_file(tls.certificate)

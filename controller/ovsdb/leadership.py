@@ -1,14 +1,14 @@
 """Elects the leader among several services on one database, by locks of ovsdb-server.
 
 The server gives the lock LEADER to one service. When the connection of that service ends, the
-server gives the lock to the next in the queue, so a leader that dies is replaced at once. A leader
+server gives the lock to the next in the queue, so a leader that dies is replaced immediately. A leader
 that hangs or is stopped keeps its lock. Therefore the first service on standby checks repeatedly
 whether the leader is alive. It steals the lock PULSE, the server notifies the leader, and the
 leader takes PULSE back. If the leader does not, the standby steals LEADER. Locks exist only in the
 server's memory: nothing is written to the database. A service without a standby sends nothing after
 its start.
 
-This module only elects. What a service does when it leads or stands by is in `controller.engine`.
+This module only elects. The behaviour of leader and standby is in `controller.engine`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _take(lock: str) -> list[Ask]:
 
 @dataclass(slots=True)
 class Watch:
-    """One service's part in the election, once the server has said who leads.
+    """One service's part in the election, once the server has named the leader.
 
     Time is counted in ticks that the server has answered, so a pause of the server or of this
     service does not make a leader look dead.

@@ -1,4 +1,4 @@
-"""Rows of the database, as the library has them, to values of ours."""
+"""Converts rows of the database, as the library has them, to our values."""
 
 from __future__ import annotations
 
@@ -45,10 +45,8 @@ KINDS = {
     "boolean": "stp_enable rstp_enable mcast_snooping_enable protected lacp_current",
 }
 KIND_OF = {column: kind for kind, columns in KINDS.items() for column in columns.split()}
-EXPECTED = (
-    "the schema of Open vSwitch 2.8 or later: upgrade Open vSwitch and restart it, which converts"
-    " the database"
-)
+NOT_OURS = "this is not Open vSwitch's database"
+UPGRADE = "upgrade Open vSwitch to 2.8 or later and restart it, which converts the database"
 
 # The states in which RSTP and STP keep a port from forwarding.
 BLOCKED = frozenset(("Discarding", "Learning", "listening", "learning", "blocking"))
@@ -70,13 +68,13 @@ def lacking(schema: Any) -> str:
     try:
         tables = DbSchema.from_json(schema).tables
     except Error:
-        return "not Open vSwitch's database -> the database of an ovsdb-server"
+        return NOT_OURS
     found = [f"table {name}" for name in COLUMNS if name not in tables]
     for name in (table for table in COLUMNS if table in tables):
         there = {column: _kind(of.type) for column, of in tables[name].columns.items()}
         wanted = ((column, KIND_OF.get(column, "string")) for column in COLUMNS[name].split())
         found += [f"column {name}.{c} ({kind})" for c, kind in wanted if there.get(c) != kind]
-    return f"the database lacks {', '.join(found)} -> {EXPECTED}" if found else ""
+    return f"the database lacks {', '.join(found)}; {UPGRADE}" if found else ""
 
 
 def _kind(column_type: Any) -> str:

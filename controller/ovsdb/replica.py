@@ -46,7 +46,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
     The library requests one lock and asserts it with every transaction, so the server refuses the
     writes of a service that does not lead. All other messages about locks are sent and read here.
     `changed`, `led` and `challenged` are called on the replica's thread. `leads` is None while
-    unknown. `lacking`: what the present schema lacks, as `records.lacking` says; the rows are then
+    unknown. `lacking`: the error text of `records.lacking` for the present schema; the rows are then
     the last ones that could be read.
     """
 

@@ -18,7 +18,7 @@ from controller.replay.run import installed_policies, load_policy, replay
 from controller.replay.switch import Mix
 from controller.replay.trace import BadTrace, HostTrace, read
 from controller.text.terminal import Drawn
-from controller.text.wording import Refused, because
+from controller.text.wording import Refused, because, invalid, one_of
 from policies.model import MAX_UPLINKS
 from policies.presets import PRESETS
 
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     how = Options(options.uplinks, Mix(options.flows, options.seed), dict(options.set))
     named = [key for key, _ in options.set]
     if repeated := [key for key in SETTINGS if named.count(key) > 1]:
-        parser.error(f"--set {repeated[0]}: given {named.count(repeated[0])} times -> once")
+        parser.error(f"--set {repeated[0]} is given {named.count(repeated[0])} times")
     try:
         if options.out is not None:
             from topologies.reports import replayed
@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         "trace", metavar="TRACE", type=Path, nargs="?", help="a .csv or .csv.gz file"
     )
     parser.add_argument(
-        "--prometheus", metavar="URL", help="read what Prometheus has recorded, instead of TRACE"
+        "--prometheus", metavar="URL", help="read metrics from Prometheus, instead of TRACE"
     )
     parser.add_argument("--bridge", metavar="B", help="read this bridge, on each host that has one")
     parser.add_argument(
@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="7d",
         type=_duration,
         default="7d",
-        help="how far to go back (%(default)s)",
+        help="the time span to read, until now (%(default)s)",
     )
     parser.add_argument(
         "--policy",
@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         required=True,
         choices=[*PRESETS, *installed_policies()],
-        help="a teaming policy, also of an installed package; give the option again to compare more",
+        help="a teaming policy, or one of an installed package; repeat the option to compare policies",
     )
     parser.add_argument(
         "--uplinks",
@@ -115,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         type=_whole(0, 2**31),
         default=0,
-        help="another number hashes the connections differently (0)",
+        help="the seed for the hashes of connections (0)",
     )
     parser.add_argument(
         "--set",
@@ -146,7 +146,7 @@ def _hosts(options: argparse.Namespace) -> list[HostTrace]:
         try:
             return read(options.trace)
         except OSError as error:
-            raise BadTrace(f"{because(error)} -> a .csv or .csv.gz file of samples") from error
+            raise BadTrace(f"{because(error)}; expected a .csv or .csv.gz trace") from error
     return fetch(options.prometheus, options.bridge, options.since, time.time())
 
 
@@ -154,13 +154,14 @@ def _duration(text: str) -> int:
     try:
         return duration_s(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text} -> e.g. 90m, 12h, 7d or 2w") from error
+        raise argparse.ArgumentTypeError(invalid(text, "for example 90m, 12h, 7d or 2w")) from error
 
 
 def _whole(lowest: int, highest: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         if not (text.isascii() and text.isdigit()) or not lowest <= int(text) <= highest:
-            raise argparse.ArgumentTypeError(f"{text} -> a whole number from {lowest} to {highest}")
+            expected = f"a whole number from {lowest} to {highest}"
+            raise argparse.ArgumentTypeError(invalid(text, expected))
         return int(text)
 
     return parse
@@ -169,12 +170,12 @@ def _whole(lowest: int, highest: int) -> Callable[[str], int]:
 def _setting(text: str) -> tuple[str, str]:
     key, _, value = text.partition("=")
     if key not in SETTINGS:
-        raise argparse.ArgumentTypeError(f"{key} -> one of {', '.join(SETTINGS)}")
+        raise argparse.ArgumentTypeError(invalid(key, one_of(SETTINGS)))
     try:
         BRIDGE_KEYS[key].parse(value)
     except ValueError as error:
-        expected = BRIDGE_KEYS[key].expected
-        raise argparse.ArgumentTypeError(f"{key} {value or 'empty'} -> {expected}") from error
+        problem = invalid(value, BRIDGE_KEYS[key].expected)
+        raise argparse.ArgumentTypeError(f"{key}: {problem}") from error
     return key, value
 
 

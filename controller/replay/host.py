@@ -2,9 +2,9 @@
 
 Time jumps from one event to the next. While the engine will not decide anything, its polls are
 skipped. The traffic of the skipped time counts for the figures, but the switch's clock and counters
-stand still. So every window contains exactly what it would contain without the jump, and no
-decision changes, not even a tie. Where the loads of samples show that a policy which acts at once
-would move nothing, no poll is made at all.
+stand still. So every window has exactly the same contents as without the jump, and no decision
+changes, not even a tie. If the loads of samples show that a policy which acts at once would move
+nothing, no poll is made at all.
 """
 
 from __future__ import annotations
@@ -164,8 +164,8 @@ class Host:
         self._run_until(TAKEOVER_S)
         missing = self.switch.vm_ports.keys() - self.switch.routes.keys()
         if missing:
-            found = f"{len(missing)} VM ports with no uplink that may carry their traffic"
-            raise Refused(f"{self.policy}: {found} -> an uplink for every VM port")
+            found = f"{len(missing)} VM ports have no uplink that may carry their traffic"
+            raise Refused(f"{self.policy}: {found}")
 
     # ---- time ----------------------------------------------------------------------------
 

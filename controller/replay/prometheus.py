@@ -12,7 +12,7 @@ from typing import Any
 from controller.api.status import BITS_PER_BYTE
 from controller.config.kinds import LAST_S
 from controller.replay.trace import LEAST_CAPACITY_BPS, MOST_BPS, BadTrace, HostTrace
-from controller.text.wording import because
+from controller.text.wording import because, invalid
 
 STEP_S = 300
 TIMEOUT_S = 60.0
@@ -39,7 +39,7 @@ def fetch(url: str, bridge: str, since_s: int, now_s: float) -> list[HostTrace]:
     """The mean loads of a bridge's VM ports in steps of five minutes, with one host per instance.
 
     Raises:
-        BadTrace: Prometheus does not answer, or its answer makes no trace.
+        BadTrace: Prometheus does not answer, or its answer is not a trace.
     """
     end_s = now_s // STEP_S * STEP_S
     span = (end_s - since_s + STEP_S, end_s)
@@ -50,11 +50,11 @@ def fetch(url: str, bridge: str, since_s: int, now_s: float) -> list[HostTrace]:
         name = _label(metric, "instance")
         if capacity_bps < LEAST_CAPACITY_BPS:
             slow = f"an uplink of {capacity_bps:g} bit/s"
-            raise BadTrace(f"{bridge} at {name}: {slow} -> {LEAST_CAPACITY_BPS:g} or more")
+            raise BadTrace(f"{bridge} at {name}: {slow}; expected {LEAST_CAPACITY_BPS:g} or more")
         host = hosts.setdefault(name, HostTrace(name, capacity_bps))
         if capacity_bps != host.capacity_bps:
             unequal = f"uplinks of {host.capacity_bps:g} and {capacity_bps:g} bit/s"
-            raise BadTrace(f"{bridge} at {name}: {unequal} -> one capacity")
+            raise BadTrace(f"{bridge} at {name}: {unequal}; expected one capacity")
     for direction, counter in enumerate(("transmit", "receive")):
         rate = f"rate(ovslbt_port_{counter}_bytes_total{chosen}[{STEP_S}s])"
         for metric, values in _ask(url, rate, span):
@@ -67,7 +67,7 @@ def fetch(url: str, bridge: str, since_s: int, now_s: float) -> list[HostTrace]:
                 loads[port] = (load[0], load[1])
     found = [hosts[name] for name in sorted(hosts) if hosts[name].samples]
     if not found:
-        raise BadTrace(f"{url}: no samples of bridge {bridge} -> samples of its ports and uplinks")
+        raise BadTrace(f"{url} has no samples of bridge {bridge} and its uplinks in this time")
     for host in found:
         # A gap in the recording ends the sample before it.
         last_s = max(host.samples)
@@ -87,23 +87,23 @@ def _ask(
         if urllib.parse.urlsplit(address).scheme not in ("http", "https"):
             raise ValueError(url)
     except ValueError as error:
-        raise BadTrace(f"{url} -> http://HOST:PORT or https://HOST:PORT") from error
+        raise BadTrace(invalid(url, "http://HOST:PORT or https://HOST:PORT")) from error
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
             text = answer.read(MOST_ANSWER_BYTES + 1)
         if len(text) > MOST_ANSWER_BYTES:
-            raise BadTrace(f"{url}: the answer is too long -> at most {MOST_ANSWER_BYTES} bytes")
+            raise BadTrace(f"the answer is longer than {MOST_ANSWER_BYTES} bytes; shorten --since")
         answered: Any = json.loads(text)
         series = [
             (dict(one["metric"]), [(float(at_s), float(value)) for at_s, value in one["values"]])
             for one in answered["data"]["result"]
         ]
     except (*_OF_ANOTHER_SHAPE, HTTPException) as error:
-        raise BadTrace(f"{url}: not an answer of Prometheus -> the URL of its HTTP API") from error
+        raise BadTrace(f"{url} is not the HTTP API of Prometheus") from error
     except OSError as error:
         reason = getattr(error, "reason", error)
         why = because(reason) if isinstance(reason, Exception) else str(reason)
-        raise BadTrace(f"{url}: no answer ({why}) -> a Prometheus that answers") from error
+        raise BadTrace(f"{url} does not answer: {why}") from error
     for metric, values in series:
         kept = [
             (at_s, value)
@@ -117,5 +117,5 @@ def _ask(
 def _label(metric: Mapping[str, str], name: str) -> str:
     label = metric.get(name)
     if not isinstance(label, str) or not label:
-        raise BadTrace(f"a time series without the label {name} -> one with that label")
+        raise BadTrace(f"a time series has no label {name}")
     return label

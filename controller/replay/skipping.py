@@ -89,7 +89,7 @@ def is_live(rates: Rates | None) -> bool:
 
 
 def hold(bridge: Bridge, until_s: float) -> None:
-    """Let the loads of the last reading have been carried until then. No decision differs meanwhile."""
+    """Assume that the loads of the last reading were carried until then. No decision differs until then."""
     scheduler = bridge.scheduler
     assert until_s < scheduler.same_until_s, "the decision is the same"
     scheduler.last_s = scheduler.remembered_s = scheduler.filling.taken_s = until_s
@@ -156,7 +156,7 @@ def stays_calm(team: Snapshot, loads: Mapping[str, Load], before: Mapping[str, L
     """Whether a policy that acts at once moves nothing in a team whose units begin to carry loads.
 
     `team`: without loads. `loads`: by name of the unit. `before`: the loads that they carried until
-    then, and for so long that no others are remembered. Both are as counters show them.
+    then, and for so long that no others are remembered. Both are values of counters.
     """
     now = _carrying(team, loads)
     if gain.worst_ratio(now.uplinks) >= FULL_RATIO:

@@ -256,9 +256,9 @@ class Switch:
             clock.at = min(clock.at + ticks, _ticks(now_s))
 
     def ports_stand_still_until(self, now_s: float) -> None:
-        """Let the time since counters were read last, or loads changed, pass so for those of ports.
+        """Skip the time since counters were last read, or loads changed, for the counters of ports.
 
-        The counters of VM ports' flows stand still with them. Those of buckets go on.
+        The counters of VM ports' flows stand still with them. Those of buckets continue.
         """
         self._ports_clock.at = _ticks(now_s)
 

@@ -1,6 +1,6 @@
 """Recorded traffic of VM ports, read from a file.
 
-A line is a sample: what a VM port of a host sent and received, in bit/s, from `time_s` on until
+A line is a sample: the rates at which a VM port of a host sent and received, in bit/s, from `time_s` on until
 the host's next sample.
 """
 
@@ -29,7 +29,7 @@ _MOST = {"time_s": LAST_S, "tx_bps": MOST_BPS, "rx_bps": MOST_BPS, "uplink_capac
 
 
 class BadTrace(Exception):
-    """A file is not a trace. The text: where, and what was found -> what is expected."""
+    """A file is not a trace. The text: where, the problem, and what is expected."""
 
     def __str__(self) -> str:
         return one_line(super().__str__())
@@ -70,7 +70,7 @@ def read(path: Path) -> list[HostTrace]:
         with _opened(path) as lines:
             return parse(lines)
     except (UnicodeDecodeError, gzip.BadGzipFile, zlib.error, EOFError, csv.Error) as error:
-        raise BadTrace(f"{path}: {error} -> a .csv or .csv.gz file of samples") from error
+        raise BadTrace(f"{path}: {error}; expected a .csv or .csv.gz trace") from error
 
 
 def _opened(path: Path) -> TextIO:
@@ -137,4 +137,4 @@ def _number(line: int, row: list[str], column: int) -> float:
 
 
 def _refuse(line: int, found: str, expected: str) -> NoReturn:
-    raise BadTrace(f"line {line}: {found} -> {expected}")
+    raise BadTrace(f"line {line}: {found}; expected {expected}")

@@ -216,8 +216,8 @@ def units(
 ) -> Iterator[Unit]:
     """Addresses as units, on uplinks that carry their VLAN: each under the rules of its VM port.
 
-    One whose VM is known may have a pin of its own. It does not apply while the address is silent:
-    a move could not be announced, and upstream switches may still send by the old uplink.
+    One whose VM is known may have its own pin. The pin does not apply while the address is silent: a
+    move could not be announced, and upstream switches may still send to the old uplink.
     """
     by_name = {unit.name: unit for unit in ports}
     pins = {
@@ -254,7 +254,7 @@ def of_team(
     orders: Mapping[str, Sequence[Uplink]],
     homes: Mapping[str, str],
 ) -> Iterator[team.Address]:
-    """The addresses as the pipeline needs them; without an uplink, they leave by the port's home."""
+    """The addresses as the pipeline needs them; without an uplink, they leave on the port's home."""
     for unit in address_units:
         if (port := config.port_named.get(unit.port)) and (order := orders.get(unit.name)):
             yield team.Address(

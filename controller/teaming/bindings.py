@@ -92,12 +92,12 @@ class Bindings:
         self._known = {name: made for name, made in self._known.items() if name in present}
 
     def place_anew(self, unit: str) -> None:
-        """Forget a unit's home, so that its policy places it anew."""
+        """Forget a unit's home, so that its policy places it again."""
         self.homes.pop(unit, None)
         self._aside.pop(unit, None)
 
     def set_aside(self, stored: Mapping[str, str]) -> None:
-        """Place units anew until `take_up` is called, which restores their homes.
+        """Place units without their homes until `take_up` is called, which restores the homes.
 
         `stored`: the homes of units that are not known here yet.
         """
@@ -133,7 +133,7 @@ class Bindings:
         A unit that may use no uplink is not bound. A confined unit is not bound while no uplink that
         it may use has a link; when it is bound again, its move has the source "". `Unit.uplink` is
         the uplink of a unit that is not known here yet. VM ports return to a better uplink in steps;
-        all other moves are made at once.
+        all other moves are made immediately.
         """
         asked, self._asked = self._asked, {}
         returns = RETURNS_AT_ONCE if now_s >= self._next_return_s else 0

@@ -124,7 +124,7 @@ def hashes(
     """The hashes of a bridge with the uplinks of their buckets, the one in force first.
 
     While a bucket is away from home, its home is repeated at the end of its list. That makes no
-    difference to the switch, and tells a service that starts where the home is.
+    difference to the switch, and shows the home to a service that starts.
     """
     orders: dict[str, list[tuple[OfPort, ...]]] = {policy: [] for policy in in_use(config, split)}
     for unit in units:
@@ -154,7 +154,7 @@ def home_in(group: GroupSpec | None, config: BridgeConfig) -> str | None:
 
 
 def off_home_macs(config: BridgeConfig, split: Collection[str]) -> dict[OfPort, str]:
-    """Our source MAC, by uplink, for frames that leave by another uplink than their sender's home.
+    """Our source MAC, by uplink, for frames that leave on another uplink than their sender's home.
 
     It is locally administered, one for each bridge and uplink, and the same on every start. It is
     never the uplink's own MAC, which LOCAL often has: the upstream switch would learn the host's
@@ -166,9 +166,9 @@ def off_home_macs(config: BridgeConfig, split: Collection[str]) -> dict[OfPort, 
 
 
 def endpoints(config: BridgeConfig) -> Iterator[Endpoint]:
-    """The tunnel endpoints of a bridge, with off-home addresses of their own.
+    """The tunnel endpoints of a bridge, with their own off-home addresses.
 
-    They do not depend on what is spread now: peers keep the last address that they have heard from.
+    They are there even if nothing is spread now: peers keep the last source address.
     """
     for port in config.endpoints:
         assert port.tunnel_mac is not None

@@ -1,9 +1,9 @@
-"""Frames of other hosts that hinder path checks: too many, or from the addresses of probes.
+"""Frames of other hosts that disturb path checks: too many, or from the addresses of probes.
 
-The switch gives the service frames of two kinds on each uplink: those to the uplink's own addresses, and
+The switch passes the service frames of two kinds on each uplink: those to the uplink's own addresses, and
 others. A flood of one kind makes the switch drop that kind on that uplink until just before the next round.
 Then either the flood is over, or the next few frames show that it is not. The switch has one queue for all
-frames that it gives to the service, so many that come together with the probes of a round may have hidden
+frames that it passes to the service, so a flood together with the probes of a round may have displaced
 probes of any uplink.
 """
 
@@ -52,10 +52,10 @@ class ForeignFrames:
         self._heard.clear()
 
     def is_flooded(self, kind: Kind, uplink: str, interval_s: float, now_s: float) -> bool:
-        """Count a frame that belongs to no round. True: it is one too many; the switch must drop its kind.
+        """Count a frame that belongs to no round. True: there are too many; the switch must drop its kind.
 
-        The switch takes it again halfway between two rounds, `interval_s` apart, so that what a flood brings
-        then is dealt with before the probes of other uplinks arrive.
+        The switch accepts it again halfway between two rounds, `interval_s` apart, so that frames of a flood
+        are handled before the probes of other uplinks arrive.
         """
         self._heard[kind] += 1
         self._at_once += now_s < self._began_s + AT_ONCE_S
@@ -88,7 +88,7 @@ class ForeignFrames:
         self._seen_s[owner, uplink] = now_s
 
     def seen_on(self, owner: str, now_s: float) -> tuple[str, ...]:
-        """The uplinks that such frames have come by of late, and UNSEEN."""
+        """The uplinks on which such frames have recently arrived, and UNSEEN."""
         seen = self._seen_s.items()
         return tuple(sorted(on for (of, on), at_s in seen if of == owner and now_s < at_s + SEEN_S))
 

@@ -14,7 +14,9 @@ from policies.model import Role
 
 # The time at which a failback delay ends whose uplink is still down.
 NEVER_S = float("inf")
-NOTHING_RECEIVED = "its link returned, but it has received no frame since, unlike other uplinks"
+NOTHING_RECEIVED = (
+    "its link is up again, but unlike other uplinks, it has not received a frame since"
+)
 # OpenFlow reports only this much of a port's name.
 PORT_NAME_CHARACTERS = 15
 # So many changes of a link in this time are too many, as the alert OvsLbtLinkFlapping has it.
@@ -240,7 +242,7 @@ class Links:
     def follow_team(
         self, old: Iterable[UplinkConfig], new: Iterable[UplinkConfig], now_s: float
     ) -> None:
-        """An uplink that left has failed: its device may be made anew. A new one that is down has to wait."""
+        """An uplink that left has failed: its device may be created again. A new one that is down has to wait."""
         stayed, team = {uplink.name for uplink in old}, {uplink.name for uplink in new}
         for name in stayed - team:
             self._fail(name)
@@ -271,7 +273,7 @@ class Links:
 
     @property
     def delay_ends_s(self) -> float:
-        """When the next delay ends; infinity if none runs. This is asked after each event."""
+        """When the next delay ends; infinity if none runs. Called after each event."""
         links = self.by_name.values()
         ends = [self._usable_from_s(n) for n in links if n.failed and not n.waits_for_frame]
         known = [link.lacp_known_s for link in links if link.lacp_known_s is not None]
@@ -295,7 +297,7 @@ class Links:
         """The uplinks that carry traffic now.
 
         If all of them wait, or the only others are being drained, those are used that returned first.
-        What a later one is connected to may not forward yet.
+        The upstream switch of a later one may not forward yet.
         """
         used = self._without_delay(uplinks)
         if not self._suffice(used):
@@ -354,10 +356,10 @@ class Links:
         return f"{uplink.role.value}, and an active uplink carries traffic"
 
     def renumbered(self, config: BridgeConfig) -> bool:
-        """Whether the switch has another port under an ofport that the database gives one of ours.
+        """Whether the switch has another port under an ofport that the database has for one of ours.
 
-        A restart of ovs-vswitchd may number ports anew, and the database follows only after the
-        connection. Flows for the old numbers could take an uplink for a VM port.
+        A restart of ovs-vswitchd may change the numbers of ports, and the database is updated only after
+        the connection. Flows for the old numbers could treat an uplink as a VM port.
         """
         ours: dict[int, VmPortConfig | UplinkConfig] = {**config.port_at, **config.uplink_at}
         there = ((self.ports.get(number), one.name) for number, one in ours.items())

@@ -1,4 +1,4 @@
-"""Source addresses of ours: locally administered, and the same on every start."""
+"""Our source addresses: locally administered, and the same on every start."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def probe_group(config: BridgeConfig) -> str:
 
 
 def question_macs(config: BridgeConfig) -> dict[OfPort, str]:
-    """The address from which each uplink asks hosts, and sends copies of probes.
+    """The address from which each uplink queries hosts, and sends copies of probes.
 
-    Both are flooded, questions until the host has answered. In a loop upstream they go round, and switches
-    learn their source in many places. Probes have other addresses, so that they still find their way.
+    Both are flooded, queries until the host has answered. In an upstream loop they circulate, and switches
+    learn their source on many ports. Probes have other addresses, so that they still arrive.
     """
     return _of_uplinks(config, "question")
 

@@ -25,9 +25,9 @@ Learned = Mapping[str, Iterable[tuple[str, int]]]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Path:
-    """A way that frames of a VLAN take through the network.
+    """A path of frames of a VLAN through the network.
 
-    `sender`: an uplink. `receiver`: an uplink, or the address of a host that is asked (`to_host`).
+    `sender`: an uplink. `receiver`: an uplink, or the address of a host that is queried (`to_host`).
     `mtu`: the MTU that a frame fills; 0: the shortest frame.
     """
 

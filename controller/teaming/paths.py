@@ -1,16 +1,16 @@
-"""Path checks: which probes between uplinks arrive, and what follows from that.
+"""Path checks: which probes between uplinks arrive, and the conclusions.
 
-A round of probes is sent twice a second. Behind it goes a probe that takes no network: the switch
-gives it straight back. It proves that the switch has sent the round, and that its answers reach us.
-Only such rounds count, and only once the next one has proved itself: probes have then had half a
-second to arrive. So neither a busy switch nor a busy service makes a fault.
+A round of probes is sent twice a second. It is followed by a probe that does not use the network: the
+switch returns it directly. It proves that the switch has sent the round, and that its answers reach us.
+Only such rounds count, and only once the next one has been proved: probes have then had half a second
+to arrive. So neither a busy switch nor a busy service causes a fault.
 
-A host's answers do not say which question they answer, so a host gets one question in a round. Its short
-question goes with the probes. If it is asked with long frames, too, these questions have rounds of their
-own, halfway between.
+A host's answers do not say which query they answer, so a host gets one query in a round. Its short query
+is sent with the probes. If it also gets queries with long frames, these have separate rounds, halfway
+between.
 
-A switch sends a probe to where it has last seen the probe's destination as a source. Another host can make
-that a wrong place. So when a probe was lost, the next ones leave in a second copy, to a group address, which
+A switch sends a probe to the port where it last saw the probe's destination as a source. Another host can
+change that port. So when a probe was lost, the next ones are also sent as copies to a group address, which
 switches flood. A path is broken only if both are lost. If only copies arrive, another host sends from the
 address of the receiver's probes.
 
@@ -100,10 +100,10 @@ class _Probed:
 
 @dataclass(slots=True)
 class Round:
-    """A round of probes: what it sends, and which of its probes and copies have arrived.
+    """A round of probes: its probes, and which of them and of their copies have arrived.
 
-    `copied`: those that also leave as copies, one for each copy. `proved_s`: when it proved itself, in
-    seconds of engine time; None: it has not.
+    `copied`: those that are also sent as copies, one for each copy. `proved_s`: when it was proved, in
+    seconds of engine time; None: it was not.
     """
 
     number: int
@@ -171,7 +171,7 @@ class PathChecks:
             probed.lost = probed.arrived = probed.astray = 0
 
     def end(self) -> None:
-        """No paths are checked any more: `find` finds nothing from now on, at once."""
+        """Stop checking paths: `find` finds nothing from now on."""
         self.interrupt()
         self.follow_config(())
         self._probed, self._answered_by, self._single_losses = {}, {}, SingleLosses()
@@ -205,16 +205,16 @@ class PathChecks:
         return True
 
     def asked_at(self, question: Path) -> str | None:
-        """The address of the host that is asked; None: not known, so that all are asked.
+        """The address of the host that is queried; None: not known, so that all hosts are queried.
 
-        Of many bridges on one segment, each question would otherwise reach every host.
+        With many bridges on one segment, each query would otherwise reach every host.
         """
         return self._answered_by.get(question.asked)
 
     def answered(self, uplink: str, host: str, vlan: int, mac: str) -> bool:
-        """A host has answered by an uplink, from this address. It answers the last question.
+        """A host has answered on an uplink, from this address. It answers the last query.
 
-        False: it has answered it before, or was not asked, or not at this address.
+        False: it has answered it before, or was not queried, or not at this address.
         """
         asked = uplink, host, vlan
         for number, pending in sorted(self._pending.items(), reverse=True):
@@ -225,9 +225,9 @@ class PathChecks:
         return False
 
     def prove(self, number: int, full: Collection[str], now_s: float) -> bool:
-        """The switch has given back the probe behind this round. Judges the rounds that are old enough.
+        """The switch has returned the proof of this round. Judges the rounds that are old enough.
 
-        `full`: the uplinks that may be dropping frames. Returns whether a path broke or was mended.
+        `full`: the uplinks that may be dropping frames. Returns whether a path broke or was restored.
         """
         if number not in self._pending:
             return False

@@ -91,7 +91,7 @@ class Splits:
         self.mergeable_s = {n: at_s for n, at_s in self.mergeable_s.items() if n in self.since_s}
 
     def judge(self, asked: Iterable[str], mergeable: Iterable[str], now_s: float) -> None:
-        """A policy was asked about the VM ports `asked`, and could merge those in `mergeable`."""
+        """A policy has judged the VM ports `asked`, and could merge those in `mergeable`."""
         assert self.mergeable_s.keys() <= self.since_s.keys(), "only what is split can be merged"
         mergeable = set(mergeable)
         for name in asked:
@@ -128,10 +128,10 @@ class Splits:
 
 
 def may_split(port: VmPortConfig, on_a_lag: bool) -> bool:
-    """Whether a VM port may be split, so that its frames leave by any uplink.
+    """Whether a VM port may be split, so that its frames leave on any uplink.
 
-    Off a LAG, a VM port with queues may not: queues know it by its address, and frames that leave
-    by another uplink than its home have another one.
+    Without a LAG, a VM port with queues may not: queues match its address, and frames that leave on
+    another uplink than its home have another one.
     """
     stays_whole = port.excluded or port.unsplittable or port.one_of_several or port.per_address
     if stays_whole or PRESETS[port.policy].splits_by is None:

@@ -147,7 +147,7 @@ def states(bridge: JsonObject) -> list[str]:
     texts += [f"{u['name']}: {u['waits']}" for u in bridge["uplinks"] if u.get("waits")]
     # One that concerns several uplinks is there with each of them.
     faults = {
-        fault["found"]: f"{fault['found']} -> {fault['expected']}"
+        fault["found"]: f"{fault['found']}; {fault['expected']}"
         for uplink in bridge["uplinks"]
         for fault in (*uplink.get("path_faults", ()), *uplink.get("path_hindered", ()))
     }
@@ -289,7 +289,7 @@ def _with_bars(
 
 
 def port_cells(port: JsonObject, why: str) -> Line:
-    """What is shown of a VM port; the last cell says why it is where it is."""
+    """The cells of a VM port; the last one says why it is on its uplink."""
     return (
         Span(clean(port["name"])),
         Span(used_by(port)),

@@ -1,4 +1,4 @@
-"""The help text of `top`: what it shows and which keys it takes."""
+"""The help text of `top`: its display and its keys."""
 
 from __future__ import annotations
 

@@ -92,6 +92,12 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f" (did you mean {by_lower[alike[0]]}?)" if alike else ""
 
 
+def invalid(found: str, expected: str, names: Iterable[str] = ()) -> str:
+    """The refusal of a value. `names`: the valid values, if they are words."""
+    problem = f"{shortened(found) or 'an empty value'} is invalid{nearest(found, names)}"
+    return f"{problem}; expected {expected}"
+
+
 def unknown(what: str, name: str, names: Iterable[str], listing: str) -> str:
     """The refusal of a name that does not exist. `listing`: the command that lists existing names."""
     found = f"no {what} is named {shortened(name) or shlex.quote(name)}{nearest(name, names)}"

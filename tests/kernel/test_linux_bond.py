@@ -187,8 +187,8 @@ def test_without_yes_it_only_says_what_would_be_done(machine: Machine) -> None:
     before = machine.state(BOND)
     done = machine.service.command("attach", BRIDGE, "--from-bond", BOND)
     assert done.returncode == 1
-    assert done.stderr.strip() == "ovs-lbt: nothing was changed -> the same command with --yes"
-    assert f"{BOND}: bond of Linux, {machine.mode}" in done.stdout
+    assert done.stderr.strip() == "ovs-lbt: nothing was changed; to migrate the bond, add --yes"
+    assert f"{BOND}: Linux bond, {machine.mode}" in done.stdout
     assert f"moves to {BRIDGE}: {HOST}/24" in done.stdout
     assert "risk: the host's own network then depends on ovs-vswitchd" in done.stdout
     assert machine.state(BOND) == before

@@ -22,7 +22,7 @@ def refused(service: Service, *words: str) -> str:
 def one_line(done: subprocess.CompletedProcess[str]) -> str:
     lines = done.stderr.strip().splitlines()
     assert (done.returncode, len(lines), done.stdout) == (1, 1, ""), done
-    assert re.search(r"\S+ -> \S+", lines[0]), f"not found -> expected: {lines[0]}"
+    assert re.search(r"\S+; \S+", lines[0]), f"no problem; what to do: {lines[0]}"
     return lines[0]
 
 

@@ -231,7 +231,9 @@ def test_what_others_have_in_our_place_is_named(
     before = state(bed)
     try:
         told = refused(service, "attach", bed.bridge)
-        assert says(told, f"bridge {bed.bridge}: {found}", " of other programs -> "), told
+        assert says(told, f"bridge {bed.bridge}: other programs have {found}", "; remove all "), (
+            told
+        )
         assert state(bed) == before
     finally:
         bed.ofctl(f"del-{command}s", deleted)
@@ -268,7 +270,9 @@ def test_a_stranger_is_told_who_may(attached: Bed, service: Service) -> None:
         command = [*drop, str(service.executable), *words]
         env = service.ovs.env
         told = subprocess.run(command, env=env, capture_output=True, text=True, timeout=HANG_S)
-        assert says(one_line(told), f"user {NOBODY} cannot write to ", " -> root"), told
+        assert says(
+            one_line(told), f"user {NOBODY} cannot write to ", "; run the command as root"
+        ), told
     assert state(attached) == before
 
 

@@ -32,8 +32,8 @@ POSTRM = Path(__file__).parents[2] / "controller/debian/postrm"
 # The words of a call, its exit status, and its last line without `ovs-lbt: `, in full or up to `…`.
 CALLS = (
     ("show '\udcff'", USAGE, "'\\udcff' -> text in UTF-8"),
-    ("-t ovs-lbt-b show", REFUSED, "no service is running -> start one with: ovs-lbt run --name…"),
-    ("top", REFUSED, "top: input or output is not a terminal -> a terminal, or:…"),
+    ("-t ovs-lbt-b show", REFUSED, "no service is running; start it with: ovs-lbt run --name…"),
+    ("top", REFUSED, "top: input or output is not a terminal; use a terminal, or:…"),
     ("attach br2 --uplink eth5 --uplink tap0", REFUSED, "…: tap0, a tap device, as VMs use -> …"),
     # The database or `ip` is asked, or a process begins that is to be the service.
     ("attach br2 --from-bond bond7", REFUSED, "bond7: no bond of Linux -> …"),
@@ -190,7 +190,7 @@ def test_an_uplink_that_was_left_out_does_not_become_a_vm_port_by_a_restart(benc
     bench.ovs.vsctl("set", "bridge", "br1", f'{PREFIX}uplinks="eth2,eth4"')
     bench.service.start()
     wait_until(
-        lambda: any("is missing -> eth3 " in error for error in bench.errors()),
+        lambda: any("is missing; add eth3 " in error for error in bench.errors()),
         "it is told",
     )
     assert "eth3" not in bench.in_force()["br1"]["ports"]

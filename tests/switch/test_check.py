@@ -96,9 +96,7 @@ def test_health_is_what_it_is_now(bed: Bed, service: Service) -> None:
 
 @beds(ON_BOND)
 def test_a_switch_that_does_not_run_is_named(bed: Bed, service: Service) -> None:
-    cause = (
-        "ovs-vswitchd does not run, or does not answer -> a running Open vSwitch: systemctl start"
-    )
+    cause = "ovs-vswitchd is not running or does not answer; start Open vSwitch: systemctl start"
     assert "fit to attach" in service.do("check", bed.bridge)
     bed.ovs.stop("ovs-vswitchd")
     try:

@@ -167,7 +167,7 @@ def test_a_switch_without_openflow_1_5_uses_multipath_and_tells_why(
     served.ovs.vsctl("set", "bridge", served.bridge, protocols)
     try:
         served.set("bridge", served.bridge, connection_hash="auto")
-        refusal = "-> OpenFlow15 among the bridge's protocols"
+        refusal = "; add OpenFlow15 to the bridge's protocols"
 
         def told() -> bool:
             shown = hash_of(served, service)

@@ -15,7 +15,7 @@ from tests.switch.waiting import wait_until
 
 SPEC = BedSpec(BALANCE_SLB, 2, (None, None))
 COLUMNS = {"Bridge": "mirrors", "Interface": "mtu"}
-LACKING = f"the database lacks column Bridge.mirrors (uuid), column Interface.mtu (integer) -> {records.EXPECTED}"
+LACKING = f"the database lacks column Bridge.mirrors (uuid), column Interface.mtu (integer); {records.UPGRADE}"
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_a_column_that_gets_another_type_is_not_read(bed: Bed, own: Service) -> 
     whole, before = schema_of(bed), own.bindings(bed)
     typed = json.loads(json.dumps(whole))
     typed["tables"]["Port"]["columns"]["tag"] = {"type": {"key": "string", "min": 0}}
-    lacking = f"the database lacks column Port.tag (integer) -> {records.EXPECTED}"
+    lacking = f"the database lacks column Port.tag (integer); {records.UPGRADE}"
     convert(bed, typed)
     try:
         wait_until(lambda: findings(own) == [lacking], "check says what is missing")

@@ -32,7 +32,9 @@ MOST_COPIES = 10
 PAUSE_S = 0.002
 # Longer than the service needs to read what was flushed, and to install it again.
 AFTERWARDS_S = 0.25
-FORGOTTEN = "ovs-lbt-policy: vanished from the database; the flows stay installed"
+FORGOTTEN = (
+    "ovs-lbt-policy: the key has disappeared from the database, so the bridge is no longer managed"
+)
 KEYS = ("ovs-lbt-policy", "ovs-lbt-uplinks", "ovs-lbt-before", "ovs-lbt-connection-hash")
 
 
@@ -101,7 +103,7 @@ def test_what_happens_in_the_grace_forms_no_loop(
             vsctl("remove", "bridge", bed.bridge, "external_ids", *KEYS)
             wait_until(lambda: lost(bed, service), "the service has seen it")
             (text,) = lost(bed, service)
-            assert says(text, "ovs-lbt-policy", "vanished", "ovs-lbt detach")
+            assert says(text, "ovs-lbt-policy", "disappeared", "ovs-lbt detach")
             assert service.metric("ovslbt_config_errors", bridge=bed.bridge) == 1
         for change in (
             lambda: vsctl("set-fail-mode", bed.bridge, "standalone"),
@@ -190,7 +192,9 @@ def test_keys_that_vanish_while_the_service_is_stopped(
     serves_both_ways(bed)
     words = [f"external_ids:{name}={value}" for name, value in ids.items()]
     bed.ovs.vsctl("set", "bridge", bed.bridge, *words)
-    wait_until(lambda: service.show_json(bed.bridge)["config_errors"] == [], "the keys are back")
+    wait_until(
+        lambda: service.show_json(bed.bridge)["config_errors"] == [], "the keys have been restored"
+    )
     serves_both_ways(bed)
     service.do("detach", bed.bridge)
     assert keys(bed) == {} and protected(bed) == set()
@@ -206,7 +210,7 @@ def test_the_switch_restarts_while_keys_and_service_are_gone(
     service.kill()
     bed.restart_switch()
     if not bed.spec.on_bond:
-        assert f"{bed.bridge}: NORMAL by " in service.do("rescue", bed.bridge)
+        assert f"{bed.bridge}: NORMAL forwards on " in service.do("rescue", bed.bridge)
     serves_both_ways(bed)
     service.start()
     wait_until(lambda: has_ours(bed), "the flows are back")
@@ -229,7 +233,9 @@ def test_the_documents_file_for_netplan(bed: Bed, service: Service) -> None:
     assert protected(bed) == {*map(str, bed.uplinks)}
     before = bindings(bed, service)
     assert copies(bed, *(*cleaned_up(bed), *commands), afterwards_s=0.1) <= MOST_COPIES
-    wait_until(lambda: service.show_json(bed.bridge)["config_errors"] == [], "the keys are back")
+    wait_until(
+        lambda: service.show_json(bed.bridge)["config_errors"] == [], "the keys have been restored"
+    )
     assert (bindings(bed, service), bed.fail_mode()) == (before, "secure")
     serves_both_ways(bed)
     service.do("detach", bed.bridge)
@@ -357,7 +363,7 @@ def bindings(bed: Bed, service: Service) -> dict[str, str]:
 
 def lost(bed: Bed, service: Service) -> list[str]:
     errors: list[str] = service.show_json(bed.bridge)["config_errors"]
-    return [error for error in errors if "vanished" in error]
+    return [error for error in errors if "disappeared" in error]
 
 
 def keys(bed: Bed) -> dict[str, str]:

@@ -129,8 +129,6 @@ def test_the_documents_file_is_booted_and_reloaded(host: Proxmox) -> None:
     host.ovs.vsctl("set", "Open_vSwitch", ".", "external_ids:ovs-lbt-key-loss-grace-s=1")
     host.write_interfaces(block.text.replace(f"{extra}\n", "").replace(extra, ""))
     host.configure("ifreload")
-    forgotten = (
-        f"Bridge {BRIDGE} ovs-lbt-policy: vanished from the database; the flows stay installed"
-    )
+    forgotten = f"Bridge {BRIDGE} ovs-lbt-policy: the key has disappeared from the database, so the bridge is no longer"
     wait_until(lambda: forgotten in host.service.log_tail(20), "the service forgets the bridge")
     assert host.reaches_the_gateway(), "its flows forward as before"

@@ -120,14 +120,15 @@ def test_a_bridge_that_listens_for_tls_is_dialled_by_tls(
         assert "ovslbt_build_info" in scraped(remote, certificates, "reader").stdout
         assert scraped(remote, certificates, "switch").returncode != 0
         wait_until(
-            lambda: "metrics for 127.0.0.1: " in remote.log_tail(50), "one line says who is refused"
+            lambda: "TLS connection for metrics of 127.0.0.1 failed: " in remote.log_tail(50),
+            "one line says who is refused",
         )
         remote.kill()
         remote.options = [*over_tcp, *tls(certificates, "stranger")]
         remote.start()
         bed.set("bridge", bed.bridge, policy="load-based")
-        found = f"{bed.bridge}: the switch closed the connection at once"
-        story = f"{found} -> a switch that trusts our certificate"
+        found = f"{bed.bridge}: the switch closed the connection immediately"
+        story = f"{found}; check that it trusts the certificate of this service"
         wait_until(lambda: story in remote.log_tail(50), "the stranger is refused")
         assert not remote.show_json(bed.bridge)["connected"]
     finally:
@@ -156,19 +157,21 @@ def test_a_bridge_may_dial_us(bed: Bed, remote: Service, certificates: Path, kin
 def test_a_bridge_that_neither_listens_nor_calls_is_named(bed: Bed, remote: Service) -> None:
     remote.start()
     bed.set("bridge", bed.bridge, policy="load-based")
-    story = f"bridge {bed.bridge} controller: none -> a target ptcp:PORT or pssl:PORT"
+    story = (
+        f"bridge {bed.bridge} has no passive controller target (none); add ptcp:PORT or pssl:PORT"
+    )
     wait_until(lambda: story in remote.log_tail(50), "one line says so")
 
 
 @pytest.mark.parametrize(
     ("options", "found"),
     [
-        ("--ovsdb ssl:127.0.0.1:6640", "--ovsdb: ssl:127.0.0.1:6640 without a certificate -> "),
-        ("--private-key /nowhere", "only --private-key -> "),
-        ("--listen 0.0.0.0:1", "--listen 0.0.0.0:1 without TLS -> "),
+        ("--ovsdb ssl:127.0.0.1:6640", "--ovsdb: ssl:127.0.0.1:6640 needs a certificate; "),
+        ("--private-key /nowhere", "only --private-key is given; "),
+        ("--listen 0.0.0.0:1", "--listen 0.0.0.0:1 is without TLS; "),
         (
             "--listen 127.0.0.1:1 --private-key /no --certificate /no --ca-cert /no",
-            "--private-key: /no cannot be read -> a readable PEM file",
+            "--private-key: /no does not exist or is not readable",
         ),
     ],
 )
@@ -182,5 +185,5 @@ def test_what_cannot_be_is_said_in_one_line(own: Service, options: str, found: s
 def test_a_framework_that_there_is_not_is_said_in_one_line(own: Service) -> None:
     env = {**own.ovs.env, "OVS_LBT_FRAMEWORK": "pox"}
     done = subprocess.run([own.executable, "run"], env=env, capture_output=True, text=True)
-    said = "ovs-lbt: OVS_LBT_FRAMEWORK: pox -> os-ken or ryu\n"
+    said = "ovs-lbt: OVS_LBT_FRAMEWORK: pox is invalid; expected os-ken or ryu\n"
     assert (done.returncode, done.stderr) == (1, said)

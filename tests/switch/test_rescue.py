@@ -37,7 +37,7 @@ def test_one_uplink_and_all_vm_ports_forward_and_nothing_loops(dark: Bed, own: S
     said = own.do("rescue", "--all")
     first, *others = dark.uplinks
     cut_off = ", ".join(u.name for u in others)
-    assert said == f"{dark.bridge}: NORMAL by {first.name}; disconnected: {cut_off}\n"
+    assert said == f"{dark.bridge}: NORMAL forwards on {first.name}; disconnected: {cut_off}\n"
     check_by(dark, 0)
 
 
@@ -77,15 +77,19 @@ def test_what_needs_no_rescue_is_left_alone(own: Service, tor: Upstream) -> None
     with Bed(own.ovs, tor, SPEC) as plain, Bed(own.ovs, tor, BedSpec(BALANCE_SLB, 2)) as bond:
         own.attach(plain)
         own.attach(bond)
-        refused(own, plain.bridge, "ovs-lbt: the service is running -> ")
+        refused(own, plain.bridge, "ovs-lbt: the service is running; ")
         own.kill()
         before = [flows_of(plain), flows_of(bond)]
         refused(
             own,
             plain.bridge,
-            f"ovs-lbt: bridge {plain.bridge}: the flows of ovs-lbt are installed and forward -> ",
+            f"ovs-lbt: bridge {plain.bridge} needs no rescue: the flows of ovs-lbt are installed",
         )
-        refused(own, bond.bridge, f"ovs-lbt: bridge {bond.bridge}: the uplinks are a bond, ")
+        refused(
+            own,
+            bond.bridge,
+            f"ovs-lbt: bridge {bond.bridge} needs no rescue: NORMAL forwards on its bond",
+        )
         refused(own, "nobridge", "ovs-lbt: no bridge is named nobridge")
         assert own.command("rescue", "--all").returncode == 0
         assert [flows_of(plain), flows_of(bond)] == before
@@ -115,10 +119,14 @@ def test_vms_on_a_bond_hear_broadcasts_again(own: Service, tor: Upstream) -> Non
         own.kill()
         lose_flows(bond)
         assert hear(bond) == set()
-        done = f"{bond.bridge}: NORMAL by the bond; it floods to {len(everybody)} VM ports again\n"
+        done = f"{bond.bridge}: NORMAL forwards on the bond; it floods to {len(everybody)} VM ports again\n"
         assert own.do("rescue", bond.bridge) == done
         assert hear(bond) == everybody
-        refused(own, bond.bridge, f"ovs-lbt: bridge {bond.bridge}: the uplinks are a bond, ")
+        refused(
+            own,
+            bond.bridge,
+            f"ovs-lbt: bridge {bond.bridge} needs no rescue: NORMAL forwards on its bond",
+        )
         own.start()
         own.wait_ready(bond)
         own.do("detach", bond.bridge)

@@ -165,7 +165,7 @@ def test_an_operators_own_qdisc_stays_until_it_is_asked_for(shared: Bed, service
     run("tc", "qdisc", "add", "dev", uplink.name, "root", "handle", "77:", *own)
     try:
         bed.set("interface", bed.vms[0].port, shares=100)
-        text = f"qdisc of {uplink}: tbf 77: -> none, or ovs-lbt-qdisc=replace"
+        text = f"{uplink} has qdisc tbf 77:; remove it, or set ovs-lbt-qdisc=replace"
         wait_until(lambda: text in service.show_json(bed.bridge)["not_done"], text)
         wait_until(lambda: qdiscs(bed.uplinks[0]) == ["htb"], "the other uplink has ours")
         assert qdiscs(uplink) == ["tbf"]

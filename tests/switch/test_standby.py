@@ -111,7 +111,7 @@ def test_a_leader_that_is_stopped_is_followed_and_writes_nothing_when_it_wakes(
     refused = leader.command("move", vm.port, other.name)
     assert refused.returncode == 1
     assert refused.stderr.startswith(
-        f"ovs-lbt: this service is on standby -> the service that leads: {standby.name}@"
+        f"ovs-lbt: this service is on standby; ask the service that leads: {standby.name}@"
     )
     standby.kill()
     again_s = taken_over(bed, leader)
@@ -173,7 +173,7 @@ def test_the_database_says_who_leads_at_this_moment(bed: Bed, led: tuple[Service
     assert not third.confirmed()
     setting = Setting("Bridge", bed.bridge, "ovs-lbt-threshold", "99")
     third.write(Write((setting,), 7))
-    assert said.get(timeout=60) == Written(7, "another service leads -> ask that service")
+    assert said.get(timeout=60) == Written(7, "another service leads")
     for service in led:
         service.kill()
     while said.get(timeout=60) != Leading(True):

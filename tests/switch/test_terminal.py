@@ -272,7 +272,7 @@ def test_the_service_may_go_and_come(team: Bed, service: Service, top: Pane) -> 
 
 def test_what_is_no_terminal_gets_text(team: Bed, service: Service, terminal: Pane) -> None:
     bed, vm = team, team.vms[0]
-    assert "terminal dumb -> " in terminal.run("TERM=dumb ovs-lbt top")
+    assert "terminal dumb is not supported; " in terminal.run("TERM=dumb ovs-lbt top")
     once = service.do("top", bed.bridge, "--once", "--interval", "0.5", "--filter", "web")
     assert row(once, vm.port)[1] == "web-frontend-01" and once.isascii()
     assert order(once, bed) == [vm.port]

@@ -17,9 +17,13 @@ from controller.text.wording import Refused
     ("is_current", "columns", "why"),
     [
         (True, {"restores_flows": True}, "br0: Open vSwitch waits until its scripts have restored"),
-        (False, {}, "br0: ovsdb-server is unreachable -> a running ovsdb-server"),
-        (True, {}, "/br0.mgmt: No such file or directory -> "),
-        (True, {"protocols": ("OpenFlow10",)}, "protocols OpenFlow10 -> OpenFlow13 among them"),
+        (False, {}, "br0: ovsdb-server is unreachable; start Open vSwitch"),
+        (True, {}, "/br0.mgmt failed: No such file or directory; "),
+        (
+            True,
+            {"protocols": ("OpenFlow10",)},
+            "br0 allows only OpenFlow10; allow OpenFlow13 as well",
+        ),
     ],
 )
 def test_a_bridge_is_left_alone_if_its_flows_may_be_restored_or_it_does_not_allow_our_version(

@@ -119,9 +119,9 @@ def test_the_group_has_all_buckets_and_fits_a_message() -> None:
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (HELLO_FAILED, "-> OpenFlow15 among the bridge's protocols"),
-        (BAD_VERSION, "-> OpenFlow15 among the bridge's protocols"),
-        (BAD_GROUP, "OpenFlow error 00060005 -> a switch that has the selection method dp_hash"),
+        (HELLO_FAILED, "; add OpenFlow15 to the bridge's protocols"),
+        (BAD_VERSION, "; add OpenFlow15 to the bridge's protocols"),
+        (BAD_GROUP, "refused a group with selection method dp_hash: OpenFlow error 00060005"),
     ],
 )
 def test_a_switch_that_refuses_the_group(error: bytes, expected: str) -> None:
@@ -130,14 +130,14 @@ def test_a_switch_that_refuses_the_group(error: bytes, expected: str) -> None:
 
 
 def test_a_switch_that_refuses_flags() -> None:
-    with pytest.raises(Refused, match="OpenFlow error 00070000 -> a switch that sets no-flood"):
+    with pytest.raises(Refused, match="refused to set no-flood: OpenFlow error 00070000"):
         set_flags(Switch(1, {1: 0}, BAD_PORT).ours, {1})
 
 
 def test_a_switch_that_hangs_up() -> None:
     ours, theirs = socket.socketpair()
     theirs.close()
-    with pytest.raises(Refused, match="-> OpenFlow10 among the bridge's protocols"):
+    with pytest.raises(Refused, match="; add OpenFlow10 to the bridge's protocols"):
         set_flags(BridgeSocket(ours), {1})
 
 

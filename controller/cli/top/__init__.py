@@ -31,7 +31,7 @@ def main(options: argparse.Namespace) -> int:
         now_s=time.monotonic(),
     )
     if not options.once and (no_screen := _no_screen()) is not None:
-        raise Refused(f"{no_screen} -> a terminal, or: ovs-lbt top --once")
+        raise Refused(f"{no_screen}; use a terminal, or: ovs-lbt top --once")
     first = feed.read()
     for bridge in options.bridges:
         client.ask("lbt/show", (bridge,))
@@ -48,7 +48,7 @@ def main(options: argparse.Namespace) -> int:
     try:
         screen.run(state)
     except Refused as why:
-        raise Refused(f"{why}, or: ovs-lbt top --once") from None
+        raise Refused(f"{why}; use: ovs-lbt top --once") from None
     return 0
 
 
@@ -57,5 +57,5 @@ def _no_screen() -> str | None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return "top: input or output is not a terminal"
     if os.environ.get("TERM", "") in ("", "dumb", "unknown"):
-        return f"top: terminal {os.environ.get('TERM') or 'unknown'}"
+        return f"top: terminal {os.environ.get('TERM') or 'unknown'} is not supported"
     return None

@@ -1,4 +1,4 @@
-"""Asks the service for its status again and again, on a thread of its own."""
+"""Reads the status of the service repeatedly, on a separate thread."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read(version: str = "") -> Picture:
     at_s, clock = time.monotonic(), time.strftime("%H:%M:%S")
     shown = json.loads(client.ask("lbt/show", ("--json",), READ_TIMEOUT_S))
     if shown.get("standby"):
-        raise Refused(f"this service is on standby -> the service that leads: {shown['leader']}")
+        raise Refused(f"this service is on standby; ask the service that leads: {shown['leader']}")
     words, no_history, entries = ("--last", str(DECISIONS), "--json"), "", []
     try:
         written = client.ask("lbt/history", words, READ_TIMEOUT_S)
@@ -94,9 +94,11 @@ class Feed:
             self._version = ""
             return Away(str(why))
         except (ValueError, LookupError, TypeError) as error:
-            return Away(f"{type(error).__name__}: {error} -> a service of the same version as top")
+            return Away(
+                f"{type(error).__name__}: {error}; top and the service may differ in version"
+            )
         except Exception as error:
-            return Away(f"{type(error).__name__}: {error}, a fault of top -> the next update")
+            return Away(f"{type(error).__name__}: {error}, a fault of top")
         self._version = picture.version
         return picture
 
@@ -107,7 +109,7 @@ class Feed:
         except Refused as why:
             text = str(why)
         except Exception as error:
-            text = f"{type(error).__name__}: {error}, a fault of top -> ovs-lbt {' '.join(words)}"
+            text = f"{type(error).__name__}: {error}, a fault of top; try ovs-lbt {' '.join(words)}"
         self._tell(Answer(words, text, refused))
         self.read_now.set()
 

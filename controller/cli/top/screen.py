@@ -57,7 +57,7 @@ def run(state: State) -> None:
         curses.setupterm()
     except curses.error as error:
         raise Refused(
-            f"terminal {os.environ.get('TERM', '')}: {error} -> a terminal that curses supports"
+            f"curses does not support terminal {os.environ.get('TERM', '')}: {error}"
         ) from None
     with contextlib.suppress(KeyboardInterrupt):
         curses.wrapper(lambda window: _Screen(window, state).follow())

@@ -42,7 +42,7 @@ LEAST_PANE = 3
 # The share of the screen that uplinks may take, and the lines of the history if VM ports need more.
 UPLINKS_SHARE, HISTORY_SHARE = 3, 4
 HINT = "q quit  h help  s sort  / filter  e explain  m move  p pin  u unpin  d drain"
-WAITING = "asking the service ..."
+WAITING = "waiting for the service ..."
 ONCE_DECISIONS = 10
 MOST_FOOT = 3
 # From this loss on, TCP slows down.
@@ -210,7 +210,7 @@ def _watching(state: State, look: Look, height: int) -> list[Line]:
 
 def _none(state: State) -> str:
     """Why there is no bridge to show."""
-    return f"{', '.join(state.only)}: not attached any more" if state.only else NONE_ATTACHED
+    return f"{', '.join(state.only)}: no longer attached" if state.only else NONE_ATTACHED
 
 
 def _panes(state: State, look: Look, height: int) -> Panes:

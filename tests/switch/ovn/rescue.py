@@ -38,7 +38,7 @@ def reached_after_s(cloud: Cloud) -> float:
         except AssertionError as never:
             raise AssertionError(f"{never}; rescue: {_ended(said)}") from never
         took_s = time.monotonic() - started_s
-        assert said.result().startswith(f"{EXTERNAL}: NORMAL by ")
+        assert said.result().startswith(f"{EXTERNAL}: NORMAL forwards on ")
     return took_s
 
 

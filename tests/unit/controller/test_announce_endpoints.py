@@ -15,7 +15,7 @@ from controller.text.wording import Refused
 from tests.unit.controller.engine.test_endpoints import OWN_MAC, integration, with_address
 from tests.unit.rows import host, without_us
 
-RESTART = "ovs-ofctl: br0: connection refused -> a switch that accepts this command"
+RESTART = "ovs-ofctl: br0: connection refused"
 
 
 class Clock:
@@ -46,7 +46,7 @@ def announced(monkeypatch: pytest.MonkeyPatch, clock: Clock, bridge: str = "br0"
     devices = AddressesRead({"vnet0": ("192.0.2.1",)})
     monkeypatch.setattr(addresses, "read_addresses", lambda: devices)
     monkeypatch.setattr(announce_endpoints, "time", clock)
-    monkeypatch.setattr(announce_endpoints, "on_switch", clock.run)
+    monkeypatch.setattr(announce_endpoints, "run", clock.run)
     announce_endpoints.announce("unix:db.sock", {bridge})
     return clock
 
@@ -82,5 +82,5 @@ def test_addresses_that_cannot_be_read_are_a_refusal(monkeypatch: pytest.MonkeyP
         raise OSError("no netlink here")
 
     monkeypatch.setattr(addresses, "read_addresses", refused)
-    with pytest.raises(Refused, match="no netlink here -> addresses, by which peers"):
+    with pytest.raises(Refused, match=r"addresses of this host cannot be read.*: no netlink here"):
         announce_endpoints.marked(DatabaseRead(()))

@@ -249,11 +249,11 @@ def test_an_open_vswitch_that_is_not_started_is_told(
 ) -> None:
     absent = tmp_path / "absent"
     monkeypatch.setattr(ovs.dirs, "RUNDIR", str(absent))
-    expected = f"Open vSwitch is not running: {absent} does not exist -> a running Open vSwitch: …"
+    expected = f"Open vSwitch is not running: {absent} does not exist; start Open vSwitch: …"
     none_wrong(dict.fromkeys(bad_calls.NEED_OVS, expected), REFUSED)
     assert not absent.exists()
     monkeypatch.setattr(ovs.dirs, "RUNDIR", str(tmp_path))
-    expected = f"…Open vSwitch is …running: {tmp_path}/db.sock does not exist -> …"
+    expected = f"…Open vSwitch is …running: {tmp_path}/db.sock does not exist; …"
     asking = [w for w in bad_calls.NEED_OVS if w.split()[0] not in bad_calls.DO_IT_THEMSELVES]
     none_wrong(dict.fromkeys(asking, expected), REFUSED)
     assert [*tmp_path.iterdir()] == []
@@ -263,7 +263,7 @@ def test_an_open_vswitch_that_is_not_started_is_told(
 def test_a_bad_value_in_the_database_is_told_and_leaves_in_force_what_was(host: Host) -> None:
     world, found = host.world, list[str]()
     for record, key, value, where, expected in bad_calls.WRITES:
-        told = pattern(f"{where} ovs-lbt-{key}: … -> {expected}")
+        told = pattern(f"{where} ovs-lbt-{key}: …{expected}")
         with host.untouched():
             records = dict(world.rows)
             name = next(n for n, row in records.items() if record in _records(row))

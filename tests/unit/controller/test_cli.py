@@ -129,7 +129,7 @@ def test_only_a_refusal_disarms(
     """A service that does not answer may have made the change."""
 
     def ask(*_: object) -> str:
-        raise kind("found -> expected")
+        raise kind("problem; what to do")
 
     monkeypatch.setattr(client, "ask", ask)
     assert cli.main(["attach", "br0", "--rollback-after", "60"]) == 1
@@ -140,7 +140,7 @@ def test_what_cannot_be_armed_is_not_changed(
     monkeypatch: pytest.MonkeyPatch, armed: Armed, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def arm(*_: object) -> None:
-        raise Refused("found -> expected")
+        raise Refused("problem; what to do")
 
     def ask(*_: object) -> str:
         raise AssertionError("the service was asked")
@@ -148,7 +148,7 @@ def test_what_cannot_be_armed_is_not_changed(
     monkeypatch.setattr(arming, "arm", arm)
     monkeypatch.setattr(client, "ask", ask)
     assert cli.main(["attach", "br0", "--rollback-after", "60"]) == 1
-    assert capsys.readouterr().err == "ovs-lbt: found -> expected\n"
+    assert capsys.readouterr().err == "ovs-lbt: problem; what to do\n"
 
 
 def test_help_on_set_lists_every_key_that_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,7 +219,7 @@ def test_of_two_services_the_one_that_was_named_is_asked(
     monkeypatch.setattr(ovs.dirs, "RUNDIR", str(tmp_path))
     (tmp_path / "db.sock").touch()
     monkeypatch.setenv("OVS_LBT_NAME", "ovs-lbt-b")
-    hint = "ovs-lbt: no service is running -> start one with: ovs-lbt run"
+    hint = "ovs-lbt: no service is running; start it with: ovs-lbt run"
     for words, started_with in (
         (["show"], " --name ovs-lbt-b"),
         (["-t", "ovs-lbt-c", "show"], " --name ovs-lbt-c"),
@@ -243,7 +243,7 @@ def test_where_metrics_are_served(text: str, address: tuple[str, int] | None) ->
 
 @pytest.mark.parametrize("text", ["", "9476", ":9476", "localhost:", "localhost:x", "a:65536"])
 def test_a_bad_address_is_named(text: str) -> None:
-    with pytest.raises(ValueError, match=r"--metrics: .* -> ADDR:PORT or none"):
+    with pytest.raises(ValueError, match=r"--metrics: .* is invalid; expected ADDR:PORT or none"):
         run.address("--metrics", text, "ADDR:PORT or none")
 
 

@@ -31,4 +31,4 @@ def test_a_name_that_cannot_be_followed_is_refused_in_words(
     """As the link of another user in /tmp, which root may not follow."""
     monkeypatch.setattr(support_bundle, "_sources", lambda *_: iter(()))
     assert support_bundle.main([], "ovs-lbt", Path("x" * 300)) == 1
-    assert "-> --out FILE, in a writable directory" in capsys.readouterr().err
+    assert "; choose another file with --out" in capsys.readouterr().err

@@ -53,7 +53,7 @@ def test_each_violation_of_set_is_named(policy: str) -> None:
         ("teaming lacp", "teaming switch-independent"),
         ("9 uplinks", "at most 8"),
         ("uplinks of 100, 1000 Mbit/s", "uplinks of one speed"),
-        ("eth9 standby", "no standby uplink"),
+        ("standby uplinks (eth9)", "no standby uplink"),
     ]
     assert list(limits.violations("switch-independent", uplinks(8))) == []
     assert list(limits.violations("switch-independent", uplinks(2, mbps=0))) == []

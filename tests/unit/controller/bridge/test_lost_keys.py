@@ -36,8 +36,10 @@ def test_the_service_goes_on_and_says_so() -> None:
     here.write(without_us(here.rows["br0"]))
     assert here.commands(Disconnect) == []
     (told, bad) = reports(here, "warning")
-    assert told.startswith("Bridge br0 ovs-lbt-policy: removed; the service continues")
-    assert bad.startswith("Bridge br0 ovs-lbt-policy: vanished from the database; the keys from")
+    assert told.startswith(
+        "Bridge br0 ovs-lbt-policy: the key was removed from the database, and the service continues"
+    )
+    assert bad.startswith("Bridge br0 ovs-lbt-policy: the key has disappeared from the database")
     assert errors(here) == [bad]
     assert found(here) == found(here, "br0") == [bad, *found(here)[1:]], "it is managed"
     assert f"key lost   {bad}" in done(here.ask("show")) and "bad value" not in done(
@@ -105,7 +107,7 @@ def test_a_third_uplink_that_nobody_named_is_no_vm_port() -> None:
     here = attached()
     here.add_port(port("eth3", 3))
     assert "eth3" not in here.bindings()
-    assert "eth3, new, and named like eth1, is missing" in errors(here)[0]
+    assert "eth3, a new interface named like eth1, is missing" in errors(here)[0]
     (eth3,) = (p for p in here.rows["br0"].ports if p.name == "eth3")
     assert eth3.protected
 
@@ -125,7 +127,9 @@ def test_the_time_is_the_operator_s(text: str | None, seconds: float) -> None:
     here = world(host()).start()
     read = DatabaseRead(tuple(here.rows.values()), key_loss_grace_s=text)
     here.say(read, read)
-    told = [f"Open_vSwitch . {PREFIX}key-loss-grace-s: much -> seconds from 0 to 86400"]
+    told = [
+        f"Open_vSwitch . {PREFIX}key-loss-grace-s: much is invalid; expected a number of seconds from 0 to 86400"
+    ]
     assert reports(here, "warning") == (told if text == "much" else [])
     assert here.engine.fleet.lost_keys.grace_s == seconds
 

@@ -16,9 +16,9 @@ from policies.damping import Moved
     ("kind", "text", "value", "expected"),
     [
         (kinds.percent(10, 100), "75", 0.75, "a percentage from 10 to 100"),
-        (kinds.seconds(1, 86400), "7.5", 7.5, "seconds from 1 to 86400"),
-        (kinds.milliseconds(100, 60000), "250", 0.25, "milliseconds from 100 to 60000"),
-        (kinds.mbps(), "2500", 2.5e9, "Mbit/s from 0.001 to 10000000"),
+        (kinds.seconds(1, 86400), "7.5", 7.5, "a number of seconds from 1 to 86400"),
+        (kinds.milliseconds(100, 60000), "250", 0.25, "a number of milliseconds from 100 to 60000"),
+        (kinds.mbps(), "2500", 2.5e9, "a rate in Mbit/s from 0.001 to 10000000"),
         (kinds.integer(1, 100), "50", 50, "an integer from 1 to 100"),
         (kinds.flag(), "true", True, "true or false"),
         (kinds.word("a", "b"), "b", "b", "one of a, b"),

@@ -54,14 +54,14 @@ def told(config: BridgeConfig) -> list[str]:
 
 # ---- on a bond --------------------------------------------------------------------------
 
-OF_THE_BOND = "the members of bond0, all of them and no others: eth1, eth2"
+OF_THE_BOND = "not the members of bond0; name all members and no others: eth1, eth2"
 
 
 @pytest.mark.parametrize("named", ["eth1,vnet0", "eth1,eth2,vnet0", "vnet0,vnet1"])
 def test_uplinks_on_a_bond_are_its_members(named: str) -> None:
     """Asked for by a command, or written straight to the database; also at a start."""
     here = world(host()).start()
-    error = f"Bridge br0 ovs-lbt-uplinks: {named} -> {OF_THE_BOND}"
+    error = f"Bridge br0 ovs-lbt-uplinks: {named} are {OF_THE_BOND}"
     assert refusal(here.ask("set", "bridge", "br0", f"uplinks={named}")) == error
     free = world(unattached(host())).start()
     assert refusal(free.ask("attach", "br0", f"uplinks={named}")) == error
@@ -92,7 +92,7 @@ def test_members_of_a_second_bond_are_no_vm_ports() -> None:
         assert (teamed(config), vm_ports(config)) == (["eth1", "eth2"], ["vnet0"])
         assert (config.on_bond, config.missing) == (True, ("eth3", "eth4"))
         (line,) = told(config)
-        assert says(line, "bond1 (eth3, eth4), a bond besides", "ovs-vsctl del-port br0 bond1")
+        assert says(line, "bond1 (eth3, eth4) is a bond besides", "ovs-vsctl del-port br0 bond1")
 
 
 def test_uplinks_of_two_bonds_are_refused() -> None:
@@ -101,7 +101,8 @@ def test_uplinks_of_two_bonds_are_refused() -> None:
     ports.append(PortRow("bond1", (interface("eth3", 3), interface("eth4", 4))))
     here, named = world(bridge(*ports, ids={})).start(), "eth1,eth2,eth3,eth4"
     assert says(refusal(here.ask("attach", "br0")), "2 bonds, bond0, bond1 -> one bond")
-    assert says(refusal(here.ask("attach", "br0", f"uplinks={named}")), "in bonds -> the members")
+    told = refusal(here.ask("attach", "br0", f"uplinks={named}"))
+    assert says(told, "members of bonds: eth1, eth2, eth3, eth4; name the members of one bond")
     assert says(refusal(here.ask("attach", "br0", "uplinks=eth1,eth2")), "bond1 (eth3, eth4)")
     config = read_bridge(bridge(*ports, ids=ours(policy="load-based", uplinks=named)))
     assert teamed(config) == named.split(",")
@@ -132,7 +133,7 @@ def test_a_bond_with_one_member_left_stays_the_bond(lacp: str | None) -> None:
     assert (teamed(config), vm_ports(config), config.on_bond) == (["eth1"], ["vnet0"], True)
     assert config.teaming == ("lacp" if lacp else "switch-independent")
     (line,) = told(config)
-    assert says(line, "bond bond0, with one member", "ovs-vsctl add-bond-iface bond0 eth2")
+    assert says(line, "bond bond0 has only one member", "ovs-vsctl add-bond-iface bond0 eth2")
     apart = after_restart(bridge(left, port("eth2", 2), port("vnet0", 10)), before)
     assert (vm_ports(apart), apart.missing) == (["vnet0"], ("eth2",))
     assert "ovs-vsctl del-port br0 eth2 -- add-bond-iface bond0 eth2" in told(apart)[0]
@@ -146,7 +147,7 @@ def test_a_bond_with_one_member_left_stays_the_bond(lacp: str | None) -> None:
 def test_one_that_was_left_before_the_service_knew_the_team_is_no_vm_port() -> None:
     config = read_bridge(bridge(bond(interface("eth1", 1)), port("vnet0", 10)))
     assert (teamed(config), vm_ports(config), config.on_bond) == (["eth1"], ["vnet0"], True)
-    assert says(told(config)[0], "with one member", "ovs-vsctl add-bond-iface bond0 NAME")
+    assert says(told(config)[0], "has only one member", "ovs-vsctl add-bond-iface bond0 NAME")
 
 
 def test_a_bond_that_is_added_does_not_take_the_place_of_plain_uplinks() -> None:
@@ -214,7 +215,7 @@ def test_a_pin_to_an_uplink_that_is_gone_is_in_nobodys_way() -> None:
     config = here.engine.fleet.bridges["br0"].config
     assert teamed(config) == ["eth1", "ens2"]
     (line,) = told(config)
-    assert says(line, "Interface vnet1 ovs-lbt-pin: eth2 -> one of ens2, eth1")
+    assert says(line, "Interface vnet1 ovs-lbt-pin: eth2 is invalid; expected one of ens2, eth1")
 
 
 def test_a_card_on_a_bond_that_is_no_member_is_no_vm_port() -> None:
@@ -249,24 +250,28 @@ def test_the_team_is_written_when_it_changes_and_removed_with_the_rest() -> None
 
 # ---- plain uplinks ----------------------------------------------------------------------
 
+NOT_OUT = "so it does not lead to the network"
 OF_A_VM = {
     **{
-        key: (port("p3", 3, {key: MAC}), f"an interface of a VM, which has {key}")
+        key: (port("p3", 3, {key: MAC}), f"is an interface of a VM, because it has {key}")
         for key in ("iface-id", "vm-id", "vm-uuid", "attached-mac")
     },
-    "bound": (port("p3", 3, ours(binding="eth1")), "a VM port, which has ovs-lbt-binding"),
-    "pinned": (port("p3", 3, ours(pin="eth1")), "a VM port, which has ovs-lbt-pin"),
-    "patch": (of_kind(port("p3", 3), "patch"), "of type patch"),
-    "internal": (of_kind(port("p3", 3), "internal"), "of type internal"),
-    "vhost": (of_kind(port("p3", 3), "dpdkvhostuserclient"), "of type dpdkvhostuserclient"),
-    "tap": (of_kind(port("p3", 3), driver="tun"), "a tap device, as VMs use"),
+    "bound": (port("p3", 3, ours(binding="eth1")), "is a VM port, because it has ovs-lbt-binding"),
+    "pinned": (port("p3", 3, ours(pin="eth1")), "is a VM port, because it has ovs-lbt-pin"),
+    "patch": (of_kind(port("p3", 3), "patch"), f"has type patch, {NOT_OUT}"),
+    "internal": (of_kind(port("p3", 3), "internal"), f"has type internal, {NOT_OUT}"),
+    "vhost": (
+        of_kind(port("p3", 3), "dpdkvhostuserclient"),
+        f"has type dpdkvhostuserclient, {NOT_OUT}",
+    ),
+    "tap": (of_kind(port("p3", 3), driver="tun"), "is a tap device, as VMs use"),
     "representor": (
         of_kind(port("eth3", 3), driver="mlx5e_rep", represents=True),
-        "the representor of a function that a VM has",
+        "is the representor of a VM's virtual function",
     ),
-    "libvirt": (port("vnet2", 3), "with a name that libvirt gives to interfaces of VMs"),
-    "Proxmox": (port("tap101i0", 3), "with a name that Proxmox gives to interfaces of VMs"),
-    "LOCAL": (port("br0", 0xFFFE), "the bridge's own port"),
+    "libvirt": (port("vnet2", 3), "has a name that libvirt gives to interfaces of VMs"),
+    "Proxmox": (port("tap101i0", 3), "has a name that Proxmox gives to interfaces of VMs"),
+    "LOCAL": (port("br0", 0xFFFE), "is the bridge's own port"),
 }
 # What operators have as uplinks, and Mininet, containers and laboratories.
 LEGITIMATE = {
@@ -293,7 +298,7 @@ def test_what_seems_to_lead_to_a_vm_is_no_uplink(case: str) -> None:
     made, what = OF_A_VM[case]
     row, named = plain(made), f"eth1,eth2,{made.name}"
     error = (
-        f"Bridge br0 ovs-lbt-uplinks: {made.name}, {what} -> an uplink; if it is one:"
+        f"Bridge br0 ovs-lbt-uplinks: {made.name} {what}; if it is an uplink:"
         f" ovs-vsctl set interface {made.name} external_ids:ovs-lbt-role=active"
     )
     here = world(unattached(row)).start()
@@ -322,13 +327,13 @@ def test_what_comes_to_seem_a_vms_later_stays_an_uplink_while_the_service_runs()
     assert teamed(config) == ["eth1", "eth2", "p3"] and len(config.errors) == 1
 
 
-LEFT_OUT = "eth3 with role=unused; or remove it: ovs-vsctl del-port br0 eth3"
+LEFT_OUT = "add eth3 and set role=unused; or remove it: ovs-vsctl del-port br0 eth3"
 
 
 def test_an_uplink_does_not_become_a_vm_port_by_leaving_the_list() -> None:
     """The network would be joined to itself."""
     here = world(plain(port("eth3", 3), port("vnet0", 10), uplinks="eth1,eth2,eth3")).start()
-    error = f"Bridge br0 ovs-lbt-uplinks: eth3, an uplink until now, is missing -> {LEFT_OUT}"
+    error = f"Bridge br0 ovs-lbt-uplinks: eth3, an uplink until now, is missing; {LEFT_OUT}"
     assert refusal(here.ask("set", "bridge", "br0", "uplinks=eth1,eth2")) == error
     here.write(with_ids(here.rows["br0"], uplinks="eth1,eth2")).run_for(1)
     config = here.engine.fleet.bridges["br0"].config
@@ -350,13 +355,13 @@ def test_a_list_that_is_taken_away_leaves_the_team_as_it_is() -> None:
     config = read_bridge(bridge(*row.ports), read_bridge(row))
     assert (teamed(config), vm_ports(config)) == (["eth1", "eth2"], ["vnet0"])
     (error,) = told(config)
-    assert error.startswith("Bridge br0 ovs-lbt-uplinks: nothing -> two or more interface names")
+    assert says(error, "Bridge br0 ovs-lbt-uplinks: no uplinks", "two or more interface names")
 
 
 FORGOTTEN = {
     "card": (of_kind(port("eth3", 3), driver="ixgbe"), "a network card (ixgbe)"),
     "in use": (port("eth3", 3), "an uplink that VM ports are bound to"),
-    "role": (port("eth3", 3, ours(role="drained")), "an uplink, which has ovs-lbt-role"),
+    "role": (port("eth3", 3, ours(role="drained")), "an uplink with ovs-lbt-role"),
 }
 
 
@@ -379,7 +384,7 @@ def test_what_seems_to_be_an_uplink_is_no_vm_port(case: str) -> None:
     assert config.missing == ("eth3",)
     (error,) = (line for line in told(config) if "ovs-lbt-uplinks" in line)
     assert error == (
-        f"Bridge br0 ovs-lbt-uplinks: eth3, {what}, is missing -> eth3 as well; or remove it:"
+        f"Bridge br0 ovs-lbt-uplinks: eth3, {what}, is missing; add eth3 as well; or remove it:"
         " ovs-vsctl del-port br0 eth3; or, if it leads to a VM:"
         " ovs-vsctl set interface eth3 external_ids:ovs-lbt-unit=port"
     )
@@ -422,7 +427,7 @@ def too_many(spare: int = 1) -> BridgeRow:
 def test_a_bond_of_too_many_members_is_not_attached() -> None:
     assert told(read_bridge(too_many(spare=0))) == []
     here = world(unattached(too_many())).start()
-    found = "65 members of bond bond0 -> at most 64"
+    found = "bond bond0 has 65 members; expected at most 64"
     assert found in refusal(here.ask("attach", "br0"))
     assert found in done(here.ask("check", "br0"))
     assert here.commands(Write) == [] and here.applied() == []
@@ -437,7 +442,7 @@ def test_a_bond_that_gets_too_many_members_keeps_its_last_team() -> None:
         config = here.engine.fleet.bridges["br0"].config
         assert len(config.uplinks) == MAX_UPLINKS and config.missing == ("eth65",)
         assert told(config) == [
-            "Bridge br0 ovs-lbt-uplinks: 65 members of bond bond0 -> at most 64"
+            "Bridge br0 ovs-lbt-uplinks: bond bond0 has 65 members; expected at most 64"
         ]
         assert here.bindings() == before
         here.restart_service()

@@ -56,7 +56,7 @@ def test_nothing_is_told_where_nothing_is_offloaded() -> None:
 
 def test_of_tc_it_is_told_what_it_takes_and_how_it_counts() -> None:
     takes, not_taken, counts, *_ = told(switchdev())
-    assert "resolved" in takes and "software" in not_taken and "14 bytes" in counts
+    assert "results of our tables" in takes and "software" in not_taken and "14 bytes" in counts
     assert read_bridge(switchdev()).offload.by_tc
 
 
@@ -104,7 +104,7 @@ def test_many_ports_are_counted() -> None:
 def test_the_userspace_datapath_offloads_to_dpdk_ports_only() -> None:
     row = replace(bridge(bond(one("eth1", 1), one("eth2", 2))), hw_offload=True, in_userspace=True)
     (text,) = told(row)
-    assert text.endswith("offloads to DPDK's cards only, and there are none")
+    assert text.endswith("offloads to DPDK cards only, and there are none")
     assert not read_bridge(row).offload.by_tc, "only tc counts without headers"
 
 
@@ -135,7 +135,7 @@ def no_card(row: BridgeRow) -> str | None:
 @pytest.mark.parametrize(
     ("row", "why"),
     [
-        (veths(), "uplinks eth1, eth2 are no cards that take flows of tc"),
+        (veths(), "uplinks eth1, eth2 are no cards that can offload tc flows"),
         (of_uplinks(veths(), False, True), None),
         (of_uplinks(veths(), False, None), None),
         (of_uplinks(veths(), None, None), None),
@@ -143,7 +143,7 @@ def no_card(row: BridgeRow) -> str | None:
         (of_uplinks(veths(tc_policy="skip_sw"), True, True), None),
         (switchdev(), None),
         (dpdk(hw_offload=True), None),
-        (veths(in_userspace=True), "datapath_type netdev offloads to DPDK's cards only"),
+        (veths(in_userspace=True), "datapath_type netdev offloads to DPDK cards only"),
         (replace(veths(), hw_offload=False), None),
     ],
 )
@@ -157,7 +157,7 @@ def test_vhost_user_ports_are_no_cards() -> None:
     row = replace(dpdk(hw_offload=True), ports=(*veths().ports, *dpdk().ports[1:]))
     assert {i.kind for i in row.interfaces} == {"", "dpdkvhostuserclient"}
     assert no_card(row) is not None
-    assert told(row)[-1].endswith("offloads to DPDK's cards only, and there are none")
+    assert told(row)[-1].endswith("offloads to DPDK cards only, and there are none")
 
 
 @pytest.mark.parametrize(("wanted", "in_software"), [("auto", True), ("multipath", False)])
@@ -166,7 +166,7 @@ def test_where_no_card_forwards_connections_are_hashed_by_dp_hash_unless_a_key_s
 ) -> None:
     row = replace(veths(), external_ids=ours(policy="dynamic", connection_hash=wanted))
     (text,) = [t for t in told(row) if t.startswith("hw-offload with dynamic: ")]
-    assert ("no card forwards" in text) is ("hashed by dp_hash" in text) is in_software
+    assert ("no network card forwards" in text) is ("hashed by dp_hash" in text) is in_software
 
 
 # ---- what cannot work ------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_queues_at_a_dpdk_port_are_refused_and_not_in_force_if_the_database_asks
 ) -> None:
     here = world(dpdk()).start()
     found = refusal(here.ask("set", "interface", "vhu0", f"{key}={value}"))
-    assert says(found, f"Interface vhu0 ovs-lbt-{key}: {value} -> ", "dpdk0, dpdk1")
+    assert says(found, f"Interface vhu0 ovs-lbt-{key}: {value} ", "; ", "dpdk0, dpdk1")
     row = with_interface(dpdk(), "vhu0", **{key.replace("-", "_"): value})
     config = read_bridge(row)
     assert [error.key for error in config.errors] == [f"ovs-lbt-{key}"]
@@ -191,7 +191,13 @@ def test_queues_at_a_dpdk_port_are_refused_and_not_in_force_if_the_database_asks
 def test_queues_for_a_representor_are_refused_while_a_card_forwards() -> None:
     words = ("set", "interface", "enp1s0f0npf0vf0", "limit-mbps=50")
     found = refusal(world(switchdev()).start().ask(*words))
-    assert says(found, "Interface enp1s0f0npf0vf0 ovs-lbt-limit-mbps: 50 -> frames that pass")
+    assert says(
+        found,
+        "Interface enp1s0f0npf0vf0 ovs-lbt-limit-mbps: 50 ",
+        "; ",
+        "hw-offload",
+        "past the queues",
+    )
     for in_software in (switchdev(tc_policy="skip_hw"), replace(switchdev(), hw_offload=False)):
         done(world(in_software).start().ask(*words))
 

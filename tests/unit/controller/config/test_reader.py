@@ -22,6 +22,10 @@ from tests.unit.rows import bond, bridge, interface, ours, port, two_uplinks
 ETH1, ETH2 = interface("eth1", 1), interface("eth2", 2)
 
 
+# What errors call the value "".
+NOTHING = "an empty value"
+
+
 def on_a_bond(ids: Mapping[str, str] | None = None, *vm_ports: PortRow) -> BridgeRow:
     """Bridge br0 with a bond of eth1 and eth2."""
     return bridge(bond(ETH1, ETH2), *vm_ports, ids={**ours(policy="load-based"), **(ids or {})})
@@ -104,7 +108,9 @@ def test_a_bad_value_is_named_and_the_last_good_one_stays(key: str, text: str) -
 
     never_good = read_bridge(bad)
     assert getattr(never_good, field) == default
-    assert messages(never_good) == [f"Bridge br0 ovs-lbt-{key}: {text} -> {expected}"]
+    assert messages(never_good) == [
+        f"Bridge br0 ovs-lbt-{key}: {text or NOTHING} is invalid; expected {expected}"
+    ]
 
     once_good = read_bridge(on_a_bond(keyed(key, good)))
     still = read_bridge(bad, once_good)
@@ -121,8 +127,8 @@ def test_a_bad_value_spoils_no_other() -> None:
 
 def test_a_key_that_does_not_exist_is_named_with_those_that_do() -> None:
     (error,) = read_bridge(on_a_bond(ours(treshold="80"))).errors
-    assert (error.record, error.key, error.found) == ("Bridge br0", "ovs-lbt-treshold", "80")
-    assert "ovs-lbt-threshold" in error.expected
+    assert (error.record, error.key) == ("Bridge br0", "ovs-lbt-treshold")
+    assert "unknown" in error.problem and "ovs-lbt-threshold" in error.remedy
 
 
 def test_keys_of_others_and_what_attach_notes_for_detach_are_no_errors() -> None:
@@ -156,7 +162,7 @@ def test_without_a_bond_and_without_uplinks_there_is_nothing_to_team() -> None:
     config = read_bridge(bridge(*two_uplinks()))
     assert config.uplinks == ()
     (error,) = messages(config)
-    assert says(error, "Bridge br0 ovs-lbt-uplinks: nothing -> two or more", "no single bond")
+    assert says(error, "Bridge br0 ovs-lbt-uplinks: no uplinks", "exactly one bond", "two or more")
 
 
 def test_two_bonds_leave_the_choice_to_the_operator() -> None:
@@ -170,8 +176,10 @@ def test_two_bonds_leave_the_choice_to_the_operator() -> None:
 def test_an_uplink_that_is_not_on_the_bridge_is_named() -> None:
     config = read_bridge(on_a_bond(ours(uplinks="eth1,eth2,eth7")))
     assert uplink_names(config) == ["eth1", "eth2"]
-    expected = "an interface of br0; the nearest is eth2; to list them: ovs-vsctl list-ifaces br0"
-    assert messages(config) == [f"Bridge br0 ovs-lbt-uplinks: eth7 -> {expected}"]
+    (error,) = messages(config)
+    assert says(
+        error, "Bridge br0 ovs-lbt-uplinks: ", "br0", "eth7", "eth2", "ovs-vsctl list-ifaces br0"
+    )
 
 
 @pytest.mark.parametrize("text", BAD["uplinks"])
@@ -180,7 +188,9 @@ def test_a_bad_list_of_uplinks_keeps_the_last_good_one(text: str) -> None:
     config = read_bridge(on_a_bond(ours(uplinks=text)), good)
     assert uplink_names(config) == ["eth2", "eth1"]
     expected = "2 to 64 interface names, comma-separated"
-    assert messages(config) == [f"Bridge br0 ovs-lbt-uplinks: {text} -> {expected}"]
+    assert messages(config) == [
+        f"Bridge br0 ovs-lbt-uplinks: {text or NOTHING} is invalid; expected {expected}"
+    ]
 
 
 @pytest.mark.parametrize("ofport", [None, -1, 0, 0xFF00])
@@ -243,7 +253,7 @@ def test_a_bad_value_of_an_interface_is_named_and_the_last_good_one_stays(
     still = read(text, read(text, once_good))
     assert found(still) == meaning
     expected, _ = BAD_OF_INTERFACES[key]
-    message = f"Interface {name} ovs-lbt-{key}: {text} -> {expected}"
+    message = f"Interface {name} ovs-lbt-{key}: {text or NOTHING} is invalid; expected {expected}"
     assert messages(never_good) == messages(still) == [message]
 
 
@@ -307,15 +317,20 @@ def test_a_vm_port_is_told_the_uplinks_that_carry_its_vlan() -> None:
 def test_a_vm_port_whose_vlan_no_uplink_carries_is_named() -> None:
     config = restricted(port("vnet0", 10, tag=30))
     assert the_port(config).allowed == frozenset()
-    assert messages(config) == ["Port vnet0 tag: 30 -> a VLAN that an uplink carries"]
+    assert messages(config) == [
+        "Port vnet0 tag: no uplink carries 30; choose a VLAN that an uplink carries"
+    ]
     config = restricted(port("vnet0", 10, trunks=(30, 40)))
-    assert messages(config) == ["Port vnet0 trunks: 30,40 -> a VLAN that an uplink carries"]
+    (error,) = messages(config)
+    assert says(error, "Port vnet0 trunks: no uplink carries 30,40; ")
 
 
 def test_a_pin_to_an_uplink_without_the_ports_vlan_is_not_taken() -> None:
     config = restricted(port("vnet0", 10, ours(pin="eth1"), tag=20))
     assert the_port(config).rules.pin is None
-    assert messages(config) == ["Interface vnet0 ovs-lbt-pin: eth1 -> one of eth2"]
+    assert messages(config) == [
+        "Interface vnet0 ovs-lbt-pin: eth1 is invalid; expected one of eth2"
+    ]
 
 
 def test_the_members_of_a_bond_carry_what_the_bond_does() -> None:
@@ -394,7 +409,8 @@ def test_a_bad_rule_on_the_bridge_is_named_once_where_it_stands() -> None:
         ("pin", "eth7", "one of eth1, eth2"),
     ):
         config = read_bridge(on_a_bond(keyed(f"vm-web-{rule}", bad), *ports))
-        assert messages(config) == [f"Bridge br0 ovs-lbt-vm-web-{rule}: {bad} -> {expected}"]
+        told = f"Bridge br0 ovs-lbt-vm-web-{rule}: {bad} is invalid; expected {expected}"
+        assert messages(config) == [told]
 
 
 def test_an_unknown_rule_for_a_vm_is_named() -> None:
@@ -436,7 +452,7 @@ def test_no_text_is_too_strange(before: BridgeRow, after: BridgeRow) -> None:
     assert 0 <= config.failback_delay_s <= 86400
     assert all(u.capacity_bps is None or u.capacity_bps > 0 for u in config.uplinks)
     assert all(p.rules.pin in (None, "eth1", "eth2") for p in config.vm_ports)
-    assert all(" -> " in line for line in messages(config))
+    assert all("; " in line for line in messages(config))
 
 
 OF_VM_PORTS: tuple[dict[str, str], ...] = (
@@ -485,7 +501,8 @@ def test_reading_only_vm_ports_that_have_changed_is_reading_all_of_them(
 @pytest.mark.parametrize("moved", ["1:9999", "nan:1", "inf:1", "-1:1", "1:-1"])
 def test_moves_that_nobody_can_have_made_are_none(moved: str) -> None:
     config = read_bridge(on_a_bond({}, port("vnet0", 10, ours(moved=moved))))
-    assert messages(config) == [f"Interface vnet0 ovs-lbt-moved: {moved} -> written by the service"]
+    (error,) = messages(config)
+    assert says(error, f"Interface vnet0 ovs-lbt-moved: {moved} is invalid; ", "only the service")
     assert config.vm_ports[0].moved == ()
 
 
@@ -515,7 +532,7 @@ def test_to_reject_what_cannot_be_told_is_named() -> None:
     told, config = vm_port(ours(forged_transmits="reject"))
     assert told.forges
     (error,) = messages(config)
-    assert error.startswith("Interface vnet0 ovs-lbt-forged-transmits: reject -> attached-mac in ")
+    assert says(error, "Interface vnet0 ovs-lbt-forged-transmits: reject ", "; set attached-mac")
 
 
 def test_the_hosts_own_address_is_its_own() -> None:
@@ -530,7 +547,7 @@ def test_an_address_that_is_a_groups_or_none_is_named_and_not_used(text: str) ->
     told, config = vm_port({"attached-mac": text})
     assert (told.attached_macs, told.forges) == ((), True)
     assert messages(config) == [
-        f"Interface vnet0 attached-mac: {text} -> MAC addresses of six bytes"
+        f"Interface vnet0 attached-mac: {text} is invalid; expected MAC addresses of six bytes"
     ]
 
 
@@ -538,4 +555,5 @@ def test_what_is_wrong_is_told_in_one_short_line() -> None:
     config = read_bridge(on_a_bond(keyed("window-s", "1\n\x1b[2J" + "9" * 5000)))
     (told,) = messages(config)
     assert told.startswith(r"Bridge br0 ovs-lbt-window-s: 1\n\x1b[2J999")
-    assert told.endswith("… (5006 characters) -> seconds from 1 to 86400; 4096 characters at most")
+    expected = "a number of seconds from 1 to 86400; 4096 characters at most"
+    assert told.endswith(f"… (5006 characters) is invalid; expected {expected}")

@@ -269,7 +269,7 @@ def test_without_a_plan_nothing_is_applied() -> None:
     here = crowded()
     assert refusal(here.ask("apply")) == "apply: no plan -> ovs-lbt plan first"
     assert refusal(here.ask("apply", "br0")) == "apply: no plan of br0 -> ovs-lbt plan first"
-    assert refusal(here.ask("apply", "br9")).startswith("no bridge is named br9; the")
+    assert refusal(here.ask("apply", "br9")).startswith("no bridge is named br9 (did")
 
 
 def test_a_refused_bundle_leaves_everything_as_it_was() -> None:

@@ -373,7 +373,7 @@ def test_a_policy_key_taken_away_by_hand_ends_our_work() -> None:
     assert here.engine.deadline_s() == float("inf")
     (told,) = reports(here, "warning")
     assert told.startswith(
-        "Bridge br0 ovs-lbt-policy: vanished from the database; the flows stay installed"
+        "Bridge br0 ovs-lbt-policy: the key has disappeared from the database, so the bridge"
     )
 
 
@@ -458,7 +458,7 @@ def test_a_bad_value_keeps_the_last_good_one_and_is_reported_once() -> None:
     bad = with_ids(here.rows["br0"], threshold="lots")
     here.write(bad).write(bad).run_for(60)
     assert here.engine.fleet.bridges["br0"].config.threshold_ratio == 0.6
-    line = "Bridge br0 ovs-lbt-threshold: lots -> a percentage from 10 to 100"
+    line = "Bridge br0 ovs-lbt-threshold: lots is invalid; expected a percentage from 10 to 100"
     assert reports(here, "warning") == [line]
     assert here.engine.fleet.status()[0].config_errors == (line,)
     assert here.applied() == []
@@ -565,7 +565,7 @@ def test_a_vm_port_whose_vlan_no_uplink_carries_has_no_uplink_until_one_does() -
     (status,) = (p for p in here.engine.fleet.status()[0].ports if p.name == "vnet0")
     assert status.uplink is None
     assert here.engine.fleet.status()[0].config_errors == (
-        "Port vnet0 tag: 20 -> a VLAN that an uplink carries",
+        "Port vnet0 tag: no uplink carries 20; choose a VLAN that an uplink carries",
     )
     assert "-> an uplink that carries them; there is none" in refusal(
         here.ask("move", "vnet0", "eth1")

@@ -89,9 +89,9 @@ class Obstacle(World):
     ("held", "why"),
     [
         (Write, ("database", " -> ", "ovsdb-server")),
-        (ReadForwarding, ("fdb/show", " -> ", "ovs-vswitchd")),
-        (ReadInstalled, (" -> ", "switch")),
-        (Apply, (" -> ", "switch")),
+        (ReadForwarding, ("ovs-vswitchd", "fdb/show")),
+        (ReadInstalled, (", because the switch did not answer",)),
+        (Apply, (", because the switch did not answer",)),
     ],
 )
 def test_an_attach_says_who_has_not_answered(held: type[Command], why: tuple[str, ...]) -> None:

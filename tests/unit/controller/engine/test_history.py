@@ -199,12 +199,12 @@ def test_the_last_entries_come_oldest_first_and_by_bridge_and_port(tmp_path: Pat
     [
         (
             "br8",
-            "no bridge is named br8; the nearest is br7 -> one of those that ovs-vsctl list-br"
-            " lists, or one in the history",
+            "no bridge is named br8 (did you mean br7?); to list the names: ovs-vsctl list-br, or"
+            " ovs-lbt history",
         ),
         (
             "br0 --port vnet8",
-            "no VM port in the history is named vnet8 -> one of those that ovs-lbt",
+            "no VM port in the history is named vnet8; to list the names: ovs-lbt",
         ),
     ],
 )
@@ -255,12 +255,18 @@ def test_a_file_is_read_from_its_end_in_whatever_pieces(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--last", "0"], "--last: 0 -> an integer from 1 to 1000000"),
-        (["br0", "br1"], "br0 br1 -> one name [--json]"),
-        (["--port"], "no VM port in the history is named '' -> …"),
-        (["--last", "²"], "--last: ² -> an integer from 1 to 1000000"),
-        (["--last", "9" * 30], f"--last: {'9' * 30} -> an integer from 1 to 1000000"),
-        (["--last", "9" * 5000], f"--last: {'9' * 30}… -> an integer from 1 to 1000000"),
+        (["--last", "0"], "--last: 0 is invalid; expected an integer from 1 to 1000000"),
+        (["br0", "br1"], "br0 br1 is invalid; expected one name [--json]"),
+        (["--port"], "no VM port in the history is named ''; …"),
+        (["--last", "²"], "--last: ² is invalid; expected an integer from 1 to 1000000"),
+        (
+            ["--last", "9" * 30],
+            f"--last: {'9' * 30} is invalid; expected an integer from 1 to 1000000",
+        ),
+        (
+            ["--last", "9" * 5000],
+            f"--last: {'9' * 30}… is invalid; expected an integer from 1 to 1000000",
+        ),
     ],
 )
 def test_a_wrong_question_says_what_is_expected(

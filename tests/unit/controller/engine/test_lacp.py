@@ -186,7 +186,7 @@ def test_show_says_that_lacp_has_fallen_back() -> None:
     asked = (told["policy"], told["teaming"], told["fallen_back"])
     assert asked == ("originating-port", "lacp", True)
     (warning,) = reports(here, "warning")
-    assert says(warning, "br0: LACP is not negotiated", " -> LACP on the upstream switch")
+    assert says(warning, "br0: LACP is not negotiated", "; configure LACP on the upstream switch")
 
 
 # ---- a member that loses it ------------------------------------------------------------
@@ -263,17 +263,17 @@ GOES = [
     (LACP_ACTIVE, "lacp"),
     (LACP_PASSIVE, "lacp"),
 ]
-NEEDS_LACP = "a bond with lacp active or passive; without LACP switch-independent or static"
-IS_ONE_LINK = "lacp, because the upstream switch treats the members as one link"
+NEEDS_LACP = "use a bond with lacp active or passive, or teaming switch-independent or static"
+IS_ONE_LINK = "use lacp, because the upstream switch treats the members as one link"
 GOES_NOT = [
-    (PLAIN_UPLINKS, "lacp", "lacp on plain uplinks", NEEDS_LACP),
-    (BOND, "lacp", "lacp on bond bond0 with lacp off", NEEDS_LACP),
-    (LACP_OFF, "lacp", "lacp on bond bond0 with lacp off", NEEDS_LACP),
-    (LACP_ACTIVE, "static", "static on bond bond0 with lacp active", IS_ONE_LINK),
+    (PLAIN_UPLINKS, "lacp", "lacp is not possible on plain uplinks", NEEDS_LACP),
+    (BOND, "lacp", "lacp is not possible on bond bond0 with lacp off", NEEDS_LACP),
+    (LACP_OFF, "lacp", "lacp is not possible on bond bond0 with lacp off", NEEDS_LACP),
+    (LACP_ACTIVE, "static", "static is not possible on bond bond0 with lacp active", IS_ONE_LINK),
     (
         LACP_PASSIVE,
         "switch-independent",
-        "switch-independent on bond bond0 with lacp passive",
+        "switch-independent is not possible on bond bond0 with lacp passive",
         IS_ONE_LINK,
     ),
 ]
@@ -293,7 +293,7 @@ def test_a_teaming_that_works(row: BridgeRow, teaming: str) -> None:
 def test_a_teaming_that_cannot_work_is_refused_or_an_error_and_the_last_good_one_stays(
     row: BridgeRow, teaming: str, found: str, expected: str
 ) -> None:
-    text = f"Bridge br0 ovs-lbt-teaming: {found} -> {expected}"
+    text = f"Bridge br0 ovs-lbt-teaming: {found}; {expected}"
     here = world(without_us(row)).start()
     uplinks = {"uplinks=eth1,eth2"} if row is PLAIN_UPLINKS else set()
     assert refusal(here.ask("attach", "br0", f"teaming={teaming}", *uplinks)) == text

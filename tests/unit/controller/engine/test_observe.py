@@ -200,7 +200,7 @@ def test_vm_ports_are_on_the_active_member_before_normal_takes_over(back: bool) 
         assert would_be(here) == homes
     gathered = next(c.entry for _, c in here.log if isinstance(c, Record) and c.entry.moves)
     assert {move.reason for move in gathered.moves} == {"manual"}, "nobody has drained anything"
-    assert gathered.why == "an operator asked for it: NORMAL takes over by eth2"
+    assert gathered.why == "an operator asked for it: NORMAL takes over on eth2"
     assert not any("(drain)" in line for line in reports(here, "info"))
 
 
@@ -274,4 +274,4 @@ def test_a_bond_member_left_out_does_not_confuse_it() -> None:
     here.write(with_ids(here.rows["br0"], uplinks="eth1,eth3")).run_for(1)
     assert here.switches["br0"].installed == desired(here) == EMPTY
     (error,) = here.engine.fleet.status()[0].config_errors
-    assert error.startswith("Bridge br0 ovs-lbt-uplinks: eth1,eth3 -> the members of bond0, all")
+    assert error.startswith("Bridge br0 ovs-lbt-uplinks: eth1,eth3 are not the members of bond0; ")

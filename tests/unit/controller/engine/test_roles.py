@@ -202,13 +202,13 @@ REFUSALS = {
     "drain eth3": "uplink eth3: unused -> an active or standby uplink",
     "move vnet0 eth3": "uplink eth3: unused -> one of eth1, eth2",
     "set interface eth1 role-before=standby": (
-        "no key of an uplink is named role-before -> one of those that ovs-lbt set --help lists"
+        "no key of an uplink is named role-before; to list the names: ovs-lbt set --help"
     ),
     "set port vnet0 pin=eth1": "table: port -> bridge or interface",
-    "set bridge br0 threshold=75 threshold=60": "threshold: given 2 times -> once",
-    "set interface vnet0 pin= pin=eth1": "pin: given 2 times -> once",
-    "set bridge br0 no-flood-before=vnet0": "no key of a bridge is named no-flood-before -> …",
-    "set interface vnet0 binding=eth2": "no key of a VM port is named binding -> …",
+    "set bridge br0 threshold=75 threshold=60": "threshold is given 2 times",
+    "set interface vnet0 pin= pin=eth1": "pin is given 2 times",
+    "set bridge br0 no-flood-before=vnet0": "no key of a bridge is named no-flood-before; …",
+    "set interface vnet0 binding=eth2": "no key of a VM port is named binding; …",
 }
 
 
@@ -235,8 +235,8 @@ def test_the_last_uplink_in_service_is_not_taken_out_of_it(role: str) -> None:
 
 def test_settings_of_a_bridge_that_is_not_attached_are_refused() -> None:
     here = world(replace(host(), external_ids={})).start()
-    attach = "to attach this one: ovs-lbt attach br0"
-    text = f"bridge br0: not attached -> an attached bridge; {attach}"
+    attach = "to attach it: ovs-lbt attach br0"
+    text = f"bridge br0 is not attached; {attach}"
     assert refusal(here.ask("set", "bridge", "br0", "policy=explicit")) == text
     assert here.commands(Write) == []
 

@@ -30,7 +30,7 @@ def standing_by() -> Engine:
     engine = Engine(leads=False, name=WHO)
     assert engine.handle(DatabaseRead((host(),), "ovs-lbt@here"), 0.0) == ()
     (said,) = engine.handle(Leading(False), 0.0)
-    assert said == Report("warning", "another service leads -> this service is on standby")
+    assert said == Report("warning", "another service leads; this service is on standby")
     return engine
 
 
@@ -67,7 +67,7 @@ def test_who_stands_by_says_so_and_who_leads() -> None:
 )
 def test_who_stands_by_refers_operators_to_who_leads(words: str) -> None:
     engine = standing_by()
-    text = "this service is on standby -> the service that leads: ovs-lbt@here"
+    text = "this service is on standby; ask the service that leads: ovs-lbt@here"
     asked = Request(1, tuple(words.split()))
     assert engine.handle(asked, 1.0) == (Reply(1, text, refused=True),)
 

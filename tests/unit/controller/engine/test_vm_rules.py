@@ -63,14 +63,14 @@ def test_rather_no_traffic_than_by_another_uplink() -> None:
     assert "vnet0" not in here.bindings() and carried(here)["vnet0"] is None
     assert set(here.bindings()) == set(VMS[1:]), "all others have failed over"
     assert broken(here) == {("vnet0", "allow")}
-    text = "vnet0 allow: on no uplink -> eth1, carrying traffic"
+    text = "vnet0 allow: on no uplink; it waits for eth1 to carry traffic"
     assert f"  rule broken  {text}" in done(here.ask("show")).splitlines()
     assert f"br0: rule broken: {text}" in reports(here, "warning")
     (entry,) = entries(here, "rule-broken")
     assert (entry["port"], entry["why"]) == ("vnet0", text)
     told = explained(here, "vnet0")
     assert "eth1" in told["said"]["to change"]
-    assert told["rules_broken"] == {"allow": "on no uplink -> eth1, carrying traffic"}
+    assert told["rules_broken"] == {"allow": "on no uplink; it waits for eth1 to carry traffic"}
 
     here.switches["br0"].learned = [(10, "02:00:00:00:00:10", 0)]
     back_s = here.now_s
@@ -262,14 +262,14 @@ def test_explain_lists_what_is_asked_for_and_what_is_not_so() -> None:
     rules, _, broken_rules = explained(here, "vnet0")["said"]["rules"].partition("broken: ")
     for name in ("eth1, eth2", "anti-affinity set web", "prefers eth2", "eth3"):
         assert name in rules
-    assert says(broken_rules, "prefer", "eth1 -> eth2")
+    assert says(broken_rules, "prefer", "on eth1; it prefers eth2")
 
 
 def test_a_set_that_is_too_large_is_spread_evenly_and_shown_as_broken() -> None:
     here = team({name: {"anti_affinity": "web"} for name in VMS}, uplinks=2)
     assert sorted(here.bindings()[name] for name in VMS) == ["eth1", "eth1", "eth2", "eth2"]
     assert broken(here) == {(name, "anti-affinity") for name in VMS}
-    assert "of web -> different uplinks" in shown(here)["rules_broken"][0]["how"]
+    assert "of web; they should use different uplinks" in shown(here)["rules_broken"][0]["how"]
 
 
 def test_rules_that_contradict_each_other_are_shown_and_all_else_is_met() -> None:
@@ -310,7 +310,7 @@ def test_an_operators_move_may_break_what_should_be_and_holds() -> None:
     before, other = (here.bindings()[name] for name in ("vnet0", "vnet1"))
     moved, told = done(here.ask("move", "vnet0", other)).split("\n")
     assert moved == f"vnet0: moved from {before} to {other}"
-    assert says(told, f"vnet0 anti-affinity: on {other}", "vnet1 of web -> ")
+    assert says(told, f"vnet0 anti-affinity: on {other}", "vnet1 of web; ")
     here.run_for(60)
     assert here.bindings()["vnet0"] == here.bindings()["vnet1"] == other
     assert broken(here) == {("vnet0", "anti-affinity"), ("vnet1", "anti-affinity")}
@@ -367,7 +367,9 @@ def test_of_a_bad_rule_the_last_good_one_stays_in_force() -> None:
     here.write(with_interface(here.rows["br0"], "vnet0", allow="eth9"))
     assert order_of(here, "vnet0") == [2]
     (error,) = shown(here)["config_errors"]
-    assert error.startswith("Interface vnet0 ovs-lbt-allow: eth9 -> some of eth1, eth2, eth3")
+    assert error.startswith(
+        "Interface vnet0 ovs-lbt-allow: eth9 is invalid; expected some of eth1, eth2, eth3"
+    )
 
 
 @pytest.mark.parametrize("restarts", [False, True])

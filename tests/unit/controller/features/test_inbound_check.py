@@ -80,7 +80,7 @@ def test_while_it_comes_by_the_old_one_it_is_announced_again_and_then_given_up()
     again_s = [at_s for at_s, s in seen.items() if s.again]
     assert again_s == [2.5, 5.0, 7.5], "each once the last had its time, and a whole reading after"
     ((at_s, (text,)),) = [(at_s, s.astray) for at_s, s in seen.items() if s.astray]
-    assert at_s == 10.0 and says(text, "br0", "vnet0", " by eth1 ", " -> by ")
+    assert at_s == 10.0 and says(text, "br0", "vnet0", " on eth1 ", "; expected on ")
     assert not any(s.followed_s for s in seen.values())
 
 

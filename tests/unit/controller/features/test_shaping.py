@@ -91,7 +91,7 @@ def test_reservations_beyond_an_uplink_are_cut_and_reported() -> None:
     assert sum(kept) <= CAPACITY_BPS
     assert len(set(kept)) == 1
     (said,) = here.engine.fleet.status()[0].not_done
-    assert said == "reservations on eth1: 180 Mbit/s -> at most 95"
+    assert said == "reservations on eth1 are 180 Mbit/s; expected at most 95"
 
 
 def test_reservations_are_placed_where_there_is_room() -> None:
@@ -106,7 +106,7 @@ def test_somebodys_own_qdisc_stays_and_is_reported_once() -> None:
     here = world(row, speed_bps=CAPACITY_BPS, learned=LEARNED)
     here.queueing["eth1"] = Found("tbf", 0x8001)
     here.start().run_for(60)
-    text = "qdisc of eth1: tbf 8001: -> none, or ovs-lbt-qdisc=replace"
+    text = "eth1 has qdisc tbf 8001:; remove it, or set ovs-lbt-qdisc=replace"
     assert here.shapers.keys() == {"eth2"}
     assert here.engine.fleet.status()[0].not_done == (text,)
     assert reports(here, "warning") == [f"br0: not done: {text}"]
@@ -181,7 +181,7 @@ def test_a_detach_that_cannot_wait_says_what_it_leaves() -> None:
 def test_under_a_policy_that_rewrites_addresses_shares_are_reported() -> None:
     row = with_interface(host("dynamic", binding="eth1"), "vnet0", shares="100")
     (said,) = shared(row).engine.fleet.status()[0].not_done
-    assert said.startswith("shares of vnet0: dynamic, which sends from another address")
+    assert said.startswith("shares of vnet0: dynamic sends from another address")
     pinned = with_interface(host("dynamic", binding="eth1"), "vnet0", shares="100", pin="eth1")
     assert shared(pinned).engine.fleet.status()[0].not_done == ()
 
@@ -190,7 +190,7 @@ def test_an_uplink_of_unknown_speed_is_reported() -> None:
     row = with_interface(host(binding="eth1"), "vnet0", shares="100")
     here = world(row, speed_bps=0, learned=LEARNED).start().run_for(3)
     assert here.shapers == {}
-    found = "capacity of eth1: unknown -> capacity-mbps, which shares and reservations need"
+    found = "capacity of eth1 is unknown; set capacity-mbps, which shares and reservations need"
     assert found in here.engine.fleet.status()[0].not_done
 
 
@@ -218,9 +218,9 @@ def test_an_address_that_two_ports_have_is_of_the_one_that_asks() -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ("shares=0", "shares: 0 -> an integer from 1 to 100"),
-        ("shares=2.5", "shares: 2.5 -> an integer from 1 to 100"),
-        ("reserve-mbps=20", "20 -> at most its limit-mbps 10"),
+        ("shares=0", "shares: 0 is invalid; expected an integer from 1 to 100"),
+        ("shares=2.5", "shares: 2.5 is invalid; expected an integer from 1 to 100"),
+        ("reserve-mbps=20", "20 is invalid; expected at most its limit-mbps 10"),
     ],
 )
 def test_what_is_no_value_is_refused(words: str, text: str) -> None:

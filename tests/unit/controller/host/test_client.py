@@ -80,20 +80,22 @@ def test_a_service_that_ends_or_hangs_is_given_up(place: Path) -> None:
     with service(place, ends):
         assert client.running()
         with pytest.raises(
-            client.Unanswered, match=r"the service closed the connection: .* -> see the log"
+            client.Unanswered, match=r"the service closed the connection: .*; see the log"
         ):
             client.ask("lbt/show", [])
     (place / f"ovs-lbt.{os.getpid()}.ctl").unlink()
     with (
         service(place, hangs),
-        pytest.raises(client.Unanswered, match=r"no answer from the service within 0\.1 s -> "),
+        pytest.raises(
+            client.Unanswered, match=r"the service did not answer within 0\.1 s; see the log"
+        ),
     ):
         client.ask("lbt/show", [], timeout_s=0.1)
     over.set()
 
 
 def test_without_a_service_nobody_is_asked(place: Path) -> None:
-    none = "no service is running -> start one with: ovs-lbt run"
+    none = "no service is running; start it with: ovs-lbt run"
     (place / "db.sock").touch()
     for pid in (None, "", "rubbish", "4194304\n"):
         if pid is not None:
@@ -120,7 +122,9 @@ def test_an_open_vswitch_that_is_not_started_is_told(
     monkeypatch.setattr(ovs.dirs, "RUNDIR", str(absent))
     told = client.obstacle()
     assert told is not None
-    assert told.startswith(f"Open vSwitch is not running: {absent} does not exist -> a running")
+    assert told.startswith(
+        f"Open vSwitch is not running: {absent} does not exist; start Open vSwitch"
+    )
     monkeypatch.setattr(ovs.dirs, "RUNDIR", str(tmp_path))
     assert client.obstacle() is None
     with pytest.raises(client.Unanswered, match="neither the service nor Open vSwitch is running"):
@@ -133,9 +137,9 @@ def test_a_directory_that_root_cannot_write_to_is_not_a_matter_of_rights(
     monkeypatch.setattr(os, "access", lambda *_: False)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert client.obstacle() is None
-    assert client.read_only() == f"{place}: read-only -> a writable directory"
+    assert client.read_only() == f"{place} is not writable"
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert client.obstacle() == f"user 1000 cannot write to {place} -> root"
+    assert client.obstacle() == f"user 1000 cannot write to {place}; run the command as root"
 
 
 def test_another_service_than_the_one_that_is_meant_is_found(place: Path) -> None:

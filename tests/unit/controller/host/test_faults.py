@@ -69,7 +69,7 @@ def broken(*_: object, **__: object) -> None:
 
 
 FOUND = "AttributeError: module 'ovs' has no attribute 'x'"
-ANSWER = f"{FOUND}, a fault of ovs-lbt -> {OUR_LOG}"
+ANSWER = f"{FOUND}, a fault of ovs-lbt; {OUR_LOG}"
 
 
 # ---- the three kinds of threads --------------------------------------------------------
@@ -301,8 +301,8 @@ def test_a_switch_is_not_blamed_for_what_we_cannot_read(told: Told) -> None:
     framework.Connection.refuse_unread(switch, "port_stats", AttributeError("x"))
     framework.Connection.refuse_unread(switch, "port_stats", ValueError("7"))
     assert refused == [
-        f"port_stats of br0: AttributeError: x, a fault of ovs-lbt -> {OUR_LOG}",
-        "port_stats: ValueError('7') -> a valid message",
+        f"port_stats of br0: AttributeError: x, a fault of ovs-lbt; {OUR_LOG}",
+        "port_stats cannot be read: ValueError('7')",
     ]
     assert told.counts() == [("openflow", 1)]
 
@@ -311,7 +311,7 @@ def test_a_switch_is_not_blamed_for_what_we_cannot_read(told: Told) -> None:
     ("error", "status", "counted"),
     [
         pytest.param(AttributeError("x"), "500 ", [("metrics", 1)], id="fault"),
-        pytest.param(TimeoutError("no picture in 5 s -> one"), "503 ", [], id="busy"),
+        pytest.param(TimeoutError("no picture in 5 s"), "503 ", [], id="busy"),
     ],
 )
 def test_a_scrape_that_fails_says_why(
@@ -336,12 +336,12 @@ def test_a_look_of_tops_that_fails_is_told_and_the_next_one_is_made(
     told: list[feed.News] = []
     answers = feed.Feed(told.append, 1.0)
     monkeypatch.setattr(feed, "read", broken_otherwise)
-    assert answers._news() == feed.Away("ZeroDivisionError: x, a fault of top -> the next update")
+    assert answers._news() == feed.Away("ZeroDivisionError: x, a fault of top")
     monkeypatch.setattr(client, "ask", broken_otherwise)
     answers._carry_out(("move", "vnet0", "eth1"))
     (answer,) = told
     assert isinstance(answer, feed.Answer) and answer.refused
-    assert answer.text == "ZeroDivisionError: x, a fault of top -> ovs-lbt move vnet0 eth1"
+    assert answer.text == "ZeroDivisionError: x, a fault of top; try ovs-lbt move vnet0 eth1"
 
 
 def broken_otherwise(*_: object, **__: object) -> None:
@@ -351,8 +351,8 @@ def broken_otherwise(*_: object, **__: object) -> None:
 @pytest.mark.parametrize(
     ("going_on", "said"),
     [
-        (False, "ovs-lbt: ovs-lbt itself failed, see above -> "),
-        (True, "ovs-lbt: no answer within 0 s -> a switch and a database that answer"),
+        (False, "ovs-lbt: ovs-lbt itself failed; see the error above"),
+        (True, "ovs-lbt: the switch or the database did not answer within 0 s"),
     ],
 )
 def test_a_request_without_a_service_says_whose_fault_it_is(
@@ -376,7 +376,7 @@ def test_a_request_that_nobody_answers_is_not_put_down_to_the_switch(
     answer = caller.recv(4096).decode()
     caller.close()
     served.close()
-    assert "not completed within 0 s -> " in answer and "the log of ovs-lbt" in answer
+    assert "not completed within 0 s; " in answer and "the log of ovs-lbt" in answer
     assert "a switch that answers" not in answer
 
 

@@ -32,5 +32,5 @@ def test_only_who_leads_changes_how_a_device_queues(
     qdiscs = Qdiscs(lambda _: None, beside_the_switch=True, confirmed=lambda: leads)
     (device,) = qdiscs.carry_out(Shape("br0", (("eth1", WANTED),))).devices
     assert (device.error, bool(run)) == (
-        (None, True) if leads else ("another service leads -> ask that service", False)
+        (None, True) if leads else ("another service leads", False)
     )

@@ -169,7 +169,7 @@ def test_what_makes_a_bridge_worth_a_second_look() -> None:
 @pytest.mark.parametrize(
     ("row", "words", "why"),
     [
-        (host(), ("br9",), "no bridge is named br9; the nearest is br0 -> "),
+        (host(), ("br9",), "no bridge is named br9 (did you mean br0?); "),
         (host(), ("br0", "threshold=60"), " -> "),
         (host(), ("br0", "no-such=1"), " -> "),
         (without_us(host()), ("br0", "threshold=9"), "threshold"),

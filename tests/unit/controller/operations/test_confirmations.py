@@ -105,8 +105,8 @@ def test_moves_of_a_rollback_say_who_rolled_what_back(words: str, early: bool) -
     entries = [c.entry for c in here.commands(Record) if isinstance(c, Record)]
     assert [e.why for e in entries if e.happened is Happened.MOVED][
         -1
-    ] == f"{told}: NORMAL takes over by eth2"
-    assert f"br0: vnet0: eth1 -> eth2 ({told}: NORMAL takes over by eth2)" in reports(here, "info")
+    ] == f"{told}: NORMAL takes over on eth2"
+    assert f"br0: vnet0: eth1 -> eth2 ({told}: NORMAL takes over on eth2)" in reports(here, "info")
     assert happened(here) == [(Happened.REVERTED, told)]
 
 
@@ -278,7 +278,9 @@ def test_nothing_to_confirm_is_said(command: str) -> None:
     assert says(
         refusal(here.ask(command, "br0")), "bridge br0: nothing waits", " -> ", "--rollback-after"
     )
-    assert refusal(here.ask(command, "br7")).startswith("no bridge is named br7; ")
+    assert refusal(here.ask(command, "br7")).startswith(
+        "no bridge is named br7 (did you mean br0?); "
+    )
 
 
 @pytest.mark.parametrize("text", ["4", "86401", "soon", "nan", "-5", ""])
@@ -286,7 +288,7 @@ def test_a_time_that_is_none_is_refused(text: str) -> None:
     here = world(BARE).start()
     words = ["attach", "br0", "--rollback-after", *([text] if text else [])]
     assert refusal(here.ask(*words)) == (
-        f"--rollback-after: {text or 'nothing'} -> seconds from 5 to 86400"
+        f"--rollback-after: {text or 'an empty value'} is invalid; expected a number of seconds from 5 to 86400"
     )
 
 

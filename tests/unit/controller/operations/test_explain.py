@@ -243,10 +243,10 @@ def test_every_explanation_fits_eighty_columns() -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("explain", "--json"), "explain: no port -> PORT [--json]"),
-        (("explain", "vnet0", "vnet1"), "vnet0 vnet1 -> one name [--json]"),
-        (("show", "br0", "br1"), "br0 br1 -> one name [--json]"),
-        (("plan", "br0", "br1"), "br0 br1 -> one name [--json]"),
+        (("explain", "--json"), "explain: port is missing; usage: PORT [--json]"),
+        (("explain", "vnet0", "vnet1"), "vnet0 vnet1 is invalid; expected one name [--json]"),
+        (("show", "br0", "br1"), "br0 br1 is invalid; expected one name [--json]"),
+        (("plan", "br0", "br1"), "br0 br1 is invalid; expected one name [--json]"),
     ],
 )
 def test_too_few_and_too_many_names_are_refused(words: tuple[str, ...], expected: str) -> None:
@@ -257,4 +257,4 @@ def test_too_few_and_too_many_names_are_refused(words: tuple[str, ...], expected
 def test_a_refusal_is_one_line_whatever_was_asked() -> None:
     here = world(host()).start()
     text = refusal(here.ask("explain", "a\nb\x1b[2J\ud800"))
-    assert text.startswith(r"no interface of an attached bridge is named a\nb\x1b[2J\ud800 -> ")
+    assert text.startswith(r"no interface of an attached bridge is named a\nb\x1b[2J\ud800; ")

@@ -53,14 +53,20 @@ def test_rules_for_a_vm_that_is_elsewhere_are_set_and_removed(name: str) -> None
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (f"pin {NAME} eth9", "pin: eth9; the nearest is eth2 -> one of eth1, eth2"),
-        (f"set interface {NAME} allow=eth9", "allow: eth9 -> some of eth1, eth2, comma-separated"),
+        (
+            f"pin {NAME} eth9",
+            "pin: eth9 is invalid (did you mean eth2?); expected one of eth1, eth2",
+        ),
+        (
+            f"set interface {NAME} allow=eth9",
+            "allow: eth9 is invalid; expected some of eth1, eth2, comma-separated",
+        ),
         (
             f"set interface {NAME} pni=eth1",
-            "no key of a VM port is named pni; the nearest is pin -> ",
+            "no key of a VM port is named pni (did you mean pin?); ",
         ),
-        (f"move {NAME} eth1", f"no interface of an attached bridge is named {NAME} -> "),
-        ("pin nobody/02:00 eth1", "no interface of an attached bridge is named nobody/02:00 -> "),
+        (f"move {NAME} eth1", f"no interface of an attached bridge is named {NAME}; "),
+        ("pin nobody/02:00 eth1", "no interface of an attached bridge is named nobody/02:00; "),
     ],
 )
 def test_what_is_refused_for_a_vm_that_is_elsewhere(words: str, why: str) -> None:

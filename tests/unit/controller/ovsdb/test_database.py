@@ -15,6 +15,7 @@ from controller.config.rows import Ovn, Tunnel
 from controller.host import devices
 from controller.ovsdb import database, records
 from controller.text.wording import Refused
+from tests.said import says
 
 
 @pytest.mark.parametrize(
@@ -259,9 +260,9 @@ def test_what_a_schema_lacks_is_named_and_nothing_else() -> None:
     assert records.lacking(schema) == ""
     del tables["Mirror"], tables["Interface"]["columns"]["mtu"]
     found = "the database lacks table Mirror, column Interface.mtu (integer)"
-    assert records.lacking(schema) == f"{found} -> {records.EXPECTED}"
+    assert records.lacking(schema) == f"{found}; {records.UPGRADE}"
     tables["Interface"]["columns"]["mtu"] = {"type": "string"}
-    assert records.lacking(schema) == f"{found} -> {records.EXPECTED}"
+    assert records.lacking(schema) == f"{found}; {records.UPGRADE}"
 
 
 # ---- servers that are no ovsdb-server --------------------------------------------------------
@@ -271,13 +272,13 @@ def refusal_of(server: socket.socket) -> str:
     """What is said about a server when the service starts."""
     with pytest.raises(Refused) as refused:
         database.Database(f"tcp:127.0.0.1:{server.getsockname()[1]}", lambda _: None)
-    return str(refused.value).partition(": ")[2]
+    return str(refused.value)
 
 
 def test_a_server_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "TRANSACTION_TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert refusal_of(server) == "no answer (none within 0.2 s) -> a running ovsdb-server"
+        assert says(refusal_of(server), "cannot be reached: no answer within 0.2 s; ")
 
 
 def test_a_server_with_a_schema_that_is_none_is_refused() -> None:
@@ -290,5 +291,5 @@ def test_a_server_with_a_schema_that_is_none_is_refused() -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=answer, daemon=True).start()
-        expected = "not Open vSwitch's database -> the database of an ovsdb-server"
-        assert refusal_of(server) == expected
+        expected = "this is not Open vSwitch's database"
+        assert refusal_of(server).endswith(f": {expected}")

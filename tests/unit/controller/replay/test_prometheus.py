@@ -88,12 +88,10 @@ def test_rates_become_samples_of_the_step_before_and_gaps_are_idle(server: str) 
 
 
 def test_nothing_recorded_and_unequal_uplinks_are_refused(server: str) -> None:
-    with pytest.raises(
-        BadTrace, match="no samples of bridge br0 -> samples of its ports and uplinks"
-    ):
+    with pytest.raises(BadTrace, match="has no samples of bridge br0 and its uplinks"):
         fetch(server, "br0", 3600, NOW_S)
     record(capacity=500)
-    with pytest.raises(BadTrace, match="uplinks of 8000 and 4000 bit/s -> one capacity"):
+    with pytest.raises(BadTrace, match="uplinks of 8000 and 4000 bit/s; expected one capacity"):
         fetch(server, "br0", 3600, NOW_S)
 
 
@@ -123,17 +121,19 @@ def test_durations(text: str, seconds: int) -> None:
 )
 def test_an_answer_of_another_shape_is_refused(server: str, series: Any) -> None:
     Prometheus.series = {"capacity": [series]}
-    with pytest.raises(BadTrace, match=" -> "):
+    with pytest.raises(BadTrace, match=r"Prometheus|no label|expected 1 or more"):
         fetch(server, "br0", 3600, NOW_S)
 
 
 def test_an_address_that_is_none_is_refused() -> None:
-    with pytest.raises(BadTrace, match=r"http://\[::1 -> http://HOST:PORT or https://HOST:PORT"):
+    with pytest.raises(
+        BadTrace, match=r"http://\[::1 is invalid; expected http://HOST:PORT or https://HOST:PORT"
+    ):
         fetch("http://[::1", "br0", 3600, NOW_S)
 
 
 def test_an_answer_that_goes_on_is_refused(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     record()
     monkeypatch.setattr(prometheus, "MOST_ANSWER_BYTES", 100)
-    with pytest.raises(BadTrace, match="the answer is too long -> at most 100 bytes"):
+    with pytest.raises(BadTrace, match="the answer is longer than 100 bytes"):
         fetch(server, "br0", 3600, NOW_S)

@@ -33,37 +33,40 @@ def test_hosts_come_in_any_order_and_each_in_its_own_time() -> None:
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        ([], f"line 1: nothing -> the columns {HEAD}"),
-        (["time,port"], f"line 1: time,port -> the columns {HEAD}"),
-        ([HEAD], "line 2: the end of the file -> at least one sample"),
-        ([HEAD, "0,h,a,1,2"], "line 2: 5 fields -> 6 fields"),
-        ([HEAD, "0,h,a,many,2,100"], "line 2: tx_bps many -> a number from 0 to 1e+15"),
-        ([HEAD, "0,h,a,1,-2,100"], "line 2: rx_bps -2 -> a number from 0 to 1e+15"),
-        ([HEAD, "0,h,a,1,nan,100"], "line 2: rx_bps nan -> a number from 0 to 1e+15"),
-        ([HEAD, "inf,h,a,1,2,100"], "line 2: time_s inf -> a number from 0 to 2.53402e+11"),
-        ([HEAD, "0,,a,1,2,100"], "line 2: no name -> the names of a host and a port"),
-        ([HEAD, "0,h,a,1,2,0"], "line 2: uplink_capacity_bps 0 of h -> 1 or more"),
+        ([], f"line 1: nothing; expected the columns {HEAD}"),
+        (["time,port"], f"line 1: time,port; expected the columns {HEAD}"),
+        ([HEAD], "line 2: the end of the file; expected at least one sample"),
+        ([HEAD, "0,h,a,1,2"], "line 2: 5 fields; expected 6 fields"),
+        ([HEAD, "0,h,a,many,2,100"], "line 2: tx_bps many; expected a number from 0 to 1e+15"),
+        ([HEAD, "0,h,a,1,-2,100"], "line 2: rx_bps -2; expected a number from 0 to 1e+15"),
+        ([HEAD, "0,h,a,1,nan,100"], "line 2: rx_bps nan; expected a number from 0 to 1e+15"),
+        ([HEAD, "inf,h,a,1,2,100"], "line 2: time_s inf; expected a number from 0 to 2.53402e+11"),
+        ([HEAD, "0,,a,1,2,100"], "line 2: no name; expected the names of a host and a port"),
+        ([HEAD, "0,h,a,1,2,0"], "line 2: uplink_capacity_bps 0 of h; expected 1 or more"),
         (
             [HEAD, "0,h,a,1,2,100", "60,h,a,1,2,99"],
-            "line 3: uplink_capacity_bps 99 of h -> 100, as in earlier samples",
+            "line 3: uplink_capacity_bps 99 of h; expected 100, as in earlier samples",
         ),
         (
             [HEAD, "60,h,a,1,2,100", "0,h,a,1,2,100"],
-            "line 3: time_s 0 -> 60 or later, the previous time of h",
+            "line 3: time_s 0; expected 60 or later, the previous time of h",
         ),
         (
             [HEAD, "0,h,a,1,2,100", "0,h,a,1,2,100"],
-            "line 3: a second line for a of h at 0 -> one line",
+            "line 3: a second line for a of h at 0; expected one line",
         ),
         # What no link and no recorder has.
-        ([HEAD, "1e300,h,a,1,2,100"], "line 2: time_s 1e300 -> a number from 0 to 2.53402e+11"),
-        ([HEAD, "0,h,a,1e300,2,100"], "line 2: tx_bps 1e300 -> a number from 0 to 1e+15"),
-        ([HEAD, "0,h,a,1,2,1e-300"], "line 2: uplink_capacity_bps 1e-300 of h -> 1 or more"),
+        (
+            [HEAD, "1e300,h,a,1,2,100"],
+            "line 2: time_s 1e300; expected a number from 0 to 2.53402e+11",
+        ),
+        ([HEAD, "0,h,a,1e300,2,100"], "line 2: tx_bps 1e300; expected a number from 0 to 1e+15"),
+        ([HEAD, "0,h,a,1,2,1e-300"], "line 2: uplink_capacity_bps 1e-300 of h; expected 1 or more"),
         (
             [HEAD, "0,h,a,1,2,100", "1e10,h,a,1,2,100"],
-            "line 3: time_s 1e10 -> at most 2.6784e+06 s after 0",
+            "line 3: time_s 1e10; expected at most 2.6784e+06 s after 0",
         ),
-        ([HEAD, '0,h,a,"1\n2",2,100'], r"line 3: tx_bps 1\n2 -> a number from 0 to 1e+15"),
+        ([HEAD, '0,h,a,"1\n2",2,100'], r"line 3: tx_bps 1\n2; expected a number from 0 to 1e+15"),
     ],
 )
 def test_a_bad_line_is_named(lines: list[str], told: str) -> None:

@@ -282,7 +282,7 @@ def test_an_address_has_its_vms_name() -> None:
         (f"pin vnet0/{MACS[1]} eth1", f"address vnet0/{MACS[1]}: of no known VM -> "),
         (
             f"explain vnet9/{MACS[1]}",
-            f"no interface of an attached bridge is named vnet9/{MACS[1]} -> ",
+            f"no interface of an attached bridge is named vnet9/{MACS[1]}; ",
         ),
     ],
 )

@@ -84,7 +84,7 @@ def test_several_bridges_are_told_apart() -> None:
 
 
 def test_while_the_service_is_away_the_last_picture_stays() -> None:
-    away = watching(away="no service is running -> start one with: ovs-lbt run")
+    away = watching(away="no service is running; start it with: ovs-lbt run")
     text = screen(away)
     assert "NO ANSWER SINCE 14:03:22" in text[0] and text[-1].startswith("no service is running")
     assert "vnet10" in "\n".join(text)
