@@ -48,7 +48,7 @@ def survey(bridge: str, name: str) -> Host:
         detach = f"ovs-lbt detach {quoted(bridge)}"
         raise Refused(f"bridge {bridge} is attached; detach it first: {detach}")
     if not exists and bridge in links:
-        raise Refused(f"another device is named {bridge}; choose another bridge name")
+        raise Refused(f"bridge {bridge}: another device has this name; choose another one")
     at = bridge if bond.is_port else name
     own, vlans = _stack(at), linux_bond.vlans(at, links, _stack)
     if bond.is_port:
