@@ -62,7 +62,7 @@ class PathFault:
             return f"set the same native VLAN on {ports}"
         if self.kind is Fault.MTU:
             return f"set an MTU of at least {self.mtu} on {ports} and between the switches"
-        return f"check {ports}: in one network, not blocked, and their switches connected"
+        return f"check {ports}: same network, not blocked, and the switches connected to each other"
 
     @property
     def short(self) -> str:

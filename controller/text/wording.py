@@ -87,7 +87,7 @@ def one_of(words: Iterable[str]) -> str:
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """What to add to an unknown name: the most similar name; empty if none is similar."""
-    by_lower = {known.lower(): known for known in names}
+    by_lower = {known.lower(): known for known in names if known != name}
     alike = get_close_matches(name[:MOST_CHARACTERS].lower(), by_lower, 1)
     return f" (did you mean {by_lower[alike[0]]}?)" if alike else ""
 

@@ -31,13 +31,13 @@ BRIDGE_FIELDS = ("policy", "teaming", "mode", "threshold_ratio", "connected")
 POSTRM = Path(__file__).parents[2] / "controller/debian/postrm"
 # The words of a call, its exit status, and its last line without `ovs-lbt: `, in full or up to `…`.
 CALLS = (
-    ("show '\udcff'", USAGE, "'\\udcff' -> text in UTF-8"),
+    ("show '\udcff'", USAGE, "'\\udcff' is invalid; expected text in UTF-8"),
     ("-t ovs-lbt-b show", REFUSED, "no service is running; start it with: ovs-lbt run --name…"),
     ("top", REFUSED, "top: input or output is not a terminal; use a terminal, or:…"),
-    ("attach br2 --uplink eth5 --uplink tap0", REFUSED, "…: tap0, a tap device, as VMs use -> …"),
+    ("attach br2 --uplink eth5 --uplink tap0", REFUSED, "…: tap0 is a tap device, as VMs use; …"),
     # The database or `ip` is asked, or a process begins that is to be the service.
     ("attach br2 --from-bond bond7", REFUSED, "bond7: no bond of Linux -> …"),
-    ("rescue br0", REFUSED, "the service is running -> no running service: …"),
+    ("rescue br0", REFUSED, "the service is running; …"),
     ("run", REFUSED, "a service is already running as process …"),
 )
 # A service of another name that does not start, by a variable.
@@ -171,7 +171,7 @@ def test_an_open_vswitch_that_is_not_started_is_told(
     if is_there:
         directory.mkdir()
     missing = directory / "db.sock" if is_there else directory
-    expected = f"…Open vSwitch is …running: {missing} does not exist -> …"
+    expected = f"…Open vSwitch is …running: {missing} does not exist; …"
     assert_says(bench.called(words, OVS_RUNDIR=str(directory)), REFUSED, expected)
     assert [*tmp_path.rglob("*")] == [directory] * is_there, "nothing is left there"
 
