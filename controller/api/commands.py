@@ -427,11 +427,35 @@ COMMANDS = (
         ),
         requested=False,
     ),
-    Command("bench", "run a benchmark layout", requested=False),
+    Command(
+        "bench",
+        "run a benchmark layout",
+        examples=("ovs-lbt bench vmware_lbt --quick  # run a layout for some minutes",),
+        requested=False,
+    ),
 )
+# The commands in `ovs-lbt --help`, by purpose.
+GROUPS = {
+    "first steps": ("check", "attach", "confirm", "rollback", "detach"),
+    "look": ("show", "top", "explain", "history", "plan"),
+    "place": ("apply", "move", "pin", "unpin", "set"),
+    "maintain": ("drain", "undrain", "rescue", "support-bundle"),
+    "service": ("run", "completion"),
+    "bench": ("replay", "bench"),
+}
 # By name; a command with another name is there under both.
 BY_NAME = {name: row for row in COMMANDS for name in (row.name, *row.aliases)}
 # By name: the commands that the service takes.
 REQUESTS = {name: row for name, row in BY_NAME.items() if row.requested}
 SLOW = frozenset(name for name, row in REQUESTS.items() if row.slow)
 READING = frozenset(name for name, row in REQUESTS.items() if row.reads)
+
+
+def listing() -> str:
+    """The commands by purpose, each with an example, as `ovs-lbt --help` lists them."""
+    lines = list[str]()
+    for title, names in GROUPS.items():
+        lines += ["", f"{title}:"]
+        for row in map(BY_NAME.__getitem__, names):
+            lines += [f"  {row.name:<16}{row.help}", f"{'':<18}{row.example_pairs()[0][0]}"]
+    return "\n".join(lines)

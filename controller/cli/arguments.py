@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from controller.api.commands import COMMANDS, service_name
+from controller.api.commands import COMMANDS, listing, service_name
 from controller.api.requests import Command, refuse_unknown
 from controller.host import client
 from controller.text.wording import Refused, invalid, one_line, one_of, unknown
@@ -38,6 +38,14 @@ class _Parser(argparse.ArgumentParser):
         super().error(one_line(message))
 
 
+class _WithoutCommands(argparse.RawDescriptionHelpFormatter):
+    """Leaves out the list of commands, which the description has by purpose."""
+
+    def add_argument(self, action: argparse.Action) -> None:
+        if action.dest != "command":
+            super().add_argument(action)
+
+
 class _Version(argparse.Action):
     """Prints the version, which takes a while to find."""
 
@@ -55,17 +63,13 @@ def parser() -> argparse.ArgumentParser:
     """The parser of all commands. `replay` and `bench` also have their own parsers."""
     made = _Parser(
         prog="ovs-lbt",
-        description="Load-Based Teaming for Open vSwitch.",
+        description=f"Load-Based Teaming for Open vSwitch.\n{listing()}",
+        formatter_class=_WithoutCommands,
         epilog="ovs-lbt COMMAND --help: the arguments of a command, with examples. See also: man ovs-lbt",
     )
     made.add_argument("--version", action=_Version, help="print the version and exit")
-    made.add_argument(
-        *("-t", "--target"),
-        dest="service",
-        metavar="NAME",
-        type=_converted(service_name),
-        help=f"the service to connect to, if several run on one Open vSwitch instance (default: {client.NAME})",
-    )
+    told = f"the service to connect to, if several run on one Open vSwitch instance (default: {client.NAME})"
+    _add_target(made, help=told)
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for row in COMMANDS:
         _add(commands.add_parser(row.name, help=row.help, aliases=row.aliases), row)
@@ -118,8 +122,16 @@ def is_text(word: str) -> bool:
     return True
 
 
+def _add_target(parser: argparse.ArgumentParser, **settings: Any) -> None:
+    names = ("-t", "--target")
+    kind = _converted(service_name)
+    parser.add_argument(*names, dest="service", metavar="NAME", type=kind, **settings)
+
+
 def _add(command: _Parser, row: Command) -> None:
     """Give a command its arguments and its help: what it does, its arguments, and examples."""
+    # Behind the command as well. Without a default, so that it does not undo one before the command.
+    _add_target(command, help=argparse.SUPPRESS, default=argparse.SUPPRESS)
     command.formatter_class = argparse.RawDescriptionHelpFormatter
     command.description = row.description or f"{row.help[0].upper()}{row.help[1:]}."
     command.epilog = row.examples_text()

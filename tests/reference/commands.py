@@ -55,7 +55,7 @@ def usage(parser: argparse.ArgumentParser) -> str:
     groups = [(group._group_actions, group.required) for group in parser._mutually_exclusive_groups]
     words: list[str] = []
     options: list[str] = []
-    for action in (a for a in parser._actions if a.dest != "help"):
+    for action in (a for a in parser._actions if a.dest not in ("help", "service")):
         group, required = next((g for g in groups if action in g[0]), (None, False))
         if group is None:
             (options if action.option_strings else words).append(_argument(action))

@@ -10,6 +10,8 @@ import ovs.dirs
 import pytest
 
 from controller import cli
+from controller.api.commands import COMMANDS as ROWS
+from controller.api.commands import GROUPS
 from controller.cli import answers, arguments, run
 from controller.cli import completion as scripts
 from controller.config.keys import BRIDGE_KEYS, POLICIES, UPLINK_KEYS, VM_KEYS, settable
@@ -203,6 +205,17 @@ def test_help_and_the_version_are_answers(
         cli.main([option])
     assert ended.value.code == 0
     assert re.fullmatch(told, capsys.readouterr().out, re.DOTALL)
+
+
+def test_the_help_lists_each_command_once_with_an_example() -> None:
+    listed = [name for names in GROUPS.values() for name in names]
+    assert sorted(listed) == sorted(row.name for row in ROWS)
+    assert all(row.examples for row in ROWS)
+
+
+@pytest.mark.parametrize("words", ["-t ovs-lbt-b show br0", "show --target ovs-lbt-b br0"])
+def test_the_target_stands_before_or_after_the_command(words: str) -> None:
+    assert arguments.parser().parse_args(words.split()).service == "ovs-lbt-b"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

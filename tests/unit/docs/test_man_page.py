@@ -39,7 +39,8 @@ def commands() -> dict[str, str]:
 
 
 def options(parser: argparse.ArgumentParser) -> set[str]:
-    return {word for action in parser._actions for word in action.option_strings} - HELP
+    shown = (action for action in parser._actions if action.help != argparse.SUPPRESS)
+    return {word for action in shown for word in action.option_strings} - HELP
 
 
 def test_every_command_is_on_the_page_and_no_other() -> None:
