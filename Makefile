@@ -117,7 +117,7 @@ test: setup-kernel
 	@mkdir -p out; log=out/kernel-short.log; kernel=0; compute=0; switches=0; \
 	$(BIN)/python -m tests.releases kernel --short --out out/kernel-short >$$log 2>&1 & guest=$$!; \
 	trap "kill $$guest 2>/dev/null" EXIT; \
-	$(MAKE) lint || exit; \
+	make --no-print-directory lint || exit; \
 	$(BIN)/python -m pytest -n $$(nproc) --dist worksteal --hypothesis-profile test -m "not thorough" \
 		$(COMPUTE) $(PYTEST_ARGS) || compute=$$?; \
 	[[ $$compute != 2 ]] || exit 2; \
