@@ -1,8 +1,8 @@
-"""What attach says about the bridge that it would take, besides what its configuration says itself.
+"""What attach reports about a bridge, besides its configuration errors.
 
-OVN's own bridge is refused, and so is one from whose VM ports frames would be dropped. A patch port leads to
-many VMs, and not every policy suits a host that sends its VMs in tunnels. Releases of Open vSwitch were
-tested, or are too old.
+It refuses OVN's integration bridge, bridges from whose VM ports frames would be dropped, and releases of
+Open vSwitch that are too old. It gives advice about patch ports, which lead to many VMs, about tunnel
+endpoints, and about releases that have not been tested.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from controller.teaming.buckets import hashed_by
 from controller.text.wording import one_line, quoted, shortened
 from policies.presets import PRESETS
 
-SEVERAL = "several tunnel endpoints, so that policies can place each"
+SEVERAL = "set up several tunnel endpoints, so that policies can place each"
 UNIT = PREFIX + "unit"
 BY_ADDRESS = "source-mac"
 FORGES = PREFIX + "forged-transmits"
@@ -25,24 +25,23 @@ NAMED_AT_MOST = 3
 RUN_ON = ((3, 1), (3, 3), (3, 5), (3, 7))
 # Since 2.8, `learn` has a limit and can report whether it learned. Bundles of group mods are older.
 LEAST = (2, 8)
-KEY = "Open_vSwitch ovs_version"
 _RELEASE = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?![0-9])")
 
 
 def refusal(row: BridgeRow, ovn: Ovn | None) -> str | None:
-    """Why a bridge cannot be attached, if it is the one that ovn-controller writes flows to."""
+    """Why the bridge cannot be attached, if ovn-controller writes flows to it."""
     if ovn is None or row.name != ovn.bridge:
         return None
     others = [name for name in ovn.mapped if name != row.name]
     such_as = f": {', '.join(others)}" if others else ""
-    found = "ovn-controller owns it, its flows and its ports"
-    return f"bridge {row.name}: {found} -> the bridge that has the uplinks{such_as}"
+    found = f"bridge {row.name} belongs to ovn-controller, with its flows and its ports"
+    return f"{found}; attach the bridge that has the uplinks{such_as}"
 
 
 def dropped(
     config: BridgeConfig, row: BridgeRow, known: Mapping[str, Sequence[tuple[str, int]]]
 ) -> Iterator[str]:
-    """The VM ports that send from other addresses than their `attached-mac`, and what to do, a sentence each.
+    """A sentence for each VM port that sends from other addresses than its `attached-mac`, with advice.
 
     `known`: the addresses that NORMAL has learned on each VM port, in any VLAN. A port for which the
     operator has decided is left out.
@@ -55,39 +54,39 @@ def dropped(
         named = ", ".join(others[:NAMED_AT_MOST])
         more = f" and {len(others) - NAMED_AT_MOST} more" if len(others) > NAMED_AT_MOST else ""
         yield (
-            f"{port.name} also sends from {named}{more}, which is not its attached-mac; these frames"
-            f" would be dropped -> ovs-vsctl set interface {quoted(port.name)} external_ids:{FORGES}=accept"
-            " (or reject, to drop them)"
+            f"{port.name} also sends from {named}{more}, which its attached-mac does not list, so these"
+            f" frames would be dropped; to accept them: ovs-vsctl set interface {quoted(port.name)}"
+            f" external_ids:{FORGES}=accept (or reject, to drop them)"
         )
 
 
 def tunnels(config: BridgeConfig, row: BridgeRow) -> Iterator[str]:
-    """The VM ports of mode dot1q-tunnel, and what to do, a sentence each."""
+    """A sentence for each VM port in mode dot1q-tunnel, with advice."""
     vm_ports = {port.name for port in config.vm_ports}
     for port in row.ports:
         if port.vlan_mode == "dot1q-tunnel" and port.name in vm_ports:
             yield (
-                f"{port.name} vlan_mode: dot1q-tunnel; the VM's tagged frames would be dropped"
-                f" -> ovs-vsctl set port {quoted(port.name)} vlan_mode=access, if the VM sends none"
+                f"{port.name} has vlan_mode dot1q-tunnel, so the VM's tagged frames would be dropped;"
+                f" if the VM sends none: ovs-vsctl set port {quoted(port.name)} vlan_mode=access"
             )
 
 
 def of_endpoints(config: BridgeConfig) -> Iterator[str]:
-    """What to do about the endpoints of a bridge, a sentence each; nothing if it has none."""
+    """Advice about the tunnel endpoints of a bridge, a sentence each."""
     ports = [port for port in config.vm_ports if port.endpoint is not None]
     if len(ports) > 1:
         names = ", ".join(sorted(port.name for port in ports))
-        # These are always spread, so that peers decide by which uplink they receive.
+        # These are always spread, so peers decide on which uplink traffic to them arrives.
         answered = [] if config.on_a_lag else [port for port in ports if port.counted_by_flows]
         spread = sorted({port.policy for port in answered if hashed_by(port, ()) is not None})
         if spread:
             yield (
-                f"tunnel endpoints {names}: {', '.join(spread)} spreads each, and what they receive may all"
-                " come by one uplink -> policy=adaptive or load-based, which leave each whole"
+                f"tunnel endpoints {names}: {', '.join(spread)} spreads each, and all traffic to them"
+                " may arrive on one uplink; set policy=adaptive or load-based, which place each as a whole"
             )
             return
         yield (
-            f"tunnel endpoints {names}: each has an uplink of its own; ovs-lbt plan --endpoints says"
+            f"tunnel endpoints {names}: each has its own uplink; ovs-lbt plan --endpoints shows"
             " which VM should use which"
         )
     elif ports:
@@ -96,23 +95,23 @@ def of_endpoints(config: BridgeConfig) -> Iterator[str]:
 
 
 def _alone(port: VmPortConfig, config: BridgeConfig) -> str:
-    """What the policy makes of the only endpoint, by which all VMs of the host send."""
-    one = f"to {port.policy}, all tunnels are one VM port on one uplink"
+    """How the policy places the only endpoint, through which all VMs of the host send."""
+    one = f"{port.policy} places all tunnels as one VM port on one uplink"
     if not PRESETS[port.policy].spreads_connections:
         adaptive = f"ovs-lbt set interface {quoted(port.name)} policy=adaptive"
-        return f"{one} -> {adaptive}, or {SEVERAL}"
+        return f"{one}; to spread them: {adaptive}, or {SEVERAL}"
     if port.unsplittable:
-        return f"{one} -> {SEVERAL}"
+        return f"{one}; {SEVERAL}"
     if config.in_userspace and config.connection_hash == "multipath":
-        found = "the userspace datapath does not show multipath the source ports of tunnels"
-        return f"{found} -> ovs-lbt set bridge {quoted(config.name)} connection-hash=dp_hash"
+        found = "in the userspace datapath, multipath does not see the source ports of tunnels"
+        return f"{found}; to spread them: ovs-lbt set bridge {quoted(config.name)} connection-hash=dp_hash"
     return f"{port.policy} spreads its connections, which differ in their source ports"
 
 
 def of_patch_ports(config: BridgeConfig, rows: Mapping[str, BridgeRow]) -> Iterator[str]:
-    """What to do about the patch ports of a bridge, a sentence each. `rows`: all bridges of the host.
+    """Advice about the patch ports of a bridge, a sentence each. `rows`: all bridges of the host.
 
-    Nothing where the policy tells addresses apart anyway, and where rules keep a port together.
+    None if the policy separates addresses anyway, or if rules keep the port on one uplink.
     """
     patches = {i.name: i for i in rows[config.name].interfaces if i.peer is not None}
     bridges = {i.name: row.name for row in rows.values() for i in row.interfaces}
@@ -125,13 +124,13 @@ def of_patch_ports(config: BridgeConfig, rows: Mapping[str, BridgeRow]) -> Itera
         towards = f" to {leads_to}" if leads_to else ""
         if not port.rules.unsplittable and port.unit != BY_ADDRESS:
             yield (
-                f"patch port {port.name}{towards}: to {port.policy}, all VMs behind it are one VM port"
-                f" on one uplink -> {remedy}, so that each address has its own"
+                f"patch port {port.name}{towards}: {port.policy} places all VMs behind it as one VM port"
+                f" on one uplink; to place each address by itself: {remedy}"
             )
         elif UNIT in interface.external_ids and config.patch_unit != BY_ADDRESS:
             yield (
-                f"patch port {port.name}{towards}: its unit={BY_ADDRESS} is lost when the port is"
-                f" created again, as ovn-controller does -> {remedy}"
+                f"patch port {port.name}{towards}: its unit={BY_ADDRESS} is lost when ovn-controller"
+                f" creates the port again; to keep it on the bridge: {remedy}"
             )
 
 
@@ -149,7 +148,8 @@ def release_refusal(version: str | None) -> str | None:
     release = release_of(version)
     if release is None or release >= LEAST:
         return None
-    return f"{KEY}: {_found_release(version)} -> {_as_text(LEAST)} or later, which can limit what the learn action learns"
+    found = f"Open vSwitch {_found_release(version)} cannot limit what the learn action learns"
+    return f"{found}; upgrade to {_as_text(LEAST)} or later"
 
 
 def release_warning(version: str | None) -> str | None:
@@ -159,7 +159,8 @@ def release_warning(version: str | None) -> str | None:
     """
     if version is None or release_of(version) in RUN_ON:
         return None
-    return f"{KEY}: {_found_release(version)} -> {' | '.join(map(_as_text, RUN_ON))}, the tested releases"
+    tested = f"tested releases are {', '.join(map(_as_text, RUN_ON))}"
+    return f"Open vSwitch {_found_release(version)} has not been tested; {tested}"
 
 
 def _found_release(version: str | None) -> str:

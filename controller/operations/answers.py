@@ -1,4 +1,4 @@
-"""The answer of `show`; and what `move`, `pin`, `unpin`, `undrain` and `set` have done, in one line each."""
+"""The answer of `show`, and the one-line answers of `move`, `pin`, `unpin`, `undrain` and `set`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shown(
     faults: Sequence[Faulted] = (),
     waiting: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """What `show` answers: JSON for programs, or a block for each bridge with its uplinks and ports.
+    """The answer of `show`: JSON for programs, or a block for each bridge with its uplinks and ports.
 
     `waiting`: the changes that wait to be confirmed.
     """
@@ -59,7 +59,7 @@ def moved(bridge: Bridge, port: VmPortConfig, target: str) -> str:
     """What `move` has done. Call it before the move."""
     source = bridge.placing.on_switch.by_unit().get(port.name)
     if source == target:
-        return f"{called(port)}: on {target} already"
+        return f"{called(port)}: already on {target}"
     return f"{called(port)}: {f'moved from {source} to' if source else 'on'} {target}"
 
 
@@ -110,5 +110,5 @@ def _change(key: Key, after: str | None, before: str | None) -> str:
 
 
 def called(port: VmPortConfig) -> str:
-    """A VM port, and its VM if that has a name of its own."""
+    """A VM port, and its VM if the VM has another name."""
     return port.name if port.vm == port.name else f"{port.name} ({port.vm})"

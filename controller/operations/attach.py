@@ -30,7 +30,7 @@ from controller.operations.check import About, Told
 from controller.operations.jobs import Change, Jobs, Step, longer_s
 from controller.operations.unconfirmed import UNCONFIRMED, Unconfirmed, What
 from controller.text.show_view import JsonObject
-from controller.text.wording import Refused, lines_of, quoted
+from controller.text.wording import OUR_LOG, Refused, lines_of, quoted
 
 # Instead of an attach: tell whether one would succeed, by the answer of `check`. Nothing is written.
 Trial = Callable[[JsonObject], str]
@@ -72,15 +72,14 @@ class Attach(Change):
             return self.leave(now_s)
         bridge, row = self.bridge, self.row
         if bridge is None or row is None:
-            gone = f"bridge {self.name}: deleted meanwhile -> an existing bridge"
+            gone = f"bridge {self.name} was deleted during the attach"
             return self.end(gone, now_s, refused=True)
         if (failed := self.fleet.failures.get(self.name)) is not None:
             return self._give_up(bridge, failed.why, now_s)
         if now_s >= self.deadline_s:
-            what = "flows not read" if self.trial else "flows not installed"
-            late = f"{what} within {self.deadline_s - self.began_s:.0f} s"
-            log = "; see the log" if bridge.connected else ""
-            return self._give_up(bridge, f"{late}{self._held_up(bridge)}{log}", now_s)
+            what = "read" if self.trial else "installed"
+            late = f"the flows were not {what} within {self.deadline_s - self.began_s:.0f} s"
+            return self._give_up(bridge, f"{late}{self._held_up(bridge)}", now_s)
         if self.step is Step.READ:
             return self._write(bridge, row, now_s) if bridge.known else []
         if self.step is Step.STORE or not row.attached:
@@ -109,7 +108,7 @@ class Attach(Change):
         return commands
 
     def _done(self, bridge: Bridge, row: BridgeRow, now_s: float) -> str:
-        """What was attached, and what the operator should know about it."""
+        """The answer: what was attached, and what the operator should know about it."""
         assert bridge.phase.is_attached, "what is told is so"
         uplinks = ", ".join(uplink.name for uplink in bridge.config.uplinks)
         policy = bridge.config.asked.policy
@@ -121,26 +120,26 @@ class Attach(Change):
         return lines_of(lines)
 
     def _held_up(self, bridge: Bridge) -> str:
-        """Why an attach is not done. Only blames the switch if nothing else is the cause."""
+        """Why an attach is late. Blames the switch only if nothing else is the cause."""
         if ours := self.blame(self.began_s):
             return ours
         row = self.row
         stored = self.step not in (Step.READ, Step.STORE) and row is not None and row.attached
         if self.step is not Step.READ and not stored:
-            return ", because its settings are not in the database -> a running ovsdb-server"
-        return bridge.awaited
+            return ", because its settings are not in the database; check that ovsdb-server runs"
+        return f"{bridge.awaited}; {OUR_LOG}" if bridge.connected else bridge.awaited
 
     def _write(self, bridge: Bridge, row: BridgeRow, now_s: float) -> Commands:
-        """The bridge has been read: continue, unless other flows or groups are in the way."""
+        """The bridge has been read: continue, unless flows or groups of other programs conflict."""
         assert bridge.read is not None
         if self.fail_mode and bridge.foreign:
-            found = f"fail mode standalone, and {len(bridge.foreign)} flows of other programs"
-            expected = "fail mode secure, because setting it now would flush those flows"
-            return self._give_up(bridge, f"{found} -> {expected}", now_s)
+            others = f"{len(bridge.foreign)} flows of other programs"
+            why = f"its fail mode is standalone, and changing it now would flush {others}"
+            return self._give_up(bridge, f"{why}; set it to secure before they are added", now_s)
         if found_there := inspection.obstacles(bridge.read, bridge.config.on_bond):
             found = "; ".join(obstacle.found for obstacle in found_there)
             expected = "; ".join(obstacle.expected for obstacle in found_there)
-            return self._give_up(bridge, f"{found} -> {expected}", now_s)
+            return self._give_up(bridge, f"{found}; {expected}", now_s)
         lost = [*advice.dropped(bridge.config, row, bridge.addresses.by_port)]
         lost += advice.tunnels(bridge.config, row)
         if lost and not bridge.config.observes_bond:
@@ -226,8 +225,7 @@ def attach(
         wanted = " ".join(f"{key}={value}" for key, value in values.items() if key != "policy")
         wanted = wanted or f"policy={values['policy']}"
         change = f"ovs-lbt set bridge {quoted(name)} {wanted}"
-        expected = f"a bridge that is not attached; to change this one: {change}"
-        raise Refused(f"bridge {name}: already attached -> {expected}")
+        raise Refused(f"bridge {name} is already attached; to change it: {change}")
     jobs.refuse_in_hand(name)
     for why in (
         advice.release_refusal(fleet.ovs_version),
@@ -286,11 +284,11 @@ def attachable(
     """
     has_uplinks = "uplinks" in values or (row.attached and f"{PREFIX}uplinks" in row.keys)
     if not has_uplinks and bond_of(row) is None:
-        found, expected = "no bond", f"its uplinks, in failover order: {to_attach(row)}"
+        found, remedy = "no bond", f"name its uplinks in failover order: {to_attach(row)}"
         if bonds := ", ".join(bond.name for bond in bonds_of(row)):
-            found = f"{len(bonds_of(row))} bonds, {bonds}"
-            expected = "one bond; a bond to another network needs a bridge of its own"
-        raise Refused(f"bridge {row.name}: {found} -> {expected}")
+            found = f"{len(bonds_of(row))} bonds ({bonds})"
+            remedy = "keep one; a bond to another network needs its own bridge"
+        raise Refused(f"bridge {row.name} has {found}; {remedy}")
     ids = {**row.external_ids, **{PREFIX + key: value for key, value in values.items()}}
     if not row.attached:
         ids[PREFIX + "team"] = "//"  # one from an earlier time is not in force
@@ -304,19 +302,19 @@ def attachable(
         raise Refused("; ".join(errors))
     if len(config.uplinks) < 2:
         found = ", ".join(uplink.name for uplink in config.uplinks) or "none"
-        expected = "two or more ports that exist on the switch"
-        raise Refused(f"bridge {row.name} uplinks: {found} -> {expected}")
+        expected = "expected two or more ports that exist on the switch"
+        raise Refused(f"bridge {row.name} has fewer than two uplinks ({found}); {expected}")
     if (ports := most_ports(port.vlans.carried for port in config.vm_ports)) > PORTS_PER_VLAN_MAX:
         # Open vSwitch stops forwarding a frame after 4096 steps.
-        expected = f"at most {PORTS_PER_VLAN_MAX}"
-        raise Refused(f"bridge {row.name}: {ports} VM ports in one VLAN -> {expected}")
+        expected = f"expected at most {PORTS_PER_VLAN_MAX}"
+        raise Refused(f"bridge {row.name} has {ports} VM ports in one VLAN; {expected}")
     return config
 
 
 def _restored(
     row: BridgeRow, values: Mapping[str, str]
 ) -> tuple[Mapping[str, str], tuple[Setting, ...]]:
-    """The values of an attach with those keys that have vanished, and the settings of its other ones."""
+    """The values of an attach including vanished keys, and settings that restore the other vanished keys."""
     last = {key.removeprefix(PREFIX): value for key, value in last_keys(row).items()}
     set_by_operators = settable(BRIDGE_KEYS)
     values = {"policy": str(BRIDGE_KEYS["policy"].default)} | {
@@ -331,7 +329,7 @@ def _restored(
 def _settings(
     row: BridgeRow, values: Mapping[str, str], config: BridgeConfig, own: tuple[Setting, ...] = ()
 ) -> list[Setting]:
-    """The settings that an attach writes. `own`: what the service keeps besides."""
+    """The settings that an attach writes. `own`: further settings of the service itself."""
     name = row.name
     settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
     settings += [*own, *isolation(row, config)]

@@ -1,6 +1,6 @@
-"""What is wrong with a bridge, or worth knowing: one list of findings, for the answer of `check` and for attach.
+"""Findings about a bridge, for the answers of `check` and `attach`: problems, and notes.
 
-What the network upstream shows by counters is found in `controller/operations/upstream.py`.
+Findings from counters about the upstream network are in `controller/operations/upstream.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from controller.text.show_view import FAILED, JsonObject
 from controller.text.wording import OUR_LOG, UNREACHED, keys_again, quoted
 from policies.model import Role
 
-# A note asks for nothing; the others make the exit status of `check` 1.
+# A note requires no action; the others make the exit status of `check` 1.
 ERROR, WARNING, NOTE = "error", "warning", "note"
 # How long a move that inbound traffic did not follow is reported, as by the alert.
 NOT_FOLLOWED_FOR_S = 900.0
@@ -36,12 +36,13 @@ KEYS_LOST = "OvsLbtConfigurationError"
 # A service on standby asks several times a second whether this one is alive.
 STANDBY_ASKS_WITHIN_S = 10.0
 _STYLES = {ERROR: Style.BAD, WARNING: Style.WARN, NOTE: Style.PLAIN}
+USE_LACP = "configure LACP on the ports of the upstream switch"
 NONE_ATTACHED = "no bridge is attached; to test one: ovs-lbt check BRIDGE"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding: what was found -> what is expected, in `text`.
+    """One finding. `text`: the problem; what to do.
 
     `check`: what kind it is, one word for programs. `bridge`: None if it is about the host. `runbook`:
     the runbook of docs/runbooks.md or docs/runbooks-service.md.
@@ -65,12 +66,12 @@ class Finding:
 
 
 class Told(Flag):
-    """Who tells a finding."""
+    """Which answers report a finding."""
 
     # `check` of an attached bridge; or only while its switch is connected.
     CHECK = auto()
     CONNECTED = auto()
-    # `check` of a bridge that is fit to attach.
+    # `check` of a bridge that can be attached.
     FIT = auto()
     # The answer of attach.
     ATTACH = auto()
@@ -78,7 +79,7 @@ class Told(Flag):
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """A bridge that is looked at. `status`: None if an error of ours prevents it, or it is not attached."""
+    """A bridge to check. `status`: None if it is not attached, or ovs-lbt failed to determine it."""
 
     fleet: Fleet
     bridge: Bridge
@@ -87,14 +88,14 @@ class About:
     status: BridgeStatus | None = None
 
 
-# What was found: who tells it, its severity, its kind, the text, and its runbook if it has one.
+# A finding: which answers report it, its severity, its kind, the text, and its runbook if it has one.
 Found = Iterator[tuple[Told, str, str, str, *tuple[str, ...]]]
-# Of uplinks, also before an attach; what attach says, and `check` of a bridge that is fit.
+# About uplinks, also before an attach; in the answers of attach, and of `check` before an attach.
 LINKS, BEFORE = Told.CONNECTED | Told.FIT, Told.FIT | Told.ATTACH
 
 
 def of_bridge(about: About, told: Told) -> Iterator[Finding]:
-    """The findings about a bridge, in the order in which they are told."""
+    """The findings about a bridge, in the order in which they are reported."""
     name = about.bridge.config.name
     for part in (
         _without_keys,
@@ -116,47 +117,45 @@ def ignored_flags(bridge: str, ports: Iterable[str]) -> Iterator[Finding]:
     for port in sorted(ports):
         text = (
             f"{port}: another program set the port flag no-flood, but ovs-lbt delivers flooded frames"
-            f" -> ovs-ofctl mod-port {quoted(bridge)} {quoted(port)} flood; if the VM must receive none,"
-            " a filter in the VM"
+            f"; to clear it: ovs-ofctl mod-port {quoted(bridge)} {quoted(port)} flood; if the VM must"
+            " receive none, filter them in the VM"
         )
         yield Finding(WARNING, "no-flood", text, bridge)
 
 
 def without_keys(rows: Iterable[BridgeRow]) -> Iterator[Finding]:
-    """The bridges whose keys have vanished, and that nothing manages therefore."""
+    """The bridges that are not managed, because their keys have vanished."""
     for row in rows:
         if not row.keys_lost and last_keys(row):
-            found = (
-                f"{PREFIX}policy: vanished from the database; ovs-lbt does not manage the bridge"
-            )
-            text = f"{found} -> {keys_again(row.name)}"
+            found = f"{PREFIX}policy has disappeared from the database: the bridge is not managed"
+            text = f"{found}; {keys_again(row.name)}"
             yield Finding(ERROR, "keys-lost", text, row.name, KEYS_LOST)
 
 
 def _without_keys(about: About) -> Found:
-    """A bridge whose keys have vanished, and what forwards on a bridge that was not given back."""
+    """A bridge whose keys have vanished, and what forwards on a bridge that was not restored."""
     for one in without_keys([about.row]):
         yield Told.FIT, one.severity, one.check, one.text, KEYS_LOST
     if about.bridge.installed_anything:
         found = "the flows of ovs-lbt forward, but nothing keeps them up to date"
-        text = f"{found} -> ovs-lbt attach {quoted(about.row.name)}"
+        text = f"{found}; to manage the bridge again: ovs-lbt attach {quoted(about.row.name)}"
     elif not last_keys(about.row):
         return
     elif about.row.fail_mode == SECURE:
-        text = "no flows of ovs-lbt, and fail mode secure: the bridge forwards nothing -> flows"
+        text = "the bridge forwards nothing: it has no flows of ovs-lbt, and fail mode secure"
     else:
-        text = "no flows of ovs-lbt: NORMAL forwards -> flows of ovs-lbt, or none of its keys"
+        text = "NORMAL forwards: the bridge has keys of ovs-lbt, but none of its flows"
     yield Told.FIT, ERROR, "keys-lost", text, KEYS_LOST
 
 
 def _fit(about: About) -> Found:
-    """A bridge that is not attached, and is fit for it."""
+    """A bridge that is not attached, but could be."""
     config = about.bridge.config
     uplinks = ", ".join(uplink.name for uplink in config.uplinks)
-    text = f"fit to attach: {config.policy} over {uplinks}, {len(config.vm_ports)} VM ports"
+    text = f"can be attached: {config.policy} over {uplinks}, {len(config.vm_ports)} VM ports"
     yield Told.FIT, NOTE, "fit", text
     if not config.on_bond and about.row.fail_mode != SECURE:
-        text = "fail mode: standalone; it is secure while the bridge is attached"
+        text = "fail mode is standalone; it is secure while the bridge is attached"
         yield Told.FIT, NOTE, "fail-mode", text
 
 
@@ -164,46 +163,45 @@ def _state(about: About) -> Found:
     """The state of an attached bridge."""
     bridge, status = about.bridge, about.status
     if not bridge.connected:
-        why = f": {UNREACHED}"
+        why = UNREACHED
         if not controllers.is_allowed(about.row):
-            why = f" -> {controllers.SPOKEN} among the protocols of the bridge"
-        text = f"not connected{why}"
+            add = f"ovs-vsctl add bridge {quoted(about.row.name)} protocols {controllers.SPOKEN}"
+            why = f"its protocols lack {controllers.SPOKEN}; to add it: {add}"
+        text = f"the bridge is not connected: {why}"
         yield Told.CHECK, ERROR, "not-connected", text, "OvsLbtBridgeDisconnected"
     if bridge.config.fallen_back:
-        text = (
-            "LACP: not negotiated, so one uplink serves all VM ports -> a partner that speaks LACP"
-        )
+        text = f"LACP is not negotiated, so one uplink serves all VM ports; {USE_LACP}"
         yield Told.CHECK, WARNING, "lacp", text, "OvsLbtUplinkDown"
     if bridge.overruling:
         text = (
             f"flows {inspection.named(bridge.overruling)} of other programs take precedence over those of"
-            " ovs-lbt: frames may be lost or duplicated -> no such flows"
+            " ovs-lbt, so frames may be lost or duplicated; remove these flows"
         )
         yield Told.CHECK, WARNING, "overruled", text
     if (flooded_pps := bridge.flooded.pps) >= LOOPS_PPS:
         text = (
-            f"every VM port of a VLAN receives {flooded_pps:.0f} frames/s, as in a loop -> no loop:"
-            " for example, no VM port that leads to the network, and no VM that bridges two ports"
+            f"every VM port of a VLAN receives {flooded_pps:.0f} frames/s, as in a loop; look for a VM port"
+            " that leads to the network, or a VM that bridges two ports"
         )
         yield Told.CHECK, WARNING, "loop", text
     if cleared := bridge.no_flood.cleared(about.now_s):
         text = (
             f"in the last 15 min, another program cleared the port flag no-flood of {', '.join(cleared)}:"
-            " VMs received broadcasts twice until ovs-lbt set it again -> no program that clears it"
+            " VMs received broadcasts twice until ovs-lbt set it again; keep that program from clearing it"
         )
         yield Told.CHECK, WARNING, "no-flood", text
     if bridge.observing:
-        yield Told.CHECK, NOTE, "observing", "mode observe: load moves nothing"
+        yield Told.CHECK, NOTE, "observing", "observe mode: load moves no VM port"
     if status is None:
-        text = f"its status: ovs-lbt itself failed -> {OUR_LOG}"
+        text = f"its status is unknown because ovs-lbt itself failed; {OUR_LOG}"
         yield Told.CHECK, ERROR, "fault", text, "OvsLbtFault"
     elif status.failure:
-        text = f"ovs-lbt itself failed: {status.failure}; {FAILED} -> {OUR_LOG}"
+        text = f"ovs-lbt itself failed: {status.failure}; {FAILED}; {OUR_LOG}"
         yield Told.CHECK, ERROR, "fault", text, "OvsLbtFault"
 
 
 def _configuration(about: About) -> Found:
-    """Its configuration. A broken rule of a port that no uplink serves cuts it off."""
+    """Its configuration. A broken rule is an error if it leaves the port without an uplink."""
     bridge, config, status = about.bridge, about.bridge.config, about.status
     for text in status.config_errors if status else ():
         yield Told.CHECK, ERROR, "bad-value", text, "OvsLbtConfigurationError"
@@ -228,11 +226,11 @@ def _configuration(about: About) -> Found:
 
 
 def _others(about: About) -> Found:
-    """Programs that may write flows to the bridge as well, and members that LACP has no partner for."""
+    """Other programs that may write flows to the bridge, and members without an LACP partner."""
     if others := [target for target in about.row.controllers if not target.startswith(PASSIVE)]:
         text = (
-            f"controller {', '.join(others)}: another program controls this bridge"
-            " -> one that writes no flows where those of ovs-lbt are, or none"
+            f"another program controls this bridge (controller {', '.join(others)}); it must not write flows"
+            " where those of ovs-lbt are"
         )
         yield Told.FIT, WARNING, "controller", text
     lacp = next((p.lacp for p in about.row.ports if len(p.interfaces) > 1), None)
@@ -240,12 +238,12 @@ def _others(about: About) -> Found:
         return
     members = {i.name: i.lacp_current for i in about.row.interfaces}
     if silent := [u.name for u in about.bridge.config.uplinks if members.get(u.name) is not True]:
-        text = f"LACP ({lacp}): not negotiated on {', '.join(silent)} -> a partner that speaks LACP"
+        text = f"LACP ({lacp}) is not negotiated on {', '.join(silent)}; {USE_LACP}"
         yield Told.FIT, WARNING, "lacp", text
 
 
 def _uplinks(about: About) -> Found:
-    """Its uplinks, kind by kind. One that is down has one finding, that which says most."""
+    """Its uplinks, kind by kind. An uplink that is down has one finding, the most specific."""
     links, uplinks = about.bridge.links, about.bridge.config.uplinks
     serving = [uplink for uplink in uplinks if uplink.serves]
     working = [uplink for uplink in serving if links.up(uplink)]
@@ -253,53 +251,53 @@ def _uplinks(about: About) -> Found:
     told = waiting.keys() | links.unreachable
     down = [uplink for uplink in serving if uplink not in working and uplink.name not in told]
     for name, waits in waiting.items():
-        text = f"uplink {name}: {waits} -> a port of the same network that forwards"
+        text = f"uplink {name}: {waits}; connect it to a forwarding port of the same network"
         yield LINKS, WARNING, "receives-nothing", text, "OvsLbtUplinkDown"
     for uplink in down:
         if silent := links.silent(uplink):
-            text = f"uplink {uplink.name}: no answer ({', '.join(silent)}) -> a peer that answers"
+            text = f"uplink {uplink.name}: its peer does not answer ({', '.join(silent)})"
             yield LINKS, WARNING, "silent", text, "OvsLbtUplinkDown"
     for uplink in down:
         if not links.silent(uplink):
-            text = f"uplink {uplink.name}: link down -> a link"
+            text = f"uplink {uplink.name}: link is down"
             yield LINKS, WARNING, "uplink-down", text, "OvsLbtUplinkDown"
     for uplink in serving:
         if links.flaps(uplink.name, about.now_s):
-            text = f"uplink {uplink.name}: its link goes up and down -> a link that stays"
+            text = f"uplink {uplink.name}: link is flapping"
             yield LINKS, WARNING, "flapping", text, "OvsLbtLinkFlapping"
     for uplink in uplinks:
         if uplink.role is Role.DRAINED:
             yield LINKS, NOTE, "drained", f"uplink {uplink.name}: drained"
     if not working:
-        text = "no active or standby uplink has a link -> one at least"
+        text = "no active or standby uplink has a link"
         yield LINKS, ERROR, "dark", text, "OvsLbtBridgeDark"
     if len(working) == 1:
-        text = f"no failover is left: only {working[0].name} works -> two uplinks at least"
+        text = f"failover is impossible: {working[0].name} is the only uplink that works"
         yield LINKS, WARNING, "no-failover", text, "OvsLbtUplinkDown"
 
 
 def _paths_and_moves(about: About) -> Found:
-    """What is lost between uplinks although their links are up, and moves that did not help."""
+    """Frames that are lost between uplinks whose links are up, and moves that did not help."""
     bridge, status = about.bridge, about.status
     for one in bridge.probing.hindrances:
-        yield Told.CONNECTED, WARNING, "path-hindered", f"{one.found} -> {one.expected}"
+        yield Told.CONNECTED, WARNING, "path-hindered", f"{one.found}; {one.expected}"
     for fault in sorted(bridge.paths.since_s):
         over = "; it is over, and its failback delay runs" if bridge.paths.is_over(fault) else ""
-        text = f"{fault.found}{over} -> {fault.expected}"
+        text = f"{fault.found}{over}; {fault.expected}"
         yield Told.CONNECTED, WARNING, "path", text, "OvsLbtPathFault"
     for uplink in status.uplinks if status else ():
         if uplink.unrelieved:
-            found = f"uplink {uplink.name}: above the threshold, and no move helps"
-            text = f"{found} -> more capacity, or less load"
+            found = f"uplink {uplink.name} is above the threshold, and no move helps"
+            text = f"{found}; add capacity, or reduce the load"
             yield Told.CONNECTED, WARNING, "unrelieved", text, "OvsLbtUplinkSaturated"
     if status and (count := status.budgets_spent):
-        text = f"move budget: spent by {count} units -> loads that do not jump"
+        text = f"{count} units have used up their move budget"
         yield Told.CONNECTED, WARNING, "budget-spent", text, "OvsLbtMoveBudgetExhausted"
     gave_up_s = bridge.inbound_check.not_followed_s
     if gave_up_s is not None and about.now_s - gave_up_s <= NOT_FOLLOWED_FOR_S:
         text = (
-            "inbound traffic did not follow a move in the last 15 min"
-            " -> upstream switches that learn VM addresses anew; see the log of ovs-lbt"
+            "inbound traffic did not follow a move in the last 15 min; upstream switches must learn"
+            " where VM addresses have moved, see the log of ovs-lbt"
         )
         yield Told.CONNECTED, WARNING, "not-followed", text, "OvsLbtInboundNotFollowing"
 
@@ -316,8 +314,8 @@ def _notes(about: About) -> Found:
     for port in (port for port in config.vm_ports if port.per_address):
         known = len(bridge.addresses.by_port.get(port.name, ()))
         if known > PER_PORT_MAX:
-            placed = f"of which {PER_PORT_MAX} are placed one by one"
-            text = f"{port.name}: {known} addresses, {placed}; the others leave by its uplink"
+            placed = f"{PER_PORT_MAX} of its {known} addresses are placed one by one"
+            text = f"{port.name}: {placed}; the others leave on its uplink"
             yield Told.CHECK, NOTE, "addresses", text
     for text in advice.of_endpoints(config):
         yield BEFORE, NOTE, "endpoints", text
@@ -333,7 +331,7 @@ def answer(
 ) -> JsonObject:
     """The answer about attached bridges, as documented in docs/reference/json.md.
 
-    `others`: the records of bridges that are looked at only if their keys have vanished.
+    `others`: the records of bridges that are reported only if their keys have vanished.
     """
     bridges = list(bridges)
     found = [*_of_host(fleet, now_s), *without_keys(others)]
@@ -346,7 +344,7 @@ def answer(
 
 
 def fit(fleet: Fleet, bridge: Bridge, now_s: float) -> JsonObject:
-    """The answer about a bridge that `attach` would take. It was inspected."""
+    """The answer about a bridge that can be attached. It was inspected."""
     found = of_bridge(About(fleet, bridge, fleet.rows[bridge.config.name], now_s), Told.FIT)
     return _written(found, [_team(bridge, attached=False)])
 
@@ -354,7 +352,7 @@ def fit(fleet: Fleet, bridge: Bridge, now_s: float) -> JsonObject:
 def unfit(row: BridgeRow, why: str) -> JsonObject:
     """The answer about a bridge that `attach` would refuse."""
     team = {"name": row.name, "attached": False, "uplinks": []}
-    found = Finding(ERROR, "unfit", f"not fit to attach: {why}", row.name)
+    found = Finding(ERROR, "unfit", f"cannot be attached: {why}", row.name)
     return _written([*without_keys([row]), found], [team])
 
 
@@ -372,10 +370,10 @@ def _of_host(fleet: Fleet, now_s: float) -> Iterator[Finding]:
     if (asked_s := fleet.challenged_s) is None:
         return
     if now_s - asked_s <= STANDBY_ASKS_WITHIN_S:
-        yield Finding(NOTE, "standby", "this service leads; another one stands by")
+        yield Finding(NOTE, "standby", "this service leads; another one is on standby")
     else:
-        found = f"standby: silent for {now_s - asked_s:.0f} s"
-        yield Finding(WARNING, "standby", f"{found} -> a running service that stands by")
+        found = f"the service on standby has been silent for {now_s - asked_s:.0f} s"
+        yield Finding(WARNING, "standby", f"{found}; check that it runs")
 
 
 def _team(bridge: Bridge, attached: bool) -> dict[str, Any]:
@@ -400,7 +398,7 @@ def _written(found: Iterable[Finding], teams: Iterable[JsonObject]) -> JsonObjec
 
 
 def lines(answer: JsonObject) -> Iterator[Line]:
-    """A line for each finding, and one for each bridge without any that asks for something."""
+    """A line for each finding, and one for each attached bridge without problems."""
     if not answer["bridges"] and not answer["findings"]:
         yield (Span(NONE_ATTACHED),)
     for finding in answer["findings"]:
@@ -410,18 +408,18 @@ def lines(answer: JsonObject) -> Iterator[Line]:
         yield Span(severity, style), Span(clean(f": {about}{finding['text']}{runbook}"))
     for bridge in answer["bridges"]:
         if bridge["attached"] and not problems(answer, bridge["name"]):
-            yield (Span(clean(f"{bridge['name']}: well")),)
+            yield (Span(clean(f"{bridge['name']}: no problems found")),)
 
 
 def shown(answer: JsonObject, as_json: bool) -> str:
-    """An answer as it is asked for: in JSON for programs, or as lines."""
+    """An answer in the requested form: JSON for programs, or lines."""
     if as_json:
         return json.dumps(answer, indent=2)
     return "\n".join(plain(one) for one in lines(answer))
 
 
 def problems(answer: JsonObject, bridge: str | None = None) -> list[JsonObject]:
-    """The findings that ask for something, of one bridge or of all."""
+    """The findings that are not notes, of one bridge or of all."""
     return [
         finding
         for finding in answer["findings"]

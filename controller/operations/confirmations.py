@@ -1,8 +1,8 @@
 """Changes that wait to be confirmed: each is reverted when its time has passed.
 
-The database says what waits, so this also serves a change that was made before this service
-started. A reversal first writes that it has begun. If the database cannot store that, nothing is
-changed, and it is tried again. Then it takes the same way as the request of an operator.
+They are kept in the database, so this also handles changes made before this service started. A
+reversal first records that it has begun. If the database cannot store that, nothing is changed, and
+the reversal is tried again. Then it runs like an operator's request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Waiting(Job):
     """A change that waits to be confirmed, and its reversal: WAIT, BEGIN, REVERT; WAIT again if that fails.
 
     An attach or a detach takes its place, and its number, after REVERT. `due_s`: when it is reverted.
-    `failed`: why it was not, the last time. `asked`: the requests that wait for the reversal. `early`: that
+    `failed`: why the last reversal failed. `asked`: the requests that wait for the reversal. `early`: it
     began before its time. `over`: it was confirmed or reverted, though the database may still show it.
     """
 
@@ -63,10 +63,10 @@ class _Waiting(Job):
             return self.end(str(refusal), now_s, refused=True)
 
     def _revert(self, now_s: float) -> Commands:
-        """The database knows that it has begun: revert."""
+        """The database has stored that it has begun: revert."""
         row, bridge, change = self.row, self.bridge, self.change
         if row is None:
-            raise Refused(f"bridge {self.name}: deleted meanwhile -> an existing bridge")
+            raise Refused(f"bridge {self.name} was deleted")
         done = Setting("Bridge", self.name, UNCONFIRMED, None)
         observes = Setting("Bridge", self.name, PREFIX + "mode", "observe") in change.back
         if bridge is not None and (change.what is What.ATTACH or observes):
@@ -79,7 +79,7 @@ class _Waiting(Job):
                 return attach(self.jobs, self.number, row, given, now_s, reverts=change)
             case What.SET if row.attached:
                 return [Write((*unconfirmed.restored(change, row), done), self.number)]
-        # Somebody has attached or detached it meanwhile, directly in the database.
+        # The bridge was attached or detached directly in the database.
         return [Write((done,), self.number)]
 
     def _finish(self, answer: str, refused: bool, now_s: float) -> Commands:
@@ -121,7 +121,7 @@ class Confirmations:
         return min((there.due_s for there in self._next()), default=float("inf"))
 
     def _next(self) -> list[_Waiting]:
-        """The changes that could be reverted as far as other requests are concerned."""
+        """The changes whose reversal no other request prevents."""
         if not self._waiting or not self.fleet.leads:
             return []
         waiting = [one for one in self._waiting.values() if one.step is Step.WAIT and not one.over]
@@ -129,7 +129,7 @@ class Confirmations:
         return [one for one in waiting if one.name not in in_hand]
 
     def follow_database(self, now_s: float) -> Commands:
-        """Follow the database: what waits there, and what does not any more."""
+        """Follow the database: which changes wait there, and which no longer do."""
         commands: Commands = []
         for name, row in self.fleet.rows.items():
             known = self._waiting.get(name)
@@ -143,9 +143,9 @@ class Confirmations:
             except ValueError:
                 if self._invalid.get(name) != text:
                     self._invalid[name] = text
-                    found = f"Bridge {name} {UNCONFIRMED}: what the service did not write"
-                    expected = f"ovs-vsctl remove bridge {quoted(name)} external_ids {UNCONFIRMED}"
-                    commands.append(Report("warning", f"{found} -> {expected}"))
+                    found = f"Bridge {name}: the service did not write this {UNCONFIRMED}"
+                    remove = f"ovs-vsctl remove bridge {quoted(name)} external_ids {UNCONFIRMED}"
+                    commands.append(Report("warning", f"{found}; to remove it: {remove}"))
                 continue
             if known is not None and known.change.is_same(change):
                 continue
@@ -224,7 +224,7 @@ class Confirmations:
         return there
 
     def abandon_reversals(self) -> list[int]:
-        """Another service leads from now on, and reverts. Returns the requests that wait."""
+        """From now on, another service leads and reverts. Returns the requests that wait."""
         asked = [number for one in self._waiting.values() for number in one.asked]
         for one in self._waiting.values():
             one.step, one.asked = Step.WAIT, []
@@ -237,7 +237,7 @@ class Confirmations:
 
 
 def _rolled_back(change: Unconfirmed, early: bool) -> str:
-    """Who has rolled back a change: an operator, `early`, or the timer, and when that was due."""
+    """Whether an operator (`early`) or the timer rolled back a change, and when that was due."""
     if early:
         return f"{change.what} rolled back by an operator"
     return f"{change.what} rolled back by the timer, not confirmed by {time_of_day(change.until_s)}"

@@ -1,10 +1,10 @@
 """Detach: remove our flows and groups from the switch, and then the configuration.
 
-On plain uplinks, the bridge stays in fail mode secure, in which it forwards nothing without flows, until
-only its old fail mode remains to be restored.
+On plain uplinks, the bridge stays in fail mode secure, in which it forwards nothing without flows, until the
+last step restores its old fail mode.
 
 A detach also reverts an attach, for `confirmations`. Then it restores the keys that the bridge had. It waits
-for the switch as long as it takes, and never restores a fail mode in which plain uplinks would form a loop.
+for the switch without a time limit, and never restores a fail mode in which plain uplinks form a loop.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from controller.operations.jobs import Change, Jobs, Step, longer_s
 from controller.operations.unconfirmed import Unconfirmed, What
 from controller.text.wording import OUR_LOG, STARTED, Refused, quoted, shortened
 
-NO_REVERSAL_YET = "a switch that answers; the change that was not confirmed is rolled back then"
+NO_REVERSAL_YET = "the change that was not confirmed is rolled back once it answers"
 # A switch that has not answered within this time counts as unreachable, unless it stays connected: it
 # answers echo requests, so it is busy, for example with many ports that were deleted.
 DETACH_TIMEOUT_S, BUSY_TIMEOUT_S = 5.0, 30.0
@@ -36,8 +36,8 @@ DETACH_TIMEOUT_S, BUSY_TIMEOUT_S = 5.0, 30.0
 class Detach(Change):
     """A detach in progress: GATHER, REMOVE, sometimes FORWARD, FORGET, LEAVE.
 
-    `purge`: also remove what operators set. `lost`: what could not be done, in words. `stays`: the
-    settings that stay in the database, in words. `one_uplink`: the attach is reverted, but the bridge
+    `purge`: also remove what operators set. `lost`: what could not be done, as text. `stays`: the
+    settings that stay in the database, as text. `one_uplink`: the attach is reverted, but the bridge
     forwards by one uplink only, because the others would form a loop; then `settings` are written.
     """
 
@@ -84,7 +84,7 @@ class Detach(Change):
         return given
 
     def _forget(self, bridge: Bridge, row: BridgeRow, gone: bool, now_s: float) -> Commands:
-        """Nothing of ours is left on the switch (`gone`), or it has not answered: the settings go."""
+        """Nothing of ours is left on the switch (`gone`), or it has not answered: remove the settings."""
         assert self.step in (Step.GATHER, Step.REMOVE), "the settings go once"
         assert not gone or not bridge.installed_anything, "no flow outlives its settings"
         name = self.name
@@ -92,25 +92,24 @@ class Detach(Change):
         if not gone and self.reverts is not None:
             # What remains to be done stays in the database until the switch answers.
             self.deadline_s = now_s + DETACH_TIMEOUT_S
-            return [Report("warning", f"bridge {name}: the switch {found} -> {NO_REVERSAL_YET}")]
+            return [Report("warning", f"bridge {name}: the switch {found}; {NO_REVERSAL_YET}")]
         self.step = Step.FORGET
         commands = Commands()
         if not gone:
-            expected = f"a switch that answers within {self.deadline_s - self.began_s:.0f} s"
-            if not bridge.connected:
-                expected = STARTED
+            advice = f"; {STARTED}"
+            if bridge.connected:
+                found = f"did not answer within {self.deadline_s - self.began_s:.0f} s"
+                advice = "; its flows are removed when it answers"
             if (fault := self.fleet.blamed(name, self.began_s)) is not None:
                 found = f"was not reached because ovs-lbt itself failed ({fault.text})"
-                expected = OUR_LOG
-            self.lost = (
-                f"bridge {name}: the switch {found}, so only the configuration was removed"
-                f" -> {expected}"
-            )
+                advice = f"; {OUR_LOG}"
+            removed = "so only the configuration was removed"
+            self.lost = f"bridge {name}: the switch {found}, {removed}{advice}"
             commands = self.give_back(bridge, now_s)
         settings, warning = self._settings(bridge, row)
         if not bridge.shaping.cleared:
-            queues = f"bridge {name}: the queues of {', '.join(bridge.shaping.on()) or 'uplinks'}"
-            warning = warning or f"{queues} were not removed -> tc qdisc del dev UPLINK root"
+            queues = f"bridge {name}: queues stay on {', '.join(bridge.shaping.on()) or 'uplinks'}"
+            warning = warning or f"{queues}; to remove them: tc qdisc del dev UPLINK root"
         self.lost = self.lost or warning
         if self.one_uplink is not None:
             # Its flows would be taken for remains of ours: nothing of ours manages the bridge then.
@@ -120,7 +119,7 @@ class Detach(Change):
         return [*commands, Write(settings, self.number, applied=waits)]
 
     def _settings(self, bridge: Bridge, row: BridgeRow) -> tuple[tuple[Setting, ...], str | None]:
-        """The settings that end the attach, and a warning of what stays; notes what else they lead to."""
+        """The settings that end the attach, and a warning if some cannot be restored. Sets further fields."""
         fail_mode, warning = _fail_mode_back(row, bridge)
         if self.reverts is not None and fail_mode and (linked := _looping(row, bridge)):
             before = [up for up in linked if up in self.reverts.linked]
@@ -154,13 +153,13 @@ class Detach(Change):
         return [*commands, *self.end(f"{refused_by}: {error}", now_s, refused=True)]
 
     def _done(self, bridge: Bridge | None, now_s: float) -> Commands:
-        """The database has no settings any more: answer."""
+        """The database no longer has the settings: answer."""
         self.fleet.forget_lost_keys(self.name, now_s)
         told = [part for part in (self.lost, self.stays) if part]
         if self.waits is not None:
             told.append(unconfirmed.waiting(self.name, self.waits, self.fleet.epoch_s + now_s))
         if (by := self.one_uplink) is not None:
-            told.append(f"by {by.uplink} alone, because NORMAL over all uplinks is a loop")
+            told.append(f"only {by.uplink} forwards, because NORMAL on all uplinks is a loop")
         text = ("\n" if self.lost is None else "; ").join(told)
         refused = self.lost is not None and self.reverts is None
         if bridge is None:
@@ -193,9 +192,9 @@ def detach(
         row = fleet.rows[name]
         unconfirmed.refuse_waiting(row, fleet.epoch_s + now_s)
         if _was_standalone(row) and (linked := _looping(row, bridge)):
-            found = f"the fail mode before attach, standalone, with links on {', '.join(linked)}"
-            expected = "one uplink with a link, because NORMAL would join them into a loop"
-            raise Refused(f"bridge {name}: {found} -> {expected}")
+            loop = f"NORMAL would join {', '.join(linked)} into a loop"
+            found = f"bridge {name} had fail mode standalone before attach, in which {loop}"
+            raise Refused(f"{found}; leave only one of them with a link")
         back = unconfirmed.keys_of(row)
         waits = Unconfirmed(What.DETACH, fleet.epoch_s + now_s + confirm_s, confirm_s, back)
     fleet.recall(name, now_s)
@@ -245,7 +244,7 @@ def _removed(row: BridgeRow) -> tuple[Setting, ...]:
 
 
 def _staying(row: BridgeRow, settings: Iterable[Setting]) -> str:
-    """Our keys that stay on a bridge's ports after these settings, in words; may be empty."""
+    """Our keys that stay on a bridge's ports after these settings, as text; may be empty."""
     gone = {setting.place for setting in settings}
     kept: dict[str, list[str]] = {}
     for s in unconfirmed.keys_of(row):
@@ -255,7 +254,7 @@ def _staying(row: BridgeRow, settings: Iterable[Setting]) -> str:
         return ""
     listed = "; ".join(f"{name} {', '.join(of)}" for name, of in sorted(kept.items()))
     removed = f"ovs-lbt detach {quoted(row.name)} --purge"
-    return f"{row.name}: settings stay for the next attach: {listed} -> to remove them: {removed}"
+    return f"{row.name}: settings stay for the next attach: {listed}; to remove them: {removed}"
 
 
 def _fail_mode_back(row: BridgeRow, bridge: Bridge) -> tuple[tuple[Setting, ...], str | None]:
@@ -267,13 +266,13 @@ def _fail_mode_back(row: BridgeRow, bridge: Bridge) -> tuple[tuple[Setting, ...]
     try:
         before = BRIDGE_KEYS["before"].parse(text)["fail_mode"]
     except ValueError:
-        expected = f"the fail mode that attach saved; to remove the fail mode: {by_hand}"
-        found = f"{shortened(text)}, so fail_mode stays {row.fail_mode or 'standalone'}"
-        return (), f"Bridge {row.name} {PREFIX}before: {found} -> {expected}"
+        found = f"Bridge {row.name}: {PREFIX}before is {shortened(text)}, not what attach saved"
+        stays = f"fail_mode stays {row.fail_mode or 'standalone'}"
+        return (), f"{found}, so {stays}; to remove it: {by_hand}"
     if count := len(bridge.foreign):
         return (), (
-            f"bridge {row.name} fail_mode: left at {row.fail_mode}, because restoring it would"
-            f" flush {count} flows of other programs -> {by_hand}"
+            f"bridge {row.name}: fail_mode stays {row.fail_mode}, because restoring it would"
+            f" flush {count} flows of other programs; to remove it nevertheless: {by_hand}"
         )
     return (Setting("Bridge", row.name, "fail_mode", before, column="fail_mode"),), None
 
@@ -288,7 +287,7 @@ def _was_standalone(row: BridgeRow) -> bool:
 
 
 def _looping(row: BridgeRow, bridge: Bridge) -> list[str]:
-    """The plain uplinks that NORMAL would join into a loop, which takes two with a link."""
+    """The plain uplinks that NORMAL would join into a loop; empty if fewer than two have a link."""
     if row.stp_enable or row.rstp_enable or bridge.config.on_bond:
         return []
     linked = [uplink.name for uplink in bridge.config.uplinks if bridge.links.up(uplink)]

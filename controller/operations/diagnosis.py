@@ -1,4 +1,4 @@
-"""The diagnosis of one VM port: everything that `explain` says about its place."""
+"""The diagnosis of one VM port: everything that `explain` reports about its placement."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from policies.verdicts import Standing, Verdict
 
 
 class Obstacle(StrEnum):
-    """Why a policy is not asked about a VM port.
+    """Why no policy judges a VM port.
 
     `AWAY`: it is not on its home uplink, and will return there. `UNBOUND`: no allowed uplink
     carries its VLANs, or traffic. `IN_COOLDOWN`: it has moved because of load, and is in cooldown.
-    `SPENT`: it has used up its budget of moves. `UNKNOWN`: the uplinks' loads are not known for
-    long enough. `NEW`: its own load is not.
+    `SPENT`: it has used up its move budget. `UNKNOWN`: the uplinks' loads have not been known for
+    long enough. `NEW`: its own load has not.
     """
 
     NOT_CONNECTED = "not-connected"
@@ -56,14 +56,14 @@ class Behind:
 
 
 class Account:
-    """The diagnosis of one VM port, or of an address behind one: what its bridge does not say itself.
+    """The diagnosis of one VM port, or of an address behind one.
 
     `port`: its configuration in force. `unit`: with its load over uplinks, as a mean over `window_s`;
     None means the latest rates. `known_s`: for how long that load has been measured. `uplinks`: the team
     over the same time; `team_view`: the team as the port's policy sees it. `planned`: the uplink it would
     use in enforce mode, on a bridge in observe mode. `last`, `moved`: the decision that brought it there,
-    if it is still remembered. `against`: what keeps it there. `verdict`: what its policy says, if it was
-    asked. `rules`: for each of its rules what is wrong, or an empty text. `behind`: the addresses behind
+    if it is still in the log. `against`: what keeps it there. `verdict`: its policy's verdict, if there
+    is one. `rules`: for each of its rules the problem, or an empty text. `behind`: the addresses behind
     it that are units of their own, the busiest first; all other fields are about the rest of the port's
     traffic. `cooldown_until_s`: the end of its cooldown, if it is in one. `kept_off`: for each uplink that
     loses some of its frames, what is lost there. `uplink`: the one that it is on, or would be on; `home`:

@@ -23,8 +23,8 @@ from policies import endpoints as policy
 from policies.endpoints import Vm
 from policies.model import Load
 
-# How often ovs-vswitchd writes statistics to the database, unless asked otherwise. Readings that are
-# a multiple of it apart see as many updates, whenever they begin.
+# How often ovs-vswitchd writes statistics to the database by default. Two readings a multiple of it
+# apart always see the same number of updates.
 UPDATE_INTERVAL_S = 5.0
 UPDATES = 2
 MS_PER_S = 1000
@@ -36,13 +36,13 @@ ENDPOINTS = (Column("ENDPOINT"), Column("PORT"), *RATES, *PLANNED)
 CHANGES = (Column("PORT"), Column("USED-BY"), Column("FROM"), Column("TO"), *RATES)
 OVERLAY_HOSTS = "docs/overlay.md"
 NOT_OVN = (
-    "These tunnels are not OVN's: the flows of {} choose a tunnel for each VM. Whoever writes them"
-    " must send the frames of these VMs by the tunnels with the local_ip under TO."
+    "These tunnels are not OVN's: the flows of {} choose a tunnel for each VM. The program that"
+    " writes them must send the frames of these VMs through the tunnels with the local_ip under TO."
 )
 OWNER = "ovs-lbt has changed nothing: {} owns these settings."
 BY_RECEIVER = (
-    "Only what VMs receive was placed: with these tunnels, what a VM sends uses the endpoint whose"
-    " network has that of the receiver."
+    "Only received traffic was placed: with these tunnels, traffic that a VM sends leaves from the"
+    " endpoint in the network of the receiver's endpoint."
 )
 # Bytes received and sent by each interface, as Open vSwitch counts them: a VM's port receives what
 # the VM sends.
@@ -50,21 +50,21 @@ Counters = Mapping[str, tuple[int, int]]
 
 
 def measured_for_s(asked: str) -> float:
-    """For how long to measure. `asked`: the key stats-update-interval, as ovs-vsctl prints it."""
+    """How long to measure. `asked`: the key stats-update-interval, as ovs-vsctl prints it."""
     digits = asked.strip().strip('"')
     is_number = digits.isascii() and digits.isdigit()
     return UPDATES * max(UPDATE_INTERVAL_S, int(digits) / MS_PER_S if is_number else 0.0)
 
 
 def counters_of(listed: str) -> Counters:
-    """The counters in what ovs-vsctl lists of `STATISTICS`."""
+    """The counters in the output of ovs-vsctl for the columns `STATISTICS`."""
     rows = ((name, dict(statistics)) for name, (_, statistics) in json.loads(listed)["data"])
     return {name: (int(of.get("rx_bytes", 0)), int(of.get("tx_bytes", 0))) for name, of in rows}
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An endpoint among which VMs can be placed: its address, and the port that has it."""
+    """An endpoint that VMs can use: its address, and the port that has it."""
 
     address: str
     port: str
@@ -78,7 +78,7 @@ class Vif:
 
     port: str
     vm: str
-    # Where the VM's tunnels end now; None if nothing says so.
+    # Where the VM's tunnels end now; None if unknown.
     address: str | None
 
 
@@ -90,11 +90,11 @@ class Host:
     places: tuple[Place, ...]
     vifs: tuple[Vif, ...]
     is_ovn: bool
-    # Whether OVN's tunnels leave by the endpoint that routes to the receiver's, whatever the sender's is.
+    # Whether OVN's tunnels leave from the endpoint with a route to the receiver's, whatever the sender's is.
     by_receiver: bool = False
 
     def placed(self, load: Load) -> Load:
-        """What of a VM's load uses the VM's endpoint."""
+        """The part of a VM's load that uses the VM's endpoint."""
         return replace(load, tx_bps=0.0) if self.by_receiver else load
 
 
@@ -106,7 +106,7 @@ class Answer:
     measured_s: float
     loads: Mapping[str, Load]
     planned: Mapping[str, str]
-    # What each endpoint's tunnels carry now, where tunnels say which endpoint is theirs.
+    # The present load of each endpoint's tunnels, if they name their endpoint.
     carried: Mapping[str, Load] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -139,7 +139,7 @@ def survey(rows: Sequence[BridgeRow], ovn: Ovn | None, endpoints: Mapping[str, E
             places.append(Place(usable[0], device, _capacity_bps(device, rows, found), tunnels))
     if len(places) < 2:
         listed = ", ".join(f"{place.address} on {place.port}" for place in places) or "none"
-        raise Refused(f"tunnel endpoints: {listed} -> two or more ({OVERLAY_HOSTS})")
+        raise Refused(f"tunnel endpoints: {listed}; expected two or more, see {OVERLAY_HOSTS}")
     addresses = {place.address for place in places}
     vifs = []
     for interface in (i for i in interfaces if i.tunnel is None):
@@ -147,18 +147,18 @@ def survey(rows: Sequence[BridgeRow], ovn: Ovn | None, endpoints: Mapping[str, E
             asked = local_address(interface.external_ids.get(ENCAP_IP, ""))
             vifs.append(Vif(interface.name, vm, asked if asked in addresses else None))
     if not vifs:
-        expected = "interfaces with iface-id, vm-id or vm-uuid in external_ids"
-        raise Refused(f"VMs on {', '.join(bridges)}: none -> {expected}")
+        expected = "expected interfaces with iface-id, vm-id or vm-uuid in external_ids"
+        raise Refused(f"no VM was found on {', '.join(bridges)}; {expected}")
     vifs.sort(key=lambda vif: vif.port)
     by_receiver = ovn is not None and _goes_by_receiver(rows, bridges)
     return Host(bridges, tuple(places), tuple(vifs), ovn is not None, by_receiver)
 
 
 def answer(host: Host, before: Counters, after: Counters, measured_s: float) -> Answer:
-    """The plan, from the counters of all interfaces at the begin and the end of `measured_s`."""
+    """The plan, from the counters of all interfaces at the beginning and the end of `measured_s`."""
 
     def load(names: Iterable[str], from_network: bool = False) -> Load:
-        """What VMs send and receive by these ports. A tunnel's port sends what VMs send."""
+        """The traffic of VMs through these ports. A tunnel's port sends what VMs send."""
         received, sent = (
             sum(
                 max(0, after[name][at] - before[name][at])
@@ -185,7 +185,7 @@ def answer(host: Host, before: Counters, after: Counters, measured_s: float) -> 
 
 
 def commands(found: Answer) -> list[str]:
-    """What an operator of OVN runs to make the changes."""
+    """The commands with which an OVN operator makes the changes."""
     if not found.host.is_ovn:
         return []
     # ovs-vsctl takes colons in quotes only.
@@ -265,7 +265,7 @@ def _shown(found: Answer) -> dict[str, Any]:
 
 
 def _goes_by_receiver(rows: Sequence[BridgeRow], bridges: Sequence[str]) -> bool:
-    """Whether the tunnels do not tell from which endpoint they are sent, or the switch does not ask.
+    """Whether tunnels have no local endpoint configured, or the switch ignores it.
 
     OVN before 24.03 sets no `local_ip`. The userspace datapath looks up routes by destination alone.
     """
@@ -278,7 +278,7 @@ def _goes_by_receiver(rows: Sequence[BridgeRow], bridges: Sequence[str]) -> bool
 
 
 def _is_from(interface: InterfaceRow, addresses: Sequence[str], device: str) -> bool:
-    """Whether a tunnel is sent from an endpoint."""
+    """Whether a tunnel starts at an endpoint."""
     tunnel = interface.tunnel
     if tunnel is None:
         return False
@@ -289,7 +289,7 @@ def _is_from(interface: InterfaceRow, addresses: Sequence[str], device: str) -> 
 def _capacity_bps(
     device: str, rows: Sequence[BridgeRow], endpoints: Mapping[str, Endpoint]
 ) -> float | None:
-    """What an endpoint of an attached bridge can carry: one uplink, or its part if they share."""
+    """The capacity of an endpoint of an attached bridge: one uplink, or its share if several use it."""
     for row in rows:
         names = {interface.name for interface in row.interfaces}
         if device in names and row.attached:

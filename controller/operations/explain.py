@@ -175,7 +175,7 @@ def _why(account: Account) -> str:
                 if account.port.rules.reserve_bps:
                     text += " or has room for its reservation"
         case reason if reason in list(Reason):
-            text = last.why if last else "the decision log no longer has that move"
+            text = last.why if last else "that move is no longer in the decision log"
         case _ if account.port.rules.ruled or account.port.rules.pin:
             text = "its rules and its policy place it here, and nothing has moved it"
         case _:
@@ -203,7 +203,7 @@ def _carries(account: Account) -> str:
     if account.buckets:
         shares = ", ".join(f"{n} on {name}" for name, n in sorted(account.buckets.items()))
         total = sum(account.buckets.values())
-        return f"{text}; it sends by {total} buckets: {shares}"
+        return f"{text}; it sends through {total} buckets: {shares}"
     if uplink is None or (share_ratio := _share(account)) is None:
         return text
     at = f"which is at {uplink.utilization_ratio:.0%} of {uplink.capacity_bps / 1e6:g} Mbit/s"
@@ -211,7 +211,7 @@ def _carries(account: Account) -> str:
 
 
 def _split(account: Account) -> dict[str, str]:
-    """For a VM port that is split: since when, and why."""
+    """Since when, and why, a VM port is split; empty if it is not."""
     if account.split_s is None:
         return {}
     why = "it was split when the service started"
@@ -241,7 +241,7 @@ def _addresses(account: Account) -> str:
 
 
 def _rules(account: Account) -> list[str]:
-    """What applies to it, and what of that is broken."""
+    """The rules that apply to it, and those that are broken."""
     port, rules = account.port, account.port.rules
     carriers = ", ".join(sorted(port.carriers or ())) or "no uplink"
     allowed, avoided = ", ".join(sorted(port.allow or ())), ", ".join(sorted(rules.avoid))
@@ -275,7 +275,7 @@ def _fails_over(account: Account) -> str:
 
 
 def _others(account: Account) -> tuple[Uplink, ...]:
-    """The uplinks that it would use without the one in force, the best first."""
+    """The uplinks that it would use if its present one failed, the best first."""
     placing = account.bridge.placing
     return placing.on_switch.order(account.unit, placing.uplinks())[1:]
 
@@ -291,7 +291,7 @@ def _described(account: Account, uplink: Uplink) -> str:
 
 
 def _outlook(account: Account) -> tuple[str, str]:
-    """What keeps it there, or moves it; and what would change that."""
+    """Why it stays or moves, and what would change that."""
     config, name, verdict = account.bridge.config, account.port.name, account.verdict
     bridge, limit = quoted(config.name), threshold(config.threshold_ratio)
     stays = f"it stays: {_judged_uplink(account)}"
@@ -384,7 +384,7 @@ def _carrier_wanted(account: Account) -> str:
 
 
 def _judged_uplink(account: Account) -> str:
-    """The uplink that the policy judges it to be on, and how full that is."""
+    """The uplink that its policy assumes, and how full that is."""
     name = account.planned or (account.bound.uplink if account.bound else "-")
     uplink = account.team_view.get(name)
     return f"{name} is at {percent(uplink.utilization_ratio)}" if uplink else f"{name} is unknown"
@@ -409,7 +409,7 @@ def _room(account: Account) -> str:
 
 
 def _share(account: Account) -> float | None:
-    """What a VM port carries as a share of its uplink, in its busier direction."""
+    """The load of a VM port as a share of its uplink's capacity, in its busier direction."""
     uplink = account.uplink
     return account.unit.load.utilization_ratio(uplink.capacity_bps) if uplink else None
 

@@ -1,8 +1,8 @@
-"""The requests that take several events: each is a job on one bridge.
+"""Requests that take several events: each is a job on one bridge.
 
-The step of a job says what it has sent, and what it waits for. The database's answers find a job by its
-number. A job that attaches or detaches a bridge stays until nothing is left to do on the switch, also
-after it has been answered.
+The step of a job defines what it has sent, and what it waits for. Answers of the database are assigned to a
+job by its number. A job that attaches or detaches a bridge exists until nothing is left to do on the switch,
+also after its request has been answered.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from policies.model import Role
 TIMEOUT_PER_PORT_S, LARGE_PORTS = 0.03, 300
 # An operator is waiting. The last learning packet is sent 3 s after a move.
 DRAIN_TIMEOUT_S = 10.0
-# How a job gives its answer: the text, whether the request is refused, and the time.
+# How a job answers: with the text, whether the request is refused, and the time.
 Tell = Callable[[str, bool, float], Commands]
 # What follows when the database has stored settings, at that time: commands, and the answer.
 Then = Callable[[float], tuple[Commands, str]]
@@ -77,8 +77,8 @@ class Step(Enum):
 class Job:
     """A request in progress on one bridge.
 
-    `number`: that of the request; below zero if the service made it itself. `name`: of the bridge.
-    `tell`: gives the answer, from when it begins until it has answered.
+    `number`: of the request; below zero if the service made it itself. `name`: of the bridge.
+    `tell`: gives the answer; None after the answer.
     """
 
     jobs: Jobs
@@ -93,7 +93,7 @@ class Job:
 
     @property
     def bridge(self) -> Bridge | None:
-        """The bridge; None if the service does not manage it any more."""
+        """The bridge; None if the service no longer manages it."""
         return self.fleet.bridges.get(self.name)
 
     @property
@@ -102,7 +102,7 @@ class Job:
         return self.fleet.rows.get(self.name)
 
     def written(self, error: str | None, now_s: float) -> Commands:
-        """What the job has sent is done, or refused: by the database, or by the switch in step FORWARD."""
+        """The database, or in step FORWARD the switch, has done or refused what the job has sent."""
         raise NotImplementedError
 
     def proceed(self, now_s: float) -> Commands:
@@ -114,13 +114,13 @@ class Job:
         return float("inf")
 
     def interrupted(self, why: str, now_s: float) -> Commands:
-        """An error of ours has interrupted the job."""
+        """A fault of ovs-lbt has interrupted the job."""
         return self.end(why, now_s, refused=True)
 
     def blame(self, since_s: float) -> str:
-        """The error of ours since then that has delayed the job, as the end of an answer; may be empty."""
+        """The fault of ovs-lbt since then that has delayed the job, as the end of an answer; may be empty."""
         fault = self.fleet.blamed(self.name, since_s)
-        return f", because ovs-lbt itself failed: {fault.text} -> {OUR_LOG}" if fault else ""
+        return f", because ovs-lbt itself failed: {fault.text}; {OUR_LOG}" if fault else ""
 
     def give_answer(self, text: str, now_s: float, refused: bool = False) -> Commands:
         """Give the answer. The job goes on."""
@@ -136,7 +136,7 @@ class Job:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Store(Job):
-    """Settings that the database stores, which is all. Only one step: STORE. `then`: what follows it."""
+    """A request that only stores settings in the database. One step: STORE. `then`: what follows it."""
 
     then: Then
     step: Step = Step.STORE
@@ -176,7 +176,7 @@ class Drain(Job):
         """Answer once the uplink is idle and the learning packets are sent."""
         bridge = self.bridge
         if bridge is None:
-            return self._refuse("the bridge was detached meanwhile -> an attached bridge", now_s)
+            return self._refuse("the bridge was detached during the drain", now_s)
         roles = {uplink.name: uplink.role for uplink in bridge.config.uplinks}
         over = roles.get(self.uplink) in (Role.DRAINED, None) and bridge.at_rest
         in_time = now_s < self.deadline_s
@@ -187,8 +187,8 @@ class Drain(Job):
             return self._refuse(f"drained, but the switch is not connected{cause}", now_s)
         if remaining := bridge.placing.planned.on(self.uplink):
             found = f"drained, but still used by {', '.join(remaining)}"
-            expected = "VM ports that may use another uplink that is up"
-            return self._refuse(f"{found} -> {expected}", now_s)
+            expected = "allow these VM ports another uplink that is up"
+            return self._refuse(f"{found}; {expected}", now_s)
         if not in_time and not bridge.settled:
             found = "drained, but the switch has not confirmed the moves"
             return self._refuse(f"{found}{cause}", now_s)
@@ -208,9 +208,9 @@ class Drain(Job):
 class Change(Job):
     """An attach or a detach. It ends when nothing is left to do on the switch, also after its answer.
 
-    `began_s`, `deadline_s`: when it has begun, and until when it may take. `waits`: the change that waits
-    to be confirmed from then on, if it does. `reverts`: the change that it reverts, if it does. `undone`:
-    the answer of an attach that has failed, once its settings are undone.
+    `began_s`, `deadline_s`: when it began, and when it must end. `waits`: the change that must be confirmed
+    afterwards, if any. `reverts`: the change that it reverts, if any. `undone`: the answer of an attach that
+    has failed, once its settings are undone.
     """
 
     began_s: float
@@ -224,11 +224,11 @@ class Change(Job):
         assert self.waits is None or self.reverts is None, "a reversal is not reverted"
 
     def interrupted(self, why: str, now_s: float) -> Commands:
-        """What was begun on the bridge is still undone, or done: an attach is given up, a detach goes on."""
+        """The job still ends properly: an attach is undone, a detach goes on."""
         return []
 
     def give_back(self, bridge: Bridge, now_s: float) -> Commands:
-        """Take everything of ours off the switch. What follows is done even if an error of ours delays it."""
+        """Remove everything of ours from the switch. A fault of ovs-lbt may delay that, but not the job."""
         return self.fleet.alone(self.name, lambda: bridge.give_back(now_s), now_s)
 
     def leave(self, now_s: float) -> Commands:
@@ -245,7 +245,7 @@ class Change(Job):
         self.jobs.forget(self)
         assert self.step is Step.LEAVE, "a bridge is dropped when its settings are gone"
         commands = self.fleet.drop(self.name)
-        # An operator has attached it again meanwhile, directly in the database.
+        # An operator has attached it again, directly in the database.
         return [*commands, *self.fleet.manage(read_bridge(row))] if row.attached else commands
 
 
@@ -266,7 +266,7 @@ class Jobs:
 
     @property
     def in_hand(self) -> set[str]:
-        """The bridges that a request attaches or detaches now. Nothing else may change them."""
+        """The bridges that a request is attaching or detaching. No other request may change them."""
         return {job.name for job in self._by_number.values() if isinstance(job, Change)}
 
     def refuse_in_hand(self, bridge: str) -> None:
@@ -276,7 +276,7 @@ class Jobs:
             Refused: one does.
         """
         if bridge in self.in_hand:
-            raise Refused(f"bridge {bridge}: another request is changing it -> try again later")
+            raise Refused(f"another request is changing bridge {bridge}; try again later")
 
     def begin(self, job: Job) -> None:
         """Begin a job. It takes the place of one with its number: its answer is the answer of that one."""
@@ -324,7 +324,7 @@ class Jobs:
         return commands
 
     def _alone(self, job: Job, go_on: Callable[[], Commands], now_s: float) -> Commands:
-        """Let a job go on. An error of ours concerns its bridge only."""
+        """Let a job go on. A fault of ovs-lbt concerns its bridge only."""
         try:
             return go_on()
         except Exception as error:
@@ -348,7 +348,7 @@ def _reply(request_id: int) -> Tell:
 
 
 def longer_s(config: BridgeConfig) -> float:
-    """How much more time the pipeline of a large bridge may take."""
+    """How much longer the pipeline of a large bridge may take."""
     return TIMEOUT_PER_PORT_S * max(0, len(config.vm_ports) - LARGE_PORTS)
 
 

@@ -1,4 +1,4 @@
-"""A bond of Linux as values: what stands on it, what cannot move, and the bond that replaces it.
+"""A Linux bond as values: what is configured on it, what cannot move, and the bond that replaces it.
 
 The text of `ip -json` comes in, commands for `ip -batch` and words for `ovs-vsctl` come out.
 `controller/from_linux_bond.py` runs them.
@@ -19,7 +19,7 @@ from controller.text.wording import Refused
 
 # What `ip -details -json link show` shows, by name.
 Links = Mapping[str, Mapping[str, Any]]
-# The key of the Port that says which bond of Linux it replaces.
+# The key of the Port that says which Linux bond it replaces.
 RECORD = "ovs-lbt-linux-bond"
 WORD = re.compile(r"\S+")
 MODES = {
@@ -29,7 +29,7 @@ MODES = {
     "balance-alb": "balance-slb",
 }
 LACP = "802.3ad"
-# What a new bond of Linux is made with, if the old one had it; as `ip link` takes it. It does not take
+# What a new Linux bond is made with, if the old one had it; as `ip link` takes it. It does not take
 # the names of an actor of LACP then (ad_actor_system, ad_actor_sys_prio, ad_user_port_key).
 OPTIONS = (
     *("miimon", "updelay", "downdelay", "use_carrier", "arp_interval", "arp_validate"),
@@ -56,7 +56,7 @@ IFNAME_MAX = 15
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """What stands on a device: addresses and routes as `ip` takes them, without the device's name."""
+    """What is configured on a device: addresses and routes as `ip` takes them, without the device's name."""
 
     addresses: tuple[str, ...] = ()
     routes: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class Vlan:
 
 @dataclass(frozen=True, slots=True)
 class LinuxBond:
-    """A bond of Linux. `members`: the one to move last is last. `options`: as `ip link add` takes them.
+    """A Linux bond. `members`: the one to move last is last. `options`: as `ip link add` takes them.
 
     `settings`: of the Port that replaces it. `is_port`: it is a port of an Open vSwitch bridge.
     """
@@ -98,8 +98,8 @@ class LinuxBond:
 class Host:
     """What was read of this host before anything changes.
 
-    `own`, `vlans`: what stands on the device with the host's addresses. `answering`: the gateways that
-    answer. `cut`: addresses, routes and VLANs have begun to change sides.
+    `own`, `vlans`: what is configured on the device with the host's addresses. `answering`: the gateways
+    that answer. `cut`: addresses, routes and VLANs have begun to move.
     """
 
     bond: LinuxBond
@@ -112,9 +112,9 @@ class Host:
 
     @property
     def announcements(self) -> list[bytes]:
-        """Frames by which switches upstream find the host by another member, and peers by its address.
+        """Frames that tell upstream switches the host's new member, and peers its MAC address.
 
-        In mode balance-alb, peers have addresses of members for it.
+        In mode balance-alb, peers know it by the MAC addresses of members.
         """
         stacks = [(None, self.own), *((vlan.tag, vlan.stack) for vlan in self.vlans)]
         mac, made = self.bond.mac, list[bytes]()
@@ -128,29 +128,30 @@ class Host:
 def read(name: str, links: Links, bridge: str, bridge_of_bond: str | None) -> LinuxBond:
     """The bond of this name, among all links.
 
-    `bridge_of_bond`: the bridge of Open vSwitch that has the bond as a port.
+    `bridge_of_bond`: the Open vSwitch bridge that has the bond as a port.
 
     Raises:
-        Refused: there is none, or it cannot be replaced by one of Open vSwitch.
+        Refused: there is none, or it cannot be replaced by an Open vSwitch bond.
     """
     bonds = sorted(n for n, link in links.items() if _kind(link) == "bond")
     if name not in bonds:
-        raise Refused(f"{name}: no bond of Linux -> {', '.join(bonds) or 'one; there is none'}")
+        there = f"the host's bonds are {', '.join(bonds)}" if bonds else "this host has none"
+        raise Refused(f"{name} is not a Linux bond; {there}")
     link = links[name]
     data: dict[str, Any] = link["linkinfo"]["info_data"]
     members = [other for other, of in links.items() if of.get("master") == name]
     _refuse_stacked(name, links)
     mode = data["mode"]
     if mode not in MODES:
-        expected = f"one of {', '.join(MODES)}: Open vSwitch has no bond for a LAG without LACP"
-        raise Refused(f"bond {name} mode: {mode} -> {expected}")
+        found = f"bond {name} has mode {mode}, but Open vSwitch has no bond for a LAG without LACP"
+        raise Refused(f"{found}; expected one of {', '.join(MODES)}")
     if len(members) < 2:
-        raise Refused(f"bond {name}: {len(members)} members -> two or more")
+        raise Refused(f"bond {name} has fewer than two members")
     if bridge_of_bond not in (None, bridge):
-        raise Refused(f"bond {name}: a port of bridge {bridge_of_bond} -> attach {bridge_of_bond}")
+        raise Refused(f"bond {name} is a port of bridge {bridge_of_bond}; attach {bridge_of_bond}")
     if bridge_of_bond is None and (master := link.get("master")):
-        expected = "a bond with addresses of its own, or a port of an Open vSwitch bridge"
-        raise Refused(f"bond {name}: a port of {master} -> {expected}")
+        expected = "expected a bond with its own addresses, or a port of an Open vSwitch bridge"
+        raise Refused(f"bond {name} is a port of {master}; {expected}")
     last = data.get("active_slave") or members[0]
     ordered = (*(m for m in members if m != last), last)
     return LinuxBond(
@@ -168,7 +169,7 @@ def read(name: str, links: Links, bridge: str, bridge_of_bond: str | None) -> Li
 
 
 def vlans(name: str, links: Links, stack_on: Callable[[str], Stack]) -> tuple[Vlan, ...]:
-    """The VLAN devices on a device, by name, with what stands on each."""
+    """The VLAN devices on a device, by name, with what is configured on each."""
     found = list[Vlan]()
     for device in vlan_names(name, links):
         link, data = links[device], links[device]["linkinfo"]["info_data"]
@@ -189,7 +190,7 @@ def vlan_names(device: str, links: Links) -> tuple[str, ...]:
 
 
 def stack(addresses: str, routes: str, routes6: str) -> Stack:
-    """What stands on a device.
+    """What is configured on a device.
 
     `addresses`: as `ip -json address show dev DEVICE` shows them. The others: what
     `ip route show table all dev DEVICE` shows for IPv4 and IPv6.
@@ -202,7 +203,7 @@ def stack(addresses: str, routes: str, routes6: str) -> Stack:
 
 
 def taken_down(device: str, on_it: Sequence[Vlan]) -> list[str]:
-    """`ip -batch`: nothing of the host stands on a device any more."""
+    """`ip -batch`: remove the host's configuration from a device."""
     return [
         *(f"link del {vlan.name}" for vlan in on_it),
         f"link set {device} down",
@@ -211,7 +212,7 @@ def taken_down(device: str, on_it: Sequence[Vlan]) -> list[str]:
 
 
 def set_up(device: str, own: Stack, on_it: Sequence[Vlan]) -> list[str]:
-    """`ip -batch`: addresses, IPv4 routes and VLANs stand on this device."""
+    """`ip -batch`: configure addresses, IPv4 routes and VLANs on this device."""
     lines = [f"link set {device} up", *_stacked(device, own)]
     for vlan in on_it:
         lines.append(f"link add link {device} name {vlan.name} mtu {vlan.mtu_bytes} {vlan.make}")
@@ -222,19 +223,19 @@ def set_up(device: str, own: Stack, on_it: Sequence[Vlan]) -> list[str]:
 
 
 def routes6(device: str, own: Stack, on_it: Sequence[Vlan]) -> list[str]:
-    """`ip -6 -batch`: so do the routes of IPv6."""
+    """`ip -6 -batch`: configure the IPv6 routes."""
     stacks = {device: own} | {vlan.name: vlan.stack for vlan in on_it}
     return [f"route replace {r} dev {at}" for at, stack in stacks.items() for r in stack.routes6]
 
 
 def made_anew(bond: LinuxBond, options: Sequence[str]) -> list[str]:
-    """`ip -batch`: the bond of Linux again, without members."""
+    """`ip -batch`: create the Linux bond again, without members."""
     device = f"{bond.name} address {bond.mac} mtu {bond.mtu_bytes}"
     return [f"link add {device} type bond mode {bond.mode} {' '.join(options)}"]
 
 
 def essential(bond: LinuxBond) -> tuple[str, ...]:
-    """The options without which the bond would not find out that a link is down, or negotiate."""
+    """The options that the bond needs to detect that a link is down, and to negotiate LACP."""
     pairs = zip(bond.options[::2], bond.options[1::2], strict=True)
     return tuple(word for pair in pairs if pair[0] in ESSENTIAL for word in pair)
 
@@ -245,10 +246,10 @@ def record(bond: LinuxBond, made_bridge: bool) -> str:
 
 
 def recorded(text: str) -> tuple[LinuxBond, bool]:
-    """The bond of a record, and whether the bridge was made for it.
+    """The bond of a record, and whether the bridge was created for it.
 
     Raises:
-        Refused: the text is no such record.
+        Refused: the text is not such a record.
     """
     try:
         values = json.loads(text)
@@ -265,18 +266,18 @@ def recorded(text: str) -> tuple[LinuxBond, bool]:
             raise ValueError(text)
         return bond, made_bridge
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise Refused(f"Port {RECORD}: {text} -> what attach --from-bond wrote") from None
+        raise Refused(f"{RECORD} of the Port is {text}; expected what --from-bond wrote") from None
 
 
 def _refuse_stacked(name: str, links: Links) -> None:
-    """Refuse what cannot move with the bond: devices on it other than VLANs, and devices on those."""
+    """Refuse devices that cannot move with the bond: those on it other than VLANs, and those on VLANs."""
     movable = vlan_names(name, links)
     for device, link in links.items():
         on = link.get("link")
         if (on == name and device not in movable) or on in movable:
             kind = _kind(link) or "device"
-            expected = "no devices on the bond but VLANs; remove it first"
-            raise Refused(f"{kind} {device} on {on} -> {expected}")
+            only = "only VLAN devices move with the bond"
+            raise Refused(f"{kind} {device} is on {on}, and {only}; remove it first")
 
 
 def _options(data: Mapping[str, Any]) -> Iterator[str]:
@@ -311,11 +312,11 @@ def _settings(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _lost(data: Mapping[str, Any]) -> Iterator[str]:
-    """What the bond does now, and Open vSwitch's does not."""
+    """What the Linux bond does, and the Open vSwitch bond does not."""
     if data.get("arp_interval"):
-        yield "ARP monitoring (arp_interval): links count as up by carrier; path-check-targets watches beyond"
+        yield "ARP monitoring (arp_interval): links count as up by carrier; use path-check-targets instead"
     if data["mode"] == "balance-alb":
-        yield "receive balancing (balance-alb): each address receives by one uplink"
+        yield "receive balancing (balance-alb): each address receives on one uplink"
     if data.get("xmit_hash_policy") not in (None, "layer2") and data["mode"] != "active-backup":
         yield f"xmit_hash_policy {data['xmit_hash_policy']}: the policy of the bridge decides"
 
@@ -355,8 +356,8 @@ def _route(words: list[str]) -> str:
     if "proto" in words and words[words.index("proto") + 1] == "ra":
         return ""
     if words[0] == "nexthop" or "nhid" in words:
-        expected = "routes with one next hop, without nexthop objects"
-        raise Refused(f"route {' '.join(words)} -> {expected}")
+        expected = "expected routes with one next hop, without nexthop objects"
+        raise Refused(f"route {' '.join(words)} cannot be moved; {expected}")
     words = [word for word in words if word not in STATES]
     for option in ("dev", "expires", "error"):
         if option in words:

@@ -1,6 +1,6 @@
 """Finds what requests name: bridges, VM ports and the addresses behind them, uplinks, rules of VMs.
 
-A name of nothing is refused, with the names that there are.
+An unknown name is refused, with the command that lists the known ones.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def row(fleet: Fleet, name: str) -> BridgeRow:
 
 
 def attached_bridge(fleet: Fleet, name: str) -> Bridge:
-    """An attached bridge, in whatever phase it is."""
+    """An attached bridge, in any phase."""
     if not (found := row(fleet, name)).attached or name not in fleet.bridges:
         raise Refused(not_attached(found))
     return fleet.bridges[name]
@@ -40,7 +40,7 @@ def serving_bridge(fleet: Fleet, name: str) -> Bridge:
     """An attached bridge that is not being attached or detached now."""
     bridge = attached_bridge(fleet, name)
     if not bridge.phase.is_attached:
-        raise Refused(f"bridge {name}: being attached or detached -> try again in some seconds")
+        raise Refused(f"bridge {name} is being attached or detached; try again in a few seconds")
     return bridge
 
 
@@ -49,9 +49,9 @@ def moving_bridge(bridge: Bridge) -> None:
     name = bridge.config.name
     if bridge.observing:
         enforce = f"ovs-lbt set bridge {quoted(name)} mode=enforce"
-        raise Refused(f"bridge {name}: mode observe -> mode enforce: {enforce}")
+        raise Refused(f"bridge {name} is in observe mode; to make moves: {enforce}")
     if not bridge.connected:
-        raise Refused(f"bridge {name}: the switch is not connected -> {STARTED}")
+        raise Refused(f"bridge {name}: the switch is not connected; {STARTED}")
 
 
 def interface(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig | None]:
@@ -76,8 +76,8 @@ def _unknown_interface(fleet: Fleet, name: str) -> str:
         if any(interface.name == name for interface in row.interfaces):
             if not row.attached:
                 return not_attached(row, f"interface {name}: ")
-            found = f"interface {name}: on bridge {row.name}, but neither a VM port nor an uplink"
-            return f"{found} -> the reason, by: ovs-lbt check {quoted(row.name)}"
+            found = f"interface {name} of bridge {row.name} is neither a VM port nor an uplink"
+            return f"{found}; to see why: ovs-lbt check {quoted(row.name)}"
     configs = [bridge.config for bridge in fleet.bridges.values()]
     names = {n for c in configs for port in c.vm_ports for n in (port.name, port.vm)}
     names |= {uplink.name for config in configs for uplink in config.uplinks}
@@ -90,12 +90,12 @@ def vm_port(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig]:
         return found
     bridge, port = interface(fleet, name)
     if port is None:
-        raise Refused(f"port: {name}, an uplink -> a VM port, {_listed(bridge)}")
+        raise Refused(f"{name} is an uplink, not a VM port; {_listed(bridge)}")
     return bridge, port
 
 
 def _listed(bridge: Bridge) -> str:
-    return f"one of those that ovs-lbt show {quoted(bridge.config.name)} lists"
+    return f"to list both: ovs-lbt show {quoted(bridge.config.name)}"
 
 
 def port_or_vm(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig]:
@@ -116,7 +116,7 @@ def port_or_vm(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig]:
     ]
     if len(found) > 1:
         names = one_of(sorted(port.name for _, port in found))
-        raise Refused(f"port: {name}, a VM with {len(found)} ports -> {names}")
+        raise Refused(f"VM {name} has {len(found)} ports; use {names}")
     return found[0] if found else vm_port(fleet, name)
 
 
@@ -134,7 +134,7 @@ def member(fleet: Fleet, name: str) -> tuple[Bridge, UplinkConfig]:
     if bridge.phase is Phase.INSPECTING:
         raise Refused(not_attached(fleet.rows[bridge.config.name], f"uplink {name}: "))
     if port is not None:
-        raise Refused(f"uplink: {name}, a VM port -> an uplink, {_listed(bridge)}")
+        raise Refused(f"{name} is a VM port, not an uplink; {_listed(bridge)}")
     return bridge, uplink(bridge, name)
 
 
@@ -142,19 +142,18 @@ def carrier(bridge: Bridge, port: VmPortConfig, name: str) -> UplinkConfig:
     """An uplink of the team that the port may use."""
     found = uplink(bridge, name)
     if port.carriers is not None and name not in port.carriers:
-        some = "an uplink that carries them; there is none"
-        carriers = one_of(sorted(port.carriers)) if port.carriers else some
-        raise Refused(f"uplink {name}: does not carry the VLANs of {port.name} -> {carriers}")
+        carriers = f"use {one_of(sorted(port.carriers))}" if port.carriers else "no uplink does"
+        raise Refused(f"uplink {name} does not carry the VLANs of {port.name}; {carriers}")
     if port.allowed is not None and name not in port.allowed:
         allowed = one_of(sorted(port.allowed))
-        raise Refused(f"uplink {name}: not allowed for {port.name} -> {allowed}")
+        raise Refused(f"uplink {name} is not allowed for {port.name}; use {allowed}")
     if name in bridge.placing.kept_off.uplinks_of(port.name):
-        raise Refused(f"uplink {name}: loses frames of {port.name} (path check) -> another uplink")
+        raise Refused(f"uplink {name} loses frames of {port.name} (path check); use another uplink")
     return found
 
 
 def address(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig] | None:
-    """An address behind a VM port, as a VM port with the address's name; None if `name` is none.
+    """An address behind a VM port, as a VM port with the address's name; None if `name` is not one.
 
     `PORT/MAC%VLAN` is its name in log and history. Without the VLAN, it is the only one with this MAC.
     `UUID/MAC` is that of a VM behind a patch port.
@@ -173,9 +172,9 @@ def address(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig] | None:
         if len(found) == 1:
             return bridge, _as_port(bridge, port, found[0])
         if found:
-            raise Refused(f"address: {name}, in several VLANs -> {one_of([u.name for u in found])}")
+            raise Refused(f"{name} is in several VLANs; use {one_of(u.name for u in found)}")
         listing = f"ovs-lbt explain {quoted(port.name)}"
-        raise Refused(f"address: {name} -> one of those that {listing} lists")
+        raise Refused(f"address {name} is not known; to list the known ones: {listing}")
     return None
 
 
@@ -211,7 +210,7 @@ def _as_port(bridge: Bridge, port: VmPortConfig, address: AddressUnit) -> VmPort
 def kept_rule(row: BridgeRow, port: VmPortConfig, key: str, value: str) -> list[Setting]:
     """The settings of a rule. The Bridge keeps it if the VM has an identity.
 
-    The same rule in another place could take precedence, so it is removed there.
+    The same rule in another record could take precedence, so it is removed there.
     """
     if port.vm_id is None:
         return [Setting("Interface", port.name, PREFIX + key, value)]
@@ -246,7 +245,7 @@ def _guest(bridge: Bridge, name: str) -> tuple[VmPortConfig, Guest] | None:
 
 
 def home_of_rules(fleet: Fleet, name: str) -> Bridge | None:
-    """The bridge that keeps rules for a VM of which no VM port is known; None if `name` is no such.
+    """The bridge that keeps rules for a VM without a known VM port; None if `name` is not such a VM.
 
     Raises:
         Refused: it is not known which bridge the VM will use.
@@ -259,10 +258,9 @@ def home_of_rules(fleet: Fleet, name: str) -> Bridge | None:
             return bridge
     if len(bridges) != 1:
         listed = ", ".join(bridge.config.name for bridge in bridges) or "none"
-        found = f"VM {name}: not on this host, whose attached bridges are {listed}"
         key = quoted(f'external_ids:"{PREFIX}vm-{name.lower()}-KEY"=VALUE')
-        expected = f"one attached bridge; for one of several: ovs-vsctl set bridge BRIDGE {key}"
-        raise Refused(f"{found} -> {expected}")
+        advice = f"set the rule on the bridge that it will use: ovs-vsctl set bridge BRIDGE {key}"
+        raise Refused(f"VM {name} is not on this host (attached bridges: {listed}); {advice}")
     return bridges[0]
 
 

@@ -1,6 +1,6 @@
 """Operators' requests: checked, carried out over several events if needed, and answered.
 
-Every refusal is one line that says what was found and what is expected.
+Every refusal is one line: the problem, and what to do about it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from controller.text.wording import Refused, lines_of, one_line, one_of, quoted
 from policies import failover
 from policies.model import Reason, Role
 
-LOST = "another service took the lead meanwhile -> ask that service what was done"
+LOST = "another service has taken the lead; ask that service what was done"
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Operator:
             return [*noted, Reply(request.request_id, text, refused=True)]
 
     def abandon(self) -> Commands:
-        """Another service leads from now on: tell all callers that wait."""
+        """From now on, another service leads: refuse all waiting requests."""
         waiting = [reply for b in self.fleet.bridges.values() for reply in b.installation.abandon()]
         numbers = [*(reply.request_id for reply in waiting), *self.jobs.abandon()]
         numbers += self.confirmations.abandon_reversals()
@@ -96,7 +96,7 @@ def _check(operator: Operator, request_id: int, asked: Asked, now_s: float) -> C
     row = named.row(fleet, name)
     if row.attached:
         if asked.settings:
-            raise Refused(f"bridge {name}: attached -> no settings to try")
+            raise Refused(f"bridge {name} is already attached; check it without settings")
         serving = [named.serving_bridge(fleet, name)]
         return [Reply(request_id, text(check.answer(fleet, serving, now_s)))]
     operator.jobs.refuse_in_hand(name)
@@ -148,7 +148,7 @@ def _settings(operator: Operator, asked: Asked) -> tuple[str, Record, list[Setti
     """The settings that `set` writes, what they concern, and its bridge."""
     table, name = asked.names
     if table not in ("bridge", "interface"):
-        raise Refused(f"table: {table} -> bridge or interface")
+        raise Refused(f"table: {table} is invalid; expected bridge or interface")
     if table == "bridge":
         config = named.attached_bridge(operator.fleet, name).config
         values = assignments(asked.settings, settable(BRIDGE_KEYS))
@@ -162,7 +162,7 @@ def _settings(operator: Operator, asked: Asked) -> tuple[str, Record, list[Setti
         values = assignments(asked.settings, settable(UPLINK_KEYS))
         if values.get("role") in (Role.DRAINED, Role.UNUSED) and not _others(bridge, name):
             expected = "active or standby, because the bridge has no other active or standby uplink"
-            raise Refused(f"role: {values['role']} -> {expected}")
+            raise Refused(f"role: {values['role']} is invalid; expected {expected}")
         settings = _written("Interface", name, values)
         _refuse_what_is_bad_together(operator, bridge, settings)
         return bridge.config.name, Record.UPLINK, settings
@@ -183,14 +183,14 @@ def _written(table: str, name: str, values: Mapping[str, str]) -> list[Setting]:
 
 
 def _elsewhere(operator: Operator, name: str) -> Bridge | None:
-    """The bridge that keeps a rule under this name of a VM's interface, if the VM is not known here."""
+    """The bridge that keeps a rule under this name of a VM's interface, if the VM is not on this host."""
     fleet = operator.fleet
     known = named.of_vm(fleet.bridges, name) or named.address(fleet, name)
     return named.home_of_rules(fleet, name) if known is None else None
 
 
 def _rules_elsewhere(bridge: Bridge, name: str, words: Sequence[str]) -> list[Setting]:
-    """The settings of rules for a VM that is not known here; `KEY=` removes one."""
+    """The settings of rules for a VM that is not on this host; `KEY=` removes one."""
     found = rules(words, named.rule_keys_at(bridge))
     if (pin := found.get("pin")) is not None:
         _active(bridge, named.uplink(bridge, pin))
@@ -201,7 +201,7 @@ def _rules_elsewhere(bridge: Bridge, name: str, words: Sequence[str]) -> list[Se
 def _refuse_what_is_bad_together(
     operator: Operator, bridge: Bridge, settings: list[Setting]
 ) -> None:
-    """Refuse values that are valid by themselves, but not together with the bridge's others."""
+    """Refuse values that conflict with other values of the bridge."""
     row = _with(operator.fleet.rows[bridge.config.name], settings)
     known = {*bridge.config.errors}
     errors = read_bridge(row, bridge.config).errors
@@ -230,14 +230,14 @@ def _move(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Co
     named.moving_bridge(bridge)
     if port.rules.pin not in (None, target):
         unpin = f"ovs-lbt unpin {quoted(name)}"
-        raise Refused(f"port {name}: pinned to {port.rules.pin} -> no pin: {unpin}")
+        raise Refused(f"port {name} is pinned to {port.rules.pin}; to remove the pin: {unpin}")
     serving = failover.in_service(bridge.placing.uplinks())
     if target not in [u.name for u in serving]:
         state = bridge.links.why_unused(uplink, now_s)
-        raise Refused(f"uplink {target}: {state} -> {one_of(sorted(u.name for u in serving))}")
+        raise Refused(f"uplink {target}: {state}; use {one_of(sorted(u.name for u in serving))}")
     if name in bridge.address_units.silent():
         # It could not be announced, and upstream switches would keep sending to its old uplink.
-        raise Refused(f"address {name}: silent -> an address that the switch has learned")
+        raise Refused(f"address {name} is silent; it can be moved once the switch has learned it")
     # The soft rules that the move breaks.
     bound = bridge.placing.on_switch.bound | {name: Bound(target, now_s, Reason.MANUAL)}
     states = bridge.placing.rules_at(bound).get(name, {})
@@ -267,8 +267,8 @@ def _active(bridge: Bridge, uplink: UplinkConfig) -> None:
     """Refuse an uplink that is out of service."""
     if uplink.role is not Role.ACTIVE:
         active = one_of(sorted(u.name for u in bridge.config.uplinks if u.role is Role.ACTIVE))
-        found = f"uplink {uplink.name}: {uplink.role.value}"
-        raise Refused(f"{found} -> an active uplink: {active}")
+        found = f"uplink {uplink.name} is {uplink.role.value}"
+        raise Refused(f"{found}; a pin needs an active uplink: {active}")
 
 
 def _unpin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
@@ -285,11 +285,11 @@ def _unpin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> C
 
 
 def _ruled(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig, BridgeRow]:
-    """What a rule is for. A rule for an address is kept under its VM's name, which must be known."""
+    """The target of a rule. A rule for an address is kept under its VM's name, which must be known."""
     bridge, port = named.vm_port(operator.fleet, name)
     if port.name in bridge.address_units.by_name and port.vm_id is None:
-        expected = "an address that the interface of a VM on this host has as attached-mac"
-        raise Refused(f"address {port.name}: of no known VM -> {expected}")
+        expected = "expected the attached-mac of a VM's interface on this host"
+        raise Refused(f"address {port.name} belongs to no known VM; {expected}")
     return bridge, port, operator.fleet.rows[bridge.config.name]
 
 
@@ -299,10 +299,10 @@ def _drain(operator: Operator, request_id: int, asked: Asked, now_s: float) -> C
     named.moving_bridge(bridge)
     name = bridge.config.name
     if uplink.role is Role.UNUSED:
-        raise Refused(f"uplink {uplink.name}: unused -> an active or standby uplink")
+        raise Refused(f"uplink {uplink.name} is unused; expected an active or standby uplink")
     if not any(bridge.links.up(other) for other in _others(bridge, uplink.name)):
-        expected = "another working uplink that can take its traffic"
-        raise Refused(f"uplink {uplink.name}: the last working uplink -> {expected}")
+        advice = "bring up another one that can take its traffic"
+        raise Refused(f"uplink {uplink.name} is the last working uplink; {advice}")
     ports = sum(bound.uplink == uplink.name for bound in bridge.placing.bound.values())
     is_drained = uplink.role is Role.DRAINED
     operator.jobs.begin(
@@ -323,7 +323,7 @@ def _drain(operator: Operator, request_id: int, asked: Asked, now_s: float) -> C
 def _undrain(operator: Operator, request_id: int, asked: Asked, _now_s: float) -> Commands:
     bridge, uplink = named.member(operator.fleet, asked.names[0])
     if uplink.role is not Role.DRAINED:
-        raise Refused(f"uplink {uplink.name}: {uplink.role.value} -> a drained uplink")
+        raise Refused(f"uplink {uplink.name} is {uplink.role.value}, not drained")
     note = ", and waits for active ones to fail" if uplink.role_before is Role.STANDBY else ""
     done = f"{uplink.name}: {uplink.role_before.value} again{note}"
     return operator.jobs.store(request_id, bridge.config.name, undrained(uplink), done)

@@ -28,7 +28,7 @@ WIDTH = 80
 CELLS = 15
 # How many VM ports on an uplink without relief are listed.
 NAMED = 3
-PLAN_FIRST = "ovs-lbt plan first"
+PLAN_FIRST = "run ovs-lbt plan first"
 WAY = (Column("USED-BY", least=8, optional=True), Column("FROM"), Column("TO"), *RATES)
 MOVES = (Column("PORT"), *WAY, Column("WHY"))
 # The head of the loads in observe mode, and what it means.
@@ -45,9 +45,9 @@ def only(bridges: Iterable[Bridge]) -> str:
     plans = {b.config.name: plan for b in bridges if (plan := b.placing.last_plan) is not None}
     names = [name for name, plan in plans.items() if plan.moves] or list(plans)
     if not names:
-        raise Refused(f"apply: no plan -> {PLAN_FIRST}")
+        raise Refused(f"there is no plan to apply; {PLAN_FIRST}")
     if len(names) > 1:
-        raise Refused(f"apply: plans of {len(names)} bridges -> {one_of(sorted(names))}")
+        raise Refused(f"{len(names)} bridges have a plan; name {one_of(sorted(names))}")
     return names[0]
 
 
@@ -59,13 +59,13 @@ def apply(bridge: Bridge, request_id: int, now_s: float) -> Commands:
     """
     name, proposal = bridge.config.name, bridge.placing.last_plan
     if proposal is None:
-        raise Refused(f"apply: no plan of {name} -> {PLAN_FIRST}")
+        raise Refused(f"bridge {name} has no plan to apply; {PLAN_FIRST}")
     named.moving_bridge(bridge)
     if not proposal.moves:
         return [Reply(request_id, f"{name}: the plan has no moves, so there is nothing to do")]
     team_view = bridge.placing.team_view
     if why := planning.changed(proposal, team_view, bridge.placing.bases(now_s), now_s):
-        refusal = f"{why} -> a new plan: ovs-lbt plan {quoted(name)}"
+        refusal = f"{why}; make a new plan: ovs-lbt plan {quoted(name)}"
         reasons = [move.reason for move in proposal.moves]
         noted = bridge.refuse(reasons, refusal, now_s, proposal.lines)
         return [*noted, Reply(request_id, refusal, refused=True)]
@@ -81,7 +81,7 @@ def as_json(proposals: Iterable[Proposal]) -> str:
 
 
 def as_text(proposals: Sequence[Proposal]) -> str:
-    """A block for each bridge: the moves, the expected loads, and what each policy says."""
+    """A block for each bridge: the moves, the expected loads, and the verdict of each policy."""
     if not proposals:
         return NONE_ATTACHED
     return "\n\n".join(lines_of(_block(proposal)) for proposal in proposals)
@@ -140,7 +140,7 @@ def _table(proposal: Proposal) -> list[str]:
 
 
 def _vm(moved: Moved) -> str | None:
-    """The VM behind a port; None if it has no name of its own."""
+    """The VM behind a port; None if it has the port's name."""
     return None if moved.vm == moved.unit else moved.vm
 
 
@@ -176,7 +176,7 @@ def _ratio(uplink: Uplink, direction: str) -> float:
 
 
 def _opinion_texts(opinion: Opinion, proposal: Proposal) -> list[str]:
-    """What loads a policy judged, and why it makes no (more) moves."""
+    """Which loads a policy judged, and why it makes no (more) moves."""
     if not proposal.connected or not proposal.uplinks:
         return []
     policy, rest = opinion.policy, opinion.rest
@@ -193,7 +193,7 @@ def _opinion_texts(opinion: Opinion, proposal: Proposal) -> list[str]:
 
 
 def covers(basis: Basis) -> str:
-    """The loads that a policy judges, in words."""
+    """The loads that a policy judges, as text."""
     if basis.covered_s >= basis.window_s:
         return f"the mean load of the last {basis.window_s:g} s"
     why = (

@@ -1,7 +1,7 @@
-"""A change that waits to be confirmed, as the database keeps it: what it was, and how to undo it.
+"""A change that waits to be confirmed, as the database keeps it: what was changed, and how to undo it.
 
 The key `unconfirmed` of the bridge holds it, also while the bridge is not attached. So a service
-that starts, and a command without a service, find it there.
+that starts, or a command that runs without a service, can read it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Unconfirmed:
     """A change that is reverted unless it is confirmed.
 
     `until_s`: until when it can be confirmed, since the epoch. `seconds`: how long it could be from
-    the start; a clock that is wrong makes nobody wait longer. `back`: the settings from before.
+    the start; a wrong clock does not make that longer. `back`: the settings from before.
     `linked`: of plain uplinks, those that had a link before. `begun`: it is being reverted.
     """
 
@@ -104,7 +104,7 @@ def parse(text: str) -> Unconfirmed:
 
 
 def _setting(table: Any, record: Any, key: Any, value: Any) -> Setting:
-    """A setting to restore. Only our keys: whoever can write the value can write any other."""
+    """A setting to restore. Only keys of ovs-lbt are accepted, because any program can write the value."""
     words = (table, record, key, *(() if value is None else (value,)))
     if not all(isinstance(word, str) for word in words) or not key.startswith(PREFIX):
         raise ValueError(key)
@@ -145,7 +145,7 @@ def _records(row: BridgeRow) -> dict[tuple[str, str], Mapping[str, str]]:
 
 
 def before_attach(row: BridgeRow) -> tuple[Setting, ...]:
-    """What an attach replaces. Settings of uplinks and VM ports it leaves alone."""
+    """The settings that an attach replaces. It does not change those of uplinks and VM ports."""
     return tuple(s for s in keys_of(row) if s.table == "Bridge" or s.key in _OF_SERVICE)
 
 
@@ -162,7 +162,7 @@ def before_set(row: BridgeRow, settings: Iterable[Setting]) -> tuple[Setting, ..
 
 
 def values(change: Unconfirmed) -> dict[str, str]:
-    """The keys that a bridge is attached with again, without their prefix."""
+    """The keys with which a bridge is attached again, without their prefix."""
     names = {s.key.removeprefix(PREFIX): s.value for s in change.back if s.table == "Bridge"}
     return {
         name: value
@@ -180,7 +180,7 @@ def restored(change: Unconfirmed, row: BridgeRow) -> tuple[Setting, ...]:
 def missing(change: Unconfirmed, row: BridgeRow) -> tuple[Setting, ...]:
     """The settings from before that a detach has removed, besides those of `values`.
 
-    What somebody has set since stays.
+    Settings made since then stay.
     """
     present = {s.place for s in keys_of(row)}
     attached_with = {PREFIX + name for name in (*values(change), *_ANEW)}
@@ -192,7 +192,7 @@ def missing(change: Unconfirmed, row: BridgeRow) -> tuple[Setting, ...]:
 
 
 def merged(*several: Iterable[Setting]) -> tuple[Setting, ...]:
-    """Settings of one transaction: of two for one key, the later."""
+    """Settings for one transaction. If several set one key, the last one counts."""
     return tuple({s.place: s for s in chain(*several)}.values())
 
 
@@ -211,21 +211,21 @@ def as_json(rows: Mapping[str, BridgeRow], epoch_now_s: float) -> list[dict[str,
 
 
 def waiting(name: str, change: Unconfirmed, epoch_now_s: float) -> str:
-    """What happens unless a change is confirmed, for the operator who has just made it."""
+    """The answer to an operator who has just made a change that must be confirmed."""
     left_s = change.left_s(epoch_now_s)
-    return f"{name}: {change.what} is rolled back in {left_s:.0f} s, unless: ovs-lbt confirm {quoted(name)}"
+    return f"{name}: {change.what} is rolled back in {left_s:.0f} s; to keep it: ovs-lbt confirm {quoted(name)}"
 
 
 def nothing_waits(name: str) -> str:
-    """The refusal to confirm or revert where there is nothing to."""
-    expected = "a change made with --rollback-after, whose time has not passed"
-    return f"bridge {name}: nothing waits to be confirmed -> {expected}"
+    """The refusal to confirm or revert if no change waits."""
+    found = f"bridge {name} has no change that waits to be confirmed"
+    return f"{found}; a change made with --rollback-after waits until its time has passed"
 
 
 def too_late(name: str, change: Unconfirmed) -> str:
     """The refusal to confirm a change whose time has passed."""
     found = f"{change.what} was not confirmed in time, and is being rolled back"
-    return f"bridge {name}: {found} -> {change.what} once more"
+    return f"bridge {name}: {found}; {change.what} it again"
 
 
 def refuse_waiting(row: BridgeRow, epoch_now_s: float) -> None:
@@ -237,5 +237,5 @@ def refuse_waiting(row: BridgeRow, epoch_now_s: float) -> None:
     if (change := of(row)) is not None:
         left_s = change.left_s(epoch_now_s)
         found = f"{change.what} waits to be confirmed, for another {left_s:.0f} s"
-        expected = f"ovs-lbt confirm {quoted(row.name)}, or ovs-lbt rollback {quoted(row.name)}"
-        raise Refused(f"bridge {row.name}: {found} -> {expected}")
+        first = f"ovs-lbt confirm {quoted(row.name)}, or ovs-lbt rollback {quoted(row.name)}"
+        raise Refused(f"bridge {row.name}: {found}; first run {first}")

@@ -1,7 +1,7 @@
-"""What counters show of the network upstream of a bridge: findings for `check`.
+"""What counters show about the network upstream of a bridge: findings for `check`.
 
-Without a LAG, what one port of a network broadcasts comes by every uplink, also what our own VMs
-broadcast by another one. On a LAG it comes by one member, and nothing comes back.
+Without a LAG, a broadcast arrives on every uplink, also one that our own VMs sent on another uplink. On a
+LAG, a broadcast from the network arrives on one member, and none of our own comes back.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ COLUMNS = "name,mtu,link_speed,statistics"
 # Fewer frames may be chance: a link that has just come up, or one that was just lost.
 ENOUGH_FRAMES = 10
 ENOUGH_ON_A_LAG = 10_000
+ONE_NETWORK = "connect all uplinks to one network"
 _FLOW = re.compile(r" table=(\d+), n_packets=(\d+),.* priority=\d+(?:,(\S*))? actions=")
 _MULTICAST = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00"
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An uplink as the database has it. None: not known, or not counted."""
+    """The record of an uplink in the database. None: not known, or not counted."""
 
     mtu: int | None = None
     speed_bps: int | None = None
@@ -39,7 +40,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A flow of ours: its table, its frames, and its match in words."""
+    """A flow of ovs-lbt: its table, its frames, and the words of its match."""
 
     table: int
     packets: int
@@ -47,13 +48,13 @@ class Counted:
 
     @property
     def registers(self) -> dict[Register, int]:
-        """The registers that it matches as a whole."""
+        """The registers that it matches without a mask."""
         exact = (re.fullmatch(r"(reg\d+)=(0x[0-9a-f]+|\d+)", word) for word in self.match)
         return {Register(m[1]): int(m[2], 0) for m in exact if m}
 
 
 def ports_of(listed: str) -> dict[str, Port]:
-    """The uplinks by name in what `ovs-vsctl` lists of `COLUMNS`."""
+    """The uplinks by name, from the output of `ovs-vsctl` for `COLUMNS`."""
 
     def number(value: object) -> int | None:
         return value if isinstance(value, int) else None
@@ -65,7 +66,7 @@ def ports_of(listed: str) -> dict[str, Port]:
 
 
 def parse(dumped: str) -> list[Counted]:
-    """The flows in what `ovs-ofctl dump-flows` prints."""
+    """The flows in the output of `ovs-ofctl dump-flows`."""
     found = map(_FLOW.search, dumped.splitlines())
     return [Counted(int(m[1]), int(m[2]), tuple((m[3] or "").split(","))) for m in found if m]
 
@@ -73,9 +74,9 @@ def parse(dumped: str) -> list[Counted]:
 def findings(
     team: JsonObject, ports: Mapping[str, Port], flows: Sequence[Counted]
 ) -> Iterator[Finding]:
-    """What is wrong upstream of a bridge, as far as its counters show it.
+    """Problems upstream of a bridge, as far as its counters show them.
 
-    `team`: the bridge in the answer of `check`. `ports`: its uplinks. `flows`: those of ours.
+    `team`: the bridge in the answer of `check`. `ports`: its uplinks. `flows`: those of ovs-lbt.
     """
     up = {uplink["name"]: int(uplink["ofport"]) for uplink in team["uplinks"] if uplink["up"]}
     on_a_lag = team.get("teaming") in (Teaming.STATIC, Teaming.LACP)
@@ -93,16 +94,16 @@ def findings(
 
 
 def _differences(ports: Mapping[str, Port], on_a_lag: bool) -> Iterator[Finding]:
-    """Members that differ in what they should have in common."""
+    """Differences between uplinks that should be equal."""
     mtus = {name: port.mtu for name, port in ports.items() if port.mtu}
     if len(set(mtus.values())) > 1:
-        text = f"MTU of uplinks: {_each(mtus)} -> one MTU; larger frames are lost on some of them"
-        yield Finding(WARNING, "mtu", text)
+        found = f"uplinks differ in MTU ({_each(mtus)}), so larger frames are lost on some"
+        yield Finding(WARNING, "mtu", f"{found}; set one MTU on all")
     speeds = {n: f"{p.speed_bps / 1e6:g} Mbit/s" for n, p in ports.items() if p.speed_bps}
     if len(set(speeds.values())) > 1:
-        text = f"speed of uplinks: {_each(speeds)}"
+        text = f"uplinks differ in speed ({_each(speeds)})"
         if on_a_lag:
-            text += " -> one speed, which a LAG requires"
+            text += "; a LAG requires one speed"
         yield Finding(WARNING if on_a_lag else NOTE, "speed", text)
 
 
@@ -116,8 +117,8 @@ def _deaf(ports: Mapping[str, Port], on_a_lag: bool) -> Iterator[Finding]:
     for name, port in ports.items():
         if port.rx_packets == 0 and most >= enough:
             text = (
-                f"uplink {name}: has a link, and has never received a frame"
-                " -> a port of the same network that is not blocked"
+                f"uplink {name} has a link, but has never received a frame;"
+                " connect it to a port of the same network that is not blocked"
             )
             yield Finding(WARNING, "receives-nothing", text)
 
@@ -125,22 +126,23 @@ def _deaf(ports: Mapping[str, Port], on_a_lag: bool) -> Iterator[Finding]:
 def _returned(
     team: JsonObject, flows: Sequence[Counted], came: Mapping[str, int]
 ) -> Iterator[Finding]:
-    """Uplinks that are configured as a LAG, and are separate ports upstream.
+    """Uplinks that are configured as a LAG, but are separate ports upstream.
 
-    On a LAG, only what the same address has flooded from here a moment ago is a frame of ours.
+    On a LAG, a frame counts as ours only if its address has just flooded one from here.
     """
     locked = (flow for flow in flows if flow.registers.get(Register.LOCKED) == 1)
     departures = (flow for flow in locked if flow.table == Table.DEPARTURE)
     count = sum(f.packets for f in departures if f.registers.get(Register.LOCAL) != 0)
     found = ""
     if count >= ENOUGH_FRAMES:
-        found = f"{count} broadcasts of our own VMs came back by another member"
+        found = f"{count} broadcasts of our own VMs came back on another member"
     elif team.get("teaming") == Teaming.STATIC and same_by_all(came):
         found = f"all members receive the same number of broadcasts ({_each(came)}), so each arrives twice"
     if found:
         change = _set_teaming(team, "switch-independent")
         separate = f"if the uplinks are separate ports there: {change}"
-        yield Finding(WARNING, "no-lag", f"LAG: {found} -> one LAG upstream; {separate}")
+        text = f"LAG: {found}; configure one LAG on the upstream switch, or, {separate}"
+        yield Finding(WARNING, "no-lag", text)
 
 
 def _set_teaming(team: JsonObject, teaming: str) -> str:
@@ -158,19 +160,19 @@ def _never_returned(
     )
     if sent < ENOUGH_FRAMES or came_back > 0:
         return
-    text = f"of {sent} broadcasts of our VMs, none came back by another uplink"
+    text = f"of {sent} broadcasts of our VMs, none came back on another uplink"
     if same := same_by_all(came):
-        text += ", but all receive the same broadcasts from other hosts: isolated ports upstream"
+        text += ", but all receive the same broadcasts from other hosts: the upstream ports are isolated"
     elif max(came.values()) < ENOUGH_TO_COMPARE:
-        text += " -> uplinks of one network; other hosts' broadcasts will show if they are a LAG"
+        text += f"; {ONE_NETWORK}; other hosts' broadcasts will show if they are a LAG"
     else:
         static = _set_teaming(team, "static")
-        text += f" -> uplinks of one network; if they are a LAG upstream: {static}, or LACP"
+        text += f"; {ONE_NETWORK}; if they are a LAG upstream: {static}, or LACP"
     yield Finding(NOTE if same else WARNING, "not-one-network", text)
 
 
 def _vlans(up: Mapping[str, int], flows: Sequence[Counted]) -> Iterator[Finding]:
-    """VLANs in which some uplinks bring broadcasts, and others never do."""
+    """VLANs whose broadcasts arrive on some uplinks, and never on others."""
     came: Counter[tuple[int, int]] = Counter()
     for flow in flows:
         registers = flow.registers
@@ -181,8 +183,8 @@ def _vlans(up: Mapping[str, int], flows: Sequence[Counted]) -> Iterator[Finding]
         never = [name for name, ofport in up.items() if came[vlan, ofport] == 0]
         if bring and never:
             text = (
-                f"{f'VLAN {vlan}' if vlan else 'untagged frames'}: come by {', '.join(bring)}, never by"
-                f" {', '.join(never)} -> the VLAN on every switch port of an uplink"
+                f"{f'VLAN {vlan}' if vlan else 'untagged'} broadcasts arrive on {', '.join(bring)}, never on"
+                f" {', '.join(never)}; configure the VLAN on the switch port of every uplink"
             )
             yield Finding(WARNING, "vlan", text)
 

@@ -265,7 +265,9 @@ def test_a_flag_that_an_operator_sets_is_reported(bed: Bed, service: Service) ->
     with service.attached(bed, "--policy", "originating-port"):
         assert flooded(bed) == everybody_but(bed)
         (found,) = of_flags(bed, service)
-        proposed = re.search(r"^(\S+): another program .* -> (ovs-ofctl .* flood);", found)
+        proposed = re.search(
+            r"^(\S+): another program .*; to clear it: (ovs-ofctl .* flood);", found
+        )
         assert proposed and proposed[1] == vm.port
         bed.ovs.run(*proposed[2].split())
         wait_until(lambda: not of_flags(bed, service), "the flag is cleared for good")

@@ -36,7 +36,7 @@ CALLS = (
     ("top", REFUSED, "top: input or output is not a terminal; use a terminal, or:…"),
     ("attach br2 --uplink eth5 --uplink tap0", REFUSED, "…: tap0 is a tap device, as VMs use; …"),
     # The database or `ip` is asked, or a process begins that is to be the service.
-    ("attach br2 --from-bond bond7", REFUSED, "bond7: no bond of Linux -> …"),
+    ("attach br2 --from-bond bond7", REFUSED, "bond7 is not a Linux bond; …"),
     ("rescue br0", REFUSED, "the service is running; …"),
     ("run", REFUSED, "a service is already running as process …"),
 )

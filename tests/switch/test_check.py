@@ -1,4 +1,4 @@
-"""`ovs-lbt check` on real bridges: fit to attach, healthy, and what counters show of the network."""
+"""`ovs-lbt check` on real bridges: one that can be attached, a healthy one, and what counters show of the network."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def test_a_bridge_that_is_not_attached_is_judged_and_left_as_it_is(
     assert (said.returncode, said.stderr) == (WELL, "")
     names = ", ".join(uplink.name for uplink in bed.uplinks)
     first, *_ = said.stdout.splitlines()
-    assert first == f"note: {bed.bridge}: fit to attach: load-based over {names}, 3 VM ports"
+    assert first == f"note: {bed.bridge}: can be attached: load-based over {names}, 3 VM ports"
     assert state(bed) == before
 
     bed.ofctl("add-flow", "table=3,priority=7,actions=drop")
     try:
         status, found = checked(service, bed.bridge, *uplinks)
-        assert status == FOUND and "of other programs" in found["unfit"]
+        assert status == FOUND and "other programs have" in found["unfit"]
         refused = service.command("attach", bed.bridge, *uplinks).stderr
         assert found["unfit"].partition(": ")[2] in refused, "in the words of attach"
     finally:
@@ -78,7 +78,9 @@ def test_health_is_what_it_is_now(bed: Bed, service: Service) -> None:
     bed.set("bridge", bed.bridge, failback_delay_s=1)
     with service.attached(bed):
         assert checked(service) == (WELL, {})
-        assert service.command("check").stdout.splitlines()[-1] == f"{bed.bridge}: well"
+        assert (
+            service.command("check").stdout.splitlines()[-1] == f"{bed.bridge}: no problems found"
+        )
         with bed.cable_pulled(bed.uplinks[1]):
             wait_until(lambda: len(checked(service)[1]) == 2, "the pulled cable is found")
             status, found = checked(service, bed.bridge)
@@ -97,7 +99,7 @@ def test_health_is_what_it_is_now(bed: Bed, service: Service) -> None:
 @beds(ON_BOND)
 def test_a_switch_that_does_not_run_is_named(bed: Bed, service: Service) -> None:
     cause = "ovs-vswitchd is not running or does not answer; start Open vSwitch: systemctl start"
-    assert "fit to attach" in service.do("check", bed.bridge)
+    assert "can be attached" in service.do("check", bed.bridge)
     bed.ovs.stop("ovs-vswitchd")
     try:
         for command in ("check", "attach"):
@@ -164,7 +166,7 @@ def test_ports_that_are_isolated_upstream_are_not_proposed_as_a_lag(
             broadcast(bed, bed.vms[0])
             bed.fire([bed.frame_of(bed.hosts[0]) for _ in range(COMPARED)])
             wait_until(lambda: not checked(service)[1], "only a note is left")
-            assert "isolated ports upstream" in service.command("check").stdout
+            assert "the upstream ports are isolated" in service.command("check").stdout
             assert copies_at_a_vm(bed) == 1
             service.do("set", "bridge", bed.bridge, "teaming=static")
             wait_until(lambda: checked(service)[1].keys() == {"no-lag"}, "it is found")
@@ -209,7 +211,9 @@ def test_a_vlan_that_is_missing_on_an_uplink_is_found(bed: Bed, service: Service
             broadcast(bed, *bed.hosts)
             wait_until(lambda: checked(service)[1].keys() == {"vlan"}, "it is found")
             text = checked(service)[1]["vlan"]
-            assert text.startswith(f"VLAN 20: come by {bed.uplinks[0]}, never by {bed.uplinks[1]}")
+            assert text.startswith(
+                f"VLAN 20 broadcasts arrive on {bed.uplinks[0]}, never on {bed.uplinks[1]}"
+            )
         finally:
             bed.tor.ovs.vsctl("clear", "port", end, "trunks")
         broadcast(bed, bed.hosts[1])

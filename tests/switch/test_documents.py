@@ -132,7 +132,7 @@ def test_a_day_at_the_terminal(bed: Bed, service: Service) -> None:
     service.attach(bed)
     looked, *_ = [*follow("daily", service, bed), *follow("check", service, bed)]
     healthy, *_ = follow("check-health", service, bed)
-    assert f"{bed.bridge}: well\n" in healthy
+    assert f"{bed.bridge}: no problems found\n" in healthy
     assert bed.bridge in looked and bed.vms[0].port in looked
     wait_until(lambda: all(map(bed.carrier, bed.uplinks)), "both links are up")
     shown = service.show_json(bed.bridge)

@@ -77,7 +77,7 @@ def test_a_canary_that_is_not_well_ends_the_rollout_and_is_as_it_was(
             rollout = roll_out_to(fleet, tmp_path)
         assert rollout.status != 0
         assert rollout.batches == [{"kvm1"}], "no other host was touched"
-        found = f"uplink {canary.bed.uplinks[1]}: link down"
+        found = f"uplink {canary.bed.uplinks[1]}: link is down"
         assert re.search(f"kvm1 was rolled back: .*{found}", rollout.said), "the cause is named"
         assert rollout.count("kvm1", "changed") >= len(["attach", "confirm", "detach"])
         assert attached(fleet) == []

@@ -54,7 +54,7 @@ def known(place: Place) -> Place:
 def test_the_bridge_of_ovn_itself_is_refused(place: Place) -> None:
     with place.host.entered():
         refused = place.host.service.command("attach", INTEGRATION).stderr
-    assert refused.rstrip().endswith(f"-> the bridge that has the uplinks: {EXTERNAL}")
+    assert refused.rstrip().endswith(f"; attach the bridge that has the uplinks: {EXTERNAL}")
 
 
 def test_addresses_are_spread_and_each_frame_comes_once(known: Place) -> None:

@@ -231,7 +231,7 @@ def test_the_role_installs_and_goes_back_to_the_package_before(
             ovs_lbt_package=str(newer), ovs_lbt_previous_package=str(package)
         )
         assert second.status != 0
-        assert re.search(r"kvm1 was rolled back: .*: link down", second.said), second.said
+        assert re.search(r"kvm1 was rolled back: .*: link is down", second.said), second.said
         log = machine.path("/var/log/dpkg.log").read_text()
         assert f" upgrade ovs-lbt:all {version} {version}+next\n" in log, log
         assert machine.version() == version, "the package before is back"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -49,8 +50,8 @@ def test_attach_names_the_ports_whose_frames_it_would_drop(told: Bed, service: S
     assert refused.returncode == 1
     assert f"{vm.port} also sends from {VIRTUAL}" in refused.stderr
     assert bed.ofctl("dump-flows").count("table=") == flows.count("table="), "nothing has changed"
-    (advice,) = (word for word in refused.stderr.split(" -> ") if "forged-transmits" in word)
-    bed.ovs.run(*advice.split(" (")[0].split())
+    (advice,) = re.findall(r"; to accept them: (ovs-vsctl \S.*=accept) ", refused.stderr)
+    bed.ovs.run(*advice.split())
     with service.attached(bed, "--policy", "originating-port"):
         pass
 

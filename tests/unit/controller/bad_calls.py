@@ -17,13 +17,13 @@ PERCENT = "a percentage from 10 to 100"
 WINDOW = "a number of seconds from 1 to 86400"
 MBPS = "a rate in Mbit/s from 0.001 to 10000000"
 KEYS = "to list the names: ovs-lbt set --help"
-LISTED = "one of those that ovs-lbt show br0 lists"
 NO_BRIDGE = "no bridge is named {}; to list the names: ovs-vsctl list-br"
 NO_NAME = NO_BRIDGE.format("''")
 NO_UPLINK = "no uplink of br0 is named {} (did you mean {}?); to list the names: ovs-lbt show br0"
 NOT_ATTACHED = "is not attached; to attach it: ovs-lbt attach"
 BR2 = f"bridge br2 {NOT_ATTACHED} br2 --uplink IF --uplink IF"
-A_PORT = f"port: eth0, an uplink -> a VM port, {LISTED}"
+LISTS = "to list both: ovs-lbt show br0"
+A_PORT = f"eth0 is an uplink, not a VM port; {LISTS}"
 CHOICE = "names of uplinks, comma-separated; !NAME excludes an uplink"
 SET_NAME = "the name of a set, without commas or spaces, 64 characters at most"
 ROLE = "if it is an uplink: ovs-vsctl set interface {} external_ids:ovs-lbt-role=active"
@@ -33,8 +33,8 @@ REFUSED = {
     # ---- what no command is ------------------------------------------------------------
     "-t ovs-lbt-b show": "no service is running; start it with: ovs-lbt run --name…",
     # ---- names that a VM has on every host, and bonds of Linux --------------------------
-    "pin 3a5c1f2e-9b1d-4c58-8a2e-0123456789ab/52:54:00:00:00:01 eth0": "VM 3a5c1f2e-9b1d-4c58-8a2e-0123456789ab/52:54:00:00:00:01: not on this host, whose attached bridges are br0, br1 -> one attached bridge; …",
-    "unpin 101i0": "VM 101i0: not on this host, whose attached bridges are br0, br1 -> …",
+    "pin 3a5c1f2e-9b1d-4c58-8a2e-0123456789ab/52:54:00:00:00:01 eth0": "VM 3a5c1f2e-9b1d-4c58-8a2e-0123456789ab/52:54:00:00:00:01 is not on this host (attached bridges: br0, br1); set the rule on the bridge …: ovs-vsctl set bridge …",
+    "unpin 101i0": "VM 101i0 is not on this host (attached bridges: br0, br1); …",
     "attach br2 --from-bond bond7 --policy pin": "policy: pin is invalid; expected one of …",
     "attach br2 --from-bond bond7 --uplink eth5": "--uplink does not work with --from-bond, because the bond's members are the uplinks",
     # ---- show, top, plan, apply, explain -----------------------------------------------
@@ -60,11 +60,11 @@ REFUSED = {
     "history --port nope": f"no VM port is named nope; {IN_USE}, or ovs-lbt history",
     # ---- attach ------------------------------------------------------------------------
     "attach nobr": NO_BRIDGE.format("nobr"),
-    "attach br0": "bridge br0: already attached -> a bridge that is not attached; to…",
-    "attach br0 --observe": "bridge br0: already attached -> a bridge that is not attached; to change this one: ovs-lbt set bridge br0 mode=observe",
-    "attach br0 --policy explicit": "bridge br0: already attached -> a bridge that is not attached; to change this one: ovs-lbt set bridge br0 policy=explicit",
-    "attach br2": "bridge br2: no bond -> its uplinks, in failover order: ovs-lbt attach br2 --uplink IF --uplink IF",
-    "attach br3": "bridge br3: 2 bonds, bond1, bond2 -> one bond; a bond to another network needs a bridge of its own",
+    "attach br0": "bridge br0 is already attached; to change it: …",
+    "attach br0 --observe": "bridge br0 is already attached; to change it: ovs-lbt set bridge br0 mode=observe",
+    "attach br0 --policy explicit": "bridge br0 is already attached; to change it: ovs-lbt set bridge br0 policy=explicit",
+    "attach br2": "bridge br2 has no bond; name its uplinks in failover order: ovs-lbt attach br2 --uplink IF --uplink IF",
+    "attach br3": "bridge br3 has 2 bonds (bond1, bond2); keep one; a bond to another network needs its own bridge",
     "attach br2 --uplink ''": "uplinks: an empty value is invalid; expected 2 to 64 interface names…",
     "attach br2 --uplink eth5": "uplinks: eth5 is invalid; expected 2 to 64 interface names…",
     "attach br2 --uplink eth5 --uplink eth5": "uplinks: eth5,eth5 is invalid; expected 2 to 64…",
@@ -155,15 +155,15 @@ REFUSED = {
     "move vnet9 eth0": f"{UNKNOWN.format('vnet9')} (did you mean vnet2?); {IN_USE}",
     "move eth0 eth1": A_PORT,
     "move vnet1 eth9": NO_UPLINK.format("eth9", "eth1"),
-    "move vnet0 eth0": "port vnet0: pinned to eth1 -> no pin: ovs-lbt unpin vnet0",
+    "move vnet0 eth0": "port vnet0 is pinned to eth1; to remove the pin: ovs-lbt unpin vnet0",
     "pin vnet1 eth2": NO_UPLINK.format("eth2", "eth1"),
     "pin eth0 eth1": A_PORT,
-    "pin web0 eth4": "uplink eth4: standby -> an active uplink: one of eth2, eth3",
+    "pin web0 eth4": "uplink eth4 is standby; a pin needs an active uplink: one of eth2, eth3",
     "unpin vnet9": f"{UNKNOWN.format('vnet9')} (did you mean vnet2?); {IN_USE}",
     "drain eth99": f"{UNKNOWN.format('eth99')} (did you mean eth4?); {IN_USE}",
     "drain eth9": f"interface eth9: bridge br3 {NOT_ATTACHED} br3",
-    "undrain eth0": "uplink eth0: active -> a drained uplink",
-    "undrain vnet0": f"uplink: vnet0, a VM port -> an uplink, {LISTED}",
+    "undrain eth0": "uplink eth0 is active, not drained",
+    "undrain vnet0": f"vnet0 is a VM port, not an uplink; {LISTS}",
     # ---- replay ------------------------------------------------------------------------
     "replay nofile.csv --policy slb": "nofile.csv: No such file or directory; expected a .csv or .csv.gz trace",
     "replay / --policy slb": "/: Is a directory; expected a .csv or .csv.gz trace",

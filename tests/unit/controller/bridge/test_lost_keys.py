@@ -178,7 +178,7 @@ def test_keys_that_vanish_later_can_be_given_back() -> None:
     assert here.switches["br0"].installed != EMPTY
     for words in ((), ("br0",)):
         (first, *more) = found(here, *words)
-        assert first.startswith("ovs-lbt-policy: vanished") and "detach br0" in first
+        assert first.startswith("ovs-lbt-policy has disappeared") and "detach br0" in first
         assert [text.partition(",")[0] for text in more] == [
             "the flows of ovs-lbt forward" for _ in words
         ]

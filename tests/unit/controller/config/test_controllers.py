@@ -197,7 +197,9 @@ def test_an_attached_bridge_tells_it_and_keeps_what_it_has() -> None:
     assert says(told, "Bridge br0 protocols: OpenFlow10", "OpenFlow13")
     findings = json.loads(done(here.ask("check", "br0", "--json")))["findings"]
     (away,) = (one for one in findings if one["check"] == "not-connected")
-    assert says(away["text"], "not connected -> OpenFlow13")
+    assert says(
+        away["text"], "not connected", "lack OpenFlow13; ", "add bridge br0 protocols OpenFlow13"
+    )
     change(here, protocols=())
     here.connect()
     (shown,) = json.loads(done(here.ask("show", "br0", "--json")))["bridges"]

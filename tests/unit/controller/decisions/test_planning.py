@@ -158,8 +158,8 @@ def test_an_observed_bridge_shows_what_it_would_do_and_applies_nothing() -> None
     text = done(here.ask("plan"))
     assert "would be made now in enforce mode" in text and "NOW" not in text
     assert says(text, "FROM", "IF ENFORCED", "EXPECTED", "observe mode: ", "not the present")
-    enforce = "mode enforce: ovs-lbt set bridge br0 mode=enforce"
-    assert refusal(here.ask("apply")) == f"bridge br0: mode observe -> {enforce}"
+    enforce = "to make moves: ovs-lbt set bridge br0 mode=enforce"
+    assert refusal(here.ask("apply")) == f"bridge br0 is in observe mode; {enforce}"
     here.run_until(100)
     assert utilizations(plan(here)) == {"eth1": (0.55, 0), "eth2": (0.3, 0)}, "as if it were made"
 
@@ -179,7 +179,7 @@ def test_a_bridge_that_is_away_says_so() -> None:
     here.disconnect()
     assert "NOT CONNECTED" in done(here.ask("plan"))
     assert plan(here)["connected"] is False
-    assert refusal(here.ask("apply")) == f"bridge br0: the switch is not connected -> {STARTED}"
+    assert refusal(here.ask("apply")) == f"bridge br0: the switch is not connected; {STARTED}"
 
 
 @pytest.mark.slow
@@ -251,7 +251,9 @@ def test_apply_makes_exactly_what_was_shown_in_one_bundle_and_says_so() -> None:
     assert says(made, "br0: 2 moves", "vnet0: eth1 -> eth2 (threshold)", "vnet1: eth1 -> eth3 (")
     assert here.bindings() == {"vnet0": "eth2", "vnet1": "eth3", "vnet2": "eth1", "vnet3": "eth1"}
     assert moves(here) == {"threshold": 2}
-    assert refusal(here.ask("apply")) == "apply: no plan -> ovs-lbt plan first", "it is used up"
+    assert refusal(here.ask("apply")) == "there is no plan to apply; run ovs-lbt plan first", (
+        "it is used up"
+    )
 
 
 def test_the_window_begins_anew_with_what_was_applied() -> None:
@@ -267,8 +269,11 @@ def test_the_window_begins_anew_with_what_was_applied() -> None:
 
 def test_without_a_plan_nothing_is_applied() -> None:
     here = crowded()
-    assert refusal(here.ask("apply")) == "apply: no plan -> ovs-lbt plan first"
-    assert refusal(here.ask("apply", "br0")) == "apply: no plan of br0 -> ovs-lbt plan first"
+    assert refusal(here.ask("apply")) == "there is no plan to apply; run ovs-lbt plan first"
+    assert (
+        refusal(here.ask("apply", "br0"))
+        == "bridge br0 has no plan to apply; run ovs-lbt plan first"
+    )
     assert refusal(here.ask("apply", "br9")).startswith("no bridge is named br9 (did")
 
 
@@ -290,7 +295,10 @@ def test_a_plan_of_a_bridge_that_was_given_back_is_forgotten() -> None:
     here.write(replace(row, external_ids={})).run_for(1)
     assert done(here.ask("plan")).endswith("ovs-lbt attach BRIDGE"), "there is no bridge"
     here.write(row).run_for(KNOWN_AT_S)
-    assert refusal(here.ask("apply", "br0")) == "apply: no plan of br0 -> ovs-lbt plan first"
+    assert (
+        refusal(here.ask("apply", "br0"))
+        == "bridge br0 has no plan to apply; run ovs-lbt plan first"
+    )
 
 
 def link_down(here: World) -> None:
@@ -311,7 +319,7 @@ CHANGES: dict[str, tuple[Callable[[World], object] | str, tuple[str, ...]]] = {
     ),
     "role": ("set interface eth2 role=standby", ("role of eth2: ", "active", "standby")),
     "threshold": ("set bridge br0 threshold=60", ("threshold: ", "75%", "60%")),
-    "observed": ("set bridge br0 mode=observe", ("bridge br0: mode observe", "mode enforce")),
+    "observed": ("set bridge br0 mode=observe", ("bridge br0 is in observe mode", "mode=enforce")),
     "pinned": ("pin vnet0 eth1", ("pin of vnet0: none", "eth1")),
     "excluded": ("set interface vnet0 exclude=true", ("vnet0: excluded",)),
     "policy": (
@@ -352,7 +360,7 @@ def test_a_changed_situation_is_told_and_nothing_moves(name: str) -> None:
     here.log.clear()
     found = refusal(here.ask("apply", "br0"))
     assert says(found, *why)
-    assert found.endswith(" -> a new plan: ovs-lbt plan br0") or name == "observed"
+    assert found.endswith("; make a new plan: ovs-lbt plan br0") or name == "observed"
     assert here.bindings() == before and moves(here) == made and here.commands(Apply) == []
     noted = [entry.why for entry in here.engine.fleet.bridges["br0"].decision_log.entries]
     assert name == "observed" or noted[-1] == found
@@ -396,7 +404,7 @@ def test_of_several_bridges_the_one_that_is_meant_must_be_named() -> None:
         here.switches[row.name].offered_bps = offered
     here.start().run_until(KNOWN_AT_S)
     assert done(here.ask("plan")).count("1 move would be made now") == 2
-    assert refusal(here.ask("apply")) == "apply: plans of 2 bridges -> one of br0, br1"
+    assert refusal(here.ask("apply")) == "2 bridges have a plan; name one of br0, br1"
     assert done(here.ask("apply", "br1")).startswith("br1: 1 move made")
     assert done(here.ask("apply")).startswith("br0: 1 move made"), "the only one left"
 

@@ -299,7 +299,7 @@ def test_pin_moves_and_keeps() -> None:
     assert here.bindings()["vnet0"] == "eth2"
     assert moves(here) == {"pin": 1}
     pinned = refusal(here.ask("move", "vnet0", "eth1"))
-    assert pinned == "port vnet0: pinned to eth2 -> no pin: ovs-lbt unpin vnet0"
+    assert pinned == "port vnet0 is pinned to eth2; to remove the pin: ovs-lbt unpin vnet0"
     done(here.ask("unpin", "vnet0"))
     done(here.ask("move", "vnet0", "eth1"))
 
@@ -358,7 +358,7 @@ def test_a_database_that_refuses_is_quoted_and_nothing_changes(command: str) -> 
 @pytest.mark.parametrize("command", ["move vnet0 eth2", "drain eth1"])
 def test_nothing_can_be_moved_on_a_switch_that_is_away(command: str) -> None:
     here = world(host()).start().disconnect()
-    text = f"bridge br0: the switch is not connected -> {STARTED}"
+    text = f"bridge br0: the switch is not connected; {STARTED}"
     assert refusal(here.ask(*command.split())) == text
 
 
@@ -567,9 +567,7 @@ def test_a_vm_port_whose_vlan_no_uplink_carries_has_no_uplink_until_one_does() -
     assert here.engine.fleet.status()[0].config_errors == (
         "Port vnet0 tag: no uplink carries 20; choose a VLAN that an uplink carries",
     )
-    assert "-> an uplink that carries them; there is none" in refusal(
-        here.ask("move", "vnet0", "eth1")
-    )
+    assert "; no uplink does" in refusal(here.ask("move", "vnet0", "eth1"))
     re_tagged(here, "eth2", trunks=(10, 20)).run_for(1)
     assert here.bindings()["vnet0"] == "eth2"
     assert here.switches["br0"].installed == desired(here)
@@ -581,7 +579,7 @@ def test_an_operator_cannot_put_a_vm_port_where_its_vlan_is_not(command: tuple[s
     re_tagged(here, "eth1", trunks=(0, 10))
     re_tagged(here, "vnet1", tag=20).run_for(1)
     reply = here.ask(*command, "vnet1", "pin=eth1" if command[0] == "set" else "eth1")
-    assert refusal(reply) == "uplink eth1: does not carry the VLANs of vnet1 -> one of eth2"
+    assert refusal(reply) == "uplink eth1 does not carry the VLANs of vnet1; use one of eth2"
 
 
 def test_a_policy_that_places_by_number_takes_its_place_and_load_based_keeps_what_is() -> None:

@@ -17,7 +17,7 @@ from tests.said import says
 from tests.unit.fake_switch import World, done, refusal, world
 from tests.unit.rows import host, without_us
 
-ITSELF = f"because ovs-lbt itself failed: line br0: KeyError: 'x' -> {OUR_LOG}"
+ITSELF = f"because ovs-lbt itself failed: line br0: KeyError: 'x'; {OUR_LOG}"
 
 
 def fault(part: str = "lines", at_s: float = 3.0, count: int = 1) -> Faulted:
@@ -88,7 +88,7 @@ class Obstacle(World):
 @pytest.mark.parametrize(
     ("held", "why"),
     [
-        (Write, ("database", " -> ", "ovsdb-server")),
+        (Write, ("database", "; ", "ovsdb-server")),
         (ReadForwarding, ("ovs-vswitchd", "fdb/show")),
         (ReadInstalled, (", because the switch did not answer",)),
         (Apply, (", because the switch did not answer",)),

@@ -129,7 +129,7 @@ def test_a_manual_move_and_a_refused_one() -> None:
     (entry,) = entries(here)
     assert (
         entry["event"] == "refused"
-        and entry["why"] == text == "uplink eth1: link down -> one of eth2"
+        and entry["why"] == text == "uplink eth1: link down; use one of eth2"
     )
     assert entry["moves"][0]["reason"] == "manual"
     status = here.engine.fleet.status()[0]

@@ -134,7 +134,7 @@ def test_rules_and_roles_are_planned_and_not_followed(
 def test_what_would_move_something_now_is_refused(make: Callable[..., BridgeRow]) -> None:
     here = world(make(mode="observe")).start()
     here.log.clear()
-    text = "bridge br0: mode observe -> mode enforce: ovs-lbt set bridge br0 mode=enforce"
+    text = "bridge br0 is in observe mode; to make moves: ovs-lbt set bridge br0 mode=enforce"
     assert refusal(here.ask("move", "vnet0", "eth2")) == text
     assert refusal(here.ask("drain", "eth1")) == text
     here.run_for(5)

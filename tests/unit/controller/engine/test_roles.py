@@ -49,7 +49,7 @@ def test_a_standby_uplink_is_used_while_no_active_one_is_and_by_nothing_else() -
     here = offer(team("active", "standby", failback_delay_s="45"), [4e9] * 4).run_for(100)
     assert used(here) == {"eth1"}, "whatever the load"
     told = refusal(here.ask("move", "vnet0", "eth2"))
-    assert says(told, "uplink eth2: standby", " -> one of eth1")
+    assert says(told, "uplink eth2: standby", "; use one of eth1")
     here.set_link(1, up=False).run_for(1)
     assert used(here) == {"eth2"}
     here.set_link(1, up=True).run_for(44)
@@ -122,7 +122,7 @@ def test_a_role_wins_over_a_pin_and_the_pin_holds_again_after_it(role: str) -> N
     done(here.ask("pin", "vnet0", "eth2"))
     set_role(here, "eth2", role)
     assert here.bindings()["vnet0"] == "eth1"
-    refused = f"uplink eth2: {role} -> an active uplink: one of eth1"
+    refused = f"uplink eth2 is {role}; a pin needs an active uplink: one of eth1"
     assert refusal(here.ask("pin", "vnet2", "eth2")) == refused, "it would not hold"
     assert refusal(here.ask("set", "interface", "vnet2", "pin=eth2")) == refused
     set_role(here, "eth2", "active")
@@ -173,7 +173,7 @@ def test_a_drain_during_which_the_other_uplink_fails_says_what_remains() -> None
     assert here.ask("drain", "eth1") is None
     here.set_link(2, up=False).run_for(4)
     told = refusal(here.replies[1])
-    assert says(told, "uplink eth1: drained", "vnet0, vnet1, vnet2, vnet3 -> ")
+    assert says(told, "uplink eth1: drained", "vnet0, vnet1, vnet2, vnet3; ", "another uplink")
 
 
 def test_a_drain_of_a_switch_that_goes_away_is_answered() -> None:
@@ -199,12 +199,12 @@ def test_a_bridge_detached_during_a_drain_ends_it() -> None:
 
 # Some of it the command refuses by itself, and another client may send it.
 REFUSALS = {
-    "drain eth3": "uplink eth3: unused -> an active or standby uplink",
-    "move vnet0 eth3": "uplink eth3: unused -> one of eth1, eth2",
+    "drain eth3": "uplink eth3 is unused; expected an active or standby uplink",
+    "move vnet0 eth3": "uplink eth3: unused; use one of eth1, eth2",
     "set interface eth1 role-before=standby": (
         "no key of an uplink is named role-before; to list the names: ovs-lbt set --help"
     ),
-    "set port vnet0 pin=eth1": "table: port -> bridge or interface",
+    "set port vnet0 pin=eth1": "table: port is invalid; expected bridge or interface",
     "set bridge br0 threshold=75 threshold=60": "threshold is given 2 times",
     "set interface vnet0 pin= pin=eth1": "pin is given 2 times",
     "set bridge br0 no-flood-before=vnet0": "no key of a bridge is named no-flood-before; …",
@@ -222,14 +222,14 @@ def test_a_refusal_says_what_was_found_and_what_is_expected(command: str) -> Non
 
 def test_the_last_uplink_that_works_is_not_drained() -> None:
     here = team("active", "active").set_link(2, up=False)
-    assert says(refusal(here.ask("drain", "eth1")), "uplink eth1: the last working uplink -> ")
+    assert says(refusal(here.ask("drain", "eth1")), "uplink eth1 is the last working uplink; ")
 
 
 @pytest.mark.parametrize("role", ["drained", "unused"])
 def test_the_last_uplink_in_service_is_not_taken_out_of_it(role: str) -> None:
     here = team("active", "unused")
     expected = "active or standby, because the bridge has no other active or standby uplink"
-    text = f"role: {role} -> {expected}"
+    text = f"role: {role} is invalid; expected {expected}"
     assert refusal(here.ask("set", "interface", "eth1", f"role={role}")) == text
 
 
@@ -300,11 +300,11 @@ def test_a_link_that_is_present_and_not_live_yet_delays_no_return() -> None:
 
 def test_a_move_to_an_uplink_that_waits_says_how_long() -> None:
     here = team("active", "active", failback_delay_s="45").set_link(2, up=False)
-    text = "uplink eth2: link down -> one of eth1"
+    text = "uplink eth2: link down; use one of eth1"
     assert refusal(here.ask("move", "vnet0", "eth2")) == text
     here.run_until(10).set_link(2, up=True).run_until(20)
     told = refusal(here.ask("move", "vnet0", "eth2"))
-    assert says(told, "uplink eth2: ", "failback delay", "35 s -> one of eth1")
+    assert says(told, "uplink eth2: ", "failback delay", "35 s; use one of eth1")
 
 
 def test_an_uplink_missing_at_a_reconnect_waits_when_it_returns() -> None:

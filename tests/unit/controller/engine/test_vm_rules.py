@@ -108,7 +108,7 @@ def test_nothing_moves_a_vm_port_where_it_may_not_be() -> None:
     here = team({"vnet0": {"allow": "eth1"}}, uplinks=2)
     for name in VMS[1:]:
         done(here.ask("move", name, "eth2"))
-    expected = "uplink eth2: not allowed for vnet0 -> one of eth1"
+    expected = "uplink eth2 is not allowed for vnet0; use one of eth1"
     for command in ("move vnet0 eth2", "pin vnet0 eth2", "set interface vnet0 pin=eth2"):
         assert refusal(here.ask(*command.split())) == expected
     offer(here, [9e9]).run_for(100)

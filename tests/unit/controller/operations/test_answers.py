@@ -29,7 +29,7 @@ def why(here: World, name: str) -> str:
 
 def test_a_move_says_from_where_to_where(here: World) -> None:
     assert says(done(here.ask("move", "vnet0", "eth2")), "vnet0", "eth1", "eth2")
-    assert says(done(here.ask("move", "vnet0", "eth2")), "vnet0", "eth2 already")
+    assert says(done(here.ask("move", "vnet0", "eth2")), "vnet0: already on eth2")
 
 
 def test_a_pin_says_whether_the_port_moves_and_is_the_reason_from_then_on(here: World) -> None:

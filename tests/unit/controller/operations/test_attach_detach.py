@@ -122,7 +122,7 @@ def test_detach_leaves_no_trace_and_keeps_what_describes_the_hardware() -> None:
     done(here.ask("pin", "vnet0", "eth1"))
     here.ask("detach", "br0")
     told = done(here.replies[here.asked])
-    assert says(told, "br0: ", "eth1 capacity-mbps; vnet0 pin -> ", "ovs-lbt detach br0 --purge")
+    assert says(told, "br0: ", "eth1 capacity-mbps; vnet0 pin; ", "ovs-lbt detach br0 --purge")
     assert here.rows["br0"].external_ids == {}
     assert set(here.stored_bindings().values()) == {None}
     assert here.rows["br0"].ports[0].interfaces[0].external_ids == ours(capacity_mbps="1000")
@@ -145,7 +145,7 @@ def test_detaching_a_switch_that_is_away_takes_the_configuration_away_at_least()
     assert here.ask("detach", "br0") is None
     here.run_for(5)
     told = refusal(here.replies[1])
-    assert says(told, "bridge br0: ", "not connected", "only the configuration", f" -> {STARTED}")
+    assert says(told, "bridge br0: ", "not connected", "only the configuration", f"; {STARTED}")
     assert here.rows["br0"].external_ids == {}
     here.connect()
     assert here.switches["br0"].installed == EMPTY, "the rest is done when it answers"
@@ -177,7 +177,7 @@ def test_a_bridge_that_is_deleted_while_it_is_being_attached_is_refused() -> Non
     here.ask("attach", "br0")
     here.rows.clear()
     here.say(DatabaseRead(()))
-    assert refusal(here.replies[1]) == "bridge br0: deleted meanwhile -> an existing bridge"
+    assert refusal(here.replies[1]) == "bridge br0 was deleted during the attach"
 
 
 def test_a_detach_that_the_database_refuses_leaves_the_bridge_as_it_was() -> None:
@@ -191,7 +191,7 @@ def test_a_detach_that_the_database_refuses_leaves_the_bridge_as_it_was() -> Non
 def test_a_note_for_detach_that_somebody_spoiled_stops_nothing() -> None:
     here = world(host(before="{")).start()
     text = refusal(here.ask("detach", "br0"))
-    assert says(text, "Bridge br0 ovs-lbt-before: {", "fail_mode", "standalone -> ")
+    assert says(text, "Bridge br0: ovs-lbt-before is {", "fail_mode", "standalone; ")
     assert here.rows["br0"].external_ids == {}
 
 
@@ -293,8 +293,8 @@ def occupied(*ids: int) -> dict[int, GroupSpec]:
         (
             plain_uplinks("standalone"),
             {"foreign": FOREIGN * 3},
-            "fail mode standalone, and 3 flows of other programs",
-            "fail mode secure",
+            "its fail mode is standalone, and changing it now would flush 3 flows of other programs",
+            "set it to secure",
         ),
     ],
     ids=["groups", "before ours in table 0", "in a table of ours", "flushed by a new fail mode"],
@@ -305,7 +305,7 @@ def test_what_others_have_in_our_place_is_named_and_nothing_changes(
     here = world(row, **switch).start()
     uplinks = ["uplinks=eth1,eth2"] if row.fail_mode else []
     text = refusal(here.ask("attach", "br0", *uplinks))
-    assert text.startswith(f"bridge br0: {found}") and expected in text.split(" -> ")[1]
+    assert text.startswith(f"bridge br0: {found}") and expected in text.split("; ")[1]
     assert not here.commands(Apply) and not here.commands(Write)
     assert here.rows["br0"] == row
     assert here.engine.fleet.bridges == {} and here.dialled == set()
@@ -428,7 +428,11 @@ def test_ports_that_normal_treats_otherwise_are_told() -> None:
     here = world(without_us(row)).start()
     told = refusal(here.ask("attach", "br0", "uplinks=eth1,eth2"))
     assert says(
-        told, "bridge br0: ", "vnet0 vlan_mode: dot1q-tunnel", " -> ovs-vsctl set port vnet0"
+        told,
+        "bridge br0: ",
+        "vnet0 has vlan_mode dot1q-tunnel",
+        "; if ",
+        ": ovs-vsctl set port vnet0",
     )
 
 
@@ -575,12 +579,12 @@ def test_an_attach_that_is_not_confirmed_is_undone_and_cleaned_up_when_the_switc
     assert here.ask("attach", "br0", "uplinks=eth1,eth2") is None
     assert here.rows["br0"].fail_mode == "secure"
     here.run_for(ATTACH_TIMEOUT_S)
-    assert "flows not installed within 10 s, because the switch did not answer" in refusal(
+    assert "flows were not installed within 10 s, because the switch did not answer" in refusal(
         here.replies[1]
     )
     assert here.rows["br0"] == plain_uplinks("standalone")
     assert "br0" in here.dialled, "what was sent may still be installed"
-    assert refusal(here.ask("attach", "br0", "uplinks=eth1,eth2")).endswith("-> try again later")
+    assert refusal(here.ask("attach", "br0", "uplinks=eth1,eth2")).endswith("; try again later")
     here.answer_held()
     assert switch.installed == EMPTY
     assert here.engine.fleet.bridges == {} and here.dialled == set()
@@ -593,7 +597,7 @@ def test_an_attach_that_fails_puts_back_keys_that_were_there_without_one() -> No
     assert here.ask("attach", "br0", "uplinks=eth1,eth2", "threshold=70") is None
     assert here.rows["br0"].external_ids != there.external_ids
     here.run_for(ATTACH_TIMEOUT_S)
-    assert "flows not installed" in refusal(here.replies[1]) and here.rows["br0"] == there
+    assert "flows were not installed" in refusal(here.replies[1]) and here.rows["br0"] == there
 
 
 def hold_from_the_bundle_on(switch: FakeSwitch) -> None:
@@ -656,7 +660,7 @@ def test_a_fail_mode_whose_return_would_flush_others_flows_is_left_and_told() ->
     done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
     here.switches["br0"].foreign = FOREIGN
     text = refusal(here.ask("detach", "br0"))
-    assert text.startswith("bridge br0 fail_mode: left at secure") and " -> " in text
+    assert says(text, "bridge br0: fail_mode stays secure", "; ", "ovs-vsctl del-fail-mode br0")
     assert here.rows["br0"] == replace(plain_uplinks("standalone"), fail_mode="secure")
     assert here.switches["br0"].installed == EMPTY
 

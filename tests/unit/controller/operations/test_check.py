@@ -44,7 +44,7 @@ def notes(here: World, *words: str) -> dict[str, str]:
 
 def test_a_bridge_without_findings_is_well() -> None:
     here = world(host()).start()
-    assert done(here.ask("check")) == "br0: well"
+    assert done(here.ask("check")) == "br0: no problems found"
     assert asked(here) == asked(here, "br0")
     (team,) = asked(here)["bridges"]
     assert (team["name"], team["attached"], team["teaming"]) == ("br0", True, "switch-independent")
@@ -71,7 +71,7 @@ def test_uplinks_that_fail_are_found_until_they_are_back() -> None:
 def test_an_uplink_that_is_watched_and_silent_is_told_apart_from_one_without_a_link() -> None:
     here = world(with_lacp(host(), "eth1", "eth2", falls_back=False)).start()
     here.set_link(2, up=False, silent=True)
-    assert "no answer" in found(here)["silent"]
+    assert "does not answer" in found(here)["silent"]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_the_host_s_own_findings() -> None:
     here.say(Faulted("history", "no space", 0.0, 3))
     here.say(Challenged())
     assert found(here).keys() == {"fault"}
-    assert notes(here)["standby"] == "this service leads; another one stands by"
+    assert notes(here)["standby"] == "this service leads; another one is on standby"
     here.run_for(20)
     assert "silent for 20 s" in found(here)["standby"]
 
@@ -118,7 +118,7 @@ def test_a_trial_writes_nothing_and_leaves_nothing() -> None:
     here = world(without_us(host())).start()
     before = here.rows["br0"]
     assert done(here.ask("check", "br0")) == (
-        "note: br0: fit to attach: load-based over eth1, eth2, 4 VM ports"
+        "note: br0: can be attached: load-based over eth1, eth2, 4 VM ports"
     )
     assert here.rows["br0"] == before and here.commands(Write) == [] and here.applied() == []
     assert here.engine.fleet.bridges == {} and here.dialled == set()
@@ -145,7 +145,7 @@ def test_what_attach_would_refuse_is_found_in_its_words() -> None:
     here = world(without_us(host())).start()
     here.switches["br0"].foreign = (ForeignFlow(3, 9, 7, "in_port=7"),)
     why = refusal(here.ask("attach", "br0"))
-    assert found(here, "br0")["unfit"] == f"not fit to attach: {why.removeprefix('bridge br0: ')}"
+    assert found(here, "br0")["unfit"] == f"cannot be attached: {why.removeprefix('bridge br0: ')}"
 
 
 def test_a_switch_that_does_not_answer_is_found_in_time() -> None:
@@ -153,7 +153,7 @@ def test_a_switch_that_does_not_answer_is_found_in_time() -> None:
     here.switches["br0"].holds_answers = True
     assert here.ask("check", "br0") is None
     here.run_for(12)
-    assert "flows not read within 10 s" in done(here.replies[here.asked])
+    assert "the flows were not read within 10 s" in done(here.replies[here.asked])
     assert here.engine.fleet.bridges == {}
 
 
@@ -163,15 +163,15 @@ def test_what_makes_a_bridge_worth_a_second_look() -> None:
     assert found(here, "br0").keys() == {"controller"}
     assert "tcp:192.0.2.9:6653" in found(here, "br0")["controller"]
     here = world(with_lacp(without_us(host()), "eth1", falls_back=False)).start()
-    assert found(here, "br0")["lacp"].startswith("LACP (active): not negotiated on eth2")
+    assert found(here, "br0")["lacp"].startswith("LACP (active) is not negotiated on eth2; ")
 
 
 @pytest.mark.parametrize(
     ("row", "words", "why"),
     [
         (host(), ("br9",), "no bridge is named br9 (did you mean br0?); "),
-        (host(), ("br0", "threshold=60"), " -> "),
-        (host(), ("br0", "no-such=1"), " -> "),
+        (host(), ("br0", "threshold=60"), "is already attached; "),
+        (host(), ("br0", "no-such=1"), "is already attached; "),
         (without_us(host()), ("br0", "threshold=9"), "threshold"),
     ],
 )

@@ -206,7 +206,7 @@ def test_a_detach_that_would_loop_until_it_is_confirmed_is_refused() -> None:
     done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
     before = here.rows["br0"]
     text = refusal(here.ask("detach", "br0", "--rollback-after", "60"))
-    assert says(text, "bridge br0", "standalone", "eth1, eth2 -> ", "loop")
+    assert says(text, "bridge br0", "standalone", "eth1, eth2 into a loop; ")
     assert here.rows["br0"] == before
 
 
@@ -256,7 +256,7 @@ def test_a_second_change_is_refused_while_one_waits(words: str) -> None:
     before = here.rows["br0"]
     here.run_until(20)
     told = refusal(here.ask(*words.split()))
-    assert says(told, "br0: attach", "40 s -> ovs-lbt confirm br0", "ovs-lbt rollback br0")
+    assert says(told, "br0: attach", "40 s; ", "ovs-lbt confirm br0", "ovs-lbt rollback br0")
     assert here.rows["br0"] == before
 
 
@@ -276,7 +276,10 @@ def test_a_plain_detach_ends_an_attach_that_waits() -> None:
 def test_nothing_to_confirm_is_said(command: str) -> None:
     here = world(host()).start()
     assert says(
-        refusal(here.ask(command, "br0")), "bridge br0: nothing waits", " -> ", "--rollback-after"
+        refusal(here.ask(command, "br0")),
+        "bridge br0 has no change that waits",
+        "; ",
+        "--rollback-after",
     )
     assert refusal(here.ask(command, "br7")).startswith(
         "no bridge is named br7 (did you mean br0?); "
@@ -297,14 +300,14 @@ def test_it_can_be_reverted_at_once() -> None:
     here.ask("revert", "br0")
     assert done(here.replies[here.asked]) == "br0: attach rolled back by an operator"
     assert here.rows["br0"] == BARE
-    assert "nothing waits" in refusal(here.ask("confirm", "br0"))
+    assert "no change that waits" in refusal(here.ask("confirm", "br0"))
 
 
 def test_a_late_confirmation_is_refused_while_it_is_reverted() -> None:
     here = attached_for_now()
     here.run_until(60 + GRACE_S / 2)
     assert says(
-        refusal(here.ask("confirm", "br0")), "bridge br0: attach", "being rolled back -> attach"
+        refusal(here.ask("confirm", "br0")), "bridge br0: attach", "being rolled back; attach"
     )
 
 
@@ -379,8 +382,8 @@ def test_a_detach_that_cannot_be_reverted_yet_is_tried_again_and_can_be_confirme
 def test_what_somebody_spoiled_is_reported_once_and_stops_nothing() -> None:
     here = world(with_ids(host(), unconfirmed="{")).start().run_for(100)
     (warning,) = reports(here, "warning")
-    command = " -> ovs-vsctl remove bridge br0 external_ids ovs-lbt-unconfirmed"
-    assert says(warning, "Bridge br0 ovs-lbt-unconfirmed: ", command)
+    command = "; to remove it: ovs-vsctl remove bridge br0 external_ids ovs-lbt-unconfirmed"
+    assert says(warning, "Bridge br0: ", "ovs-lbt-unconfirmed", command)
     assert here.switches["br0"].installed != EMPTY
 
 
@@ -432,7 +435,7 @@ def test_two_links_are_given_back_to_the_uplink_that_had_one_before() -> None:
     assert (by.uplink, by.others) == ("eth2", ("eth1",))
     assert here.engine.fleet.bridges == {} and here.switches["br0"].installed == EMPTY
     ((what, why),) = happened(here)
-    assert what is Happened.REVERTED and says(why, "attach rolled back", "eth2 alone")
+    assert what is Happened.REVERTED and says(why, "attach rolled back", "only eth2")
 
 
 def test_a_bridge_that_cannot_forward_by_one_uplink_stays_attached_and_is_tried_again() -> None:

@@ -177,9 +177,13 @@ def test_an_address_that_is_not_ovns_is_no_choice() -> None:
     with pytest.raises(Refused) as refused:
         survey(vif("a1"), ovn=Ovn(("192.0.2.1",)))
     # The tunnel from the other address is not OVN's.
-    assert str(refused.value).startswith("tunnel endpoints: 192.0.2.1 on vnet0 -> two or more (")
+    assert str(refused.value).startswith(
+        "tunnel endpoints: 192.0.2.1 on vnet0; expected two or more"
+    )
 
 
 def test_a_host_without_vms() -> None:
-    with pytest.raises(Refused, match="VMs on br-int: none -> interfaces with iface-id"):
+    with pytest.raises(
+        Refused, match="no VM was found on br-int; expected interfaces with iface-id"
+    ):
         survey()

@@ -228,7 +228,7 @@ def test_it_may_be_asked_for_by_the_name_of_its_vm() -> None:
     assert explained(here, "web")["port"] == "vnet0"
     assert done(here.ask("explain", "web")).startswith("vnet0 (web) on br0, load-based\n")
     found = refusal(here.ask("explain", "db"))
-    assert found == "port: db, a VM with 2 ports -> one of vnet1, vnet2"
+    assert found == "VM db has 2 ports; use one of vnet1, vnet2"
 
 
 def test_every_explanation_fits_eighty_columns() -> None:

@@ -131,16 +131,16 @@ def test_options_are_those_that_ip_takes_for_the_mode() -> None:
 @pytest.mark.parametrize(
     ("shown", "why"),
     [
-        (links(ACTIVE_BACKUP | {"mode": "balance-xor"}), "bond bond0 mode: balance-xor -> one of "),
+        (links(ACTIVE_BACKUP | {"mode": "balance-xor"}), "bond bond0 has mode balance-xor"),
         (links(None, {"ifname": "v", "link": "bond0", "linkinfo": {"info_kind": "macvtap"}}),
-            "macvtap v on bond0 -> no devices on the bond but VLANs"),
+            "macvtap v is on bond0, and only VLAN devices move"),
         (links(None, vlan(), {"ifname": "v", "link": "bond0.20", "linkinfo": {"info_kind": "vlan"}}),
-            "vlan v on bond0.20 -> "),
-        (links(None, master="virbr0"), "bond bond0: a port of virbr0 -> "),
-        ({name: link for name, link in links().items() if name != "eth1"}, "bond bond0: 1 members -> two or more"),
+            "vlan v is on bond0.20, and "),
+        (links(None, master="virbr0"), "bond bond0 is a port of virbr0; "),
+        ({name: link for name, link in links().items() if name != "eth1"}, "bond bond0 has fewer than two members"),
         ({name.replace("bond0", "bond9"): link for name, link in links().items()},
-            "bond0: no bond of Linux -> bond9"),
-        ({"bond0": {}}, "bond0: no bond of Linux -> one; there is none"),
+            "bond0 is not a Linux bond; the host's bonds are bond9"),
+        ({"bond0": {}}, "bond0 is not a Linux bond; this host has none"),
     ],
 )  # fmt: skip
 def test_what_cannot_move(shown: Links, why: str) -> None:
@@ -151,7 +151,7 @@ def test_what_cannot_move(shown: Links, why: str) -> None:
 
 def test_a_port_of_open_vswitch_stays_on_its_bridge() -> None:
     assert read(links(master="ovs-system"), at="br0").is_port
-    with pytest.raises(Refused, match="bond bond0: a port of bridge br1 -> attach br1"):
+    with pytest.raises(Refused, match="bond bond0 is a port of bridge br1; attach br1"):
         read(links(master="ovs-system"), at="br1")
 
 
@@ -233,7 +233,7 @@ def test_a_record_is_read_as_it_was_written() -> None:
     bond = read(links(LACP))
     assert linux_bond.recorded(linux_bond.record(bond, made_bridge=True)) == (bond, True)
     for text in ("{}", "[]", "bond0", '{"made_bridge": true, "name": "bond0"}'):
-        with pytest.raises(Refused, match="what attach --from-bond wrote"):
+        with pytest.raises(Refused, match="expected what --from-bond wrote"):
             linux_bond.recorded(text)
 
 
@@ -253,7 +253,7 @@ def test_a_record_that_another_wrote_becomes_no_command(wrong: dict[str, Any]) -
     """`detach --to-bond` runs `ip -batch` with its words, as root."""
     record = json.loads(linux_bond.record(read(links(LACP)), made_bridge=True)) | wrong
     for text in (json.dumps(record), '{"made_bridge":' + "[" * 5000):
-        with pytest.raises(Refused, match="what attach --from-bond wrote"):
+        with pytest.raises(Refused, match="expected what --from-bond wrote"):
             linux_bond.recorded(text)
 
 

@@ -23,7 +23,7 @@ def of(row: BridgeRow, *names: str, in_userspace: bool = False) -> list[str]:
     return list(advice(read_bridge(marked)))
 
 
-ADAPTIVE = ("load-based", " -> ovs-lbt set interface vnet0 policy=adaptive, or ")
+ADAPTIVE = ("load-based", ": ovs-lbt set interface vnet0 policy=adaptive, or ")
 SPREADS = ("adaptive spreads", "source ports")
 
 
@@ -34,18 +34,20 @@ SPREADS = ("adaptive spreads", "source ports")
         pytest.param(host(), True, ADAPTIVE, id="a whole endpoint of the userspace datapath"),
         pytest.param(host(teaming="static"), True, ADAPTIVE, id="a LAG"),
         pytest.param(host("adaptive"), False, SPREADS, id="splits it"),
-        pytest.param(host("adaptive"), True, ("adaptive", " -> several"), id="must not split it"),
+        pytest.param(
+            host("adaptive"), True, ("adaptive", "; set up several"), id="must not split it"
+        ),
         pytest.param(
             host("adaptive", teaming="static", connection_hash="multipath"),
             True,
-            ("multipath", " -> ovs-lbt set bridge br0 connection-hash=dp_hash"),
+            ("multipath", ": ovs-lbt set bridge br0 connection-hash=dp_hash"),
             id="cannot split it",
         ),
         pytest.param(host("adaptive", teaming="static"), True, SPREADS, id="splits it by dp_hash"),
         pytest.param(
             with_interface(host("adaptive"), "vnet0", pin="eth1"),
             False,
-            ("adaptive", " -> several"),
+            ("adaptive", "; set up several"),
             id="pinned",
         ),
     ],
@@ -75,7 +77,7 @@ def test_several_endpoints_that_are_always_spread_receive_where_peers_want(
     with_macs = row.with_interfaces(lambda one: replace(one, mac="02:00:00:00:00:01"))
     (said,) = of(with_macs, "vnet0", "vnet2", in_userspace=in_userspace)
     assert ("dynamic spreads each" in said) is warned
-    assert ("-> policy=adaptive or load-based" in said) is warned
+    assert ("; set policy=adaptive or load-based" in said) is warned
 
 
 def test_a_bridge_without_endpoints() -> None:

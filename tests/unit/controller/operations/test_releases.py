@@ -47,20 +47,20 @@ def test_nothing_is_said_of_a_release_we_have_run_on_or_of_none(version: str | N
 def test_another_one_is_warned_of_and_not_refused(version: str) -> None:
     assert advice.release_refusal(version) is None
     assert advice.release_warning(version) == (
-        f"Open_vSwitch ovs_version: {version} -> {' | '.join(TESTED)}, the tested releases"
+        f"Open vSwitch {version} has not been tested; tested releases are {', '.join(TESTED)}"
     )
 
 
 @pytest.mark.parametrize("version", ["2.7.3", "2.7.90-dev", "1.12.0"])
 def test_one_without_what_we_need_is_refused(version: str) -> None:
     assert advice.release_refusal(version) == (
-        f"Open_vSwitch ovs_version: {version} -> 2.8 or later, which can limit what the learn action learns"
+        f"Open vSwitch {version} cannot limit what the learn action learns; upgrade to 2.8 or later"
     )
 
 
 def test_what_cannot_be_told_is_warned_of_in_one_short_line() -> None:
     assert advice.release_refusal("x\ny") is None
-    assert str(advice.release_warning("x\ny")).startswith("Open_vSwitch ovs_version: x\\ny -> ")
+    assert str(advice.release_warning("x\ny")).startswith("Open vSwitch x\\ny has ")
     assert len(str(advice.release_warning("x" * 5000))) < 300
 
 

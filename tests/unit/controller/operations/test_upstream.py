@@ -90,14 +90,15 @@ def test_a_vlan_that_comes_by_one_uplink_only() -> None:
     )
     assert check == "vlan"
     assert (
-        text == "VLAN 20: come by eth1, never by eth2 -> the VLAN on every switch port of an uplink"
+        text
+        == "VLAN 20 broadcasts arrive on eth1, never on eth2; configure the VLAN on the switch port of every uplink"
     )
     assert found(team(down="eth2"), brought(1, 20, 90), brought(2, 20, 0)) == []
 
 
 def test_an_uplink_that_never_receives() -> None:
     ((check, text),) = found(team(), eth2=Port(1500, None, 0))
-    assert check == "receives-nothing" and text.startswith("uplink eth2: has a link")
+    assert check == "receives-nothing" and text.startswith("uplink eth2 has a link")
     assert found(team(), eth1=Port(1500, None, 5), eth2=Port(1500, None, 0)) == []
     assert found(team("static"), eth2=Port(1500, None, 0)) == [], "a hash may do that"
 
@@ -106,7 +107,7 @@ def test_members_that_differ() -> None:
     slow = Port(9000, 1_000_000_000, 10)
     checks = dict(found(team("static"), eth2=slow))
     assert checks.keys() == {"mtu", "speed"}
-    assert checks["mtu"].startswith("MTU of uplinks: eth1 1500, eth2 9000 -> one MTU")
+    assert checks["mtu"].startswith("uplinks differ in MTU (eth1 1500, eth2 9000)")
     (speed,) = upstream.findings(team(), {"eth1": PORT, "eth2": Port(1500, 10**9, 9)}, ())
     assert (speed.severity, speed.check) == ("note", "speed"), "loads are shares of capacity"
 

@@ -78,7 +78,7 @@ def test_what_is_refused_for_a_vm_that_is_elsewhere(words: str, why: str) -> Non
 def test_a_pin_to_an_uplink_out_of_service_is_refused_as_for_a_vm_that_is_here() -> None:
     here = with_vm(vnet0={})
     done(here.ask("set", "interface", "eth2", "role=standby"))
-    why = "uplink eth2: standby -> an active uplink: one of eth1"
+    why = "uplink eth2 is standby; a pin needs an active uplink: one of eth1"
     assert refusal(here.ask("pin", NAME, "eth2")) == why
 
 
@@ -86,7 +86,7 @@ def test_with_several_bridges_it_is_not_known_where_the_vm_will_be() -> None:
     rows = [replace(host(), name=name) for name in ("br0", "br1")]
     here = World(*rows).start()
     why = refusal(here.ask("pin", NAME, "eth1"))
-    assert why.startswith(f"VM {NAME}: not on this host, whose attached bridges are br0, br1 -> ")
+    assert why.startswith(f"VM {NAME} is not on this host (attached bridges: br0, br1); ")
     assert f"""'external_ids:"{PREFIX}vm-{NAME}-KEY"=VALUE'""" in why
 
 

@@ -273,13 +273,13 @@ def test_an_address_has_its_vms_name() -> None:
     [
         (
             f"move vnet0/{MACS[-1]} eth1",
-            f"in several VLANs -> one of vnet0/{MACS[-1]}, vnet0/{MACS[-1]}%7",
+            f"is in several VLANs; use one of vnet0/{MACS[-1]}, vnet0/{MACS[-1]}%7",
         ),
         (
             "move vnet0/02:00:00:00:00:99 eth1",
-            "99 -> one of those that ovs-lbt explain vnet0 lists",
+            "99 is not known; to list the known ones: ovs-lbt explain vnet0",
         ),
-        (f"pin vnet0/{MACS[1]} eth1", f"address vnet0/{MACS[1]}: of no known VM -> "),
+        (f"pin vnet0/{MACS[1]} eth1", f"address vnet0/{MACS[1]} belongs to no known VM; "),
         (
             f"explain vnet9/{MACS[1]}",
             f"no interface of an attached bridge is named vnet9/{MACS[1]}; ",
@@ -298,7 +298,7 @@ def test_an_address_is_pinned_for_its_vm() -> None:
     assert here.rows["br0"].external_ids["ovs-lbt-vm-web-pin"] == "eth2"
     assert ways(here)[0] == 2
     assert moves(here) == {"pin": 1}
-    pinned = f"port {name}: pinned to eth2 -> no pin: ovs-lbt unpin {name}"
+    pinned = f"port {name} is pinned to eth2; to remove the pin: ovs-lbt unpin {name}"
     assert refusal(here.ask("move", name, "eth1")) == pinned
     here.ask("unpin", name)
     here.run_for(2)
@@ -313,7 +313,7 @@ def test_a_silent_address_is_not_moved_by_anybody() -> None:
     name = f"vnet0/{MACS[0]}"
     here.switches["br0"].learned = behind(MACS[1:])
     here.run_for(3)
-    silent = f"address {name}: silent -> an address that the switch has learned"
+    silent = f"address {name} is silent; it can be moved once the switch has learned it"
     assert refusal(here.ask("move", name, "eth2")) == silent
     here.ask("pin", name, "eth2")
     here.run_for(3)

@@ -141,15 +141,13 @@ OTHERS = {
     "detach.py: fault.text",
     "attach.py: wanted",
     "confirmations.py: UNCONFIRMED",
-    "faults.py: OUR_LOG",
-    "check.py: OUR_LOG",
+    "check.py: controllers.SPOKEN",
     "feed.py: ' '.join(words)",
     "advice.py: BY_ADDRESS",
     "normal.py: vlans",
     "controllers.py: SPOKEN",
     "show_view.py: fault['found']",
     "show_view.py: fault['part']",
-    "support_bundle.py: shareable.REMOVED",
     "upstream.py: teaming",
 }
 
