@@ -360,11 +360,11 @@ TITLES = {
 }
 # What each policy places, and when it moves something because of load.
 POLICIES = {
-    "load-based": "VM ports; off an uplink above the threshold, one at a time",
-    "adaptive": "VM ports; off a full uplink within 0.2 s, the fewest that help; connections of a VM"
+    "load-based": "VM ports; moves one at a time off an uplink above the threshold",
+    "adaptive": "VM ports; moves the fewest off a full uplink within 0.2 s; spreads connections of a VM"
     " port that is too much for one uplink",
     "originating-port": "VM ports, by number; never moves",
-    "explicit": "everything on the first uplink that works; never moves",
+    "explicit": "everything on the first working uplink; never moves",
     "dynamic": "connections; every 3 s",
     "address-hash": "connections; never moves",
     "ip-hash": "pairs of IP addresses, on a LAG; never moves",
@@ -390,7 +390,7 @@ def attach_manual() -> str:
     """The policies, and the keys that options of `attach` set, for `attach --help`."""
     policies = [_filled(name, text) for name, text in POLICIES.items()]
     values = [_entry(BRIDGE_KEYS[name]) for name in ("policy", "teaming")]
-    return "\n".join(["policies, and what each places:", *policies, "", "values:", *values])
+    return "\n".join(["policies, and their units:", *policies, "", "values:", *values])
 
 
 def _entry(key: Key) -> str:

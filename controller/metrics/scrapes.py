@@ -92,7 +92,7 @@ class Server(ThreadingMixIn, WSGIServer):
         _, peer = self._unfinished.pop(request, (0.0, ""))
         if peer and time.monotonic() > self._told_s + TOLD_AGAIN_S:
             self._told_s = time.monotonic()
-            limits = f"a request may take {REQUEST_MAX_S:g} s, and a client may have {OF_PEER_MAX}"
+            limits = f"at most {REQUEST_MAX_S:g} s each, and {OF_PEER_MAX} at once for each client"
             LOG.warning("metrics for %s: an unfinished request was ended; %s", peer, limits)
         with contextlib.suppress(OSError, AttributeError):
             request.shutdown(socket.SHUT_RDWR)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 SUMMARY = """\
-Shows uplinks with bars of their load, the VM ports on them, and the last
-decisions, live, as esxtop's network screen does on ESXi."""
+Shows uplinks with load bars, the VM ports on them, and the last decisions,
+live, like the network screen of esxtop on ESXi."""
 
 INTERVAL_S = 2.0
 LEAST_INTERVAL_S, MOST_INTERVAL_S = 0.5, 60.0
@@ -43,7 +43,7 @@ columns:
   Mbit/s       its capacity
   LOAD         a direction's share of the capacity; the mark is the threshold
   PORT         the VM port: its interface
-  USED-BY      its VM, if that has a name or an id of its own
+  USED-BY      its VM, if the VM has a name or an id
   TEAM-UPLINK  the uplink it uses; in parentheses (observe mode): would use
   MbTX/s       Mbit/s sent, between the service's last two polls
   MbRX/s       Mbit/s received
