@@ -57,22 +57,22 @@ def test_counters_that_nobody_asked_for_do_no_harm(said: list[bytes]) -> None:
     [
         pytest.param(
             session.multipart(Asked.PORTS, FLOWS, [session.flow_stats(MASKED)]),
-            "statistics of type 1 -> type 4",
+            "statistics of type 1; expected type 4",
             id="flows in answer to what ports counted",
         ),
         pytest.param(
             session.multipart(Asked.LEARNED, FLOWS, [session.flow_stats(MASKED)]),
-            "statistics: ValueError(",
+            "statistics cannot be read: ValueError(",
             id="half an address learned",
         ),
         pytest.param(
             session.multipart(Asked.GROUPS, GROUPS, [bytes(8)]),
-            "a part with a length of 0 bytes -> 8 to 8 bytes",
+            "a part with a length of 0 bytes; expected 8 to 8",
             id="a group of nothing, which would be read for ever",
         ),
         pytest.param(
             [session.message(12, 0, bytes(72), version=1)],
-            "OpenFlow version 1 -> 4",
+            "OpenFlow version 1; expected 4",
             id="a port status of OpenFlow 1.0",
         ),
     ],
@@ -98,7 +98,7 @@ def test_an_answer_that_never_ends_ends_its_connection(
     part = session.message(19, Asked.PORTS, body)
     hostile(*[part] * 9)
     (line,) = refused(caplog)
-    assert "a reply of more than 5000 bytes" in line
+    assert "the reply has more than 5000 bytes" in line
 
 
 def test_the_rig_notices_what_it_should() -> None:
