@@ -100,7 +100,7 @@ def test_uplinks_of_two_bonds_are_refused() -> None:
     ports = [bond(interface("eth1", 1), interface("eth2", 2)), port("vnet0", 10)]
     ports.append(PortRow("bond1", (interface("eth3", 3), interface("eth4", 4))))
     here, named = world(bridge(*ports, ids={})).start(), "eth1,eth2,eth3,eth4"
-    assert says(refusal(here.ask("attach", "br0")), "2 bonds, bond0, bond1 -> one bond")
+    assert says(refusal(here.ask("attach", "br0")), "2 bonds (bond0, bond1); keep one")
     told = refusal(here.ask("attach", "br0", f"uplinks={named}"))
     assert says(told, "members of bonds: eth1, eth2, eth3, eth4; name the members of one bond")
     assert says(refusal(here.ask("attach", "br0", "uplinks=eth1,eth2")), "bond1 (eth3, eth4)")
