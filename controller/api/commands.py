@@ -291,6 +291,34 @@ COMMANDS = (
         most_settings=62,
     ),
     Command(
+        "get",
+        "show settings: values, defaults, where they are set, and their meaning",
+        (
+            Argument("table", "bridge|interface", choices=("bridge", "interface")),
+            Argument("name", "NAME"),
+            Argument("key", "KEY", "only this setting (default: all)", nargs="?"),
+            JSON,
+        ),
+        (
+            "ovs-lbt get bridge br0  # show all settings of a bridge",
+            "ovs-lbt get bridge br0 threshold  # print one value",
+            "ovs-lbt get interface vnet0 --json  # print the settings of a VM port as JSON",
+        ),
+        aliases=("settings",),
+        reads=True,
+    ),
+    Command(
+        "unset",
+        "remove settings, so that their defaults apply",
+        (
+            Argument("table", "bridge|interface", choices=("bridge", "interface")),
+            Argument("name", "NAME"),
+            Argument("keys", "KEY", nargs="+"),
+        ),
+        ("ovs-lbt unset bridge br0 threshold window-s  # use the defaults again",),
+        most_settings=62,
+    ),
+    Command(
         "move",
         "bind a VM port to an uplink now",
         (PORT, UPLINK),
@@ -438,7 +466,7 @@ COMMANDS = (
 GROUPS = {
     "first steps": ("check", "attach", "confirm", "rollback", "detach"),
     "look": ("show", "top", "explain", "history", "plan"),
-    "place": ("apply", "move", "pin", "unpin", "set"),
+    "place": ("apply", "move", "pin", "unpin", "get", "set", "unset"),
     "maintain": ("drain", "undrain", "rescue", "support-bundle"),
     "service": ("run", "completion"),
     "bench": ("replay", "bench"),

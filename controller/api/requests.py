@@ -224,8 +224,8 @@ def refuse_unknown(words: Sequence[str], keys: Mapping[str, Key]) -> None:
             raise Refused(f"{key} has no value; for its values: ovs-lbt set --help")
 
 
-def rules(words: Sequence[str], keys: Mapping[str, Key]) -> dict[str, str | None]:
-    """Parse and check rules of the form KEY=VALUE; `KEY=` removes one: None."""
+def changes(words: Sequence[str], keys: Mapping[str, Key]) -> dict[str, str | None]:
+    """Parse and check words of the form KEY=VALUE, and of the form KEY=, which removes a key: None."""
     _refuse_repeated(words)
     ended = [word[:-1] for word in words if word.endswith("=") and word[:-1] in keys]
     values = assignments([word for word in words if word[:-1] not in ended], keys)

@@ -80,6 +80,8 @@ def _main(given: Sequence[str] | None) -> int:
         return support_bundle.main(options.bridges, options.service, options.out)
     if options.command == "set":
         arguments.check_keys(parser, options.table, options.settings)
+    if options.command == "unset":
+        arguments.check_keys(parser, options.table, [f"{key}=" for key in options.keys])
     if waits:
         return without_service.until_confirmed(options, asked)
     if options.command == "detach":

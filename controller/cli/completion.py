@@ -239,13 +239,16 @@ def _values(
             return [Candidate(name, about) for name, about in POLICIES.items()]
         case "T":
             return [Candidate(word.value) for word in Teaming]
-        case "NAME" if command == "set":
+        case "NAME" if command in ("get", "settings", "set", "unset"):
             table = {"bridge": names().attached, "interface": names().interfaces}
             return _named(table.get(bridge or "", {}))
         case "NAME" if command == "bench":
             return [Candidate(word) for word in (action.help or "").split(" | ")]
         case "KEY=VALUE" if command == "set":
             return _settings(typed.positionals, current, names)
+        case "KEY":
+            kind, of, *given = typed.positionals
+            return [Candidate(key) for key in _keys(kind, of, names) if key not in given]
     if metavar in FILE_METAVARS:
         return [Candidate(FILES)]
     return [Candidate(str(word)) for word in action.choices or ()]

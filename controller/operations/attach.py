@@ -271,25 +271,29 @@ def attach(
 
 def attachable(
     row: BridgeRow,
-    values: Mapping[str, str],
+    values: Mapping[str, str | None],
     last: BridgeConfig | None = None,
     as_before: bool = False,
 ) -> BridgeConfig:
     """The configuration that the bridge would have. `last`: its present one, with invalid values.
+
+    `values`: the keys to change, without prefix; None removes a key.
 
     `as_before`: it had these values, so invalid ones are no reason to refuse.
 
     Raises:
         Refused: the bridge would not have a valid team.
     """
-    has_uplinks = "uplinks" in values or (row.attached and f"{PREFIX}uplinks" in row.keys)
-    if not has_uplinks and bond_of(row) is None:
+    named = row.keys.get(f"{PREFIX}uplinks") if row.attached else None
+    if not values.get("uplinks", named) and bond_of(row) is None:
         found, remedy = "no bond", f"name its uplinks in failover order: {to_attach(row)}"
         if bonds := ", ".join(bond.name for bond in bonds_of(row)):
             found = f"{len(bonds_of(row))} bonds ({bonds})"
             remedy = "keep one; a bond to another network needs its own bridge"
         raise Refused(f"bridge {row.name} has {found}; {remedy}")
-    ids = {**row.external_ids, **{PREFIX + key: value for key, value in values.items()}}
+    changed = {PREFIX + key: value for key, value in values.items()}
+    ids = {key: value for key, value in row.external_ids.items() if key not in changed}
+    ids |= {key: value for key, value in changed.items() if value is not None}
     if not row.attached:
         ids[PREFIX + "team"] = "//"  # one from an earlier time is not in force
     # Without a bond, attach sets it.

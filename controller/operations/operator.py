@@ -13,7 +13,7 @@ from controller.api.commands import REQUESTS
 from controller.api.engine_commands import Reply, Setting, Write
 from controller.api.events import Request
 from controller.api.history import Moved
-from controller.api.requests import Asked, assignments, parse, rules
+from controller.api.requests import Asked, assignments, changes, parse
 from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import Fleet
 from controller.config.kept_keys import last_keys
@@ -21,7 +21,7 @@ from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Recor
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import UplinkConfig, VmPortConfig
-from controller.operations import answers, check, explain, named, plans, unconfirmed
+from controller.operations import answers, check, explain, get, named, plans, unconfirmed
 from controller.operations.attach import attach, attachable
 from controller.operations.confirmations import Confirmations
 from controller.operations.detach import detach, traces
@@ -134,7 +134,7 @@ def _revert(operator: Operator, request_id: int, asked: Asked, now_s: float) -> 
 def _set(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
     """`bridge|interface NAME KEY=VALUE… [--rollback-after S]`, as `ovs-vsctl set`, but checked first.
 
-    `KEY=` removes a rule of a VM port.
+    `KEY=` removes a key, so that its default applies.
     """
     bridge, record, settings = _settings(operator, asked)
     row = operator.fleet.rows[bridge]
@@ -144,6 +144,15 @@ def _set(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Com
     return operator.confirmations.set(request_id, row, tuple(settings), asked.confirm_s, now_s)
 
 
+def _unset(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
+    words = tuple(f"{key}=" for key in asked.settings)
+    return _set(operator, request_id, replace(asked, settings=words), now_s)
+
+
+def _get(operator: Operator, request_id: int, asked: Asked, _now_s: float) -> Commands:
+    return [Reply(request_id, get.answer(operator.fleet, asked))]
+
+
 def _settings(operator: Operator, asked: Asked) -> tuple[str, Record, list[Setting]]:
     """The settings that `set` writes, what they concern, and its bridge."""
     table, name = asked.names
@@ -151,7 +160,10 @@ def _settings(operator: Operator, asked: Asked) -> tuple[str, Record, list[Setti
         raise Refused(f"table: {table} is invalid; expected bridge or interface")
     if table == "bridge":
         config = named.attached_bridge(operator.fleet, name).config
-        values = assignments(asked.settings, settable(BRIDGE_KEYS))
+        values = changes(asked.settings, settable(BRIDGE_KEYS))
+        if "policy" in values and values["policy"] is None:
+            remedy = f"to stop managing the bridge: ovs-lbt detach {quoted(name)}"
+            raise Refused(f"policy cannot be removed; {remedy}")
         attachable(operator.fleet.rows[name], values, config)
         return name, Record.BRIDGE, _written("Bridge", name, values)
     if (at := _elsewhere(operator, name)) is not None:
@@ -159,7 +171,7 @@ def _settings(operator: Operator, asked: Asked) -> tuple[str, Record, list[Setti
     bridge, port = named.interface(operator.fleet, name)
     row = operator.fleet.rows[bridge.config.name]
     if port is None:
-        values = assignments(asked.settings, settable(UPLINK_KEYS))
+        values = changes(asked.settings, settable(UPLINK_KEYS))
         if values.get("role") in (Role.DRAINED, Role.UNUSED) and not _others(bridge, name):
             expected = "active or standby, because the bridge has no other active or standby uplink"
             raise Refused(f"role: {values['role']} is invalid; expected {expected}")
@@ -167,7 +179,7 @@ def _settings(operator: Operator, asked: Asked) -> tuple[str, Record, list[Setti
         _refuse_what_is_bad_together(operator, bridge, settings)
         return bridge.config.name, Record.UPLINK, settings
     settings = list[Setting]()
-    for key, rule in rules(asked.settings, VM_RULE_KEYS).items():
+    for key, rule in changes(asked.settings, VM_RULE_KEYS).items():
         if rule is None:
             settings += named.removed_rule(row, port, key)
             continue
@@ -178,7 +190,7 @@ def _settings(operator: Operator, asked: Asked) -> tuple[str, Record, list[Setti
     return bridge.config.name, Record.VM_PORT, settings
 
 
-def _written(table: str, name: str, values: Mapping[str, str]) -> list[Setting]:
+def _written(table: str, name: str, values: Mapping[str, str | None]) -> list[Setting]:
     return [Setting(table, name, PREFIX + key, value) for key, value in values.items()]
 
 
@@ -191,7 +203,7 @@ def _elsewhere(operator: Operator, name: str) -> Bridge | None:
 
 def _rules_elsewhere(bridge: Bridge, name: str, words: Sequence[str]) -> list[Setting]:
     """The settings of rules for a VM that is not on this host; `KEY=` removes one."""
-    found = rules(words, named.rule_keys_at(bridge))
+    found = changes(words, named.rule_keys_at(bridge))
     if (pin := found.get("pin")) is not None:
         _active(bridge, named.uplink(bridge, pin))
     at = bridge.config.name
@@ -381,6 +393,9 @@ _COMMANDS: dict[str, Callable[[Operator, int, Asked, float], Commands]] = {
     "revert": _revert,
     "rollback": _revert,
     "set": _set,
+    "unset": _unset,
+    "get": _get,
+    "settings": _get,
     "move": _move,
     "pin": _pin,
     "unpin": _unpin,

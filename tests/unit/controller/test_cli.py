@@ -10,8 +10,8 @@ import ovs.dirs
 import pytest
 
 from controller import cli
+from controller.api.commands import BY_NAME, GROUPS
 from controller.api.commands import COMMANDS as ROWS
-from controller.api.commands import GROUPS
 from controller.cli import answers, arguments, run
 from controller.cli import completion as scripts
 from controller.config.keys import BRIDGE_KEYS, POLICIES, UPLINK_KEYS, VM_KEYS, settable
@@ -187,7 +187,7 @@ def test_help_on_a_command_says_what_it_does_and_has_examples_that_are_right(
     assert title == ("example" if len(lines) == 1 else "examples") and lines
     for line in lines:
         words = line.partition(" >")[0].split()[1:]
-        assert words[0] == {"revert": "rollback"}.get(command, command)
+        assert words[0] == BY_NAME[command].name
         if words[-1] == "--help":
             continue
         options = parser.parse_args(words[parser.prog != "ovs-lbt" :])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from controller.api.commands import COMMANDS
 from controller.cli.arguments import other_parsers
 from controller.cli.arguments import parser as command_parser
 from controller.cli.completion import FILES, Candidate, Names, Team, complete
@@ -84,10 +85,7 @@ def test_what_is_offered(line: str, expected: list[str]) -> None:
 
 
 def test_every_command_is_offered_and_told() -> None:
-    parser = command_parser()
-    # Not the older name of `rollback`.
-    names = [*(next(a for a in parser._actions if a.choices).choices or ())]
-    assert words("") == [name for name in names if name != "revert"]
+    assert words("") == [row.name for row in COMMANDS]
     assert all(one.about for one in offered(""))
 
 

@@ -1,0 +1,100 @@
+"""The answer of `get`: the settings of a bridge, an uplink or a VM port, and where each is set."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from dataclasses import dataclass
+
+from controller.api.engine_commands import Setting
+from controller.api.requests import Asked
+from controller.bridge.fleet import Fleet
+from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Key, settable
+from controller.config.rows import PREFIX
+from controller.operations import named, unconfirmed
+from controller.text.wording import Refused, lines_of, unknown
+
+WIDTH = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A setting as the database has it. Without it, `there` is None, and a default may apply."""
+
+    key: Key
+    there: Setting | None
+
+    @property
+    def text(self) -> str:
+        """The value that was set or that applies by default, in words if it has no literal form."""
+        default = self.key.default or self.key.otherwise.replace("`", "")
+        return default if self.there is None else self.there.value or ""
+
+    @property
+    def where(self) -> str:
+        """The record and its key; empty if it is not set."""
+        at = self.there
+        return "" if at is None else f"{at.table} {at.record} external_ids:{at.key}"
+
+    def lines(self) -> list[str]:
+        """The value, where it is set, its default, and its meaning."""
+        default = f"default: {self.key.in_effect.replace('`', '') or 'none'}"
+        about = f"set in {self.where}; {default}" if self.where else "default"
+        first = f"{self.key.name} = {self.text or 'none'} ({about})"
+        meaning = f"{self.key.meaning} Value: {self.key.expected}.".replace("`", "")
+        indent = "    "
+        return [
+            first,
+            *textwrap.wrap(meaning, WIDTH, initial_indent=indent, subsequent_indent=indent),
+        ]
+
+
+def answer(fleet: Fleet, asked: Asked) -> str:
+    """The value of one setting, or all settings of a record.
+
+    Raises:
+        Refused: no bridge, uplink or VM port has this name, or no setting.
+    """
+    table, name, *wanted = asked.names
+    values = _values(fleet, table, name)
+    if wanted:
+        if wanted[0] not in values:
+            raise Refused(
+                unknown(f"key of {name}", wanted[0], values, f"ovs-lbt get {table} {name}")
+            )
+        values = {wanted[0]: values[wanted[0]]}
+    if asked.as_json:
+        found = [
+            {
+                "key": value.key.name,
+                "value": None if value.there is None else value.there.value,
+                "default": value.key.in_effect.replace("`", "") or None,
+                "where": value.where or None,
+                "meaning": value.key.meaning.replace("`", ""),
+            }
+            for value in values.values()
+        ]
+        return json.dumps({table: name, "settings": found}, indent=2)
+    if wanted:
+        return lines_of([values[wanted[0]].text])
+    return lines_of(line for value in values.values() for line in value.lines())
+
+
+def _values(fleet: Fleet, table: str, name: str) -> dict[str, Value]:
+    """The settings of a record, by key."""
+    if table == "bridge":
+        row = fleet.rows[named.attached_bridge(fleet, name).config.name]
+        keys, port = settable(BRIDGE_KEYS), None
+    elif table == "interface":
+        bridge, port = named.interface(fleet, name)
+        row = fleet.rows[bridge.config.name]
+        keys = settable(UPLINK_KEYS) if port is None else VM_RULE_KEYS
+    else:
+        raise Refused(f"{table} is invalid; expected bridge or interface")
+    values = {}
+    for key in keys:
+        at = [Setting(table.capitalize(), name, PREFIX + key, None)]
+        at = at if port is None else named.removed_rule(row, port, key)
+        set_here = (one for one in unconfirmed.before_set(row, at) if one.value is not None)
+        values[key] = Value(keys[key], next(set_here, None))
+    return values
