@@ -88,7 +88,6 @@ REFUSED = {
     "set bridge nobr threshold=60": NO_BRIDGE.format("nobr"),
     "set bridge br2 threshold=60": BR2,
     "get bridge br0 thresold": "no key of br0 is named thresold (did you mean threshold?); to list…",
-    "unset bridge br0 threshold=": "no key of a bridge is named threshold= (did you mean threshold?)…",
     "set bridge br0 threshold=5": f"threshold: 5 is invalid; expected {PERCENT}",
     "set bridge br0 threshold=100.1": f"threshold: 100.1 is invalid; expected {PERCENT}",
     "set bridge br0 threshold=７５": f"threshold: ７５ is invalid; expected {PERCENT}",
