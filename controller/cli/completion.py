@@ -289,8 +289,7 @@ def _values_of_key(key: Key, name: str, value: str, names: Known) -> Iterable[Ca
         free = (one for one in known if one not in {word.lstrip("!") for word in listed})
         return [Candidate(f"{key.name}={before}{out}{one}", unfinished=True) for one in free]
     about = POLICIES if key.name == "policy" else {}
-    words = ("true", "false") if key.expected == "true or false" else key.takes.words
-    return [Candidate(f"{key.name}={word}", about.get(word, "")) for word in words]
+    return [Candidate(f"{key.name}={word}", about.get(word, "")) for word in key.takes.words]
 
 
 def _named(found: Mapping[str, str]) -> list[Candidate]:

@@ -96,6 +96,23 @@ _port = functools.partial(Key, Record.PORT)
 _uplink = functools.partial(Key, Record.UPLINK)
 _vm_port = functools.partial(Key, Record.VM_PORT)
 
+# What each policy places, and when it moves something because of load.
+POLICIES = {
+    "load-based": "VM ports; moves one at a time off an uplink above the threshold",
+    "adaptive": "VM ports; moves the fewest off a full uplink within 0.2 s; spreads connections of a VM"
+    " port that is too much for one uplink",
+    "originating-port": "VM ports, by number; never moves",
+    "explicit": "everything on the first working uplink; never moves",
+    "dynamic": "connections; every 3 s",
+    "address-hash": "connections; never moves",
+    "ip-hash": "pairs of IP addresses, on a LAG; never moves",
+    "source-mac": "source MAC addresses; never moves",
+    "slb": "source MAC addresses in each VLAN; every 10 s",
+    "set": "as dynamic, for teams of Switch Embedded Teaming",
+    "set-port": "as originating-port, for teams of Switch Embedded Teaming",
+}
+assert POLICIES.keys() == PRESETS.keys(), "every policy is explained"
+
 KEYS = (
     _host(
         "leader",
@@ -111,7 +128,7 @@ KEYS = (
     ),
     _bridge(
         "policy",
-        kinds.name_in(PRESETS),
+        kinds.name_in(POLICIES),
         "The teaming policy. A bridge that has this key is attached.",
         default=DEFAULT_PRESET,
     ),
@@ -162,7 +179,7 @@ KEYS = (
     ),
     _bridge(
         "path-check",
-        kinds.word("off", "on"),
+        kinds.flag(),
         "With `on`, the uplinks send probes to each other, to detect faults that do not take a link down.",
         default="off",
     ),
@@ -285,7 +302,7 @@ KEYS = (
     ),
     _vm_port(
         "policy",
-        kinds.name_in(PRESETS),
+        kinds.name_in(POLICIES),
         "The teaming policy of this VM port.",
         otherwise="the bridge's policy",
     ),
@@ -357,21 +374,6 @@ TITLES = {
     Record.BRIDGE: "keys of a bridge",
     Record.UPLINK: "keys of an uplink's interface",
     Record.VM_PORT: "keys of a VM port's interface (KEY= removes one)",
-}
-# What each policy places, and when it moves something because of load.
-POLICIES = {
-    "load-based": "VM ports; moves one at a time off an uplink above the threshold",
-    "adaptive": "VM ports; moves the fewest off a full uplink within 0.2 s; spreads connections of a VM"
-    " port that is too much for one uplink",
-    "originating-port": "VM ports, by number; never moves",
-    "explicit": "everything on the first working uplink; never moves",
-    "dynamic": "connections; every 3 s",
-    "address-hash": "connections; never moves",
-    "ip-hash": "pairs of IP addresses, on a LAG; never moves",
-    "source-mac": "source MAC addresses; never moves",
-    "slb": "source MAC addresses in each VLAN; every 10 s",
-    "set": "as dynamic, for teams of Switch Embedded Teaming",
-    "set-port": "as originating-port, for teams of Switch Embedded Teaming",
 }
 WIDTH = 80
 INDENT = 21

@@ -73,7 +73,10 @@ def name_in(names: Collection[str]) -> Kind:
 
 
 def flag() -> Kind:
-    return Kind(lambda text: bool(word("true", "false").parse(text) == "true"), "true or false")
+    """On or off, as a bool."""
+    words = ("on", "off", "true", "false")
+    parse = name_in(words).parse
+    return Kind(lambda text: parse(text) in ("on", "true"), one_of(words), words=words)
 
 
 def percent(lowest: float, highest: float) -> Kind:

@@ -89,7 +89,7 @@ class _Reader:
             and (teaming, bridge["mode"]) == ("lacp", "enforce"),
             connection_hash=connection_hash,
             hashed_for=None if bridge["connection-hash"] else native,
-            path_check=bridge["path-check"] == "on",
+            path_check=bridge["path-check"],
             path_check_targets=bridge["path-check-targets"] or (),
             patch_unit=patch_unit,
             hw_offload=self.row.hw_offload,
@@ -192,9 +192,9 @@ def _unspread(ports: Iterable[VmPortConfig], connection_hash: str | None) -> Ite
 
 def _unchecked(bridge: Mapping[str, Any], teaming: str, on_bond: bool) -> Iterator[str]:
     """Why paths are not checked although the operator asked for it."""
-    if bridge["path-check"] == "on" and teaming != Teaming.SWITCH_INDEPENDENT:
+    if bridge["path-check"] and teaming != Teaming.SWITCH_INDEPENDENT:
         yield f"path-check has no effect with teaming {teaming}, where the upstream switch chooses the uplink"
-    elif bridge["path-check"] == "on" and on_bond and bridge["mode"] == "observe":
+    elif bridge["path-check"] and on_bond and bridge["mode"] == "observe":
         yield "path-check has no effect in mode observe, which installs no flows; set mode=enforce"
     elif bridge["path-check"] == "off" and bridge["path-check-targets"]:
         yield "path-check-targets has no effect while path-check is off; set path-check=on"

@@ -67,7 +67,7 @@ def checking(service: Service, bed: Bed, *hosts: str) -> Iterator[None]:
         wait_until(lambda: probes(bed) > 2 * len(bed.uplinks), "probes arrive")
         yield
     finally:
-        service.do("set", "bridge", bed.bridge, "path-check=off")
+        service.do("unset", "bridge", bed.bridge, "path-check")
         bed.ovs.vsctl("remove", "bridge", bed.bridge, "external_ids", "ovs-lbt-path-check-targets")
     wait_until(lambda: not flows(bed), "nothing of path checks is on the switch")
     wait_until(lambda: not faults(service, bed), "no fault is in force")

@@ -94,7 +94,7 @@ def test_a_bridge_whose_settings_were_cleared_goes_on_and_is_taken_back(
     bed.settled()
     before, homes = service.bindings(bed), bed.homes()
     bed.ovs.vsctl("clear", "bridge", bed.bridge, "external_ids")
-    told = f"Bridge {bed.bridge} ovs-lbt-policy: removed; the service continues"
+    told = f"Bridge {bed.bridge} ovs-lbt-policy: the key was removed from the database"
     wait_until(lambda: told in service.log_tail(), "the log says it")
     assert bed.homes() == homes, "the switch goes on by what it has"
     service.attach(bed, "--policy", "originating-port")

@@ -130,6 +130,7 @@ def _attach(service: Service) -> None:
     service.do("attach", "br0")
     service.do("attach", "br1", *uplinks, "--policy", "originating-port")
     service.do("set", "bridge", "br0", "threshold=60", "uplinks=eth1,eth0", "window-s=600")
+    assert service.do("get", "bridge", "br0", "threshold") == "60\n"
     service.do("set", "interface", "eth0", "capacity-mbps=1000")
     service.do("set", "interface", "eth1", "capacity-mbps=2000", "role=active")
     service.do("set", "interface", "eth4", "role=standby")
@@ -205,7 +206,7 @@ def test_a_detach_says_what_stays_and_a_purge_takes_it_away(bench: Bench) -> Non
     """With the service, and without; the last."""
     told = bench.service.do("detach", "br0")
     kept = "eth0 capacity-mbps; eth1 capacity-mbps, role; vnet0 affinity, pin, shares; vnet1 prefer"
-    assert says(told, "br0: ", f"{kept} -> ", "ovs-lbt detach br0 --purge\n")
+    assert says(told, "br0: ", f"{kept}; ", "ovs-lbt detach br0 --purge\n")
     bench.ovs.vsctl("set", "port", "bond0", f"{PREFIX}left=1", "external_ids:others=1")
     bench.ovs.vsctl("set", "open_vswitch", ".", f"{PREFIX}leader=ovs-lbt@nowhere")
     assert bench.service.do("detach", "br0", "--purge") == ""

@@ -72,7 +72,10 @@ def words(line: str, names: Names = HOST) -> list[str]:
         ("set interface eth0 pi", []),
         ("set interface vnet0 pin=", ["pin=eth0", "pin=eth1"]),
         ("set interface vnet0 prefer=!eth0,!", ["prefer=!eth0,!eth1"]),
-        ("set interface vnet0 exclude=", ["exclude=true", "exclude=false"]),
+        (
+            "set interface vnet0 exclude=",
+            [f"exclude={word}" for word in ("on", "off", "true", "false")],
+        ),
         ("set interface vnet0 no-such=", []),
         ("replay ", [FILES]),
         ("replay --policy slb --pol", ["--policy"]),

@@ -20,7 +20,9 @@ from policies.damping import Moved
         (kinds.milliseconds(100, 60000), "250", 0.25, "a number of milliseconds from 100 to 60000"),
         (kinds.mbps(), "2500", 2.5e9, "a rate in Mbit/s from 0.001 to 10000000"),
         (kinds.integer(1, 100), "50", 50, "an integer from 1 to 100"),
-        (kinds.flag(), "true", True, "true or false"),
+        (kinds.flag(), "true", True, "one of on, off, true, false"),
+        (kinds.flag(), "on", True, "one of on, off, true, false"),
+        (kinds.flag(), "off", False, "one of on, off, true, false"),
         (kinds.word("a", "b"), "b", "b", "one of a, b"),
     ],
 )

@@ -231,7 +231,7 @@ BAD_OF_INTERFACES: dict[str, tuple[str, tuple[str, ...]]] = {
     "capacity-mbps": (UPLINK_KEYS["capacity-mbps"].expected, ("0", "1e9", *NOT_NUMBERS)),
     "role": ("one of active, standby, unused, drained", ("backup",)),
     "pin": ("one of eth1, eth2", ("eth7", "vnet0", "eth1,eth2", "")),
-    "exclude": ("true or false", ("", "yes", "1", "True")),
+    "exclude": ("one of on, off, true, false", ("", "yes", "1", "True")),
 }
 
 
@@ -405,7 +405,7 @@ def test_a_rule_for_a_vm_that_is_away_is_no_error() -> None:
 def test_a_bad_rule_on_the_bridge_is_named_once_where_it_stands() -> None:
     ports = (port("vnet0", 10, {"vm-id": "web"}), port("vnet1", 11, {"vm-id": "web"}))
     for rule, bad, expected in (
-        ("exclude", "sure", "true or false"),
+        ("exclude", "sure", "one of on, off, true, false"),
         ("pin", "eth7", "one of eth1, eth2"),
     ):
         config = read_bridge(on_a_bond(keyed(f"vm-web-{rule}", bad), *ports))
