@@ -1,9 +1,9 @@
-"""The engine: events in, commands out, and no I/O of its own.
+"""The engine: handles events of all bridges and returns commands, without I/O.
 
-From a reply with port statistics to a group mod, in six steps: the shell decodes the
-reply (`openflow`), `load` makes counters into loads and a snapshot for `Bridge`, the
-policy plans (`decisions`), `dataplane.diff` compares the pipeline that the new bindings need with the one
-installed, and the shell encodes the difference as one bundle.
+The path from port statistics to a group change: the shell decodes the reply (`openflow`), `load`
+converts counters to loads and a snapshot for `Bridge`, the policy plans moves (`decisions`),
+`dataplane.diff` compares the pipeline for the new bindings with the installed one, and the shell
+encodes the differences as one bundle.
 
 While another service leads, this one is on standby: see `Engine._stand_by` and `ovsdb.leadership`.
 """
@@ -29,9 +29,9 @@ from controller.text.wording import OUR_LOG, one_line
 class Engine:
     """The engine of all bridges. Call `handle` on one thread only.
 
-    `epoch_s`: the wall-clock time at which `now_s` was zero. `leads`: False until a `Leading` event
-    says otherwise; then another service manages the bridges. `name`: our name for the standby.
-    `probe_key`: signs the probes of path checks.
+    `epoch_s`: the wall-clock time at which `now_s` was zero. `leads`: whether this service leads
+    before the first `Leading` event; if False, another service manages the bridges. `name`: the name
+    of this service, for the standby. `probe_key`: signs path-check probes.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class Engine:
         self.operator = Operator(self.fleet, self.jobs, self.confirmations)
         # When the last event was handled.
         self._now_s = -math.inf
-        # By bridge: when it has something to do next.
+        # For each bridge: when its next timer is due.
         self._due_s: dict[str, float] = {}
-        # By bridge: when a failover goes on, of those where one waits for the switch.
+        # For each bridge with a failover that waits for the switch: when the failover continues.
         self._resumes_s: dict[str, float] = {}
-        # The bridges for which both may have changed. Several events may pass before anyone asks.
+        # The bridges for which both times may have changed. Several events may be handled in between.
         self._changed: set[str] = set()
         self._name = name
         # The leader's name in the database.
@@ -66,9 +66,9 @@ class Engine:
     def handle(self, event: events.Event, now_s: float) -> tuple[engine_commands.Command, ...]:
         """Handle one event and return the commands. `now_s` never decreases.
 
-        First the event itself: for most events, its bridge handles it. Then the requests that take
-        several events continue. Then timers, of bridges that may have changed: moves that were just made are
-        announced immediately, and everything else waits for a `Tick`, which is due at `deadline_s`.
+        Most events are handled by their bridge. Then requests that take several events continue. Then
+        bridges that may have changed announce moves that were just made. All other timers wait for a
+        `Tick`, which is due at `deadline_s`.
         """
         assert now_s >= self._now_s, "time never goes back"
         self._now_s = now_s
@@ -86,7 +86,7 @@ class Engine:
         return tuple(commands)
 
     def _schedule(self) -> None:
-        """Note when the bridges that may have changed have something to do next."""
+        """Compute the next due times of the bridges that may have changed."""
         if not self._changed:
             return
         for name in self._changed:
@@ -105,16 +105,16 @@ class Engine:
         return self.fleet.alone(bridge.config.name, lambda: bridge.tick(now_s), now_s)
 
     def deadline_s(self) -> float:
-        """When a `Tick` is next due; infinity if nothing waits for time to pass."""
+        """When the next `Tick` is due; infinity if no timer is set."""
         self._schedule()
         waiting_s = [self.jobs.next_s(), self.confirmations.reverts_s()]
         return min([*self._due_s.values(), *waiting_s, self.fleet.lost_keys.expires_s()])
 
     def _due(self, now_s: float) -> set[str]:
-        """The name of the bridge whose turn it is; none if nothing is due.
+        """The name of the bridge that is next to run due timers; empty if none is due.
 
-        A failover goes on first: hundreds of polls may be late. Otherwise it is the bridge that has
-        had something to do for longest, and of several the one that was attached first.
+        Bridges with a failover are first, because hundreds of polls may be late. Otherwise, return the
+        bridge whose timer has been due for longest; among equals, the one that was attached first.
         """
         self._schedule()
         bridges = self.fleet.bridges
@@ -126,14 +126,14 @@ class Engine:
         return set()
 
     def _in_order(self, names: set[str]) -> list[Bridge]:
-        """The bridges of these names, in the order in which they were attached."""
+        """The bridges with these names, in the order in which they were attached."""
         bridges = self.fleet.bridges
         if len(names) > 1:
             return [bridge for name, bridge in bridges.items() if name in names]
         return [bridges[name] for name in names if name in bridges]
 
     def _concerned(self, event: events.Event, now_s: float) -> set[str]:
-        """The bridges that an event may change, besides those that a request is changing."""
+        """The names of the bridges that an event may change, without those that a request is changing."""
         match event:
             case events.BridgeEvent():
                 return {event.bridge}
@@ -191,7 +191,7 @@ class Engine:
                 return self.fleet.alone(event.bridge, handle, now_s, decides)
 
     def _request_failed(self, request: events.Request, error: Exception, now_s: float) -> Commands:
-        """Refuse a request after an internal error, and read all bridges again: it may be half done."""
+        """Refuse a request after an internal error, and read all bridges again: some changes may be made."""
         command = request.words[0]
         why = f"{command}: ovs-lbt itself failed: {failure.words(error)}; {OUR_LOG}"
         done: Commands = [engine_commands.ReportFailure(f"request {command}", error, again=False)]
@@ -202,7 +202,7 @@ class Engine:
     # ---- with a standby ----------------------------------------------------------------
 
     def _lead(self, now_s: float) -> Commands:
-        """This service leads from now on."""
+        """Start to manage the attached bridges, because this service leads from now on."""
         if self.leads:
             return []
         assert not self.fleet.bridges, "a standby serves no bridge"
@@ -214,7 +214,7 @@ class Engine:
         return [*reports, *self.fleet.lead(now_s)]
 
     def _stand_by(self) -> Commands:
-        """Another service leads from now on, and decides."""
+        """Stop managing bridges, because another service leads from now on."""
         self._has_stood_by = True
         report = engine_commands.Report(
             "warning", "another service leads; this service is on standby"
@@ -224,10 +224,10 @@ class Engine:
         return commands
 
     def _answer(self) -> Commands:
-        """Answer a standby that asks whether this service is alive, and write our name for it.
+        """Answer a standby that checks whether this service is alive, and write our name for it.
 
-        The name is written until the database has it. Writes of a service that was stopped and has lost
-        the lead have no effect.
+        The name is written again until it is in the database. Writes have no effect if this service was
+        stopped and has lost the lead.
         """
         if not self.leads:
             return []
@@ -237,7 +237,7 @@ class Engine:
         return [engine_commands.Answer(), engine_commands.Write((name,))]
 
     def _refer(self, request: events.Request, now_s: float) -> engine_commands.Reply:
-        """The answer of a service on standby to a request."""
+        """The answer to a request while this service is on standby."""
         leader = one_line(self._leader or "another service")
         if request.words[0] == "show" and len(request.words) - ("--json" in request.words) == 1:
             as_json = "--json" in request.words

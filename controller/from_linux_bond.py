@@ -1,7 +1,7 @@
 """`ovs-lbt attach --from-bond` and `detach --to-bond`: migrate a Linux bond to Open vSwitch, and back.
 
-The members are moved one after another, while another carries the host's traffic. Addresses, routes
-and VLANs are moved in between, in one step. If a step fails, everything is rolled back.
+The last member carries the host's traffic while the first ones are moved, and is moved last. In between,
+addresses, routes and VLANs are moved in one step. If a step fails, everything is rolled back.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from controller.text.wording import Refused, quoted
 COMMAND_TIMEOUT_S = 10
 # A network card may negotiate its speed again after it has been down.
 LINK_PATIENCE_S = 15.0
-# An LACP partner with slow timeouts may take so long.
+# An LACP partner with slow timeouts may take up to this long to answer.
 LACP_PATIENCE_S = 40.0
 CHECK_INTERVAL_S = 0.1
-# How long upstream switches may take until they send to the other member.
+# How long upstream switches may take to send frames to the other member.
 GATEWAY_PATIENCE_S = 15.0
 ETH_P_ALL = 3
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
 
 
 def survey(bridge: str, name: str) -> Host:
-    """What would be moved to the bridge. Changes nothing.
+    """Return the configuration that would be moved from Linux bond `name` to the bridge. Changes nothing.
 
     Raises:
-        Refused: it cannot be moved, or a tool is missing.
+        Refused: the bond cannot be moved, or a tool is missing.
     """
     links = _links()
     has_it = _asked("ovs-vsctl", "port-to-br", name)
@@ -55,7 +55,7 @@ def survey(bridge: str, name: str) -> Host:
         _refuse_used(name, links, "because the bond is a port of the bridge")
     elif exists:
         _refuse_used(bridge, links, "because the bond has some as well")
-        # One that may lead to the network already would be a loop with the bond.
+        # A bond that leads to the same network would form a loop with this one.
         for port in _vsctl("list-ports", bridge).split():
             if len(_members(port)) > 1:
                 raise Refused(f"bridge {bridge} has bond {port}; choose a bridge without uplinks")
@@ -63,10 +63,10 @@ def survey(bridge: str, name: str) -> Host:
 
 
 def survey_back(bridge: str, name: str) -> Host:
-    """What would be moved from the bridge to the Linux bond that the port replaces. Changes nothing.
+    """Return the configuration that would be moved from port `name` to the original Linux bond. Changes nothing.
 
     Raises:
-        Refused: the port replaces no Linux bond, or a tool is missing.
+        Refused: the port does not replace a Linux bond, or a tool is missing.
     """
     links = _links()
     text = _asked("ovs-vsctl", "--if-exists", "get", "port", name, f"external_ids:{RECORD}")
@@ -83,10 +83,10 @@ def survey_back(bridge: str, name: str) -> Host:
 
 
 def move(host: Host, say: Callable[[str], None]) -> None:
-    """Turn the bond into an Open vSwitch bond. If a step fails, everything is rolled back first.
+    """Turn the bond into an Open vSwitch bond. If a step fails, roll back all steps, then raise Refused.
 
     Raises:
-        Refused: a step failed. The text says whether the rollback succeeded.
+        Refused: a step failed. The text includes the result of the rollback.
     """
     with _undisturbed():
         try:
@@ -104,7 +104,7 @@ def move_back(host: Host, say: Callable[[str], None]) -> None:
     """Turn the bond into a Linux bond again.
 
     Raises:
-        Refused: a step failed, and the rest was not done.
+        Refused: a step failed, and the remaining steps were not carried out.
     """
     with _undisturbed():
         _back(host, say)
@@ -118,9 +118,9 @@ def is_attached(bridge: str) -> bool:
 
 
 def ended(command: Sequence[str]) -> int:
-    """Run a command as a separate process, and return its status.
+    """Run a command as a separate process, and return its exit status.
 
-    A detach without the service ends the process that it runs in.
+    The process must be separate, because a detach without the service ends its own process.
     """
     return subprocess.run(command, start_new_session=True).returncode
 
@@ -148,7 +148,7 @@ def _forward(host: Host, say: Callable[[str], None]) -> None:
 
 
 def _back(host: Host, say: Callable[[str], None]) -> None:
-    """Roll back from any state: each step checks whether it is needed."""
+    """Move everything back to the Linux bond, from any state: each step checks whether it is needed."""
     bond, bridge = host.bond, host.bridge
     *first, last = bond.members
     if bond.name not in _links():
@@ -173,7 +173,7 @@ def _back(host: Host, say: Callable[[str], None]) -> None:
 
 
 def _make_anew(bond: LinuxBond, say: Callable[[str], None]) -> None:
-    """Create the Linux bond, if necessary without options that this kernel rejects in its mode."""
+    """Create the Linux bond again, without its optional settings if the kernel rejects one of them."""
     try:
         _batch(linux_bond.made_anew(bond, bond.options))
     except Refused as why:
@@ -182,7 +182,7 @@ def _make_anew(bond: LinuxBond, say: Callable[[str], None]) -> None:
 
 
 def _to_linux(member: str, host: Host, say: Callable[[str], None]) -> None:
-    """Make an interface a member of the Linux bond, unless it is one."""
+    """Make an interface a member of the Linux bond, unless it is a member already."""
     bond = host.bond
     if _links().get(member, {}).get("master") == bond.name:
         return
@@ -198,7 +198,7 @@ def _to_linux(member: str, host: Host, say: Callable[[str], None]) -> None:
 
 
 def _drop_port(host: Host) -> None:
-    """Remove the bond from the bridge, and the bridge if it was created for the bond and is empty."""
+    """Remove the bond from the bridge. Remove the bridge if it was created for the bond and is empty."""
     if _asked("ovs-vsctl", "port-to-br", host.bond.name) is not None:
         _vsctl("del-port", host.bridge, host.bond.name)
     if _asked("ovs-vsctl", "br-exists", host.bridge) is None:
@@ -210,7 +210,7 @@ def _drop_port(host: Host) -> None:
 
 
 def _made(host: Host, first: Sequence[str]) -> list[str]:
-    """`ovs-vsctl`: the bond's port with its first members."""
+    """Return the arguments of `ovs-vsctl` that create the bond's port with its first members."""
     bond, bridge, words = host.bond, host.bridge, list[str]()
     ids = [f"@i{number}" for number, _ in enumerate(first)]
     for identity, member in zip(ids, first, strict=True):
@@ -229,7 +229,7 @@ def _made(host: Host, first: Sequence[str]) -> list[str]:
 
 
 def _as_before(bond: LinuxBond) -> list[str]:
-    """`ovs-vsctl`: the previous settings of the port of a Linux bond."""
+    """Return the arguments of `ovs-vsctl` that restore the settings of a Linux bond's port."""
     words = ["bond_mode=[]", "lacp=[]", "bond_updelay=0", "bond_downdelay=0"]
     keys = [s.partition(":")[2].partition("=")[0] for s in bond.settings if ":" in s]
     words += ["--", "remove", "port", bond.name, "external_ids", RECORD]
@@ -239,7 +239,7 @@ def _as_before(bond: LinuxBond) -> list[str]:
 
 
 def _cut(old: str, new: str, host: Host) -> None:
-    """Move the host's addresses, routes and VLANs to the other device, in a few milliseconds."""
+    """Move the host's addresses, routes and VLANs from device `old` to `new`, within milliseconds."""
     host.cut, links = True, _links()
     there = [vlan for vlan in host.vlans if vlan.name in links]
     down = linux_bond.taken_down(old, there)
@@ -249,7 +249,7 @@ def _cut(old: str, new: str, host: Host) -> None:
 
 
 def _is_on(device: str, host: Host) -> bool:
-    """Whether the host's addresses and VLANs are on a device already. Their lifetimes go on."""
+    """Whether a device already has the host's addresses and VLANs. Lifetimes of addresses are ignored."""
 
     def of(stack: Stack) -> set[str]:
         return {address.partition(" ")[0] for address in stack.addresses}
@@ -271,7 +271,7 @@ def _check(host: Host, say: Callable[[str], None]) -> None:
 
 
 def _up(member: str, bond: LinuxBond) -> list[str]:
-    """`ip -batch`: bring up an interface that has left the Linux bond, which took it down."""
+    """Return `ip -batch` lines that bring up an interface, which was set down when it left the Linux bond."""
     return [f"link set {member} mtu {bond.mtu_bytes}", f"link set {member} up"]
 
 
@@ -302,14 +302,14 @@ def _has_carrier(device: str) -> bool:
 
 
 def _members(port: str) -> list[str]:
-    """The interfaces of a port, by name; none if there is no such port."""
+    """The names of a port's interfaces; empty if the port does not exist."""
     text = _vsctl("--if-exists", "--bare", "get", "port", port, "interfaces").strip("[] \n")
     uuids = [one.strip() for one in text.split(",") if one.strip()]
     return [_vsctl("--bare", "get", "interface", one, "name").strip().strip('"') for one in uuids]
 
 
 def _learned(bridge: str, uplink: str) -> list[bytes]:
-    """Announcements of the addresses that NORMAL has learned on the bridge's other ports."""
+    """Frames that announce the addresses that NORMAL has learned on the bridge's ports except `uplink`."""
     shown = _asked("ovs-appctl", "fdb/show", bridge) or ""
     members = {_vsctl("get", "interface", m, "ofport").strip() for m in _members(uplink)}
     found = parse_forwarding(shown)
@@ -317,7 +317,7 @@ def _learned(bridge: str, uplink: str) -> list[bytes]:
 
 
 def _announce(device: str, announcements: Sequence[bytes]) -> None:
-    """Send announcements on a device, from which upstream switches learn the addresses."""
+    """Send announcements on a device, so that upstream switches learn the new port of the addresses."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as wire:
         wire.bind((device, ETH_P_ALL))
         for frame in announcements:
@@ -357,7 +357,7 @@ def _stack(device: str) -> Stack:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Ignore signals: the terminal may be connected over this bond, and its end must not end this."""
+    """Ignore signals, so that the migration continues if a terminal that is connected over the bond is lost."""
     before = [(number, signal.signal(number, signal.SIG_IGN)) for number in SIGNALS]
     try:
         yield
@@ -391,7 +391,7 @@ def _run(*command: str, stdin: str = "") -> str:
     """Run a command and return its output.
 
     Raises:
-        Refused: it failed.
+        Refused: the command failed.
     """
     try:
         done = subprocess.run(

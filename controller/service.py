@@ -1,4 +1,4 @@
-"""The running service: the engine's thread, and the shell that carries out its commands."""
+"""Runs the service: the engine on its own thread, and the shell that carries out the engine's commands."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ LOG = logging.getLogger(__name__)
 VERSION = importlib.metadata.version("ovs-lbt")
 STATUS_TIMEOUT_S = 5.0
 # Reported times follow the wall clock only if it is set by more than this. A smaller difference is
-# drift, and following it would make one moment look like several.
+# drift, and following it would show one moment as several different times.
 CLOCK_SET_S = 1.0
-# How long a connection waits before it looks again whether the engine takes its events.
+# How long a connection waits before it checks again whether the engine accepts its events.
 FULL_PAUSE_S = 0.01
 # How long the commit of a bundle that was sent ahead can wait. Open vSwitch forgets an open bundle
 # after 10 s (`bundle-idle-timeout`).
 STAGED_FOR_S = 5.0
 PROBE_KEY_BYTES = 32
-# While a thread computes, for example because a switch sends much, another one that has to run waits so
-# long each time. A failover passes through several threads, and Python's 5 ms would add up.
+# While one thread computes, for example because a switch sends much data, another thread waits up to this
+# long for its turn. A failover passes through several threads, so Python's default of 5 ms would add up.
 TURN_S = 0.0005
-# Encoding a change takes 0.1 ms. So many and more are encoded on a thread of their own.
+# Encoding a change takes 0.1 ms. Bundles of at least this many are encoded on a separate thread.
 LARGE_CHANGES = 500
 
 
@@ -63,9 +63,9 @@ class Options:
 
     `metrics` None: do not serve metrics. `listen` None: do not accept connections from bridges.
     `tls` None: no TLS. `metrics_tls` None: serve metrics without TLS. `history` None: do not record
-    decisions. `only`: manage this bridge, whatever else is attached. `name`: the name of the
-    service, which differs between services on one Open vSwitch. `request`: carried out when this
-    service leads.
+    decisions. `only`: manage only this bridge, even if others are attached. `name`: the name of
+    the service, which must be unique on one Open vSwitch instance. `request`: a request to carry
+    out when this service leads.
     """
 
     ovsdb: str
@@ -80,7 +80,7 @@ class Options:
 
 
 class Answers(Protocol):
-    """Takes the answers to requests, and runs on the main thread."""
+    """Receives the answers to requests. `serve` runs on the main thread."""
 
     def reply(self, reply: engine_commands.Reply) -> None: ...
     def wake(self) -> None: ...
@@ -89,7 +89,7 @@ class Answers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """A bundle that a switch has but for its commit, the connection that brought it, and when."""
+    """A bundle that was sent on connection `datapath` without its commit. `sent_s`: when it was sent."""
 
     apply: engine_commands.Apply
     datapath: Any
@@ -98,7 +98,7 @@ class _Staged:
 
 
 class Service:
-    """The whole service. All state belongs to the engine and changes on one thread only."""
+    """The service. The engine owns all state, which changes on one thread only."""
 
     _dialers: connections.Dialers
     _database: Database
@@ -115,7 +115,7 @@ class Service:
         )
         self._events = Inbox()
         self._connections: dict[str, Any] = {}
-        # By bridge: when its last poll began, and whether that poll reads the units' counters.
+        # For each bridge: when its last poll began, and whether that poll reads counters of units.
         self._asked: dict[str, tuple[float, bool]] = {}
         self._ovsdb = options.ovsdb
         self._beside_the_switch = options.ovsdb.startswith("unix:")
@@ -158,7 +158,7 @@ class Service:
             tried=lambda: self._events.put(events.Tick()),
         )
         if options.only is not None and self._beside_the_switch:
-            # Its only request configures the bridge once, and must know the tunnel endpoints then.
+            # The only request configures the bridge once, and needs the tunnel endpoints at that time.
             with contextlib.suppress(OSError):
                 self._events.put(addresses.read_addresses())
         self._database = Database(options.ovsdb, self._submit_database, options.tls)
@@ -170,7 +170,7 @@ class Service:
             bind("listener", functools.partial(self._dialers.listen, *called))
 
     def request(self, request: events.Request) -> None:
-        """Carry out a request, after every event that was submitted before and cannot wait."""
+        """Carry out a request after all urgent events that were submitted before it."""
         self._events.put(request)
 
     def _submit_switch(self, event: events.Event) -> None:
@@ -180,7 +180,7 @@ class Service:
 
     def _submit_database(self, event: events.Event) -> None:
         if self._only is not None and isinstance(event, events.DatabaseRead):
-            # Other bridges may have the tunnels of this one's endpoints.
+            # Other bridges may have tunnels that use endpoints on this bridge.
             rows = (r if r.name == self._only else r.without_our_keys() for r in event.bridges)
             event = replace(event, bridges=tuple(rows))
         if isinstance(event, events.Challenged):
@@ -188,7 +188,7 @@ class Service:
         self._events.put(event)
 
     def run(self) -> int:
-        """Serve until the service has to end or the engine fails. Returns the exit status."""
+        """Serve until the service must end or the engine fails. Return the exit status."""
         self._is_set_up = True
         garbage.search_new_objects()
         sys.setswitchinterval(TURN_S)
@@ -210,9 +210,9 @@ class Service:
             self._supervisor.feed(time.monotonic())
 
     def _step(self) -> bool:
-        """Take an event, or what is due, and carry out at once what the engine asks for.
+        """Handle the next event or due timer, and carry out the engine's commands immediately.
 
-        Returns whether the supervisor's status may have changed. Polls never change it.
+        Returns whether the supervisor's status may have changed. Polls never change the status.
         """
         due_s = min(self._engine.deadline_s(), self._supervisor.deadline_s())
         event = self._events.next_item(due_s)
@@ -220,7 +220,7 @@ class Service:
         if event is None:
             event = events.Tick()
         if self._challenged.is_set() and self._engine.leads:
-            # Before events that wait: a busy service is alive, too.
+            # Answer before waiting events are handled, because a busy service is alive as well.
             self._challenged.clear()
             self._carry_out_all(self._engine.handle(events.Challenged(), time.monotonic()))
         if isinstance(event, events.Challenged):
@@ -235,7 +235,7 @@ class Service:
         self._follow_clock()
         started_s = time.monotonic()
         commands = self._engine.handle(event, started_s)
-        # A switch may send replies that nobody asked for.
+        # A switch may send replies without a request.
         if (
             isinstance(event, events.PortStatsRead | events.UnitCountersRead)
             and event.bridge in self._asked
@@ -253,7 +253,7 @@ class Service:
         return worth_it
 
     def _follow_clock(self) -> None:
-        """Hosts boot with a wrong clock that is set later. Reported times then follow it."""
+        """Adjust reported times if the wall clock was set, for example some time after a boot."""
         epoch_s = _epoch_s()
         if abs(epoch_s - self._engine.fleet.epoch_s) > CLOCK_SET_S:
             self._engine.fleet.set_clock(epoch_s)
@@ -269,7 +269,7 @@ class Service:
             self._supervisor.ready()
 
     def _carry_out_all(self, commands: Iterable[engine_commands.Command]) -> None:
-        """Carry out commands. An internal error in a command for a bridge affects only that bridge."""
+        """Carry out commands. An internal error in a bridge's command affects only that bridge."""
         for command in commands:
             try:
                 self._carry_out(command)
@@ -325,11 +325,11 @@ class Service:
                 self._send(command)
 
     def _confirmed(self) -> bool:
-        """Ask the database whether we lead, before changes that OpenFlow roles do not protect."""
+        """Query the database whether this service leads, before changes that OpenFlow roles do not protect."""
         return self._database.confirmed()
 
     def _dial_beside(self, bridge: str) -> BridgeSocket:
-        """A separate connection to a bridge, without a role.
+        """Open a separate connection to a bridge, without an OpenFlow role.
 
         Raises:
             Refused: the connection failed, or another service leads.
@@ -349,9 +349,9 @@ class Service:
             datapath.send(self._unless_staged(datapath, command))
 
     def _send_large(self, datapath: Any, command: Any) -> bool:
-        """Encode a large change on another thread, because other bridges would wait for that.
+        """Encode and send a large change on another thread, so that other bridges do not wait for it.
 
-        Return False if it is not large, or has to be encoded now.
+        Return False if the command is not large, or must be encoded now.
         """
         if not isinstance(command, engine_commands.Apply) or len(command.changes) < LARGE_CHANGES:
             return False
@@ -366,9 +366,9 @@ class Service:
         return command.bridge not in self._staged and bool(datapath.send_made(make))
 
     def _prepare(self, command: engine_commands.Apply) -> None:
-        """Send a bundle but for its commit, which is then all that is left to do.
+        """Send a bundle without its commit, so that only the commit is left to send.
 
-        The switch takes up 50 messages of a connection at a time, between which it forwards.
+        The switch handles up to 50 messages of a connection at a time, and forwards in between.
         """
         if (datapath := self._connections.get(command.bridge)) is None:
             return
@@ -380,7 +380,7 @@ class Service:
         )
 
     def _unless_staged(self, datapath: Any, command: Any) -> bytes:
-        """What is left to send of a command. A bundle that differs takes a staged one's place."""
+        """The messages of a command that are not sent yet. A different bundle replaces a staged one."""
         staged = self._staged.get(command.bridge)
         if staged is None or not isinstance(command, engine_commands.Apply):
             return self._encoded(datapath, command)
@@ -391,14 +391,14 @@ class Service:
         return self._drop_staged(datapath, command.bridge) + self._encoded(datapath, command)
 
     def _drop_staged(self, datapath: Any, bridge: str) -> bytes:
-        """The message that drops a bundle sent ahead on this connection; empty if there is none."""
+        """The message that discards a bundle staged on this connection; empty if there is none."""
         staged = self._staged.pop(bridge, None)
         if staged is None or staged.datapath is not datapath:
             return b""
         return framework.serialized(commands.discard(datapath, staged.apply))
 
     def _encoded(self, datapath: Any, command: Any) -> bytes:
-        """The messages as bytes. Those of a poll are the same each time, so they are cached."""
+        """The messages of a command as bytes. Poll messages never change, so they are cached."""
         if not isinstance(command, engine_commands.ReadStats):
             return framework.serialized(commands.encode(datapath, command))
         asked = replace(command, bridge="")
@@ -407,7 +407,7 @@ class Service:
         return self._polls[asked]
 
     def _status(self) -> tuple[BridgeStatus, ...]:
-        """The status of all bridges, requested by another thread."""
+        """Request the status of all bridges from the engine's thread. Call this on another thread."""
         found: list[BridgeStatus] = []
         while True:
             wanted = StatusWanted(found[-1].name if found else "", queue.SimpleQueue())
@@ -422,9 +422,9 @@ class Service:
             found.append(status)
 
     def _end_after_fault(self) -> None:
-        """End immediately after a fault: the state is uncertain. The supervisor restarts the service.
+        """End the service immediately after a fault, because its state may be wrong.
 
-        The switch continues with the installed flows.
+        The supervisor restarts it. The switch continues with the installed flows.
         """
         self._exit_status = 1
         if self._is_set_up:
@@ -433,7 +433,7 @@ class Service:
             exit_now(1)
 
     def _stop(self, number: int, _frame: object) -> None:
-        """Handle a signal to end. The switch continues with the installed flows."""
+        """Handle a signal to end the service. The switch continues with the installed flows."""
         if self._exit_status is None:
             self._exit_status = 0
         self._control.wake()
@@ -447,7 +447,7 @@ def _epoch_s() -> float:
 def serve_and_exit(made: Callable[[], Service], tell: Callable[[str], object]) -> int:
     """Run the service that `made` returns, and end the process with its status, or 1 after an error.
 
-    `tell` receives the text of an expected error, such as a bad option, that prevents the start.
+    `tell` receives the text of an expected error that prevents the start, such as an invalid option.
     """
     status = 1
     try:
@@ -466,9 +466,9 @@ def serve_and_exit(made: Callable[[], Service], tell: Callable[[str], object]) -
 
 
 def exit_now(status: int) -> None:
-    """Remove pidfile and socket, and end the process despite the framework's threads.
+    """Remove pidfile and socket, and end the process even if threads of the framework are running.
 
-    The reader of the output may be gone: a process that waited for it would lead for ever.
+    Output errors are ignored: if the reader of the output is gone, the process must end anyway.
     """
     try:
         for stream in (sys.stdout, sys.stderr):

@@ -17,16 +17,16 @@ from controller.config.kinds import DAY_S, Kind, integer, seconds
 from controller.text import top_manual
 from controller.text.wording import invalid
 
-# The service, if no other name is given.
+# The default name of the service.
 SERVICE = "ovs-lbt"
 SERVICE_NAME = f"{SERVICE}, or {SERVICE} followed by up to 20 letters, digits, dots, dashes or underscores, such as {SERVICE}-b"
 DEFAULT_METRICS = "127.0.0.1:9476"
-# For how long a change can wait to be confirmed.
+# The shortest and the longest time in which a change can be confirmed.
 LEAST_CONFIRM_S, MOST_CONFIRM_S = 5.0, DAY_S
 
 
 def _valid(kind: Kind) -> Callable[[str], str]:
-    """A check of a value, which it returns as it is."""
+    """Return a function that checks a value and returns it unchanged."""
 
     def check(text: str) -> str:
         try:
@@ -39,7 +39,7 @@ def _valid(kind: Kind) -> Callable[[str], str]:
 
 
 def service_name(text: str) -> str:
-    """Check the name of a service.
+    """Check the name of a service, and return it unchanged.
 
     Raises:
         ValueError: the text cannot be the name of a service.
@@ -445,7 +445,7 @@ COMMANDS = (
         ),
         requested=False,
     ),
-    # These two have parsers of their own.
+    # The next two commands have separate parsers.
     Command(
         "replay",
         "show how policies would place recorded traffic",
@@ -471,16 +471,16 @@ GROUPS = {
     "service": ("run", "completion"),
     "bench": ("replay", "bench"),
 }
-# By name; a command with another name is there under both.
+# The commands by name and by alias.
 BY_NAME = {name: row for row in COMMANDS for name in (row.name, *row.aliases)}
-# By name: the commands that the service takes.
+# By name: the commands that the service carries out.
 REQUESTS = {name: row for name, row in BY_NAME.items() if row.requested}
 SLOW = frozenset(name for name, row in REQUESTS.items() if row.slow)
 READING = frozenset(name for name, row in REQUESTS.items() if row.reads)
 
 
 def listing() -> str:
-    """The commands by purpose, each with an example, as `ovs-lbt --help` lists them."""
+    """The list of commands in `ovs-lbt --help`, grouped by purpose, each with an example."""
     lines = list[str]()
     for title, names in GROUPS.items():
         lines += ["", f"{title}:"]

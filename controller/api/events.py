@@ -12,26 +12,26 @@ from controller.dataplane.specs import FlowSpec, GroupSpec
 
 
 class Event:
-    """What the engine receives."""
+    """An event for the engine."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class BridgeEvent(Event):
-    """What concerns one bridge."""
+    """An event of one bridge."""
 
     bridge: str
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseRead(Event):
-    """The present content of the database; sent after every change.
+    """The current content of the database; sent after every change.
 
-    `leader`: the name of the leading service, if it has ever written it. `ovs_version`: Open
+    `leader`: the name of the leading service, if a service has ever written it. `ovs_version`: Open
     vSwitch's version, if ovs-ctl has written it. `ovn`: the endpoints of OVN's tunnels, if this
-    host has OVN. `key_loss_grace_s`: the value of that key, if it is set. `lacking`: the error text
-    if the schema lacks a column that is read, else empty; everything else is then unchanged.
+    host has OVN. `key_loss_grace_s`: the value of the key key-loss-grace-s, if it is set. `lacking`:
+    an error text if the schema lacks a required column (other fields are then unchanged), else empty.
     """
 
     bridges: tuple[BridgeRow, ...]
@@ -44,9 +44,9 @@ class DatabaseRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class AddressesRead(Event):
-    """The IP addresses of this host's devices; sent after every change.
+    """The IP addresses of this host's devices, by device name; sent after every change.
 
-    Addresses that reach no other network (of the link only, or of the host) are left out.
+    Addresses of link or host scope are left out, because they cannot reach other networks.
     """
 
     devices: Mapping[str, tuple[str, ...]]
@@ -54,7 +54,7 @@ class AddressesRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class Leading(Event):
-    """This service leads from now on, or another service does."""
+    """This service leads from now on (`leads` True), or another service does."""
 
     leads: bool
 
@@ -66,11 +66,11 @@ class Challenged(Event):
 
 @dataclass(frozen=True, slots=True)
 class PortState:
-    """A port as the switch reports it. `speed_bps` is zero if the switch does not know it.
+    """The state of a port on the switch. `speed_bps`: 0 if the switch does not know the speed.
 
-    `up`: it carries traffic; a member of a bond that has lost LACP does not. `silent`: its link is
-    up, but it carries no traffic, because what watches it receives nothing, or because it has just
-    come up.
+    `up`: the port carries traffic; a bond member that has lost LACP does not. `silent`: the link is
+    up, but the port carries no traffic, because LACP, BFD or CFM receives nothing on it, or because the
+    link has just come up.
     """
 
     ofport: int
@@ -82,7 +82,7 @@ class PortState:
 
 @dataclass(frozen=True, slots=True)
 class SwitchConnected(BridgeEvent):
-    """The OpenFlow handshake with a bridge is done."""
+    """The OpenFlow handshake with a bridge is complete. `ports`: all its ports."""
 
     ports: tuple[PortState, ...]
 
@@ -94,7 +94,7 @@ class SwitchGone(BridgeEvent):
 
 @dataclass(frozen=True, slots=True)
 class ForeignFlow:
-    """A flow of another program: its table and priority, its match in words, the groups it uses."""
+    """A flow of another program. `match`: its match as text. `groups`: the IDs of groups in its actions."""
 
     table: int
     priority: int
@@ -105,11 +105,11 @@ class ForeignFlow:
 
 @dataclass(frozen=True, slots=True)
 class InstalledRead(BridgeEvent):
-    """Our flows and groups on a bridge, and those of other programs.
+    """Our flows and groups on a bridge, and other programs' flows.
 
-    `groups`: all groups with ids in our range. `by_default`: whether the switch's own default flow
-    is there, NORMAL with priority 0; it counts neither as ours nor as another program's. `flooded`: how
-    many frames each uplink has flooded to VM ports, by ofport. `number`: that of the request.
+    `groups`: all groups with IDs in our range. `by_default`: whether the switch's default flow, NORMAL
+    with priority 0, is installed; it belongs neither to us nor to another program. `flooded`: the number
+    of frames from each uplink, by ofport, that were flooded to VM ports. `number`: the request's number.
     """
 
     flows: tuple[FlowSpec, ...]
@@ -132,7 +132,7 @@ class PortRemoved(BridgeEvent):
 
 @dataclass(frozen=True, slots=True)
 class FrameHeard(BridgeEvent):
-    """An uplink has received a path check frame, or the switch has returned the proof of a round."""
+    """A path-check frame that an uplink has received, or the proof of a round, returned by the switch."""
 
     uplink: int
     frame: bytes
@@ -143,10 +143,10 @@ UNSUPPORTED = 2**64 - 1
 
 # These are tuples, because hundreds are made with each poll.
 class Sample(NamedTuple):
-    """Byte counters at `clock_s`, which is the age that the switch reports for the port or flow.
+    """Byte counters at `clock_s`, the age of the port or flow according to the switch.
 
-    `tx_bytes` go towards the network. None: the switch does not count them. A switch counts whole
-    bytes; a simulated one also counts fractions. The packets are those of flows; zero for ports.
+    `tx_bytes`: bytes towards the network. None: the switch does not count them. A switch counts whole
+    bytes; a simulated switch also counts fractions. Packets are counted for flows, and are 0 for ports.
     """
 
     clock_s: float
@@ -158,7 +158,7 @@ class Sample(NamedTuple):
 
 # A tuple, because one is made for each port with each poll.
 class PortCounters(NamedTuple):
-    """Counters of one port; `tx` is out of the switch and `rx` into it."""
+    """Counters of one port. `tx`: out of the switch; `rx`: into the switch."""
 
     ofport: int
     clock_s: float
@@ -177,10 +177,10 @@ class PortStatsRead(BridgeEvent):
 
 @dataclass(frozen=True, slots=True)
 class UnitCountersRead(BridgeEvent):
-    """The traffic between each VM port and uplinks, by ofport, as counted by its flows.
+    """The traffic between each VM port and uplinks, from flow counters: (VM port's ofport, sample).
 
-    `buckets`: the traffic sent by each bucket, by the numbers of its hash and bucket, if requested.
-    `address_units`: the same as for VM ports, for addresses behind them, by slot, if requested.
+    `buckets`: the traffic sent through each bucket, by (number of the hash, number of the bucket), if
+    requested. `address_units`: the traffic of addresses behind VM ports, by slot, if requested.
     """
 
     units: tuple[tuple[int, Sample], ...]
@@ -190,7 +190,7 @@ class UnitCountersRead(BridgeEvent):
 
 @dataclass(frozen=True, slots=True)
 class InboundRead(BridgeEvent):
-    """What uplinks delivered to VM ports, as (ofport, the uplink's, bytes), as counted by flows."""
+    """Traffic from uplinks to VM ports, from flow counters: (VM port's ofport, uplink's ofport, bytes)."""
 
     counted: tuple[tuple[int, int, int], ...]
 
@@ -199,9 +199,9 @@ class InboundRead(BridgeEvent):
 class LearnedRead(BridgeEvent):
     """The addresses learned on VM ports, as (ofport, MAC, VLAN).
 
-    `from_normal`: addresses learned from ports that the service did not know yet; the VLAN is None if
-    only the port's configuration determines it. `elsewhere`: addresses that have announced
-    themselves from outside, as (MAC, VLAN).
+    `from_normal`: addresses on ports that the service did not know when they were learned; the VLAN is
+    None if it depends on the port's configuration only. `elsewhere`: addresses that are outside the
+    bridge, according to frames that uplinks received, as (MAC, VLAN).
     """
 
     addresses: tuple[tuple[int, str, int], ...]
@@ -211,9 +211,9 @@ class LearnedRead(BridgeEvent):
 
 @dataclass(frozen=True, slots=True)
 class PortFlagsSet(BridgeEvent):
-    """The requested ports to which NORMAL does not flood; or why the change failed.
+    """The result of a `SetPortFlags`: the requested ports with the flag no-flood, or an `error`.
 
-    `before`: all ports to which it did not flood before.
+    `before`: all ports that had the flag before the change.
     """
 
     number: int
@@ -224,7 +224,7 @@ class PortFlagsSet(BridgeEvent):
 
 @dataclass(frozen=True, slots=True)
 class SelectGroupAdded(BridgeEvent):
-    """The switch has the group that selects by the datapath's hash; or why not."""
+    """The result of an `AddSelectGroup`: the group is on the switch, unless there is an `error`."""
 
     number: int
     error: str | None = None
@@ -240,9 +240,9 @@ class ForwardingRead(BridgeEvent):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """An uplink's device and its present queues.
+    """An uplink's device and its current queues.
 
-    `error`: why the change failed. `replaced`: the previous configuration, which is lost.
+    `error`: why the queues could not be set. `replaced`: the previous configuration, which is lost.
     """
 
     name: str
@@ -260,7 +260,7 @@ class Shaped(BridgeEvent):
 
 @dataclass(frozen=True, slots=True)
 class BundleDone(BridgeEvent):
-    """A bundle was committed, or refused as a whole with `error`."""
+    """A bundle was committed or, with an `error`, refused as a whole."""
 
     bundle_id: int
     error: str | None = None
@@ -275,17 +275,17 @@ class CommandFailed(BridgeEvent):
 
 @dataclass(frozen=True, slots=True)
 class ForwardingByOne(BridgeEvent):
-    """The result of a `ForwardByOne`: NORMAL forwards by one uplink, unless there is an `error`."""
+    """The result of a `ForwardByOne`: NORMAL forwards on one uplink, unless there is an `error`."""
 
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Tick(Event):
-    """Time has passed: the bridge that has waited longest runs its due timers.
+    """Run the due timers of the bridge whose timer has been due for longest.
 
-    Another `Tick` follows while a timer is due. In between, the shell can carry out the commands of
-    the first one, and take urgent events.
+    The shell sends another `Tick` while a timer is due. In between, it can carry out the commands of
+    the first `Tick`, and handle urgent events.
     """
 
 
@@ -304,7 +304,7 @@ class Faulted(Event):
 
 @dataclass(frozen=True, slots=True)
 class Request(Event):
-    """A command of an operator, for example ("move", "vnet0", "eth1")."""
+    """An operator's command, for example ("move", "vnet0", "eth1")."""
 
     request_id: int
     words: tuple[str, ...]
@@ -312,7 +312,7 @@ class Request(Event):
 
 @dataclass(frozen=True, slots=True)
 class Written(Event):
-    """The database has stored the settings of a request, or refused them with `error`."""
+    """The database has stored the settings of a request or, with an `error`, refused them."""
 
     request_id: int
     error: str | None = None

@@ -1,4 +1,4 @@
-"""Records of decisions, for people and logs. Decisions do not depend on them."""
+"""The history: records of decisions, their form in files, and their output. Decisions do not use them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from policies.model import Reason, Uplink
 
 # The number of entries shown by default.
 LAST = 20
-# The most entries that can be asked for; the files hold fewer.
+# The largest number of entries that can be requested; files contain fewer.
 MOST = 1_000_000
 # The end of the year 9999, less one day for time zones.
 LAST_S = 253_402_214_400.0
@@ -26,12 +26,12 @@ BY_CONNECTION = "by connection"
 class Happened(StrEnum):
     """The kind of an entry.
 
-    `planned`: moves that were not made, because the bridge is in observe mode. `outcome`: what
-    uplinks carried some time after the previous decision. `unrelieved`: an uplink is above the
-    threshold and no move helps; `relieved`: that is over. `rule-broken`: a rule of a VM port is not
-    met; `rule-kept`: it is met again. `confirmed`: a change was confirmed; `reverted`: it was not, and
-    was rolled back. `path-fault`: frames are lost on an uplink
-    whose link is up; `path-mended`: that is over.
+    `planned`: moves that were not made, because the bridge is in observe mode. `outcome`: loads of
+    uplinks some time after the previous decision. `unrelieved`: an uplink is above the threshold and no
+    move helps; `relieved`: this is no longer so. `rule-broken`: a VM port's rule is not met; `rule-kept`:
+    the rule is met again. `confirmed`: a change was confirmed; `reverted`: a change was not confirmed,
+    and was rolled back. `path-fault`: frames are lost on an uplink whose link is up; `path-mended`: no
+    frames are lost any more.
     """
 
     MOVED = "moved"
@@ -52,7 +52,7 @@ class Happened(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One move: of a VM port, or of `buckets` of a policy, which `unit` then names."""
+    """One move of VM port `unit`, or of a number of `buckets` of policy `unit`."""
 
     unit: str
     source: str | None
@@ -63,18 +63,18 @@ class Moved:
 
     @property
     def way(self) -> str:
-        """What moves from where to where, in words."""
+        """The unit or the buckets, the source and the target, in words."""
         source, target = self.ends
         return f"{self.what}: {source} -> {target}"
 
     @property
     def what(self) -> str:
-        """What moves, in words."""
+        """The unit or the buckets that are moved, in words."""
         return f"{self.unit}, {self.buckets} buckets" if self.buckets else self.unit
 
     @property
     def ends(self) -> tuple[str, str]:
-        """Source and target in words. A VM port that is split or merged keeps its home."""
+        """Source and target in words; for a VM port that is split or merged, see `ends`."""
         return ends(self.source, self.target, self.reason)
 
 
@@ -97,10 +97,10 @@ class Utilization:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that happened to a bridge, at `at_s`.
+    """One entry of the history of a bridge, at time `at_s`.
 
-    `before` and `after` are the uplinks' utilizations by name. `after` is the expected utilization
-    for moves, and the measured one for an `outcome`.
+    `before`, `after`: the utilization of each uplink, by name. `after` is the expected utilization
+    for moves, and the measured utilization for an `outcome`.
     """
 
     happened: Happened
@@ -147,7 +147,7 @@ def as_line(entry: Entry, epoch_s: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Bridges, VM ports and VMs that exist now; they may have no history yet."""
+    """Names of bridges, VM ports and VMs that exist now; they may have no history yet."""
 
     bridges: frozenset[str] = frozenset()
     ports: frozenset[str] = frozenset()
@@ -155,14 +155,14 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query for the `last` entries, of one bridge, port or VM if given."""
+    """A query for the `last` entries. `bridge`, `port`: only those of this bridge, VM port or VM."""
 
     bridge: str | None = None
     port: str | None = None
     last: int = LAST
 
     def matches(self, entry: Mapping[str, Any]) -> bool:
-        """Whether an entry, in the form in which it was written, matches the query."""
+        """Whether an entry, as parsed from a line of a file, matches the query."""
         if self.bridge not in (None, entry["bridge"]):
             return False
         names = {None, entry.get("port")}
@@ -174,7 +174,7 @@ class Query:
 
 
 def read(lines: Iterable[str], query: Query) -> list[dict[str, Any]]:
-    """The last matching entries, as written. An incomplete line is skipped."""
+    """Parse lines, and return the last matching entries. Incomplete lines are skipped."""
     found: deque[dict[str, Any]] = deque(maxlen=query.last)
     for line in lines:
         try:
@@ -223,7 +223,7 @@ def _is_move(value: Any) -> bool:
 def render(
     entries: Sequence[Mapping[str, Any]], as_json: bool, clock: Callable[[float], str]
 ) -> str:
-    """Entries as lines of JSON, or as text: a line for each, and further lines for its moves and loads.
+    """Entries as lines of JSON, or as text: each with a line, and more lines for its moves and loads.
 
     `clock` formats seconds since the epoch.
     """
@@ -251,7 +251,7 @@ def _way(move: Mapping[str, Any]) -> str:
         f"{move['port']}{vm}" if "port" in move else f"{move['policy']}, {move['buckets']} buckets"
     )
     source, target = ends(move.get("source"), move["target"], move["reason"])
-    # Who wanted the move is in the line above.
+    # The line above includes the source of a manual move.
     reason = "" if move["reason"] == Reason.MANUAL else f" ({move['reason']})"
     return f"{what}: {source} -> {target}{reason}"
 
@@ -266,7 +266,7 @@ def _worst(of: Mapping[str, float]) -> float:
 
 
 def move(moved: Moved) -> dict[str, Any]:
-    """A move as JSON has it, in the history and in plans."""
+    """The JSON form of a move, in the history and in plans."""
     what = "policy" if moved.buckets else "port"
     shown = {what: moved.unit, **fields(moved, "vm", "buckets", "source", "target", "reason")}
     return {key: value for key, value in shown.items() if value is not None}

@@ -1,4 +1,4 @@
-"""The status of bridges for `show`, metrics and dashboards: its JSON, and the metrics made of it."""
+"""The status of bridges for `show`, metrics and dashboards: its JSON form, and metrics computed from it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from policies.rules import Rule
 
 BITS_PER_BYTE = 8
 Shown = TypeVar("Shown")
-# A number, None if it is not known, or one for each value of the label (or of several: a tuple).
+# A number, None if it is not known, or a number for each label value (with several labels: each tuple).
 Value = float | None | Mapping[Any, float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class PathFaultStatus:
-    """What is lost on an uplink whose link is up.
+    """A fault of an uplink that loses frames although its link is up.
 
     `kind`: `unreachable`, `vlan` or `mtu`. `decided`: False if another uplink may be at fault instead.
-    `vlan`: 0 for frames without a tag; None: all. `since_at`: seconds since the epoch. `found`,
-    `expected`: sentences.
+    `vlan`: 0 for untagged frames, None for all frames. `since_at`: seconds since the epoch. `found`,
+    `expected`: sentences that describe the fault and the remedy.
     """
 
     kind: str
@@ -36,9 +36,9 @@ class PathFaultStatus:
 
 @dataclass(frozen=True, slots=True)
 class PathHindrance:
-    """How other hosts disturb the path checks of an uplink.
+    """A disturbance of an uplink's path checks by other hosts.
 
-    `kind`: `flooded`, or `address` if another host sends from the address of its probes. `seen_on`: the
+    `kind`: `flooded`, or `address` if another host sends from the uplink's probe address. `seen_on`: the
     uplinks that received such frames.
     """
 
@@ -51,14 +51,14 @@ class PathHindrance:
 
 @dataclass(frozen=True, slots=True)
 class UplinkStatus:
-    """An uplink now. Byte and drop counters are the switch's own; None if it does not count them.
+    """The state of an uplink. The switch counts bytes and drops; None if it does not count them.
 
-    `unrelieved`: it is above the threshold, and its policy has no move that helps. `link_changes`:
-    how often its link went up or down since the service started. `units`: the number of addresses
-    behind VM ports that use it, if such addresses are units of their own. `silent`: the protocols
-    that receive nothing on it although its link is up. `decided`: the load, carried or offered, on
-    which the last moves because of load were based; None before the first. `waits`: why it carries
-    nothing, if spanning tree blocks it, or if it has received nothing since its link returned.
+    `unrelieved`: the uplink is above the threshold, and its policy has no move that helps.
+    `link_changes`: how often the link went up or down since the service started. `units`: the number
+    of addresses behind VM ports on the uplink, if each is a separate unit. `silent`: the protocols
+    that receive no answers on the uplink although its link is up. `decided`: the load, carried or
+    offered, on which the last moves because of load were based; None before the first one. `waits`: why
+    the uplink is not used: spanning tree blocks it, or it has received no frame since its link came up.
     """
 
     name: str
@@ -85,17 +85,17 @@ class UplinkStatus:
 
 @dataclass(frozen=True, slots=True)
 class PortStatus:
-    """A VM port now. `tx` is what the VM sends, `rx` what it receives.
+    """The state of a VM port. `tx`: traffic from the VM; `rx`: traffic to the VM.
 
-    `policy`: its own policy, else the bridge's. `bound_at`: seconds since the epoch; None while the
-    port is not bound. `planned_uplink`: the uplink it would use in enforce mode. `rules`: for each
-    of its rules what is wrong, or an empty text. `shares`, `reserve_bps`, `limit_bps`: its part of
-    an uplink, where set. `shaped_drops`: its frames that were dropped because its queue was full.
-    `units`: the number of addresses behind it on each uplink, if they are separate units.
-    `split`: its sent traffic is spread over its policy's buckets, because it is too much for one
-    uplink. `tx_packets`, `tx_dropped_packets` and so on: counters of its port, None if the switch
-    does not count them. Dropped packets are not included in the others. `endpoint`: the tunnels of
-    Open vSwitch that are sent by it.
+    `policy`: the port's own policy, or else the bridge's. `bound_at`: seconds since the epoch; None
+    while the port is not bound. `planned_uplink`: the uplink that the port would use in enforce mode.
+    `rules`: a description of the violation of each rule; empty if the rule is met. `shares`,
+    `reserve_bps`, `limit_bps`: the settings for the port's part of an uplink, if set. `shaped_drops`:
+    the port's frames that were dropped because its queue was full. `units`: the number of addresses
+    behind the port on each uplink, if each is a separate unit. `split`: sent traffic is spread over the
+    policy's buckets, because it is too much for one uplink. `tx_packets`, `tx_dropped_packets` and so
+    on: counters of the port, None if the switch does not count them. `tx_packets` and `rx_packets` do
+    not include dropped packets. `endpoint`: the tunnels of Open vSwitch that use the port.
     """
 
     name: str
@@ -125,22 +125,22 @@ class PortStatus:
 
 @dataclass(frozen=True, slots=True)
 class BridgeStatus:
-    """A bridge now. Moves are counted by reason since the service started.
+    """The state of a bridge. Moves are counted by reason since the service started.
 
-    `on_normal`: the bridge is a bond in observe mode, and NORMAL forwards; the uplinks of ports are
-    then the planned ones. `fallen_back`: LACP is not negotiated, and until it is, one uplink serves
-    all VM ports. `optimality_ratio`: the highest utilization of an uplink, divided by the lowest
-    that any placement could reach. `buckets`: the number of buckets of a hashed policy on each
-    uplink. `budgets_spent`: the number of units that have used up their budget of moves.
-    `reannounced`: how often a VM port was announced again because inbound traffic did not follow
-    its move. `not_followed`: the moves that it never followed. `offload`: what hardware offload,
-    DPDK ports and representors mean for the bridge. `connection_hash`: the hash of connections in
-    use, why, and its cost if that matters; None if no policy of the bridge spreads connections.
-    `path_rounds`, `path_frames`: rounds of path checks and their frames by result; empty while off.
-    `flooded_pps`: the rate at which frames reach every VM port of a VLAN. `repeated_pps`: the rate
-    at which all members of a LAG bring the same broadcasts. `overruling`: the number of other
-    programs' flows that take precedence over ours.
-    `failure`: the last internal error while the bridge was handled; empty if there is none.
+    `on_normal`: the bridge has a bond and is in observe mode, so NORMAL forwards; the uplinks of VM
+    ports are then only planned. `fallen_back`: LACP is not negotiated, so one uplink serves all VM
+    ports. `optimality_ratio`: the highest utilization of an uplink, divided by the lowest value that
+    any placement could reach. `buckets`: for each hashed policy, the number of buckets on each uplink.
+    `budgets_spent`: the number of units that have used up their move budget. `reannounced`: how often
+    a VM port was announced again because inbound traffic did not follow its move. `not_followed`: the
+    number of moves that inbound traffic never followed. `offload`: the effects of hardware offload,
+    DPDK ports and representors on the bridge. `connection_hash`: the connection hash in use, the
+    reason, and the cost if it is not negligible; None if no policy of the bridge spreads connections.
+    `path_rounds`, `path_frames`: rounds of path checks and their frames, by result; empty if path
+    checks are off. `flooded_pps`: the rate of frames that reach every VM port of a VLAN.
+    `repeated_pps`: the rate of broadcasts that all members of a LAG deliver. `overruling`: the number
+    of other programs' flows that take precedence over ours. `failure`: the last internal error while
+    the bridge was handled; empty if there is none.
     """
 
     name: str
@@ -177,7 +177,7 @@ class BridgeStatus:
 
     @property
     def rules_broken(self) -> tuple[tuple[PortStatus, str, str], ...]:
-        """The broken rules: VM port, rule, and a text that says where the port is and should be."""
+        """The broken rules: VM port, rule, and a text with the current and the required uplink."""
         return tuple((p, rule, how) for p in self.ports for rule, how in p.rules.items() if how)
 
 
@@ -185,7 +185,7 @@ class BridgeStatus:
 
 
 def as_json(bridge: BridgeStatus) -> dict[str, Any]:
-    """A bridge as documented in docs/reference/json.md; rates in bit/s, times since the epoch."""
+    """A bridge as JSON (docs/reference/json.md); rates in bit/s, times in seconds since the epoch."""
     of_hash = zip(("used", "why", "cost"), bridge.connection_hash or (), strict=False)
     hashed = {name: value for name, value in of_hash if value is not None}
     return {
@@ -225,18 +225,18 @@ def _port(port: PortStatus) -> dict[str, Any]:
 
 
 def fields(record: object, *names: str) -> dict[str, Any]:
-    """Some fields of a record as JSON has them."""
+    """The named fields of a record, with values for JSON."""
     return {name: _plain(getattr(record, name)) for name in names}
 
 
 def _if_set(record: object, *names: str) -> dict[str, Any]:
-    """Those of the fields that have a value."""
+    """The named fields of a record that have a value (not None, false or empty), for JSON."""
     unset: tuple[Any, ...] = (None, False, "", [])
     return {name: value for name, value in fields(record, *names).items() if value not in unset}
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it."""
+    """A value in a form that can be converted to JSON: dataclasses as objects, tuples as lists."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     return [*map(_plain, value)] if isinstance(value, tuple) else value
@@ -247,14 +247,14 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class StatusMetric(Generic[Shown]):
-    """A metric of an uplink, a VM port or a bridge. `labels`: its labels other than the name."""
+    """A metric of an uplink, a VM port or a bridge. `labels`: label names, except the record's name."""
 
     read: Callable[[Shown], Value]
     labels: tuple[str, ...]
     is_counter: bool
 
     def samples(self, record: Shown) -> Iterable[tuple[tuple[str, ...], float | None]]:
-        """The values of `labels`, and the number that belongs to them."""
+        """The samples of a record: the values of `labels`, with the sample's value."""
         value = self.read(record)
         if not isinstance(value, Mapping):
             return (((), value),)
@@ -290,7 +290,7 @@ def _bytes_per_second(rate_bps: float | None) -> float | None:
     return None if rate_bps is None else rate_bps / BITS_PER_BYTE
 
 
-# Of each uplink, of each VM port, and of each bridge.
+# The metrics of each uplink, of each VM port, and of each bridge.
 UPLINK_METRICS: Mapping[str, StatusMetric[UplinkStatus]] = {
     "uplink_info": _gauge(lambda u: {u.role: 1}, "role"),
     "uplink_transmit_bytes": _counter(lambda u: u.tx_bytes),
@@ -388,7 +388,7 @@ METRIC_HELP = {
     "endpoint_receive_bytes_per_second": "Traffic from uplinks to a tunnel endpoint over the last poll interval, according to flow counters.",
     "bridge_connected": "1 while the switch is connected.",
     "bridge_info": "Policy, teaming and mode of the bridge.",
-    "bridge_threshold_ratio": "The share of capacity above which load moves VM ports.",
+    "bridge_threshold_ratio": "Utilization above which VM ports are moved because of load, as a share of the uplink's capacity.",
     "bridge_imbalance_ratio": "Difference between the highest and the lowest utilization of the uplinks that are up.",
     "bridge_optimality_ratio": "Utilization of the most utilized uplink, divided by the lowest value that any placement could achieve. The best value is 1. Without load, the value is 1.",
     "move_budget_exhausted": "Number of VM ports and other units that are not moved because of load, because their policy limits moves and they have moved four times in the last 180 s.",

@@ -1,8 +1,8 @@
 """One attached bridge: its state, the events that it handles, and the steps that update its switch.
 
-All of it is state and pure functions of state: no I/O, no clock. Methods that take an event, or
-`now_s`, return the commands to carry out. Each of them ends in `reconcile`. What a bridge does is in its
-features, each with one subject; here they are put together.
+This module has only state and pure functions of it: no I/O, no clock. Methods that take an event or
+`now_s` return the commands to carry out, and call `reconcile` at the end. Each task of a bridge is a
+feature (`controller/features`); this module combines them.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ from controller.text.wording import UNREACHED
 from policies.model import Move, Reason, Role
 
 Commands = list[engine_commands.Command]
-# How long after a VM port came to read its addresses, in case ovs-vswitchd restarts and forgets
-# them. By then its VM has usually sent something.
+# How long after a VM port is added its addresses are read, in case ovs-vswitchd restarts and forgets
+# them. By then, the VM has usually sent a frame.
 NEW_VM_AUDIT_S = 2.0
 
 
 class Bridge:
-    """One bridge: an event in, commands out.
+    """One bridge, which handles events and returns commands.
 
-    `epoch_s`: the wall-clock time at which `now_s` was zero. `probe_key`: signs the probes of path checks,
+    `epoch_s`: the wall-clock time at which `now_s` was zero. `probe_key`: signs path-check probes,
     so that no other host can forge one.
     """
 
@@ -67,10 +67,10 @@ class Bridge:
         # The configuration in force.
         self.config = config
         self.epoch_s = epoch_s
-        # What the service does with the bridge now.
+        # The current phase: inspected, served, gathering, on NORMAL or leaving.
         self.phase = phase
-        # Whether an error of ours has interrupted a request that attaches or detaches the bridge. Then
-        # what is ours is removed without the steps that spare frames, because one of these may have failed.
+        # Whether an internal error has interrupted a request that attaches or detaches the bridge. Our
+        # flows are then removed without the steps that avoid frame loss, because one of these may have failed.
         self.interrupted = False
         # ---- what the switch has reported
         # Ports, and which uplinks carry traffic.
@@ -79,17 +79,17 @@ class Bridge:
         self.loads = Loads()
         self.flooded = Flooded()
         self.repeated = Repeated()
-        # The addresses behind VM ports: all of them, and those that are units of their own.
+        # The addresses behind VM ports: all of them, and those that are separate units.
         self.addresses = Addresses(self)
         self.address_units = AddressUnits()
-        # Which uplinks reach each other, as probes show.
+        # Which uplinks reach each other, according to probes.
         self.paths = PathChecks()
         # ---- what is decided
         # When to read counters.
         self.polling = Polling()
-        # When to ask which policy, and what they have decided lately.
+        # When each policy decides, and the latest decisions.
         self.scheduler = Scheduler()
-        # Where each unit is.
+        # The bindings of units to uplinks.
         self.placing = Placing(self)
         # The log of decisions.
         self.decision_log = DecisionLog()
@@ -106,7 +106,7 @@ class Bridge:
         self.connection_hash = ConnectionHash(self)
         self.shaping = Shaping(self)
         self.probing = Probing(self, probe_key)
-        # In this order they act.
+        # In the order in which they act.
         self.features = tuple(part for part in vars(self).values() if isinstance(part, Feature))
 
     # ---- what is known of the switch ---------------------------------------------------------
@@ -117,24 +117,24 @@ class Bridge:
 
     @property
     def read(self) -> InstalledRead | None:
-        """The last reading of the switch's flows and groups; None: there was none."""
+        """The last reading of the switch's flows and groups; None if they have not been read."""
         return self.installation.read
 
     @property
     def foreign(self) -> tuple[ForeignFlow, ...]:
-        """The flows of other programs in the last reading."""
+        """Other programs' flows in the last reading."""
         return self.read.foreign if self.read is not None else ()
 
     @property
     def overruling(self) -> list[str]:
-        """The flows of other programs that frames meet before ours, in words."""
+        """Descriptions of other programs' flows that take precedence over ours."""
         if self.read is None or not self.serves:
             return []
         return inspection.flows_before_ours(self.read, self.config.on_bond)
 
     @property
     def installed(self) -> specs.Pipeline | None:
-        """Our flows and groups on the switch; None: not known."""
+        """Our flows and groups on the switch; None if they are not known."""
         return self.installation.installed
 
     @property
@@ -143,29 +143,29 @@ class Bridge:
 
     @property
     def settled(self) -> bool:
-        """Whether the installed pipeline is known, and no change of flows or flags is under way."""
+        """Whether the installed pipeline is known, and no change to flows or flags is pending."""
         changing = self.no_flood.changing or self.connection_hash.changing
         return self.connected and self.installation.settled and not changing
 
     @property
     def known(self) -> bool:
-        """Whether everything that a change depends on has been read from the switch."""
+        """Whether all data that a change requires has been read from the switch."""
         return self.settled and not self.addresses.awaits_normal
 
     @property
     def at_rest(self) -> bool:
-        """Whether the switch has the desired pipeline, and nothing is left to announce."""
+        """Whether the switch has the desired pipeline, and no announcement is pending."""
         return not (self.announcer.due or self.off_home.due) and self.installation.has_all
 
     @property
     def awaited(self) -> str:
-        """Why the bridge is not settled, as the end of a message."""
+        """The reason why the bridge is not settled, as the end of a message."""
         if not self.connected:
             return f", because {UNREACHED}"
         if self.addresses.awaits_normal:
             return ", because ovs-vswitchd did not answer fdb/show"
         if self.no_flood.request.error is not None:
-            return f", because of the flag no-flood of VM ports: {self.no_flood.request.error}"
+            return f", because the flag no-flood cannot be set on VM ports: {self.no_flood.request.error}"
         return ", because the switch did not answer"
 
     @property
@@ -176,14 +176,14 @@ class Bridge:
     def lacp_in_doubt(self) -> bool:
         """Whether it is not certain that LACP has failed.
 
-        The bridge has fallen back, but a member is up whose LACP was current in the last reading of
-        the database, which may be out of date.
+        The bridge has fallen back to one uplink, but according to the last reading of the database, which
+        may be outdated, LACP was current on a member that is up.
         """
         config = self.config
         current = (u for u in config.uplinks if u.name in config.lacp_current)
         return config.fallen_back and any(map(self.links.up, current))
 
-    # ---- what is done with the bridge --------------------------------------------------------
+    # ---- mode and activity of the bridge -----------------------------------------------------
 
     @property
     def observing(self) -> bool:
@@ -191,14 +191,14 @@ class Bridge:
 
     @property
     def on_normal(self) -> bool:
-        """Whether NORMAL forwards on the observed bond, or will once our flows are removed."""
+        """Whether NORMAL forwards on the observed bond, or will when our flows have been removed."""
         if self.phase.is_attached:
             return self.phase is Phase.ON_NORMAL
         return self.config.observes_bond and not self.handover.is_gathering
 
     @property
     def serves(self) -> bool:
-        """Whether the bridge forwards by our pipeline, rather than by NORMAL over its bond."""
+        """Whether our pipeline, and not the NORMAL action, forwards the bridge's traffic."""
         return self.phase is not Phase.LEAVING and not self.on_normal and bool(self.config.uplinks)
 
     @property
@@ -222,14 +222,14 @@ class Bridge:
 
     @property
     def checks_paths(self) -> bool:
-        """Whether the uplinks probe each other now."""
+        """Whether path checks are active: uplinks send probes to each other."""
         return self.config.checks_paths and self.announces and not self.config.fallen_back
 
-    # ---- what waits for the switch, or to be announced ---------------------------------------
+    # ---- pending changes and announcements ---------------------------------------------------
 
     @property
     def resumes_s(self) -> float:
-        """When changes that wait until the switch has failed over are sent; infinity if none wait."""
+        """When changes that are delayed until the switch has failed over are sent; infinity if none are."""
         return self.installation.resumes_s if self.connected else math.inf
 
     @property
@@ -243,19 +243,19 @@ class Bridge:
     # ---- requests of operators ---------------------------------------------------------------
 
     def inspect(self) -> Commands:
-        """A request inspects the bridge; the service decides nothing about it from now on."""
+        """Inspect the bridge for a request. The service makes no decisions for the bridge meanwhile."""
         self.turn(Turn.INSPECT)
         assert self.phase.changes_nothing, "a request looks first"
         self.interrupted = False
         return self.read_anew()
 
     def read_anew(self) -> Commands:
-        """Read what is installed as if for the first time."""
+        """Discard the known flows and groups, and read them from the switch again."""
         self.installation.forget_switch()
         return [self.installation.read_installed()] if self.connected else []
 
     def take_over(self, config: BridgeConfig, now_s: float) -> Commands:
-        """Manage the bridge from now on: it was inspected, or could not be detached."""
+        """Manage the bridge after it was inspected, or after a detach has failed."""
         self.turn(Turn.TAKE_OVER)
         assert self.phase.is_attached, "the service decides from now on"
         self.interrupted = False
@@ -270,10 +270,10 @@ class Bridge:
         return [*read, *self.reconcile(now_s)]
 
     def move(self, unit: str, target: str, reply: engine_commands.Reply, now_s: float) -> Commands:
-        """Make `target` a VM port's home, and answer once the switch has followed.
+        """Make `target` the home of VM port `unit`, and send `reply` when the switch has made the change.
 
-        The same for addresses behind it that are units of their own, except silent ones, which
-        cannot be announced.
+        Addresses behind the VM port that are separate units move as well, except silent addresses,
+        which cannot be announced.
         """
         silent = self.address_units.silent()
         units = [u for u in self.placing.units() if unit in (u.name, u.behind)]
@@ -293,9 +293,9 @@ class Bridge:
         now_s: float,
         evidence: Evidence | None = None,
     ) -> Commands:
-        """Make moves that an operator requested, and answer when the switch has made them.
+        """Make moves that an operator requested, and send `reply` when the switch has made them.
 
-        `evidence`: the loads on which they are based, if any.
+        `evidence`: the loads on which the moves are based, if any.
         """
         self.decision_log.evidence = evidence
         self.placing.carry_out(moves, now_s)
@@ -305,16 +305,16 @@ class Bridge:
     def refuse(
         self, reasons: Iterable[Reason], why: str, now_s: float, moves: Iterable[Moved] = ()
     ) -> Commands:
-        """Record moves that an operator requested and that are not made. They also count as planned."""
+        """Record that moves which an operator requested are refused. They also count as planned."""
         counted = list(reasons)
         self.placing.counts.planned.update(counted)
         self.placing.counts.refused.update(counted)
         return [*self.decision_log.refused(self.placing.team_view, moves, why, now_s)]
 
     def recover(self, read_s: float, poll_s: float, why: str) -> Commands:
-        """An internal error has interrupted the handling of an event: continue as after a reconnect.
+        """Continue after an internal error has interrupted the handling of an event, as after a reconnect.
 
-        Installed flows stay, and are read at `read_s`. Polls continue at `poll_s`. `why`: the answer to
+        Installed flows are kept, and are read at `read_s`. Polls continue at `poll_s`. `why`: the answer to
         waiting requests.
         """
         self.interrupted = not self.phase.is_attached
@@ -328,15 +328,15 @@ class Bridge:
     # ---- the database ------------------------------------------------------------------------
 
     def configure(self, config: BridgeConfig, now_s: float) -> Commands:
-        """Take a new configuration; the switch follows where it differs."""
+        """Apply a new configuration, and change the switch where needed."""
         assert config.name == self.config.name, "a bridge keeps its name"
         config = config.in_force(self.links.lacp_known(config.uplinks))
         return [*self._take_config(config, now_s), *self.reconcile(now_s)]
 
-    # ---- the connection, and what is installed -----------------------------------------------
+    # ---- the connection to the switch --------------------------------------------------------
 
     def connect(self, ports: Iterable[events.PortState], now_s: float) -> Commands:
-        """The switch has accepted a connection, and has these ports."""
+        """Start to manage the switch after a connection is made. `ports`: all ports of the switch."""
         self._forget_switch()
         for port in self.config.vm_ports:
             before = (replace(move, at_s=move.at_s - self.epoch_s) for move in port.moved)
@@ -349,7 +349,7 @@ class Bridge:
         return [self.installation.read_installed()]
 
     def disconnect(self) -> Commands:
-        """The connection is lost. The switch forwards by the installed flows, and bindings stay."""
+        """Handle a lost connection. The switch forwards with the installed flows, and bindings are kept."""
         self.links.connected = False
         self._forget_switch()
         assert self.installed is None, "what the switch has now is not known"
@@ -360,7 +360,7 @@ class Bridge:
             feature.forget_switch()
 
     def heard(self, event: events.Event, now_s: float) -> Commands:
-        """Handle an event that one of the features hears."""
+        """Pass an event to the feature that handles its type."""
         for feature in self.features:
             if isinstance(event, feature.hears):
                 return feature.heard(event, now_s)
@@ -374,7 +374,7 @@ class Bridge:
     # ---- the configuration in force ----------------------------------------------------------
 
     def _take_config(self, config: BridgeConfig, now_s: float) -> Commands:
-        """Take a configuration in force, that is, after the fallback without LACP is considered."""
+        """Apply a configuration in force, which already includes the fallback without LACP."""
         self.placing.end_splits(config)
         old, self.config = self.config, config
         other_mode = old.mode != config.mode
@@ -386,7 +386,7 @@ class Bridge:
         if {port.name for port in config.vm_ports} - {port.name for port in old.vm_ports}:
             self.installation.audit_by(now_s + NEW_VM_AUDIT_S)
         if old.offload.by_tc != config.offload.by_tc:
-            # Flows are counted otherwise from now on.
+            # From now on, flow counters count differently.
             self.loads.forget_rates()
             self.scheduler.forget_loads()
         known = {*old.errors}
@@ -398,10 +398,10 @@ class Bridge:
         if old.fallen_back and not config.fallen_back:
             commands += self._end_fallback()
         if other_mode:
-            # Earlier loads do not belong to the bindings that are judged from now on.
+            # Earlier loads do not belong to the bindings that are evaluated from now on.
             self.scheduler.begin_windows(now_s)
             if config.on_bond and self.serves and not self.installed_anything:
-                # Until now, these bindings were only planned.
+                # Until now, these bindings were only plans.
                 self.placing.planned.bind_anew(now_s)
             commands += self.handover.leave(now_s)
             if config.on_bond and self.serves and not self.installed_anything and self.settled:
@@ -411,7 +411,7 @@ class Bridge:
         return commands
 
     def _fall_back(self) -> Commands:
-        """LACP is not negotiated: to the upstream switch, each member is a port of its own."""
+        """Use one uplink: without LACP, the upstream switch treats each member as a separate port."""
         asked = self.config.asked.vm_ports
         self.placing.planned.set_aside({port.name: port.binding for port in asked if port.binding})
         found = f"{self.config.name}: LACP is not negotiated, so one uplink serves all VM ports"
@@ -419,7 +419,7 @@ class Bridge:
         return [engine_commands.Report("warning", f"{found}; {remedy}")]
 
     def _end_fallback(self) -> Commands:
-        """Members are one link again: drop the announcements planned for single members."""
+        """End the fallback when LACP is negotiated, and drop announcements planned for single members."""
         self.placing.planned.take_up()
         self.announcer.forget()
         return [engine_commands.Report("info", f"{self.config.name}: LACP is negotiated again")]
@@ -427,10 +427,10 @@ class Bridge:
     # ---- the steps ---------------------------------------------------------------------------
 
     def reconcile(self, now_s: float) -> Commands:
-        """Bring bindings in line with homes and links, and the switch in line with bindings.
+        """Update bindings to match homes and links, and the switch to match bindings.
 
-        A list of steps, none of which handles an event. A bundle without changes is done at once,
-        so the list then runs again. Announcements are planned here; `tick` sends them.
+        None of the steps handles an event. They run again after a bundle without changes, which is
+        done immediately. This method plans announcements; `tick` sends them.
         """
         assert self.connected or self.installed is None, "what a switch has is asked again"
         commands: Commands = []
@@ -451,7 +451,7 @@ class Bridge:
         return [*commands, *self.shaping.shape(now_s)]
 
     def _follow_lacp(self, now_s: float) -> Commands:
-        """Fall back to one uplink while LACP is not negotiated, and return when it is."""
+        """Fall back to one uplink while LACP is not negotiated, and end the fallback when it is."""
         config = self.config.in_force(self.links.lacp_known(self.config.uplinks))
         changed = config.fallen_back is not self.config.fallen_back
         return self._take_config(config, now_s) if changed else []
@@ -459,9 +459,9 @@ class Bridge:
     # ---- time --------------------------------------------------------------------------------
 
     def _timers(self) -> Iterator[tuple[float, Callable[[float], Commands]]]:
-        """When each thing is due, in seconds of engine time, and what does it, in this order.
+        """Yield timers in the order in which they run: due time, in seconds of engine time, and function.
 
-        A row is made in its turn, because what was done before may have changed it.
+        Each one is computed only when it is its turn, because the functions before may have changed it.
         """
         yield from self.handover.timers()
         yield self.decision_log.outcome_s(), self._log_outcome
@@ -480,7 +480,7 @@ class Bridge:
         yield from self.inbound_check.timers()
 
     def deadline_s(self) -> float:
-        """When `tick` next has something to do; infinity when nothing is waiting."""
+        """When the next timer is due, and `tick` must be called; infinity if none is due."""
         return min([due_s for due_s, _ in self._timers()])
 
     def tick(self, now_s: float) -> Commands:

@@ -1,4 +1,4 @@
-"""The bridges of this host, and their records in the database."""
+"""The managed bridges of this host, and how they follow their records in the database."""
 
 from __future__ import annotations
 
@@ -34,66 +34,66 @@ from controller.text.wording import keys_again
 
 # How long `show` reports a fault.
 TOLD_FOR_S = 86_400.0
-# A part that failed restarts within this time.
+# A part of this service that failed restarts within this time.
 STILL_FELT_S = 30.0
-# Parts that carry nothing to or from a switch.
+# Parts of this service that do not exchange messages with a switch.
 BESIDE = frozenset({"history", "metrics", "commands"})
-# The flows may be the operator's only network, so they stay.
+# The flows are kept, because the operator's only network connection may use them.
 FORGOTTEN = (
     "Bridge {0} ovs-lbt-policy: the key has disappeared from the database, so the bridge is no longer"
     " managed, and its flows stay installed; {1}"
 )
-# Marks a port whose column `protected` the service has set.
+# This key marks a port if the service has set the port's column `protected`.
 PROTECTED = PREFIX + "protected"
 
 
 @dataclass(slots=True)
 class Fleet:
-    """All bridges, attached or inspected; none while another service leads (`leads` False).
+    """All attached and inspected bridges; none while another service leads (`leads` False).
 
-    `epoch_s` is the wall-clock time at which `now_s` was zero, for what is shown or written.
+    `epoch_s`: the wall-clock time at which `now_s` was zero, for times in output and in the database.
     """
 
     epoch_s: float = 0.0
     leads: bool = True
     ovs_version: str | None = None
-    # What the database lacks now. All else about it is as last read.
+    # An error text if the database lacks a column. Other data is then as last read.
     lacking: str = ""
-    # When a service on standby has last asked whether this one is alive.
+    # When a service on standby last checked whether this one is alive.
     challenged_s: float | None = None
     bridges: dict[str, Bridge] = field(default_factory=dict)
-    # The row that each bridge was last configured from. A request that attaches or detaches a
-    # bridge configures it.
+    # The row from which each bridge was last configured, except by a request that attaches or
+    # detaches the bridge.
     _followed: dict[str, BridgeRow] = field(default_factory=dict)
-    # The last fault of each part of this service. Requests that wait can name it instead of the switch.
+    # The last fault of each part of this service. A waiting request can report it as the cause.
     faults: dict[str, Faulted] = field(default_factory=dict)
-    # Of the bridges that errors of ours concern.
+    # The internal errors, by bridge.
     failures: dict[str, Failure] = field(default_factory=dict)
-    # What is left to report.
+    # The reports that `end_failures` returns next.
     _unreported: Commands = field(default_factory=list)
     ovn: Ovn | None = None
-    # By device: its IP addresses, and the tunnels that it sends.
+    # The IP addresses of this host, by device.
     addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    # The keys that sign probes of path checks are made of it.
+    # The key from which the bridges' keys for path-check probes are derived.
     probe_key: bytes = field(default=b"", repr=False)
     _lives: Iterator[int] = field(default_factory=itertools.count)
     lost_keys: LostKeys = field(default_factory=LostKeys)
-    # The records as the database has them.
+    # The records in the database, without changes.
     _read: tuple[BridgeRow, ...] = ()
     _marks: Marks = field(default_factory=Marks)
 
     @property
     def rows(self) -> Mapping[str, BridgeRow]:
-        """By name: the records of all bridges, whether attached or not.
+        """The records of all bridges, attached or not, by name.
 
-        Keys that have vanished are still there for a while (`lost_keys`).
+        They include keys that have disappeared from the database a short time ago (`lost_keys`).
         """
         return self._marks.rows
 
     def take_addresses(
         self, addresses: Mapping[str, tuple[str, ...]], in_hand: set[str], now_s: float
     ) -> Commands:
-        """An address of this host has come or gone. It may be one that tunnels are sent from."""
+        """Handle a change of this host's addresses, which may be source addresses of tunnels."""
         self.addresses = addresses
         return self.follow_rows(self._read, in_hand, now_s)
 
@@ -103,26 +103,26 @@ class Fleet:
         recent = [fault for fault in self.faults.values() if fault.at_s >= since_s]
         return tuple(sorted(recent, key=lambda fault: fault.at_s, reverse=True))
 
-    # ---- errors of ours ----------------------------------------------------------------
+    # ---- internal errors ---------------------------------------------------------------
 
     def alone(
         self, name: str, handle: Callable[[], Commands], now_s: float, decides: bool = False
     ) -> Commands:
-        """Handle a bridge. An internal error affects only this bridge (see `failed`)."""
+        """Call `handle` for a bridge. An internal error affects only this bridge (see `failed`)."""
         try:
             return handle()
         except Exception as error:
             return self.failed(name, error, now_s, decides)
 
     def failed(self, name: str, error: Exception, now_s: float, decides: bool = False) -> Commands:
-        """Handle an internal error: the bridge keeps its flows, and is tried again later.
+        """Handle an internal error: the bridge keeps its flows, and is handled again later.
 
-        `decides`: a decision failed. A repeated error is logged once.
+        `decides`: the error occurred in a decision. A repeated error is logged once.
         """
         bridge, last = self.bridges.get(name), self.failures.get(name)
         text = failure.words(error)
         again = last is not None and text in last.texts
-        # A request that changes the bridge does not wait because of earlier errors.
+        # Earlier errors do not delay a request that changes the bridge.
         paced = None if self._begins_anew(bridge) else last
         self.failures[name] = found = failure.after(paced, text, decides, now_s)
         reports: Commands = [ReportFailure(f"bridge {name}", error, again)] if found.is_new else []
@@ -133,7 +133,7 @@ class Fleet:
 
     @staticmethod
     def _begins_anew(bridge: Bridge | None) -> bool:
-        """Whether a request is changing the bridge, and no error has interrupted it yet."""
+        """Whether a request is changing the bridge, and no error has interrupted the request."""
         return bridge is not None and not bridge.phase.is_attached and not bridge.interrupted
 
     def held_until_s(self, name: str) -> float:
@@ -153,22 +153,22 @@ class Fleet:
         return reports
 
     def blamed(self, bridge: str, since_s: float) -> Faulted | None:
-        """The latest internal fault since then that can make a switch seem not to answer."""
+        """The latest internal fault since `since_s` that may be why a switch seems not to answer."""
         at_s = self.epoch_s + since_s - STILL_FELT_S
         found = [f for f in self.faults.values() if f.at_s >= at_s and f.part not in BESIDE]
         found = [f for f in found if f.part != "bridge" or f.text.startswith(f"bridge {bridge}: ")]
         return max(found, key=lambda fault: fault.at_s, default=None)
 
     def set_clock(self, epoch_s: float) -> None:
-        """The wall clock was set."""
+        """Use a new `epoch_s` for all bridges, after the wall clock was set."""
         self.epoch_s = epoch_s
         for bridge in self.bridges.values():
             bridge.epoch_s = epoch_s
 
     def follow_rows(self, rows: Iterable[BridgeRow], in_hand: set[str], now_s: float) -> Commands:
-        """Follow the database: bridges come, go, and change.
+        """Add, remove and configure bridges according to the database.
 
-        A request is attaching or detaching the bridges `in_hand`. They are kept even if they are
+        `in_hand`: the bridges that a request is attaching or detaching. They are kept even if they are
         not attached, and the request configures them.
         """
         earlier, self._read = self.rows, tuple(rows)
@@ -212,27 +212,27 @@ class Fleet:
         return commands
 
     def lead(self, now_s: float) -> Commands:
-        """Manage every attached bridge from now on, as after a start."""
+        """Start to manage every attached bridge, as after a start of the service."""
         self.leads, self._marks = True, Marks()
         return self.follow_rows(self._read, set(), now_s)
 
     def expire(self, in_hand: set[str], now_s: float) -> Commands:
-        """Let bridges go whose keys vanished too long ago."""
+        """Stop managing bridges if the time for which their lost keys apply has expired."""
         due = now_s >= self.lost_keys.expires_s()
         return self.follow_rows(self._read, in_hand, now_s) if due else []
 
     def as_stored(self, row: BridgeRow) -> BridgeRow:
-        """The record as the database has it, without keys that have vanished."""
+        """The record in the database, without keys that have disappeared from it."""
         stored = next(one for one in self._read if one.name == row.name)
         return replace(row, external_ids=stored.external_ids, keys_lost=False)
 
     def forget_lost_keys(self, name: str, now_s: float) -> None:
-        """A request attaches or detaches a bridge, so keys that have vanished do not apply any more."""
+        """Forget the lost keys of a bridge that a request attaches or detaches."""
         self.lost_keys.forget_lost(name)
         self._mark_again(now_s)
 
     def recall(self, name: str, now_s: float) -> Commands:
-        """A request gives a bridge back. Keys that have vanished apply until then, however long ago."""
+        """Apply the lost keys of a bridge until a request has detached it, even if they were lost long ago."""
         self.lost_keys.recall(self.rows[name])
         self._mark_again(now_s)
         managed = name in self.bridges or not self.rows[name].attached
@@ -243,19 +243,19 @@ class Fleet:
         self._marks.mark(completed, self.ovn, self.addresses)
 
     def stand_by(self) -> Commands:
-        """Leave every bridge to another service."""
+        """Stop managing all bridges, because another service leads."""
         self.leads = False
         self.lost_keys.keep_lost(())
         return [command for name in sorted(self.bridges) for command in self.drop(name)]
 
     def manage(self, config: BridgeConfig, inspects: bool = False) -> Commands:
-        """Begin to manage a bridge. `inspects`: a request only inspects it so far."""
+        """Start to manage a bridge. `inspects`: a request only inspects the bridge so far."""
         assert self.leads, "only the service that leads decides"
         assert config.name not in self.bridges, "a bridge is managed once"
         phase = after(Phase.INSPECTING, Turn.TAKE_OVER, config.observes_bond)
         if inspects:
             phase = Phase.INSPECTING
-        # Rounds of probes are numbered from the first one, so each life of a bridge has a key of its own.
+        # The numbers of probe rounds start again when a bridge is managed again, so it gets a new key.
         life = f"{config.name}\0{next(self._lives)}".encode(errors="surrogatepass")
         probe_key = hmac.digest(self.probe_key, life, "sha256")
         self.bridges[config.name] = Bridge(config, self.epoch_s, phase, probe_key=probe_key)
@@ -264,7 +264,7 @@ class Fleet:
         return [*reports, Connect(config.name)]
 
     def let_go(self, in_hand: set[str]) -> Commands:
-        """Forget bridges that are no longer attached."""
+        """Stop managing bridges that are no longer attached."""
         attached = {name for name, row in self.rows.items() if row.attached}
         wanted = attached | in_hand & self.rows.keys()
         gone = sorted(self.bridges.keys() - wanted)
@@ -274,7 +274,7 @@ class Fleet:
         return [*reports, *(command for name in gone for command in self.drop(name))]
 
     def drop(self, name: str) -> Commands:
-        """Forget a bridge and disconnect; its switch keeps what is installed."""
+        """Forget a bridge and close its connection. The switch keeps installed flows."""
         del self.bridges[name]
         self._followed.pop(name, None)
         self.failures.pop(name, None)
@@ -289,22 +289,22 @@ class Fleet:
 
     @property
     def serving(self) -> list[Bridge]:
-        """Every attached bridge, by name, except those being attached or detached."""
+        """The attached bridges, sorted by name, except those that a request is attaching or detaching."""
         bridges = [bridge for _, bridge in sorted(self.bridges.items())]
         return [bridge for bridge in bridges if bridge.phase.is_attached]
 
     def status(self, *names: str) -> tuple[BridgeStatus, ...]:
-        """The status of each attached bridge, or of those with these names."""
+        """The status of the attached bridges with these names; without names, of all of them."""
         wanted = [b for b in self.serving if not names or b.config.name in names]
         return tuple(filter(None, map(self._status, wanted)))
 
     def status_after(self, name: str) -> BridgeStatus | None:
-        """The status of the next attached bridge by name; None after the last."""
+        """The status of the attached bridge that follows `name` in the order of names; None if none does."""
         behind = [bridge for bridge in self.serving if bridge.config.name > name]
         return next(filter(None, map(self._status, behind)), None)
 
     def _status(self, bridge: Bridge) -> BridgeStatus | None:
-        """The status of a bridge; None if an error of ours prevents it, which is reported then."""
+        """The status of a bridge. If an internal error prevents it, report the error and return None."""
         name = bridge.config.name
         failed = self.failures.get(name)
         try:
@@ -318,12 +318,12 @@ class Fleet:
 
 
 def isolation(row: BridgeRow, config: BridgeConfig | None = None) -> Iterator[Setting]:
-    """The settings that keep NORMAL from forwarding between plain uplinks, whenever it takes over.
+    """The settings that keep NORMAL from forwarding between plain uplinks.
 
-    It takes over for a moment when the fail mode changes, and for longer without the service. Open
+    NORMAL forwards for a moment when the fail mode changes, and for longer without the service. Open
     vSwitch never forwards between ports that are `protected`. If other programs use that column, for
-    example to isolate VMs, it stays as it is: these VMs could not reach the uplinks. Our mark is on the
-    port, because it must not outlive it. Without `config`, the bridge is detached.
+    example to isolate VMs, it is not changed: their VMs could not reach the uplinks. Our mark is on the
+    port, so that both are removed together. Without `config`, the bridge is detached.
     """
     uplinks: Collection[str] = ()
     others_use_it = any(p.protected and PROTECTED not in p.external_ids for p in row.ports)
@@ -343,7 +343,7 @@ def isolation(row: BridgeRow, config: BridgeConfig | None = None) -> Iterator[Se
 
 
 def _secured(row: BridgeRow) -> Commands:
-    """Set the fail mode again that `attach` has set."""
+    """Restore the fail mode that `attach` has set."""
     found = f"Bridge {row.name} fail_mode: changed to {row.fail_mode or 'standalone'} since attach"
     why = "because plain uplinks form a loop without our flows; detach restores the previous mode"
     return [

@@ -1,4 +1,4 @@
-"""How the switch of a bridge follows: when it is read, when a bundle is sent, and what its answer leads to."""
+"""Installs the desired pipeline on a bridge's switch: reads flows and groups, and sends bundles of changes."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from controller.teaming.bindings import Bindings
 from policies.model import Move
 
 RETRY_INTERVAL_S = 1.0
-# How long the switch takes to carry a change of groups or links into its flow cache. Revalidation
-# starts at once and takes some 20 µs for each cached flow. It may have to finish a round first; the
-# broadcasts that a VM port misses meanwhile are few.
+# How long the switch takes to apply a change of groups or links to its flow cache. Revalidation
+# starts immediately and takes about 20 µs for each cached flow. If a round is already running, it
+# takes longer, but a VM port then misses only few broadcasts.
 REVALIDATED_AFTER_S = 0.03
-# How often to read back what is installed, to repair what another program removed.
+# How often to read installed flows and groups, to restore those that another program removed.
 AUDIT_INTERVAL_S = 10.0
-# The pause between two such readings, and for how long, while the switch may flush all flows at any moment.
+# While the switch may flush all flows: the interval of these readings, and how long this phase lasts.
 FLUSH_AUDIT_INTERVAL_S = 0.05
 FLUSHED_WITHIN_S = 3.0
-# With more moves waiting for a bundle, several moves of one unit become one.
+# If more moves wait for a bundle, all moves of a unit are combined into one.
 MOST_EXPECTED = 1000
-# A request names one of so many.
+# The number of different request numbers.
 READINGS = 0x10000
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step towards the desired pipeline: the changes, and the pipeline after them.
+    """One step towards the desired pipeline: the changes, and the resulting pipeline `installs`.
 
-    `final`: whether that is the desired pipeline, rather than the first of two steps.
+    `final`: whether `installs` is the desired pipeline. The first of two steps is not final.
     """
 
     changes: Changes
@@ -58,7 +58,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle under way. `waiting`: the requests it answers."""
+    """A bundle that was sent and not yet answered. `waiting`: the replies to send when it is done."""
 
     bundle_id: int
     step: Step
@@ -68,41 +68,41 @@ class Bundle:
 
 @dataclass(eq=False)
 class Installation(Feature[InstalledRead | BundleDone]):
-    """The installed pipeline of one bridge's switch, and the bundle under way to the desired one."""
+    """The pipeline installed on one bridge's switch, and the pending bundle that changes it."""
 
     hears = (InstalledRead, BundleDone)
 
-    # Our flows and groups on the switch; None: not known.
+    # Our flows and groups on the switch; None if they are not known.
     installed: Pipeline | None = None
-    # The last reading, with the flows and groups of other programs; None: there was none.
+    # The last reading, with other programs' flows and groups; None if there was none.
     read: InstalledRead | None = None
-    # The homes of buckets that the first reading of the switch showed, by unit name.
+    # The homes of buckets in the first reading of the switch, by unit name.
     found_homes: dict[str, str] = field(default_factory=dict)
-    # Moves that go with the next bundle, and requests that wait until the switch has the desired pipeline.
+    # Moves to send in the next bundle, and replies to send when the switch has the desired pipeline.
     expected: list[Move] = field(default_factory=list)
     waiting: list[Reply] = field(default_factory=list)
     _bundle: Bundle | None = None
     _bundles: int = 0
-    # The number of the readings that count. An answer with another one may be from before a bundle whose
-    # result is not known.
+    # The number of the readings that are accepted. A reading with another number may have been made
+    # before a bundle that has an unknown result.
     reading: int = 0
-    # When the pause ends in which no bundle is sent, in seconds of engine time; infinity: there is none.
+    # When the pause without bundles ends, in seconds of engine time; infinity if there is no pause.
     resumes_s: float = math.inf
-    # When to read what is installed next, in seconds of engine time.
+    # When to read the installed flows and groups next, in seconds of engine time.
     audit_due_s: float = 0.0
     # Until when the switch may flush all flows, in seconds of engine time.
     _flushes_until_s: float = 0.0
-    # Whether the last poll has counted flows of ours.
+    # Whether the last poll has read counters of our flows.
     _counted: bool = False
-    # The last desired team and its pipeline, to build it only once.
+    # The last desired team and its pipeline, so that the pipeline is built only once.
     _built: tuple[Team, Pipeline] | None = None
     # The flows and groups that `installed` was made from; readings often repeat them unchanged.
     _taken: tuple[tuple[FlowSpec, ...], tuple[GroupSpec, ...]] | None = None
 
     def expect(self, moves: Iterable[Move]) -> None:
-        """Have moves go with the next bundle.
+        """Add moves to the next bundle.
 
-        While a switch does not answer, its links may change without end.
+        They are combined if there are many: links may change often while the switch does not answer.
         """
         self.expected += moves
         if len(self.expected) > MOST_EXPECTED:
@@ -110,7 +110,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
 
     @property
     def settled(self) -> bool:
-        """Whether the installed pipeline is known and no bundle is under way."""
+        """Whether the installed pipeline is known and no bundle is pending."""
         return self.installed is not None and self._bundle is None
 
     @property
@@ -119,7 +119,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return self.bridge.settled and self.installed == self.desired()
 
     def forget_switch(self) -> None:
-        """Forget what is installed and pending: it has to be read from the switch."""
+        """Forget installed flows and the pending bundle: the switch must be read again."""
         if self._bundle is not None:
             self.reading = (self.reading + 1) % READINGS
             self.expected = [*self._bundle.moves, *self.expected]
@@ -140,7 +140,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
     # ---- pauses ------------------------------------------------------------------------
 
     def pause(self, now_s: float) -> None:
-        """Send nothing until the switch has carried a change, or a failure, into its flow cache."""
+        """Send no bundle until the switch has applied a change or a link failure to its flow cache."""
         self.resumes_s = now_s + REVALIDATED_AFTER_S
 
     def _resume(self, now_s: float) -> list[Command]:
@@ -158,19 +158,19 @@ class Installation(Feature[InstalledRead | BundleDone]):
             return False
         return not bridge.addresses.awaits_normal or bridge.phase is Phase.LEAVING
 
-    # ---- what the switch should have -----------------------------------------------------
+    # ---- the desired pipeline ------------------------------------------------------------
 
     def desired(self, of: Bindings | None = None) -> Pipeline:
-        """The pipeline for these bindings, or those that the switch follows; empty if it should have none."""
+        """The pipeline for bindings `of` (default: those on the switch); empty if there should be none."""
         team = desired_team(self.bridge, of or self.bridge.placing.on_switch)
         return EMPTY if team is None else self._pipeline_of(team)
 
     def _pipeline_of(self, team: Team) -> Pipeline:
-        """The pipeline that a team needs.
+        """Return the pipeline for a team.
 
-        If it equals the installed one, that object is returned: readings share it between bridges,
-        and comparing it with itself is fast. The same goes for flows alone, which most moves leave
-        as they are.
+        If the pipeline equals the installed one, return the installed object: readings share it between
+        bridges, and comparing an object with itself is fast. The same applies to the flows alone, which
+        most moves do not change.
         """
         installed = self.installed
         if self._built and self._built[0] == team:
@@ -184,11 +184,11 @@ class Installation(Feature[InstalledRead | BundleDone]):
 
     @property
     def team(self) -> Team | None:
-        """The team of the last desired pipeline; None: there was none."""
+        """The team of the last desired pipeline; None if there was none."""
         return self._built[0] if self._built is not None else None
 
     def foreseen(self, now_s: float) -> list[Command]:
-        """The bundle that `take_over` would apply, for the shell to send ahead."""
+        """Return the bundle that `Bridge.take_over` would apply, so that the shell can send it in advance."""
         if not self._may_install(now_s):
             return []
         bridge, placing = self.bridge, self.bridge.placing
@@ -204,10 +204,10 @@ class Installation(Feature[InstalledRead | BundleDone]):
     # ---- bundles -----------------------------------------------------------------------
 
     def step(self, desired: Pipeline) -> Step:
-        """The next step to the desired pipeline.
+        """Return the next step to the desired pipeline.
 
-        If the change opens new paths for broadcasts, a first step only closes the old ones. The
-        second step follows when the switch has carried that into its flow cache.
+        If the change opens new paths for broadcasts, a first step only closes the old paths. The
+        second step follows when the switch has applied the first one to its flow cache.
         """
         assert self.installed is not None
         live = frozenset(number for number, port in self.bridge.links.ports.items() if port.up)
@@ -215,13 +215,13 @@ class Installation(Feature[InstalledRead | BundleDone]):
         if installs == self.installed:
             installs = desired
         changes = diff.changes(installs, self.installed)
-        # Part of neither pipeline: what the switch would otherwise have to learn again.
+        # Learned flows belong to neither pipeline. Without these, the switch would have to learn again.
         if learned := self.bridge.addresses.seeds(changes.add_flows, self.installed):
             changes = replace(changes, add_flows=(*changes.add_flows, *learned))
         return Step(changes, installs, final=installs == desired)
 
     def install(self, now_s: float) -> tuple[list[Command], bool]:
-        """Send what differs, as a bundle. Also returns whether it needed no change and is done."""
+        """Send the differences as a bundle. Also return whether the bundle is already done, without changes."""
         assert not self.bridge.phase.changes_nothing, "a request that only looks changes nothing"
         if not self._may_install(now_s):
             return [], False
@@ -240,12 +240,12 @@ class Installation(Feature[InstalledRead | BundleDone]):
             return self._carried_out(bundle, now_s), True
         bridge.addresses.seeded()
         told = Report("debug", f"{name}: {len(changes)} changes to flows and groups")
-        # When the bundle is done, this reading gives the addresses to announce.
+        # This reading is answered when the bundle is done, and returns the addresses to announce.
         ahead = bridge.announcer.read_ahead(bundle.moves)
         return [told, Apply(name, bundle.bundle_id, changes), *ahead], False
 
     def next_bundle(self, step: Step) -> Bundle | None:
-        """The next bundle, under way from now on; None if nothing is left to do."""
+        """Create and return the next bundle, which is now pending; None if nothing is left to do."""
         if not step.changes and not self.expected and not (step.final and self.waiting):
             return None
         assert self.settled, "one bundle at a time, and none before a reading"
@@ -259,10 +259,10 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return self._bundle
 
     def _finish_bundle(self, done: BundleDone, now_s: float) -> list[Command]:
-        """The switch has made the changes of a bundle, or has refused all of them."""
+        """Handle the result of a bundle: the switch has made all of its changes, or refused them."""
         bundle = self._bundle
         if bundle is None or done.bundle_id != bundle.bundle_id:
-            # It is of an earlier connection.
+            # The bundle belongs to an earlier connection.
             return []
         self._finish(bundle, done.error, now_s)
         if done.error is not None:
@@ -272,7 +272,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return [*commands, *self.bridge.reconcile(now_s)]
 
     def _finish(self, bundle: Bundle, error: str | None, now_s: float) -> None:
-        """The bundle under way is done, committed or refused."""
+        """Record that the pending bundle was committed or, with an `error`, refused."""
         assert bundle.bundle_id == self._bundles, "no bundle begins before the last one is done"
         self._bundle = self._taken = None
         self.installed = bundle.step.installs if error is None else None
@@ -280,7 +280,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
             self.pause(now_s)
 
     def _carried_out(self, bundle: Bundle, now_s: float) -> list[Command]:
-        """The switch has made the changes of a bundle: answer requests, and announce moves."""
+        """Answer requests, and announce moves, after the switch has made the changes of a bundle."""
         bridge, placing = self.bridge, self.bridge.placing
         assert self.settled, "the bundle is done"
         commands: list[Command] = list(bundle.waiting)
@@ -298,7 +298,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
             bridge.announcer.introductions = []
             commands += bridge.off_home.part() if bundle.step.changes else []
             if bridge.on_normal:
-                # On NORMAL, no flows count them.
+                # While NORMAL forwards, no flows count these units.
                 bridge.address_units.forget_units()
                 placing.keep_units()
         moves = [move for move in bundle.moves if not move.is_resplit]
@@ -309,7 +309,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return [*commands, *placing.remembered({move.unit for move in moves})]
 
     def logged(self, moves: Iterable[Move], more: str = "") -> list[Command]:
-        """A log line for each VM port that moves, and for all buckets with one source and target."""
+        """One log line for each VM port that moves, and one for all buckets with the same source and target."""
         name, because = self.config.name, self.bridge.decision_log.because
         return [
             Report("info", f"{name}: {move.way} ({because or move.reason}){more}")
@@ -317,7 +317,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         ]
 
     def _bundle_refused(self, bundle: Bundle, error: str, now_s: float) -> list[Command]:
-        """The switch has refused a bundle: report that, and read what is installed."""
+        """Report that the switch has refused a bundle, and schedule a reading of installed flows."""
         bridge, placing = self.bridge, self.bridge.placing
         assert self.installed is None, "what the switch has now is not known"
         self.audit_due_s = now_s + RETRY_INTERVAL_S
@@ -334,12 +334,12 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return [Report("error", f"{self.config.name}: {refusal}"), *records, *replies]
 
     def take_waiting(self) -> list[Reply]:
-        """The requests that wait, which the caller answers."""
+        """Remove and return the replies to waiting requests, for the caller to send."""
         waiting, self.waiting = self.waiting, []
         return waiting
 
     def abandon(self) -> list[Reply]:
-        """Another service takes over: return the requests that wait, and make no moves."""
+        """Drop all moves, because another service takes over; return the replies to waiting requests."""
         self.forget_switch()
         self.expected = []
         return self.take_waiting()
@@ -351,7 +351,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return ReadInstalled(self.config.name, self.reading)
 
     def _take_installed(self, read: InstalledRead, now_s: float) -> list[Command]:
-        """Take a reading of the switch's flows and groups, ours and those of others."""
+        """Handle a reading of the switch's flows and groups, ours and other programs'."""
         bridge = self.bridge
         unknown_before, first_reading = self.installed is None, self.read is None
         if not self._take(read, now_s):
@@ -371,19 +371,19 @@ class Installation(Feature[InstalledRead | BundleDone]):
             return []
         commands: list[Command] = []
         if inspects and self.config.on_bond:
-            # Before anything is changed, see which ports have the flag already.
+            # Before any change, read which ports already have the flag.
             commands += bridge.no_flood.inspect(now_s)
         unknown = self.config.on_bond or not bridge.addresses.by_port
         is_leaving, asked = bridge.phase is Phase.LEAVING, bridge.addresses.awaits_normal
         if unknown and not (is_leaving or asked):
-            # NORMAL knows the addresses of silent VMs and of new ones; we do not.
+            # NORMAL knows the addresses of silent and of new VMs; our pipeline does not.
             return [*commands, *bridge.handover.read_forwarding()]
         return [*commands, *bridge.reconcile(now_s)]
 
     def _take(self, read: InstalledRead, now_s: float) -> bool:
-        """Note what a reading shows. If it may be from before a bundle, ignore it and return False."""
+        """Store a reading. If it may have been made before a bundle, ignore it and return False."""
         if now_s < self._flushes_until_s:
-            # Not before this one is answered: a switch with many bridges has much to read.
+            # The interval begins with the answer, because reading a switch with many bridges takes long.
             self.audit_due_s = now_s + FLUSH_AUDIT_INTERVAL_S
         if self._bundle is not None or read.number != self.reading:
             return False
@@ -397,7 +397,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return True
 
     def _restore(self, first_reading: bool, now_s: float) -> None:
-        """Go on from what is installed, as an earlier service left it."""
+        """Restore state from the installed flows and groups, which an earlier service may have left."""
         bridge, found = self.bridge, self.installed or EMPTY
         bridge.no_flood.restore(found)
         self.found_homes |= buckets.installed(found, self.config)
@@ -408,7 +408,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
             bridge.placing.follow_splits()
 
     def add_group(self, group: GroupSpec) -> None:
-        """The switch has a group that no bundle has added."""
+        """Add to the installed pipeline a group that was added to the switch without a bundle."""
 
         def with_it(pipeline: Pipeline) -> Pipeline:
             return Pipeline(pipeline.flows, {**pipeline.groups, group.group_id: group})
@@ -429,27 +429,27 @@ class Installation(Feature[InstalledRead | BundleDone]):
         return [self.read_installed()]
 
     def audit_later(self, now_s: float) -> None:
-        """Restart the audit interval, because the installed flows are being read."""
+        """Restart the audit interval, because installed flows are being read."""
         self.audit_due_s = now_s + AUDIT_INTERVAL_S
 
     def audit_by(self, at_s: float) -> None:
-        """Read what is installed at this time or earlier."""
+        """Read installed flows and groups at `at_s` or earlier."""
         self.audit_due_s = min(self.audit_due_s, at_s)
 
     def poll_counted(self, some: bool, now_s: float) -> None:
-        """A poll has counted our flows. If there are none, another program has deleted them."""
+        """Note whether a poll has found any of our flows. If not, another program may have deleted them."""
         if self._counted and not some:
             self.audit_by(now_s)
         self._counted = some
 
     def expect_flush(self, now_s: float) -> None:
-        """Open vSwitch will flush all flows, as soon as it has read the database."""
+        """Read flows often from now on: Open vSwitch will flush all flows when it has read the database."""
         self._flushes_until_s = now_s + FLUSHED_WITHIN_S
         self.audit_due_s = now_s
 
 
 def _combined(moves: Iterable[Move]) -> list[Move]:
-    """One move for each unit, from its first source to its last target. Splits and merges stay."""
+    """One move for each unit, from its first source to its last target. Splits and merges are kept."""
     combined: dict[object, Move] = {}
     for move in moves:
         key = object() if move.is_resplit else move.unit

@@ -1,4 +1,4 @@
-"""Where each unit of a bridge is: the bindings that policies see, and those that the switch follows."""
+"""Binds the units of a bridge to uplinks: the bindings that policies plan, and those on the switch."""
 
 from __future__ import annotations
 
@@ -25,51 +25,51 @@ from policies.model import Move, Reason, Unit, Uplink
 from policies.presets import PRESETS
 from policies.rules import Rule
 
-# What is wrong with each rule of each VM port, or of an address behind one, by name; an empty text:
-# nothing.
+# By name of a VM port, or of an address behind one: for each rule, a description of the violation;
+# empty if the rule is met.
 RuleStates = Mapping[str, Mapping[Rule, str]]
 
 
 @dataclass(slots=True)
 class Counts:
-    """How many moves of one bridge were planned, made and refused since the service manages it, by reason."""
+    """The number of one bridge's moves that were planned, applied and refused so far, by reason."""
 
     planned: Counter[Reason] = field(default_factory=Counter)
     # Confirmed by the switch.
     applied: Counter[Reason] = field(default_factory=Counter)
-    # Refused by the switch, or to an operator.
+    # Refused by the switch, or, for an operator's move, by the service.
     refused: Counter[Reason] = field(default_factory=Counter)
 
 
 @dataclass(eq=False)
 class Placing(Feature[Never]):
-    """The bindings of one bridge, and how they follow its configuration, its links and its policies."""
+    """The bindings of one bridge, which depend on its configuration, its links and its policies."""
 
     # The bindings that policies see.
     planned: Bindings = field(default_factory=Bindings)
-    # The bindings that the switch follows; None: those that are planned.
+    # The bindings on the switch, if they differ from the planned ones; else None.
     _apart: Bindings | None = None
     # The VM ports that are split on the switch.
     _split_on_switch: frozenset[str] = frozenset()
-    # The units that were made last.
+    # A cache of units that were built before.
     reused: Reused = field(default_factory=Reused)
     # Moves by reason, for metrics.
     counts: Counts = field(default_factory=Counts)
-    # The last plan that was shown to an operator, until it is applied.
+    # The last plan that was shown to an operator and is not applied yet.
     last_plan: Proposal | None = None
 
     @property
     def on_switch(self) -> Bindings:
-        """The bindings that the switch follows; on NORMAL, the planned bindings.
+        """The bindings on the switch; while NORMAL forwards, the planned bindings.
 
-        In observe mode on plain uplinks, policies only plan, and the bindings in use stay. While units
-        gather on one member of a bond before NORMAL takes over, all of them are bound to that member.
+        In observe mode on plain uplinks, policies only plan, and the bindings in use are kept. While units
+        gather on one member of a bond before NORMAL takes over, all units are bound to that member.
         """
         return self._apart or self.planned
 
     @property
     def bound(self) -> Mapping[str, Bound]:
-        """Where each VM port is, by name."""
+        """The binding of each VM port on the switch, by name."""
         bound = self.on_switch.bound
         return {p.name: bound[p.name] for p in self.config.vm_ports if p.name in bound}
 
@@ -81,8 +81,8 @@ class Placing(Feature[Never]):
     def team_view(self) -> TeamView:
         """The team with the bindings that policies see.
 
-        Each call makes a new one, because it caches loads, and every event changes what they are
-        computed from. A caller that needs it more than once keeps it.
+        Each call returns a new object, because the object caches loads, and every event changes the data
+        from which loads are computed. A caller that needs it more than once should keep it.
         """
         bridge, scheduler = self.bridge, self.bridge.scheduler
         return TeamView(
@@ -103,30 +103,30 @@ class Placing(Feature[Never]):
         )
 
     def uplinks(self) -> tuple[Uplink, ...]:
-        """The team with its latest loads."""
+        """The uplinks of the team with their latest loads."""
         return self.team_view.uplinks()
 
     def units(self) -> tuple[Unit, ...]:
-        """VM ports, the known addresses behind them, and buckets."""
+        """The units: VM ports, the known addresses behind them, and buckets."""
         return self.team_view.units()
 
     @property
     def split(self) -> frozenset[str]:
-        """The VM ports that are split, as policies see it."""
+        """The VM ports that policies have split."""
         return self._spread(self.bridge.scheduler.splits.names)
 
     @property
     def split_on_switch(self) -> frozenset[str]:
-        """The VM ports whose frames the switch spreads."""
+        """The VM ports that are split on the switch."""
         return self._spread(self._split_on_switch)
 
     def _spread(self, names: Collection[str]) -> frozenset[str]:
-        """Those of these VM ports that may be split: not while an uplink loses frames of theirs."""
+        """The VM ports in `names` that may be split: those of which no uplink loses frames."""
         return splits.allowed(self.config, names) - self.kept_off.by_unit.keys()
 
     @property
     def kept_off(self) -> KeptOff:
-        """The uplinks that lose frames of single VLANs, or long ones, for each unit that has such."""
+        """For each affected unit, the uplinks that lose frames of certain VLANs, or long frames."""
         if not self.bridge.paths.since_s:
             return NOTHING
         learned, units = self.bridge.addresses.by_port, self.bridge.address_units.by_name.values()
@@ -143,11 +143,11 @@ class Placing(Feature[Never]):
 
     @property
     def rules(self) -> RuleStates:
-        """The problem with each rule of each VM port, by name; an empty text: none."""
+        """For each VM port, by name, the violation of each rule; an empty text if the rule is met."""
         return self.rules_at(self.on_switch.bound)
 
     def rules_at(self, bound: Mapping[str, Bound]) -> RuleStates:
-        """The same, if VM ports and addresses were bound so."""
+        """The same as `rules`, for the given bindings of VM ports and addresses."""
         team_view = self.team_view
         ruled = [u for u in team_view.units() if u.rules.unsplittable or u.rules.reserve_bps]
         at = {unit.name: bound[unit.name].uplink for unit in ruled if unit.name in bound}
@@ -157,9 +157,9 @@ class Placing(Feature[Never]):
     # ---- another configuration ---------------------------------------------------------
 
     def place_anew(self, old: BridgeConfig) -> None:
-        """Forget units that no longer exist, and homes that a new policy or team chooses again.
+        """Forget units that no longer exist, and homes that a new policy or team must choose again.
 
-        A policy that keeps bindings leaves VM ports on their uplinks.
+        If the new policy keeps bindings, VM ports stay on their uplinks. `old`: the old configuration.
         """
         self.keep_units()
         if other_team := bindings.places_anew(old.asked, self.config.asked):
@@ -175,7 +175,7 @@ class Placing(Feature[Never]):
                         unit.found = None
 
     def keep_units(self) -> None:
-        """Forget units that are gone."""
+        """Forget units that no longer exist."""
         names = {unit.name for unit in self.units()}
         self.bridge.scheduler.keep_judged(names)
         self.reused.keep_units(names)
@@ -187,7 +187,7 @@ class Placing(Feature[Never]):
             self._apart.keep_bound(unit.name for unit in self.units_on_switch)
 
     def end_splits(self, config: BridgeConfig) -> None:
-        """End the splits that a configuration does not allow, unless it has fallen back."""
+        """End the splits that `config` does not allow, unless the bridge has fallen back to one uplink."""
         if config.fallen_back or not self.bridge.scheduler.splits.since_s:
             return
         self.bridge.scheduler.splits.end_disallowed(config, self.planned.bound)
@@ -197,10 +197,10 @@ class Placing(Feature[Never]):
     # ---- moves -------------------------------------------------------------------------
 
     def choose_on_switch(self, now_s: float) -> None:
-        """Choose the bindings that the switch follows: those that policies see, or others.
+        """Choose the bindings for the switch: the planned bindings, or separate ones.
 
-        The bindings in use stay while plain uplinks are only observed, while units gather, and until
-        NORMAL has taken over from us.
+        Separate bindings are kept while plain uplinks are only observed, while units gather, and until
+        NORMAL has replaced our pipeline.
         """
         bridge = self.bridge
         observed = bridge.observing and not self.config.on_bond
@@ -215,19 +215,19 @@ class Placing(Feature[Never]):
         self.follow_splits()
 
     def follow_splits(self) -> None:
-        """The switch splits the VM ports that policies have split."""
+        """Split the same VM ports on the switch that policies have split."""
         self._split_on_switch = self.bridge.scheduler.splits.names
 
     def gather_on(self, member: str) -> None:
-        """Bind every unit to one uplink, whatever is planned."""
+        """Bind every unit to uplink `member` on the switch, regardless of the planned bindings."""
         self._apart = self.on_switch.frozen()
         for name in self._apart.bound:
             self._apart.place(name, member, Reason.MANUAL)
 
     def _go_on_from(self, held: Bindings, now_s: float) -> None:
-        """Let policies see, from now on, the bindings that the switch has followed.
+        """Replace the planned bindings with `held`, the bindings on the switch.
 
-        On plain uplinks, the homes that policies planned meanwhile are dropped.
+        On plain uplinks, homes that policies have planned in observe mode are dropped.
         """
         virtual = not self.config.on_bond
         homes = held.homes if virtual else self.planned.homes
@@ -238,7 +238,7 @@ class Placing(Feature[Never]):
             self.bridge.scheduler.splits.hold_splits(self._split_on_switch, now_s)
 
     def bind(self, now_s: float) -> list[Command]:
-        """Bind units to the best uplinks that they may use. The moves go with the next bundle."""
+        """Bind units to the best uplinks that they may use. The next bundle makes these moves."""
         bridge, units, uplinks = self.bridge, self.units(), self.uplinks()
         moves = bridge.scheduler.splits.take_unsent()
         moves += self.planned.rebind(units, uplinks, now_s)
@@ -257,7 +257,7 @@ class Placing(Feature[Never]):
         return commands
 
     def carry_out(self, moves: Iterable[Move], now_s: float) -> None:
-        """Make the targets of moves homes, and split and merge VM ports. `reconcile` must follow."""
+        """Set homes to the targets of moves, and split and merge VM ports. Call `reconcile` afterwards."""
         moves = list(moves)
         for move in moves:
             if not move.is_resplit:
@@ -279,7 +279,7 @@ class Placing(Feature[Never]):
         self.keep_units()
 
     def judge_rules(self, now_s: float) -> list[Command]:
-        """Record and report rules that are newly broken, or kept again."""
+        """Record and report rules that are newly broken, and rules that are met again."""
         log, name = self.bridge.decision_log, self.config.name
         has_rules = log.broken or any(
             port.rules.unsplittable or port.rules.reserve_bps or any(g.pin for g in port.guests)
@@ -298,13 +298,13 @@ class Placing(Feature[Never]):
 
     @property
     def returns_s(self) -> float:
-        """When the next VM ports return to a better uplink."""
+        """When the next VM ports return to a better uplink; infinity if none do."""
         return min(self.planned.returns_s(), self.on_switch.returns_s())
 
     def remembered(self, moved: Collection[str] = ()) -> list[Command]:
-        """Write bindings and the team to the database, so that a restart changes nothing.
+        """Write bindings and the team to the database, so that they are the same after a restart.
 
-        Under a policy with a move budget, also write when VM ports have moved.
+        For policies with a move budget, also write the times of moves. `moved`: units that have moved.
         """
         if not self.bridge.phase.is_attached or self.config.fallen_back:
             return []
@@ -319,27 +319,27 @@ class Placing(Feature[Never]):
             settings += (Setting("Bridge", name, PREFIX + "team", team),)
         return [Write(settings)] if settings else []
 
-    # ---- what operators ask --------------------------------------------------------------
+    # ---- for operators' requests -----------------------------------------------------------
 
     def cooldowns(self, now_s: float) -> Mapping[str, tuple[float, bool]]:
-        """The units in cooldown, by name: until when, and whether because of their move budget."""
+        """The units in cooldown, by name: its end, and whether their move budget is the reason."""
         return self.bridge.scheduler.cooldowns(self.team_view, now_s)
 
     def load_known_s(self, port: VmPortConfig) -> float:
-        """For how long the load of a VM port over uplinks has been known."""
+        """For how long the load of a VM port on uplinks has been known, in seconds."""
         if self.bridge.on_normal:
             return self.bridge.loads.known_s(port.ofport, 0.0)
         return self.bridge.loads.unit_known_s(port.ofport)
 
     def basis(self, policy: str, now_s: float) -> Basis:
-        """The loads that a policy can judge now."""
+        """The loads on which a policy can decide now."""
         moved_s = self.bridge.scheduler.last_moved_s(policy)
         return planning.basis(self.team_view, policy, moved_s, now_s)
 
     def bases(self, now_s: float) -> dict[str, Basis]:
-        """The loads that each policy can judge now."""
+        """The loads on which each policy can decide now, by policy."""
         return {policy: self.basis(policy, now_s) for policy in self.config.policies}
 
     def proposal(self, now_s: float) -> Proposal:
-        """What policies would move now."""
+        """The moves that policies would make now."""
         return planning.propose(self.team_view, self.bases(now_s), self.planned.homes, now_s)
