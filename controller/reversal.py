@@ -1,12 +1,12 @@
-"""Rolls back and confirms unconfirmed changes while no service does.
+"""Rolls back and confirms unconfirmed changes when no service is running.
 
     python -m controller.reversal once BRIDGE
     python -m controller.reversal after BRIDGE S SERVICE
 
-The first rolls back the unconfirmed change of a bridge with a temporary service. `controller/host/arming.py`
-starts the second: it waits, checks whether a service rolls back, and otherwise retries until it succeeds.
+`once` rolls back the unconfirmed change of a bridge with a temporary service. `controller/host/arming.py`
+starts `after`, which waits, checks whether a service rolls back, and otherwise retries until it succeeds.
 
-It reads the database with ovs-vsctl: it may wait for a day, and holds no copy of the database.
+`after` reads the database with ovs-vsctl: it may wait for a day, without a copy of the database in memory.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from controller.text.wording import STARTED, Refused, unknown
 LOOK_INTERVAL_S = 0.5
 RETRY_S = 2.0
 VSCTL_TIMEOUT_S = 5
-# A service that is alive reverts by itself, so much later at most. One that hangs is not waited for.
+# A running service rolls back within this time. After that, the service is assumed to hang.
 PATIENCE_S = 5.0
-# An Open vSwitch whose run directory is gone for so long was removed, and was not only restarted.
+# If Open vSwitch's run directory is missing for this long, Open vSwitch was removed and not restarted.
 GONE_S = 600.0
-# A temporary service gives up by itself before.
+# Longer than a temporary service takes before it gives up.
 ATTEMPT_TIMEOUT_S = 60.0
 
 
@@ -59,10 +59,10 @@ def waits(bridge: str) -> Unconfirmed | None:
 
 
 def waiting(bridge: str) -> Unconfirmed:
-    """The same, if there has to be an unconfirmed change.
+    """Return the unconfirmed change of a bridge, which must have one.
 
     Raises:
-        Refused: there is none, the bridge does not exist, or as above.
+        Refused: the bridge has no such change or does not exist, or `waits` raises Refused.
     """
     if (change := waits(bridge)) is not None:
         return change
@@ -78,9 +78,9 @@ def _vsctl(*words: str) -> str:
 
 
 def after(bridge: str, wait_s: float) -> int:
-    """Wait, then roll back the change if it is still unconfirmed, however long that takes.
+    """Wait, then roll back the change if it is still unconfirmed, and retry until that succeeds.
 
-    Returns the exit status: 0 as soon as there is no unconfirmed change.
+    Returns the exit status: 0 if there is no unconfirmed change, 1 if Open vSwitch was removed.
     """
     time.sleep(wait_s)
     seen: Unconfirmed | None = None
@@ -92,7 +92,7 @@ def after(bridge: str, wait_s: float) -> int:
                 return 0
             now_s = time.monotonic()
             if seen is None or not seen.is_same(change):
-                # From now on, the host's clock does not count: it can be set meanwhile.
+                # From now on, use the monotonic clock, because the wall clock can be set.
                 seen, due_s = change, now_s + change.left_s(time.time()) + GRACE_S
             if now_s < due_s and not change.begun:
                 time.sleep(due_s - now_s)
@@ -114,7 +114,7 @@ def after(bridge: str, wait_s: float) -> int:
 
 
 def _attempt(bridge: str) -> str:
-    """Try to roll back. Returns why that failed; empty if it succeeded."""
+    """Try to roll back. Return the reason of a failure; empty if the rollback succeeded."""
     command = [sys.executable, "-P", "-m", "controller.reversal", "once", bridge]
     try:
         done = subprocess.run(
@@ -131,17 +131,17 @@ def _attempt(bridge: str) -> str:
 
 
 def _say(*lines: str) -> None:
-    """Report to the log: systemd's, or the file that stands for it."""
+    """Write lines to the log: systemd's journal, or the file that is used instead."""
     for line in lines:
         at = datetime.datetime.now().strftime("%Y-%m-%d %H:%M:%S")
         print(f"{at} ovs-lbt rollback: {line}", file=sys.stderr, flush=True)
 
 
 def confirm(bridge: str) -> str:
-    """Confirm without a service. Returns what was done.
+    """Confirm the change of a bridge without a service. Return a text that describes the result.
 
     Raises:
-        Refused: there is no unconfirmed change, it is too late, or the database does not answer.
+        Refused: there is no unconfirmed change, its time has expired, or the database does not answer.
     """
     change = waiting(bridge)
     if change.begun or change.left_s(time.time()) <= 0:
@@ -153,9 +153,9 @@ def confirm(bridge: str) -> str:
 
 
 def last_reversal(lines: str) -> str | None:
-    """When and why the last change was rolled back, from a history as JSON; None if it was not.
+    """Return when and why the last change was rolled back, from history lines in JSON; None if it was not.
 
-    It is shown to an operator who confirms too late.
+    The text is shown to an operator who confirms too late.
     """
     entries = [json.loads(line) for line in lines.splitlines() if line.startswith("{")]
     ended = [e for e in entries if e["event"] in (Happened.CONFIRMED, Happened.REVERTED)]
@@ -166,7 +166,7 @@ def last_reversal(lines: str) -> str | None:
 
 
 def once(bridge: str) -> int:
-    """Roll back with a temporary service. The process ends with it."""
+    """Roll back with a temporary service. The process ends with this service."""
     terminal.log_to_stderr()
     logging.getLogger().setLevel(logging.ERROR)
     importlib.import_module("controller.openflow.framework")

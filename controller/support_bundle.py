@@ -1,7 +1,7 @@
-"""`ovs-lbt support-bundle`: what remote support needs to see, in one file.
+"""`ovs-lbt support-bundle`: collects data for troubleshooting in one file.
 
-Each part is collected separately. Parts that are not available, because the service or the switch does not
-run, are named in the file.
+Each part is collected separately. The file lists parts that are not available, for example because the
+service or the switch is not running.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from controller.host.programs import run
 from controller.text.wording import Refused, because, unknown
 
 COMMAND_TIMEOUT_S = 20
-# Of the history, and of each log.
+# The largest number of history entries, and the size of each log.
 LAST_ENTRIES = 2000
 LOG_LINES = 5000
 LOG_BYTES = 4_000_000
@@ -41,7 +41,7 @@ SWITCH_COMMANDS = (
     *("dpif/show", "coverage/show", "memory/show", "upcall/show"),
 )
 TABLES = ("Open_vSwitch", "Bridge", "Port", "Interface", "Controller", "Manager", "QoS", "Queue")
-# Only its owner may read it, because it names hosts, addresses and VMs.
+# Only the owner may read the file, because it contains names of hosts and VMs, and addresses.
 MODE = 0o600
 
 Source = Callable[[], str]
@@ -56,7 +56,7 @@ def main(bridges: Sequence[str], service: str, out: Path | None) -> int:
     try:
         names = run("ovs-vsctl", "list-br").split() if bridges else []
     except Refused:
-        # The file then says why the database does not answer.
+        # The file then contains the reason why the database does not answer.
         names = [*bridges]
     for missed in sorted({*bridges} - {*names}):
         raise Refused(unknown("bridge", missed, names, "ovs-vsctl list-br"))
@@ -64,7 +64,7 @@ def main(bridges: Sequence[str], service: str, out: Path | None) -> int:
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(made_at_s))
     name = f"ovs-lbt-support-{platform.node() or 'host'}-{stamp}"
     path = out or Path(f"{name}.tar.gz")
-    # False also where another user has put a link that root may not follow.
+    # This is also False for a link of another user that root may not follow.
     if os.path.isdir(path):
         path /= f"{name}.tar.gz"
     parts, missing = _collected(_sources(bridges, service))
@@ -81,7 +81,7 @@ def main(bridges: Sequence[str], service: str, out: Path | None) -> int:
 
 
 def _collected(sources: Iterator[tuple[str, Source]]) -> tuple[dict[str, str], dict[str, str]]:
-    """The parts, and why the others are missing."""
+    """The parts by name, and for each missing part the reason."""
     parts, missing = {}, {}
     for name, source in sources:
         try:
@@ -103,7 +103,7 @@ def _contents(parts: dict[str, str], missing: dict[str, str], made_at_s: float) 
 
 
 def _write(path: Path, directory: str, parts: dict[str, str], made_at_s: float) -> None:
-    """Write all parts, or nothing: a file that is there already stays as it is.
+    """Write all parts to a new file. An existing file is not changed.
 
     Raises:
         OSError: the file cannot be written.
@@ -121,7 +121,7 @@ def _write(path: Path, directory: str, parts: dict[str, str], made_at_s: float) 
             archive.addfile(entry, io.BytesIO(content))
 
 
-# ---- what is in it ---------------------------------------------------------------------
+# ---- the parts -------------------------------------------------------------------------
 
 
 def _sources(bridges: Sequence[str], service: str) -> Iterator[tuple[str, Source]]:
@@ -134,7 +134,7 @@ def _sources(bridges: Sequence[str], service: str) -> Iterator[tuple[str, Source
     for daemon in ("ovs-vswitchd", "ovsdb-server"):
         log = Path(ovs.dirs.LOGDIR) / f"{daemon}.log"
         yield f"log/{daemon}", partial(_log, log)
-    # Without arguments: other programs are given passwords there.
+    # Without arguments, because those of other programs may contain passwords.
     process = ("ps", "-eo", "pid,ni,etime,time,rss,comm", "--sort=-time")
     yield "processes", lambda: shareable.lines(run(*process), re.compile(".* ovs"))
     yield "links.json", partial(_json, "ip", "-json", "-s", "-d", "link")
@@ -150,7 +150,7 @@ def _sources(bridges: Sequence[str], service: str) -> Iterator[tuple[str, Source
 
 
 def _of_bridge(name: str) -> Iterator[tuple[str, Source]]:
-    # A name from the database is neither an option nor a path.
+    # A name from the database must not be used as an option or a path.
     part = f"bridge/{name.strip('.').replace('/', '_')}"
     for command in ("dump-flows", "dump-groups", "dump-group-stats", "dump-ports", "show"):
         asked = ("ovs-ofctl", "-O", "OpenFlow13", command, "--", name)
@@ -160,7 +160,7 @@ def _of_bridge(name: str) -> Iterator[tuple[str, Source]]:
 
 
 def _bridges() -> list[str]:
-    """The attached bridges; all that have a socket if the database does not say."""
+    """The attached bridges; if the database does not answer, all bridges that have a socket."""
     attached = f'external_ids:{PREFIX}policy!=""'
     listed = ("ovs-vsctl", "--bare", "--columns=name", "find", "Bridge", attached)
     try:
@@ -190,7 +190,7 @@ def _version(library: str) -> str | None:
 
 
 def _history(service: str) -> str:
-    """The last entries: as the service gives them, else from its file."""
+    """The last entries of the history, from the service or, if it is not running, from its file."""
     words = ("--last", str(LAST_ENTRIES), "--json")
     if client.obstacle() is None and client.running():
         return client.ask("lbt/history", words)
@@ -198,7 +198,11 @@ def _history(service: str) -> str:
 
 
 def _journal(service: str) -> str:
-    """The log of the unit. A service that was started by hand logs to its terminal."""
+    """The journal of the systemd unit. A service that was started manually logs to its terminal.
+
+    Raises:
+        Refused: the journal has no entries, or cannot be read.
+    """
     found = run("journalctl", "--no-pager", "-o", "short-iso", "-n", str(LOG_LINES), "-u", service)
     if "-- No entries --" in found or not found.strip():
         raise Refused(f"the journal has no entries of {service}; systemd may not have started it")
@@ -214,7 +218,7 @@ def _log(path: Path) -> str:
 
 
 def _tail(path: Path, lines: int = LOG_LINES) -> str:
-    """The end of a file."""
+    """The last lines of a file."""
     with path.open("rb") as file:
         start = max(0, file.seek(0, os.SEEK_END) - LOG_BYTES)
         file.seek(start)

@@ -1,4 +1,4 @@
-"""The commands that the engine returns. The shell carries them out."""
+"""The commands that the engine returns, and that the shell carries out."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from controller.dataplane.specs import Changes, FlowSpec
 
 
 class Command:
-    """What the engine returns."""
+    """A command of the engine."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class BridgeCommand(Command):
-    """A command for one bridge. An internal error in it does not affect other bridges."""
+    """A command for one bridge. An internal error in this command does not affect other bridges."""
 
     bridge: str
 
@@ -34,16 +34,16 @@ class Disconnect(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ReadInstalled(BridgeCommand):
-    """Ask for the installed flows and groups. The answer is an `InstalledRead` with the same number."""
+    """Request the installed flows and groups. The answer is an `InstalledRead` with the same number."""
 
     number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ReadStats(BridgeCommand):
-    """Ask for the counters of ports and, unless `units` is False, of units.
+    """Request the counters of ports and, unless `units` is False, of units.
 
-    `buckets`, `address_units`: also ask for those of buckets, and of addresses behind VM ports.
+    `buckets`, `address_units`: also request the counters of buckets, and of addresses behind VM ports.
     """
 
     buckets: bool = False
@@ -53,14 +53,14 @@ class ReadStats(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ReadInbound(BridgeCommand):
-    """Ask which uplinks deliver to these VM ports. The answer may include other VM ports."""
+    """Request counters of the traffic from each uplink to these VM ports. The answer may include others."""
 
     ofports: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ReadLearned(BridgeCommand):
-    """Ask for the addresses learned on VM ports."""
+    """Request the addresses learned on VM ports. The answer is a `LearnedRead`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +70,15 @@ class ForgetForwarding(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ReadForwarding(BridgeCommand):
-    """Ask for the addresses that NORMAL has learned. The answer may be an error."""
+    """Request the addresses that NORMAL has learned. The answer is a `ForwardingRead`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Renew(BridgeCommand):
     """Restart the timeouts of these learned flows, if they are unchanged.
 
-    Flows that are gone, or were learned on another port or marked as elsewhere since, are not
-    affected: the switch compares the cookie.
+    Flows that no longer exist, or whose address has since been learned on another port or outside the
+    bridge, are not affected, because the switch compares the cookie.
     """
 
     flows: tuple[FlowSpec, ...]
@@ -94,7 +94,7 @@ class Apply(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class Prepare(Command):
-    """Send these changes ahead, without effect, so that a later `Apply` takes effect immediately.
+    """Send the changes of an `Apply` in advance, without effect, so that the `Apply` is fast later.
 
     The switch drops changes that are not applied within some seconds.
     """
@@ -104,7 +104,7 @@ class Prepare(Command):
 
 @dataclass(frozen=True, slots=True)
 class SendFrame(BridgeCommand):
-    """Send a frame through the pipeline as if it had come in by port `ofport`."""
+    """Send a frame through the pipeline as if port `ofport` had received it."""
 
     ofport: int
     frame: bytes
@@ -112,7 +112,7 @@ class SendFrame(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class DeliverFrame(BridgeCommand):
-    """Send a frame out by a port unchanged, bypassing the pipeline."""
+    """Send a frame out on a port unchanged, bypassing the pipeline."""
 
     ofport: int
     frame: bytes
@@ -120,7 +120,7 @@ class DeliverFrame(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class SetPortFlags(BridgeCommand):
-    """Set the ports that NORMAL does not flood to, and those that it floods to again.
+    """Set the flag no-flood on ports `no_flood`, and clear it on ports `flood`.
 
     Other ports are not changed. The answer is a `PortFlagsSet` with the same number.
     """
@@ -132,7 +132,7 @@ class SetPortFlags(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class AddSelectGroup(BridgeCommand):
-    """Add the group that selects by the datapath's hash, or set it right.
+    """Add the select group for dp_hash, or replace it if it is different.
 
     The answer is a `SelectGroupAdded` with the same number.
     """
@@ -142,7 +142,7 @@ class AddSelectGroup(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class Shape(BridgeCommand):
-    """Set the queues of devices; None removes ours. The answer is a `Shaped`.
+    """Set the queues of devices, as (device, queues); None removes our queues. The answer is a `Shaped`.
 
     `replaces`: the devices on which another program's qdisc may be replaced.
     """
@@ -153,7 +153,7 @@ class Shape(BridgeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ForwardByOne(BridgeCommand):
-    """Make NORMAL forward by one plain uplink, and cut the `others` off, as a rescue does.
+    """Make NORMAL forward on one plain uplink, and disconnect the `others`, as a rescue does.
 
     The answer is a `ForwardingByOne`.
     """
@@ -166,15 +166,15 @@ class ForwardByOne(BridgeCommand):
 class AnnounceEndpoints(BridgeCommand):
     """Announce the own addresses of a bridge's tunnel endpoints, several times within 15 s.
 
-    The announcements continue when the bridge has been detached, and when this service has ended.
+    The announcements continue after the bridge is detached, and after this service ends.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """An external_ids key of a record; None removes the key.
+    """The new value of an external_ids key of a record; None removes the key.
 
-    `table` is Bridge, Interface, Port or, with the record `.`, Open_vSwitch. If `column` is not
+    `table`: Bridge, Interface, Port or, with the record `.`, Open_vSwitch. If `column` is not
     external_ids, that column is set instead.
     """
 
@@ -194,7 +194,7 @@ class Setting:
 class Write(Command):
     """Write settings in one transaction. With a `request_id`, a `Written` event follows.
 
-    `applied`: the event follows once ovs-vswitchd has applied the settings, or seems not to.
+    `applied`: the event follows when ovs-vswitchd has applied the settings, or did not in time.
     """
 
     settings: tuple[Setting, ...]
@@ -204,12 +204,12 @@ class Write(Command):
 
 @dataclass(frozen=True, slots=True)
 class Answer(Command):
-    """Tell the standby that this service is alive."""
+    """Write an answer to the standby: this service is alive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply(Command):
-    """The answer to a request: text for stdout, or the reason of a refusal."""
+    """The answer to a request: text for stdout, or the reason for a refusal."""
 
     request_id: int
     text: str
@@ -226,7 +226,7 @@ class Report(Command):
 
 @dataclass(frozen=True, slots=True)
 class ReportFailure(Command):
-    """An internal error while this bridge or request was handled. `again`: it is already in the log."""
+    """An internal error while bridge or request `of` was handled. `again`: the log already contains it."""
 
     of: str
     error: Exception
@@ -235,14 +235,14 @@ class ReportFailure(Command):
 
 @dataclass(frozen=True, slots=True)
 class Record(Command):
-    """An entry of the history."""
+    """Write an entry to the history."""
 
     entry: Entry
 
 
 @dataclass(frozen=True, slots=True)
 class Observe(BridgeCommand):
-    """An observation for the histogram of this name in controller/metrics/exporter.py."""
+    """An observation for the histogram `histogram` in controller/metrics/exporter.py."""
 
     histogram: str
     seconds: float

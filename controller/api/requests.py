@@ -1,8 +1,8 @@
-"""The form of commands and requests: the rows of the table of commands, and how they are used.
+"""The form of commands and requests: the rows of the table of commands, and functions that parse requests.
 
-A request is the name of a command and words, as `ovs-appctl` sends them: names, settings as
-KEY=VALUE, and options. `words` builds them from the command line, `parse` reads them;
-`assignments` and `rules` check the settings.
+A request consists of the name of a command and words, as `ovs-appctl` sends them: names, settings
+of the form KEY=VALUE, and options. `words` builds the words from the command line, and `parse` parses
+them; `assignments` and `changes` check the settings.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Argument:
     """An argument of a command: an option if its name begins with a dash, else a positional."""
 
     name: str
-    # What stands for the value, in the help. An option without it takes no value.
+    # The placeholder for the value in the help. An option without a placeholder has no value.
     metavar: str = ""
     help: str | None = None
-    # How many values: one, or as many as argparse says with ?, * and +.
+    # The number of values: one, or, as in argparse, ?, * or +.
     nargs: str | None = None
     # An older name that still works.
     older: str | None = None
@@ -36,10 +36,10 @@ class Argument:
     parse: Callable[[str], Any] | None = None
     choices: tuple[str, ...] = ()
     default: Any = None
-    # A request carries this option as a setting: with its value, or with this one.
+    # In a request, this option is a setting with this key. Its value is the option's, or `setting_value`.
     setting: str | None = None
     setting_value: str | None = None
-    # Concerns the command line only: no request carries it.
+    # The argument is used on the command line only, and is not part of the request.
     local: bool = False
 
     @property
@@ -48,41 +48,41 @@ class Argument:
 
     @property
     def dest(self) -> str:
-        """Its name among the options that argparse returns."""
+        """The attribute name of this argument in the argparse result."""
         return self.name.lstrip("-").replace("-", "_")
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A row of the table."""
+    """A row of the table of commands."""
 
     name: str
     help: str
     arguments: tuple[Argument, ...] = ()
-    # What is typed, and what it does as a comment of the shell.
+    # Each example: a command line, and a shell comment that describes the result.
     examples: tuple[str, ...] = ()
-    # Replaces the help at the top of `--help`.
+    # Used instead of `help` at the top of `--help`.
     description: str = ""
     # Text between the arguments and the examples of `--help`.
     details: Callable[[], str] | None = None
     # Other names of the command.
     aliases: tuple[str, ...] = ()
-    # The service carries it out. The others need no service.
+    # The service carries out the command. Other commands work without a service.
     requested: bool = True
-    # Takes longer on a bridge with thousands of VM ports.
+    # The command takes longer on a bridge with thousands of VM ports.
     slow: bool = False
-    # Changes no bridge.
+    # The command does not change a bridge.
     reads: bool = False
-    # How many settings a request can have.
+    # The largest number of settings in a request.
     most_settings: int = 0
-    # The first two arguments exclude each other.
+    # The first two arguments are mutually exclusive.
     exclusive: bool = False
-    # One of the two must be given.
+    # One of the first two arguments is required.
     one_required: bool = False
 
     @property
     def carried(self) -> list[Argument]:
-        """The arguments that a request carries."""
+        """The arguments that are part of a request."""
         return [argument for argument in self.arguments if not argument.local]
 
     @property
@@ -91,11 +91,11 @@ class Command:
 
     @property
     def options(self) -> list[Argument]:
-        """The options that a request carries as options."""
+        """The options that are options in a request as well, and not settings."""
         return [a for a in self.carried if a.is_option and a.setting is None]
 
     def example_pairs(self) -> list[list[str]]:
-        """Each example: the command, and what it does."""
+        """The examples, each as [command line, description]."""
         return [example.split("  # ") for example in self.examples]
 
     def examples_text(self) -> str:
@@ -112,11 +112,11 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The words of a request, by what they are."""
+    """The words of a request: names, settings and options."""
 
     names: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
-    # By option: its value, empty if it takes none.
+    # The value of each option; empty for an option without a value.
     options: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -141,7 +141,7 @@ def form(row: Command) -> tuple[str, int, int]:
         most += not many
     if any(argument.setting for argument in row.arguments):
         settings = "[KEY=VALUE]..."
-        # Settings without a bridge say nothing.
+        # Settings have no meaning without a bridge.
         alone[-1:] = [f"[{alone[-1][1:-1]} {settings}]"] if least == 0 else [alone[-1], settings]
     for option in row.options:
         alone.append(f"[{option.name} {option.metavar}]" if option.metavar else f"[{option.name}]")
@@ -166,10 +166,10 @@ def words(row: Command, given: Mapping[str, Any]) -> list[str]:
 
 
 def parse(name: str, row: Command, given: Sequence[str]) -> Asked:
-    """Read the words of a request.
+    """Parse the words of a request.
 
     Raises:
-        Refused: the words are not a request.
+        Refused: the words are not a valid request.
     """
     rest, options = list(given), dict[str, str]()
     for option in row.options:
@@ -213,7 +213,7 @@ def assignments(words: Sequence[str], keys: Mapping[str, Key]) -> dict[str, str]
 
 
 def refuse_unknown(words: Sequence[str], keys: Mapping[str, Key]) -> None:
-    """Refuse words that are not of the form KEY=VALUE with one of these keys, and keys given twice."""
+    """Refuse words that are not of the form KEY=VALUE with a key in `keys`, and repeated keys."""
     _refuse_repeated(words)
     for key, equals, _ in (word.partition("=") for word in words):
         if key not in keys:
@@ -225,7 +225,7 @@ def refuse_unknown(words: Sequence[str], keys: Mapping[str, Key]) -> None:
 
 
 def changes(words: Sequence[str], keys: Mapping[str, Key]) -> dict[str, str | None]:
-    """Parse and check words of the form KEY=VALUE, and of the form KEY=, which removes a key: None."""
+    """Parse and check words of the form KEY=VALUE, or KEY=, which removes a key: its value is None."""
     _refuse_repeated(words)
     ended = [word[:-1] for word in words if word.endswith("=") and word[:-1] in keys]
     values = assignments([word for word in words if word[:-1] not in ended], keys)
@@ -233,7 +233,7 @@ def changes(words: Sequence[str], keys: Mapping[str, Key]) -> dict[str, str | No
 
 
 def _refuse_repeated(words: Sequence[str]) -> None:
-    """Refuse a key that is given twice: only one value could apply."""
+    """Refuse a key that is given more than once, because only one value could apply."""
     named = [word.partition("=")[0] for word in words]
     if repeated := sorted({key for key in named if named.count(key) > 1}):
         raise Refused(f"{shortened(repeated[0])} is given {named.count(repeated[0])} times")

@@ -1,6 +1,6 @@
-"""Each attached bridge: its state, the steps that update its switch, and its status.
+"""Attached bridges: their state, the steps that update their switches, and their status.
 
-`bridge.Bridge` takes events and returns commands; `placing`, `installation` and `handover` are its parts.
-`fleet` holds all bridges of this host. The package imports `features`, `decisions`, `load`, `teaming`
-and what those import.
+`bridge.Bridge` handles events and returns commands; `placing`, `installation` and `handover` are its parts.
+`fleet` manages all bridges of this host. The package imports `features`, `decisions`, `load`, `teaming`
+and the packages below these.
 """

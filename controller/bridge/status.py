@@ -1,4 +1,4 @@
-"""The status of a bridge, as a `BridgeStatus`."""
+"""Builds the status of a bridge (`BridgeStatus`) from its state."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from policies.model import Reason, Uplink
 from policies.presets import PRESETS
 from policies.rules import Rule
 
-# Over how long the loads of the optimality ratio are averaged.
+# Loads for the optimality ratio are averaged over this time.
 LATELY_S = 2.0
-# The counters of a port of which the switch has reported none.
+# The counters of a port for which the switch has reported none.
 UNCOUNTED = PortCounters(0, 0.0, *[UNSUPPORTED] * 4)
 
 
 def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
-    """The status now. `epoch_s`: the wall-clock time at which engine time was zero, in seconds."""
+    """The current status. `epoch_s`: the wall-clock time at which engine time was zero, in seconds."""
     config, decided_s = bridge.config, bridge.scheduler.last_s
     units = {port.name: _units(bridge, port) for port in config.vm_ports if port.per_address}
     uplinks = tuple(
@@ -70,12 +70,12 @@ def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
 
 
 def _path_counts(bridge: Bridge, *results: str) -> dict[str, int]:
-    """What became of rounds of path checks, or of their frames; empty while they are off."""
+    """The number of path-check rounds or frames with each result; empty while path checks are off."""
     return {name: bridge.paths.counts[name] for name in results if bridge.checks_paths}
 
 
 def _optimality_ratio(bridge: Bridge) -> float:
-    """The optimality ratio of the last seconds, because flow counters lag by half a second."""
+    """The optimality ratio over the last seconds: flow counters are up to half a second late."""
     team_view = bridge.placing.team_view
     window_s = team_view.covered(LATELY_S)
     units = [replace(unit, load=load) for unit, load in team_view.carried(window_s)]
@@ -93,7 +93,7 @@ def _bucket_counts(bridge: Bridge) -> dict[str, dict[str, int]]:
 
 
 def _budgets_spent(bridge: Bridge) -> int:
-    """The number of units whose move budget was spent when the last decision was made."""
+    """The number of units that had no move budget left at the last decision."""
     decided_s = bridge.scheduler.last_s
     if decided_s is None:
         return 0
@@ -181,9 +181,9 @@ def _port(
 
 
 def _reason(bridge: Bridge, port: VmPortConfig, bound: Bound | None) -> str | None:
-    """Why its frames leave where they do. A split VM port does not only use its home.
+    """The reason for the current uplink of a VM port: split, its policy, or a move.
 
-    A policy keeps a VM port that an earlier policy placed.
+    A VM port that an earlier policy placed is shown with its current policy, which has kept it there.
     """
     if bound is None:
         return None
@@ -193,7 +193,7 @@ def _reason(bridge: Bridge, port: VmPortConfig, bound: Bound | None) -> str | No
 
 
 def _units(bridge: Bridge, port: VmPortConfig) -> dict[str, int]:
-    """The number of addresses behind a VM port, each a unit of its own, on each uplink."""
+    """The number of addresses behind a VM port on each uplink; each address is a separate unit."""
     bound = bridge.placing.on_switch.bound
     counts = {uplink.name: 0 for uplink in bridge.config.uplinks}
     for unit in bridge.address_units.by_name.values():

@@ -1,1 +1,1 @@
-"""Features of a bridge besides forwarding, each in one file, and their common base."""
+"""The features of a bridge besides forwarding, each in one module, and their base class `Feature`."""

@@ -1,6 +1,6 @@
-"""Learning packets and multicast queries: which VM ports need them and when, and the frames.
+"""Decides when VM ports need learning packets and multicast queries, and builds the frames.
 
-Before each announcement, the service reads which addresses the switch has learned on those ports.
+Before each announcement, the service reads the addresses that the switch has learned on those ports.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ from controller.teaming.buckets import hashed_by
 from policies.model import Move
 from policies.presets import PRESETS
 
-# In seconds after the move. A megaflow that is not revalidated yet (up to about 1 s) may still send
-# frames by the old uplink after a learning packet, so the packet is repeated after that, and once
-# more for switches that lost it.
+# When to announce, in seconds after a move. A megaflow that is not revalidated yet (up to about 1 s) may
+# send frames on the old uplink after a learning packet. So the packet is repeated after that time, and
+# once more for switches that lost it.
 AFTER_S = (0.0, 1.0, 3.0)
 # How often to read learned addresses while the queues of uplinks lack an address of a VM port, or
-# while addresses are units of their own. Until then the frames of a new VM leave by its port's home,
-# and the flows of a VM that left do no harm.
+# while addresses are separate units. Before a reading, a new VM uses its port's home uplink, and
+# the flows of a VM that no longer exists have no effect.
 LEARNED_INTERVAL_S = 2.0
 
-# What to announce: a VM port, by its ofport, or one of its addresses.
+# Something to announce: a VM port, by its ofport, or one address behind a VM port.
 Announced = int | Located
 
 
 @dataclass(eq=False)
 class Announcer(Feature[LearnedRead]):
-    """The VM ports of one bridge, and single addresses behind them, that have to be announced."""
+    """Announces VM ports of one bridge, and single addresses behind them, to upstream switches."""
 
     hears = (LearnedRead,)
 
-    # What is left to announce.
+    # The scheduled announcements.
     due: Schedule[Announced] = field(default_factory=Schedule)
-    # Those that the reading of learned addresses under way was sent for.
+    # The ports and addresses to announce when the pending reading of learned addresses is answered.
     _asked: frozenset[Announced] = frozenset()
-    # Those that wait until the service knows whether LACP is negotiated.
+    # The ports and addresses to announce when the service knows whether LACP is negotiated.
     _waiting: frozenset[Announced] = frozenset()
-    # Frames to send as soon as NORMAL has taken over.
+    # Frames to send when NORMAL has taken over.
     introductions: list[Command] = field(default_factory=list)
-    # Whether a reading was requested behind the bundle under way, to show the state after it.
+    # Whether a reading was requested directly after the pending bundle, to show the state after it.
     reads_ahead: bool = False
     # When addresses may be read again for units or queues, in seconds of engine time.
     _read_again_s: float = 0.0
 
     @property
     def everything(self) -> frozenset[Announced]:
-        """All VM ports, and the addresses that are announced by themselves."""
+        """All VM ports, and the addresses that are announced separately."""
         ofports = {port.ofport for port in self.config.vm_ports}
         return frozenset[Announced](ofports | self.bridge.address_units.located(self.config))
 
@@ -64,13 +64,13 @@ class Announcer(Feature[LearnedRead]):
         self._asked = frozenset()
 
     def forget_switch(self) -> None:
-        """The connection ended: no reading will be answered. Drop the frames for NORMAL."""
+        """Forget pending readings, which will not be answered, and drop the frames for NORMAL."""
         self.introductions, self.reads_ahead = [], False
 
-    # ---- what is announced -------------------------------------------------------------
+    # ---- announcements -----------------------------------------------------------------
 
     def announce(self, announced: frozenset[Announced], now_s: float) -> None:
-        """Announce these now, and again after AFTER_S. A reading ahead serves the first time."""
+        """Announce these at each delay in AFTER_S. The first time, use a reading that is already pending."""
         if not announced or not self.bridge.announces:
             return
         if self.bridge.lacp_in_doubt:
@@ -81,18 +81,18 @@ class Announcer(Feature[LearnedRead]):
             self._take_due(now_s)
 
     def announce_once(self, announced: Iterable[Announced]) -> list[Command]:
-        """Announce these with the addresses that the switch has learned by now."""
+        """Announce these once, when the switch has returned the addresses that it has learned."""
         self._asked |= frozenset(announced)
         return [ReadLearned(self.config.name)]
 
     def announce_waiting(self, now_s: float) -> None:
-        """Announce what waited until the service knew whether LACP is negotiated."""
+        """Make the delayed announcements, unless it is still not known whether LACP is negotiated."""
         if not self.bridge.lacp_in_doubt:
             waiting, self._waiting = self._waiting, frozenset()
             self.announce(waiting, now_s)
 
     def announce_moves(self, moves: Iterable[Move], now_s: float) -> None:
-        """Announce moved VM ports, and moved addresses that have their own uplinks."""
+        """Announce VM ports that have moved, and moved addresses that are separate units."""
         bridge = self.bridge
         announced = self.carried_by(self._seen_upstream(moves))
         otherwise = bridge.address_units.take_unannounced(
@@ -103,11 +103,11 @@ class Announcer(Feature[LearnedRead]):
         self.announce(announced, now_s)
 
     def announce_failover(self) -> list[Command]:
-        """Announce immediately what leaves on another uplink since a link has failed.
+        """Immediately announce VM ports and addresses that use another uplink after a link failure.
 
-        The switch has failed over by itself, and the moves are sent and announced only when its flow
-        cache is updated. Until then, a silent VM would be unreachable. If a move uses another uplink,
-        it is announced again.
+        The switch fails over by itself, but moves are sent and announced only when its flow cache is
+        updated. Before that, a silent VM would be unreachable. If a move chooses yet another uplink,
+        the VM port is announced again.
         """
         bridge, moved = self.bridge, self._seen_upstream(self.bridge.installation.expected)
         if not (moved and bridge.any_up and bridge.announces) or bridge.lacp_in_doubt:
@@ -115,10 +115,10 @@ class Announcer(Feature[LearnedRead]):
         return self.announce_once(self.carried_by(moved))
 
     def carried_by(self, units: set[str]) -> frozenset[Announced]:
-        """The VM ports and addresses whose frames these units carry.
+        """The VM ports and addresses to announce if these units have moved.
 
-        Only the switch knows which address is in which bucket. Traffic rewritten to our MAC needs no
-        announcement.
+        Buckets of addresses concern all VM ports of their policy, because only the switch knows the bucket
+        of an address. Other buckets rewrite source MAC addresses, which need no announcement.
         """
         bridge, ports = self.bridge, self.config.vm_ports
         hashes = {u.policy for u in bridge.placing.units() if u.is_bucket and u.name in units}
@@ -130,9 +130,9 @@ class Announcer(Feature[LearnedRead]):
         return frozenset[Announced](ofports | bridge.address_units.located(bridge.config, units))
 
     def _seen_upstream(self, moves: Iterable[Move]) -> set[str]:
-        """The units among those that move of which the upstream switches must be told.
+        """The units that upstream switches must learn again because of these moves.
 
-        To them a LAG is one link. But a VM may have started while no link was up to announce it.
+        Upstream switches treat a LAG as one link. There, only units without a previous uplink are new.
         """
         on_a_lag = self.config.on_a_lag
         return {m.unit for m in moves if not (m.is_resplit or (m.source and on_a_lag))}
@@ -140,7 +140,7 @@ class Announcer(Feature[LearnedRead]):
     # ---- readings of learned addresses -------------------------------------------------
 
     def read_ahead(self, moves: Iterable[Move]) -> list[Command]:
-        """Read right behind the bundle that is sent now, if units have moved."""
+        """Request learned addresses directly after the bundle that is sent now, if units have moved."""
         self.reads_ahead = self.bridge.announces and bool(self._seen_upstream(moves))
         return [ReadLearned(self.config.name)] if self.reads_ahead else []
 
@@ -149,7 +149,7 @@ class Announcer(Feature[LearnedRead]):
         return ((min(self.due.due_s(), wanted_s), self._read),)
 
     def _read(self, now_s: float) -> list[Command]:
-        """Read learned addresses, now that this is due: not if a reading ahead serves."""
+        """Read learned addresses for announcements that are due, unless such a reading is pending."""
         self._take_due(now_s)
         self._read_again_s = now_s + LEARNED_INTERVAL_S
         return [] if self.reads_ahead else [ReadLearned(self.config.name)]
@@ -160,10 +160,9 @@ class Announcer(Feature[LearnedRead]):
             self._read_again_s = now_s + LEARNED_INTERVAL_S
 
     def heard(self, event: LearnedRead, now_s: float) -> list[Command]:
-        """Remember the addresses, and send the learning packets that are due.
+        """Store the learned addresses, and send the learning packets that are due.
 
-        They are for units that have moved, and for VM ports whose frames NORMAL has carried until
-        now.
+        Units that have moved need them, and VM ports whose frames NORMAL has forwarded until now.
         """
         commands: list[Command] = []
         if self.bridge.installation.settled and self.bridge.phase.is_attached:
@@ -180,8 +179,8 @@ class Announcer(Feature[LearnedRead]):
             from_normal -= set(event.addresses)
         packets = self.packets(event, from_normal, now_s)
         if self.bridge.on_normal and self.bridge.installed_anything:
-            # On a LAG, no learning packet has to go upstream, and NORMAL would flood those for
-            # addresses that it has not learned yet.
+            # On a LAG, upstream switches need no learning packets, and NORMAL would flood packets
+            # for addresses that it has not learned yet.
             self.introductions += [] if self.config.on_a_lag else packets
         else:
             commands += packets
@@ -191,7 +190,7 @@ class Announcer(Feature[LearnedRead]):
         return [*commands, *self.bridge.shaping.shape(now_s)]
 
     def _follow_addresses(self, read: LearnedRead, now_s: float) -> list[Command]:
-        """Addresses that are units of their own have come or gone, or speak again."""
+        """Update the addresses that are separate units: new, removed, or no longer silent."""
         if not learns(self.bridge.installed or specs.EMPTY):
             return []
         silent = self.bridge.address_units.silent()
@@ -205,13 +204,13 @@ class Announcer(Feature[LearnedRead]):
     # ---- frames ------------------------------------------------------------------------
 
     def packets(self, read: LearnedRead, from_normal: set[Located], now_s: float) -> list[Command]:
-        """The frames for the VM ports that are due.
+        """The learning packets and queries for the VM ports that are due.
 
-        `from_normal`: addresses whose frames NORMAL has carried until now. Our pipeline
-        learns them from their learning packets before it forgets addresses of an unknown port.
+        `from_normal`: addresses whose frames NORMAL has forwarded until now. Our pipeline learns them
+        from their learning packets, before it forgets addresses of unknown ports.
         """
         config = self.config
-        # These are announced by themselves, because they may leave by another uplink than their port.
+        # These are announced separately, because they may use another uplink than their port.
         apart = self.bridge.address_units.located(config)
         if from_normal and not config.on_a_lag:
             ofports = frozenset[Announced](ofport for ofport, _, _ in from_normal)
@@ -227,7 +226,7 @@ class Announcer(Feature[LearnedRead]):
         called_for = {
             one for one in located if one in asked or (one[0] in asked and one not in apart)
         }
-        # On a LAG, only our own switch has to learn where those are.
+        # On a LAG, only our own switch must learn the ports of these addresses.
         quiet = from_normal - called_for if config.on_a_lag else set[Located]()
         heard = {(o, vlan) for o, _, vlan in located if o in asked}
         for port in config.vm_ports:
@@ -249,7 +248,7 @@ class Announcer(Feature[LearnedRead]):
 
 
 def learned_from_normal(read: LearnedRead, config: BridgeConfig) -> set[Located]:
-    """The addresses of our VM ports that NORMAL has served until now, with their VLANs."""
+    """The addresses on VM ports whose frames NORMAL has forwarded until now, with their VLANs."""
     return {
         (ofport, mac, vlan)
         for ofport, mac, tag in read.from_normal

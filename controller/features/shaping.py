@@ -1,6 +1,6 @@
-"""Shares, reservations and limits of VM ports: the queues (`tc`) of uplinks.
+"""Applies shares, reservations and limits of VM ports with queues (`tc`) on uplinks.
 
-Every uplink has a class for every VM port, under the same number, so a move changes no class.
+Every uplink has a class for each VM port, with the same number, so a move does not change classes.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from policies.model import can_promise, room_bps
 from policies.presets import PRESETS
 
 DEFAULT_SHARES = 50
-# How often to read devices, to count drops and to repair what another program removed.
+# How often to read devices, to count drops and to restore queues that another program removed.
 AUDIT_INTERVAL_S = 10.0
 
 
 @dataclass(eq=False)
 class Shaping(Feature[Shaped]):
-    """The devices of one bridge's uplinks: the requested queues, and the results."""
+    """Sets the queues on the devices of one bridge's uplinks, and stores the results."""
 
     hears = (Shaped,)
 
-    # The last answer of each device, by name.
+    # The last result for each device, by name.
     devices: Mapping[str, Device] = field(default_factory=dict)
-    # What was last asked of each device (None: no queues of ours); None: nothing was asked yet.
+    # The queues last requested for each device (None: none of ours); None before the first request.
     _asked: Mapping[str, Shaper | None] | None = None
-    # The devices whose foreign qdisc may be replaced.
+    # The devices on which another program's qdisc may be replaced.
     _replaces: frozenset[str] = frozenset()
-    # Whether an answer is outstanding.
+    # Whether a request is pending.
     _under_way: bool = False
     # When to read devices next, in seconds of engine time.
     _due_s: float = 0.0
 
     def shape(self, now_s: float) -> list[Command]:
-        """Have uplinks queue as VM ports' shares say; in observe mode, remove our queues.
+        """Create uplink queues according to the VM ports' shares. In observe mode, remove the queues.
 
-        Queues wait until learned addresses are known. Otherwise a service that starts would take
-        away the classes that VM ports have.
+        Wait until learned addresses are known, so that a service that starts does not remove the
+        existing classes of VM ports.
         """
         if self.bridge.phase.changes_nothing:
             return []
@@ -62,9 +62,9 @@ class Shaping(Feature[Shaped]):
         return serves and bool(self.config.queued)
 
     def _ask(self, wanted: Mapping[str, Shaper], now_s: float) -> list[Command]:
-        """Ask devices to queue as `wanted`, if that has changed or it is time to read them again.
+        """Request queues `wanted` on devices, if they have changed or an audit is due.
 
-        The first time, this also removes what an earlier service left on an uplink.
+        The first request also removes queues that an earlier service has left on an uplink.
         """
         config = self.config
         ours = (name for name, device in self.devices.items() if device.found.is_ours)
@@ -122,9 +122,9 @@ class Shaping(Feature[Shaped]):
         return sum(p.rules.reserve_bps for p in ports if bound[p.name].uplink == uplink)
 
     def _sources(self) -> tuple[tuple[str, int], ...]:
-        """The class of each address. Addresses of VM ports that ask for something come first.
+        """The class of each address. VM ports with shares, a reservation or a limit take precedence.
 
-        If two such VM ports have the same address, the first by name gets it.
+        If two such VM ports have the same address, the address belongs to the first one by name.
         """
         found, learned = dict[str, int](), self.bridge.addresses.by_port
         ports = sorted(self.config.vm_ports, key=lambda p: (not p.is_queued, p.name))
@@ -136,7 +136,7 @@ class Shaping(Feature[Shaped]):
         return tuple(sorted(found.items()))
 
     def _queues(self) -> int | None:
-        """How many queues may be full at once, if they share one buffer; otherwise None."""
+        """The number of queues that may be full at the same time, if they share one buffer; else None."""
         config = self.config
         if not config.in_userspace:
             return None
@@ -145,7 +145,7 @@ class Shaping(Feature[Shaped]):
         return sum(ways) + uplinks
 
     def heard(self, event: Shaped, now_s: float) -> list[Command]:
-        """The queues on devices of uplinks were set or refused. Report changes."""
+        """Handle the result of setting queues on uplink devices. Report changes."""
         before = set(self.not_done())
         self._under_way, self._due_s = False, now_s + AUDIT_INTERVAL_S
         self.devices = {device.name: device for device in event.devices}
@@ -173,13 +173,13 @@ class Shaping(Feature[Shaped]):
 
     @property
     def _deadline_s(self) -> float:
-        """When to read devices again; infinity if none should have queues, or an answer is due."""
+        """When to read devices again; infinity if no queues are requested, or a request is pending."""
         wanted = any(self._asked.values()) if self._asked else False
         return self._due_s if wanted and not self._under_way else float("inf")
 
     @property
     def cleared(self) -> bool:
-        """Whether no device has, or will have, our queues."""
+        """Whether our queues are removed from all devices, and none are requested."""
         if self._asked is None or self._under_way or any(self._asked.values()):
             return False
         return not any(device.found.is_ours for device in self.devices.values())
@@ -210,7 +210,7 @@ class Shaping(Feature[Shaped]):
                 yield f"shares of {port.name}: {found}; pin the port, or use another policy"
 
     def not_done(self) -> Iterator[str]:
-        """What devices did not accept: each problem, and what to do."""
+        """The settings that devices did not accept: each problem, and what to do."""
         for name, device in sorted(self.devices.items()):
             if not self._asked or not self._asked.get(name):
                 continue
@@ -224,7 +224,7 @@ class Shaping(Feature[Shaped]):
         return sorted(name for name, device in self.devices.items() if device.found.is_ours)
 
     def drops(self, port: VmPortConfig) -> int | None:
-        """How many frames of a VM port its full queue dropped; None if it has no queue."""
+        """How many frames were dropped because a VM port's queue was full; None if it has no queue."""
         found: Counter[int] = Counter()
         for device in self.devices.values():
             found.update(device.found.drops)
@@ -232,7 +232,7 @@ class Shaping(Feature[Shaped]):
 
 
 def _uses_several(port: VmPortConfig) -> bool:
-    """Whether a VM port may send by more than one uplink at a time."""
+    """Whether a VM port may send on more than one uplink at the same time."""
     preset = PRESETS[port.policy]
     spread = preset.classifier.hashed or preset.splits_by is not None
     return port.per_address or (spread and not port.unsplittable)
