@@ -1,9 +1,9 @@
 """The service: Open vSwitch on one side, teaming policies on the other.
 
-Here are the command (`cli`), the service (`service`), the engine in it (`engine`), and what goes
-without a service (`one_shot`, `rescue`). Everything else is in a room; `setup.cfg` says which room may
-import which. The core (`engine`, `operations`, `bridge`, `decisions`, `load`, `teaming`, `api`,
-`dataplane`, `config`, `text`) does no I/O; `openflow`, `ovsdb`, `metrics` and `host` do it.
+The main modules are the command (`cli`), the service (`service`), its engine (`engine`), and tools that
+work without a service (`one_shot`, `rescue`). `setup.cfg` defines the packages and their allowed
+imports. The core (`engine`, `operations`, `bridge`, `decisions`, `load`, `teaming`, `api`, `dataplane`,
+`config`, `text`) does no I/O; `openflow`, `ovsdb`, `metrics` and `host` do.
 """
 
 import os
@@ -13,8 +13,8 @@ from typing import Any
 
 _modules: dict[str, Any] = sys.modules
 
-# Open vSwitch's Python library imports eventlet if it is installed, and os-ken installs it. That
-# takes 16 MB and half of the time of a command. Only Ryu needs it.
+# Open vSwitch's Python library imports eventlet if it is installed, and os-ken installs it. The import
+# takes 16 MB and half of a command's time. Only Ryu needs eventlet.
 if os.environ.get("OVS_LBT_FRAMEWORK") == "ryu":
     warnings.filterwarnings("ignore", message=r"\s*Eventlet is deprecated")
 else:

@@ -1,14 +1,14 @@
-"""Announces the own addresses of tunnel endpoints for a while, without the service.
+"""Announces the own addresses of tunnel endpoints several times, without the service.
 
     python -m controller.announce_endpoints BRIDGE DATABASE
 
-Peers may still send to an off-home address of an endpoint, which is not received after the bridge is
-detached. Announcements have to be repeated (`features.off_home`), and the service may end before: the
-command that detaches a bridge without a service does, and the package may be removed. So the service starts
-this as a separate process. `rescue` does the same in its own process.
+Peers may still send to an off-home address of an endpoint, which the endpoint does not receive after the
+bridge is detached. Announcements must be repeated (`features.off_home`), but the service may end earlier,
+for example if the package is removed, or after it was started only to detach a bridge. So the service
+starts this module as a separate process. `rescue` makes the announcements in its own process.
 
-This module uses Open vSwitch's own tools and not the framework, because the framework may be what
-keeps the service from starting.
+This module uses Open vSwitch's tools and not the framework, which may be the reason why the service
+does not start.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from controller.text import terminal
 from controller.text.wording import Refused
 
 LOG_NAME = "ovs-lbt-announce.log"
-# systemd-run that is refused ends at once, and the announcements of a service take longer.
+# A refused systemd-run ends within this time; successful announcements take longer.
 REFUSED_WITHIN_S = 5.0
 
 
 def start(bridge: str, remote: str) -> None:
-    """Announce the tunnel endpoints of a detached bridge, in a process that outlives this one.
+    """Announce the tunnel endpoints of a detached bridge, in a process that continues after this one.
 
-    Under systemd it gets its own scope, so that it does not end with the service or the login session.
+    Under systemd, the process has its own scope, so that it does not end with the service or login session.
     """
     command = [sys.executable, "-P", "-m", "controller.announce_endpoints", bridge, remote]
     unit = f"--unit=ovs-lbt-announce-{time.time_ns() // 1_000_000}"
@@ -56,16 +56,16 @@ def start(bridge: str, remote: str) -> None:
 
 
 def announce(remote: str, bridges: Collection[str]) -> None:
-    """Announce the own addresses of all tunnel endpoints of these bridges, at the times `OWN_AFTER_S`.
+    """Announce the own addresses of all tunnel endpoints of these bridges, after the delays `OWN_AFTER_S`.
 
-    An upstream switch may miss the first ones, for example while its port is not forwarding yet. The
-    bridge forwards the announcements like other frames: drained and cut-off uplinks do not send them.
+    An upstream switch may miss the first announcements, for example while its port is not forwarding. The
+    bridge forwards announcements like other frames: drained and disconnected uplinks do not send them.
 
     Raises:
         Refused: the database does not answer, the addresses of this host could not be read, or the last
             announcement was not sent.
     """
-    # The switch may have filled in addresses of ports meanwhile.
+    # The database is read here, because the switch may have added addresses of ports.
     announced = list(_announced(read(remote), bridges)) if bridges else []
     failures = dict[str, str]()
     begun_s = time.monotonic()
@@ -83,7 +83,7 @@ def announce(remote: str, bridges: Collection[str]) -> None:
 
 
 def _announced(read: DatabaseRead, bridges: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Each announcement, with its bridge."""
+    """The announcements, as (bridge, argument of `ovs-ofctl packet-out`)."""
     marks = marked(read)
     for row in marks.rows.values():
         if row.name not in bridges:
@@ -94,10 +94,10 @@ def _announced(read: DatabaseRead, bridges: Collection[str]) -> Iterator[tuple[s
 
 
 def read(remote: str) -> DatabaseRead:
-    """The database as it is now.
+    """Read the current content of the database.
 
     Raises:
-        Refused: it does not answer.
+        Refused: the database does not answer.
     """
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     Database(remote, events.put)
@@ -107,10 +107,10 @@ def read(remote: str) -> DatabaseRead:
 
 
 def marked(read: DatabaseRead) -> Marks:
-    """The records of the database, with the tunnel endpoints among the addresses of this host.
+    """The records of the database, in which ports with tunnel endpoints on this host are marked.
 
     Raises:
-        Refused: the addresses could not be read.
+        Refused: the addresses of this host could not be read.
     """
     try:
         devices = addresses.read_addresses().devices

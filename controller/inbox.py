@@ -1,4 +1,4 @@
-"""The engine's inbox: events from all threads, and which of them has its turn."""
+"""The engine's inbox: a queue of events from all threads, with priorities and a limit for each bridge."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from controller.api.events import (
 )
 from controller.api.status import BridgeStatus
 
-# With so many events of one bridge waiting, no more are read from its switch. All uplinks and VM ports
-# of a bridge can fail at once before that.
+# If this many events of one bridge wait, no more are read from its switch. The number is large enough
+# for a failure of all uplinks and VM ports of a bridge at the same time.
 MOST_OF_A_BRIDGE = 200
-# Readings are larger than other events: so many of their entries count as one more event.
+# Readings are larger than other events: each group of this many entries counts as one more event.
 ENTRIES = 250
-# So many events of one bridge in a row are handled while an event of another one waits.
+# The largest number of events of one bridge in a row, while an event of another bridge waits.
 MOST_IN_A_ROW = 2
-# So often in a row, something that waits lets go first what is more urgent.
+# How many times in a row more urgent items can be taken before a waiting one.
 MOST_PASSED = 10
 
 
 @dataclass(frozen=True, slots=True)
 class StatusWanted:
-    """A scrape waits for the status of the next bridge `after` this one, by name.
+    """A request of a metrics scrape: the status of the bridge that follows `after` in the order of names.
 
     Bridges are read one by one, so that decisions need not wait for all of them.
     """
@@ -40,35 +40,35 @@ class StatusWanted:
     answer: queue.SimpleQueue[BridgeStatus | None]
 
 
-# These can wait. A poll brings counters every second, and nothing depends on the moment at which
-# they are judged: the switch's own clock is in them.
+# These can wait. A poll returns counters every second, which can be evaluated later, because they
+# include the time on the switch's clock.
 PATIENT = (PortStatsRead, UnitCountersRead, InboundRead, InstalledRead, StatusWanted)
 
 Item = Event | StatusWanted
 
 
 class Inbox:
-    """Takes events from any thread, and gives them to the engine's thread one by one.
+    """Accepts events from any thread, and returns them to the engine's thread one by one.
 
-    Urgent events come first: a link has failed, a bundle is done, or an operator sends a request.
-    Next come due timers. Readings and scrapes come last (`PATIENT`). So a failover
-    does not wait until the polls of all other bridges have been judged.
+    Urgent events are first, such as link failures, finished bundles and operators' requests. Due
+    timers are next. Readings and scrapes are last (`PATIENT`), so that a failover does not wait for
+    the evaluation of the polls of all other bridges.
 
-    Events of one bridge stay in order: counters from before a link failure are taken before the
-    failure. Nothing is passed over more than `MOST_PASSED` times in a row, and bridges
-    take turns, so that a switch that reports changes without end does not block other bridges.
+    Events of one bridge stay in order: counters from before a link failure are returned before the
+    failure. No item is passed over more than `MOST_PASSED` times in a row, and bridges take turns, so
+    that a switch that reports changes continuously does not block other bridges.
     """
 
     def __init__(self) -> None:
-        # What was put in and is not sorted yet. Only the engine's thread touches the rest.
+        # New items that are not sorted yet. Only the engine's thread uses the other queues.
         self._arrived: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._prompt: deque[Item] = deque()
         self._patient: deque[Item] = deque()
-        # How often in a row each was passed over: prompt events, what is due, patient events.
+        # How often in a row each kind was passed over: urgent events, due timers, patient events.
         self._passed = [0, 0, 0]
-        # The bridge of the last prompt event, and how many of its events were taken in a row.
+        # The bridge of the last urgent event, and how many of its events were returned in a row.
         self._last, self._in_a_row = "", 0
-        # How many events of each bridge wait.
+        # The number of waiting events of each bridge, as weighted by `_weight`.
         self._count: Counter[str] = Counter()
         self._counting = threading.Lock()
 
@@ -76,19 +76,19 @@ class Inbox:
         return self._arrived.qsize() + len(self._prompt) + len(self._patient)
 
     def put(self, item: Item) -> None:
-        """Put an event in, from any thread."""
+        """Add an item, from any thread."""
         self._weigh(item, 1)
         self._arrived.put(item)
 
     def is_full_of(self, item: Item) -> bool:
-        """Whether so many events of the same bridge wait that no more should be put in."""
+        """Whether the item should not be added now, because too many events of its bridge wait."""
         waiting = self._count.get(_bridge_of(item), 0)
         return waiting > 0 and waiting + _weight(item) > MOST_OF_A_BRIDGE
 
     def next_item(self, due_s: float) -> Item | None:
-        """Return the next event. None: the timer that was due at `due_s` is next.
+        """Return the next item; None if the timer that is due at `due_s` is next.
 
-        Wait for an event if there is none, but no longer than until then.
+        If no item is available, wait for one until `due_s`.
         """
         if (item := self._first(due_s)) is not None:
             self._weigh(item, -1)
@@ -96,7 +96,7 @@ class Inbox:
 
     def _weigh(self, item: Item, sign: int) -> None:
         if bridge := _bridge_of(item):
-            # Outside the lock: all threads that put events in would wait for it.
+            # Computed outside the lock, because all threads that add events would wait.
             weight = sign * _weight(item)
             with self._counting:
                 self._count[bridge] += weight
@@ -153,6 +153,6 @@ def _bridge_of(item: Item) -> str:
 
 
 def _weight(item: Item) -> int:
-    """As how many events an event counts: what it holds takes memory, and time to handle."""
+    """The weight of an item, in events: large items take more memory, and more time to handle."""
     held = (getattr(item, name) for name in getattr(item, "__dataclass_fields__", ()))
     return 1 + sum(len(value) for value in held if isinstance(value, tuple)) // ENTRIES

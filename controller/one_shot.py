@@ -1,6 +1,6 @@
-"""Runs a temporary service for one request, and ends it with the answer.
+"""Runs a temporary service for one request, such as a detach without a service, and ends with the answer.
 
-It manages only one bridge. It holds the pidfile, so that no other service starts meanwhile.
+This service manages only one bridge. It holds the pidfile, so that no other service can start.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from controller.host import client, journal
 from controller.service import Options, Service
 
 REQUEST_ID = 1
-# A name of its own: a service that hangs, or starts meanwhile, has the usual one.
+# A different name, because a service that hangs or has just started uses the default name.
 REVERSAL = f"{client.NAME}-reversal"
-# Longer than the service waits for a switch or a database that does not answer.
+# This is longer than the time that the service waits for a switch or database that does not answer.
 ANSWER_TIMEOUT_S = 15.0
 
 
 class OneAnswer:
-    """Takes the place of the unixctl server, and takes the only answer."""
+    """Receives the only answer, in place of the unixctl server."""
 
     def __init__(self, _submit: Callable[[Request], None], _version: str) -> None:
         self._answered = threading.Event()
@@ -54,13 +54,13 @@ class OneAnswer:
 
 
 def _tell(text: str, to: TextIO) -> None:
-    """Print the result of the request, which has been carried out even if the reader is gone."""
+    """Print the result of the request; ignore an output error, because the request is already done."""
     with contextlib.suppress(OSError):
         print(text, file=to)
 
 
 def detach(ovsdb: str, bridge: str, *options: str) -> Service:
-    """A service that detaches a bridge.
+    """Return a service that detaches a bridge.
 
     Raises:
         Refused: the database does not answer.
@@ -71,10 +71,10 @@ def detach(ovsdb: str, bridge: str, *options: str) -> Service:
 
 
 def revert(ovsdb: str, bridge: str) -> Service:
-    """A service that reverts a change that waits to be confirmed, if no other service does.
+    """Return a service that rolls back an unconfirmed change, if no other service does.
 
-    A service that hangs loses the lead to this one. Nothing happens while a service that is alive
-    leads.
+    A service that hangs loses the lead to this service. While another service is alive and leads,
+    this service does nothing.
 
     Raises:
         Refused: the database does not answer.

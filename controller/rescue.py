@@ -1,15 +1,15 @@
-"""`ovs-lbt rescue`: lets a bridge of plain uplinks forward on one of them, without the service.
+"""`ovs-lbt rescue`: makes a bridge with plain uplinks forward on one uplink, without the service.
 
-A bridge with plain uplinks forwards nothing until the service has installed its flows. If the
+A bridge with plain uplinks does not forward frames until the service has installed its flows. If the
 service cannot start, NORMAL takes over for all VM ports and one uplink. The other uplinks are
-disconnected, so that they cannot form a loop. On a bond, NORMAL forwards anyway, but floods to no VM port if
-another program has removed our flows and the ports have kept the flag no-flood.
+disconnected, so that they cannot form a loop. On a bond, NORMAL forwards anyway, but does not flood to VM
+ports if another program has removed our flows and the ports still have the flag no-flood.
 
-Peers of a tunnel endpoint may still send to its off-home addresses, which are no longer received. So
-its own address is announced to them.
+Peers of a tunnel endpoint may still send to its off-home addresses, which the endpoint no longer
+receives. So its own address is announced to the peers.
 
-This module uses Open vSwitch's own tools and not the framework, because the framework may be what
-keeps the service from starting.
+This module uses Open vSwitch's tools and not the framework, because the framework may be the reason
+why the service does not start.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class NotNeeded(Refused):
 
 
 def rescue(remote: str, bridge: str | None) -> Iterator[str]:
-    """Rescue one bridge, or all attached ones if `bridge` is None. Yields a line for each.
+    """Rescue one bridge, or all attached bridges if `bridge` is None. Yield a line for each bridge.
 
     Raises:
-        Refused: a bridge must not or could not be rescued, or the database does not answer.
+        Refused: a bridge is not eligible for rescue, a rescue failed, or the database does not answer.
     """
     if not remote.startswith("unix:"):
         raise Refused(
@@ -81,7 +81,7 @@ def rescue(remote: str, bridge: str | None) -> Iterator[str]:
 
 
 def _rescue(row: BridgeRow) -> str:
-    """Rescue a bridge. Returns what was done."""
+    """Rescue a bridge. Return a text that describes the result."""
     config, name = read_bridge(row), row.name
     if not row.attached:
         raise Refused(f"bridge {name} is not attached, so there is nothing to rescue")
@@ -96,7 +96,7 @@ def _rescue(row: BridgeRow) -> str:
         raise NotNeeded(f"bridge {name} needs no rescue: the flows of ovs-lbt are installed")
     chosen, is_up = _choose(config)
     others = [uplink.name for uplink in config.uplinks if uplink is not chosen]
-    # These may lead to the network as well.
+    # Uplinks that the switch does not have yet may be connected to the network as well.
     others += config.missing
     forward(name, chosen.name, tuple(others))
     link = "" if is_up else ", whose link is down"
@@ -104,10 +104,10 @@ def _rescue(row: BridgeRow) -> str:
 
 
 def _flood_again(config: BridgeConfig, answers: bool) -> str:
-    """Let NORMAL flood to all VM ports of a bond, if another program has removed the flows of ovs-lbt.
+    """Let NORMAL flood to all VM ports of a bridge with a bond, if another program has removed our flows.
 
-    These bring broadcasts to VM ports, and the flag no-flood keeps NORMAL from bringing a second copy.
-    `answers`: whether the switch runs. Returns what was done.
+    Our flows deliver broadcasts to VM ports, and the flag no-flood prevents a second copy from NORMAL.
+    `answers`: whether the switch is running. Returns a text that describes the result.
     """
     ports = list[str]()
     if answers and not has_pipeline(config.name):
@@ -120,7 +120,7 @@ def _flood_again(config: BridgeConfig, answers: bool) -> str:
 
 
 def _choose(config: BridgeConfig) -> tuple[UplinkConfig, bool]:
-    """The best uplink that has a link, after waiting for one. Returns whether it has a link."""
+    """Choose the best uplink with a link, and wait for one. Return the uplink, and whether its link is up."""
     usable = [uplink for role in PREFERRED for uplink in config.uplinks if uplink.role is role]
     candidates = usable or list(config.uplinks)
     deadline_s = time.monotonic() + PATIENCE_S

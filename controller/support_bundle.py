@@ -198,11 +198,7 @@ def _history(service: str) -> str:
 
 
 def _journal(service: str) -> str:
-    """The journal of the systemd unit. A service that was started manually logs to its terminal.
-
-    Raises:
-        Refused: the journal has no entries, or cannot be read.
-    """
+    """The journal of the systemd unit. A service that was started manually logs to its terminal."""
     found = run("journalctl", "--no-pager", "-o", "short-iso", "-n", str(LOG_LINES), "-u", service)
     if "-- No entries --" in found or not found.strip():
         raise Refused(f"the journal has no entries of {service}; systemd may not have started it")

@@ -1,4 +1,4 @@
-"""The team that the pipeline of a bridge is built from: what its switch should have, given some bindings."""
+"""Builds the desired team of a bridge from its bindings: the input for building the pipeline."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def desired_team(bridge: Bridge, of: Bindings) -> Team | None:
-    """The team that the pipeline is built from, given these bindings; None: no pipeline.
+    """Return the team for building the pipeline with these bindings; None if there should be no pipeline.
 
-    A bridge that is being detached, or left to NORMAL, keeps its pipeline until NORMAL floods
+    A bridge that is being detached or handed over to NORMAL keeps its pipeline until NORMAL floods
     to all ports again.
     """
     config, placing = bridge.config, bridge.placing
@@ -33,7 +33,7 @@ def desired_team(bridge: Bridge, of: Bindings) -> Team | None:
     reused = placing.reused.reuse("order")
 
     def order(unit: Unit) -> tuple[Uplink, ...]:
-        """The uplinks that a unit may use, the one in force first."""
+        """The uplinks that a unit may use, beginning with the current one."""
         return reused(unit.name, ordered, (of.whereabouts(unit), unit, uplinks))
 
     orders = {unit.name: order(unit) for unit in units if not unit.is_bucket}
@@ -65,14 +65,14 @@ def desired_team(bridge: Bridge, of: Bindings) -> Team | None:
 
 
 def _links(bridge: Bridge) -> tuple[Uplink, ...]:
-    """The team without loads: while no link, role or speed changes, the same object."""
+    """The uplinks without loads; the same object as before if no link, role or speed has changed."""
     placing = bridge.placing
     idle = tuple(uplink.carrying(IDLE, reserved_bps=0.0) for uplink in placing.uplinks())
     return placing.reused.reuse("links")("", tuple, (idle,))
 
 
 def _vm_port(port: VmPortConfig, order: Iterable[Uplink], split: frozenset[str]) -> VmPort:
-    """A VM port as the pipeline needs it. `split`: the VM ports whose frames the switch spreads."""
+    """A VM port in the form for the pipeline. `split`: the VM ports that are split on the switch."""
     policy = buckets.hashed_by(port, split)
     hashed = None if policy is None else buckets.number_of(policy)
     return VmPort(
@@ -87,7 +87,7 @@ def _vm_port(port: VmPortConfig, order: Iterable[Uplink], split: frozenset[str])
 
 
 def _lanes(uplinks: Sequence[Uplink]) -> dict[OfPort, tuple[OfPort, ...]]:
-    """For the off-home addresses of each uplink, the uplinks that serve them, the one in use first."""
+    """For each uplink, the uplinks that serve its off-home addresses, beginning with the current one."""
     found = {}
     for own in uplinks:
         order = failover.order(own.name, own.name, uplinks, failover.as_configured)

@@ -1,4 +1,4 @@
-"""Internal errors while a bridge was handled: when the bridge is tried again, and what is reported."""
+"""Internal errors of one bridge: computes when to handle the bridge again, and which errors to report."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from dataclasses import dataclass
 
 from controller.text.wording import OUR_LOG, one_line
 
-# The bridge is tried again after this long, then after twice as long each time.
+# The first pause before the bridge is handled again. The pause doubles each time, up to the longest.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 60.0
 MOST_DOUBLED = 10
-# Errors are over if none has come for so long after that. A policy needs a window of loads to decide.
+# A failure ends if no error occurs for this long after the pause. A policy needs a window of loads to decide.
 OVER_AFTER_S = 60.0
-# How many different errors of a bridge are remembered as reported.
+# The number of different errors of a bridge that are remembered as reported.
 MOST_TOLD = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure on a bridge.
+    """A series of internal errors of a bridge.
 
-    `texts`: the errors in the log, the latest last. `count`: how often the bridge was tried again.
-    `until_s`: when it is tried again, in seconds of engine time. `holds`: whether all timers wait until
-    then, rather than only polls. `is_new`: the last error is to be counted.
+    `texts`: the errors in the log, the latest last. `count`: how often the bridge was handled again.
+    `until_s`: when the bridge is handled again, in seconds of engine time. `holds`: whether all timers,
+    and not only polls, wait until `until_s`. `is_new`: whether the last error must be counted.
     """
 
     texts: tuple[str, ...]
@@ -45,12 +45,12 @@ class Failure:
 
 
 def words(error: Exception) -> str:
-    """An error as one line."""
+    """The type and text of an error, as one line."""
     return one_line(f"{type(error).__name__}: {error}")
 
 
 def after(last: Failure | None, text: str, decides: bool, now_s: float) -> Failure:
-    """The failure after one more error. `decides`: a decision failed, so only polls have to wait."""
+    """Return the failure after one more error. `decides`: a decision failed, so only polls must wait."""
     before = last.texts if last is not None else ()
     texts = (*(one for one in before if one != text), text)[-MOST_TOLD:]
     if last is not None and now_s < last.until_s:

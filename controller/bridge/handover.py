@@ -1,7 +1,7 @@
 """The handover between NORMAL and our pipeline on a bond, including the addresses that each has learned.
 
-Only the one that has forwarded the frames of a VM knows its port. Silent VMs would be unreachable if it
-did not pass its addresses on.
+Only the side that has forwarded a VM's frames knows the VM's port. Silent VMs would be unreachable if their
+addresses were not passed on.
 
 On an active-backup bond, NORMAL drops frames that backup members receive, so frames on their way to a VM
 would be lost. Before NORMAL takes over there, all units *gather*: they are bound to the active member.
@@ -21,23 +21,23 @@ from controller.features.feature import Feature, Timer
 from controller.features.learned_addresses import learns
 from policies.model import OfPort
 
-# Frames for a VM keep coming by the member it was moved from until the upstream switch has
-# carried the learning packet into its flow cache: at once, or after the second one (1 s).
+# After a move, frames for a VM arrive on the old member until the upstream switch has applied the
+# learning packet to its flow cache: immediately, or after the second packet (1 s).
 GATHERED_AFTER_S = 1.2
-ASKED_FOR = "an operator asked for it"
+ASKED_FOR = "requested by an operator"
 
 
 @dataclass(eq=False)
 class Handover(Feature[ForwardingRead]):
-    """The handover of one bridge."""
+    """Hands one bridge over from NORMAL to our pipeline, and back."""
 
     hears = (ForwardingRead,)
 
-    # The uplinks with which NORMAL was last made to forget where VMs are; empty: with none.
+    # The uplinks of the bridge when NORMAL's learned addresses were last cleared; empty if never.
     taken_over_with: tuple[OfPort, ...] = ()
-    # When frames no longer come by other members, in engine time; infinity: units do not gather.
+    # When frames no longer arrive on other members, in engine time; infinity if units do not gather.
     gathered_s: float = math.inf
-    # Why NORMAL takes over the next time, in words; empty: an operator asked for it.
+    # The reason for the next takeover by NORMAL, in words; empty for an operator's request.
     because: str = ""
 
     @property
@@ -45,9 +45,9 @@ class Handover(Feature[ForwardingRead]):
         return self.gathered_s < math.inf
 
     def gather(self, now_s: float) -> bool:
-        """Begin to bind every unit to one member, if NORMAL needs that before it takes over.
+        """Bind every unit to one member, if this is needed before NORMAL takes over.
 
-        Until then, policies and pins have no effect. Returns False if NORMAL accepts frames on any member.
+        Policies and pins then have no effect until NORMAL has taken over. Returns False if it is not needed.
         """
         bridge, because, self.because = self.bridge, self.because or ASKED_FOR, ""
         if not bridge.connected or not bridge.installed_anything or bridge.interrupted:
@@ -75,7 +75,7 @@ class Handover(Feature[ForwardingRead]):
         return [*self.read_for_normal(), *self.bridge.reconcile(now_s)]
 
     def leave(self, now_s: float) -> list[Command]:
-        """Leave the bond to NORMAL. Units gather first if the bond needs it."""
+        """Hand the bond over to NORMAL. Let units gather first if this is needed."""
         self.end_gathering()
         bridge = self.bridge
         if not bridge.on_normal or not bridge.connected or not bridge.installed_anything:
@@ -83,14 +83,14 @@ class Handover(Feature[ForwardingRead]):
         return [] if self.gather(now_s) else self.read_for_normal()
 
     def read_for_normal(self) -> list[Command]:
-        """Read learned addresses before our flows go, to tell NORMAL and the upstream switches."""
+        """Read learned addresses before our flows are removed, to announce them to NORMAL and upstream switches."""
         read = self.bridge.announcer.announce_once(self.bridge.announcer.everything)
         return read if self.bridge.connected else []
 
     def introduce(self) -> None:
-        """Teach NORMAL the ports of VMs when it has taken over a bond. The frames do not leave the bridge.
+        """Add frames from which NORMAL learns the VMs' ports after it has taken over a bond.
 
-        A later attach finds these addresses in NORMAL, including those of silent VMs.
+        The frames do not leave the bridge. A later attach reads these addresses, also of silent VMs.
         """
         if not self.config.on_bond:
             return
@@ -107,12 +107,12 @@ class Handover(Feature[ForwardingRead]):
         )
 
     def read_forwarding(self) -> list[Command]:
-        """Read what NORMAL has learned before our pipeline takes its place on a bond."""
+        """Read the addresses learned by NORMAL, before our pipeline replaces it on a bond."""
         self.bridge.addresses.awaits_normal = True
         return [ReadForwarding(self.config.name)]
 
     def heard(self, event: ForwardingRead, now_s: float) -> list[Command]:
-        """Take the addresses that NORMAL has learned, before our pipeline replaces it."""
+        """Store the addresses learned by NORMAL, before our pipeline replaces it."""
         if not self.bridge.addresses.awaits_normal:
             return []
         self.bridge.addresses.awaits_normal = False
@@ -121,10 +121,10 @@ class Handover(Feature[ForwardingRead]):
         return self.bridge.reconcile(now_s)
 
     def take_over(self) -> list[Command]:
-        """Make NORMAL forget where VMs are, once our pipeline serves them with these uplinks.
+        """Clear the addresses learned by NORMAL, once for each set of uplinks of our pipeline.
 
-        When a member fails, the bond announces by another one every address that NORMAL has learned.
-        Those frames would come back to us, and our VMs would seem to have moved away.
+        When a member fails, the bond announces all addresses that NORMAL has learned on another member.
+        These frames would return to our pipeline, and VMs would seem to be outside the bridge.
         """
         bridge, config = self.bridge, self.config
         uplinks = tuple(uplink.ofport for uplink in config.uplinks)

@@ -1,4 +1,4 @@
-"""Finds flows and groups of other programs that conflict with ours."""
+"""Finds other programs' flows and groups that conflict with ours."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from controller.api.events import ForeignFlow, InstalledRead
 from controller.dataplane.specs import ToGroup
 from controller.dataplane.tables import GROUP_IDS, Table
 
-# From this priority up, our flows in table 0 match every frame of a known port. Flows of others
-# with a lower priority never see such frames, but they may handle unknown ports.
+# Our flows in table 0 with this or a higher priority match every frame from a known port. Other programs'
+# flows with a lower priority never match such frames, but may handle frames from unknown ports.
 CLASSIFY_PRIORITY = 90
-# On plain uplinks we drop frames from unknown ports, so flows with a lower priority do not matter.
+# On plain uplinks, we drop frames from unknown ports, so flows with a lower priority have no effect.
 CLASSIFY_PRIORITY_ON_PLAIN_UPLINKS = 1
 OUR_TABLES = range(Table.CLASSIFY + 1, len(Table))
 NAMED_AT_MOST = 3
@@ -20,14 +20,14 @@ NAMED_AT_MOST = 3
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Flows or groups of other programs that conflict with ours: the problem, and what to do."""
+    """A conflict with other programs' flows or groups. `found`: the problem; `expected`: what to do."""
 
     found: str
     expected: str
 
 
 def obstacles(read: InstalledRead, on_bond: bool) -> tuple[Obstacle, ...]:
-    """Flows and groups of other programs that conflict with our pipeline; empty if there are none."""
+    """The conflicts of other programs' flows and groups with our pipeline; empty if there are none."""
     found = []
     if groups := foreign_groups(read):
         ids = f"{GROUP_IDS.start} to {GROUP_IDS.stop - 1}"
@@ -43,11 +43,11 @@ def obstacles(read: InstalledRead, on_bond: bool) -> tuple[Obstacle, ...]:
 
 
 def foreign_groups(read: InstalledRead) -> tuple[int, ...]:
-    """The groups in our range that belong to other programs.
+    """The IDs of groups in our range that belong to other programs.
 
-    Groups carry no mark. Ours are installed and removed together with our flows that use them, in
-    one bundle. So without our flows, no group is ours. Otherwise those are foreign that foreign
-    flows use and ours do not.
+    Groups have no cookie. Our groups are installed and removed together with our flows that use them,
+    in one bundle. So without our flows, no group is ours. Otherwise, a group belongs to another program
+    if that program's flows use the group and our flows do not.
     """
     present = sorted(group.group_id for group in read.groups)
     if not read.flows:
@@ -58,7 +58,7 @@ def foreign_groups(read: InstalledRead) -> tuple[int, ...]:
 
 
 def flows_before_ours(read: InstalledRead, on_bond: bool) -> list[str]:
-    """The flows of other programs that match frames before ours do, in words."""
+    """Descriptions of other programs' flows that take precedence over ours."""
     lowest = _classify_priority(on_bond)
     return [
         _flow_text(flow)
@@ -72,7 +72,7 @@ def _classify_priority(on_bond: bool) -> int:
 
 
 def named(things: Sequence[object]) -> str:
-    """The first few, and the number of the rest."""
+    """The first `NAMED_AT_MOST` things as text, and the number of the others."""
     words = " ".join(str(thing) for thing in things[:NAMED_AT_MOST])
     more = len(things) - NAMED_AT_MOST
     return f"{words} and {more} more" if more > 0 else words

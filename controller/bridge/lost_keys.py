@@ -1,8 +1,8 @@
-"""Keys that disappear from the database: the service continues with the last keys for some time.
+"""Keeps the last keys of a bridge for some time if they disappear from the database.
 
 Network scripts such as netplan remove keys, and write them again seconds later. If the service stopped
-managing the bridge, its flows would not follow changes in between. A copy of the keys
-(`config.kept_keys`) is for keys that disappear while the service is stopped, and for later commands.
+managing the bridge, flows would not be updated in between. A copy of the keys in the database
+(`config.kept_keys`) is used if keys disappear while the service is stopped, and by later commands.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from controller.features import no_flood
 from controller.text.wording import keys_again
 
 GRACE = "key-loss-grace-s"
-# What the service has written, and no script writes again.
+# Keys that the service has written, and that scripts do not write again.
 OF_SERVICE = (PREFIX + "before", no_flood.KEY, PREFIX + "unconfirmed")
 
 
@@ -33,14 +33,14 @@ def of_service(
 
 
 def copied(row: BridgeRow) -> Iterator[Setting]:
-    """The setting that copies the keys of a bridge, unless the database has this copy."""
+    """The setting that stores a copy of a bridge's keys, unless the database already has this copy."""
     if not row.keys_lost and copy_on(row) not in (None, text := copy_of(row)):
         yield Setting("Port", row.name, KEYS_COPY, text)
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """The last keys of a bridge whose keys have disappeared, and until when they apply."""
+    """The last keys of a bridge, after they have disappeared, and when they stop to apply."""
 
     keys: Mapping[str, str]
     until_s: float
@@ -55,7 +55,7 @@ class LostKeys:
     _invalid: tuple[str, ...] = ()
 
     def allow(self, text: str | None) -> Commands:
-        """Follow the key that says for how long keys are kept. An invalid value changes nothing."""
+        """Use `text`, the value of key-loss-grace-s, from now on. An invalid value is ignored."""
         settings = Settings({("Open_vSwitch .", PREFIX + GRACE): self.grace_s})
         ids = {} if text is None else {PREFIX + GRACE: text}
         found = settings.given("Open_vSwitch .", ids, HOST_KEYS)
@@ -66,11 +66,11 @@ class LostKeys:
     def with_lost_keys(
         self, row: BridgeRow, before: BridgeRow | None, may_begin: bool, now_s: float
     ) -> tuple[BridgeRow, Commands]:
-        """The row with the keys that have disappeared, and the resulting reports and writes.
+        """Return the row with the keys that have disappeared, and the resulting reports and writes.
 
-        `before`: what this returned for the last row, None for the first one. `may_begin`: whether keys
-        that are not there apply: the service serves the bridge, or has just started, and no request is
-        changing the bridge.
+        `before`: the row that this method returned last for the bridge; None the first time. `may_begin`:
+        whether missing keys may apply: the service manages the bridge, or has just started, and no request
+        is changing the bridge.
         """
         name, commands = row.name, Commands()
         were_lost = before is not None and before.keys_lost
@@ -98,18 +98,18 @@ class LostKeys:
         return replace(row, external_ids=ids, keys_lost=not row.attached)
 
     def recall(self, row: BridgeRow) -> None:
-        """A request gives a bridge back whose keys have vanished: they apply until it is done."""
+        """Apply the lost keys of a bridge until the request that detaches the bridge is done."""
         if keys := last_keys(row):
             self._kept[row.name] = _Kept(keys, float("inf"))
 
     def forget_lost(self, name: str) -> None:
-        """A request decides about these keys."""
+        """Forget the lost keys of a bridge, because a request decides about its keys."""
         self._kept.pop(name, None)
 
     def keep_lost(self, names: Collection[str]) -> None:
-        """Forget all other bridges: they are gone, or another service leads."""
+        """Forget the lost keys of all bridges except `names`."""
         self._kept = {name: kept for name, kept in self._kept.items() if name in names}
 
     def expires_s(self) -> float:
-        """When the next keys do not apply any more; infinity if none have vanished."""
+        """When the next lost keys no longer apply; infinity if no keys are lost."""
         return min((kept.until_s for kept in self._kept.values()), default=float("inf"))

@@ -1,4 +1,4 @@
-"""The life of an attached bridge: in which phase it is, and what leads from one to the next."""
+"""The phases of a bridge, such as SERVING or LEAVING, and the transitions between them."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from enum import Enum, auto
 
 
 class Phase(Enum):
-    """What the service does with a bridge now.
+    """The phase of a bridge.
 
-    Two sets of bindings (`placing`): those that are `planned`, which policies see, and those `on_switch`.
+    The phase determines how two sets of bindings change (`placing`): `planned`, which policies see, and
+    `on_switch`.
 
     | phase      | planned                              | on_switch                                      |
     |------------|--------------------------------------|------------------------------------------------|
-    | INSPECTING | stays                                | stays, and so does the pipeline                |
-    | SERVING    | follows policies, rules and links    | as planned; plain uplinks in observe mode: the |
-    |            |                                      | bindings in use, which follow links only       |
-    | GATHERING  | follows policies, rules and links    | every unit on one member                       |
-    | ON_NORMAL  | follows policies, rules and links    | as planned, but NORMAL forwards; until our     |
-    |            |                                      | flows are removed, the bindings that they use  |
-    | LEAVING    | stays                                | stays, until the pipeline is removed           |
+    | INSPECTING | not changed                          | not changed; the pipeline is kept              |
+    | SERVING    | depends on policies, rules and links | as planned; plain uplinks in observe mode: the |
+    |            |                                      | bindings in use, which depend on links only    |
+    | GATHERING  | depends on policies, rules and links | every unit on one member                       |
+    | ON_NORMAL  | depends on policies, rules and links | as planned, but NORMAL forwards; before our    |
+    |            |                                      | flows are removed: the bindings in these flows |
+    | LEAVING    | not changed                          | not changed, until the pipeline is removed     |
     """
 
-    # A request to attach or detach it reads the switch, and nothing is changed.
+    # A request to attach or detach the bridge reads the switch, and does not change it.
     INSPECTING = auto()
-    # It forwards by our pipeline.
+    # Our pipeline forwards.
     SERVING = auto()
-    # It still forwards by our pipeline, while all units move to the one member of its bond by
-    # which NORMAL will take over.
+    # Our pipeline still forwards, while all units move to the bond member that NORMAL will use.
     GATHERING = auto()
-    # Its bond is only observed: NORMAL forwards, and nothing of ours stays on the switch.
+    # The bond is only observed: NORMAL forwards, and our flows are removed from the switch.
     ON_NORMAL = auto()
-    # It is being given back: everything of ours is removed from the switch.
+    # The bridge is being detached: all our flows, groups and flags are removed from the switch.
     LEAVING = auto()
 
     @property
@@ -39,32 +39,32 @@ class Phase(Enum):
 
     @property
     def is_attached(self) -> bool:
-        """Whether the service decides about the bridge, rather than a request that changes it."""
+        """Whether the service makes decisions for the bridge: no request is attaching or detaching it."""
         return self in (Phase.SERVING, Phase.GATHERING, Phase.ON_NORMAL)
 
 
 class Turn(Enum):
-    """What may lead to another phase."""
+    """An event that may change the phase of a bridge."""
 
     # A request to attach or detach begins.
     INSPECT = auto()
-    # An attach has seen that nothing is in the way, or a detach has failed.
+    # An attach has found no obstacle, or a detach has failed.
     TAKE_OVER = auto()
-    # There is a new configuration, with the same mode; or with another one.
+    # The configuration has changed: with the same mode, or with a different mode.
     CONFIGURE = auto()
     CHANGE_MODE = auto()
-    # Units begin to gather on one member; or they have gathered, and NORMAL takes over.
+    # Units begin to gather on one member; units have gathered, and NORMAL takes over.
     GATHER = auto()
     GATHERED = auto()
-    # A detach, or an attach that failed, takes everything back.
+    # A detach, or a failed attach, removes our flows.
     GIVE_BACK = auto()
 
 
 def after(phase: Phase, turn: Turn, observes_bond: bool) -> Phase:
-    """The next phase. `observes_bond`: the configuration leaves a bond to NORMAL.
+    """Return the phase after a turn. `observes_bond`: the bridge has a bond and is in observe mode.
 
     In this table, "attached" is `ON_NORMAL` if the bridge observes a bond, otherwise `SERVING`.
-    A dash means that the phase stays.
+    A dash means that the phase does not change.
 
     | turn        | INSPECTING | SERVING    | GATHERING  | ON_NORMAL  | LEAVING    |
     |-------------|------------|------------|------------|------------|------------|

@@ -1,11 +1,11 @@
-"""Which hash picks the bucket of a connection: the switch's `multipath`, or the datapath's `dp_hash`.
+"""Chooses the hash that selects the bucket of a connection: `multipath` of the switch, or the datapath's `dp_hash`.
 
-With dp_hash, the switch needs a group that OpenFlow 1.3 cannot add. Our flows use it once the switch
-has it. Until then, and where the switch refuses it, they use multipath, which every switch has.
+For dp_hash, the switch needs a select group that OpenFlow 1.3 cannot add. Our flows use this group when it
+is installed. Before that, or if the switch refuses the group, they use multipath, which every switch has.
 
-OpenFlow 1.3 does not show how a group selects either. When Open vSwitch is upgraded, its scripts restore
-the group without its selection method. So a group that was there before the connection is added again:
-that gives it its method and leaves its buckets as they are.
+OpenFlow 1.3 does not show the selection method of a group either. When Open vSwitch is upgraded, its scripts
+restore the group without the method. So a group that existed before the connection is added again, which
+restores its method and does not change its buckets.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from controller.text.wording import hashed_by
 from policies.presets import PRESETS
 
 MULTIPATH, DP_HASH, AUTO = "multipath", "dp_hash", "auto"
-OFFLOADED = "hw-offload is true, and network cards do not match dp_hash"
-# How long VMs sent nothing by an uplink that failed with 10,000 connections cached by multipath: on the userspace
-# datapath and on the kernel's, medians of docs/results/causes/failover_userspace.json and failover_kernel.json.
+OFFLOADED = "hw-offload is true, and network cards cannot offload dp_hash"
+# How long VMs could not send after an uplink failure with multipath and 10,000 cached connections, on the
+# userspace and kernel datapaths (medians of docs/results/causes/failover_{userspace,kernel}.json).
 SILENT_IN_USERSPACE, SILENT_IN_KERNEL = "48 ms", "328 ms in emulation"
 
 
 class HashInUse(NamedTuple):
-    """The hash in use (`MULTIPATH` or `DP_HASH`), and why, in words.
+    """The hash in use (`MULTIPATH` or `DP_HASH`), and the reason, in words.
 
-    `cost`: its cost, in words; None if that is negligible, or the hash is about to change.
+    `cost`: the cost of the hash, in words; None if it is negligible, or if the hash is about to change.
     """
 
     name: str
@@ -45,33 +45,33 @@ class HashInUse(NamedTuple):
 
 @dataclass(eq=False)
 class ConnectionHash(Feature[SelectGroupAdded]):
-    """The hash of connections of one bridge."""
+    """Chooses the connection hash of one bridge, and adds the select group for dp_hash."""
 
     hears = (SelectGroupAdded,)
 
-    # For the group, which the switch has since it has confirmed that.
+    # The requests that add the group. A confirmed request means that the group is on the switch.
     request: Request[GroupSpec] = field(default_factory=Request)
 
     @property
     def changing(self) -> bool:
-        """Whether a request is outstanding."""
+        """Whether a request is pending."""
         return self.request.asked is not None
 
     def forget_switch(self) -> None:
-        """The connection ended, and with it any request under way. Another switch may answer."""
+        """Forget requests and refusals, because the connection ended and the switch may be another one."""
         self.request.forget_switch()
         self.request.forget_refusal()
 
     @property
     def by_dp_hash(self) -> bool:
-        """Whether our flows use the group."""
+        """Whether our flows use the select group for dp_hash."""
         has_group = self.request.error is None and _has_group(self.bridge.installed)
         return has_group and _wanted(self.config)
 
     def want(self, now_s: float) -> list[Command]:
-        """Request the group that selects by the datapath's hash.
+        """Request the select group for dp_hash, if it is wanted and our flows are installed.
 
-        A group in our range without flows of ours would count as another program's.
+        Without our flows, a group in our range would be treated as another program's group.
         """
         bridge = self.bridge
         if not bridge.serves or not bridge.installed_anything:
@@ -85,7 +85,7 @@ class ConnectionHash(Feature[SelectGroupAdded]):
         return [] if number is None else [AddSelectGroup(bridge.config.name, number)]
 
     def heard(self, event: SelectGroupAdded, now_s: float) -> list[Command]:
-        """The switch has the group, or has refused it."""
+        """Handle the result of adding the group: the switch has the group, or has refused it."""
         if not self.request.is_under_way(event.number):
             return []
         what = f"{self.config.name}: connections are hashed by multipath"
@@ -102,9 +102,9 @@ class ConnectionHash(Feature[SelectGroupAdded]):
             return None
         wanted = f"connection-hash is {config.connection_hash}"
         if (no_card := config.offload.no_card) is not None and config.connection_hash == AUTO:
-            wanted = f"{wanted}, and no card forwards although hw-offload is true: {no_card}"
+            wanted = f"{wanted}, and no network card offloads flows although hw-offload is true: {no_card}"
         if config.hashed_for is not None:
-            wanted = f"multipath sees no source ports of the tunnels of {config.hashed_for}"
+            wanted = f"multipath cannot use the source ports of the tunnels of {config.hashed_for}"
         if config.connection_hash == MULTIPATH:
             return HashInUse(MULTIPATH, wanted, _cost(config))
         if not _wanted(config):
@@ -112,7 +112,7 @@ class ConnectionHash(Feature[SelectGroupAdded]):
         if self.request.error is not None:
             return HashInUse(MULTIPATH, self.request.error, _cost(config))
         if not _has_group(self.bridge.installed):
-            return HashInUse(MULTIPATH, "the switch does not have the group yet")
+            return HashInUse(MULTIPATH, "the switch does not have the select group for dp_hash yet")
         return HashInUse(DP_HASH, wanted)
 
 
@@ -128,11 +128,11 @@ def _wanted(config: BridgeConfig) -> bool:
 
 
 def _cost(config: BridgeConfig) -> str:
-    """What multipath costs, and how far one can go with it."""
+    """A text that describes the cost of multipath, and its limit."""
     silent = SILENT_IN_USERSPACE if config.in_userspace else SILENT_IN_KERNEL
     return (
-        "each connection takes one of the 200,000 flows that Open vSwitch caches at most, and with 10,000 of"
-        f" them an uplink that fails silences VMs for {silent} (docs/guide/datapaths.md, Many connections)"
+        "each connection uses one of at most 200,000 flows in Open vSwitch's cache, and with 10,000 connections,"
+        f" an uplink failure interrupts traffic for {silent} (docs/guide/datapaths.md, Many connections)"
     )
 
 

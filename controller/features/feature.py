@@ -1,6 +1,6 @@
-"""A feature of a bridge: a part with its own state, and the moments at which it acts.
+"""The base class `Feature` of the features of a bridge: methods that handle events and timers.
 
-Also common parts of features: a request to the switch, and a schedule of later actions.
+This module also has common parts of features: a `Request` to the switch, and a `Schedule` of actions.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from controller.config.values import BridgeConfig
 if TYPE_CHECKING:
     from controller.bridge.bridge import Bridge
 
-# The events that a feature hears.
+# The type of events that a feature handles.
 Heard = TypeVar("Heard")
 Wanted = TypeVar("Wanted")
 T = TypeVar("T")
 Timer = tuple[float, Callable[[float], list[Command]]]
-# A refused request is made again after this time.
+# A refused request is repeated after this time.
 RETRY_AFTER_S = 30.0
 
 
 @dataclass(eq=False)
 class Feature(Generic[Heard]):
-    """The hooks of a feature, which do nothing by default. `Bridge` calls its features in order."""
+    """The methods of a feature that `Bridge` calls, in the order of its features."""
 
     bridge: Bridge
-    # The events that `heard` handles.
+    # The types of events that `heard` handles.
     hears: ClassVar[tuple[type[Event], ...]] = ()
 
     @property
@@ -40,42 +40,42 @@ class Feature(Generic[Heard]):
         return self.bridge.config
 
     def forget_switch(self) -> None:
-        """The connection ended: forget everything that the switch has reported."""
+        """Forget everything that the switch has reported, because the connection ended."""
 
     def want(self, now_s: float) -> list[Command]:
-        """Ask the switch for what the feature lacks, now that the desired flows are installed."""
+        """Return the feature's requests to the switch. Called when the desired flows are installed."""
         return []
 
     def heard(self, event: Heard, now_s: float) -> list[Command]:
-        """Handle an event of `hears`."""
+        """Handle an event of a type in `hears`."""
         raise NotImplementedError
 
     def timers(self) -> Iterable[Timer]:
-        """The due time and the function of each timer. Called after each event."""
+        """The timers of the feature: (due time, function). Called after each event."""
         return ()
 
 
 @dataclass(slots=True)
 class Request(Generic[Wanted]):
-    """The requests of one kind to one switch, of which one is under way at most.
+    """Requests of one kind to one switch, of which at most one is pending.
 
-    Each has a number. A refused request is repeated some time later.
+    Each request has a number. A refused request is repeated after RETRY_AFTER_S.
     """
 
-    # Why the switch refused the last one; None: it did not.
+    # The error if the switch refused the last request; else None.
     error: str | None = None
-    # What the request under way asks for; None: none is under way.
+    # The requested state while a request is pending; else None.
     asked: Wanted | None = None
-    # What the switch has confirmed last; None: not known, so ask.
+    # The state that the switch last confirmed; None if it is not known, and must be requested.
     confirmed: Wanted | None = None
     # The number of the last request.
     _number: int = 0
-    # What the switch has refused last, which is not asked for again before this time.
+    # The state that the switch last refused, and the time before which it is not requested again.
     _refused: Wanted | None = None
     _not_before_s: float = 0.0
 
     def number_for(self, wanted: Wanted, now_s: float) -> int | None:
-        """The number of the request to make now; None if none is needed or possible."""
+        """Begin a request for state `wanted`. Return its number; None if none is needed or possible."""
         waits = wanted == self._refused and now_s < self._not_before_s
         if self.asked is not None or wanted == self.confirmed or waits:
             return None
@@ -85,11 +85,11 @@ class Request(Generic[Wanted]):
         return self._number
 
     def is_under_way(self, number: int) -> bool:
-        """Whether the request of this number is the one under way."""
+        """Whether the request with this number is pending."""
         return self.asked is not None and number == self._number
 
     def finish(self, error: str | None, what: str, now_s: float) -> list[Command]:
-        """The switch has answered the request under way, which is for `what`. Warn of a new error."""
+        """Handle the answer to the pending request. Warn if the error is new; `what` begins the text."""
         assert self.asked is not None
         warns = error not in (None, self.error)
         if error is None:
@@ -100,35 +100,35 @@ class Request(Generic[Wanted]):
         return [Report("warning", f"{what}: {error}")] if warns else []
 
     def forget_switch(self) -> None:
-        """The connection ended, and with it any request under way."""
+        """Forget the pending request and the confirmed state, because the connection ended."""
         self.asked = self.confirmed = self._refused = None
 
     def forget_refusal(self) -> None:
-        """Ask again when this is wanted again: the switch may accept it then."""
+        """Forget that the switch refused a request, so that it can be repeated immediately."""
         self.error = self._refused = None
 
 
 @dataclass(slots=True)
 class Schedule(Generic[T]):
-    """Later actions: sets of things, each at its time. It is false if there are none."""
+    """Sets of things that are due at certain times. False if nothing is scheduled."""
 
-    # When each set is due, in seconds of engine time.
+    # The due time of each set, in seconds of engine time, and the set.
     _due: list[tuple[float, frozenset[T]]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self._due)
 
     def plan(self, things: Iterable[T], now_s: float, after_s: Iterable[float]) -> None:
-        """Schedule a set so many seconds from now."""
+        """Schedule `things` once after each of the delays in `after_s`."""
         things = frozenset(things)
         self._due += [(now_s + one_s, things) for one_s in after_s]
 
     def due_s(self) -> float:
-        """When the next set is due; infinity if there is none."""
+        """When the next set is due; infinity if nothing is scheduled."""
         return min([at_s for at_s, _ in self._due]) if self._due else math.inf
 
     def take_due(self, now_s: float) -> frozenset[T]:
-        """Return the due sets, and forget them."""
+        """Remove the sets that are due, and return their union."""
         due = [things for at_s, things in self._due if at_s <= now_s]
         if due:
             self._due = [entry for entry in self._due if entry[0] > now_s]
@@ -136,7 +136,7 @@ class Schedule(Generic[T]):
         return frozenset[T]().union(*due)
 
     def cancel(self, things: Iterable[T]) -> None:
-        """These are not due any more."""
+        """Remove `things` from all scheduled sets."""
         cancelled = frozenset(things)
         left = ((at_s, due - cancelled) for at_s, due in self._due)
         self._due = [(at_s, due) for at_s, due in left if due]

@@ -1,9 +1,9 @@
-"""The inbound check: whether inbound traffic follows VM ports that have moved.
+"""The inbound check: checks whether inbound traffic follows VM ports that have moved.
 
 Upstream switches learn the new uplink of a VM port's addresses from a learning packet. A switch that
 lost the packet, or treated it as a loop, still sends to the old uplink. All frames arrive, but the
-move relieved nothing. The counters of frames from each uplink to a VM port show this, and the VM
-port is announced again.
+move did not relieve the old uplink. The service detects this with counters of the frames from each
+uplink to a VM port, and announces the VM port again.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from policies.presets import PRESETS
 
 # The switch updates flow counters twice a second.
 READ_INTERVAL_S = 0.5
-# How long after learning packets inbound traffic may still come by another uplink, because the
-# upstream switch forwards from its cache. Counters show it up to half a second later.
+# How long after learning packets inbound traffic may still arrive on another uplink, because the
+# upstream switch forwards from its cache. Counters are updated up to half a second later.
 ANSWERED_AFTER_S = 1.5
 COUNTED_AFTER_S = 0.5
-# How often a VM port is announced again before the service reports that inbound does not follow.
+# How often a VM port is announced again before the service reports that inbound traffic does not follow.
 MOST_AGAIN = 3
-# If nothing comes for this long, nobody sends to the VM port, and the check ends.
+# If a VM port receives nothing for this long, no host sends to it, and the check ends.
 SILENT_S = 10.0
-# Inbound follows if at least this share of a VM port's inbound bytes comes by its uplink.
+# Inbound traffic follows if at least this share of a VM port's inbound bytes arrives on its uplink.
 FOLLOWED_RATIO = 0.9
 
 
@@ -37,8 +37,8 @@ FOLLOWED_RATIO = 0.9
 class _Watched:
     """A VM port that has moved to `uplink`, an ofport.
 
-    `again`: how often it was announced again. `counted`: bytes by the uplink's ofport at `read_s`.
-    `came_s`: since when each reading has shown bytes on its uplink.
+    `again`: how often the VM port was announced again. `counted`: bytes by the uplink's ofport at
+    `read_s`. `came_s`: the first of the latest readings that all show bytes on `uplink`.
     """
 
     name: str
@@ -57,21 +57,21 @@ class InboundCheck(Feature[InboundRead]):
 
     hears = (InboundRead,)
 
-    # How often VM ports were announced again because inbound did not follow.
+    # How often VM ports were announced again because inbound traffic did not follow.
     reannounced: int = 0
-    # How many moves inbound did not follow in the end, and when the last of them was given up.
+    # The number of moves that inbound traffic never followed, and when the last of these was reported.
     not_followed: int = 0
     not_followed_s: float | None = None
-    # The VM ports that have moved lately, by ofport.
+    # The VM ports that have recently moved, by ofport.
     _watched: dict[int, _Watched] = field(default_factory=dict)
     # When to read counters next, in seconds of engine time.
     _due_s: float = 0.0
 
     def watch_moves(self, moves: Iterable[Move], now_s: float) -> None:
-        """Watch the VM ports among these moves, which the switch has made.
+        """Start to check inbound traffic of the VM ports in these moves, which the switch has made.
 
-        If addresses behind a port use uplinks of their own, so does their inbound traffic; and on a LAG
-        the upstream switch chooses the member. Neither is watched.
+        VM ports whose addresses use different uplinks are not checked, because their inbound traffic does so
+        as well. On a LAG, no VM port is checked, because the upstream switch chooses the member.
         """
         config = self.config
         if config.on_a_lag:
@@ -86,19 +86,19 @@ class InboundCheck(Feature[InboundRead]):
                 self.watch(port.name, int(port.ofport), uplinks[move.target], now_s)
 
     def watch(self, name: str, ofport: int, uplink: int, now_s: float) -> None:
-        """A VM port has moved to an uplink, and its learning packets are on their way."""
+        """Start to check a VM port that has moved to an uplink, and whose learning packets were sent."""
         self._watched[ofport] = _Watched(name, uplink, moved_s=now_s, announced_s=now_s)
         self._due_s = min(self._due_s, now_s)
 
     def keep_watching(self, ofports: Collection[int]) -> None:
-        """Forget all others."""
+        """Forget all VM ports that are not in `ofports`."""
         self._watched = {number: w for number, w in self._watched.items() if number in ofports}
 
     def forget_switch(self) -> None:
         self._watched.clear()
 
     def next_s(self) -> float:
-        """When to read counters next; infinity if nothing is watched."""
+        """When to read counters next; infinity if no VM port is checked."""
         return self._due_s if self._watched else math.inf
 
     def timers(self) -> Iterable[Timer]:
@@ -108,12 +108,12 @@ class InboundCheck(Feature[InboundRead]):
         return [ReadInbound(self.config.name, self.due(now_s))]
 
     def due(self, now_s: float) -> tuple[int, ...]:
-        """The ofports whose counters to read, now that this is due."""
+        """Return the ofports to read now, and schedule the next reading."""
         self._due_s = now_s + READ_INTERVAL_S
         return tuple(sorted(self._watched))
 
     def heard(self, event: InboundRead, now_s: float) -> list[Command]:
-        """Report the result of a reading, and announce VM ports again whose inbound traffic does not follow."""
+        """Evaluate a reading. Announce VM ports again if their inbound traffic has not followed them."""
         name, commands, again = self.config.name, list[Command](), set[int]()
         read: dict[int, dict[int, int]] = {}
         for ofport, uplink, count in event.counted:
@@ -147,7 +147,7 @@ class InboundCheck(Feature[InboundRead]):
         return commands + (self.bridge.announcer.announce_once(again) if again else [])
 
     def _astray(self, watched: _Watched, came: Mapping[int, int]) -> str:
-        """The uplinks on which the traffic still arrives, in words."""
+        """A text that names the uplinks on which the traffic still arrives."""
         bound, port = self.bridge.placing.bound, watched.name
         uplinks = self.config.uplink_at
         others = sorted(n for n, count in came.items() if count and n != watched.uplink)
@@ -158,7 +158,7 @@ class InboundCheck(Feature[InboundRead]):
 
 
 def _since(watched: _Watched, now: dict[int, int]) -> dict[int, int]:
-    """The bytes that came by each uplink since the last reading; empty if not known."""
+    """The bytes that arrived on each uplink since the last reading; empty if they are not known."""
     before = watched.counted
     if not before or any(now.get(uplink, 0) < count for uplink, count in before.items()):
         return {}

@@ -1,9 +1,8 @@
-"""The addresses that the switch has learned behind VM ports. The service remembers and renews them.
+"""Remembers the addresses that the switch has learned behind VM ports, and renews their flows.
 
-The switch learns by itself (see dataplane/learning.py), but forgets everything when ovs-vswitchd
-restarts, and forgets a VM that sends nothing for 300 s. A neighbour on the same bridge that sends
-to such a VM would not reach it, because the pipeline sends frames for unknown addresses out by an
-uplink.
+The switch learns addresses without the service (see dataplane/learning.py), but forgets all of them
+when ovs-vswitchd restarts, and forgets a VM that sends nothing for 300 s. Other VMs on the bridge could
+then not reach this VM, because the pipeline sends frames for unknown addresses out on an uplink.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from controller.dataplane.team import KEPT
 from controller.features.feature import Feature
 from policies.model import OfPort
 
-# Well below the timeout, so that a reading that comes late does no harm.
+# The interval is well below the timeout, so that flows do not expire if a reading is late.
 RENEW_INTERVAL_S = 120.0
 
 # An address and its VLAN, 0 for untagged.
@@ -31,30 +30,30 @@ Address = tuple[str, int]
 
 @dataclass(eq=False)
 class Addresses(Feature[Never]):
-    """The addresses learned on each VM port of a bridge, by the port's name.
+    """Stores the addresses learned on each VM port of a bridge.
 
-    A reading replaces everything that was known. So an address that the switch has since learned
-    on another port, marked as elsewhere, or forgotten is never restored.
+    Each reading replaces all known addresses. So an address is never restored after the switch has
+    forgotten it, or learned it on another port or outside the bridge.
     """
 
     by_port: dict[str, tuple[Address, ...]] = field(default_factory=dict)
-    # Whether a reading of NORMAL's MAC table (fdb/show) is under way.
+    # Whether a reading of NORMAL's MAC table (fdb/show) is pending.
     awaits_normal: bool = False
     # Whether the addresses have been read at least once.
     known: bool = False
-    # The ofport under which the switch has each port's addresses, by port name.
+    # The ofport in the learned flows of each port, by port name.
     _ofports: dict[str, int] = field(default_factory=dict)
     # When the flows of each port were last renewed, by port name.
     _renewed_s: dict[str, float] = field(default_factory=dict)
 
     def forget_switch(self) -> None:
-        """The connection ended: NORMAL's addresses will not be answered."""
+        """Forget the pending reading of NORMAL's addresses, which will not be answered."""
         self.awaits_normal = False
 
     def learn(self, read: Iterable[tuple[int, str, int]], was_cleared: bool = False) -> None:
         """Remember the addresses that the switch has learned, as (ofport, MAC, VLAN).
 
-        `was_cleared`: the table was cleared lately, so known addresses that are not in `read` stay.
+        `was_cleared`: the table was cleared recently, so known addresses that are not in `read` are kept.
         """
         before, numbers = (self.by_port, self._ofports) if was_cleared else ({}, {})
         found: dict[str, list[Address]] = {}
@@ -70,15 +69,15 @@ class Addresses(Feature[Never]):
                 self.by_port[name] = tuple(sorted(silent.union(self.by_port.get(name, ()))))
 
     def keep_ports(self) -> None:
-        """Forget ports that are gone."""
+        """Forget ports that no longer exist."""
         names = self.config.port_named
         self.by_port = {n: known for n, known in self.by_port.items() if n in names}
         self._ofports = {n: ofport for n, ofport in self._ofports.items() if n in names}
         self._renewed_s = {n: at_s for n, at_s in self._renewed_s.items() if n in names}
 
     def seeds(self, added: Iterable[FlowSpec], installed: Pipeline) -> tuple[FlowSpec, ...]:
-        """The learned flows to install together with the flows that are added, because the switch has
-        lost them.
+        """Return the learned flows that the switch has lost, to install them together with the `added`
+        flows.
 
         A port's learned flows are lost if the flows that learn from it are new on the switch, or learn
         under a new cookie because its VLANs have changed, or if its ofport has changed since its
@@ -99,16 +98,16 @@ class Addresses(Feature[Never]):
         )
 
     def seeded(self) -> None:
-        """A bundle was sent: the switch will have the learned flows of each port under its ofport."""
+        """Note that a bundle was sent, after which learned flows use the current ofport of each port."""
         ofports = {port.name: int(port.ofport) for port in self.config.vm_ports}
         self._ofports = {name: ofports.get(name, of) for name, of in self._ofports.items()}
 
     def renewals(self, now_s: float) -> tuple[FlowSpec, ...]:
-        """The learned flows whose timeouts to restart, at most once in RENEW_INTERVAL_S.
+        """Return the learned flows with timeouts to restart now, at most once in RENEW_INTERVAL_S.
 
-        Only flows of a port that is up and has exactly one address. A port with many addresses has
-        a switch behind it, whose hosts come and go without notice; so has a port with
-        `unit=source-mac`.
+        Only flows of ports that are up and have exactly one address are renewed. A port with several
+        addresses, or with `unit=source-mac`, has a switch behind it, and hosts may leave that switch
+        unnoticed.
         """
         due, ports = list[FlowSpec](), self.bridge.links.ports
         for port in self.config.vm_ports:
@@ -130,7 +129,7 @@ def learns(installed: Pipeline) -> bool:
 
 
 def _taught(flows: Iterable[FlowSpec]) -> Iterator[int]:
-    """The cookies under which these flows learn the addresses behind VM ports."""
+    """The cookies of the flows that these flows install when they learn addresses behind VM ports."""
     learning = (flow.actions for flow in flows if flow.table == Table.LEARN)
     return (a.cookie for actions in learning for a in actions if isinstance(a, Learn))
 
@@ -144,7 +143,7 @@ def _flows(port: VmPortConfig, known: Iterable[Address]) -> list[FlowSpec]:
     ]
 
 
-# Kept, because the flows of all VM ports are renewed again and again.
+# Cached, because the flows of all VM ports are renewed repeatedly.
 @functools.lru_cache(maxsize=KEPT)
 def _learned_flows(ofport: OfPort, vlans: PortVlans, mac: str, vlan: int) -> tuple[FlowSpec, ...]:
     """The flows that the switch installs when it learns an address."""

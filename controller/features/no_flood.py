@@ -1,12 +1,12 @@
-"""The OpenFlow port flag `no-flood`, which keeps NORMAL from flooding to ports that we deliver to.
+"""Sets the OpenFlow port flag `no-flood`, so that NORMAL does not flood to VM ports that our flows serve.
 
-On a bond, flooded frames from uplinks also go to NORMAL, for VM ports that came while the service
-was down. NORMAL would bring a second copy to all other VM ports if they did not have the flag
-`no-flood`. So the flags change only while NORMAL gets no frames: the first bundle stops that, then
-the flags are set, then another bundle starts it again.
+On a bond, flooded frames from uplinks also go to NORMAL, for VM ports that were added while the
+service was down. All other VM ports would receive a second copy from NORMAL without the flag
+`no-flood`. So flags change only while NORMAL receives no frames: a first bundle stops them, then
+the flags are set, and another bundle sends frames to NORMAL again.
 
-The switch does not report changes of the flag over OpenFlow 1.3. So the flags are read whenever the
-installed flows are read, and set again on ports where another program has cleared them.
+OpenFlow 1.3 does not report changes of the flag. So the flags are read whenever the installed
+flows are read, and set again on ports where another program has cleared them.
 """
 
 from __future__ import annotations
@@ -33,44 +33,44 @@ CLEARED_FOR_S = 900.0
 
 @dataclass(eq=False)
 class NoFlood(Feature[PortFlagsSet]):
-    """The flags of one bridge."""
+    """Sets the flags of one bridge's VM ports."""
 
     hears = (PortFlagsSet,)
 
-    # The ofports that have the flag; None: not known.
+    # The ofports that have the flag; None if they are not known.
     ports: frozenset[int] | None = None
-    # The ofports on which another program had set the flag when the switch was last asked.
+    # The ofports on which another program had set the flag when the flags were last read.
     others: frozenset[int] = frozenset()
     request: Request[frozenset[int]] = field(default_factory=Request)
-    # The flags set by a confirmed request that `take_up` has not taken up yet.
+    # The ofports in a confirmed request, before `take_up` copies them to `ports`.
     _set: frozenset[int] | None = None
-    # The ofports that the switch has last confirmed on this connection; None: it was not asked.
+    # The ofports that the switch last confirmed on this connection; None if there was no request.
     _told: frozenset[int] | None = None
-    # Whether the flags may have changed since the request under way was made.
+    # Whether the flags may have changed since the pending request was made.
     _doubted: bool = False
     # When another program last cleared the flag of VM ports, by name, in seconds of engine time.
     _cleared_s: dict[str, float] = field(default_factory=dict)
 
     @property
     def changing(self) -> bool:
-        """Whether a request that changes the flags, or the step that follows its answer, is outstanding."""
+        """Whether a request that changes the flags, or the step after its answer, is pending."""
         asked = self.request.asked
         return (asked is not None and asked != self._told) or self._set is not None
 
     def forget_switch(self) -> None:
-        """The connection ended, and with it any request under way."""
+        """Forget the flags and any pending request, because the connection ended."""
         self.request.forget_switch()
         self.ports = self._set = self._told = None
         self._doubted = False
 
     def doubt(self) -> None:
-        """The flags may not be those that the switch has confirmed: ask for them again."""
+        """Request the flags again, because they may have changed since the switch confirmed them."""
         self.request.confirmed, self._doubted = None, self.request.asked is not None
 
     def restore(self, installed: specs.Pipeline) -> None:
-        """Derive the flags from what is installed.
+        """Derive the flags from the installed flows and groups.
 
-        If flags are needed, or a rescue has set some, they are read from the switch.
+        If flags are needed, or a rescue has set some, the next request reads them from the switch.
         """
         needed = self.config.on_bond and (self.bridge.serves or installed != specs.EMPTY)
         rescued = flooding.cut_off(installed)
@@ -79,7 +79,7 @@ class NoFlood(Feature[PortFlagsSet]):
         self.request.confirmed = None if rescued or needed else flagged
 
     def gone(self, ofport: int) -> None:
-        """A port is gone. The next port with its ofport has no flag."""
+        """Forget the flag of a removed port. Another port that gets its ofport does not have the flag."""
         if self.ports is not None:
             self.ports -= {ofport}
         if self._told is not None:
@@ -87,16 +87,16 @@ class NoFlood(Feature[PortFlagsSet]):
         self.doubt()
 
     def came(self, ofport: int) -> None:
-        """A port came. It may have been missing when the flags were set."""
+        """Handle a new port, which may have been missing when the flags were set."""
         if self.ports is None or ofport not in self.ports:
             self.doubt()
 
     def inspect(self, now_s: float) -> list[Command]:
-        """Ask which ports have the flag, and change none."""
+        """Request the flags of all ports, without a change."""
         return self._ask(frozenset(), frozenset(), now_s)
 
     def want(self, now_s: float) -> list[Command]:
-        """Give VM ports the flag while our pipeline serves them on a bond."""
+        """Set the flag on VM ports while our pipeline serves them on a bond; else clear it."""
         config = self.config
         vm_ports = frozenset(int(port.ofport) for port in config.vm_ports)
         over_normal = self.bridge.serves and config.on_bond
@@ -112,7 +112,7 @@ class NoFlood(Feature[PortFlagsSet]):
 
     @property
     def _before(self) -> frozenset[int]:
-        """The VM ports that had the flag before attach, and keep it when the bridge is given back."""
+        """The ofports that had the flag before attach, and keep it after detach."""
         config = self.config
         before = config.no_flood_before
         return frozenset(int(port.ofport) for port in config.vm_ports if port.name in before)
@@ -124,7 +124,7 @@ class NoFlood(Feature[PortFlagsSet]):
         return tuple(sorted(port.name for port in ports if port.ofport in self.others))
 
     def cleared(self, now_s: float) -> list[str]:
-        """The VM ports of which another program has cleared the flag lately."""
+        """The VM ports on which another program has recently cleared the flag."""
         return sorted(n for n, at_s in self._cleared_s.items() if now_s - at_s <= CLEARED_FOR_S)
 
     def _ask(self, wanted: frozenset[int], others: frozenset[int], now_s: float) -> list[Command]:
@@ -136,14 +136,14 @@ class NoFlood(Feature[PortFlagsSet]):
         return [SetPortFlags(self.config.name, number, wanted, flood)]
 
     def heard(self, event: PortFlagsSet, now_s: float) -> list[Command]:
-        """The switch has changed the flag of ports, or has refused to.
+        """Handle the result of a request to change flags.
 
-        If ports have newly got it, learned addresses are read before `take_up` changes `ports`.
+        If ports have newly received the flag, read learned addresses before `take_up` changes `ports`.
         """
         if not self.request.is_under_way(event.number):
             return []
         bridge = self.bridge
-        what = f"{bridge.config.name}: the flag no-flood of VM ports"
+        what = f"{bridge.config.name}: the flag no-flood cannot be set on VM ports"
         commands = self.request.finish(event.error, what, now_s)
         if self._doubted:
             self.doubt()
@@ -154,13 +154,13 @@ class NoFlood(Feature[PortFlagsSet]):
             if event.no_flood - before:
                 return [*commands, ReadLearned(bridge.config.name)]
         elif not bridge.serves:
-            # It is better to leave a flag behind than not to give the bridge back.
+            # It is better to leave a flag set than to fail to detach the bridge.
             self.ports = self.request.confirmed = frozenset()
         self.take_up()
         return [*commands, *bridge.reconcile(now_s)]
 
     def _compare(self, event: PortFlagsSet, now_s: float) -> list[Command]:
-        """Find the flags that were cleared. `detach` does not restore one that was set before attach."""
+        """Find flags that another program has cleared. `detach` no longer restores these flags."""
         name, before = self.config.name, self.config.no_flood_before
         lacking = [port for port in self.config.vm_ports if port.ofport not in event.before]
         there = (self._told or frozenset()) & event.no_flood
@@ -170,12 +170,12 @@ class NoFlood(Feature[PortFlagsSet]):
             left = ",".join(sorted(before - gone)) or None
             commands.append(Write((Setting("Bridge", name, KEY, left),)))
         if new := sorted(cleared - {*self.cleared(now_s)}):
-            found = f"another program has cleared the port flag no-flood of {', '.join(new)}"
-            commands.append(Report("warning", f"{name}: {found}; ovs-lbt has set it again"))
+            found = f"another program has cleared the port flag no-flood on {', '.join(new)}"
+            commands.append(Report("warning", f"{name}: {found}; ovs-lbt has set the flag again"))
         self._cleared_s |= dict.fromkeys(cleared, now_s)
         return commands
 
     def take_up(self) -> None:
-        """Take up the flags that the switch has confirmed."""
+        """Copy the flags that the switch has confirmed to `ports`."""
         if self._set is not None:
             self.ports, self._set = self._set, None

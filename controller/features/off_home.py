@@ -1,17 +1,17 @@
-"""Announcements of off-home addresses of tunnel endpoints, and of endpoints that are no longer spread.
+"""Announces off-home addresses of tunnel endpoints, and endpoints that are no longer spread.
 
-Peers with Open vSwitch's userspace datapath keep the source address of the last tunnel frame, whether the
-endpoint still uses it or not. Upstream switches forget an address that is silent for minutes, and would
+Peers with Open vSwitch's userspace datapath keep the source address of the last tunnel frame, even if the
+endpoint no longer uses this address. Upstream switches forget an address that is silent for minutes, and
 then flood all traffic to it. So off-home addresses are announced at intervals, and whenever another uplink
-serves them. When an endpoint is no longer spread, loses an off-home address or gets another home, it
-announces its own address, by gratuitous ARP and neighbour advertisements: such peers learn the address from
-these as well. The reason is that it sends nothing from the off-home address of its home. If that uplink
-failed while the service does not run, upstream switches would not learn the new location of that address,
-as they do from the endpoint's own frames for the other addresses.
+serves them. If an endpoint is no longer spread, loses an off-home address or gets another home, its own
+address is announced with gratuitous ARP and neighbour advertisements, from which such peers learn as well.
+An endpoint does not send from the off-home address that belongs to its home uplink. If this uplink failed
+while the service is not running, upstream switches would not learn the new location of that address. The
+other addresses do not have this problem, because the endpoint sends frames from them.
 
 Open vSwitch does not learn from a frame that matches a cached flow, such as an equal frame within 10 s, the
-default of `max-idle`. So an announcement that follows another one within that time has no effect on it, and
-a tunnel's frame may arrive between the two. The last announcement is sent later than that.
+default of `max-idle`. So a second announcement within that time has no effect, even if a tunnel's frame
+has arrived between the two. The last announcement is therefore sent later.
 """
 
 from __future__ import annotations
@@ -30,43 +30,43 @@ from controller.features.feature import Feature, Schedule, Timer
 from controller.teaming.buckets import hashed_by
 from policies.model import OfPort
 
-# How often. Switches forget an address after 300 s (IEEE 802.1Q) unless set otherwise.
+# The interval of announcements. By default, switches forget an address after 300 s (IEEE 802.1Q).
 INTERVAL_S = 60.0
 
-# When to announce an endpoint's own address: the last time, peers have forgotten their cached flows.
+# When to announce an endpoint's own address: for the last time when peers' cached flows have expired.
 OWN_AFTER_S = (*AFTER_S, AFTER_S[-1] + 12.0)
 
-# An off-home address, or None for the endpoint's own, with the endpoint's ofport.
+# The endpoint's ofport, and an off-home address, or None for the endpoint's own address.
 _Named = tuple[OfPort, str | None]
 
 
 @dataclass(eq=False)
 class OffHomeAddresses(Feature[Never]):
-    """The off-home addresses of one bridge's endpoints that upstream switches must know."""
+    """Announces off-home addresses of one bridge's endpoints to upstream switches."""
 
-    # By which uplink each address comes, for the endpoints that may have sent from it.
+    # The uplink that serves each off-home address, for endpoints that may have sent from the address.
     _served: dict[_Named, OfPort] = field(default_factory=dict)
-    # The endpoints as they were last: one that has no off-home addresses any more is still announced.
+    # The last known endpoints: an endpoint without off-home addresses must still be announced.
     _ports: dict[OfPort, VmPortConfig] = field(default_factory=dict)
-    # The home of each of them.
+    # The home of each endpoint with off-home addresses.
     _homes: dict[OfPort, OfPort] = field(default_factory=dict)
     # The endpoints that the switch spreads.
     _spread: frozenset[OfPort] = frozenset()
-    # What is left to announce.
+    # The scheduled announcements.
     due: Schedule[_Named] = field(default_factory=Schedule)
-    # The same, for peers that have learned nothing from the ones before. No request waits for them.
+    # The last announcements, for peers that did not learn from earlier ones. No request waits for these.
     _late: Schedule[_Named] = field(default_factory=Schedule)
-    # When to announce all of them next, in seconds of engine time.
+    # When to announce all off-home addresses next, in seconds of engine time.
     _all_s: float = math.inf
 
     def forget_switch(self) -> None:
-        """Forget all announcements: the bridge is detached, or the switch is another one."""
+        """Forget all announcements, because the bridge is detached or may have another switch."""
         self._served, self._homes, self._all_s = {}, {}, math.inf
         self.due.clear()
         self._late.clear()
 
     def want(self, now_s: float) -> list[Command]:
-        """The switch has a pipeline with other homes and lanes, or spreads other endpoints: plan."""
+        """Schedule announcements after the pipeline's homes, lanes or spread endpoints have changed."""
         bridge, config = self.bridge, self.config
         if not bridge.announces or not bridge.installed_anything:
             return []
@@ -97,7 +97,7 @@ class OffHomeAddresses(Feature[Never]):
         if changed | own:
             self.due.plan(changed | own, now_s, AFTER_S)
         if own:
-            # An earlier change's last one would come between, and peers would learn from neither.
+            # The last announcement of an earlier change, shortly before, would make this one ineffective.
             self._late.cancel(own)
             self._late.plan(own, now_s, OWN_AFTER_S[len(AFTER_S) :])
         if not served:
@@ -107,7 +107,7 @@ class OffHomeAddresses(Feature[Never]):
         return []
 
     def _know(self) -> None:
-        """Remember the endpoints, and forget those whose port is gone or another one."""
+        """Store the current endpoints, and forget those with a removed or different port."""
         config = self.config
         there = {(port.ofport, port.name) for port in config.vm_ports}
         kept = {o: port for o, port in self._ports.items() if (o, port.name) in there}
@@ -117,7 +117,7 @@ class OffHomeAddresses(Feature[Never]):
         return ((min(self._all_s, self.due.due_s(), self._late.due_s()), self._announce),)
 
     def _announce(self, now_s: float) -> list[Command]:
-        """Announce what is due."""
+        """Send the announcements that are due."""
         self._know()
         due = self.due.take_due(now_s) | self._late.take_due(now_s)
         if now_s >= self._all_s:
@@ -128,10 +128,10 @@ class OffHomeAddresses(Feature[Never]):
         return [*_frames(self.config.name, self._ports, due)]
 
     def part(self) -> list[Command]:
-        """Our flows are removed: announce the endpoints' own addresses to peers, now and for a while.
+        """Announce the endpoints' own addresses to peers, several times, after our flows were removed.
 
-        This includes endpoints that were not spread here: an earlier service may have spread them. On
-        plain uplinks, the bridge may not forward yet.
+        This includes endpoints that are not spread now, because an earlier service may have spread them.
+        Later announcements are needed as well: on plain uplinks, the bridge may not forward yet.
         """
         self._know()
         name, ended = self.config.name, {p.ofport for p in self.config.endpoints}
@@ -154,9 +154,9 @@ def _frames(
 
 
 def announcements(port: VmPortConfig, off_home: str | None = None) -> Iterator[bytes]:
-    """The frames that announce an off-home address of an endpoint, or its own addresses to neighbours.
+    """The frames that announce an off-home address of an endpoint or, to neighbours, its own addresses.
 
-    They belong to its native VLAN, so they have no tag. Without that VLAN there are none.
+    The frames are untagged, because they belong to the port's native VLAN. Without one, there are none.
     """
     assert port.endpoint is not None and port.tunnel_mac is not None
     if port.vlans.native is None:

@@ -1,4 +1,4 @@
-"""Path checks: sends and receives rounds of probes, and stops using unreachable and blocked uplinks."""
+"""Path checks: sends and evaluates rounds of probes, and stops using unreachable and blocked uplinks."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from controller.teaming.own_addresses import probe_group, probe_macs, question_m
 from controller.teaming.path_plan import Path
 from controller.teaming.paths import FULL_RATIO, INTERVAL_S, PathChecks, Round
 
-# The source of proofs, which take no network.
+# The source address of proofs, which do not leave the switch.
 SELF = "02:6c:62:74:00:01"
 
 
 @dataclass(eq=False)
 class Probing(Feature[FrameHeard]):
-    """The rounds of probes between the uplinks of one bridge. What they show is in `bridge.paths`."""
+    """Sends rounds of probes between the uplinks of one bridge. The results are in `bridge.paths`."""
 
     hears = (FrameHeard,)
 
     # Signs probes, so that no other host can forge one.
     _key: bytes = field(repr=False)
-    # How other hosts disturb path checks.
+    # Current disturbances of path checks by other hosts.
     hindrances: tuple[PathHindrance, ...] = ()
 
     def forget_switch(self) -> None:
@@ -45,7 +45,7 @@ class Probing(Feature[FrameHeard]):
             yield bridge.paths.due_s, self._probe
 
     def follow(self, now_s: float) -> list[Command]:
-        """Stop using uplinks that probes do not reach or that are blocked, and use them again later."""
+        """Stop using uplinks that are unreachable or blocked, and use them again when they are not."""
         bridge, paths, config = self.bridge, self.bridge.paths, self.config
         before, changed = dict(paths.since_s), False
         if not bridge.checks_paths and paths.checks_something:
@@ -63,7 +63,7 @@ class Probing(Feature[FrameHeard]):
         return [*records, *(_path_reported(record.entry) for record in records)]
 
     def _hear_again(self, now_s: float) -> list[Command]:
-        """Have the switch take frames again after a flood."""
+        """Let the switch accept frames again that were dropped because of a flood."""
         self.bridge.paths.foreign.take_again(now_s)
         return self.bridge.reconcile(now_s)
 
@@ -78,7 +78,7 @@ class Probing(Feature[FrameHeard]):
         return [*told, *sent]
 
     def _tell_hindrances(self, now_s: float) -> list[Command]:
-        """Track how other hosts disturb path checks. Report changes."""
+        """Update the disturbances of path checks by other hosts. Report changes."""
         config = self.config
         before = {(one.kind, one.uplink): one.found for one in self.hindrances}
         self.hindrances = tuple(hindrances(config, self.bridge.paths, now_s))
@@ -88,7 +88,7 @@ class Probing(Feature[FrameHeard]):
         return [Report(level, f"{config.name}: {text}") for level, text in new + over]
 
     def heard(self, event: FrameHeard, now_s: float) -> list[Command]:
-        """The switch has given us a frame that an uplink has received, or the proof of a round."""
+        """Handle a path-check frame that an uplink has received, or the proof of a round."""
         bridge, paths, config = self.bridge, self.bridge.paths, self.config
         if not bridge.checks_paths:
             return []
@@ -106,13 +106,13 @@ class Probing(Feature[FrameHeard]):
         return [*self._tell_hindrances(now_s), *bridge.reconcile(now_s)]
 
     def _hear(self, uplink: UplinkConfig, frame: bytes, now_s: float) -> bool:
-        """Take what a frame says that an uplink has received. False: it does not belong to a round."""
+        """Evaluate a frame that an uplink has received. Return False if it does not belong to a round."""
         paths, uplinks = self.bridge.paths, self.config.uplinks
         found = path_probes.parse(frame, int(uplink.ofport), self._key)
         if isinstance(found, Probe):
             sender = self.config.uplink_at.get(found.sender)
             if sender is None or uplink.vlans.vlan_of(path_probes.tag_of(frame)) != found.vlan:
-                # Its sender is gone, or it came in another VLAN.
+                # The sender no longer exists, or the frame was received in another VLAN.
                 return False
             path = Path(found.mtu, found.vlan, sender.name, uplink.name)
             return paths.arrived(path, found.round, copy=found.receiver == NO_UPLINK)
@@ -124,7 +124,7 @@ class Probing(Feature[FrameHeard]):
         return False
 
     def _prove_round(self, event: FrameHeard, now_s: float) -> list[Command]:
-        """The switch has given back the proof of a round."""
+        """End a round if its proof, which the switch has returned, is valid."""
         bridge = self.bridge
         found = path_probes.parse(event.frame, NO_UPLINK, self._key)
         if not isinstance(found, Probe):
@@ -135,33 +135,33 @@ class Probing(Feature[FrameHeard]):
 
 
 def hindrances(config: BridgeConfig, paths: PathChecks, now_s: float) -> Iterator[PathHindrance]:
-    """How other hosts disturb path checks now."""
+    """The current disturbances of path checks by other hosts, for each uplink."""
     macs = probe_macs(config)
     for uplink in config.uplinks:
         about = f"uplink {uplink.name}:"
         if paths.foreign.is_reported(uplink.name, now_s):
             found = (
                 f"{about} path checks are hindered by more than {MOST_HEARD} frames in {INTERVAL_S:g} s to or"
-                " from the addresses of probes; probes that it does not receive do not count"
+                " from probe addresses; lost probes on this uplink are ignored"
             )
-            yield PathHindrance("flooded", uplink.name, found, "find the host that sends them")
+            yield PathHindrance("flooded", uplink.name, found, "find the source of these frames")
         seen_on = paths.foreign.seen_on(uplink.name, now_s)
         if seen_on:
             seen_on = tuple(filter(None, seen_on))
             seen = f"seen on {', '.join(seen_on)}" if seen_on else "not seen on an uplink"
             found = (
-                f"{about} another host sends from {macs[uplink.ofport]}, the address of its probes; {seen};"
-                " no VM port is moved because of it"
+                f"{about} another host sends from this uplink's probe address {macs[uplink.ofport]}, {seen};"
+                " no VM port is moved because of these frames"
             )
-            yield PathHindrance("address", uplink.name, found, "find that host", seen_on)
+            yield PathHindrance("address", uplink.name, found, "find this host", seen_on)
 
 
 def commands(
     config: BridgeConfig, probes: Round, asked_at: Callable[[Path], str | None], key: bytes
 ) -> Iterator[Command]:
-    """The frames of a round. The last one proves the round: the switch gives it straight back.
+    """The frames of a round. The last frame is the proof, which the switch returns to the service.
 
-    `asked_at`: the address of the host that a question goes to, if it is known.
+    `asked_at`: returns the address of the host to query on a path, if it is known.
     """
     macs, asking = probe_macs(config), question_macs(config)
     by_name = {uplink.name: uplink for uplink in config.uplinks}

@@ -1,4 +1,4 @@
-"""Polls: the counters of the switch are read and converted to loads, on which decisions are based."""
+"""Polls: reads the counters of the switch, converts them to loads, and lets policies decide."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
         return [poll] if poll else []
 
     def count_anew(self, now_s: float) -> None:
-        """Ignore what buckets have counted so far: other VM ports may have sent it."""
+        """Ignore the current counters of buckets, which may include traffic of other VM ports."""
         self.bridge.polling.read_buckets_at(self.bridge.scheduler.count_anew(now_s))
 
     def _take_ports(self, read: PortStatsRead, team_view: TeamView, now_s: float) -> list[Command]:
-        """Take the counters of ports. If the poll reads nothing else, decide."""
+        """Store the counters of ports. If the poll does not read other counters, decide."""
         uplinks, keep_s = self.config.uplink_at, team_view.keep_s
         for port in read.ports:
             self.bridge.loads.take_port(port, port.ofport in uplinks, keep_s)
         self.bridge.flooded.take_counters(read.ports, self.config.vm_ports)
         self._note_received()
         if team_view.just_updated and not self.bridge.polling.with_behind:
-            # The same update has counted the addresses behind it.
+            # The same update of counters includes the addresses behind VM ports.
             self.bridge.polling.read_all(now_s)
         return [] if self.bridge.polling.with_units else self._polled_all(team_view, now_s)
 
     def _note_received(self) -> None:
-        """Note whether uplinks receive anything. The upstream switch may choose to send by no member of a LAG."""
+        """Note whether uplinks receive frames. Not on a LAG, where the upstream switch may not use a member."""
         if self.config.on_a_lag:
             self.bridge.links.forget_received()
             return
@@ -71,7 +71,7 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
     def _take_units(
         self, read: UnitCountersRead, team_view: TeamView, now_s: float
     ) -> list[Command]:
-        """Take the counters of units, which end a poll, and decide."""
+        """Store the counters of units, which complete a poll, and decide."""
         self.bridge.installation.poll_counted(bool(read.units), now_s)
         if self.config.offload.by_tc:
             read = with_headers(read)
@@ -103,7 +103,7 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
         return commands
 
     def _decide(self, team_view: TeamView, now_s: float) -> list[Command]:
-        """Ask each policy, and do what it says."""
+        """Let each policy decide, and carry out its moves."""
         bridge, relieved = self.bridge, set[str]()
         decision = bridge.scheduler.decide(team_view, now_s, bridge.polling.is_extra)
         for policy in decision.policies:
@@ -125,7 +125,7 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
 
     @property
     def _awaits_addresses(self) -> bool:
-        """Whether a decision waits for the loads of addresses behind a port that is counted at once."""
+        """Whether a decision waits for loads of addresses behind a port whose counters are not delayed."""
         if self.bridge.scheduler.late_known or len(self.bridge.address_units.by_name) > MOST_UNITS:
             return False
         return any(not self.bridge.loads.is_late(port.ofport) for port in self.config.per_address)

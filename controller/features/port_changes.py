@@ -1,4 +1,4 @@
-"""Ports that come and go, and links that fail and return."""
+"""Handles ports that are added or removed, and links that go down or up."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from controller.api.events import PortChanged, PortRemoved, PortState
 from controller.features.feature import Feature
 from controller.teaming.links import PORT_NAME_CHARACTERS
 
-# After this time, no cached flow gives NORMAL what VM ports send because there was no uplink.
+# After this time, no cached flow sends VM ports' frames to NORMAL, as while no uplink was up.
 REVALIDATED_S = 1.0
 
 
 class PortChanges(Feature[PortChanged | PortRemoved]):
-    """What changes of the ports of one bridge lead to."""
+    """Handles changes of ports and links of one bridge."""
 
     hears = (PortChanged, PortRemoved)
 
@@ -22,14 +22,14 @@ class PortChanges(Feature[PortChanged | PortRemoved]):
         return self._remove_port(event.ofport, now_s)
 
     def _change_port(self, port: PortState, now_s: float) -> list[Command]:
-        """A port has come, or its link has changed."""
+        """Handle a new port, or a change of a port's link."""
         if port.ofport not in self.bridge.links.ports:
             self.bridge.no_flood.came(port.ofport)
             self.bridge.shaping.read_anew()
         was_cut_off, before = not self.bridge.any_up, self.bridge.links.ports.get(port.ofport)
         self.bridge.links.note_port(port, self.config.uplinks, now_s)
-        # The switch reports a new port first as present, and a moment later as live.
-        # A guest may turn the link of its VM port off and on without end, and nothing fails over then.
+        # The switch first reports a new port as present, and soon after as live.
+        # A guest may turn the link of its VM port off and on repeatedly, which causes no failover.
         failed = self._is_uplink(port) and not port.up and before is not None and before.up
         if failed:
             self.bridge.installation.pause(now_s)
@@ -39,17 +39,17 @@ class PortChanges(Feature[PortChanged | PortRemoved]):
         if failed:
             commands += self.bridge.announcer.announce_failover()
         if was_cut_off and self.bridge.any_up:
-            # The upstream switches may have forgotten all VMs meanwhile, and NORMAL has learned them.
+            # Upstream switches may have forgotten all VMs, and NORMAL has learned them.
             self.bridge.announcer.announce(self.bridge.announcer.everything, now_s)
             self.bridge.handover.taken_over_with = ()
             self.bridge.installation.audit_by(now_s + REVALIDATED_S)
         return commands
 
     def _concerns(self, port: PortState) -> bool:
-        """Whether a port is one that the configuration names.
+        """Whether the configuration includes a port.
 
-        Of a new port, the switch tells before the database does. Until then nothing follows from it,
-        and with hundreds of buckets it takes a while to find that out.
+        The switch reports a new port before the database does. Other ports have no effect, and with
+        hundreds of buckets, updating the bridge for them would take long.
         """
         return self._is_uplink(port) or port.ofport in self.config.port_at
 
@@ -58,7 +58,7 @@ class PortChanges(Feature[PortChanged | PortRemoved]):
         return port.name in names or port.ofport in self.config.uplink_at
 
     def _remove_port(self, ofport: int, now_s: float) -> list[Command]:
-        """A port is gone."""
+        """Handle the removal of a port."""
         self.bridge.links.remove(ofport, self.config.uplinks, now_s)
         self.bridge.no_flood.gone(ofport)
         self.bridge.loads.remove(ofport)
@@ -80,11 +80,11 @@ class PortChanges(Feature[PortChanged | PortRemoved]):
         return self.bridge.reconcile(now_s)
 
     def ask_for_frame(self, now_s: float) -> list[Command]:
-        """Have a frame sent that reaches an uplink which has to receive one before it returns."""
+        """Send a frame that reaches an uplink which must receive a frame before it is used again."""
         self.bridge.links.note_asked(now_s)
         if not self.bridge.announces:
             return []
-        # Of one network, a broadcast by another uplink reaches this one as well.
+        # In one network, a broadcast sent on another uplink reaches this uplink as well.
         return self.bridge.announcer.announce_once(
             self.bridge.announcer.carried_by(set(sorted(self.bridge.placing.bound)[:1]))
         )

@@ -200,7 +200,7 @@ def test_vm_ports_are_on_the_active_member_before_normal_takes_over(back: bool) 
         assert would_be(here) == homes
     gathered = next(c.entry for _, c in here.log if isinstance(c, Record) and c.entry.moves)
     assert {move.reason for move in gathered.moves} == {"manual"}, "nobody has drained anything"
-    assert gathered.why == "an operator asked for it: NORMAL takes over on eth2"
+    assert gathered.why == "requested by an operator: NORMAL takes over on eth2"
     assert not any("(drain)" in line for line in reports(here, "info"))
 
 
