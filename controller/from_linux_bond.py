@@ -54,7 +54,7 @@ def survey(bridge: str, name: str) -> Host:
     if bond.is_port:
         _refuse_used(name, links, "because the bond is a port of the bridge")
     elif exists:
-        _refuse_used(bridge, links, "because the bond has some as well")
+        _refuse_used(bridge, links, "because those of the bond are moved there")
         # A bond that leads to the same network would form a loop with this one.
         for port in _vsctl("list-ports", bridge).split():
             if len(_members(port)) > 1:
@@ -72,12 +72,12 @@ def survey_back(bridge: str, name: str) -> Host:
     text = _asked("ovs-vsctl", "--if-exists", "get", "port", name, f"external_ids:{RECORD}")
     if not text or _asked("ovs-vsctl", "port-to-br", name) != bridge:
         found = f"bridge {bridge} has no bond {name} that replaces a Linux bond"
-        raise Refused(f"{found}; name a bond that attach --from-bond has moved")
+        raise Refused(f"{found}; name a bond that attach --from-bond has migrated")
     # ovs-vsctl quotes values of more than one word.
     record = json.loads(text) if text.startswith('"') else text
     bond, made_bridge = linux_bond.recorded(record)
     if name in links:
-        raise Refused(f"a device named {name} exists; remove it, because the bond is created again")
+        raise Refused(f"device {name} exists; remove it, because the Linux bond needs this name")
     own, vlans = _stack(bridge), linux_bond.vlans(bridge, links, _stack)
     return Host(bond, bridge, own, vlans, _answering(own, vlans), made_bridge)
 
@@ -129,16 +129,16 @@ def _forward(host: Host, say: Callable[[str], None]) -> None:
     bond, bridge = host.bond, host.bridge
     *first, last = bond.members
     for member in first:
-        say(f"{member}: leaves the Linux bond")
+        say(f"removing {member} from the Linux bond")
         _batch([f"link set {member} nomaster", *_up(member, bond)])
-    say(f"{bridge}: gets {', '.join(first)}")
+    say(f"adding {', '.join(first)} to bridge {bridge}")
     _vsctl(*_made(host, first))
     _wait_for_links(first, bond)
     if not host.bond.is_port:
         _cut(bond.name, bridge, host)
     announced = [*host.announcements, *(_learned(bridge, bond.name) if host.bond.is_port else ())]
     _announce(first[0], announced)
-    say(f"{bridge}: carries the host's traffic; {last} follows")
+    say(f"bridge {bridge} now carries the host's traffic; moving {last}")
     _batch([f"link del {bond.name}", *_up(last, bond)])
     added = ("--", "add", "port", bond.name, "interfaces", "@i")
     _vsctl("--", "--id=@i", "create", "interface", f"name={last}", *added)
@@ -177,7 +177,7 @@ def _make_anew(bond: LinuxBond, say: Callable[[str], None]) -> None:
     try:
         _batch(linux_bond.made_anew(bond, bond.options))
     except Refused as why:
-        say(f"{why}; created with its essential options only")
+        say(f"{why}; creating the bond with its essential options only")
         _batch(linux_bond.made_anew(bond, linux_bond.essential(bond)))
 
 
@@ -186,7 +186,7 @@ def _to_linux(member: str, host: Host, say: Callable[[str], None]) -> None:
     bond = host.bond
     if _links().get(member, {}).get("master") == bond.name:
         return
-    say(f"{member}: joins the Linux bond")
+    say(f"adding {member} to the Linux bond")
     there = _members(bond.name)
     if member in there and len(there) > 1:
         got = ("--", "--id=@i", "get", "interface", member)
@@ -264,7 +264,7 @@ def _check(host: Host, say: Callable[[str], None]) -> None:
     for gateway in host.answering:
         late = f"gateway {gateway} no longer answers"
         _wait(partial(_answers, gateway), late, GATEWAY_PATIENCE_S)
-        say(f"gateway {gateway}: answers")
+        say(f"gateway {gateway} answers")
 
 
 # ---- this host ---------------------------------------------------------------------------

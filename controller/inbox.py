@@ -68,7 +68,7 @@ class Inbox:
         self._passed = [0, 0, 0]
         # The bridge of the last urgent event, and how many of its events were returned in a row.
         self._last, self._in_a_row = "", 0
-        # The number of waiting events of each bridge, as weighted by `_weight`.
+        # The number of waiting events of each bridge, weighted (`_weight`).
         self._count: Counter[str] = Counter()
         self._counting = threading.Lock()
 

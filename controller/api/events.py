@@ -199,9 +199,9 @@ class InboundRead(BridgeEvent):
 class LearnedRead(BridgeEvent):
     """The addresses learned on VM ports, as (ofport, MAC, VLAN).
 
-    `from_normal`: addresses on ports that the service did not know when they were learned; the VLAN is
-    None if it depends on the port's configuration only. `elsewhere`: addresses that are outside the
-    bridge, according to frames that uplinks received, as (MAC, VLAN).
+    `from_normal`: addresses learned on ports that the service did not know yet; the VLAN is None if it
+    depends on the port's configuration only. `elsewhere`: addresses of VM ports whose frames have since
+    arrived from outside the bridge, as (MAC, VLAN).
     """
 
     addresses: tuple[tuple[int, str, int], ...]

@@ -45,8 +45,8 @@ from controller.text.wording import UNREACHED
 from policies.model import Move, Reason, Role
 
 Commands = list[engine_commands.Command]
-# How long after a VM port is added its addresses are read, in case ovs-vswitchd restarts and forgets
-# them. By then, the VM has usually sent a frame.
+# The addresses of a new VM port are read after this time, in case ovs-vswitchd restarts and forgets
+# them. The VM has usually sent a frame by that time.
 NEW_VM_AUDIT_S = 2.0
 
 
@@ -94,7 +94,7 @@ class Bridge:
         # The log of decisions.
         self.decision_log = DecisionLog()
         # ---- features
-        # Our flows and groups, the installed and the desired ones.
+        # Our installed and desired flows and groups.
         self.installation = Installation(self)
         self.port_changes = PortChanges(self)
         self.handover = Handover(self)
@@ -165,7 +165,7 @@ class Bridge:
         if self.addresses.awaits_normal:
             return ", because ovs-vswitchd did not answer fdb/show"
         if self.no_flood.request.error is not None:
-            return f", because the flag no-flood cannot be set on VM ports: {self.no_flood.request.error}"
+            return f", because the flag no-flood cannot be changed on VM ports: {self.no_flood.request.error}"
         return ", because the switch did not answer"
 
     @property
@@ -243,7 +243,7 @@ class Bridge:
     # ---- requests of operators ---------------------------------------------------------------
 
     def inspect(self) -> Commands:
-        """Inspect the bridge for a request. The service makes no decisions for the bridge meanwhile."""
+        """Inspect the bridge for a request. The service then makes no decisions for the bridge."""
         self.turn(Turn.INSPECT)
         assert self.phase.changes_nothing, "a request looks first"
         self.interrupted = False
@@ -305,7 +305,7 @@ class Bridge:
     def refuse(
         self, reasons: Iterable[Reason], why: str, now_s: float, moves: Iterable[Moved] = ()
     ) -> Commands:
-        """Record that moves which an operator requested are refused. They also count as planned."""
+        """Record the refusal of moves that an operator requested. These moves also count as planned."""
         counted = list(reasons)
         self.placing.counts.planned.update(counted)
         self.placing.counts.refused.update(counted)
@@ -461,7 +461,7 @@ class Bridge:
     def _timers(self) -> Iterator[tuple[float, Callable[[float], Commands]]]:
         """Yield timers in the order in which they run: due time, in seconds of engine time, and function.
 
-        Each one is computed only when it is its turn, because the functions before may have changed it.
+        Each timer is computed only before it runs, because earlier functions may have changed it.
         """
         yield from self.handover.timers()
         yield self.decision_log.outcome_s(), self._log_outcome

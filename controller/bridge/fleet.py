@@ -62,8 +62,8 @@ class Fleet:
     # When a service on standby last checked whether this one is alive.
     challenged_s: float | None = None
     bridges: dict[str, Bridge] = field(default_factory=dict)
-    # The row from which each bridge was last configured, except by a request that attaches or
-    # detaches the bridge.
+    # The row from which each bridge was last configured. Bridges that a request is attaching or
+    # detaching are not included.
     _followed: dict[str, BridgeRow] = field(default_factory=dict)
     # The last fault of each part of this service. A waiting request can report it as the cause.
     faults: dict[str, Faulted] = field(default_factory=dict)

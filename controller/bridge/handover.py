@@ -83,14 +83,14 @@ class Handover(Feature[ForwardingRead]):
         return [] if self.gather(now_s) else self.read_for_normal()
 
     def read_for_normal(self) -> list[Command]:
-        """Read learned addresses before our flows are removed, to announce them to NORMAL and upstream switches."""
+        """Read learned addresses for announcements to NORMAL and upstream switches, before flows are removed."""
         read = self.bridge.announcer.announce_once(self.bridge.announcer.everything)
         return read if self.bridge.connected else []
 
     def introduce(self) -> None:
         """Add frames from which NORMAL learns the VMs' ports after it has taken over a bond.
 
-        The frames do not leave the bridge. A later attach reads these addresses, also of silent VMs.
+        The frames do not leave the bridge. A later attach reads the addresses, also those of silent VMs.
         """
         if not self.config.on_bond:
             return
@@ -123,8 +123,8 @@ class Handover(Feature[ForwardingRead]):
     def take_over(self) -> list[Command]:
         """Clear the addresses learned by NORMAL, once for each set of uplinks of our pipeline.
 
-        When a member fails, the bond announces all addresses that NORMAL has learned on another member.
-        These frames would return to our pipeline, and VMs would seem to be outside the bridge.
+        When a member fails, the bond sends announcements of these addresses on another member. They
+        would return to our pipeline, and VMs would seem to be outside the bridge.
         """
         bridge, config = self.bridge, self.config
         uplinks = tuple(uplink.ofport for uplink in config.uplinks)

@@ -143,7 +143,7 @@ class NoFlood(Feature[PortFlagsSet]):
         if not self.request.is_under_way(event.number):
             return []
         bridge = self.bridge
-        what = f"{bridge.config.name}: the flag no-flood cannot be set on VM ports"
+        what = f"{bridge.config.name}: the flag no-flood cannot be changed on VM ports"
         commands = self.request.finish(event.error, what, now_s)
         if self._doubted:
             self.doubt()
@@ -160,7 +160,7 @@ class NoFlood(Feature[PortFlagsSet]):
         return [*commands, *bridge.reconcile(now_s)]
 
     def _compare(self, event: PortFlagsSet, now_s: float) -> list[Command]:
-        """Find flags that another program has cleared. `detach` no longer restores these flags."""
+        """Find flags that another program has cleared. `detach` will not restore such a flag."""
         name, before = self.config.name, self.config.no_flood_before
         lacking = [port for port in self.config.vm_ports if port.ofport not in event.before]
         there = (self._told or frozenset()) & event.no_flood

@@ -59,7 +59,7 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
         return [] if self.bridge.polling.with_units else self._polled_all(team_view, now_s)
 
     def _note_received(self) -> None:
-        """Note whether uplinks receive frames. Not on a LAG, where the upstream switch may not use a member."""
+        """Note whether uplinks receive frames, except on a LAG, where the upstream switch may not use a member."""
         if self.config.on_a_lag:
             self.bridge.links.forget_received()
             return

@@ -197,8 +197,8 @@ class Shaping(Feature[Shaped]):
                 yield f"capacity of {name} is unknown; {remedy}"
             elif config.offload.past_queues:
                 ports = ", ".join(config.offload.past_queues)
-                found = f"hw-offload sends frames of {ports} past the queues"
-                yield f"queues of {name}: {found}; set hw-offload=false, or use no representors"
+                found = f"hw-offload sends frames from {ports} past the queues"
+                yield f"queues of {name}: {found}; set hw-offload=false, or do not use representors"
             elif not can_promise(reserved_bps, 0.0, capacities_bps[name]):
                 found, most_bps = f"{reserved_bps / 1e6:g}", room_bps(capacities_bps[name])
                 yield f"reservations on {name} are {found} Mbit/s; expected at most {most_bps / 1e6:g}"
@@ -206,7 +206,7 @@ class Shaping(Feature[Shaped]):
         for port in config.vm_ports:
             rewritten = PRESETS[port.policy].classifier is Classifier.TRANSPORT
             if port.is_queued and rewritten and not (config.on_a_lag or port.unsplittable):
-                found = f"{port.policy} sends from another address on uplinks other than the home"
+                found = f"{port.policy} uses other source addresses on all uplinks but the home"
                 yield f"shares of {port.name}: {found}; pin the port, or use another policy"
 
     def not_done(self) -> Iterator[str]:
