@@ -96,7 +96,7 @@ def _rescue(row: BridgeRow) -> str:
         raise NotNeeded(f"bridge {name} needs no rescue: the flows of ovs-lbt are installed")
     chosen, is_up = _choose(config)
     others = [uplink.name for uplink in config.uplinks if uplink is not chosen]
-    # Uplinks that the switch does not have yet may be connected to the network as well.
+    # These interfaces are not uplinks, but may be connected to the network as well.
     others += config.missing
     forward(name, chosen.name, tuple(others))
     link = "" if is_up else ", whose link is down"
