@@ -1,10 +1,10 @@
-"""One host under one policy: the engine between a simulated switch and recorded traffic.
+"""Replays one host's recorded traffic under one policy: the engine with a simulated switch.
 
-Time jumps from one event to the next. While the engine will not decide anything, its polls are
-skipped. The traffic of the skipped time counts for the figures, but the switch's clock and counters
-stand still. So every window has exactly the same contents as without the jump, and no decision
-changes, not even a tie. If the loads of samples show that a policy which acts at once would move
-nothing, no poll is made at all.
+Time jumps from one event to the next. Polls at which the engine would not decide anything are
+skipped. The traffic of the skipped time counts in the figures, but the switch's clocks and counters
+do not advance. So every window has exactly the same contents as without the jump, and no decision
+changes, not even a tie. A sample during which a policy that acts immediately would move nothing,
+according to the loads in the trace, is replayed without any poll ("passes by").
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from policies.presets import PRESETS
 REACTION_S = 0.25
 # The engine takes over its bridge before the trace begins.
 TAKEOVER_S = 60.0
-# So long after it took over, it has read everything so often that policies which act at once need no
-# earlier readings.
+# This long after the takeover, the engine has read all counters often enough for policies that act
+# immediately.
 KNOWN_S = 5.0
-# How much larger than offered loads may look to the engine: the switch rounds to whole bytes.
+# By how much measured loads may exceed offered ones, because the switch rounds to whole bytes.
 ROUNDING_RATIO = 1e-3
 # The shortest time in whole milliseconds that is a whole number of the switch's ticks.
 WHOLE_MS = 1000 // math.gcd(1000, TICKS_PER_S)
@@ -46,9 +46,9 @@ WHOLE_MS = 1000 // math.gcd(1000, TICKS_PER_S)
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """What VM ports offer during a sample.
+    """The traffic that VM ports offer during a sample.
 
-    `bps`: sent and received, by ofport, as recorded. `loads`: the same by name, as counters show it.
+    `bps`: sent and received bit/s by ofport, as recorded. `loads`: the same by name, as measured.
     """
 
     bps: Mapping[int, tuple[float, float]] = field(default_factory=dict)
@@ -60,7 +60,7 @@ NOTHING = Offered()
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options for every policy. `settings`: keys of the Bridge, without prefix."""
+    """Replay options for all policies. `settings`: keys of the bridge and values, without prefix."""
 
     uplinks: int = 2
     mix: Mix = field(default_factory=Mix)
@@ -77,8 +77,8 @@ class Host:
         self.figures = Figures()
         names = _uplink_names(options.uplinks, set(trace.ports))
         uplinks = dict(enumerate(names, 1))
-        # Names in the order of ofports, as on a host filled in that order. Static policies place by
-        # number.
+        # Ofports follow the order of names, as if VM ports were added in it. Static policies place
+        # VM ports by ofport.
         vm_ports = dict(enumerate(trace.ports, options.uplinks + 1))
         self.switch = Switch(trace.name, uplinks, vm_ports, options.mix)
         self.row = _row(trace, policy, uplinks, vm_ports, options.settings)
@@ -90,18 +90,18 @@ class Host:
         self._events: deque[events.Event] = deque()
         # When offered loads or bindings last changed.
         self._changed_s = 0.0
-        # The time of the sample in the trace; None: the trace has not begun.
+        # The start of the current sample, in the trace's time; None: the trace has not begun.
         self._sample_s: float | None = None
-        # Whether nothing can happen before this sample ends, nor because of it later.
+        # Whether the current sample cannot cause a decision, neither while it lasts nor later.
         self._passes_by = False
-        # The team as it was when the first sample passed by, without loads.
+        # The team without loads, as it was before the first sample that passes by.
         self._resting = Snapshot((), ())
-        # Until when polls are skipped.
+        # The time until which polls are skipped.
         self._resume_s = 0.0
-        # When counters were read, and when a poll last read all of them.
+        # The times when counters were read, and the last poll that read all counters.
         self._readings = skipping.Readings()
         self._all_read_s = 0.0
-        # Up to when the loads of uplinks are in the figures.
+        # The time up to which the figures include the loads of uplinks.
         self._held_s = 0.0
         self._optimality_ratio = 1.0
         self._uplinks: list[Uplink] = []
@@ -110,7 +110,7 @@ class Host:
         """Replay the whole trace. `passed` is called after each sample.
 
         Raises:
-            Refused: the engine refuses the policy or a setting.
+            Refused: the engine refuses the policy or a setting, or a VM port has no uplink.
         """
         self._take_over()
         intervals = self.trace.intervals()
@@ -126,7 +126,7 @@ class Host:
                 lasting = end_s - start_s, seconds
                 self._passes_by = self._may_pass(before, now, following, *lasting)
             else:
-                # The next sample lasts longer than the engine remembers loads of this one.
+                # The next sample lasts longer than loads of this sample affect decisions.
                 forgotten = seconds > skipping.remembered_s(self.bridge.placing.team_view)
                 calm = map(self._is_calm, (before, now, following))
                 self._passes_by = rested and forgotten and all(calm)
@@ -164,7 +164,7 @@ class Host:
         self._run_until(TAKEOVER_S)
         missing = self.switch.vm_ports.keys() - self.switch.routes.keys()
         if missing:
-            found = f"{len(missing)} VM ports have no uplink that may carry their traffic"
+            found = f"{len(missing)} VM ports have no uplink that can carry their traffic"
             raise Refused(f"{self.policy}: {found}")
 
     # ---- time ----------------------------------------------------------------------------
@@ -180,21 +180,21 @@ class Host:
             self._happen()
 
     def _quiet_until_s(self) -> float:
-        """Until when the engine decides nothing if loads do not change."""
+        """The time until which the engine makes no decision if loads do not change."""
         if not self.skips or self._pending or not self.bridge.settled:
             return self.now_s
         if self._sample_s is None and not (self._at_once and self.now_s >= KNOWN_S):
             return self.now_s
         if self._passes_by:
             return math.inf
-        # Policies that act at once judge loads alone; means begin anew with each change of bindings.
+        # Other policies use mean loads, which start again with each change of bindings.
         steady_s = self.switch.steady_s if self._at_once else self._changed_s
         return skipping.quiet_until_s(
             self.bridge, self._at_once, steady_s, self._readings, self.now_s
         )
 
     def _skip(self, end_s: float) -> None:
-        """Skip polls at which the engine decides nothing, and their time."""
+        """Skip the polls before `end_s` at which the engine would decide nothing, and their time."""
         bridge, quiet_until_s = self.bridge, self._quiet_until_s()
         if quiet_until_s <= self.now_s or bridge.scheduler.last_s is None:
             return
@@ -207,7 +207,7 @@ class Host:
             self._pass_readings(polls)
             return
         if not self._passes_by:
-            # Make the last poll, because means must end when loads change.
+            # Make the last poll, because means must end at the change of loads.
             polls -= 1
         in_round = round(skipping.round_s(bridge.placing.team_view) / interval_s)
         of_ports = skipping.polls_before(skipping.reading_s(bridge), polled_s, interval_s)
@@ -216,24 +216,24 @@ class Host:
         aligned = polls - (since + polls + 1) % in_round
         while aligned > 0 and aligned % self._whole_polls:
             aligned -= in_round
-        # If these are not whole rounds, a reading is missing for means.
+        # Otherwise the means would lack a reading.
         if aligned > 0 and aligned >= of_ports and not aligned % in_round:
             self._pass(aligned)
             ticks = aligned * round(1000 * interval_s) * TICKS_PER_S // 1000
             self.switch.stand_still(ticks, self.now_s)
 
     def _pass_readings(self, polls: int) -> None:
-        """Skip this many polls that would show the same loads as the last readings.
+        """Skip `polls` polls that would measure the same loads as the last readings.
 
-        While there are buckets, each counter is read next when it would be if no poll were skipped.
-        Otherwise any poll may read the flows of VM ports, because they are counted as the ports are.
+        If VM ports use buckets, the next reading of each counter has the same time as without skipping.
+        Otherwise any poll may read VM ports' flows, whose counters equal those of the ports.
         """
         if polls <= 0:
             return
         bridge, interval_s = self.bridge, self.bridge.config.poll_interval_s
         polled_s = round(skipping.polled_s(bridge), DIGITS)
         if bridge.placing.hashed:
-            # Each reading of buckets begins a round, so only the last one matters, and what follows.
+            # Each reading of buckets starts a round, so only the last round matters.
             due_s = max(polled_s, bridge.polling.buckets_s)
             before = max(0, skipping.polls_before(due_s, polled_s, interval_s))
             in_round = skipping.round_polls(interval_s, buckets=True)
@@ -245,13 +245,13 @@ class Host:
                     self._readings.note(True, at_s)
                     self.switch.buckets_stand_still_until(at_s)
         self._pass(polls)
-        # The engine does not see the loads of samples that pass by.
+        # The engine does not measure the loads of samples that pass by.
         if not self._passes_by:
             self._readings.note(False, round(polled_s + polls * interval_s, DIGITS))
         self.switch.ports_stand_still_until(self.now_s)
 
     def _pass(self, polls: int) -> None:
-        """Skip this many polls."""
+        """Skip `polls` polls, and advance the replay's time accordingly."""
         if polls <= 0:
             return
         bridge, interval_s = self.bridge, self.bridge.config.poll_interval_s
@@ -263,18 +263,18 @@ class Host:
 
     @property
     def _whole_polls(self) -> int:
-        """The fewest polls that take a whole number of the switch's ticks."""
+        """The lowest number of polls whose duration is a whole number of the switch's ticks."""
         interval_ms = round(1000 * self.bridge.config.poll_interval_s)
         return WHOLE_MS // math.gcd(WHOLE_MS, interval_ms)
 
     def _may_pass(
         self, before: Offered, now: Offered, following: Offered, seconds: float, next_s: float
     ) -> bool:
-        """Whether a policy that acts at once moves nothing while this sample lasts, nor after it.
+        """Whether a policy that acts immediately moves nothing during the sample `now` or because of it.
 
-        That must show from the loads of the samples alone. So each must begin with a poll, and last
-        longer than the engine remembers the loads before. The engine sees the loads of the first
-        sample after which something may be moved, because that one does not pass by.
+        This is decided from the loads of the samples. So each sample must begin at a poll, and last
+        longer than the engine remembers earlier loads. The last sample before a possible move does not
+        pass by, so the engine measures its loads.
         """
         bridge = self.bridge
         if bridge.placing.hashed or self._sample_s is None or not following.bps:
@@ -293,22 +293,22 @@ class Host:
             if bridge.scheduler.awaits_confirmation:
                 return False
             self._resting = skipping.at_rest(bridge)
-            # If the sample before passed by, this was asked for it.
+            # If the previous sample passed by, this has been checked already.
             if not self._stays_calm(before, now):
                 return False
         return self._stays_calm(now, following)
 
     def _stays_calm(self, before: Offered, now: Offered) -> bool:
-        """Whether nothing is moved when the loads of a sample follow those of the one before."""
+        """Whether nothing is moved when a sample with loads `now` follows one with loads `before`."""
         return skipping.stays_calm(self._resting, now.loads, before.loads)
 
     def _is_calm(self, offered: Offered) -> bool:
-        """Whether the engine moves nothing, however the VM ports share these loads."""
+        """Whether the engine moves nothing, regardless of how VM ports share each uplink's load."""
         if not offered.bps:
             return True
         preset = PRESETS[self.policy]
         if preset.rebalances and preset.is_calm is None:
-            # Only the loads of units can tell.
+            # This policy decides by the loads of units.
             return False
         carried = self.switch.carried(offered.bps)
         more = 1.0 + ROUNDING_RATIO
@@ -343,7 +343,7 @@ class Host:
                 ports = self.switch.ports(self.trace.capacity_bps)
                 self._events.append(events.SwitchConnected(name, ports))
             case engine_commands.ReadInstalled(number=number) if not self.bridge.settled:
-                # The engine would check for changes by others at this time. Here there are none.
+                # The engine checks for other programs' changes. The simulated switch has none.
                 self._events.append(replace(self.switch.installed(), number=number))
             case engine_commands.ReadStats():
                 self._read(command)
@@ -369,7 +369,7 @@ class Host:
         self._events += self.switch.stats(read.buckets, self.now_s)[: None if read.units else 1]
 
     def _write(self, write: engine_commands.Write) -> None:
-        """Apply writes to keys of Interfaces: the bindings and moves of VM ports."""
+        """Apply the writes to keys of interfaces, which record the bindings and moves of VM ports."""
         written: dict[str, dict[str, str | None]] = {}
         for setting in write.settings:
             if setting.table == "Interface":
@@ -401,7 +401,7 @@ class Host:
     # ---- figures -------------------------------------------------------------------------
 
     def _hold(self) -> None:
-        """Count the loads computed last up to now."""
+        """Add the last computed loads to the figures, for the time up to now."""
         seconds, self._held_s = self.now_s - self._held_s, self.now_s
         if seconds > 0.0 and self._sample_s is not None:
             threshold_ratio = self.bridge.config.threshold_ratio
@@ -410,7 +410,7 @@ class Host:
             )
 
     def _reckon(self) -> None:
-        """Compute the loads of uplinks now, and how good the placement is."""
+        """Compute the present loads of uplinks and the optimality ratio of the placement."""
         switch, capacity_bps = self.switch, self.trace.capacity_bps
         self._uplinks = [
             Uplink(name, OfPort(ofport), capacity_bps, load=Load(*switch.uplink_bps[ofport]))
@@ -420,7 +420,7 @@ class Host:
         self._optimality_ratio = optimality_ratio(self._uplinks, self._units())
 
     def _units(self) -> list[Unit]:
-        """The units that the policy can place. Buckets do not move with their VM port."""
+        """The units that the policy can place. A VM port's buckets do not move with the port."""
         switch = self.switch
         units = []
         for ofport, (tx_bps, rx_bps) in switch.port_bps.items():
@@ -435,7 +435,7 @@ class Host:
 
 
 def _uplink_names(count: int, taken: set[str]) -> list[str]:
-    """Names of uplinks that no VM port of the trace has."""
+    """Return `count` names for uplinks that differ from the names in `taken`."""
     prefix = "uplink"
     while taken.intersection(names := [f"{prefix}{number}" for number in range(1, count + 1)]):
         prefix += "-"
@@ -449,7 +449,7 @@ def _row(
     vm_ports: Mapping[int, str],
     settings: Mapping[str, str],
 ) -> BridgeRow:
-    """The bridge as it would be in the database of a host."""
+    """The bridge's row as a host's database would have it."""
     ids = {**settings, "policy": policy, "uplinks": ",".join(uplinks.values())}
     ports = [
         InterfaceRow(name, ofport, trace.capacity_bps, mac=f"02:00:00:00:00:{ofport:02x}")

@@ -1,4 +1,4 @@
-"""Which polls a replay may skip: until when a bridge decides nothing, if loads stay as they are."""
+"""Determines the polls that a replay may skip, because no decision changes while loads are constant."""
 
 from __future__ import annotations
 
@@ -28,40 +28,40 @@ from policies.presets import PRESETS
 
 # The tolerance of times, as a share of a poll interval: multiples of some are not exact in binary.
 ON_TIME_RATIO = 1e-6
-# A rate is made of so many readings.
+# A rate is computed from this many readings.
 READINGS = 2
-# For how long a policy that acts at once remembers loads: peaks and phases, and some polls.
+# How long loads affect a policy that acts immediately: the time of peaks, and some polls.
 REMEMBERED_S = PEAK_S + 5.0
 
 
 @dataclass(slots=True)
 class Readings:
-    """When counters were read: the last times, in seconds of engine time."""
+    """The times of the last readings of counters, in seconds of engine time."""
 
     ports_s: deque[float] = field(default_factory=lambda: deque(maxlen=READINGS))
     buckets_s: deque[float] = field(default_factory=lambda: deque(maxlen=READINGS))
-    # Whether the buckets that were read last repeat; None: not asked since.
+    # The result of `buckets_repeat` for the last reading of buckets; None: not computed yet.
     _buckets_repeat: bool | None = None
 
     def note(self, buckets: bool, now_s: float) -> None:
-        """Counters are read now. `buckets`: also those of buckets."""
+        """Record that port counters are read at `now_s`, and with `buckets` those of buckets, too."""
         self.ports_s.append(now_s)
         if buckets:
             self.buckets_s.append(now_s)
             self._buckets_repeat = None
 
     def show_ports(self, steady_s: float, now_s: float = math.inf) -> bool:
-        """Whether loads of ports are only of the time since then, also if they are read now."""
+        """Whether measured port loads are only of the time since `steady_s`, even if read at `now_s`."""
         if len(self.ports_s) < READINGS or self.ports_s[0] < steady_s:
             return False
         return all(b - a >= LATEST_S for a, b in pairwise((*self.ports_s, now_s)))
 
     def show_buckets(self, steady_s: float) -> bool:
-        """The same of buckets."""
+        """Whether measured bucket loads are only of the time since `steady_s`."""
         return len(self.buckets_s) == READINGS and self.buckets_s[0] >= steady_s
 
     def buckets_repeat(self, loads: Loads) -> bool:
-        """Whether the same loads of the buckets that were read last make the same rates again."""
+        """Whether the latest bucket rates would be measured again if bucket loads stay the same."""
         if self._buckets_repeat is None:
             known = [rates for rates in loads.bucket_rates.values() if rates.total]
             last_s = max((rates.clock_s for rates in known), default=0.0)
@@ -70,10 +70,10 @@ class Readings:
 
 
 def _repeats(rates: Rates) -> bool:
-    """Whether the same load makes the same rate again, because it is known how the counter counts.
+    """Whether the same rate would be measured again if the load stays the same.
 
-    That is so if it is live, or if it carries nothing, so that no update of it may still be spread
-    over a standstill, and the next one is spread over the longest possible one.
+    This holds if the counter is known to be updated without delay, or if it has not grown for longer
+    than the longest update interval.
     """
     if rates.beats.late is not None:
         return is_live(rates)
@@ -84,12 +84,12 @@ def _repeats(rates: Rates) -> bool:
 
 
 def is_live(rates: Rates | None) -> bool:
-    """Whether a counter is known not to be late, also if it has stood still lately."""
+    """Whether a counter is known to be updated without delay, and has no delayed updates."""
     return rates is not None and rates.beats.late is False and not rates.beats.updates
 
 
 def hold(bridge: Bridge, until_s: float) -> None:
-    """Assume that the loads of the last reading were carried until then. No decision differs until then."""
+    """Assume the last measured loads until `until_s`. Decisions would be the same until then."""
     scheduler = bridge.scheduler
     assert until_s < scheduler.same_until_s, "the decision is the same"
     scheduler.last_s = scheduler.remembered_s = scheduler.filling.taken_s = until_s
@@ -98,11 +98,11 @@ def hold(bridge: Bridge, until_s: float) -> None:
 def quiet_until_s(
     bridge: Bridge, at_once: bool, steady_s: float, readings: Readings, now_s: float
 ) -> float:
-    """Until when no decision will differ from the last one, if loads do not change.
+    """Return the time until which no decision differs from the last one, if loads do not change.
 
-    `at_once`: the policy of all VM ports acts at once. Loads have been the same since `steady_s`.
-    `now_s`: the next decision may differ; infinity: none will. Until a decision has seen only loads
-    since then, and no policy pauses, the answer is `now_s`.
+    `at_once`: the policy of all VM ports acts immediately. `steady_s`: the start of the present loads.
+    Returns `now_s` if the next decision may differ, as while a policy pauses or loads from before
+    `steady_s` still count; infinity if no decision will differ.
     """
     scheduler = bridge.scheduler
     last_s = scheduler.last_s
@@ -117,7 +117,7 @@ def quiet_until_s(
         if bridge.placing.hashed and not (
             readings.show_buckets(steady_s) and readings.buckets_repeat(bridge.loads)
         ):
-            # The next reading of buckets may show other loads, and polls before it do not.
+            # The next reading of buckets may show other loads; earlier polls cannot.
             change_s = min(change_s, bridge.polling.buckets_s)
         return max(now_s, change_s)
     team_view = bridge.placing.team_view
@@ -133,9 +133,9 @@ def quiet_until_s(
 
 
 def is_calm(bridge: Bridge, loads: Mapping[str, Load]) -> bool:
-    """Whether nothing is moved while uplinks carry these loads, or a mean of several such loads.
+    """Whether nothing is moved while uplinks carry `loads` (by name), or a mean of such loads.
 
-    That holds for every division of the loads among the units.
+    True only if this holds regardless of how the units share the loads.
     """
     team_view = bridge.placing.team_view
     uplinks = tuple(replace(uplink, load=loads[uplink.name]) for uplink in team_view.uplinks())
@@ -153,10 +153,10 @@ def at_rest(bridge: Bridge) -> Snapshot:
 
 
 def stays_calm(team: Snapshot, loads: Mapping[str, Load], before: Mapping[str, Load]) -> bool:
-    """Whether a policy that acts at once moves nothing in a team whose units begin to carry loads.
+    """Whether a policy that acts immediately moves nothing when units begin to carry `loads`.
 
-    `team`: without loads. `loads`: by name of the unit. `before`: the loads that they carried until
-    then, and for so long that no others are remembered. Both are values of counters.
+    `team`: the team without loads. `loads`: as measured, by unit name. `before`: the previous loads,
+    which lasted so long that earlier loads do not count.
     """
     now = _carrying(team, loads)
     if gain.worst_ratio(now.uplinks) >= FULL_RATIO:
@@ -169,41 +169,41 @@ def stays_calm(team: Snapshot, loads: Mapping[str, Load], before: Mapping[str, L
 
 
 def _carrying(team: Snapshot, loads: Mapping[str, Load]) -> Snapshot:
-    """Return the team if its units carried these loads, by name, and uplinks nothing else."""
+    """Return `team` with `loads` (by unit name); uplinks carry only the loads of their units."""
     units = tuple(u.as_judged(loads.get(u.name, IDLE), 0.0, u.excluded) for u in team.units)
     return Snapshot(with_loads(team.uplinks, team.units, loads), units)
 
 
 def polled_s(bridge: Bridge) -> float:
-    """When the last poll was due, whatever was read between polls."""
+    """When the last poll was due. Readings between polls do not count."""
     return bridge.polling.poll_due_s - bridge.config.poll_interval_s
 
 
 def reading_s(bridge: Bridge) -> float:
-    """From when on a poll reads more than the counters of ports."""
+    """The time from which a poll also reads counters of flows, not only those of ports."""
     buckets_too = bridge.placing.hashed or bool(bridge.address_units.by_name)
     return bridge.polling.reading_s(bridge.config.poll_interval_s, buckets_too)
 
 
 def polls_before(at_s: float, polled_s: float, interval_s: float) -> int:
-    """How many polls are due before a time, after the last one at `polled_s`."""
+    """The number of polls that are due after the last poll at `polled_s` and before `at_s`."""
     return math.ceil((at_s - polled_s) / interval_s - ON_TIME_RATIO) - 1
 
 
 def round_polls(interval_s: float, buckets: bool) -> int:
-    """Return how many polls it takes until everything was read. `buckets`: including buckets."""
+    """The number of polls until all counters have been read (a round). `buckets`: also of buckets."""
     after_s = BUCKETS_INTERVAL_S - ON_TIME_S if buckets else UNITS_INTERVAL_S - interval_s / 2
     return max(1, math.ceil(after_s / interval_s - ROUNDING_S))
 
 
 def round_s(team_view: TeamView) -> float:
-    """How long it takes to read all counters: not every poll reads those of flows."""
+    """The time until all counters have been read, in seconds. Not every poll reads flow counters."""
     poll_s = team_view.config.poll_interval_s
     return poll_s * round_polls(poll_s, team_view.hashed)
 
 
 def remembered_s(team_view: TeamView) -> float:
-    """For how long a change of loads affects decisions, up to the poll after that."""
+    """How long a load change can affect decisions, in seconds, including the first poll after that."""
     longest_s = max(
         (_remembered_s(team_view, p) for p in team_view.config.rebalancing), default=0.0
     )
@@ -211,10 +211,10 @@ def remembered_s(team_view: TeamView) -> float:
 
 
 def _remembered_s(team_view: TeamView, policy: str) -> float:
-    """For how long a change of loads affects what a policy judges, if polls are on time."""
+    """How long a load change affects the measurements of a policy, in seconds, with punctual polls."""
     after_s = round_s(team_view)
     if PRESETS[policy].at_once:
         return 2 * after_s
-    # Counters that not every poll reads were read up to a round ago.
+    # The last reading of a flow counter may be one round old.
     rounds = math.ceil(team_view.window_s(policy) / after_s) + math.ceil(UPLINK_LAG_S / after_s) + 1
     return after_s * rounds

@@ -1,12 +1,12 @@
-"""A simulated bridge: it holds what the engine installs, and counts the traffic of its ports.
+"""A simulated bridge for `replay`: keeps the installed flows and groups, and counts traffic.
 
-Counters count all offered traffic, including what exceeds an uplink's capacity. They are exact, so
-that constant loads give constant rates: the clock ticks 1024 times a second, and in each tick a
-counter takes a 1024th of a whole number of bytes per second. Such sums and quotients have no
-rounding error. Otherwise a rounded byte could decide between two placements that are equally good.
+Counters count all offered traffic, including the part that exceeds an uplink's capacity. They are
+exact, so that constant loads give constant rates: the clock ticks 1024 times a second, and a counter
+grows in each tick by a 1024th of a whole number of bytes per second. Sums and quotients of such
+numbers have no rounding error. Otherwise rounding could decide between two equally good placements.
 
-The counters of ports and those of buckets have clocks of their own, as on a real switch, because a
-replay lets either stand still.
+Port counters and bucket counters have separate clocks, as on a real switch, because a replay can
+stop each clock separately.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ TICKS_PER_S = 1024
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """The number of connections of each VM port, constant over the trace.
+    """The connections of each VM port: their number `flows`, and the `seed` of their hashes.
 
-    The k-th carries 1/k of the traffic of the first (Zipf's law with exponent 1).
+    The k-th connection carries 1/k of the first one's traffic (Zipf's law with exponent 1).
     """
 
     flows: int = 32
@@ -66,7 +66,7 @@ class Mix:
         return [weight / sum(weights) for weight in weights]
 
     def by_connection(self, host: str, port: str, buckets: int) -> dict[int, float]:
-        """The share of each bucket in a VM port's traffic, for a hash of connections."""
+        """The share of each bucket in a VM port's traffic if connections are hashed."""
         found: dict[int, float] = {}
         for number, share in enumerate(self.shares()):
             bucket = self._hash(host, port, str(number)) % buckets
@@ -74,7 +74,7 @@ class Mix:
         return found
 
     def by_address(self, host: str, port: str, buckets: int) -> dict[int, float]:
-        """The same for a hash of source addresses. A VM port has one address."""
+        """The same if source addresses are hashed. A VM port has one address."""
         return {self._hash(host, port) % buckets: 1.0}
 
     def _hash(self, *words: str) -> int:
@@ -84,10 +84,10 @@ class Mix:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How a VM port's traffic leaves: by its home uplink, or by a hash.
+    """The uplinks of a VM port's sent traffic: its home uplink, or those of a hash's buckets.
 
-    `buckets`: shares by bucket; empty if all traffic uses the home. `by_address`: upstream switches
-    know the VM port's address on the uplink of its only bucket.
+    `number`: of the hash. `buckets`: shares by bucket; empty if all traffic uses `home`. `by_address`:
+    upstream switches know the VM port's address on the uplink of its only bucket.
     """
 
     home: int
@@ -98,22 +98,22 @@ class Route:
 
 @dataclass(slots=True)
 class Clock:
-    """A clock that ages counters, in ticks. `at`: the time to which its age belongs."""
+    """The age of counters, in ticks. `at`: the time when `age` was last updated, in ticks."""
 
     age: int = 0
     at: int = 0
 
     def advance(self, now_s: float) -> int:
-        """Age until now, and return by how many ticks."""
+        """Update `age` to the time `now_s`, and return the number of ticks that were added."""
         at = _ticks(now_s)
         ticks, self.at = at - self.at, at
-        assert ticks >= 0, "a clock that stood still does not go back"
+        assert ticks >= 0, "a clock does not go back after ticks were skipped"
         self.age += ticks
         return ticks
 
 
 class Switch:
-    """A bridge. `vm_ports`: names by ofport. `uplinks`: the ofports of uplinks."""
+    """A simulated bridge. `uplinks`, `vm_ports`: names by ofport. `mix`: connections of VM ports."""
 
     def __init__(
         self, bridge: str, uplinks: Mapping[int, str], vm_ports: Mapping[int, str], mix: Mix
@@ -127,7 +127,7 @@ class Switch:
         self.uplink_bps: dict[int, list[float]] = {}
         self.bucket_bps: dict[tuple[int, int], float] = {}
         self.port_bps: Loads = {}
-        # Since when counters have grown as they do now.
+        # The time since which the rates of all counters have been the same.
         self.steady_s = 0.0
         self._ports_clock, self._buckets_clock = Clock(), Clock()
         self._mix = mix
@@ -138,7 +138,7 @@ class Switch:
         self._counted: dict[int, list[int]] = {o: [0, 0] for o in (*uplinks, *vm_ports)}
         self._counted_buckets: dict[tuple[int, int], int] = {}
 
-    # ---- what it is asked ----------------------------------------------------------------
+    # ---- state and counters --------------------------------------------------------------
 
     def ports(self, capacity_bps: float) -> tuple[PortState, ...]:
         return tuple(
@@ -160,7 +160,7 @@ class Switch:
         buckets_s = self._buckets_clock.age / TICKS_PER_S
         counted = {o: (tx / TICKS_PER_S, rx / TICKS_PER_S) for o, (tx, rx) in self._counted.items()}
         ports = [PortCounters(o, clock_s, *counted[o], 0, 0) for o in self.uplinks]
-        # What a VM port sends is received by the switch.
+        # A port's counters are the switch's: it receives the traffic that a VM port sends.
         ports += [
             PortCounters(o, clock_s, counted[o][1], counted[o][0], 0, 0) for o in self.vm_ports
         ]
@@ -175,7 +175,7 @@ class Switch:
         ]
 
     def commit(self, changes: Changes, now_s: float) -> None:
-        """Apply changes, and forward by them from now on."""
+        """Apply changes to flows and groups, and forward accordingly from now on."""
         for group in (*changes.add_groups, *changes.modify_groups):
             self.groups[group.group_id] = group
         for flow in changes.add_flows:
@@ -193,13 +193,13 @@ class Switch:
     # ---- traffic -------------------------------------------------------------------------
 
     def carry(self, port_bps: Loads, now_s: float) -> None:
-        """Set what VM ports offer from now on."""
+        """Set the traffic that VM ports offer from now on: (sent, received) in bit/s by ofport."""
         self.port_bps = port_bps
         self.bucket_bps = self._in_buckets(port_bps)
         self.uplink_bps = self._by_uplink(port_bps, self.bucket_bps)
         rates = {o: (round(tx / 8), round(rx / 8)) for o, (tx, rx) in port_bps.items()}
         bucket_rates = {key: round(bps / 8) for key, bps in self.bucket_bps.items()}
-        # Uplinks count what VM ports count, to the byte.
+        # The counters of uplinks are exactly the sums of VM ports' counters.
         carried = self._by_uplink(rates, bucket_rates)
         rates |= {uplink: (round(tx), round(rx)) for uplink, (tx, rx) in carried.items()}
         if rates != self._rates or bucket_rates != self._bucket_rates:
@@ -208,7 +208,7 @@ class Switch:
             self._rates, self._bucket_rates, self.steady_s = rates, bucket_rates, now_s
 
     def carried(self, port_bps: Loads) -> dict[int, list[float]]:
-        """What uplinks would carry, as (sent, received), if VM ports offered this."""
+        """The traffic that uplinks would carry if VM ports offered `port_bps`: (sent, received)."""
         return self._by_uplink(port_bps, self._in_buckets(port_bps))
 
     def _by_uplink(
@@ -234,7 +234,7 @@ class Switch:
         return found
 
     def _count_ports(self, now_s: float) -> None:
-        """Advance the counters of ports to now with the current loads."""
+        """Advance the counters of ports to the time `now_s`, with the current rates."""
         ticks = self._ports_clock.advance(now_s)
         for ofport, (tx, rx) in self._rates.items() if ticks else ():
             counted = self._counted[ofport]
@@ -242,32 +242,32 @@ class Switch:
             counted[1] += rx * ticks
 
     def _count_buckets(self, now_s: float) -> None:
-        """The same for the counters of buckets."""
+        """Advance the counters of buckets to the time `now_s`, with the current rates."""
         ticks = self._buckets_clock.advance(now_s)
         for key, rate in self._bucket_rates.items() if ticks else ():
             self._counted_buckets[key] = self._counted_buckets.get(key, 0) + rate * ticks
 
     def stand_still(self, ticks: int, now_s: float) -> None:
-        """Let time pass without advancing clocks and counters, but not beyond now.
+        """Skip `ticks` ticks without advancing counters, but never past `now_s`.
 
-        While samples pass by, part of the time may have passed so before.
+        In samples without polls, part of the ticks may have been skipped earlier.
         """
         for clock in (self._ports_clock, self._buckets_clock):
             clock.at = min(clock.at + ticks, _ticks(now_s))
 
     def ports_stand_still_until(self, now_s: float) -> None:
-        """Skip the time since counters were last read, or loads changed, for the counters of ports.
+        """Skip the time from the last reading or change of loads until `now_s` in port counters.
 
-        The counters of VM ports' flows stand still with them. Those of buckets continue.
+        The counters of VM ports' flows skip this time as well, but not those of buckets.
         """
         self._ports_clock.at = _ticks(now_s)
 
     def buckets_stand_still_until(self, now_s: float) -> None:
-        """The same for the counters of buckets."""
+        """Skip the time from the last reading or change of loads until `now_s` in bucket counters."""
         self._buckets_clock.at = _ticks(now_s)
 
     def seen_at(self) -> dict[int, int]:
-        """The uplink on which upstream switches know each VM port's address."""
+        """The uplink on which upstream switches have learned each VM port's address."""
         return {ofport: self._known_at(route) for ofport, route in self.routes.items()}
 
     def _known_at(self, route: Route) -> int:
@@ -279,13 +279,13 @@ class Switch:
     # ---- what is installed ---------------------------------------------------------------
 
     def _route(self) -> None:
-        """Follow a VM port's traffic through groups and flows."""
+        """Determine the routes of all VM ports from the installed flows and groups."""
         hashes: dict[int, Multipath] = {}
         for flow in self.flows.values():
             if flow.table != Table.HASH:
                 continue
             for action in flow.actions:
-                # VLANs that end in other bits have a hash of another basis: here is none.
+                # A hash with another basis is for tagged VLANs, which a replay does not have.
                 if isinstance(action, Multipath) and not action.basis:
                     number = dict(flow.match)[Register.HASHED]
                     assert isinstance(number, int)
@@ -321,7 +321,7 @@ class Switch:
         return self._mixed[key]
 
     def _first(self, group_id: int) -> dict[str, int] | None:
-        """The action of a group's first bucket: all links are up."""
+        """The values that a group's first bucket sets. It is the live one, as all links are up."""
         group = self.groups.get(group_id)
         if group is None:
             return None
@@ -339,5 +339,5 @@ def _ticks(at_s: float) -> int:
 
 
 def mac_of(ofport: int) -> str:
-    """The address behind a VM port."""
+    """The MAC address of the VM behind a VM port."""
     return f"52:54:00:00:{ofport >> 8:02x}:{ofport & 0xFF:02x}"
