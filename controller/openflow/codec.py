@@ -1,4 +1,4 @@
-"""Flows, groups and actions: encodes them as OpenFlow messages, and decodes those of a switch to values."""
+"""Encodes flows, groups and actions as OpenFlow messages, and decodes those that a switch reports."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
 
 ETH_VLAN = 0x8100
-# OpenFlow 1.3 cannot say how a group of kind `select` selects: see side_connection.py.
+# OpenFlow 1.3 cannot express the selection method of a `select` group: see side_connection.py.
 GROUP_TYPES = {"ff": ofp.OFPGT_FF, "all": ofp.OFPGT_ALL}
 
 # Numbers of Open vSwitch's extensions, as in its nicira-ext.h.
 # The switch deletes the learned flows together with the flow that has the learn action.
 NX_LEARN_F_DELETE_LEARNED = 2
-# The action sets a bit to 1 if the learned flow exists afterwards.
+# The learn action sets a bit to 1 if the learned flow exists afterwards.
 NX_LEARN_F_WRITE_RESULT = 4
 # NXAST_LEARN2 is a learn action with a limit and the bit for the result. Both follow the fixed part
 # of its body (nx_action_learn2). The framework has no class for it.
@@ -33,12 +33,12 @@ HASH_FIELDS = {"eth_src": 0, "symmetric_l3l4+udp": 3}
 NX_MP_ALG_MODULO_N = 0
 WHOLE_REGISTER = 31  # ofs_nbits: bits 0 to 31
 IN_PORT_TABLE = 0xFFF8  # NXAST_RESUBMIT_TABLE: keep the ingress port
-# The id by which the switch knows this service: the action that gives it frames names it, so no other
-# controller gets them. Other controllers have the id 0 unless they ask for another one.
+# The controller ID of this service. The action that sends frames to the service contains it, so no other
+# controller gets these frames. Other controllers have the ID 0 unless they request another one.
 CONTROLLER_ID = 0x6C62
 WHOLE_FRAME = 0xFFFF
 
-# Stands for actions that the service never installs. It differs from all actions that it installs.
+# Replaces unknown actions. It differs from all actions that the service installs.
 NOT_OURS: tuple[specs.Action, ...] = (specs.Output(ofp.OFPP_ANY),)
 LEARNING_TABLES = (
     Table.LOCATION,
@@ -53,8 +53,8 @@ GROUP_KINDS = {
     ofp.OFPGT_SELECT: "select",
     **{number: kind for kind, number in GROUP_TYPES.items()},
 }
-# How many decoded flows, and how many decoded groups, the cache holds: those of one or two bridges. It
-# holds none that are longer than this, because a switch may send flows of 64 KiB.
+# The most decoded flows and decoded groups in the caches: enough for one or two bridges. Longer parts
+# than this are not cached, because a switch may send flows of 64 KiB.
 REMEMBERED, REMEMBERED_BYTES = 1 << 12, 512
 # The bytes of a flow that change from one reading to the next: its age and its counters.
 AGE, COUNTS = slice(4, 12), slice(32, 48)
@@ -90,8 +90,8 @@ def flow_mod(datapath: Any, command: int, flow: specs.FlowSpec, cookie_mask: int
 def _encode_match(match: specs.Match) -> Any:
     fields = dict(match)
     if "ip_frag" in fields:
-        # The framework sorts fields by number, and the switch wants the EtherType first. The number
-        # that Nicira gave it is below that of ip_frag.
+        # The framework sorts fields by number, and the switch expects the EtherType first. Its
+        # Nicira (NXM) number is lower than that of ip_frag.
         fields["eth_type_nxm"] = fields.pop("eth_type")
     return parser.OFPMatch(**fields)
 
@@ -180,14 +180,14 @@ def _encode_learn_spec(spec: specs.LearnMatch | specs.LearnLoad) -> Any:
 
 
 class Unknown(Exception):
-    """The service never installs such an action."""
+    """An action that the service never installs."""
 
 
 def lasting(body: bytes) -> tuple[list[bytes], list[int]]:
-    """Split the body of a flow statistics reply into flows, without their ages and counters.
+    """Split the body of a flow statistics reply into flows, without ages, counters and learned flows.
 
-    Flows that the switch has learned are left out. Also returns how many frames each flow of DELIVERY
-    has counted.
+    Also returns the number of frames that each flow in table DELIVERY has counted.
+
 
     Raises:
         Malformed: the length of a flow does not fit the body.
@@ -205,16 +205,16 @@ def lasting(body: bytes) -> tuple[list[bytes], list[int]]:
 
 
 def _is_learned(flow: bytes) -> bool:
-    """Whether the switch has learned the flow. Learned flows have a timeout, others have none."""
+    """Whether the switch has learned the flow. Of our flows, only learned flows have a timeout."""
     hard_timeout_s, value = TIMEOUT_AND_COOKIE.unpack_from(flow)
     return hard_timeout_s > 0 and cookie_kind(value) in (Kind.LEARNED, Kind.OUTSIDE)
 
 
 class Flows(NamedTuple):
-    """Flows of a switch.
+    """The flows of a switch.
 
-    `by_default`: whether it has the default flow. `delivering`: for each flow of DELIVERY, the ofport of
-    the uplink whose frames it floods to VM ports, if there is one.
+    `by_default`: whether the switch has its default flow. `delivering`: for each flow in table DELIVERY,
+    the ofport of the uplink whose frames the flow floods to VM ports; None: no uplink.
     """
 
     ours: tuple[specs.FlowSpec, ...]
@@ -227,7 +227,7 @@ def installed_flows(parts: Collection[bytes]) -> Flows:
     """Decode flows that `lasting` has returned.
 
     Raises:
-        Malformed: lengths inside a flow do not agree.
+        Malformed: lengths inside a flow are inconsistent.
         ValueError: the framework cannot parse a flow.
     """
     found = [_remembered(_installed_flow, flow) for flow in parts]
@@ -245,7 +245,7 @@ def _uplink_of(flow: specs.FlowSpec | ForeignFlow | None) -> int | None:
 
 @functools.lru_cache(REMEMBERED)
 def _installed_flow(part: bytes) -> specs.FlowSpec | ForeignFlow | None:
-    """Decode a flow that `lasting` has returned. None: it is the default flow."""
+    """Decode a flow that `lasting` has returned; None if it is the switch's default flow."""
     head, rest = part[: AGE.start], part[AGE.start :]
     fixed = COUNTS.start - AGE.stop
     flow = read_flow(head + bytes(8) + rest[:fixed] + bytes(16) + rest[fixed:])
@@ -260,17 +260,17 @@ def read_flow(flow: bytes) -> Any:
     """Parse a flow with the framework.
 
     Raises:
-        Malformed: lengths inside the flow do not agree.
+        Malformed: lengths inside the flow are inconsistent.
     """
     framing.check_flow(flow)
     return parser.OFPFlowStats.parser(flow, 0)
 
 
 def installed_groups(parts: Iterable[bytes]) -> tuple[specs.GroupSpec, ...]:
-    """Decode group descriptions, and return the groups whose ids are in our range.
+    """Decode group descriptions, and return the groups with IDs in our range.
 
     Raises:
-        Malformed: lengths inside a description do not agree.
+        Malformed: lengths inside a description are inconsistent.
     """
     found = (_remembered(_installed_group, part) for part in parts)
     return tuple(group for group in found if group.group_id in GROUP_IDS)
@@ -296,7 +296,7 @@ def _installed_group(described: bytes) -> specs.GroupSpec:
 
 
 def decode_flow(flow: Any) -> specs.FlowSpec:
-    """Return a flow that the framework has parsed, as a value."""
+    """Convert a flow that the framework has parsed to a `FlowSpec`."""
     actions: tuple[specs.Action, ...] = ()
     goto = None
     for instruction in flow.instructions:
@@ -324,12 +324,12 @@ def _foreign_flow(flow: Any) -> ForeignFlow:
 
 
 def decode_match(match: Any) -> tuple[tuple[str, specs.MatchValue], ...]:
-    """Return the fields and values of a parsed match, by the names that `FlowSpec` uses."""
+    """Return the fields and values of a parsed match, sorted, with the names that `FlowSpec` uses."""
     return tuple(sorted((name.removesuffix("_nxm"), value) for name, value in match.items()))
 
 
 def _decode_actions(actions: Iterable[Any]) -> tuple[specs.Action, ...]:
-    """Decode actions. If one is unknown, return `NOT_OURS`, so that the flow is replaced."""
+    """Decode actions. If an action is unknown, return `NOT_OURS`, so that the flow is replaced."""
     try:
         return tuple(_DECODERS.get(type(action), _decode_other)(action) for action in actions)
     except Unknown:
@@ -354,10 +354,10 @@ def _decode_learn(action: Any, limit: int = 0, success: str | None = None) -> sp
 
 
 def _decode_unknown(action: Any) -> specs.Learn:
-    """Decode an action for which the framework has no class. Of ours, only NXAST_LEARN2 is one.
+    """Decode a NXAST_LEARN2 action, the only one of our actions without a class in the framework.
 
     Raises:
-        Unknown: it is another action.
+        Unknown: the action is another one.
     """
     if action._subtype != NXAST_LEARN2:
         raise Unknown

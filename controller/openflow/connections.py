@@ -1,8 +1,8 @@
-"""Connections to bridges: which ones the service dials, when it dials again, and incoming ones.
+"""OpenFlow connections to bridges: dials bridges, retries, and accepts incoming connections.
 
-Bridges dial the service if it listens (`--listen`). Any host that reaches that port can do so, and can
-claim any datapath id. So such a connection never replaces another one, and is accepted only for a
-bridge whose controller is this listener.
+Bridges dial the service if it listens (`--listen`). Any host that reaches the listener's port can dial
+it and claim any datapath id. So an incoming connection never replaces another connection, and is
+accepted only for a bridge whose controller record contains the listener's address.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ from controller.text.wording import STARTED, Refused, in_words
 
 LOG = logging.getLogger(__name__)
 
-# The pauses between attempts on a socket of this host, in seconds. Plain uplinks forward nothing
-# from when a restarted switch takes connections until the pipeline is back, so the first pauses are
-# short: so many attempts last longer than a restart.
+# The pauses between attempts on a socket of this host, in seconds. After a restart of the switch,
+# plain uplinks forward nothing until the pipeline is installed again. So the first pauses are short,
+# and there are enough of them to outlast a restart.
 QUICK_RETRY_S, SLOW_RETRY_S = 0.01, 0.1
 QUICK_RETRIES = 500
-# All bridges together make this many attempts a second at most, which take a tenth of a core.
+# The most attempts per second for all bridges together, which take a tenth of a core.
 RETRIES_PER_S = 1000
-# The pauses between attempts elsewhere; the last one repeats.
+# The pauses between attempts over TCP; the last one repeats.
 RETRY_REMOTE_S = (0.05, 0.1, 0.2, 0.5, 1.0)
-# So many connections to the listener may not have told their datapath id yet. Each has a thread. A
-# connection that does not complete its handshake is closed as one that does not answer echo requests.
+# The most connections to the listener with unknown datapath ids. Each has a thread. A connection that
+# does not complete its handshake is closed like one that does not answer echo requests.
 MOST_UNIDENTIFIED = 32
-# The pause after each connection that is accepted, because its handshake takes time from others.
+# The pause after each accepted connection, because its handshake delays other connections.
 ACCEPT_PAUSE_S = 0.005
 # The pause after a switch sent something unreadable, which it will probably send again.
 RETRY_REFUSED_S = 5.0
-# Taking over a bridge delays others. If its connections end within this time, one after the other, pause
-# as between attempts elsewhere; but not after the first one, because the switch may be restarting.
+# Taking over a bridge delays other bridges. After two or more connections in a row that ended within
+# this time, pause as between attempts over TCP. After a single one, the switch may be restarting.
 BRIEF_S = 1.0
-# How many bytes the flows, groups and counters of a VM port may take in a reply: twice of what they
-# usually take, and more for each VLAN that it carries and each character of its attached addresses.
+# The most bytes of a VM port's flows, groups and counters in a reply: twice the usual number, and more
+# for each VLAN that the port carries and each character of its attached addresses.
 PORT_BYTES, VLAN_BYTES, ADDRESS_BYTES = 8_000, 300, 50
-# The same of a VM port with `unit=source-mac`: flows and a group of 8 uplinks for each of 256 addresses.
+# The most bytes for `unit=source-mac`: flows and a group with 8 uplinks for each of 256 addresses.
 UNITS_BYTES = 600_000
 
 
 def retry_pause_s(failures: int, bridges: int | None = 1) -> float:
-    """Return the pause after so many failures in a row, of each of so many bridges of this host.
+    """Return the pause, in seconds, after `failures` failed attempts in a row on the same bridge.
 
-    `bridges` None: the bridge is reached over TCP.
+    `bridges`: the number of dialled bridges on this host; None: the bridge is dialled over TCP.
     """
     if bridges is None:
         return RETRY_REMOTE_S[min(failures, len(RETRY_REMOTE_S) - 1)]
@@ -65,12 +65,12 @@ def retry_pause_s(failures: int, bridges: int | None = 1) -> float:
 
 
 def brief_pause_s(brief: int) -> float:
-    """Return the pause after so many brief connections in a row."""
+    """Return the pause, in seconds, after `brief` connections in a row that ended within `BRIEF_S`."""
     return RETRY_REMOTE_S[min(brief - 2, len(RETRY_REMOTE_S) - 1)] if brief > 1 else 0.0
 
 
 def room(bridge: BridgeRow | None) -> int:
-    """How many bytes a bridge's replies may have because of its ports; 0 if it has no record."""
+    """The additional bytes allowed in a bridge's replies, based on its ports; 0 without a record."""
     if bridge is None:
         return 0
     vlans = sum(len(port.trunks) for port in bridge.ports)
@@ -84,10 +84,10 @@ def room(bridge: BridgeRow | None) -> int:
 
 
 class Dialer:
-    """Keeps a connection to one bridge: dials again whenever it is lost, until `stop`.
+    """Maintains the connection to one bridge: dials again whenever it is lost, until `stop`.
 
-    `pause_s` returns the pause after a number of failures in a row. `tried` is called after the
-    first attempt, successful or not.
+    `dial` makes a connection. `pause_s` returns the pause after a number of failures in a row. `tried`
+    is called after the first attempt, even if it failed.
     """
 
     def __init__(
@@ -118,10 +118,10 @@ class Dialer:
                     framework.hang_up(connection)
 
     def accept(self, caller: framework.Connection) -> bool:
-        """Use a connection that the bridge has dialled, until the service itself reaches the bridge.
+        """Use the connection `caller`, which the bridge dialled, until the service reaches the bridge.
 
-        Return False if there is a connection already. If that one has failed, this is noticed soon, and
-        the bridge dials again.
+        Return False if the bridge has a connection already. If that connection has failed, the failure
+        is detected soon, and the bridge dials again.
         """
         with self._lock:
             if self._connection is not None:
@@ -158,13 +158,13 @@ class Dialer:
                 self._tried()
 
     def _complain(self, complaint: str) -> None:
-        """Log a complaint, unless it is the same as the last one."""
+        """Log a warning, unless it is the same as the last one."""
         if complaint != self._complaint:
             LOG.warning("%s", complaint)
             self._complaint = complaint
 
     def _serve(self, wire: sockets.BridgeSocket) -> framework.Connection:
-        """Serve a connection until it ends, and return it; its id is None if no switch answered."""
+        """Serve a connection until it ends, and return it; `id` is None if no switch answered."""
         connection = framework.Connection(wire, self._bridge, self._bridge)
         with self._lock:
             self._connection = connection
@@ -187,14 +187,14 @@ class Dialer:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A connection to the listener: its number, and the address of this service that it reached."""
+    """A connection accepted by the listener: its number, and the scheme and local address dialled."""
 
     number: int
     scheme: str
     address: tuple[str, int]
 
     def is_to(self, target: str) -> bool:
-        """Whether this is the address that the target of a controller record names."""
+        """Whether `target`, from a controller record, is the address that was dialled."""
         scheme, _, place = target.partition(":")
         with contextlib.suppress(OSError, ValueError):
             named = urlsplit(f"//{place}")
@@ -205,11 +205,11 @@ class Call:
 
 
 class Dialers:
-    """Dials all bridges that the service manages, and accepts those that dial the service.
+    """Dials all bridges that the service manages, and accepts connections from bridges.
 
-    `record` returns a bridge's row in the database, None if it has none. `is_current` returns whether
-    these rows are up to date. `tried` is called after the first attempt to
-    reach a bridge.
+    `record` returns the database row of a bridge; None: there is no such row. `is_current` returns
+    whether these rows are up to date. `tried` is called after the first attempt to reach each
+    bridge.
     """
 
     def __init__(
@@ -242,22 +242,22 @@ class Dialers:
             return all(dialer.was_tried for dialer in self._dialers.values())
 
     def dial(self, bridge: str) -> sockets.BridgeSocket:
-        """Make another connection to a bridge.
+        """Make a new connection to a bridge.
 
-        A bridge is not dialled while Open vSwitch's scripts restore its flows: the scripts fail if
-        another program adds groups, so Open vSwitch itself connects to no controller then. Until the
-        database is read again, it is unknown whether they run. A bridge that does not allow our OpenFlow
-        version is not dialled either: it would end each connection.
+        Bridges are not dialled while Open vSwitch's scripts restore their flows: the scripts fail if
+        another program adds groups, so Open vSwitch itself does not connect to controllers then.
+        While the database is unreachable, it is unknown whether the scripts run. Bridges that do not
+        allow our OpenFlow version are not dialled either, because they would close each connection.
 
         Raises:
-            Refused: the bridge cannot be reached now.
+            Refused: the bridge must not be dialled now, or cannot be reached.
         """
         if not self._is_current():
             raise Refused(f"{bridge}: ovsdb-server is unreachable; {STARTED}")
         record = self._record(bridge)
         if record is not None and record.restores_flows:
-            found = f"{bridge}: Open vSwitch waits until its scripts have restored flows"
-            raise Refused(f"{found} and remove Open_vSwitch other_config:flow-restore-wait")
+            found = f"{bridge}: Open vSwitch waits until its scripts have restored the flows"
+            raise Refused(f"{found} and removed Open_vSwitch other_config:flow-restore-wait")
         if record is not None and (unspoken := controllers.refusal(record)):
             raise Refused(unspoken)
         return self._reach.dial(bridge, record.controllers if record else ())
@@ -277,7 +277,7 @@ class Dialers:
         dialer.stop()
 
     def listen(self, address: tuple[str, int], tls: sockets.TlsFiles | None) -> None:
-        """Accept connections from bridges, over TLS if `tls` names files.
+        """Accept connections from bridges on `address`; with `tls`, over TLS.
 
         Raises:
             OSError: the address cannot be bound.
@@ -297,7 +297,7 @@ class Dialers:
         except OSError as error:
             raise OSError(f"--listen {host}:{port}: {in_words(error)}") from error
         if tls is None:
-            who = "any host that reaches this port can pretend to be a switch whose bridge names it"
+            who = "any host that reaches this port can impersonate a switch that has this controller"
             LOG.warning(
                 "--listen %s:%d is without TLS: %s; set %s", host, port, who, sockets.TLS_OPTIONS
             )
@@ -342,9 +342,9 @@ class Dialers:
         faults.lasting("listener", "listener", listen)
 
     def _called(self, number: int, hang_up: Callable[[], None]) -> None:
-        """Note a connection. If there are too many, hang up on the oldest.
+        """Record a connection with unknown datapath id. If there are too many, close the oldest.
 
-        If the newest was refused instead, the first few could keep all others out.
+        If the newest was closed instead, a few idle connections could keep all others out.
         """
         with self._lock:
             self._unidentified[number] = hang_up
@@ -353,15 +353,15 @@ class Dialers:
                     self._unidentified.pop(min(self._unidentified))()
 
     def _identified(self, number: int) -> None:
-        """The connection has told its datapath id, or is about to be closed."""
+        """Remove the record of a connection, whose datapath id is now known or which is closed."""
         with self._lock:
             self._unidentified.pop(number, None)
 
     def caller(self, connection: framework.Connection) -> str | None:
-        """Return the name of the bridge that has dialled us, by its datapath id.
+        """Return the name of the bridge that has dialled us, found by its datapath id.
 
-        None: the connection is refused. No attached bridge has this datapath id and names the listener
-        as its controller, or the bridge has a connection already.
+        Refuse the connection and return None if no attached bridge has this datapath id and the
+        listener as its controller, or if the bridge has a connection already.
         """
         self._identified(connection.call.number)
         datapath_id = f"{connection.id:016x}"

@@ -1,8 +1,8 @@
 """The OpenFlow framework: the only module that imports os-ken or Ryu.
 
-Both have Ryu's application API. The environment variable OVS_LBT_FRAMEWORK chooses between os-ken,
-which continues Ryu and is the default, and stock Ryu 4.34. `Connection` corrects what both get
-wrong about connections.
+Both have Ryu's application API. The environment variable OVS_LBT_FRAMEWORK selects os-ken (the
+default), which continues Ryu, or unmodified Ryu 4.34. `Connection` fixes faults of both
+frameworks' connections.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ elif _CHOSEN == "ryu":
     App = app_manager.RyuApp
 
     class _GreenSocket(eventlet.greenio.GreenSocket):  # type: ignore[misc]
-        """Accepts green sockets even in non-blocking mode, because python-ovs relies on it."""
+        """A socket whose `accept` returns green sockets even in non-blocking mode, for python-ovs."""
 
         def accept(self) -> tuple[Any, Any]:
             sock, address = super().accept()
@@ -86,18 +86,18 @@ UNANSWERED_ECHOES = 3
 READ_BYTES = 1 << 16
 # More ports than any bridge has.
 MOST_PORTS = 1 << 13
-# With so many bytes left to send, echo requests are not answered: the switch sends them faster than it
-# reads the replies.
+# With more bytes than this left to send, echo requests are not answered: the switch sends them faster
+# than it reads the replies.
 UNSENT_BYTES = 1 << 20
-# So many bytes may come before a switch that has dialled us has told its datapath id.
+# The most bytes that a switch that has dialled us may send before its datapath id.
 UNIDENTIFIED_BYTES = 1 << 16
-# So many different warnings that a peer causes are logged in this time.
+# The most different warnings about a peer that are logged in this time.
 MOST_WARNINGS, WARNINGS_S = 20, 3600.0
 # Whether the thread that sends writes to the socket itself. Green sockets would make it wait, and
 # a green thread for each sender costs little.
 _AT_ONCE = _CHOSEN == "os-ken"
 
-# The messages that answer us or need an answer. The framework need not decode any others.
+# The types of messages that the service needs. The framework need not decode any others.
 _WANTED = {
     ofproto.OFPT_HELLO,
     ofproto.OFPT_ERROR,
@@ -110,7 +110,7 @@ _WANTED = {
     ofproto.OFPT_MULTIPART_REPLY,
     ofproto.OFPT_ROLE_REPLY,
 }
-# Replies that are handed on without being parsed, by their type.
+# Replies that are passed on without being parsed, by their type.
 _UNREAD = {
     ofproto.OFPMP_FLOW: parser.OFPFlowStatsReply,
     ofproto.OFPMP_PORT_STATS: parser.OFPPortStatsReply,
@@ -124,7 +124,7 @@ for _number in (35, 37, 42):
 
 
 class Warnings:
-    """Logs problems with peers: each text once an hour, and a limited number of texts."""
+    """Logs warnings about peers: each text at most once an hour, and a limited number of texts."""
 
     def __init__(self) -> None:
         self._logged: set[str] = set()
@@ -139,22 +139,22 @@ class Warnings:
 
 
 class Connection(framework_controller.Datapath):  # type: ignore[misc]
-    """An OpenFlow connection that notices its own end, served by the one thread that calls `serve`.
+    """An OpenFlow connection that detects when it is lost. The thread that calls `serve` serves it.
 
-    os-ken's connection never ends on native threads: its sender blocks on an empty queue for ever,
-    and its echo thread continues to sleep. So no DEAD event arrives, and two threads leak with every
-    reconnect. Its queue of 16 messages blocks the sending thread.
+    os-ken's connections never end on native threads: the sender thread blocks on an empty queue for
+    ever, and the echo thread continues to sleep. So no DEAD event arrives, and two threads leak with
+    every reconnect. The queue of 16 messages blocks the threads that send.
 
-    Here the sending thread immediately writes as much as the socket accepts. The rest is left to a
-    sender thread, which ends when everything is sent. A switch that does not read is detected by its
-    missing echo replies; one thread sends echo requests on all connections.
+    Here the sending thread immediately writes as much as the socket accepts. A sender thread writes
+    the rest, and ends when everything is sent. A switch that does not read is detected by its missing
+    echo replies; one thread sends echo requests on all connections.
 
-    `bridge` is the name of the bridge at the other end; None while it is not known, as for a switch
-    that has dialled us. `call`: how that switch has dialled us. `claimed`: the generation of our request
-    for the master role.
+    `bridge`: the name of the bridge at the other end; None while unknown, as for a switch that has
+    dialled us. `call`: the connection to the listener if the switch has dialled us. `claimed`: the
+    generation ID of our request for the master role; None before the request.
     """
 
-    # By number, as the framework sets and changes it. Ryu has a property that warns of each use.
+    # The ports by number, which the framework sets. It replaces Ryu's property, which logs each use.
     ports: Any = None
 
     def __init__(self, sock: Any, address: str, bridge: str | None) -> None:
@@ -165,13 +165,13 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         self.warnings = Warnings()
         self._unidentified_bytes = 0
         self._silent = 0
-        # Whoever writes to the socket, shuts it down or closes it holds this; the sender thread has
-        # ended when it is closed.
+        # Held to write to the socket, shut it down or close it. The sender thread has ended when the
+        # socket is closed.
         self._sending = threading.Lock()
-        # What the sender thread has yet to send. None: no sender thread runs.
+        # The bytes that the sender thread has yet to send. None: no sender thread runs.
         self._unsent: bytearray | None = None
         self._sender: Any = None
-        # Whether the sender thread makes what is to be sent, so that nothing is sent for a while.
+        # Whether the sender thread builds a message, so that nothing is sent for a while.
         self._making = False
         super().__init__(sock, address)
 
@@ -192,14 +192,14 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             self.is_active = False
             self.close()
             with self._sending:
-                # Not before: another connection would get the number of the descriptor, and what is sent.
+                # If it was closed earlier, a new connection could get its descriptor, and its data.
                 self.socket.close()
 
     def _recv_loop(self) -> None:
         """Handle all messages until the connection ends.
 
-        The framework's own loop asks the socket for one header at a time, logs a message that it cannot
-        parse, and continues after it. If a handler fails, its thread ends.
+        The framework's own loop reads one header at a time, and continues after a message that it cannot
+        parse. If a handler fails, the thread ends.
         """
         received = bytearray()
         while self.state != DEAD_DISPATCHER:
@@ -219,9 +219,9 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
                 hub.sleep(0)
 
     def _handle(self, version: int, kind: int, xid: int, message: bytes) -> None:
-        """Handle a message, unless the service does not need it.
+        """Handle a message if the service needs it.
 
-        If that fails, close the connection, because later messages may be misread.
+        If handling fails, close the connection, because later messages may be misread.
         """
         try:
             if not self.takes(kind, len(message)):
@@ -229,7 +229,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             if (parsed := self._parsed(version, kind, xid, message)) is None:
                 return
             event, state = ofp_event.ofp_msg_to_ev(parsed), self.state
-            # Those of the framework first: they note the datapath id, and changes of ports.
+            # The framework's handlers run first: they record the datapath id and port changes.
             for handler in self.ofp_brick.get_handlers(event, state):
                 handler(event)
             self.ofp_brick.send_event_to_observers(event, state)
@@ -237,7 +237,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             self.refuse_unread(f"message of type {kind}", error)
 
     def _parsed(self, version: int, kind: int, xid: int, message: bytes) -> Any:
-        """Parse a message from the switch. None: the service does not need it."""
+        """Return a message from the switch, parsed; None if the service does not need it."""
         if kind != ofproto.OFPT_HELLO and version != ofproto.OFP_VERSION:
             raise framing.Malformed(f"OpenFlow version {version}; expected {ofproto.OFP_VERSION}")
         if kind == ofproto.OFPT_MULTIPART_REPLY:
@@ -250,7 +250,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         return parser.msg_parser(self, version, kind, len(message), xid, message)
 
     def send(self, buf: bytes, close_socket: bool = False) -> bool:
-        """Send, from any thread, without waiting for the switch to read."""
+        """Send bytes without waiting for the switch. Any thread may call this. False: it failed."""
         with self._sending:
             if self._unsent is not None:
                 self._unsent += buf
@@ -268,14 +268,14 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         return True
 
     def send_made(self, make: Callable[[], bytes]) -> bool:
-        """Let the sender thread build a message; data that is sent in the meantime follows it.
+        """Let a sender thread build and send a message. Data passed to `send` meanwhile follows it.
 
-        Return False if the sender thread runs already.
+        Return False if a sender thread runs already.
         """
         with self._sending:
             if self._unsent is not None:
                 return False
-            assert not self._making, "only a sender thread makes what is to be sent"
+            assert not self._making, "only a sender thread builds a message"
             self._unsent, self._making = bytearray(), True
             self._sender = hub.spawn(self._send_rest, make)
         return True
@@ -302,7 +302,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
                 return
 
     def refuse(self, why: str) -> None:
-        """Close the connection to a switch that sends something invalid, and log why."""
+        """Close the connection to a switch that sends something invalid, and log the reason `why`."""
         if not self.refused:
             self.refused = True
             who = self.bridge or self.address
@@ -310,10 +310,10 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             hang_up(self)
 
     def takes(self, kind: int, length: int) -> bool:
-        """Whether to take a message of this type and length.
+        """Whether to handle a message with this type and length.
 
         Raises:
-            Malformed: the switch has too many ports, or too much has come before its datapath id.
+            Malformed: the switch has too many ports, or has sent too much before its datapath id.
         """
         if self.ports and len(self.ports) > MOST_PORTS:
             raise framing.Malformed(f"more than {MOST_PORTS} ports")
@@ -326,7 +326,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         return not (self.refused or behind) and kind in _WANTED
 
     def refuse_unread(self, what: str, error: Exception) -> None:
-        """Close the connection because a message is malformed, or our code failed to read it."""
+        """Close the connection because message `what` is malformed, or our code failed to read it."""
         if isinstance(error, framing.Malformed):
             self.refuse(str(error))
         elif self.refused:
@@ -337,7 +337,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             self.refuse(f"{what} cannot be read: {error!r}")
 
     def ask_for_echo(self) -> None:
-        """Close the connection if the switch has not answered for long; otherwise send an echo request."""
+        """Send an echo request, or close the connection if the switch has not answered for too long."""
         if self._making:
             return
         shaking_hands = self.state != MAIN_DISPATCHER
@@ -358,8 +358,8 @@ class _Echoes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # When the next echo request of each connection is due. All have the same interval, so the
-        # connections stay in the order in which they are due.
+        # The time of each connection's next echo request. All have the same interval, so the
+        # connections remain sorted by this time.
         self._due_s: dict[Connection, float] = {}
 
     def add_connection(self, connection: Connection) -> None:
@@ -375,7 +375,7 @@ class _Echoes:
         while True:
             now_s = time.monotonic()
             with self._lock:
-                # Those that are due soon as well, which saves wake-ups.
+                # Requests that are due soon are sent as well, which saves wake-ups.
                 soon_s = now_s + ECHO_INTERVAL_S / 40
                 due = [connection for connection, due_s in self._due_s.items() if due_s <= soon_s]
                 for connection in due:
@@ -396,7 +396,7 @@ _ECHOES = _Echoes()
 
 
 def hang_up(connection: Connection) -> None:
-    """Shut a connection's socket down. The thread that serves the connection then ends it."""
+    """Shut down a connection's socket, so that the thread that serves the connection ends it."""
     try:
         with connection._sending:
             connection.socket.shutdown(socket.SHUT_RDWR)
@@ -405,7 +405,7 @@ def hang_up(connection: Connection) -> None:
 
 
 def unread(connection: Any, xid: int, message: bytes) -> Any:
-    """Make a statistics reply whose `body` is the bytes as they came. Parsing all of it is slow.
+    """Return a statistics reply whose `body` is not parsed, because parsing the whole is slow.
 
     Raises:
         Malformed: the reply is too short to have a type.
@@ -418,12 +418,12 @@ def unread(connection: Any, xid: int, message: bytes) -> Any:
 
 
 class PromptApp(App):  # type: ignore[misc, valid-type]
-    """An app that handles what comes from a switch on the thread of the connection.
+    """A framework app that handles a switch's messages on the thread of the connection.
 
-    The framework would queue it, for one thread that handles the messages of all switches. There a
-    failed link would wait behind the statistics of every other bridge, and each message would cost
-    two changes of thread more. A handler that fails ends the process: the engine may have missed an
-    event.
+    The framework would queue the messages of all switches for one thread. There, the report of a
+    failed link would wait for the statistics of all other bridges, and each message would need two
+    more thread switches. A handler that fails ends the process, because the engine may have missed
+    an event.
     """
 
     def _send_event(self, event: Any, state: Any) -> None:
@@ -447,7 +447,7 @@ def start(app_module: str, **contexts: Any) -> None:
 
 
 def serialized(messages: Iterable[Any]) -> bytes:
-    """Serialize messages of one connection, in order."""
+    """Return messages for one connection as bytes, in order. Messages without an xid get one."""
     parts = []
     for message in messages:
         if message.xid is None:
