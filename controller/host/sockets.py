@@ -1,4 +1,4 @@
-"""Sockets to bridges: management sockets, targets of controller records, and TLS."""
+"""Sockets to bridges, over management sockets, TCP or TLS, and the TLS files of the service."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from controller.text.wording import Refused, in_words
 LOG = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 5.0
-# How long the kernel keeps connections that have sent nothing, and how many connections.
+# How long the kernel holds back connections that have sent nothing, and how many connections.
 DEFERRED_S, DEFERRED_MAX = 10, 512
 # How often to try to bind an address that could not be bound.
 BIND_INTERVAL_S = 5.0
@@ -32,7 +32,7 @@ READ_BYTES = 65536
 
 
 def is_loopback(host: str) -> bool:
-    """Whether packets to this address or name never leave this host."""
+    """Whether the address or name `host` is a loopback address of this host."""
     try:
         found = {info[4][0] for info in socket.getaddrinfo(host, None)}
     except OSError:
@@ -41,10 +41,10 @@ def is_loopback(host: str) -> bool:
 
 
 def refuse_plain(what: str, host: str, instead: str) -> None:
-    """Refuse a connection to another host without TLS, which others could read or forge.
+    """Refuse a connection without TLS to another host, because it could be read or forged.
 
     Raises:
-        ValueError: `host` is another host. The error says that `what` has no TLS and what to use
+        ValueError: `host` is another host. The text states that `what` is without TLS, and recommends
             `instead`.
     """
     if not is_loopback(host):
@@ -52,13 +52,13 @@ def refuse_plain(what: str, host: str, instead: str) -> None:
 
 
 def bind(part: str, serve: Callable[[], object]) -> None:
-    """Call `serve`, which binds an address, until it succeeds, without waiting for that.
+    """Call `serve`, which binds an address; if that fails, call it again on a thread until it succeeds.
 
-    Any user of the host can listen on a free port before the service does, and an address may not be
-    configured yet. Neither prevents the service from starting.
+    Another program may already listen on the port, or the address may not be configured yet. Neither
+    prevents the service from starting.
 
     Raises:
-        ValueError: what `serve` raises if the address is not allowed.
+        ValueError: `serve` raised it, because the address is not allowed.
     """
 
     def again() -> None:
@@ -76,19 +76,19 @@ def bind(part: str, serve: Callable[[], object]) -> None:
 
 
 def defer(listener: socket.socket) -> None:
-    """Let the kernel hold back each connection until the client has sent something, as clients do first."""
+    """Have the kernel hold back each connection until the client has sent data. Clients send first."""
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, DEFERRED_S)
 
 
 def refuse_silent(accepted: socket.socket) -> None:
-    """Close a connection that was reset, was closed, or has sent nothing.
+    """Close an accepted connection if it was reset, was closed, or has sent nothing.
 
     Raises:
-        OSError: it was.
+        OSError: the connection was closed for one of these reasons.
     """
     accepted.setblocking(False)
     try:
-        # What was sent can still be read after a reset.
+        # Received data can still be read after a reset.
         reset = accepted.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if reset or not accepted.recv(1, socket.MSG_PEEK):
             raise ConnectionAbortedError
@@ -101,8 +101,8 @@ def refuse_silent(accepted: socket.socket) -> None:
 class BridgeSocket:
     """A stream socket with the interface that the framework expects.
 
-    The framework sets TCP options, which a Unix socket does not have. Green sockets cannot be
-    subclassed to ignore them.
+    The framework sets TCP options, which a Unix socket does not have. This class ignores them;
+    green sockets cannot be subclassed to do so.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -142,11 +142,11 @@ class BridgeSocket:
 class TlsSocket(BridgeSocket):
     """A TLS connection. The constructor does the handshake.
 
-    A connection of OpenSSL must not be read and written at the same time, as the framework's two
-    threads do. So a lock protects the TLS object, which is separate from the socket.
+    The framework's two threads would read and write at the same time, which OpenSSL does not support.
+    So a lock protects the TLS object, which is separate from the socket.
 
     Raises:
-        OSError: the peer does not speak TLS, its certificate is not valid, or the handshake takes
+        OSError: the peer does not support TLS, its certificate is not valid, or the handshake takes
             longer than `CONNECT_TIMEOUT_S`.
     """
 
@@ -157,7 +157,7 @@ class TlsSocket(BridgeSocket):
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
         while not self._shaken_hands():
-            # For the whole handshake: a peer may send one byte at a time.
+            # The timeout is for the whole handshake, because a peer may send one byte at a time.
             if (left_s := until_s - time.monotonic()) <= 0.0:
                 raise TimeoutError("the TLS handshake takes too long")
             sock.settimeout(left_s)
@@ -215,7 +215,7 @@ class TlsSocket(BridgeSocket):
 class TlsFiles:
     """PEM files: our private key and certificate, and the CA that signed the certificates of peers.
 
-    `ca_option`: the option that named the CA.
+    `ca_option`: the command-line option that named the CA file.
     """
 
     private_key: str
@@ -227,10 +227,10 @@ class TlsFiles:
     def tls_files_of(
         cls, private_key: str | None, certificate: str | None, ca_cert: str | None
     ) -> TlsFiles | None:
-        """The files, if all three are given; None if none is.
+        """Return the files if all three are given; None if no file is given.
 
         Raises:
-            ValueError: only some are given.
+            ValueError: only one or two files are given.
         """
         if private_key and certificate and ca_cert:
             return cls(private_key, certificate, ca_cert)
@@ -242,10 +242,10 @@ class TlsFiles:
 
     @classmethod
     def for_metrics(cls, files: TlsFiles | None, ca_cert: str | None) -> TlsFiles | None:
-        """The same key and certificate with another CA; None if metrics are served without TLS.
+        """Return the key and certificate of `files` with the CA `ca_cert`; None without `ca_cert`.
 
         Raises:
-            ValueError: there is no key and certificate.
+            ValueError: `ca_cert` is given, but no key and certificate.
         """
         if not ca_cert:
             return None
@@ -254,12 +254,12 @@ class TlsFiles:
         return cls(files.private_key, files.certificate, ca_cert, "--metrics-ca-cert")
 
     def context(self, server_side: bool) -> ssl.SSLContext:
-        """A TLS context that checks the peer's certificate.
+        """Return a TLS context that checks the peer's certificate.
 
         As in Open vSwitch, a certificate is valid if the CA signed it. Host names are not checked.
 
         Raises:
-            ValueError: a file cannot be used; the text names its option.
+            ValueError: a file cannot be used; the text contains the file's option.
         """
         context = ssl.SSLContext(
             ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT
@@ -290,10 +290,10 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How bridges are dialled. This depends on where their database is.
+    """Dials bridges in a way that depends on the location of their database (`database`).
 
-    If the database is on this host, bridges are dialled at the management socket in Open vSwitch's
-    run directory. Otherwise they are dialled at a passive target of their controller records.
+    If the database is on this host, a bridge is dialled on its management socket in `run_directory`
+    (Open vSwitch's). Otherwise it is dialled at a passive target in its controller records.
     """
 
     database: str
@@ -305,7 +305,7 @@ class Reach:
         return self.database.startswith("unix:")
 
     def dial(self, bridge: str, controllers: tuple[str, ...]) -> BridgeSocket:
-        """Connect to a bridge whose controller records have these targets.
+        """Connect to a bridge. `controllers`: the targets of its controller records.
 
         Raises:
             Refused: the connection failed.
@@ -322,7 +322,7 @@ class Reach:
         return self._dial_passive(passive[0])
 
     def _dial_passive(self, target: str) -> BridgeSocket:
-        """Connect to a passive target: at its address, else on the host of the database."""
+        """Connect to a passive target, on the database's host if the target has no address."""
         kind, _, place = target.partition(":")
         port, _, host = place.partition(":")
         host = host.strip("[]")
@@ -354,8 +354,8 @@ def _dial_unix(path: Path) -> BridgeSocket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.settimeout(CONNECT_TIMEOUT_S)
     try:
-        # A socket address holds about 100 bytes. The path through the directory's descriptor is
-        # short however long the directory's name is.
+        # A Unix socket address has at most about 100 bytes. The path through the directory's
+        # descriptor is short, even if the directory's name is long.
         directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
         try:
             sock.connect(f"/proc/self/fd/{directory}/{path.name}")
@@ -369,7 +369,7 @@ def _dial_unix(path: Path) -> BridgeSocket:
 
 
 def reason(error: Exception) -> str:
-    """The text of an error without its number."""
+    """Return the text of an error without the error number."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message
     if isinstance(error, ssl.SSLError) and error.reason:

@@ -297,7 +297,7 @@ class Dialers:
         except OSError as error:
             raise OSError(f"--listen {host}:{port}: {in_words(error)}") from error
         if tls is None:
-            who = "any host that reaches this port can impersonate a switch that has this controller"
+            who = "any host that reaches this port can impersonate a switch with this controller"
             LOG.warning(
                 "--listen %s:%d is without TLS: %s; set %s", host, port, who, sockets.TLS_OPTIONS
             )

@@ -1,4 +1,4 @@
-"""The only module that talks to Open vSwitch's database."""
+"""Reads Open vSwitch's database (OVSDB), follows its changes, and writes settings to it."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from controller.text.wording import STARTED, Refused, invalid
 LOG = logging.getLogger(__name__)
 
 TRANSACTION_TIMEOUT_S = 10
-# How long a write waits for ovs-vswitchd to apply it. After that, ovs-vswitchd is down or hangs.
+# How long a write waits for ovs-vswitchd to apply it. If it takes longer, ovs-vswitchd is down or hangs.
 APPLIED_TIMEOUT_S = 3
 # How long to look for the reason why a TLS connection to the database fails.
 REFUSAL_TIMEOUT_S = 5.0
-# While the database is unreachable: pauses between attempts to connect, and to write what is kept.
-# Bridges are not dialled meanwhile, and an attempt on this host costs next to nothing.
+# The pauses, while the database is unreachable, between attempts to connect and to write kept settings.
+# They are short: bridges are not dialled in this time, and an attempt on this host costs little.
 RECONNECT_MS = (200, 1000)
 RECONNECT_LOCAL_MS = (50, 200)
 RETRY_WRITES_S = 0.5
-# While the rows of the database arrive at the start.
+# The interval of checks whether all rows have arrived at the start.
 ROWS_PAUSE_S = 0.005
 SCHEMA = "Open_vSwitch"
 
 
 class _Applied(impl_idl.OvsVsctlTransaction):  # type: ignore[misc]
-    """A transaction that waits for ovs-vswitchd, but not as long as for the database."""
+    """A transaction that waits until ovs-vswitchd has applied it, but at most `APPLIED_TIMEOUT_S`."""
 
     def time_remaining(self) -> float:
         return APPLIED_TIMEOUT_S - float(self.elapsed_time())
@@ -55,9 +55,9 @@ class _Applied(impl_idl.OvsVsctlTransaction):  # type: ignore[misc]
 
 
 class _Api(impl_idl.OvsdbIdl):  # type: ignore[misc]
-    """Transactions that wait for ovs-vswitchd only if asked to."""
+    """Creates transactions that wait for ovs-vswitchd only if `applied` is set."""
 
-    # One for each instance. The library keeps one per process, and a second would wait for it for ever.
+    # One per instance. The library has one per process, and a second instance would wait for ever.
     ovsdb_connection: Any = None
 
     def create_transaction(
@@ -70,15 +70,15 @@ class _Api(impl_idl.OvsdbIdl):  # type: ignore[misc]
 class Database:
     """Follows the database at `remote` and writes settings to it.
 
-    Each state of the database is submitted as a `DatabaseRead`. A separate thread does the
-    writes in order, and submits `Written` for a write that a request waits for. While the
-    database is unreachable, writes of requests are refused immediately, and all others are kept
-    until it is reachable again. `tls` is needed for a remote `ssl:HOST:PORT`. After `contend`, only the
-    leader writes.
+    Each state of the database is submitted as a `DatabaseRead`. A separate thread writes in order, and
+    submits `Written` for a write that a request waits for. While the database is unreachable, writes
+    for requests are refused immediately, and all others are kept until the database is reachable
+    again. `tls` is needed for a remote `ssl:HOST:PORT`. After `contend`, the service writes only while
+    it is the leader.
 
     Raises:
-        Refused: the database does not answer at the start. Later, the connection is tried
-            again for ever.
+        Refused: the database does not answer at the start. Later, the service reconnects without
+            limit.
         ValueError: the remote is malformed, or a TLS file cannot be used.
     """
 
@@ -118,7 +118,7 @@ class Database:
         except Exception as error:
             _refuse_ours(error)
             raise Refused(f"{remote}: {records.NOT_OURS}") from error
-        # Until the server has sent all rows: a request must not find a database without bridges.
+        # Wait until the server has sent all rows. Before that, requests would find no bridges.
         late = (
             f"ovsdb-server at {remote} did not send the database within {TRANSACTION_TIMEOUT_S} s"
         )
@@ -129,17 +129,17 @@ class Database:
         faults.vital("database", "ovsdb writes", self._write_forever)
 
     def contend(self) -> None:
-        """Compete with other services for the lead. `Leading` reports whether this service leads.
+        """Take part in the election of the leading service. `Leading` reports the result.
 
         Raises:
-            Refused: the database does not say which service leads.
+            Refused: the database does not report the leader in time.
         """
         self._idl.led = self._led
         self._idl.challenged = lambda: self._submit(Challenged())
         with self._link.lock:
             self._idl.contend()
         if not self._known.wait(TRANSACTION_TIMEOUT_S):
-            found = "ovsdb-server did not say which service leads"
+            found = "ovsdb-server did not report which service leads"
             raise Refused(f"{found} within {TRANSACTION_TIMEOUT_S} s")
 
     def _led(self, leads: bool) -> None:
@@ -147,15 +147,15 @@ class Database:
         self._known.set()
 
     def answer(self) -> None:
-        """Answer a `Challenged`: this service is alive."""
+        """Answer a `Challenged` event, to show that this service is alive."""
         self._idl.answer()
 
     def confirm(self, then: Then) -> None:
-        """Check in the database whether this service leads. `then` gets None if there is no answer."""
+        """Query the server whether this service leads, and pass the answer to `then` (None: no answer)."""
         self._idl.confirm(then)
 
     def confirmed(self) -> bool:
-        """False if the database says that another service leads. Waits for the answer."""
+        """Wait for the database's answer, and return False if another service leads; else True."""
         answers: queue.SimpleQueue[bool | None] = queue.SimpleQueue()
         self.confirm(answers.put)
         with contextlib.suppress(queue.Empty):
@@ -163,11 +163,11 @@ class Database:
         return True
 
     def write(self, write: Write) -> None:
-        """Queue a write behind all earlier ones."""
+        """Queue a write. Writes are carried out in order."""
         self._writes.put(write)
 
     def _changed(self) -> None:
-        """Submit the records if they differ: many changes concern columns that are not in them."""
+        """Submit the records if they have changed. Many changes of rows concern unused columns."""
         touched, self._idl.touched = self._idl.touched, set()
         other_config, read = records.root(self._idl.tables["Open_vSwitch"].rows.values())
         rows = self._idl.tables["Bridge"].rows
@@ -178,13 +178,13 @@ class Database:
             self._submit(read)
 
     def row(self, bridge: str) -> BridgeRow | None:
-        """A bridge's record as last read. May be called on any thread."""
+        """Return a bridge's record as last read; None if there is no such bridge. Thread-safe."""
         rows = self._last.bridges if self._last is not None else ()
         return next((row for row in rows if row.name == bridge), None)
 
     @property
     def is_current(self) -> bool:
-        """Whether the last reading is up to date. May be called on any thread."""
+        """Whether the last read records are up to date. Thread-safe."""
         return not self._away
 
     @property
@@ -201,7 +201,7 @@ class Database:
             with contextlib.suppress(queue.Empty):
                 write = self._writes.get(timeout=RETRY_WRITES_S if self._kept else None)
             if write is not None and write.request_id is None:
-                # Of several values for a key, the last one is kept.
+                # If a key gets several values, the last one is kept.
                 self._kept |= {setting.place: setting for setting in write.settings}
             self._write_kept()
             if write is not None and write.request_id is not None:
@@ -209,10 +209,10 @@ class Database:
                 self._submit(Written(write.request_id, error))
 
     def _write_kept(self) -> None:
-        """Write what no request waits for, or keep it until the database is back.
+        """Write the kept settings, for which no request waits, if the database is reachable.
 
-        If that fails as a whole, write each setting by itself: one record may be gone, and the others
-        must be written.
+        If the transaction fails, write each setting separately: one record may have been deleted, and
+        the other settings must be written.
         """
         if self._stands_by:
             self._kept.clear()
@@ -258,21 +258,21 @@ class Database:
 
 
 def _removals_last(settings: Iterable[Setting]) -> list[Setting]:
-    """The settings of a transaction, of several values for a key the last one.
+    """The settings of a transaction, removals last; for each key only the last value.
 
-    The library writes a whole column where a key of it gets a value, and forgets what was to be removed
-    from that column before.
+    If a key gets a value, the library writes the whole column, and discards earlier removals from this
+    column.
     """
     last = {(one.table, one.record, one.column, one.key): one for one in settings}
     return sorted(last.values(), key=lambda one: one.value is None)
 
 
 def _schema(remote: str) -> Any:
-    """Ask for the schema, on a thread: the library waits forever for a server that hangs.
+    """Request the schema on a thread, because the library waits forever for a server that hangs.
 
     Raises:
         Refused: there is no answer in time.
-        Exception: the library's, which names no class of its own.
+        Exception: the library failed. It has no exception class of its own.
     """
     answers = list[Any]()
 
@@ -292,16 +292,16 @@ def _schema(remote: str) -> Any:
 
 
 def _refuse_ours(error: Exception) -> None:
-    """Raise Refused if a fault of ovs-lbt kept it from reaching the database."""
+    """Raise Refused if `error` is a fault of ovs-lbt and not of the database."""
     if faults.is_ours(error):
         raise Refused(faults.report("database", error, "replica")) from error
 
 
 def _check_remote(remote: str, tls: TlsFiles | None) -> None:
-    """Check that a remote can be dialled, and give its TLS files to the library.
+    """Check that a remote is valid and allowed, and pass its TLS files to the library.
 
     Raises:
-        ValueError: it cannot be dialled.
+        ValueError: the remote is malformed or not allowed, or a TLS file cannot be used.
     """
     kind, _, place = remote.partition(":")
     host, _, port = place.rpartition(":")
@@ -319,7 +319,7 @@ def _check_remote(remote: str, tls: TlsFiles | None) -> None:
 
 
 def _refusal(remote: str, tls: TlsFiles | None) -> ssl.SSLError | None:
-    """Why the TLS connection fails. Newer releases of the library do not report it."""
+    """The error of a new TLS connection to `remote`. Newer releases of the library do not report it."""
     if tls is None or not remote.startswith("ssl:"):
         return None
     host, _, port = remote.removeprefix("ssl:").rpartition(":")

@@ -1,4 +1,4 @@
-"""Converts rows of the database, as the library has them, to our values."""
+"""Converts rows of Open vSwitch's database to `BridgeRow` and other values, and checks the schema."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COLUMNS = {
     "Mirror": "name output_port output_vlan",
 }
 
-# What is in the columns, by their names in all tables; in the others there are strings.
+# The types of columns, the same in all tables. All other columns contain strings.
 KINDS = {
     "map": "external_ids other_config status rstp_status bfd options",
     "uuid": "bridges ports interfaces controller mirrors qos output_port",
@@ -51,7 +51,7 @@ UPGRADE = "upgrade Open vSwitch to 2.8 or later and restart it, which converts t
 # The states in which RSTP and STP keep a port from forwarding.
 BLOCKED = frozenset(("Discarding", "Learning", "listening", "learning", "blocking"))
 
-# Tables whose rows any bridge may refer to. They seldom change.
+# Tables with rows that any bridge may reference. They rarely change.
 SHARED = ("Controller", "QoS", "Mirror")
 
 # The types of tunnel interfaces.
@@ -59,12 +59,12 @@ TUNNELS = frozenset(
     ("geneve", "vxlan", "gre", "ip6gre", "stt", "lisp", "erspan", "ip6erspan", "gtpu", "srv6")
 )
 
-# Older kernels give representors of ConnectX cards a driver of their own.
+# With older kernels, representors of ConnectX cards have a separate driver.
 REPRESENTOR_DRIVERS = ("mlx5e_rep",)
 
 
 def lacking(schema: Any) -> str:
-    """The error text for a schema, as JSON, without tables or columns that are read; else empty."""
+    """Return an error text if a schema (JSON) lacks tables or columns that are read; else ""."""
     try:
         tables = DbSchema.from_json(schema).tables
     except Error:
@@ -81,21 +81,21 @@ def _kind(column_type: Any) -> str:
     return "map" if column_type.is_map() else str(column_type.key.type.to_string())
 
 
-# `other_config` of the table Open_vSwitch while it is not there yet.
+# The `other_config` of table Open_vSwitch while the table has no row.
 NO_CONFIG: Mapping[str, str] = MappingProxyType({})
 
 
 class Bridges:
-    """The records of all bridges. Only the records that have changed are read again.
+    """Reads the records of all bridges. Only records that have changed are read again.
 
-    `local`: whether they are those of this host, whose devices can be looked at.
+    `local`: the bridges are on this host, so their devices can be inspected.
     """
 
     def __init__(self, local: bool = False) -> None:
         self._local = local
         self._other_config = NO_CONFIG
         self._made: dict[Any, BridgeRow] = {}
-        # By bridge: the ids of the rows of its ports and interfaces.
+        # The IDs of the rows of each bridge's ports and interfaces.
         self._parts: dict[Any, set[Any]] = {}
 
     def read_records(
@@ -104,9 +104,9 @@ class Bridges:
         touched: set[tuple[str, Any]],
         other_config: Mapping[str, str] = NO_CONFIG,
     ) -> tuple[BridgeRow, ...]:
-        """All bridges, sorted by name. `rows`: the rows of the table Bridge, by id.
+        """Return all bridges, sorted by name. `rows`: the rows of table Bridge, by ID.
 
-        `other_config`: that of the table Open_vSwitch, which concerns all bridges.
+        `touched`: (table, ID) of changed rows. `other_config`: of table Open_vSwitch, for all bridges.
         """
         if other_config != self._other_config:
             self._other_config, self._made = other_config, {}
@@ -128,7 +128,7 @@ class Bridges:
 
 
 def root(rows: Iterable[Any]) -> tuple[Mapping[str, str], DatabaseRead]:
-    """What the only row of the table Open_vSwitch has: its `other_config`, and the rest."""
+    """The `other_config` of the only row of table Open_vSwitch, and the other values used from it."""
     row = next(iter(rows), None)
     if row is None:
         return NO_CONFIG, DatabaseRead(())
@@ -142,7 +142,7 @@ def root(rows: Iterable[Any]) -> tuple[Mapping[str, str], DatabaseRead]:
 
 
 def _is_true(record: Mapping[str, str], key: str) -> bool:
-    """As ovs-vswitchd reads it: in lower or upper case, and anything else is false."""
+    """Whether a key is set to true. As in ovs-vswitchd, case does not matter, and all else is false."""
     return record.get(key, "").lower() == "true"
 
 
@@ -181,7 +181,7 @@ def _port(row: Any, local: bool = False, hw_offload: bool = False) -> PortRow:
     qos = _first(row.qos)
     max_rate_bps = qos.other_config.get("max-rate", "") if qos else ""
     is_rate = max_rate_bps.isascii() and max_rate_bps.isdigit() and len(max_rate_bps) <= MAX_DIGITS
-    # All members of such a bond but one stand idle. It is the mode when none is set.
+    # Only one member of an active-backup bond, which is the default mode, carries traffic.
     backs_up = len(row.interfaces) > 1 and _first(row.bond_mode) in (None, "active-backup")
     interfaces = (_interface(interface, local, hw_offload) for interface in row.interfaces)
     return PortRow(
@@ -202,7 +202,7 @@ def _port(row: Any, local: bool = False, hw_offload: bool = False) -> PortRow:
 
 
 def _is_blocked(port: Any) -> bool:
-    """Whether spanning tree keeps a port from forwarding. Open vSwitch gives no state where it is off."""
+    """Whether spanning tree keeps a port from forwarding. Without spanning tree, there is no state."""
     states = port.rstp_status.get("rstp_port_state"), port.status.get("stp_state")
     return any(state in BLOCKED for state in states)
 
@@ -210,7 +210,7 @@ def _is_blocked(port: Any) -> bool:
 def _interface(row: Any, local: bool = False, hw_offload: bool = False) -> InterfaceRow:
     link_speed = _first(row.link_speed)
     driver = row.status.get("driver_name")
-    # Whether a device offloads matters only where it is asked to.
+    # Devices are queried only if hardware offload is on.
     may_offload = local and hw_offload and row.type in ("", "system")
     return InterfaceRow(
         name=row.name,
@@ -239,9 +239,9 @@ def _tunnel(row: Any) -> Tunnel | None:
 
 
 def _ovn(external_ids: Mapping[str, str]) -> Ovn | None:
-    """From where ovn-controller sends tunnels, if it is configured on this host.
+    """The tunnel addresses and bridges of ovn-controller, if it is configured on this host.
 
-    `ovn-encap-ip-HOST` and so on are for several ovn-controllers on one Open vSwitch.
+    Keys such as `ovn-encap-ip-HOST` are for several ovn-controllers on one Open vSwitch.
     """
     addresses, kinds = (_listed(external_ids, f"ovn-encap-{what}") for what in ("ip", "type"))
     bridge = external_ids.get("ovn-bridge", "br-int")
@@ -256,7 +256,7 @@ def _listed(external_ids: Mapping[str, str], key: str) -> tuple[str, ...]:
 
 
 def _represents(row: Any, local: bool) -> bool:
-    """Whether an interface is a representor: by its DPDK options, its device, or its driver."""
+    """Whether an interface is a representor, according to its DPDK options, device or driver."""
     if row.type == "dpdk":
         return "representor=" in row.options.get("dpdk-devargs", "")
     driver = row.status.get("driver_name")
@@ -267,5 +267,5 @@ def _represents(row: Any, local: bool) -> bool:
 
 
 def _first(optional: Any) -> Any:
-    """An optional column's value, which the replica gives as a list of none or one."""
+    """The value of an optional column, which the replica stores as a list; None if it is empty."""
     return optional[0] if optional else None

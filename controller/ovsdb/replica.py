@@ -1,4 +1,4 @@
-"""Our replica of the database, and the locks that elect a leader."""
+"""A replica of Open vSwitch's database that follows changes, and the locks that elect a leader."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from controller.ovsdb.leadership import LEADER, PULSE, STAND_BACK_S, WATCH, Ask,
 
 LOG = logging.getLogger(__name__)
 
-# A server that has not confirmed the lead within this time counts as not answering.
+# How long to wait until the server confirms that this service leads.
 CONFIRM_TIMEOUT_S = 1.0
-# How often to look whether a schema that lacked something has it now.
+# How often to check whether an unsuitable schema has been upgraded.
 SCHEMA_INTERVAL_S = 5.0
-# The error of older servers, which the library answers with an older method.
+# The error of older servers. The library then uses an older method.
 UNKNOWN_METHOD = "unknown method"
 MS_PER_S = 1000
 
@@ -32,7 +32,7 @@ Then = Callable[[bool | None], None]
 
 @contextlib.contextmanager
 def _vital() -> Iterator[None]:
-    """End the process after a failure, and the thread, which the library would keep running."""
+    """After a failure, end the process and the thread, because the library would keep it running."""
     try:
         yield
     except Exception as error:
@@ -41,13 +41,13 @@ def _vital() -> Iterator[None]:
 
 
 class Replica(idl.Idl):  # type: ignore[misc]
-    """A replica that reports changes and, once it contends, whether this service leads.
+    """A replica of the database that reports changes and, after `contend`, whether this service leads.
 
-    The library requests one lock and asserts it with every transaction, so the server refuses the
-    writes of a service that does not lead. All other messages about locks are sent and read here.
-    `changed`, `led` and `challenged` are called on the replica's thread. `leads` is None while
-    unknown. `lacking`: the error text of `records.lacking` for the present schema; the rows are then
-    the last ones that could be read.
+    The library requests one lock and asserts it with every transaction, so the server refuses writes
+    by a service that does not lead. All other messages about locks are sent and read here.
+    `changed`, `led` and `challenged` are called on the replica's thread. `leads`: None while unknown.
+    `lacking`: the error text of `records.lacking` for the present schema. If it is not empty, the rows
+    are those from before the schema changed.
     """
 
     # Attributes of the library's class.
@@ -70,12 +70,12 @@ class Replica(idl.Idl):  # type: ignore[misc]
         self.lacking = ""
         self._schema_request_id: int | None = None
         self._schema_due_s = float("inf")
-        # The connection on which the schema was asked for, and whether that has what is read.
+        # The connection on which the schema was requested, and whether the schema is suitable.
         self._asked_on = -1
         self._fits = True
         self._seen = -1, ""
         self._watch = Watch()
-        # The connection on which our part in the election began, and whether we led.
+        # The connection on which we joined the election, and whether we were the leader then.
         self._begun: tuple[int, bool] | None = None
         self._lock_due_s: float | None = None
         self._answers = False
@@ -92,12 +92,12 @@ class Replica(idl.Idl):  # type: ignore[misc]
     # ---- from any thread ---------------------------------------------------------------
 
     def answer(self) -> None:
-        """Show that this service is alive."""
+        """Answer a challenge, to show that this service is alive."""
         self._answers = True
         self._wake()
 
     def confirm(self, then: Then) -> None:
-        """Ask the server whether this service leads now. `then` gets None if there is no answer."""
+        """Query the server whether this service leads, and pass the answer to `then` (None: no answer)."""
         self._to_confirm.put(then)
         self._wake()
 
@@ -108,7 +108,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
     # ---- on the thread that runs it ----------------------------------------------------
 
     def contend(self) -> None:
-        """Request the lead, and take part in the election from now on."""
+        """Request the leader's lock, and take part in the election from now on."""
         self.contends = True
         self.set_lock(LEADER)
 
@@ -120,9 +120,9 @@ class Replica(idl.Idl):  # type: ignore[misc]
 
     @_vital()
     def run(self) -> Any:
-        """Run the library's loop. A failure of our own code ends the process.
+        """Run the library's loop once. A failure of our own code ends the process.
 
-        The library would only log it and continue without the lost event.
+        The library would only log the failure, and continue without the event that was lost.
         """
         with contextlib.suppress(BlockingIOError):
             self._wakened.recv(4096)
@@ -143,7 +143,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
         return result
 
     def _follow_server(self) -> Any:
-        """Let the library process messages. If it fails on one, connect and read again."""
+        """Let the library process messages. If the library fails, reconnect and read all rows again."""
         try:
             return super().run()
         except Exception as error:
@@ -152,7 +152,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
         return False
 
     def _ask_for_schema(self, now_s: float) -> None:
-        """A schema may have changed between two connections. The server does not say when it changes again."""
+        """Request the schema. It may have changed, and the server does not report such changes."""
         self._schema_due_s = now_s + SCHEMA_INTERVAL_S
         request = jsonrpc.Message.create_request("get_schema", [self._database])
         self._schema_request_id = request.id
@@ -181,13 +181,13 @@ class Replica(idl.Idl):  # type: ignore[misc]
 
     @property
     def _is_begun(self) -> bool:
-        """Whether the server has said on this connection who leads."""
+        """Whether the server has reported on this connection whether this service leads."""
         if self._begun is None or not self._session.is_connected():
             return False
         return bool(self._begun[0] == self._session.get_seqno())
 
     def _stand_back(self, now_s: float) -> None:
-        """After an outage, a service on standby lets others request the lock first."""
+        """After an outage, delay a standby service's request for the lock, so that others go first."""
         if self.leads is not False:
             return
         if not self._session.is_connected():
@@ -201,7 +201,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
             self.set_lock(LEADER)
 
     def _contend(self, now_s: float) -> None:
-        """Follow who leads, and do our part in the election."""
+        """Report changes of the leader, and send this service's messages for the election."""
         self._expire(now_s)
         if not self._session.is_connected():
             self._asked.clear()
@@ -230,7 +230,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
             params = [ask.lock] if ask.lock else []
             request = jsonrpc.Message.create_request(ask.method, params)
             if ask in (Ask("steal", LEADER), Ask("lock", LEADER)):
-                # The library then takes the answer for that of its own request.
+                # The library then treats the answer as that to its own request.
                 self._lock_request_id = request.id
             else:
                 self._asked[request.id] = ask
@@ -255,10 +255,10 @@ class Replica(idl.Idl):  # type: ignore[misc]
             then(None)
 
     def _received(self) -> Any:
-        """The next message for the library."""
+        """Return the next message that the library has to process; None: there is none yet."""
         while (message := self._receive()) is not None:
             if (connection := self._session.get_seqno()) != self._asked_on:
-                # The library asks for rows only after its first answers.
+                # The library requests rows only after its first answers have arrived.
                 self._asked_on, self._fits = connection, True
                 self._ask_for_schema(time.monotonic())
             if not self._is_ours(message):
@@ -266,14 +266,14 @@ class Replica(idl.Idl):  # type: ignore[misc]
         return None
 
     def _is_ours(self, message: Any) -> bool:
-        """Handle a message about our locks or an answer to our requests. False for all others."""
+        """Handle a message about our locks or an answer to our requests. False: another message."""
         if message.type == jsonrpc.Message.T_NOTIFY:
             if message.method == "monitor_canceled":
-                # The schema was converted. Older libraries would wait for rows that never come.
+                # The schema was converted. Older libraries would wait for rows that never arrive.
                 self.force_reconnect()
                 return True
             if message.method.startswith("update"):
-                # Rows of other types could not be read.
+                # With an unsuitable schema, rows may have types that cannot be read.
                 return not self._fits
             lock = message.params[0] if message.params else None
             if message.method not in ("locked", "stolen") or lock not in (PULSE, WATCH):
