@@ -1,22 +1,22 @@
-"""Bindings and hashing: traffic of a VM port leaves on its bound uplink, or is spread by a hash.
+"""Bindings and hashing: a VM port's traffic leaves on its bound uplink, or a hash spreads it.
 
 UPLINK_OUT -> the VM port's binding group -> its first live uplink; or, if the VM port is hashed:
 -> HASH (which bucket a frame is in) -> BUCKET (counts it) -> the bucket's group
 (its first live uplink) -> OFF_HOME (unchanged, with another source address, or on the home).
 
-Tables: UPLINK_OUT, HASH, BUCKET, OFF_HOME, IP_NIBBLE; in LEARN and FROM_UPLINK, the flows that drop our own
-source addresses. Groups: one for each VM port, its binding; one for each bucket of each hash; the one that
-picks a bucket by the datapath's hash.
+Tables: UPLINK_OUT, HASH, BUCKET, OFF_HOME, IP_NIBBLE; in LEARN and FROM_UPLINK, the flows that drop
+frames from our own source addresses. Groups: the binding group of each VM port; one group for each
+bucket of each hash; the group that selects a bucket with the datapath's hash (dp_hash).
 
 Invariant: a move changes the VM port's binding group, and no flow. If the uplink goes down, the
-switch itself fails over to the next one of the VM port's order.
+switch itself fails over to the next uplink in the VM port's order.
 
 Invariant: a frame leaves once, on a live uplink that carries its VLAN. Upstream switches see a VM's
 source address on one uplink only.
 
 With dp_hash, the switch caches two flows for a frame, and revalidates them at different times. So the
-second one may still forward frames when no VM port is split any more, or one is split again. If there is
-no bucket, it sends them on the home; otherwise, it would drop them.
+second flow may still forward frames after the last split VM port is merged, or when one is split again.
+If its bucket does not exist then, it sends frames on the home uplink, instead of dropping them.
 """
 
 from __future__ import annotations
@@ -49,39 +49,39 @@ from controller.dataplane.team import Hash, Team, VmPort, kept
 from policies.classifiers import BUCKETS, Classifier
 from policies.model import OfPort
 
-# What Open vSwitch hashes (flow_hash_fields in lib/flow.c). CONNECTION covers the addresses and the
-# protocol of IP frames, and the ports of TCP, UDP and SCTP, but no ports of fragments. Of all other
-# frames it covers both MAC addresses, VLAN and EtherType.
+# Open vSwitch's hash fields (flow_hash_fields in lib/flow.c). For IP, CONNECTION covers the addresses,
+# the protocol, and the ports of TCP, UDP and SCTP, except in fragments. For all other frames, it covers
+# both MAC addresses, VLAN and EtherType.
 SOURCE_ADDRESS = "eth_src"
 CONNECTION = "symmetric_l3l4+udp"
 
-# How many of a VLAN's last bits choose the hash. The VLANs of a host are often consecutive.
+# How many low bits of the VLAN select the hash. The VLANs of a host are often consecutive.
 VLAN_HASH_BITS = 4
-# Up to this number of uplinks, flows match "modulo a power of two" on the low bits of addresses:
-# N * N flows for each of IPv4 and IPv6. A flow that the switch caches serves all addresses with
-# the same low bits.
+# Up to this number of uplinks, if it is a power of two, flows match the low bits of both addresses:
+# N * N flows for each of IPv4 and IPv6. A cached flow then serves all addresses with the same low
+# bits.
 LOW_BITS_MAX_UPLINKS = 8
-# For other numbers, one look-up takes this many bits of both addresses.
+# For other numbers of uplinks, one look-up processes this many bits of both addresses.
 BITS_AT_A_TIME = 2
 ADDRESS_BITS = 32
 _REMAINDER_BIT = 2 * BITS_AT_A_TIME
-# (EtherType, source, destination, how an address with these low bits is written)
+# (EtherType, source field, destination field, type of addresses)
 _IP = (
     (tables.ETH_IPV4, "ipv4_src", "ipv4_dst", IPv4Address),
     (tables.ETH_IPV6, "ipv6_src", "ipv6_dst", IPv6Address),
 )
 BY_HOME = (SetField(Register.TARGET, 0), Resubmit(Table.OFF_HOME))
 _TO_BUCKET = Resubmit(Table.BUCKET)
-# The group that picks a bucket by the datapath's hash of the connection (dp_hash). It is added over
+# The group that selects a bucket with the datapath's hash of the connection (dp_hash). It is added with
 # OpenFlow 1.5 (openflow/side_connection.py), never changed, and removed like any other group.
 SELECT_GROUP = GroupSpec(
     tables.SELECT_GROUP_ID,
     "select",
     tuple(Bucket((SetField(Register.BUCKET, bucket), _TO_BUCKET)) for bucket in range(BUCKETS)),
 )
-# The protocols whose ports the datapath hashes: TCP, UDP and SCTP.
+# The protocols with ports that the datapath hashes: TCP, UDP and SCTP.
 _WITH_PORTS = (6, 17, 132)
-# Frames that make a snooping switch send a group to where they came from.
+# Reports: a snooping switch sends the group to the port on which it receives the report.
 GROUP_REPORTS = (tables.IGMP_MESSAGE, *map(icmpv6, (tables.MLD_V1_REPORT, 132, 143)))
 ND_MESSAGES = range(133, 138)  # solicitations, advertisements and redirects
 
@@ -95,10 +95,10 @@ def binding_groups(team: Team) -> Iterator[GroupSpec]:
 
 
 def _leave(port: VmPort, uplink: OfPort, team: Team) -> Actions:
-    """Out by the uplink; if the VM port is hashed, the uplink is its home and the hash decides."""
+    """Actions that send a VM port's frames out on `uplink`; if hashed, to HASH with `uplink` as home."""
     if port.hashed is None:
         return leave_by(uplink, team)
-    # The home of endpoints while it is live.
+    # For endpoints, the first uplink of the order is recorded as well.
     lane = (LoadBits(Register.LANE, 16, 16, port.order[0]),) if team.has_lanes(port.hashed) else ()
     home, hashed = SetField(Register.HOME, uplink), SetField(Register.HASHED, port.hashed)
     return (*lane, home, hashed, Resubmit(Table.HASH))
@@ -116,20 +116,20 @@ def flows(team: Team) -> Iterator[FlowSpec]:
         yield flow(Table.BUCKET, 0, {}, *BY_HOME)
     if any(port.hashed is not None for port in team.vm_ports) or team.hashes or team.dp_hash:
         yield from _off_home_flows(team)
-        # Frames of ours that come back. No VM may send from these addresses.
+        # Drop our own frames that come back. No VM may send from these addresses.
         for mac in sorted(set(team.off_home_macs.values())):
             yield flow(Table.FROM_UPLINK, 20, {"eth_src": mac})
             yield flow(Table.LEARN, 60, {"eth_src": mac})
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:
-    """For each bucket, a group that sends by the first live uplink of its order."""
+    """A group for each bucket, which sends frames out on the first live uplink of its order."""
     for made in team.hashes:
         has_lanes = team.has_lanes(made.number)
         for bucket, order in enumerate(made.buckets):
             yield by_first_live(tables.bucket_group_id(made.number, bucket), order, has_lanes)
     if team.dp_hash:
-        # Also while no VM port is split: a split is then one bundle.
+        # Installed even if no VM port is split, so that a split needs only one bundle.
         yield SELECT_GROUP
 
 
@@ -141,12 +141,12 @@ def _bucket_flows(number: int, buckets: int) -> Iterator[FlowSpec]:
         yield flow(Table.BUCKET, 10, hashed, ToGroup(group), cookie=counts)
 
 
-# Most moves concern few of the buckets.
+# Cached, because most moves concern few buckets.
 @functools.lru_cache(maxsize=16 * BUCKETS)
 def by_first_live(group_id: int, order: tuple[OfPort, ...], has_lanes: bool = False) -> GroupSpec:
-    """A group that sends to the first live uplink of an order, through OFF_HOME.
+    """A group that sends frames to the first live uplink of `order`, through table OFF_HOME.
 
-    `has_lanes`: OFF_HOME also learns which uplink is the first one if all are live.
+    `has_lanes`: register LANE gets the first uplink of `order`, even if that uplink is not live.
     """
     lane = (LoadBits(Register.LANE, 0, 16, order[0]),) if has_lanes and order else ()
     to_off_home = Resubmit(Table.OFF_HOME)
@@ -176,7 +176,7 @@ def _hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
 
 
 def _address_flows(made: Hash) -> Iterator[FlowSpec]:
-    """Hash the source address. If the VLAN counts, too, its last bits choose one of several hashes."""
+    """Hash the source address. With SOURCE_MAC_VLAN, low VLAN bits select one of several hashes."""
     if made.classifier is Classifier.SOURCE_MAC:
         yield in_hash(made.number, 10, _into(made, SOURCE_ADDRESS))
         return
@@ -186,22 +186,22 @@ def _address_flows(made: Hash) -> Iterator[FlowSpec]:
 
 
 def for_the_home_to_hear(number: int, team: Team) -> Iterator[FlowSpec]:
-    """Frames that must leave on the home, where the VM port receives multicast and broadcast."""
-    # A snooping switch sends a group to where it was reported. The report has our own source
-    # address, because upstream switches know the sender's at another uplink.
+    """Flows for frames that must leave on the home uplink, on which the VM port receives multicast."""
+    # A snooping switch sends a group to the port of its report. The report gets our own source
+    # address, because upstream switches know the sender's address on another uplink.
     for report in GROUP_REPORTS:
         for uplink in team.uplinks:
             mac = team.off_home_macs.get(uplink)
             ours = (SetField("eth_src", mac),) if mac else ()
             out = (*ours, *leave_by(uplink, team))
             yield in_hash(number, 30, out, **report, **{Register.HOME: uplink})
-    # Nothing distinguishes a frame that comes back from an address that is not learned. The VM
-    # port would get its own broadcasts, if they did not leave by the uplink that it hears.
+    # Returning frames are not recognized if the source address is not learned. If such broadcasts
+    # left on another uplink than the home, the VM port would receive its own broadcasts.
     yield in_hash(number, 20, BY_HOME, **{Register.LEARNED: 0})
 
 
 def _transport_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
-    """Hash the connection. If a VM port hears by its home only, all other frames leave by the home."""
+    """Hash connections. Without a LAG, only unicast IP frames except ND are; others leave on the home."""
     if team.dp_hash and len(made.buckets) == BUCKETS:
         yield from _dp_hash_flows(made, team)
     if team.hears_everywhere:
@@ -216,10 +216,10 @@ def _transport_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
 
 
 def _dp_hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
-    """Have the datapath hash connections with ports, so that 256 cached flows serve all of them.
+    """Have the datapath hash connections with ports, so that 256 cached flows serve all connections.
 
-    Fragments are left out, because the datapath hashes the ports of the first fragment only. So is
-    what has no ports: the datapath's hash is the same for all frames that are not IP.
+    Fragments are excluded, because the datapath hashes ports only in the first fragment. Frames without
+    ports are excluded, because the datapath's hash is the same for all frames that are not IP.
     """
     unicast = {} if team.hears_everywhere else {"eth_dst": tables.UNICAST}
     pick = (ToGroup(tables.SELECT_GROUP_ID),)
@@ -230,7 +230,7 @@ def _dp_hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
 
 
 def _ip_pair_flows(made: Hash) -> Iterator[FlowSpec]:
-    """Hash both IP addresses, as VMware does. Of IPv6 addresses, the last 32 bits count."""
+    """Hash both IP addresses, as VMware does. Only the low 32 bits of IPv6 addresses count."""
     yield in_hash(made.number, 0, BY_HOME)
     count = len(made.buckets)
     if count <= LOW_BITS_MAX_UPLINKS and _power_of_two(count):
@@ -254,9 +254,9 @@ def _by_low_bits(made: Hash) -> Iterator[FlowSpec]:
 
 
 def _by_remainder(made: Hash) -> Iterator[FlowSpec]:
-    """By long division: each step appends the next bits of source XOR destination."""
+    """Compute the bucket by long division: each step adds the next bits of source XOR destination."""
     count = len(made.buckets)
-    # Modulo a power of two, higher bits make no difference.
+    # Higher bits do not change the remainder of a division by a power of two.
     bits = count.bit_length() - 1 if _power_of_two(count) else ADDRESS_BITS
     steps = range(-(-bits // BITS_AT_A_TIME) - 1, -1, -1)
     scratch = Register.IP_HASH
@@ -297,16 +297,16 @@ def in_hash(number: int, priority: int, actions: Actions, **fields: MatchValue) 
 
 
 def _off_home_flows(team: Team) -> Iterator[FlowSpec]:
-    """Send out by a bucket's uplink, which may be another than the sender's home.
+    """Flows that send frames out on a bucket's uplink, which may differ from the sender's home.
 
-    Switches upstream know the sender at its home. Frames from another uplink would tell them that
-    it has moved. So these frames get a source address of ours, which belongs to that uplink.
+    Upstream switches know the sender's address on its home. From frames on another uplink, they would
+    learn that it has moved. So these frames get one of our source addresses, that of the uplink.
     """
     chosen = {uplink for made in team.hashes for order in made.buckets for uplink in order}
     chosen |= {uplink for address in team.addresses for uplink in address.order}
     rewriting = [made for made in team.hashes if made.classifier is Classifier.TRANSPORT]
     for uplink in team.uplinks:
-        # For frames that no bucket takes, or whose VLAN the bucket's uplink does not carry.
+        # For frames without a bucket, or with a VLAN that the bucket's uplink does not carry.
         home = {Register.HOME: uplink}
         out = leave_by(uplink, team)
         yield flow(Table.OFF_HOME, 0, home, *out)

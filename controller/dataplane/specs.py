@@ -1,4 +1,4 @@
-"""Flows and groups as values: two specs that are equal install the same flow or group."""
+"""Flows, groups and actions as values: equal specs install the same flow or group."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SetField:
 
 @dataclass(frozen=True, slots=True)
 class CopyBits:
-    """Copy `bits` bits of one field to another."""
+    """Copy `bits` bits of field `source` to field `target`."""
 
     source: str
     source_bit: int
@@ -48,7 +48,7 @@ class CopyBits:
 
 @dataclass(frozen=True, slots=True)
 class LoadBits:
-    """Set `bits` bits of a register."""
+    """Set `bits` bits of the register `target`, from `target_bit` on, to `value`."""
 
     target: str
     target_bit: int
@@ -73,7 +73,7 @@ class Resubmit:
 
 @dataclass(frozen=True, slots=True)
 class LearnMatch:
-    """The learned flow matches `target` on the frame's present value of `source`."""
+    """The learned flow matches `target` against the current value of the frame's `source` field."""
 
     source: str
     target: str
@@ -82,7 +82,7 @@ class LearnMatch:
 
 @dataclass(frozen=True, slots=True)
 class LearnLoad:
-    """The learned flow loads a constant, or the frame's present value of a field."""
+    """The learned flow sets `target` to a constant, or to the current value of field `source`."""
 
     source: str | int
     target: str
@@ -91,11 +91,10 @@ class LearnLoad:
 
 @dataclass(frozen=True, slots=True)
 class Learn:
-    """Add a flow to `table`. `delete_learned`: the learned flow is deleted together with the flow
-    that has this action.
+    """Add a flow to `table`. `delete_learned`: it is deleted together with the flow of this action.
 
-    `limit`: no new one is added where the table has that many with this cookie; 0: no
-    limit. `success`: a register that becomes 1 if the flow is there afterwards, else 0.
+    `limit`: the most flows with `cookie` in the table; 0: no limit. `success`: a register that is set
+    to 1 if the flow exists afterwards, else to 0.
     """
 
     table: int
@@ -110,9 +109,9 @@ class Learn:
 
 @dataclass(frozen=True, slots=True)
 class Multipath:
-    """Hash a frame's `fields`, named as Open vSwitch does, to a number below `buckets`.
+    """Hash a frame's `fields`, an Open vSwitch name, to a number below `buckets`, in `target`.
 
-    Another `basis` makes another hash of the same fields.
+    Different values of `basis` give different hashes of the same fields.
     """
 
     fields: str
@@ -123,7 +122,7 @@ class Multipath:
 
 @dataclass(frozen=True, slots=True)
 class ToController:
-    """Give the whole frame to this service, and to no other controller."""
+    """Send the whole frame to this service, and to no other controller."""
 
 
 Action = (
@@ -164,7 +163,7 @@ class FlowSpec:
 
 @value(frozen=True, slots=True)
 class Bucket:
-    """A group's bucket. It is live while the watched port is; None: it watches none (only in ALL groups)."""
+    """A group's bucket, live while the watched port or group is; None: not watched (not in `ff`)."""
 
     actions: Actions
     watch_port: int | None = None
@@ -173,7 +172,7 @@ class Bucket:
 
 @value(frozen=True, slots=True)
 class GroupSpec:
-    """`kind` is `ff` (fast failover: the first live bucket), `all`, or `select` (one by a hash)."""
+    """A group. `kind`: `ff` (fast failover: the first live bucket), `all`, or `select` (hashed)."""
 
     group_id: int
     kind: str
@@ -193,10 +192,10 @@ EMPTY = Pipeline({}, {})
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What one bundle does, in the order of its fields.
+    """The changes of one bundle, in the order of the fields.
 
-    Groups come before the flows that use them and go after them: deleting a group deletes
-    the flows that point to it. `clear`: delete all our flows, also learned ones, by their cookie.
+    Groups are added before the flows that use them, and deleted after these flows, because deleting a
+    group deletes its flows. `clear`: delete all flows with our cookie, including learned flows.
     """
 
     add_groups: tuple[GroupSpec, ...] = ()
@@ -208,10 +207,10 @@ class Changes:
 
     def __post_init__(self) -> None:
         kept = {group.group_id for group in (*self.add_groups, *self.modify_groups)}
-        assert kept.isdisjoint(self.delete_groups), "no group comes and goes in one bundle"
+        assert kept.isdisjoint(self.delete_groups), "no group is added and deleted in one bundle"
 
     def __len__(self) -> int:
-        """The number of messages. Without any, there are no changes: the value is false."""
+        """The number of messages. A value without changes is therefore false."""
         groups = (*self.add_groups, *self.modify_groups, *self.delete_groups)
         return len(groups) + len(self.add_flows) + len(self.delete_flows) + self.clear
 
@@ -228,5 +227,5 @@ def flow(
     goto: int | None = None,
     cookie: int = COOKIE_PREFIX,
 ) -> FlowSpec:
-    """A flow for frames with these fields: a row of a table of the pipeline."""
+    """A flow in `table` for frames that match `fields`."""
     return FlowSpec(table, priority, tuple(sorted(fields.items())), actions, goto, cookie)

@@ -1,7 +1,7 @@
-"""The map of the pipeline: table ids, registers, cookies, group ids and timeouts.
+"""Numbers of the OpenFlow pipeline: table IDs, registers, cookies, group IDs and timeouts.
 
-docs/architecture.md draws it. Our flows have `COOKIE_PREFIX`, our groups are in `GROUP_IDS`;
-nothing else on the bridge is ours.
+See the drawing in docs/architecture.md. All flows with `COOKIE_PREFIX` and all groups in `GROUP_IDS`
+are ours, and no others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OFPP_NORMAL = 0xFFFFFFFA
 
 
 class Table(IntEnum):
-    """What each table does; numbers from LOCATION on are look-ups that return."""
+    """The tables of the pipeline. From LOCATION on, they are look-ups, which return to the caller."""
 
     CLASSIFY = 0
     LEARN = 1
@@ -56,55 +56,55 @@ class Table(IntEnum):
 
 
 class Register(StrEnum):
-    """Registers, by the name of their field. Zero means "not set" in each."""
+    """Registers and the names of their fields. In every register, zero means "not set"."""
 
-    VM_PORT = "reg0"  # ofport the frame came in by, when that is a VM port
-    UPLINK = "reg1"  # ofport the frame came in by, when that is an uplink
-    VLAN = "reg2"  # VLAN id; 0 for untagged frames
-    TARGET = "reg3"  # VM port the destination address is behind, or ELSEWHERE
+    VM_PORT = "reg0"  # ofport of the VM port on which the frame was received
+    UPLINK = "reg1"  # ofport of the uplink on which the frame was received
+    VLAN = "reg2"  # VLAN ID; 0 for untagged frames
+    TARGET = "reg3"  # VM port of the destination address, or ELSEWHERE
     LOCAL = "reg4"  # 1: the source address is behind a VM port
-    LOCKED = "reg5"  # 1: the source address announced itself from here a moment ago
+    LOCKED = "reg5"  # 1: the source address was announced from this bridge a moment ago
     ANNOUNCES = "reg6"  # 1: the frame announces its source address
-    NIBBLES = "reg7"  # bits 0-3 and 4-7 are compared; bit 8 says that some pair differed
-    LEARNED = "reg8"  # 1: the source address is among those learned on its VM port
+    NIBBLES = "reg7"  # bits 0-3 and 4-7 are compared; bit 8 is set if a pair differed
+    LEARNED = "reg8"  # 1: the source address has been learned on its VM port
     NORMAL = "reg9"  # 1: the frame is left to NORMAL
     HOME = (
-        "reg10"  # uplink that the sender's broadcasts use now; from an uplink: a VM port to go to
+        "reg10"  # uplink that the sender's broadcasts use now; from an uplink: the target VM port
     )
-    HASHED = "reg11"  # number of the hash that the sender's frames are spread by, or ASSIGNED
-    BUCKET = "reg12"  # what that hash makes of the frame
+    HASHED = "reg11"  # number of the hash that spreads the sender's frames, or ASSIGNED
+    BUCKET = "reg12"  # bucket of the frame, the result of that hash
     IP_HASH = "reg13"  # bits 0-1 and 2-3 are of two addresses; from bit 4 on, a remainder
-    BEHIND = "reg14"  # VM port the source address was learned on; set with LOCAL
-    # Bits 0-15: the uplink whose off-home address an endpoint's frame has, or would have off home.
-    # Bits 16-31, if an endpoint has sent it: the uplink that is the endpoint's home while it is live.
+    BEHIND = "reg14"  # VM port on which the source address was learned; set with LOCAL
+    # Bits 0-15: the uplink of the off-home address that an endpoint's frame has, or would get off home.
+    # Bits 16-31, if an endpoint has sent the frame: the first uplink of the endpoint's order.
     LANE = "reg15"
 
 
-# A field that no register shares: why a frame goes to several VM ports. Zero: it does not.
+# A separate field: the reason why a frame goes to several VM ports. Zero: it does not.
 FLOODED = "metadata"
-BY_UPLINK = 1  # an uplink has flooded it
-REPORT = 2  # a VM port reports that it is in a multicast group
+BY_UPLINK = 1  # an uplink has flooded the frame
+REPORT = 2  # a VM port has reported that it is a member of a multicast group
 
 ELSEWHERE = 0xFFFF
 LEARNED_TIMEOUT_S = 300
 LOCK_TIMEOUT_S = 5
-# On a LAG, where every multicast frame sets the lock: what comes back does so within milliseconds.
+# On a LAG, every multicast frame sets the lock. Frames that come back do so within milliseconds.
 LAG_LOCK_TIMEOUT_S = 1
-# For how long after a frame from an off-home address of an endpoint frames to it are taken from any uplink.
+# How long frames to an endpoint's off-home address are accepted on any uplink after a frame from it.
 SPOKEN_TIMEOUT_S = 10
-# How many addresses the switch learns on one VM port, and locks for it: more than VMs nested in a
-# VM need. The switch counts them for each new one, so a VM that invents addresses must not have
-# too many.
+# The most addresses that the switch learns on one VM port, and locks for it: more than nested VMs need.
+# The switch counts them all for each new address, so a VM that makes up addresses must not have too
+# many.
 ADDRESSES_PER_PORT_MAX = 1024
-# How many addresses the switch remembers as having left. Only local addresses can leave.
+# The most departed addresses that the switch remembers. Only local addresses can depart.
 DEPARTED_MAX = 16384
-# How many addresses the switch learns from uplinks. Frames for others are flooded to local VM ports, too.
+# The most addresses learned from uplinks. Frames to other addresses are also flooded to local VM ports.
 OUTSIDE_MAX = 4096
-# How many groups of a VM port the switch remembers, so that members do not hear the reports of others.
+# The most groups of a VM port that the switch remembers. Members do not receive reports by others.
 GROUPS_PER_PORT_MAX = 1024
 
-# What keeps a way closed for broadcasts until the old one is closed, too. It ends by itself, so that a
-# VM port is not deaf for longer if the service ends in between. OpenFlow has no shorter timeout.
+# For how long broadcasts from a new uplink are dropped until those from the old one are, too. A timeout
+# ends this even if the service stops in between. OpenFlow has no shorter timeout.
 HELD_TIMEOUT_S = 1
 
 COOKIE_PREFIX_MASK = 0xFFFFFF << 40
@@ -112,45 +112,45 @@ COOKIE_KIND_MASK = COOKIE_PREFIX_MASK | 0xFF << 32
 
 
 class Kind(IntEnum):
-    """The kind of a flow, in its cookie; the low 16 bits are the ofport it belongs to."""
+    """The kind of a flow, encoded in its cookie. The cookie's low 16 bits are an ofport, unless noted."""
 
     FIXED = 0
-    FROM_VM = 1  # counts what a VM port sends to uplinks
-    TO_VM = 2  # counts what uplinks bring for a VM port
-    LEARNED = 3  # made by the switch itself: never ours to compare
-    RESCUE = 4  # made by `ovs-lbt rescue`: the service removes it when it is back
-    BUCKET = 5  # counts what a bucket of a hash carries; number and bucket instead of the ofport
-    FROM_ADDRESS = 6  # counts what an address behind a VM port sends; its slot, not an ofport
-    TO_ADDRESS = 7  # counts what uplinks bring for it
-    INBOUND = 8  # counts what one uplink brings for a VM port; from bit 16 on that uplink's ofport
-    PROBE = 9  # gives the service what probes of an uplink's path bring
-    OUTSIDE = 10  # made by the switch itself, too: which addresses uplinks bring, and what it drops
-    # Gives the service what else path checks need: copies, forged frames, proofs
+    FROM_VM = 1  # counts frames that a VM port sends to uplinks
+    TO_VM = 2  # counts frames from uplinks to a VM port
+    LEARNED = 3  # added by the switch itself: never compared
+    RESCUE = 4  # added by `ovs-lbt rescue`: the service removes it after its start
+    BUCKET = 5  # counts frames in a bucket of a hash; number and bucket instead of the ofport
+    FROM_ADDRESS = 6  # counts frames from an address behind a VM port; its slot, not an ofport
+    TO_ADDRESS = 7  # counts frames from uplinks to such an address
+    INBOUND = 8  # counts frames from one uplink to a VM port; from bit 16 on the uplink's ofport
+    PROBE = 9  # sends probes of an uplink's path, and answers, to the service
+    OUTSIDE = 10  # added by the switch itself, too: addresses learned from uplinks, and drops
+    # Sends other frames for path checks to the service: copies, forged frames, proofs
     AROUND_PROBES = 11
 
 
 _KINDS = {kind.value: kind for kind in Kind}
 
 GROUP_IDS = range(0x6C000000, 0x6D000000)
-# The groups of the buckets of each hash; of the last number, those of addresses behind VM ports.
+# The kinds of the bucket groups of each hash. The last kind is for addresses behind VM ports.
 HASH_SLOTS = range(0xE0, 0xF0)
 
 
 class Group(IntEnum):
-    """The kind of a group, in its id; the low 16 bits are the ofport it belongs to, unless stated otherwise.
+    """The kind of a group, encoded in its ID above the low 16 bits, which are an ofport unless noted.
 
-    Kinds from 1 on deliver frames that one uplink floods to a VM port.
+    The kinds from 1 on (one for each uplink) deliver frames that the uplink floods to a VM port.
     """
 
-    BINDING = 0  # carries a VM port's traffic to its uplink
+    BINDING = 0  # sends a VM port's traffic out on its uplink
     LOCAL = 0xF0  # floods to the local VM ports of some VLANs; the first VLAN instead of the ofport
-    NORMAL = 0xF1  # gives NORMAL the unicast that an uplink floods
-    UNICAST = 0xF2  # delivers to a VM port the unicast that uplinks bring for it
-    SELECT = 0xF3  # picks a bucket by the datapath's hash; one group, the same on all bridges
-    PRESENCE = 0xF4  # tells whether a VM port is still there
-    LANE = 0xF5  # by it frames leave that have an endpoint's off-home address of an uplink
-    TO_ENDPOINT = 0xF6  # takes frames to such an address from one uplink; both uplinks by position
-    ALWAYS = 0xF7  # other groups watch this one to do something if no port is live that they watch
+    NORMAL = 0xF1  # passes flooded unicast from an uplink to NORMAL
+    UNICAST = 0xF2  # delivers unicast from uplinks to a VM port
+    SELECT = 0xF3  # selects a bucket with the datapath's hash; one group, the same on all bridges
+    PRESENCE = 0xF4  # continues according to whether a VM port still exists and its link is up
+    LANE = 0xF5  # sends out frames from endpoints' off-home addresses for an uplink
+    TO_ENDPOINT = 0xF6  # accepts such addresses' frames from one uplink; both uplinks by position
+    ALWAYS = 0xF7  # always live: other groups watch it in their last bucket
 
     def id_of(self, number: int) -> int:
         return _group_id(self, number)
@@ -164,17 +164,17 @@ def _group_id(kind: int, number: int) -> int:
 _LOCAL_ANY_VLAN = 0xFFFF
 # A message holds 64 kB, and a bucket of these groups takes 48 bytes.
 PORTS_PER_LOCAL_GROUP_MAX = 1024
-# The switch ends the translation of a frame after 4096 resubmits, and each VM port takes one of them.
+# The switch stops processing a frame after 4096 resubmits, and each VM port needs one of them.
 PORTS_PER_VLAN_MAX = 4000
-# In place of a hash's number: each address behind the VM port has an uplink of its own.
+# In place of a hash's number: each address behind the VM port has its own uplink.
 ASSIGNED = len(HASH_SLOTS) - 1
-# How many such addresses there can be.
+# The most addresses with their own uplink.
 SLOTS = 1 << 16
 SELECT_GROUP_ID, ALWAYS_GROUP_ID = Group.SELECT.id_of(0), Group.ALWAYS.id_of(0)
-# In the cookie of what is learned from ports that only NORMAL knows. Cookies of other learned
-# flows have an ofport and, from bit 16 on, a digest of the VLANs that it carries.
+# Set in cookies of flows learned from ports that only NORMAL knows. Cookies of other learned flows
+# contain an ofport and, from bit 16 on, a digest of the VLANs that the port carries.
 FROM_NORMAL = 1 << 31
-# In the cookies of addresses beyond a VM port's limit, and of members of groups.
+# Set in cookies of flows for addresses beyond a VM port's limit, and for members of multicast groups.
 BEYOND_LIMIT, MEMBERSHIP = 1 << 17, 1 << 18
 
 MULTICAST = ("01:00:00:00:00:00", "01:00:00:00:00:00")
@@ -183,11 +183,11 @@ BROADCAST = "ff:ff:ff:ff:ff:ff"
 VLAN_PRESENT = 0x1000
 VLAN_ID_BITS = 12
 VLAN_ID_MASK = (1 << VLAN_ID_BITS) - 1
-# What learned flows match: the VLAN of the frame that taught them, frames to its source, and frames from it.
+# Matches of learned flows: the VLAN of the learned frame, and frames to or from its source.
 SAME_VLAN = LearnMatch(Register.VLAN, Register.VLAN, VLAN_ID_BITS)
 TO_SOURCE = LearnMatch("eth_src", "eth_dst", 48)
 FROM_SOURCE = LearnMatch("eth_src", "eth_src", 48)
-# What they set: where to send the frame, and what is known of its source.
+# Values that learned flows set: the target of the frame, and facts about its source.
 TO_SENDER = LearnLoad(Register.VM_PORT, Register.TARGET, 16)
 TO_ELSEWHERE = LearnLoad(ELSEWHERE, Register.TARGET, 16)
 IS_LOCAL = LearnLoad(1, Register.LOCAL, 1)
@@ -203,7 +203,7 @@ TAGGED = (VLAN_PRESENT, VLAN_PRESENT)
 
 
 def icmpv6(message: int) -> Fields:
-    """The fields of ICMPv6 messages of a type."""
+    """Match fields for ICMPv6 messages of type `message`."""
     return {"eth_type": ETH_IPV6, "ip_proto": ICMPV6, "icmpv6_type": message}
 
 
@@ -211,13 +211,13 @@ IGMP_MESSAGE: Fields = {"eth_type": ETH_IPV4, "ip_proto": IGMP}
 
 
 def delivery_group_id(ofport: int, uplink_index: int) -> int:
-    """The group that delivers broadcasts from an uplink to a VM port."""
-    assert 0 <= uplink_index < HASH_SLOTS.start - 1, "there are ids for so many uplinks"
+    """The ID of the group that delivers broadcasts from an uplink to a VM port."""
+    assert 0 <= uplink_index < HASH_SLOTS.start - 1, "a group ID for each uplink"
     return _group_id(uplink_index + 1, ofport)
 
 
 def local_group_id(vlan: int | None, part: int = 0) -> int:
-    """One of the groups of the local VM ports of the VLANs from `vlan` on (None: of all others)."""
+    """The ID of a group of local VM ports for VLANs from `vlan` on (None: for all other VLANs)."""
     part_bits = part << VLAN_ID_BITS
     assert 0 <= part_bits < _LOCAL_ANY_VLAN, "a VLAN has few parts"
     number = _LOCAL_ANY_VLAN - part_bits if vlan is None else part_bits | vlan
@@ -225,18 +225,18 @@ def local_group_id(vlan: int | None, part: int = 0) -> int:
 
 
 def bucket_group_id(number: int, bucket: int) -> int:
-    """The group that carries one bucket of the hash `number` (from 0 to 14) to its uplink."""
+    """The ID of the group that sends a bucket of hash `number` (from 0 to 14) out on its uplink."""
     return _group_id(HASH_SLOTS[number], bucket)
 
 
 def to_endpoint_group_id(lane_index: int, uplink_index: int) -> int:
-    """The group that takes frames for a lane from one uplink. Both uplinks by position."""
+    """The ID of the group that accepts a lane's frames from one uplink. Both uplinks by position."""
     assert max(lane_index, uplink_index) < 1 << 8, "each has eight bits of the id"
     return Group.TO_ENDPOINT.id_of(lane_index << 8 | uplink_index)
 
 
 def address_group_id(slot: int) -> int:
-    """The group that sends frames from an address behind a VM port to its uplink."""
+    """The ID of the group that sends frames from an address behind a VM port out on its uplink."""
     return bucket_group_id(ASSIGNED, slot)
 
 
@@ -247,7 +247,7 @@ def bucket_cookie(number: int, bucket: int) -> int:
 
 
 def cookie_bucket(value: int) -> tuple[int, int]:
-    """The hash and the bucket that a flow of kind BUCKET counts."""
+    """The number of the hash and the bucket in the cookie of a flow of kind BUCKET."""
     return value >> 8 & 0xFF, value & 0xFF
 
 
@@ -257,7 +257,7 @@ def cookie(kind: Kind, ofport: int) -> int:
 
 
 def cookie_ofport(value: int) -> int:
-    """The ofport that one of our flows belongs to; 0: none."""
+    """The ofport in the cookie of one of our flows; 0: no port."""
     return value & 0xFFFF
 
 
@@ -268,39 +268,39 @@ def inbound_cookie(ofport: int, uplink: int) -> int:
 
 
 def cookie_inbound(value: int) -> tuple[int, int]:
-    """The VM port and the uplink, by ofport, that a flow of kind INBOUND counts for."""
+    """The ofports of the VM port and the uplink in the cookie of a flow of kind INBOUND."""
     return value & 0xFFFF, value >> 16 & 0xFFFF
 
 
 def learned_cookie(ofport: OfPort, vlans: PortVlans) -> int:
     """The cookie of flows that the switch learns on a VM port.
 
-    It depends on the port's VLANs. When these change, the last flow that taught the old cookie is
-    removed, and its learned flows are removed with it.
+    The cookie depends on the port's VLANs. When these change, the last learn action with the old cookie
+    is removed, and with it the flows that were learned.
     """
     return cookie(Kind.LEARNED, (vlans.digest << 16 & ~FROM_NORMAL) | ofport)
 
 
 def cookie_kind(value: int) -> Kind | None:
-    """The kind of one of our flows; None for the flow of another program."""
+    """The kind in the cookie of one of our flows; None: it is another program's flow."""
     if value & COOKIE_PREFIX_MASK != COOKIE_PREFIX:
         return None
-    # Our prefix, but an unknown kind: the flow is compared like ours, and so removed.
+    # Our prefix with an unknown kind: the flow is compared like our flows, and therefore removed.
     return _KINDS.get(value >> 32 & 0xFF, Kind.FIXED)
 
 
 def openflow_port(ofport: int) -> int:
-    """An ofport as OpenFlow 1.3 writes it: LOCAL has 32 bits there, and 16 in registers."""
+    """An ofport as encoded in OpenFlow 1.3, where LOCAL has 32 bits; in registers, it has 16."""
     return OFPP_LOCAL if ofport == OFPORT_LOCAL else ofport
 
 
 def in_vlans(vlans: VlanSet) -> Iterator[Fields]:
-    """Matches on register VLAN that together cover these VLANs. An empty one matches any VLAN."""
+    """Matches on register VLAN that together cover `vlans`. An empty match covers any VLAN."""
     for value, mask in blocks(vlans):
         whole = masked(value, ~VLAN_ID_MASK & 0xFFFFFFFF | mask, 0xFFFFFFFF)
         yield {Register.VLAN: whole} if mask else {}
 
 
 def masked(value: int, mask: int, all_ones: int) -> MatchValue:
-    """A value with its mask, in the form in which the switch reports it: without a full mask."""
+    """A value with its mask, as the switch reports it: if the mask is full, the value only."""
     return value if mask == all_ones else (value, mask)
