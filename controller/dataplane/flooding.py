@@ -1,11 +1,11 @@
 """Flooding: broadcast, multicast and unknown unicast reach each VM port of the VLAN once.
 
-Tables: DELIVERY, FLOOD, MEMBERSHIP; in DESTINATION and EGRESS, the flows for what VM ports flood; in
-PORT_OUT, the flows for what they do not get. Groups: one for the local VM ports of each class of VLANs
-(or several, if they are many), and for each VM port one for each uplink (its delivery groups).
+Tables: DELIVERY, FLOOD, MEMBERSHIP; in DESTINATION and EGRESS, the flows for frames that VM ports flood;
+in PORT_OUT, the flows that drop some flooded frames. Groups: for each class of VLANs, one or more groups
+of local VM ports; for each VM port, a delivery group for each uplink.
 
-Invariant: the network sends such a frame down every uplink, and a VM port takes it from the first
-live uplink of its order only. On a LAG the network sends it down one member, whichever that is.
+Invariant: flooded frames arrive from the network on every uplink, and a VM port accepts them only from
+the first live uplink of its order. On a LAG, such a frame arrives on one member, which may be any.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from controller.dataplane.team import KEPT, Team, VmPort, kept
 from policies.model import MAX_UPLINKS, OfPort
 
 ALL_HOSTS = "224.0.0.1"
-# A switch that snoops never prunes these groups.
+# A snooping switch never prunes these groups.
 LINK_LOCAL_GROUPS = ("224.0.0.0", "255.255.255.0")
 LINK_LOCAL_GROUPS_V6 = ("ff02::", "ffff::")
 
 
 def opens(old: GroupSpec, new: GroupSpec, live: Collection[int]) -> bool:
-    """Whether a delivery group will deliver what it did not: fewer `live` uplinks come before its own.
+    """Whether the change from `old` to `new` makes a delivery group accept frames of its uplink.
 
-    After a failure the switch immediately delivers from the next uplink. Later changes by the service
-    open nothing, and must not close anything either.
+    After a failure, the switch itself immediately accepts frames from the next uplink. A change after
+    that opens nothing, and must not cause frames to be dropped. `live`: ports that carry traffic.
     """
     slot = (new.group_id - tables.GROUP_IDS.start) >> 16
     if not 1 <= slot <= MAX_UPLINKS or not _delivers(new):
@@ -56,10 +56,10 @@ def opens(old: GroupSpec, new: GroupSpec, live: Collection[int]) -> bool:
 
 
 def held(group: GroupSpec) -> FlowSpec | None:
-    """The flow that keeps a delivery group from delivering for a moment, whatever its buckets say.
+    """The flow that temporarily drops frames from a delivery group's uplink to its VM port.
 
-    It expires, because the service may not run to remove it. None on a static LAG, where the buckets
-    do not determine the uplink of a frame, and each frame arrives on one uplink only.
+    The flow expires by itself, in case the service has stopped. None on a static LAG, where buckets do
+    not determine a frame's uplink, and each frame arrives on one uplink only.
     """
     ways = [bucket.watch_port for bucket in group.buckets if bucket.actions]
     if len(ways) != 1 or ways[0] is None:
@@ -70,7 +70,7 @@ def held(group: GroupSpec) -> FlowSpec | None:
 
 
 def is_held(flow: FlowSpec) -> bool:
-    """Whether a flow is one that keeps a delivery group from delivering."""
+    """Whether `flow` is the result of `held`: it temporarily drops frames of a delivery group."""
     return flow.table == Table.PORT_OUT and bool(flow.hard_timeout_s)
 
 
@@ -108,7 +108,7 @@ def _from_uplink(uplink: OfPort, team: Team) -> Iterator[FlowSpec]:
 
 
 def _from_vm_ports(team: Team) -> Iterator[FlowSpec]:
-    """What VM ports flood goes to the local VM ports and out by the sender's uplink."""
+    """Flows that send VM ports' flooded frames to local VM ports and out on the sender's uplink."""
     out = Resubmit(Table.UPLINK_OUT)
     for vlan_class in _vlan_classes(team):
         local = tuple(ToGroup(group_id) for group_id, _ in vlan_class.groups())
@@ -118,8 +118,8 @@ def _from_vm_ports(team: Team) -> Iterator[FlowSpec]:
     multicast = {"eth_dst": MULTICAST}
     yield flow(Table.DESTINATION, 10, multicast, goto=Table.FLOOD)
     if not team.hears_everywhere:
-        # If the source is not learned, nothing distinguishes the frame that comes back from one
-        # of somebody else: VM ports at other uplinks would get two copies. They get that one.
+        # If the source is not learned, the returning frame is not recognized as our own, and VM ports on
+        # other uplinks would receive two copies. They receive only the returning frame.
         unlearned = {Register.LEARNED: 0}
         yield flow(Table.DESTINATION, 70, {**multicast, **unlearned}, goto=Table.UPLINK_OUT)
         unknown = {Register.TARGET: 0, Register.UPLINK: 0}
@@ -128,12 +128,12 @@ def _from_vm_ports(team: Team) -> Iterator[FlowSpec]:
 
 @kept
 def _group_reports() -> Iterator[FlowSpec]:
-    """A member of a group does not hear what others report of it.
+    """Flows that keep members of a multicast group from receiving other members' reports.
 
-    A member that overhears another's report stays silent (RFC 2236 section 3, RFC 2710 section 4), and
-    the snooping switch at another uplink would stop sending it the group. All others hear reports: a
-    router that queries for members, too, although what it asks a group looks like a report. With
-    IGMPv3 and MLDv2 no member stays silent.
+    A member that receives another's report sends none (RFC 2236 section 3, RFC 2710 section 4). The
+    snooping switch on its uplink would then stop sending it the group. All other VM ports receive
+    reports, including a router that queries for members: its queries to a group look like reports.
+    With IGMPv3 and MLDv2, members always send their reports.
     """
     igmp: Fields = {**tables.IGMP_MESSAGE, "eth_dst": MULTICAST}
     mld: Fields = {**tables.icmpv6(tables.MLD_V1_REPORT), "eth_dst": MULTICAST}
@@ -151,7 +151,7 @@ def _group_reports() -> Iterator[FlowSpec]:
 
 @kept
 def _member(ofport: OfPort) -> Iterator[FlowSpec]:
-    """Learn that a VM port does not hear reports of a group of which it has reported itself."""
+    """A flow that learns to drop others' reports for a group that the VM port has reported itself."""
     is_member = Learn(
         Table.PORT_OUT,
         tables.cookie(Kind.LEARNED, tables.MEMBERSHIP | ofport),
@@ -171,7 +171,7 @@ def _member(ofport: OfPort) -> Iterator[FlowSpec]:
 def groups(team: Team) -> Iterator[GroupSpec]:
     for vlan_class in _vlan_classes(team):
         for group_id, ports in vlan_class.groups():
-            # The switch leaves out the port that the frame came in by.
+            # The switch does not send a frame out on the port on which it was received.
             buckets = tuple(Bucket(out_by(port.ofport)) for port in ports)
             yield GroupSpec(group_id, "all", buckets)
     hears_everywhere, is_static_lag = team.hears_everywhere, team.is_static_lag
@@ -182,7 +182,7 @@ def groups(team: Team) -> Iterator[GroupSpec]:
             )
 
 
-# Kept from one pipeline to the next, because most moves concern few VM ports.
+# Cached between pipelines, because most moves concern few VM ports.
 @functools.lru_cache(maxsize=KEPT)
 def _delivery_group(
     ofport: OfPort,
@@ -192,14 +192,13 @@ def _delivery_group(
     hears_everywhere: bool,
     is_static_lag: bool,
 ) -> GroupSpec:
-    """Deliver to the VM port what an uplink floods, while no uplink before this one is live.
+    """The group that delivers frames flooded by one uplink, if no earlier uplink in `order` is live.
 
-    The buckets of the uplinks before it have no actions: the frame came by those uplinks as well,
-    and is delivered from there. So there is one copy, even in a failover that the service does not
-    know of yet. On a LAG the frame came by this uplink only, whether the VM port may send by it or
-    not.
+    The buckets of earlier uplinks have no actions: the frame has arrived on those uplinks as well, and
+    is delivered from there. So there is one copy, even in a failover that the service has not
+    detected yet. On a LAG, the frame has arrived on one uplink only, which need not be in `order`.
 
-    `index`: the uplink's place among the uplinks.
+    `index`: the position of the uplink in `uplinks`.
     """
     uplink, group_id = uplinks[index], tables.delivery_group_id(ofport, index)
     if is_static_lag:
@@ -213,10 +212,10 @@ def _delivery_group(
 
 @dataclass(frozen=True, slots=True)
 class _VlanClass:
-    """VLANs that the same VM ports carry.
+    """A class of VLANs that the same VM ports carry.
 
-    `is_rest`: its flows do not name its VLANs, as those of the other classes have a higher
-    priority. The largest class is that one.
+    `is_rest`: the flows of this class match any VLAN, because those of other classes have a higher
+    priority. This is the largest class.
     """
 
     vlans: VlanSet
@@ -224,14 +223,14 @@ class _VlanClass:
     is_rest: bool
 
     def groups(self) -> Iterator[tuple[int, tuple[VmPort, ...]]]:
-        """The ids of the groups that together flood to these ports, each with its ports."""
+        """The IDs of the groups that together flood to `self.ports`, each with its part of the ports."""
         lowest = None if self.is_rest else next(iter(self.vlans))
         most = tables.PORTS_PER_LOCAL_GROUP_MAX
         for part in range(max(1, -(-len(self.ports) // most))):
             yield tables.local_group_id(lowest, part), self.ports[part * most : (part + 1) * most]
 
     def matches(self) -> Iterator[Fields]:
-        """Matches that together cover these VLANs."""
+        """Matches that together cover the VLANs of the class."""
         if self.is_rest:
             yield {}
             return
@@ -248,9 +247,9 @@ def _vlan_classes(team: Team) -> Iterator[_VlanClass]:
 
 
 def no_flood(installed: Pipeline) -> frozenset[int] | None:
-    """The ports that have the flag `no-flood` where this is installed; None: not known.
+    """The ports with the flag `no-flood`, according to the installed flows; None: not known.
 
-    The switch loses flows and flags together, so that flows tell which flags are set.
+    A switch loses flows and flags together, so the flags can be derived from the flows.
     """
     flows = installed.flows.values()
     flooded = [f for f in flows if (Register.NORMAL, 1) not in f.match]
@@ -264,6 +263,6 @@ def no_flood(installed: Pipeline) -> frozenset[int] | None:
 
 
 def cut_off(installed: Pipeline) -> frozenset[int]:
-    """The uplinks that a rescue keeps NORMAL from flooding to, by the same flag."""
+    """The uplinks with the flag `no-flood` after a rescue, so that NORMAL does not flood to them."""
     rescue = [f for f in installed.flows.values() if tables.cookie_kind(f.cookie) is Kind.RESCUE]
     return frozenset(v for f in rescue for k, v in f.match if k == "in_port" and isinstance(v, int))

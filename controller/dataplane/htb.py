@@ -1,9 +1,9 @@
-"""The queueing of an uplink's device as values, and the `tc` commands from one to another.
+"""HTB queues of an uplink's device as values, and the `tc` commands that change or remove them.
 
-A device gets an HTB qdisc with a class for each VM port. Frames find their class by their source
-address: one program of classic BPF looks it up, so that tagged and untagged frames are treated
-alike, on the userspace datapath as on the kernel's. The program begins with a digest of all that
-was installed with it. A service that starts recognises its own queues by this digest.
+A device gets an HTB qdisc with a class for each VM port. A classic BPF program determines the class
+from a frame's source address. So tagged and untagged frames are treated alike, with the userspace
+datapath and the kernel's. The program begins with a digest of the whole configuration, from which a
+service recognizes its own queues when it starts.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-# The handle of our root qdisc, which distinguishes it from any other: "lb".
+# The handle of our root qdisc, which distinguishes it from other programs' qdiscs: "lb".
 HANDLE = 0x6C62
-# Minor numbers that are no port's: OFPP_MAX is 0xff00, LOCAL 0xfffe.
+# Minor numbers that no port has: OFPP_MAX is 0xff00, LOCAL 0xfffe.
 ROOT_CLASS, DEFAULT_CLASS, AMBIGUOUS_CLASS = 0xFFF0, 0xFFF1, 0xFFF2
 FILTERS = "protocol all prio 1"
 # `tc` sends messages of 16 KiB, and an address takes fewer than six instructions of 8 bytes.
@@ -22,10 +22,10 @@ ADDRESSES_A_FILTER = 300
 MAX_ADDRESSES = 3000
 # The guaranteed rate of a class without a reservation.
 LEAST_RATE_BPS = 8_000
-# How long a class may send at once after it was idle, or after the timer was late.
+# The length of a burst that a class may send after it was idle, or after a late timer.
 BURST_S = 0.002
 LEAST_BURST_BYTES = 15_000
-# What the wire adds to a frame (preamble, check sequence and gap), and the shortest frame on it.
+# The bytes that a link adds to a frame (preamble, check sequence and gap), and its shortest frame.
 ETHERNET_OVERHEAD_BYTES, ETHERNET_LEAST_BYTES = 24, 84
 ETHERNET_HEADER_BYTES = 18
 # The longest frame that the kernel may hand to a device, and segment later.
@@ -47,9 +47,9 @@ Instruction = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """The part of the device's capacity that one class of frames gets.
+    """The bandwidth of one class of frames.
 
-    `rate_bps` is guaranteed. What other classes leave is divided by `shares`, up to `ceil_bps`.
+    `rate_bps` is guaranteed. Unused bandwidth is divided according to `shares`, up to `ceil_bps`.
     """
 
     minor: int
@@ -63,9 +63,9 @@ class Shaper:
     """The queues that a device should have.
 
     `sources`: the class of each source address; frames from all others are in the default class.
-    `on_wire`: the capacity is that of the link, so a frame's preamble and gap count, too. `queues`:
-    how many queues share one socket's send buffer (Open vSwitch's userspace datapath); None: they
-    share none.
+    `on_wire`: the capacity is that of the link, so preambles and gaps of frames count as well.
+    `queues`: how many queues share one socket's send buffer (Open vSwitch's userspace datapath);
+    None: no buffer is shared.
     """
 
     capacity_bps: int
@@ -77,7 +77,7 @@ class Shaper:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What the kernel offers, and the device's frames."""
+    """Properties of the kernel and the device that determine the queues."""
 
     fq_codel: bool = False
     send_buffer_bytes: int = 212_992
@@ -86,7 +86,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The queues of a device. `marks`: the digests in our filters; `drops`: counted by class."""
+    """The queues found on a device. `marks`: the digests in our filters; `drops`: frames by class."""
 
     kind: str = "noqueue"
     handle: int = 0
@@ -101,7 +101,7 @@ class Found:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether another program has set it: the default qdisc of a device has no handle."""
+        """Whether another program has set this qdisc. A device's default qdisc has no handle."""
         return self.handle != 0 and not self.is_ours
 
     def __str__(self) -> str:
@@ -113,13 +113,13 @@ UNTOUCHED = Found()
 
 
 def class_minor(ofport: int) -> int:
-    """The class of a VM port; its queue has the same number, as a qdisc of the device."""
+    """The minor number of a VM port's class, which is also the handle of the class's queue."""
     assert ofport not in (ROOT_CLASS, DEFAULT_CLASS, AMBIGUOUS_CLASS), "other classes have these"
     return AMBIGUOUS_CLASS if ofport == HANDLE else ofport
 
 
 def mark(shaper: Shaper, host: Host) -> int:
-    """A digest that identifies the shaper. It can be read back from the device."""
+    """A digest of `shaper` and `host`, which is stored in the filters on the device."""
     digest = hashlib.blake2b(repr((shaper, host)).encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big")
 
@@ -127,11 +127,11 @@ def mark(shaper: Shaper, host: Host) -> int:
 def commands(
     device: str, found: Found, wanted: Shaper | None, host: Host, known: Shaper | None = None
 ) -> tuple[str, ...]:
-    """The fewest lines for `tc -batch` that change `found` to `wanted`.
+    """The fewest lines for `tc -batch` that change the queues `found` to `wanted` (None: no queues).
 
-    `known`: the shaper that was installed with the mark found, if it is remembered. Another
-    program's qdisc is replaced, so the caller must not call this if it has to stay.
-    Queued frames stay queued, except those of a class that is removed.
+    `known`: the shaper that this service installed last, if it is remembered. Another program's
+    qdisc is replaced, so the caller must not call this if that qdisc is to be kept. Frames remain
+    queued, except those of a class that is removed.
     """
     if wanted is None:
         return (f"qdisc del dev {device} root",) if found.is_ours else ()
@@ -155,14 +155,14 @@ def commands(
 
 
 def is_complete(found: Found, shaper: Shaper, host: Host) -> bool:
-    """Whether all of it is there."""
+    """Whether all classes, queues and filters of `shaper` were found on the device."""
     minors = {leaf.minor for leaf in shaper.leaves}
     marks = (mark(shaper, host),) * len(_chunks(shaper))
     return found.minors == minors | {ROOT_CLASS} and found.queued == minors and found.marks == marks
 
 
 def _lines(device: str, shaper: Shaper, host: Host) -> Iterator[str]:
-    """A line for each class, the root class first; then one for the queue of each class."""
+    """The `tc` lines for all classes, the root class first, and then for their queues."""
     frame_bytes, replace = _frame_bytes(shaper, host), f"class replace dev {device}"
     capacity_bps, least = shaper.capacity_bps, min(leaf.shares for leaf in shaper.leaves)
     assert least > 0, "every VM port has a share"
@@ -192,13 +192,13 @@ def _burst_bytes(rate_bps: int, least_bytes: int) -> int:
 
 
 def _frame_bytes(shaper: Shaper, host: Host) -> int:
-    """The largest frame that the device gets; a smaller quantum would not share fairly."""
+    """The largest frame passed to the device. With a smaller quantum, sharing would not be fair."""
     segmented = shaper.queues is None
     return SUPERFRAME_BYTES if segmented else host.mtu_bytes + ETHERNET_HEADER_BYTES
 
 
 def _queue(leaf: Leaf, shaper: Shaper, host: Host) -> str:
-    """If queues share a buffer, each gets a part of it by its rate and its shares."""
+    """The qdisc of a class. Of a shared buffer, it gets a part according to its rate and shares."""
     if shaper.queues is None:
         return "fq_codel" if host.fq_codel else "pfifo limit 1000"
 
@@ -214,7 +214,7 @@ def _queue(leaf: Leaf, shaper: Shaper, host: Host) -> str:
 
 
 def _filter_lines(device: str, shaper: Shaper, host: Host) -> list[str]:
-    """A line for each filter; a frame that one does not know goes on to the next."""
+    """The `tc` lines for all filters. A frame that a filter does not match goes to the next filter."""
     lines, default = [], f"classid {HANDLE:x}:{DEFAULT_CLASS:x}"
     for number, sources in enumerate(_chunks(shaper), 1):
         code = program(sources, mark(shaper, host))
@@ -228,7 +228,7 @@ def _filter(device: str, number: int) -> str:
 
 
 def _chunks(shaper: Shaper) -> list[tuple[tuple[str, int], ...]]:
-    """The sources of each filter. There is at least one filter, because it has the digest."""
+    """The source addresses of each filter. At least one filter is needed, for the digest."""
     sources = shaper.sources[:MAX_ADDRESSES]
     starts = range(0, max(1, len(sources)), ADDRESSES_A_FILTER)
     return [sources[start : start + ADDRESSES_A_FILTER] for start in starts]
@@ -238,10 +238,10 @@ def _chunks(shaper: Shaper) -> list[tuple[tuple[str, int], ...]]:
 
 
 def program(sources: Iterable[tuple[str, int]], mark: int) -> tuple[Instruction, ...]:
-    """The program that returns the id of a frame's class; 0: the default class.
+    """The BPF program that returns the ID of a frame's class; 0: the default class.
 
-    For LACP and other link-local protocols it returns the id of the qdisc, so that these frames are
-    not queued: a bond whose LACP frames are lost in a full queue would lose its members.
+    For LACP and other link-local protocols, it returns the qdisc's ID, so that these frames are not
+    queued: if LACP frames were lost in a full queue, a bond would lose its members.
     """
     by_high: dict[int, dict[int, int]] = {}
     for mac, minor in sources:
@@ -271,7 +271,7 @@ def _returns(minor: int) -> Instruction:
 
 
 def _search(blocks: Sequence[tuple[int, list[Instruction]]]) -> list[Instruction]:
-    """Continue in the block whose key is the accumulator's value; without one, return the default."""
+    """Code that jumps to the block with the accumulator's value as its key; without one, returns 0."""
     if len(blocks) > _BRANCH:
         middle = len(blocks) // 2
         below, above = _search(blocks[:middle]), _search(blocks[middle:])

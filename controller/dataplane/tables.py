@@ -149,7 +149,7 @@ class Group(IntEnum):
     SELECT = 0xF3  # selects a bucket with the datapath's hash; one group, the same on all bridges
     PRESENCE = 0xF4  # continues according to whether a VM port still exists and its link is up
     LANE = 0xF5  # sends out frames from endpoints' off-home addresses for an uplink
-    TO_ENDPOINT = 0xF6  # accepts such addresses' frames from one uplink; both uplinks by position
+    TO_ENDPOINT = 0xF6  # accepts frames to such an address from an uplink; both uplinks by position
     ALWAYS = 0xF7  # always live: other groups watch it in their last bucket
 
     def id_of(self, number: int) -> int:

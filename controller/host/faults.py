@@ -1,13 +1,13 @@
-"""Threads of the service, and a record of their failures for the log, `show` and metrics.
+"""Starts the service's threads, and records their failures for the log, `show` and metrics.
 
-This module starts every thread of the service, so that none dies unnoticed. There are three kinds
-of threads, which differ in what an unexpected exception means:
+This module starts every thread of the service, so that no failure goes unnoticed. There are three
+kinds of threads, which differ in the effect of an unexpected exception:
 
 - `vital`: the engine may be inconsistent, or no longer receives events. The process ends with
   status 1, and the supervisor restarts it. The switch continues with the installed flows.
-- `lasting`: the thread holds no state of the engine. It starts again, after a longer pause each
-  time.
-- `once`: the thread carries out one command. The fault is the answer to that command.
+- `lasting`: the thread has no state of the engine. It starts again, each time after a longer
+  pause.
+- `once`: the thread carries out one command. The answer to the command reports the fault.
 
 A thread that was started elsewhere, for example by a library, counts as vital.
 """
@@ -57,10 +57,10 @@ ANOTHER_LEADS = "another service leads"
 
 
 class Ledger:
-    """What has failed since this host booted, by part. All methods may be called on any thread.
+    """The failures since this host booted, by part of the service. All methods are thread-safe.
 
-    The record is kept in a file: a service that ended because of a fault can report it only after
-    it has started again.
+    They are saved in a file, because a service that ends due to a fault can report the fault only
+    after the next start.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Ledger:
         self._end: Callable[[], None] = lambda: None
 
     def open(self, path: Path, tell: Callable[[Faulted], None], end: Callable[[], None]) -> None:
-        """Load saved faults; report them and later ones to `tell`. `end` ends the process."""
+        """Load saved faults; pass them and later faults to `tell`. `end` ends the process."""
         with self._lock:
             self._path, self._tell, self._end = path, tell, end
             self._last = _read(path)
@@ -80,7 +80,7 @@ class Ledger:
             tell(fault)
 
     def counts(self) -> Mapping[str, int]:
-        """How often each part has failed."""
+        """The number of failures of each part."""
         with self._lock:
             return {part: self._last[part].count if part in self._last else 0 for part in PARTS}
 
@@ -94,7 +94,7 @@ class Ledger:
     ) -> str:
         """Record and log a fault. Returns the answer for requests that wait for this part.
 
-        `again`: the log has it already.
+        `ends`: the fault ends the process. `again`: the same fault has been logged already.
         """
         found = one_line(f"{name or part}: {type(error).__name__}: {error}")
         becomes = "the process ends and is restarted" if ends else "ovs-lbt continues without it"
@@ -128,7 +128,7 @@ class Ledger:
 
 
 def _read(path: Path) -> dict[str, Faulted]:
-    """The saved faults; none if the file is damaged."""
+    """Read the saved faults, by part; empty if the file does not exist or is damaged."""
     try:
         kept = json.loads(path.read_text())
         read = [Faulted(part, str(kept[part][2]), *_times(kept[part])) for part in kept]
@@ -172,14 +172,14 @@ def guarded(part: str, name: str, run: Callable[[], None]) -> None:
 
 
 def lasting(part: str, name: str, run: Callable[[], None]) -> threading.Thread:
-    """Start a thread that runs again whenever it fails, until it returns."""
+    """Start a thread that calls `run`, and calls it again after each failure, until it returns."""
     return _start(name, functools.partial(_again, part, name, run))
 
 
 def once(
     part: str, name: str, run: Callable[[], None], failed: Callable[[str], None]
 ) -> threading.Thread:
-    """Start a thread for one command. If it fails, `failed` gets the answer to report."""
+    """Start a thread for one command. If `run` fails, `failed` is called with the answer to report."""
 
     def guard() -> None:
         try:
@@ -197,7 +197,7 @@ def answered(
     failed: Callable[[str], Answer],
     submit: Callable[[Answer], None],
 ) -> None:
-    """Carry out a command on a thread, and submit the answer: if it fails, what `failed` returns."""
+    """Carry out a command on a thread, and submit its answer, or that of `failed` if it fails."""
 
     def run() -> None:
         try:

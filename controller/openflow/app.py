@@ -1,4 +1,4 @@
-"""The framework app: each handler decodes one kind of message and submits an event."""
+"""The OpenFlow app: handlers convert messages from switches to events, and claim the master role."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from controller.openflow.framework import (
 LOG = logging.getLogger(__name__)
 
 DEPOSED = "another controller has taken the master role; stop it"
-NOT_KNOWN = "another controller was master, and ovsdb-server does not say which service leads"
+NOT_KNOWN = "another controller was master, and ovsdb-server does not report which service leads"
 
 Handler = Callable[["TeamingApp", Any], None]
 
 
 def of_live(handler: Handler) -> Handler:
-    """Handle messages of live connections only.
+    """Decorate a handler so that it handles only messages of live connections (see `TeamingApp`).
 
-    If that fails, close the connection only, because a switch may send anything.
+    If the handler fails, only the connection is closed, because a switch may send anything.
     """
 
     @functools.wraps(handler)
@@ -53,20 +53,20 @@ def of_live(handler: Handler) -> Handler:
 
 
 class TeamingApp(PromptApp):
-    """Turns OpenFlow messages into events.
+    """Converts OpenFlow messages to events.
 
-    `submit` passes events to the engine's thread. `connections` holds the live connection of each
-    bridge. `caller` names the bridge that has dialled us, or refuses the connection. `confirm` checks
-    whether this service leads, and passes on the answer; None: it is not known. `room` returns how many
-    bytes a bridge's answers may have in addition to the usual limit, because it has many ports.
+    `submit` passes events to the engine's thread. `connections`: the live connection of each bridge.
+    `caller` returns the name of the bridge that has dialled us, or refuses the connection. `confirm`
+    queries whether this service leads, and passes on the answer; None: unknown. `room` returns the bytes
+    that a bridge's replies may have in addition to the usual limit, based on its ports.
 
-    A connection is live once the switch has granted us the master role. From then on the switch
-    accepts changes from no other service. Before that, the service changes nothing on the switch.
+    A connection is live once the switch has granted us the master role. From then on, the switch does
+    not accept changes from other services. Before that, the service changes nothing on the switch.
 
-    Each connection's messages are handled on its own thread, in their order. `granted` runs on another
-    thread. So code that makes a bridge's connection live, ends it or submits its messages holds the
-    bridge's lock (`turns`): the engine learns of a connection before its messages, and receives none
-    after its end.
+    Each connection's messages are handled in order, on the connection's thread. `granted` runs on
+    another thread. So code that makes a bridge's connection live, ends it or submits its messages holds
+    the bridge's lock (`turns`): the engine is notified of a connection before its messages, and receives
+    no messages after its end.
     """
 
     OFP_VERSIONS = [ofproto.OFP_VERSION]  # noqa: RUF012 - the framework's class attribute
@@ -94,7 +94,7 @@ class TeamingApp(PromptApp):
 
     @set_ev_cls(ofp_event.EventOFPSwitchFeatures)
     def identified(self, event: Any) -> None:
-        """A switch has reported its datapath id."""
+        """Handle a switch's report of its datapath id: find the bridge that has dialled us."""
         datapath = event.msg.datapath
         if datapath.bridge is None and not datapath.refused:
             datapath.bridge = self.caller(datapath)
@@ -104,13 +104,13 @@ class TeamingApp(PromptApp):
         datapath = event.datapath
         if datapath.refused:
             return
-        # Our role and the generation of the last master, without changing either.
+        # Query our role and the last master's generation ID, without changing either.
         asked = framework.parser.OFPRoleRequest(datapath, ofproto.OFPCR_ROLE_NOCHANGE, 0)
         datapath.send(framework.serialized([asked, *commands.set_async(datapath)]))
 
     @set_ev_cls(ofp_event.EventOFPRoleReply, MAIN_DISPATCHER)
     def role(self, event: Any) -> None:
-        """The first reply has the last master's generation. The second grants us the master role."""
+        """Handle a role reply. The first has the last master's generation ID; the second grants the role."""
         connection, generation = event.msg.datapath, event.msg.generation_id
         if self.connections.get(connection.bridge) is connection:
             return
@@ -122,7 +122,7 @@ class TeamingApp(PromptApp):
     def _claim(self, connection: Any, generation: int, leads: bool | None) -> None:
         """Request the master role if this service leads.
 
-        If that is not known, request it only if no other controller was master after us.
+        If the leader is unknown, request the role only if no other controller was master after us.
         """
         untouched = (messages.NO_GENERATION, self._generations.get(connection.bridge))
         if leads is False:
@@ -131,14 +131,14 @@ class TeamingApp(PromptApp):
         if leads is None and generation not in untouched:
             connection.refuse(NOT_KNOWN)
             return
-        # It wraps: the switch compares generations by signed distance.
+        # The ID may wrap, because the switch compares generation IDs by signed distance.
         connection.claimed = claimed = (generation + 1) & messages.NO_GENERATION
         master = ofproto.OFPCR_ROLE_MASTER
         asked = framework.parser.OFPRoleRequest(connection, master, claimed)
         connection.send(framework.serialized([asked]))
 
     def _begin(self, connection: Any, leads: bool | None) -> None:
-        """Use the connection, unless another service has become the leader meanwhile."""
+        """Use the connection, unless another service has become the leader (`leads` is False)."""
         if leads is False:
             framework.hang_up(connection)
         else:
@@ -147,14 +147,14 @@ class TeamingApp(PromptApp):
             faults.vital("openflow", f"grant of {connection.bridge}", grant)
 
     def granted(self, connection: Any) -> None:
-        """The switch has granted us the master role on this connection."""
+        """Make a connection live, after the switch has granted us the master role."""
         bridge = connection.bridge
         with self.turns[bridge]:
             if not connection.is_active:
                 return
             self._generations[bridge] = connection.claimed
             if bridge in self.connections:
-                # The one that this replaces has ended, and is told to have only after this.
+                # The previous connection has ended, but its end has not been reported yet.
                 self.submit(events.SwitchGone(bridge))
             self.connections[bridge] = connection
             self._replies[bridge] = replies.Replies(functools.partial(self.room, bridge))

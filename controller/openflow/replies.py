@@ -1,4 +1,4 @@
-"""Puts the parts of statistics replies together, and turns them into events."""
+"""Assembles the parts of statistics replies from switches, and converts them to events."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
 from controller.openflow.messages import Asked, asked_of
 
-# How many bytes the unfinished replies of a bridge may have, without learned flows and in addition to
-# what its ports need. Decoded, they take up to eight times as much memory.
+# The most bytes in incomplete replies of a bridge, without learned flows and in addition to the bytes that
+# its ports need. Decoded, they take up to eight times as much memory.
 MOST_BYTES = 6_000_000
-# How many bytes a reply may have with learned flows, of which only some addresses are kept. A VM port
-# may have 1024 addresses, each in up to five tables.
+# The most bytes in a reply with learned flows, of which only some addresses are kept. A VM port may have
+# 1024 addresses, each in up to five tables.
 MOST_READ_BYTES = 1 << 26
-# How many ports or units a reply may count, in addition to a number for each port. The engine takes 20 us
-# for each.
+# The most ports or units with counters in a reply, and the bytes of room that allow one more. The engine
+# needs 20 us for each.
 MOST_COUNTED, ROOM_PER_COUNTED = 2_000, 2_000
-# So many addresses are kept of each port, and more while fewer than that are kept of all; never more than
-# the last. VMs can make up addresses, and the engine takes time for each.
+# The most addresses kept for a port (more only while the total is below the second number), the total
+# for that, and the most in all. VMs can make up addresses, and the engine needs time for each.
 KEPT_OF_A_PORT, KEPT_OF_ALL, MOST_KEPT = 64, 1 << 14, 1 << 15
 COOKIE = struct.Struct("!24xQ")
 STATISTICS: dict[int, Any] = {
@@ -46,7 +46,7 @@ C = TypeVar("C")
 
 
 class _Read(Generic[R]):
-    """Decodes the replies to one kind of request, and each only if it differs from the last one."""
+    """Decodes the replies to one kind of request. A reply equal to the last is not decoded again."""
 
     def __init__(self, decode: Callable[[list[bytes]], R]) -> None:
         self._decode = decode
@@ -66,11 +66,11 @@ class _Read(Generic[R]):
 
 @dataclass(slots=True)
 class Learned:
-    """The addresses in the learned flows that were added. These are many: each is read by itself.
+    """The addresses in learned flows. Flows are added one by one, because there may be many.
 
-    `addresses`: (ofport, MAC, VLAN) of those on VM ports. `from_normal`: of those on ports that only
-    NORMAL served; VLAN None: the frames had no tag. `elsewhere`: (MAC, VLAN) of those that were on a
-    VM port and have announced themselves elsewhere.
+    `addresses`: (ofport, MAC, VLAN) of addresses on VM ports. `from_normal`: the same for ports that
+    only NORMAL serves; VLAN None: the frames were untagged. `elsewhere`: (MAC, VLAN) of addresses that
+    were on a VM port and have been announced from outside the bridge.
     """
 
     addresses: set[tuple[int, str, int]] = field(default_factory=set)
@@ -80,11 +80,11 @@ class Learned:
     _of_all: int = 0
 
     def add_part(self, stats: bytes) -> None:
-        """Read one flow.
+        """Add the address in one flow.
 
         Raises:
-            Malformed: lengths inside the flow do not agree.
-            ValueError: it matches no single address.
+            Malformed: lengths inside the flow are inconsistent.
+            ValueError: the flow does not match exactly one address.
         """
         (found,) = COOKIE.unpack_from(stats)
         ofport = tables.cookie_ofport(found)
@@ -109,7 +109,7 @@ class Learned:
             self.elsewhere.add((mac, _exact(vlan or 0)))
 
     def event(self, bridge: str) -> events.LearnedRead:
-        """The event with the addresses that were read."""
+        """Return the event with the addresses that were added."""
         from_normal = sorted(self.from_normal, key=lambda a: (a[0], a[1], a[2] or 0))
         return events.LearnedRead(
             bridge,
@@ -120,31 +120,31 @@ class Learned:
 
 
 class Replies:
-    """Collects the statistics replies of one connection, and turns them into events.
+    """Collects the statistics replies of one connection, and converts them to events.
 
-    A reply comes in parts, and some events need several replies. `InstalledRead` needs flows and
-    groups. `UnitCountersRead` needs the flows of both directions, because each counts one. `room`
-    returns how many bytes more than usual they may have.
+    A reply arrives in parts, and some events need several replies. `InstalledRead` needs flows and
+    groups. `UnitCountersRead` needs flows for both directions, because each flow counts one direction.
+    `room` returns the additional bytes allowed in replies.
     """
 
     def __init__(self, room: Callable[[], int] = lambda: 0) -> None:
         self._room = room
         self._bodies: dict[int, list[bytes]] = {asked: [] for asked in Asked}
-        # How many bytes of each reply have come, and how many of them are kept.
+        # How many bytes of each reply have arrived, and how many of them are kept.
         self._read: dict[int, int] = dict.fromkeys(Asked, 0)
         self._kept: dict[int, int] = dict.fromkeys(Asked, 0)
         self._learned = Learned()
-        # How many frames each flow of DELIVERY has counted, in their order.
+        # The number of frames that each flow in table DELIVERY has counted, in the order of the flows.
         self._delivered: list[int] = []
         self._installed = _Read[Flows](installed_flows)
         self._groups = _Read[tuple[GroupSpec, ...]](installed_groups)
 
     def event(self, bridge: str, message: Any) -> events.Event | None:
-        """Take a part of a reply, and return the event that it completes. None: it completes none.
+        """Add a part of a reply, and return the event if it is now complete; else None.
 
         Raises:
-            Malformed: lengths inside the reply do not agree, its type is not the requested one, or it
-                is too long.
+            Malformed: lengths inside the reply are inconsistent, its type is not the requested one, or
+                it is too long.
             ValueError: the reply cannot be decoded.
         """
         asked, number = asked_of(message.xid)
@@ -191,10 +191,10 @@ class Replies:
         return None
 
     def _keep(self, asked: int, body: bytes) -> None:
-        """Keep what is needed of a part of a reply.
+        """Store the needed contents of a part of a reply.
 
         Raises:
-            Malformed: too much has come.
+            Malformed: the reply is too long.
         """
         self._read[asked] += len(body)
         parts = [body]
@@ -215,10 +215,10 @@ class Replies:
                 raise framing.Malformed(f"the reply has more than {most} bytes")
 
     def _few(self, counted: tuple[C, ...]) -> tuple[C, ...]:
-        """Return the counters.
+        """Return `counted` unchanged if it is not too long.
 
         Raises:
-            Malformed: they are too many.
+            Malformed: there are counters of too many ports or units.
         """
         if len(counted) > MOST_COUNTED:
             most = MOST_COUNTED + self._room() // ROOM_PER_COUNTED
@@ -236,6 +236,6 @@ class Replies:
 
 
 def _exact(value: MatchValue) -> int:
-    """Return a field's value without the mask that the switch may report with it."""
+    """Return the value of a field without a mask, which the switch may report as well."""
     found = value[0] if isinstance(value, tuple) else value
     return int(found)

@@ -1,10 +1,10 @@
-"""Requests that OpenFlow 1.3 cannot express, each on a separate connection with another version.
+"""Requests that need OpenFlow 1.0 or 1.5 (port flags, select groups), on separate connections.
 
-Only OpenFlow 1.0 can set and show the port flag `no-flood`: NORMAL does not flood to ports that have it.
+Only OpenFlow 1.0 can set and report the port flag `no-flood`: NORMAL does not flood to such ports.
 
-Only group mods of OpenFlow 1.5 can name a selection method. Without a name, Open vSwitch uses a hash
-of its own, which ignores the ports of UDP. The bridge's OpenFlow 1.3 connection sees the group as
-one of type SELECT, and can remove it.
+Only group mods of OpenFlow 1.5 can set a selection method. Without one, Open vSwitch uses its own hash,
+which ignores UDP ports. On the bridge's OpenFlow 1.3 connection, the group has type SELECT, and can be
+removed.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ TIMEOUT_S = 5.0
 # Limits how long a switch that sends other messages, or a byte at a time, can block the thread.
 ANSWER_TIMEOUT_S = 30.0
 
-# These are the same in every version of OpenFlow.
+# These message types are the same in every version of OpenFlow.
 HELLO, ERROR, ECHO_REQUEST, ECHO_REPLY = 0, 1, 2, 3
-# The type, or the type and code, of errors about the version. A switch takes a hello without a list of
-# versions to mean that all earlier versions are supported as well.
+# The type, or the type and code, of errors about the version. For a switch, a hello without a list of
+# versions means that all earlier versions are supported as well.
 HELLO_FAILED, BAD_VERSION = b"\0\0", b"\0\1\0\0"
 
 # OpenFlow 1.0.0, sections 5.1 to 5.3.
@@ -61,12 +61,12 @@ L4 = 0
 
 
 class SideConnection:
-    """An exchange of messages in one version of OpenFlow.
+    """A connection for an exchange of messages in one version of OpenFlow.
 
-    `version`: the number in headers. `protocol`: Open vSwitch's name of the version. `request`: what
-    an error answer means that the switch refused. The version is offered at once.
+    `version`: the number in headers. `protocol`: Open vSwitch's name of the version. `request`: a
+    description of the request for the text of errors. The constructor sends the hello message.
 
-    Raises, as every method does:
+    Raises, like every method:
         Refused: the switch does not support the version, or answers with an error.
         OSError: the connection failed, a read or write took longer than `TIMEOUT_S`, or a reply longer
             than `ANSWER_TIMEOUT_S`.
@@ -93,9 +93,9 @@ class SideConnection:
             raise Refused(self._closed) from None
 
     def ask(self, request: int, reply: int) -> bytes:
-        """Send a request, and return the body of its reply.
+        """Send a request of type `request`, and return the body of the reply of type `reply`.
 
-        An error that precedes the reply concerns this request or a message before it.
+        An error message before the reply is about this request or an earlier message.
         """
         self.send([self.message(request)])
         until_s = time.monotonic() + ANSWER_TIMEOUT_S
@@ -124,9 +124,9 @@ def start(
     command: SetPortFlags | AddSelectGroup,
     submit: Callable[[PortFlagsSet | SelectGroupAdded], None],
 ) -> None:
-    """Carry out a command on a new thread, over a connection that `dial` makes.
+    """Carry out `command` on a new thread, over a connection that `dial` makes.
 
-    `submit` gets the answer, also when the exchange fails.
+    `submit` receives the answer, even if the exchange fails.
     """
     bridge, number = command.bridge, command.number
 
@@ -150,10 +150,10 @@ def start(
 def set_port_flags(
     sock: BridgeSocket, no_flood: frozenset[int], flood: frozenset[int]
 ) -> tuple[frozenset[int], frozenset[int]]:
-    """Set the flag of the ports in `no_flood`, and clear it for those in `flood`.
+    """Set the flag `no-flood` on the ports in `no_flood`, and clear it on the ports in `flood`.
 
-    Ports that have the wanted setting are not modified. Returns the ports of `no_flood` that the
-    bridge has, and all ports that had the flag before.
+    Ports with the wanted setting are not modified. Returns the ports in `no_flood` that exist on the
+    bridge, and all ports that had the flag before.
 
     Raises:
         Refused: the switch does not support OpenFlow 1.0, or refuses a change.
@@ -184,7 +184,7 @@ def _ports(features: bytes) -> Iterator[tuple[int, bytes, int]]:
 
 
 def add_select_group(sock: BridgeSocket) -> None:
-    """Add the group, or give the group with its number its buckets and its selection method.
+    """Add the group `SELECT_GROUP`. If its ID exists, set the group's buckets and selection method.
 
     Raises:
         Refused: the switch does not support OpenFlow 1.5, or refuses the group.
@@ -196,7 +196,7 @@ def add_select_group(sock: BridgeSocket) -> None:
 
 
 def group_mod(group: GroupSpec) -> bytes:
-    """The body of the group mod that adds a group, or changes it, to select by the datapath's hash."""
+    """The body of a group mod that adds or changes `group` with selection method dp_hash."""
     buckets = b"".join(_bucket(number, bucket) for number, bucket in enumerate(group.buckets))
     head = GROUP.pack(ADD_OR_MODIFY, SELECT, group.group_id, len(buckets), ALL_BUCKETS)
     by_dp_hash = METHOD.pack(

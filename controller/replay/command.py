@@ -1,4 +1,4 @@
-"""`ovs-lbt replay TRACE --policy P`: shows what policies would have done with recorded traffic."""
+"""`ovs-lbt replay TRACE --policy P`: compares policies with recorded traffic, and prints a table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from controller.text.wording import Refused, because, invalid, one_of
 from policies.model import MAX_UPLINKS
 from policies.presets import PRESETS
 
-# The settings of a bridge that determine when and where policies move.
+# The settings of a bridge that affect the moves of policies.
 SETTINGS = ("threshold", "window-s", "poll-interval-ms")
 BAR_WIDTH = 40
 HEAD = (
@@ -33,7 +33,7 @@ HEAD = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Replay and print the result. Returns the exit status."""
+    """Replay a trace with each policy, and print the result. Returns the exit status."""
     parser = _parser()
     options = parser.parse_args(list(arguments))
     if (options.trace is None) == (options.prometheus is None):
@@ -180,7 +180,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _table(found: dict[str, Figures], hosts: list[HostTrace], how: Options) -> list[str]:
-    """A table of at most 80 columns."""
+    """The lines of the result: a header, a row for each policy, and explanations."""
     threshold = BRIDGE_KEYS["threshold"]
     threshold_ratio = threshold.parse(how.settings.get("threshold", str(threshold.default)))
     ports = sum(len(host.ports) for host in hosts)
@@ -211,7 +211,7 @@ def _row(policy: str, figures: Figures) -> str:
 
 
 def _over_time(figures: Figures) -> list[tuple[float, float, float]]:
-    """The start of each sample, and its excess ratios in both directions."""
+    """For each sample, its start and the excess ratios for transmit and receive, by time."""
     return [
         (start_s, volume.excess_ratio(0), volume.excess_ratio(1))
         for start_s, volume in sorted(figures.by_time.items())
@@ -219,7 +219,7 @@ def _over_time(figures: Figures) -> list[tuple[float, float, float]]:
 
 
 def _progress() -> Callable[[float], None]:
-    """A progress bar, if standard error is a terminal."""
+    """Return a function that shows a progress bar if standard error is a terminal."""
     if not sys.stderr.isatty():
         return lambda _ratio: None
     shown = -1
