@@ -1,4 +1,4 @@
-"""This machine, as the service uses it: threads, sockets, files, `tc`, systemd, control sockets.
+"""I/O on this host: threads, sockets, files, `tc`, systemd and control sockets.
 
-Everything here does I/O. It imports `api`, `dataplane` and `text`, and nothing that decides.
+This package imports `api`, `dataplane` and `text`, and no package that makes decisions.
 """

@@ -1,7 +1,7 @@
-"""The addresses of this host's network devices, as the kernel reports them and their changes.
+"""Reads the IP addresses of this host's network devices from the kernel, and follows their changes.
 
-They are read with rtnetlink(7) when the service starts, and again whenever the kernel reports that
-one was added or removed. There is no polling.
+Addresses are read with rtnetlink(7) when the service starts, and again whenever the kernel reports a
+change of addresses or devices. There is no polling.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ NLMSG_ERROR, NLMSG_DONE = 2, 3
 RTM_NEWADDR, RTM_GETADDR = 20, 22
 REQUEST_DUMP = 0x301
 IFA_ADDRESS, IFA_LOCAL = 1, 2
-# Addresses of this scope or a narrower one reach no other network.
+# Addresses with this scope or a narrower scope cannot be reached from other networks.
 SCOPE_LINK = 253
-# Of a message: length, type, flags, sequence number, port. Of an address: family, prefix length,
-# flags, scope, device. Of an attribute: length, type.
+# The header of a message: length, type, flags, sequence number, port; of an address: family, prefix
+# length, flags, scope, device; of an attribute: length, type.
 MESSAGE = struct.Struct("=IHHII")
 ADDRESS = struct.Struct("=BBBBI")
 ATTRIBUTE = struct.Struct("=HH")
 BUFFER_BYTES = 1 << 16
-# VMs that start change many devices at once. Their changes are read together.
+# Starting VMs change many devices in a short time. These changes are read together.
 SETTLE_S = 0.2
 
 
 def start(submit: Callable[[AddressesRead], None]) -> None:
-    """Report the addresses now and after each change, on a separate thread."""
+    """Start a thread that submits the addresses now and after each change."""
     faults.lasting("addresses", "addresses", lambda: _follow(submit))
 
 
@@ -53,7 +53,7 @@ def _follow(submit: Callable[[AddressesRead], None]) -> None:
 
 
 def read_addresses() -> AddressesRead:
-    """The present addresses of all devices, in the order of the kernel.
+    """Read the present addresses of all devices, in the kernel's order.
 
     Raises:
         OSError: the kernel does not report them.
@@ -68,16 +68,16 @@ def read_addresses() -> AddressesRead:
                     raise OSError(-struct.unpack_from("=i", body)[0], "addresses of devices")
                 done |= kind == NLMSG_DONE
                 if kind == RTM_NEWADDR and (pair := address(body)) is not None:
-                    # A device may go while it is being read.
+                    # A device may be removed while it is being read.
                     with contextlib.suppress(OSError):
                         found.setdefault(socket.if_indextoname(pair[0]), []).append(pair[1])
     return AddressesRead({device: tuple(of) for device, of in found.items()})
 
 
 def parts(data: bytes, header: struct.Struct) -> Iterator[tuple[int, bytes]]:
-    """The messages in a datagram, or the attributes in a message.
+    """Split a datagram into messages, or a message into attributes.
 
-    Each has its length and its type in its header. Yields the type, and what follows the header.
+    The header of each part contains its length and type. Yields the type and the data after the header.
     """
     while len(data) >= header.size:
         length, kind, *_ = header.unpack_from(data)
@@ -89,12 +89,12 @@ def parts(data: bytes, header: struct.Struct) -> Iterator[tuple[int, bytes]]:
 
 
 def address(body: bytes) -> tuple[int, str] | None:
-    """The device of an address, by number, and the address; None if it is of this link only."""
+    """Return the device number and the address in a message; None if it is a link-local address."""
     family, _, _, scope, device = ADDRESS.unpack_from(body)
     if scope >= SCOPE_LINK or family not in (socket.AF_INET, socket.AF_INET6):
         return None
     values = dict(parts(body[ADDRESS.size :], ATTRIBUTE))
-    # On a point-to-point link, IFA_ADDRESS is the peer's.
+    # On a point-to-point link, IFA_ADDRESS is the address of the peer.
     value = values.get(IFA_LOCAL, values.get(IFA_ADDRESS))
     return None if value is None else (device, socket.inet_ntop(family, value))
 
@@ -106,7 +106,7 @@ def _netlink(groups: int = 0) -> socket.socket:
 
 
 def _receive(changes: socket.socket, flags: int = 0) -> bool:
-    """Whether something has changed. If the kernel's reports do not fit, something has."""
+    """Whether the kernel has reported a change, or has lost reports because the buffer was full."""
     try:
         return bool(changes.recv(BUFFER_BYTES, flags))
     except BlockingIOError:

@@ -1,9 +1,9 @@
-"""Arms the rollback of a change outside the service, and outside the session that makes the change.
+"""Schedules the rollback of an unconfirmed change, outside the service and the login session.
 
-Under systemd it is a transient timer: it is not part of a login session, which may end with all its
-processes, and no process that could be killed waits. Elsewhere it is a process in a separate session.
-Neither survives a reboot. Then the service rolls back when it starts, because the database has the
-unconfirmed change.
+Under systemd, a transient timer starts the rollback. A timer is not part of a login session, which
+may end with all its processes, and has no process that could be killed. Without systemd, a process in
+a separate session waits. Neither survives a reboot, but then the service rolls back when it starts,
+because the database contains the unconfirmed change.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ import ovs.dirs
 from controller.host.programs import run
 from controller.text.wording import Refused
 
-# How sd_booted(3) finds out whether systemd is process 1.
+# This directory exists if systemd is process 1, see sd_booted(3).
 BOOTED = Path("/run/systemd/system")
 ENVIRONMENT_FILE = "/etc/default/ovs-lbt"
-# Of systemd, which may take twice as long.
+# The timeout of systemd's tools, which may take twice as long.
 TIMEOUT_S = 5.0
 LOG_NAME = "ovs-lbt-reversal.log"
-# What decides where Open vSwitch and this program are.
+# Environment variables that determine the paths of Open vSwitch and this program.
 PASSED_ON = re.compile(r"OVS_[A-Z_]+|PYTHONPATH|PATH")
 
 
 @dataclass(frozen=True, slots=True)
 class Armed:
-    """A rollback that will happen: by a systemd timer, or by a process."""
+    """A scheduled rollback. `unit`: the systemd timer's; `pid`: the number of the waiting process."""
 
     unit: str | None = None
     pid: int | None = None
 
     def disarm(self) -> None:
-        """Stop it, because nothing is left to roll back. If this fails, the rollback has no effect."""
+        """Cancel the rollback, as there is nothing to roll back. If this fails, it has no effect."""
         if self.unit is not None:
             with contextlib.suppress(Refused):
                 run("systemctl", "stop", f"{self.unit}.timer", timeout_s=TIMEOUT_S)
@@ -52,7 +52,7 @@ class Armed:
 
 
 def arm(bridge: str, wait_s: float, service: str) -> Armed:
-    """Arm the rollback of the unconfirmed change of a bridge, `wait_s` from now on.
+    """Schedule the rollback of a bridge's unconfirmed change in `wait_s` seconds.
 
     Raises:
         Refused: neither a systemd timer nor a process could be started.
@@ -69,7 +69,7 @@ def arm(bridge: str, wait_s: float, service: str) -> Armed:
 
 
 def systemd_run(unit: str, bridge: str, wait_s: float, service: str) -> list[str]:
-    """The command that makes the timer, and the service that it starts."""
+    """The command that creates the timer and the unit that the timer starts."""
     passed_on = sorted(name for name in os.environ if PASSED_ON.fullmatch(name))
     return [
         "systemd-run",
@@ -90,22 +90,22 @@ def systemd_run(unit: str, bridge: str, wait_s: float, service: str) -> list[str
 
 
 def _command(bridge: str, wait_s: float, service: str) -> list[str]:
-    """The command that waits and then rolls back. The working directory may be anywhere."""
+    """The command that waits and then rolls back. It works in any working directory."""
     us = [sys.executable, "-P", "-m", "controller.reversal"]
     return [*us, "after", bridge, f"{wait_s:g}", service]
 
 
 def _detached(command: Sequence[str]) -> int:
-    """Start a process that is not our child and has no terminal. Returns its number.
+    """Start a process that is not our child and has no terminal. Returns the number of the process.
 
     Raises:
-        OSError: it cannot be started.
-        ValueError: it was not started.
+        OSError: the process cannot be started.
+        ValueError: the process was not started.
     """
     read_end, write_end = os.pipe()
     between = os.fork()
     if between == 0:
-        # Only what is needed: this is a copy of the command, which may have threads.
+        # This is a copy of a command that may have threads, so only necessary calls are made.
         with contextlib.suppress(Exception):
             os.setsid()
             os.chdir("/")
@@ -122,7 +122,7 @@ def started(command: Sequence[str], log_name: str) -> subprocess.Popen[bytes]:
     """Start a process without a terminal, in a separate session.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: the process cannot be started.
     """
     return subprocess.Popen(
         command,
@@ -135,7 +135,7 @@ def started(command: Sequence[str], log_name: str) -> subprocess.Popen[bytes]:
 
 
 def log(name: str) -> int:
-    """The log file of a process without a terminal."""
+    """Open the log file of a process without a terminal; DEVNULL if that fails."""
     path = Path(ovs.dirs.LOGDIR) / name
     with contextlib.suppress(OSError):
         return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)

@@ -23,7 +23,7 @@ _name = NAME
 
 
 def call(name: str) -> None:
-    """Choose the service to contact by its name: one Open vSwitch can have two services."""
+    """Set the name of the service to contact, because one Open vSwitch can have two services."""
     global _name
     _name = name
 
@@ -34,16 +34,16 @@ def pidfile() -> Path:
 
 
 def database(given: str | None = None) -> str:
-    """The address of Open vSwitch's database: the one that was given, or that of this host."""
+    """The address of Open vSwitch's database: `given`, the environment's, or that of this host."""
     return given or os.environ.get("OVS_LBT_OVSDB") or f"unix:{ovs.dirs.RUNDIR}/db.sock"
 
 
 class Unanswered(Refused):
-    """There is no answer."""
+    """The service did not answer."""
 
 
 def running(path: Path | None = None) -> bool:
-    """Whether the service with this pidfile, or the chosen one, accepts connections."""
+    """Whether the service with the pidfile `path` (None: the chosen service) accepts connections."""
     wire = _connected(ANSWER_TIMEOUT_S, path)
     if wire is not None:
         wire.close()
@@ -57,7 +57,7 @@ def another() -> str | None:
 
 
 def obstacle() -> str | None:
-    """Why this user cannot reach a service on this host; None if nothing prevents it."""
+    """The reason why this user cannot reach a service on this host; None: the user can."""
     directory = ovs.dirs.RUNDIR
     if not os.path.isdir(directory):
         return f"Open vSwitch is not running: {directory} does not exist; {STARTED}"
@@ -67,14 +67,14 @@ def obstacle() -> str | None:
 
 
 def read_only() -> str | None:
-    """Why no service can start here: it could not write its pidfile. None if it can."""
+    """The reason why a service could not write its pidfile and start here; None: it could."""
     if os.access(ovs.dirs.RUNDIR, os.W_OK | os.X_OK):
         return None
     return f"{ovs.dirs.RUNDIR} is not writable"
 
 
 def request(command: str, words: Sequence[str]) -> str:
-    """The service's answer to an `ovs-lbt` command.
+    """Send an `ovs-lbt` command to the service, and return its answer.
 
     Raises:
         Refused: the service refuses the command, does not answer, or cannot be reached by this user.
@@ -85,7 +85,7 @@ def request(command: str, words: Sequence[str]) -> str:
 
 
 def ask(method: str, words: Sequence[str], timeout_s: float | None = None) -> str:
-    """Send a command to the service and return its answer.
+    """Send the request `method` to the service, and return its answer.
 
     Raises:
         Refused: the service refuses the command.
@@ -114,7 +114,7 @@ def ask(method: str, words: Sequence[str], timeout_s: float | None = None) -> st
 
 
 def _nobody() -> str:
-    """Why no service can be reached, and how to start one."""
+    """The error text if no service is running, with the commands that start it."""
     start = "ovs-lbt run" if _name == NAME else f"ovs-lbt run --name {quoted(_name)}"
     elsewhere = os.environ.get("OVS_LBT_OVSDB", "")
     database = pidfile().with_name("db.sock")
@@ -125,7 +125,7 @@ def _nobody() -> str:
 
 
 def _connected(timeout_s: float, path: Path | None = None) -> socket.socket | None:
-    """A connection to the service with this pidfile, or to the chosen one; None if there is none."""
+    """Connect to the service with the pidfile `path` (None: the chosen service); None if it fails."""
     path = path or pidfile()
     wire = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -139,7 +139,7 @@ def _connected(timeout_s: float, path: Path | None = None) -> socket.socket | No
 
 
 def _reply(wire: socket.socket) -> dict[str, object]:
-    """Read the only message of the reply. The message ends where its JSON ends."""
+    """Read the reply, which is one JSON object and ends with it."""
     received = b""
     while chunk := wire.recv(CHUNK_BYTES):
         received += chunk

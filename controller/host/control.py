@@ -1,7 +1,7 @@
-"""The unixctl server: operators' commands in, the engine's answers out.
+"""The control socket (unixctl server), which passes commands to the engine and returns its answers.
 
-OVS's own convention: a pidfile and a socket in OVS's run directory, so that
-`ovs-appctl -t ovs-lbt lbt/show` works as for any OVS daemon.
+As for any OVS daemon, the pidfile and the socket are in OVS's run directory, so that
+`ovs-appctl -t ovs-lbt lbt/show` works.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from controller.api.requests import form
 from controller.text.wording import printable
 
 PREFIX = "lbt/"
-# A request without an answer after this time gets an error as answer.
+# A request that takes longer than this is answered with an error.
 ANSWER_TIMEOUT_S = 15.0
 SLOW_TIMEOUT_S = 125.0
 EXPIRY_CHECK_MS = 1000
-# How long a connection may take to bring a request, or to take an answer; and how many there may be.
+# How long a client may take to send a request or read an answer, and the most connections.
 CALLER_MAX_S, CALLERS_MAX = 10.0, 64
-# The database and the switch have time limits of their own, so the cause is not known here.
-UNANSWERED = "check with ovs-lbt show whether the switch is connected, and see the log of ovs-lbt"
+# The database and the switch have separate time limits, so the cause is not known here.
+UNANSWERED = "run `ovs-lbt show` to check the switch's connection, and see journalctl -u ovs-lbt"
 
 
 def claim_pidfile(name: str) -> None:
-    """Write the pidfile, or exit with an error if another service of that name holds it."""
+    """Write the pidfile, or exit with an error if another service with the name `name` is running."""
     ovs.util.PROGRAM_NAME = name
     ovs.daemon.set_pidfile(None)
     ovs.daemon.daemonize()
 
 
 class _Caller(ovs.unixctl.server.UnixctlConnection):  # type: ignore[misc]
-    """A connection that is closed if the library cannot decode a text, or if it takes too long."""
+    """A client's connection. It is closed if a text cannot be decoded, or if the client is too slow."""
 
     def __init__(self, rpc: Any) -> None:
         super().__init__(rpc)
-        # When it was accepted, or was given an answer.
+        # When the connection was accepted, or last received an answer.
         self.since_s = time.monotonic()
 
     def run(self) -> int | None:
@@ -69,7 +69,7 @@ ovs.unixctl.server.UnixctlConnection = _Caller
 
 
 class Server:
-    """Runs on the main thread; the engine's thread answers through `reply`."""
+    """The control socket's server. It runs on the main thread; the engine's thread calls `reply`."""
 
     def __init__(self, submit: Callable[[Request], None], version: str) -> None:
         # Anyone with write access to the socket can send commands, so only its owner has it.
@@ -82,7 +82,7 @@ class Server:
             raise OSError(error, os.strerror(error))
         self._submit = submit
         self._ids = itertools.count(1)
-        # By request: who waits, until when, and for how long in all.
+        # For each request: the connection, the time limit, and the duration of the limit.
         self._waiting: dict[int, tuple[Any, float, float]] = {}
         self._replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
         # A pair of sockets, not a pipe: os.read of green threads would block.
@@ -100,14 +100,14 @@ class Server:
         self.wake()
 
     def wake(self) -> None:
-        """Make `serve` check everything again. Safe on any thread and in signal handlers."""
+        """Make `serve` check its state again. Safe on any thread and in signal handlers."""
         with contextlib.suppress(BlockingIOError):
             self._waken.send(b"!")
 
     def serve(self, going_on: Callable[[], bool]) -> int:
-        """Serve until `going_on` returns False; `wake` makes it check. Returns exit status 1."""
-        # Python calls a signal's handler on this thread once it runs again. A signal that another
-        # thread receives, or that comes just before `block`, does not make it run; a byte does.
+        """Serve until `going_on` returns False, which `wake` causes to be called. Returns 1."""
+        # Python runs signal handlers on this thread when it wakes up. A signal on another thread, or
+        # just before `block`, does not wake this thread, but a byte on the socket does.
         signal.set_wakeup_fd(self._waken.fileno(), warn_on_full_buffer=False)
         while going_on():
             self._server.run()
@@ -123,7 +123,7 @@ class Server:
         return 1
 
     def _hang_up(self) -> None:
-        """End the oldest of too many connections. Those whose request is carried out come last."""
+        """If there are too many connections, close the oldest, preferably one without a request."""
         callers = self._server._conns
         while len(callers) > CALLERS_MAX:
             oldest = min(callers, key=lambda caller: caller._request_id is not None)
@@ -148,7 +148,7 @@ class Server:
                 _send(connection, reply.text, reply.refused)
 
     def _expire(self) -> None:
-        """Answer overdue requests with an error, as when the switch goes away during a move."""
+        """Answer overdue requests with an error, for example if the switch is lost during a move."""
         now_s = time.monotonic()
         for request_id in [i for i, (_, due_s, _) in self._waiting.items() if due_s <= now_s]:
             connection, _, limit_s = self._waiting.pop(request_id)
@@ -157,7 +157,7 @@ class Server:
 
 
 def _send(connection: Any, text: str, refused: bool) -> None:
-    """Answer a request, unless the caller has closed the connection. ovs-appctl prints the text."""
+    """Send an answer, unless the client has closed the connection. ovs-appctl prints the text."""
     if connection._request_id is not None:
         (connection.reply_error if refused else connection.reply)(printable(text, whole=True))
         connection.since_s = time.monotonic()

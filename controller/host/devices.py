@@ -1,4 +1,4 @@
-"""The roles of this host's network devices, from the kernel's port names, and their features."""
+"""Determines whether this host's network devices are representors, and can offload tc flows."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import struct
 from pathlib import Path
 
 SYS_CLASS_NET = Path("/sys/class/net")
-# The kernel's names of switchdev ports (devlink): `p0` is a port of the card; `pf0` a physical
-# function on another host, as on a DPU, `pf0vf1` a virtual function, `pf0sf2` a subfunction. `c1`
-# before them is the controller, if there are several.
+# The kernel's names of switchdev ports (devlink): `p0` is a port of the card, `pf0` a physical
+# function on another host (as on a DPU), `pf0vf1` a virtual function, and `pf0sf2` a subfunction. With
+# several controllers, these begin with the controller, for example `c1`.
 _PORT = re.compile(r"p\d+(s\d+)?")
 _FUNCTION = re.compile(r"(c\d+)?pf\d+((vf|sf)\d+)?")
-# ethtool's requests (linux/ethtool.h): the number and the names of a kernel's features, and a device's.
+# ethtool's requests (linux/ethtool.h): number and names of the kernel's features, a device's features.
 _SIOCETHTOOL = 0x8946
 _GET_SET_INFO, _GET_STRINGS, _GET_FEATURES = 0x37, 0x1B, 0x3A
 _FEATURES_SET = 4
 _NAME_BYTES = 32
 _OFFLOADS_TC = "hw-tc-offload"
-# They have flows of tc offloaded by the devices below them, and no such feature themselves.
+# These devices do not have the feature, but the devices below them offload their tc flows.
 _STACKED_DRIVERS = ("bonding", "team", "802.1Q VLAN Support", "macvlan", "bridge", "openvswitch")
 
 
 def is_representor(device: str, directory: Path = SYS_CLASS_NET) -> bool | None:
-    """Whether a switchdev port is a representor, and not a port of the card.
+    """Whether `device` is a representor (True) or a port of a switchdev card (False).
 
-    None: the device is not a switchdev port, or not a device of this host.
+    None: the device is not a switchdev port, or does not exist on this host.
     """
     if not device or "/" in device or device.startswith("."):
         return None
@@ -46,7 +46,7 @@ def is_representor(device: str, directory: Path = SYS_CLASS_NET) -> bool | None:
 def offloads(device: str, driver: str | None) -> bool | None:
     """Whether a device of this host can offload tc flows, even if that is disabled at present.
 
-    `driver`: as the database has it. None: not known.
+    `driver`: the driver's name in the database. Returns None if it is unknown.
     """
     if driver is None or driver in _STACKED_DRIVERS:
         return None
@@ -64,7 +64,7 @@ def offloads(device: str, driver: str | None) -> bool | None:
 
 @functools.cache
 def _feature() -> int | None:
-    """The number of the tc offload feature, which is the same for all devices; None: it has none."""
+    """The number of the tc offload feature, the same for all devices; None: the kernel lacks it."""
     device = "lo"
     answer = _asked(device, struct.pack("=IIQ", _GET_SET_INFO, 0, 1 << _FEATURES_SET), 4)
     (count,) = struct.unpack_from("=I", answer, 16)
@@ -78,10 +78,10 @@ def _feature() -> int | None:
 
 
 def _asked(device: str, request: bytes, more_bytes: int) -> bytes:
-    """The kernel's answer to an ethtool request, which replaces the request.
+    """Send an ethtool request, and return the buffer in which the kernel's answer replaces it.
 
     Raises:
-        OSError: there is no such device, or it cannot answer.
+        OSError: the device does not exist, or does not support the request.
     """
     buffer = ctypes.create_string_buffer(request, len(request) + more_bytes)
     named = struct.pack("16sP", device.encode()[:15], ctypes.addressof(buffer)).ljust(40, b"\0")

@@ -1,7 +1,7 @@
-"""NORMAL on a switch of this host: the addresses that it has learned, and NORMAL over one of several uplinks.
+"""Uses NORMAL on this host's switch: reads learned addresses, and forwards on one of several uplinks.
 
-The latter is how a bridge with plain uplinks forwards without our pipeline and without a loop. `ovs-lbt
-rescue` uses it, and the rollback of an attach if NORMAL on all uplinks would form a loop. Only Open
+With one uplink, a bridge with plain uplinks forwards without our pipeline and without a loop. `ovs-lbt
+rescue` does this, and the rollback of an attach if NORMAL on all uplinks would form a loop. Only Open
 vSwitch's own tools are used, because the framework may not work.
 """
 
@@ -26,7 +26,7 @@ from policies.model import OFPORT_LOCAL
 LOG = logging.getLogger(__name__)
 
 RESCUE_COOKIE = cookie(Kind.RESCUE, 0)
-# Drop frames of other uplinks before any other flow; forward VM ports after all other flows.
+# The flows that drop other uplinks' frames have the highest priority, and NORMAL has the lowest.
 CUT_PRIORITY, NORMAL_PRIORITY = 65535, 1
 # A port with the flag no-flood, as `ovs-ofctl show` prints it.
 _NOT_FLOODED = r"^ (\d+|LOCAL)\(([^)\n]*)\).*\n +config: .*\bNO_FLOOD\b"
@@ -35,7 +35,7 @@ _NOT_FLOODED = r"^ (\d+|LOCAL)\(([^)\n]*)\).*\n +config: .*\bNO_FLOOD\b"
 def read_forwarding(
     bridge: str, submit: Callable[[ForwardingRead], None], beside_the_switch: bool = True
 ) -> None:
-    """Read the addresses that NORMAL has learned, on a thread, and submit them."""
+    """On a thread, read the addresses that NORMAL has learned, and submit them."""
 
     def carry_out() -> ForwardingRead:
         if not beside_the_switch:
@@ -47,7 +47,7 @@ def read_forwarding(
 
 
 def forget_forwarding(bridge: str) -> None:
-    """Clear the addresses that NORMAL has learned, on a thread."""
+    """On a thread, clear the addresses that NORMAL has learned."""
     name = f"forget forwarding {bridge}"
     faults.answered("forwarding", name, lambda: _fdb("flush", bridge), str, lambda _: None)
 
@@ -61,7 +61,7 @@ def _fdb(command: str, bridge: str) -> str:
 
 
 def parse_forwarding(text: str) -> Iterator[tuple[int, str, int]]:
-    """(ofport, MAC, VLAN) of each line of `fdb/show`: `port VLAN MAC age`."""
+    """Return (ofport, MAC, VLAN) for each line of the output of `fdb/show`: `port VLAN MAC age`."""
     for line in text.splitlines()[1:]:
         words = line.split()
         if len(words) == 4:
@@ -75,9 +75,9 @@ def forward_by_one(
     confirmed: Callable[[], bool],
     beside_the_switch: bool,
 ) -> None:
-    """Carry out a command on a thread, and submit the result.
+    """Carry out a command on a thread (see `forward`), and submit the result.
 
-    `confirmed` is called just before the change: it returns False if another service leads.
+    `confirmed` is called just before the change. It returns False if another service leads.
     """
 
     def carry_out() -> ForwardingByOne:
@@ -93,7 +93,7 @@ def forward_by_one(
 
 
 def forward(bridge: str, uplink: str, others: tuple[str, ...]) -> None:
-    """Let NORMAL forward on this uplink, and disconnect the others first.
+    """Disconnect the uplinks `others` from NORMAL, and then let NORMAL forward on `uplink`.
 
     Raises:
         Refused: a tool failed.
@@ -108,7 +108,7 @@ def forward(bridge: str, uplink: str, others: tuple[str, ...]) -> None:
 
 
 def not_flooded(bridge: str) -> frozenset[int]:
-    """The ofports of the ports to which NORMAL does not flood.
+    """The ofports of ports with the flag `no-flood`, to which NORMAL does not flood.
 
     Raises:
         Refused: a tool failed.
@@ -118,7 +118,7 @@ def not_flooded(bridge: str) -> frozenset[int]:
 
 
 def flagged(bridge: str) -> dict[int, str]:
-    """The ports to which NORMAL does not flood: their names, by ofport.
+    """The names of ports with the flag `no-flood`, by ofport. NORMAL does not flood to them.
 
     Raises:
         Refused: a tool failed, or the bridge does not allow OpenFlow 1.0.
@@ -129,7 +129,7 @@ def flagged(bridge: str) -> dict[int, str]:
 
 
 def flood(bridge: str, ports: Iterable[str]) -> None:
-    """Let NORMAL flood to these ports.
+    """Clear the flag `no-flood` on `ports`, so that NORMAL floods to them.
 
     Raises:
         Refused: a tool failed.
@@ -140,7 +140,7 @@ def flood(bridge: str, ports: Iterable[str]) -> None:
 
 
 def flows(cut_off: tuple[str, ...]) -> list[str]:
-    """The changes of one bundle, which replaces the flows of an earlier call."""
+    """The lines of a bundle that replaces earlier rescue flows: drops for ports `cut_off`, and NORMAL."""
     mine = f"cookie={RESCUE_COOKIE:#x}"
     return [
         f"delete cookie={RESCUE_COOKIE:#x}/{COOKIE_KIND_MASK:#x}",
@@ -153,7 +153,7 @@ def flows(cut_off: tuple[str, ...]) -> list[str]:
 
 
 def has_pipeline(bridge: str) -> bool:
-    """Whether the service's flows are installed, so that the switch uses them to forward.
+    """Whether the service's flows are installed, so that the switch forwards with them.
 
     Raises:
         Refused: a tool failed.
@@ -165,7 +165,7 @@ def has_pipeline(bridge: str) -> bool:
 
 @contextlib.contextmanager
 def _openflow10(bridge: str) -> Iterator[None]:
-    """Enable OpenFlow 1.0 on a bridge temporarily: later versions do not have `no-flood`."""
+    """Enable OpenFlow 1.0 on a bridge temporarily, because later versions do not have `no-flood`."""
     allowed = run("ovs-vsctl", "get", "bridge", bridge, "protocols").strip()
     if allowed == "[]" or "OpenFlow10" in allowed:
         yield

@@ -1,8 +1,8 @@
-"""Python's search for garbage: objects that refer to each other, and that nothing else refers to.
+"""Configures Python's garbage collector so that it rarely searches all objects of the process.
 
-Python frees most objects as soon as nothing refers to them. For the rest it searches, now and then,
-all objects of the process, while every thread stands still. With 300 bridges of 50 VM ports, such a
-search takes about a second, and one came every six seconds.
+Python frees most objects as soon as they are not referenced. To find unused objects that reference
+each other, it regularly searches all objects, while all threads are blocked. With 300 bridges with
+50 VM ports each, such a search takes about a second, and there was one every six seconds.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-# How often a search may go through all objects again. What garbage a lost connection leaves waits so
-# long, if it was in use during a search.
+# The shortest interval of searches of all objects. Objects of a lost connection that were in use during
+# a search are freed only then.
 COMPLETE_SEARCH_INTERVAL_S = 3600.0
 OLDEST_GENERATION = 2
 
 
 def search_new_objects() -> None:
-    """From now on, search only the objects that are new since the last search.
+    """Limit all future searches to objects created since the last search.
 
     All objects are searched once per `COMPLETE_SEARCH_INTERVAL_S`.
     """
@@ -28,9 +28,9 @@ def search_new_objects() -> None:
 
 @dataclass(slots=True)
 class Searches:
-    """Excludes objects that survive a search of the oldest generation from later ones. A callback of `gc`.
+    """A callback for `gc` that excludes objects that survive a full search from later searches.
 
-    `complete_s`: when all objects were searched last, by `clock_s`.
+    `complete_s`: the last time when all objects were searched, according to `clock_s`.
     """
 
     complete_s: float

@@ -1,4 +1,4 @@
-"""The history on disk: one line of JSON for each decision, in rotated files."""
+"""Writes and reads the history of decisions on disk, one line of JSON each, in rotated files."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ FLUSH_TIMEOUT_S = 1.0
 
 
 def default_path(service: str) -> Path:
-    """The file in `OVS_LBT_HISTORY`, else the service's own in Open vSwitch's log directory."""
+    """The history file: `OVS_LBT_HISTORY` if set, else in Open vSwitch's log directory."""
     where = os.environ.get("OVS_LBT_HISTORY")
     return Path(where or f"{ovs.dirs.LOGDIR}/{service}-history.jsonl")
 
 
 class Journal:
-    """Writes and reads the history on its own thread, so that decisions never wait for a disk.
+    """Writes and reads the history on a separate thread, so that decisions never wait for a disk.
 
-    If the file cannot be written, entries are lost, and the log has one line about it.
+    If the file cannot be written, entries are lost, and one error is logged.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -54,13 +54,13 @@ class Journal:
             self._work.put(lambda: self._file.emit(logging.makeLogRecord({"msg": line})))
 
     def flush(self) -> None:
-        """Wait until everything is written, but not for a disk that hangs."""
+        """Wait until all entries are written, but at most for `FLUSH_TIMEOUT_S`."""
         written = threading.Event()
         self._work.put(written.set)
         written.wait(FLUSH_TIMEOUT_S)
 
     def ask(self, request: Request, names: history.Names, reply: Callable[[Reply], None]) -> None:
-        """Answer `history …`, after all earlier writes. `names`: what exists now."""
+        """Answer `history …` after all pending writes. `names`: the existing bridges and ports."""
         self._work.put(lambda: reply(self._answer(request, names)))
 
     def _answer(self, request: Request, names: history.Names) -> Reply:
@@ -80,7 +80,7 @@ class Journal:
 
 
 class _File(logging.handlers.RotatingFileHandler):
-    """A rotated file that logs a write error once, and recovers when writing works again."""
+    """A rotated file that logs only the first of several write errors in a row."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, maxBytes=FILE_BYTES, backupCount=OLDER_FILES, delay=True)
@@ -98,18 +98,18 @@ class _File(logging.handlers.RotatingFileHandler):
 
 
 def append(path: Path, line: str) -> None:
-    """Write an entry while no service does. If the file cannot be written, the entry is lost."""
+    """Append an entry while no service is running. If the file cannot be written, it is lost."""
     _File(path).emit(logging.makeLogRecord({"msg": line}))
 
 
 def answer(path: Path, words: tuple[str, ...], names: history.Names | None = None) -> str:
-    """The entries that the words ask for. The newest files are read first.
+    """Return the entries that the words of a `history` command select. Newest files are read first.
 
     `names`: the bridges and ports that exist now; None if unknown.
 
     Raises:
         Refused: the words are not a query.
-        ValueError: they name something that neither exists nor ever did.
+        ValueError: a name in the query neither exists nor is in the history.
         OSError: a file cannot be read.
     """
     asked = parse("history", REQUESTS["history"], words)
@@ -139,7 +139,7 @@ def _refuse_unknown(path: Path, query: history.Query, names: history.Names) -> N
 
 
 def _unknown(what: str, name: str, names: Collection[str], listing: str) -> str:
-    """The refusal of a name. `names`: those that exist now; empty if unknown."""
+    """The error text for an unknown name. `names`: the existing names; empty if unknown."""
     if not names:
         return unknown(f"{what} in the history", name, (), "ovs-lbt history")
     return f"{unknown(what, name, names, listing)}, or ovs-lbt history"
@@ -155,7 +155,7 @@ def _found(path: Path, query: history.Query) -> list[dict[str, object]]:
 
 
 def _last(path: Path, query: history.Query, count: int) -> list[dict[str, object]]:
-    """The last matching entries of a file. Stops reading as soon as there are enough."""
+    """The last `count` matching entries of a file, which is read backwards only as far as needed."""
     found: list[dict[str, object]] = []
     with path.open("rb") as file:
         for line in _backwards(file):
@@ -166,7 +166,7 @@ def _last(path: Path, query: history.Query, count: int) -> list[dict[str, object
 
 
 def _backwards(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file, the last one first."""
+    """The lines of a file, in reverse order."""
     at, rest = file.seek(0, os.SEEK_END), b""
     while at > 0:
         start = max(0, at - BLOCK_BYTES)

@@ -1,4 +1,4 @@
-"""Notifies a supervisor such as systemd that the service is ready and alive."""
+"""Notifies the service manager (systemd) that the service is ready and alive."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ US_PER_S = 1e6
 
 
 class Supervisor:
-    """systemd's protocol (sd_notify(3)), configured by its environment variables.
+    """Implements sd_notify(3), configured through systemd's environment variables.
 
-    Without NOTIFY_SOCKET, it does nothing. Call it on the thread whose hang means that the service
-    hangs, so that the watchdog detects that.
+    Without NOTIFY_SOCKET, it does nothing. It must be called on the engine's thread, so that the
+    watchdog detects when this thread hangs.
     """
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
@@ -55,7 +55,7 @@ class Supervisor:
             self._tell("READY=1")
 
     def status(self, text: str) -> None:
-        """A line for `systemctl status`."""
+        """Set the status line in `systemctl status`."""
         if text != self._status:
             self._status = text
             self._tell(f"STATUS={text}")
@@ -67,7 +67,7 @@ class Supervisor:
         if not self._address:
             return
         try:
-            # A name with a line end would be a further assignment.
+            # A line end in a name would start another assignment.
             self._socket.sendto(one_line(assignment).encode(), self._address)
         except OSError as error:
             LOG.warning(

@@ -1,4 +1,4 @@
-"""Runs programs of this host, and reports why they failed."""
+"""Runs programs on this host with a time limit, and reports why they failed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from controller.text.wording import Refused, in_words
 
 TIMEOUT_S = 10.0
-# These have a timeout option of their own.
+# These tools have a timeout option.
 TOOLS = ("ovs-appctl", "ovs-ofctl", "ovs-vsctl")
 PACKAGES = {"tc": "install the package iproute2"}
 
@@ -20,12 +20,12 @@ def run(
     stdin: str | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> str:
-    """Run a program and return what it prints. It may take twice `timeout_s`.
+    """Run a program and return its output. The program may take up to twice `timeout_s`.
 
-    `remedy`: what an error says to do, if not empty.
+    `remedy`: the action that the text of an error recommends; empty: none.
 
     Raises:
-        Refused: the program is not installed, fails, or does not end.
+        Refused: the program is not installed, fails, or does not end in time.
     """
     program, *words = command
     timed = [f"--timeout={timeout_s:g}"] if program in TOOLS else []
@@ -54,10 +54,10 @@ def run(
 def wait_until(
     condition: Callable[[], bool], timeout_s: float, interval_s: float, late: str
 ) -> None:
-    """Wait until a condition holds.
+    """Wait until `condition` returns True.
 
     Raises:
-        Refused: it does not hold in time. The text is `late`.
+        Refused: it does not return True within `timeout_s`. The text is `late`.
     """
     deadline_s = time.monotonic() + timeout_s
     while not condition():

@@ -1,4 +1,4 @@
-"""The only module that runs `tc`: it reads and changes the queues of devices."""
+"""Runs `tc` to read and change the queues (qdiscs) of network devices."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ CLASS = re.compile(
 
 
 class Qdiscs:
-    """Carries out `Shape` commands, each on its own thread, and one at a time for a bridge.
+    """Carries out `Shape` commands on separate threads. A bridge must have only one at a time.
 
-    `confirmed` is called just before a change: it returns False if another service leads.
+    `confirmed` is called just before a change. It returns False if another service leads.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Qdiscs:
                 _tc("-batch", "-", stdin="\n".join(lines) + "\n")
                 found = read(name)
                 if wanted is not None and not htb.is_complete(found, wanted, host):
-                    raise Refused("the queues on the device differ from those that tc has set")
+                    raise Refused("the queues on the device differ from the queues set with tc")
         except (OSError, Refused, ValueError, LookupError, TypeError) as error:
             return Device(name, found, str(error) or type(error).__name__, replaced)
         if wanted is not None:
@@ -94,10 +94,10 @@ def _failed(command: Shape, found: str) -> Shaped:
 
 
 def read(device: str) -> Found:
-    """The queues of a device.
+    """Read the queues of a device.
 
     Raises:
-        Refused: there is no such device, or `tc` is missing.
+        Refused: the device does not exist, or `tc` is missing.
     """
     qdiscs = json.loads(_tc("-j", "qdisc", "show", "dev", device) or "[]")
     root = next((qdisc for qdisc in qdiscs if qdisc.get("root")), None)

@@ -1,4 +1,4 @@
-"""Prometheus metrics: families made of the published status, and the server for scrapes.
+"""Prometheus metrics: converts the published status to metric families, and serves scrapes.
 
-It imports `api` and `host`.
+This package imports `api` and `host`.
 """

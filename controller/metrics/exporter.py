@@ -1,4 +1,4 @@
-"""Serves Prometheus metrics at each scrape. Which there are is in `api.status`."""
+"""Converts the service's status to Prometheus metrics at each scrape. `api.status` lists them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ OBSERVED = {
     "settling": (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
     "inbound_follow": (0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
 }
-# Those that a bridge may not have for a long time.
+# Histograms without an observation for a long time on some bridges.
 RARE = ("settling", "inbound_follow")
-# The help text of each family, by its name without prefix, `_total` and `_seconds` of a histogram.
-# docs/metrics.md is generated from it.
+# The help text of each family. Names are without prefix, `_total`, and a histogram's `_seconds`.
+# docs/metrics.md is generated from these texts.
 HELP = {
     **status.METRIC_HELP,
     "decision_duration": "Time from decoded counters to the commands for the switch.",
@@ -39,8 +39,8 @@ HELP = {
 class Exporter:
     """Serves /metrics.
 
-    Each scrape calls `read_status`, `leads` (whether this service leads) and `faults` (how often
-    each part has failed) on its own thread.
+    Each scrape, on a separate thread, calls `read_status`, `leads` (whether this service leads) and
+    `faults` (the number of failures of each part).
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class Exporter:
         self._observed[histogram].labels(bridge).observe(seconds)
 
     def collect(self) -> Iterator[Metric]:
-        """All families, including those that have no sample yet."""
+        """Return all metric families, including those without samples."""
         bridges = self._read_status()
         for bridge in bridges:
-            # Create the series now: rate() and increase() miss the first value of a new one.
+            # Create each series early, because rate() and increase() ignore its first value.
             for name in RARE:
                 self._observed[name].labels(bridge.name)
         uplinks = [([b.name, one.name], one) for b in bridges for one in b.uplinks]
@@ -101,7 +101,7 @@ class Exporter:
         yield from (build, leader, failed)
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: the families are known only at a scrape."""
+        """Return no families, because they are known only at a scrape."""
         return ()
 
 
@@ -110,12 +110,12 @@ def _families(
     labels: list[str],
     records: Iterable[tuple[list[str], status.Shown]],
 ) -> Iterator[Metric]:
-    """The families of a table of metrics. `records`: each with the values of its `labels`."""
+    """The metric families in `table`. `records`: (values of `labels`, record with the metrics)."""
     for name, metric in table.items():
         family = (_counter if metric.is_counter else _gauge)(name, [*labels, *metric.labels])
         for key, record in records:
             for more, value in metric.samples(record):
-                # A value that is not known is absent, never zero.
+                # An unknown value is left out. It is not zero.
                 if value is not None:
                     family.add_metric([*key, *more], float(value))
         yield family

@@ -1,4 +1,4 @@
-"""The HTTP server for scrapes, with TLS and certificates on both sides if configured."""
+"""The HTTP server for Prometheus scrapes; if configured, with TLS and client certificates."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ from controller.text.wording import in_words
 
 LOG = logging.getLogger(__name__)
 
-# How long a request may take, however many bytes it comes and goes in.
+# How long a request may take, from the connection until the whole answer is sent.
 REQUEST_MAX_S = 10.0
 REQUEST_MAX_BYTES = 8192
-# Unfinished requests: in all, and of one address, which Prometheus may share with others. Further ones
-# end the oldest of these, which had half a second at least.
+# The most unfinished requests in all, and from one address, which Prometheus may share with others. For
+# a further one, the oldest of these is ended, after half a second at least.
 AT_ONCE_MAX, OF_PEER_MAX = 64, 48
-# So often, requests are taken: further ones wait in the kernel, which costs the engine nothing.
+# The pause between accepted requests. Others wait in the kernel, which does not slow the engine down.
 PACE_S = 0.01
-# An answer is made so often at most, in each format, and given to all.
+# An answer in each format is used for all requests within this time.
 FRESH_S = 1.0
 TOLD_AGAIN_S = 60.0
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
 class Server(ThreadingMixIn, WSGIServer):
-    """Serves each client, including its TLS handshake, on a thread, so that none delays others."""
+    """Serves each client, including the TLS handshake, on a separate thread."""
 
     daemon_threads = True
     request_queue_size = DEFERRED_MAX
     tls: ssl.SSLContext | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # Since when, and whose: the oldest comes first.
+        # The start and the client's address of each unfinished request, oldest first.
         self._unfinished: dict[Any, tuple[float, str]] = {}
         self._told_s = float("-inf")
         super().__init__(*args, **kwargs)
@@ -60,7 +60,7 @@ class Server(ThreadingMixIn, WSGIServer):
         defer(self.socket)
 
     def get_request(self) -> tuple[Any, Any]:
-        """Take a connection. One that was closed, or has sent nothing, costs no pause.
+        """Accept a connection. There is no pause after one that was closed or has sent nothing.
 
         Raises:
             OSError: the connection was closed, or has sent nothing.
@@ -88,12 +88,12 @@ class Server(ThreadingMixIn, WSGIServer):
                 self._end(request)
 
     def _end(self, request: Any) -> None:
-        """End a request, whose thread notices that its connection is closed."""
+        """End a request by closing its connection, so that the thread of the request ends."""
         _, peer = self._unfinished.pop(request, (0.0, ""))
         if peer and time.monotonic() > self._told_s + TOLD_AGAIN_S:
             self._told_s = time.monotonic()
-            limits = f"at most {REQUEST_MAX_S:g} s each, and {OF_PEER_MAX} at once for each client"
-            LOG.warning("metrics for %s: an unfinished request was ended; %s", peer, limits)
+            limits = f"at most {REQUEST_MAX_S:g} s each, and {OF_PEER_MAX} requests per client"
+            LOG.warning("metrics for %s: an unfinished request was closed; %s", peer, limits)
         with contextlib.suppress(OSError, AttributeError):
             request.shutdown(socket.SHUT_RDWR)
 
@@ -103,7 +103,7 @@ class Server(ThreadingMixIn, WSGIServer):
                 request.do_handshake()
         except OSError as error:
             LOG.warning(
-                "TLS connection for metrics of %s failed: %s", client_address[0], reason(error)
+                "TLS connection for metrics from %s failed: %s", client_address[0], reason(error)
             )
             self.shutdown_request(request)
         else:
@@ -119,7 +119,7 @@ class Server(ThreadingMixIn, WSGIServer):
 
 
 def _watched(application: Callable[..., Any]) -> Callable[..., Any]:
-    """The application, asked once in `FRESH_S`, with failures reported to the scraper by status."""
+    """Wrap an application: cache answers for `FRESH_S`, and report failures as HTTP status."""
     made: dict[tuple[bool, bool], tuple[float, str, Any, Any]] = {}
     making = threading.Lock()
 
@@ -133,7 +133,7 @@ def _watched(application: Callable[..., Any]) -> Callable[..., Any]:
                 found = _made(application, *form)
                 made[form] = (time.monotonic() + FRESH_S, *found)
             _, status, headers, body = made[form]
-        # The server adds to its list.
+        # Pass a copy, because the server adds headers.
         start_response(status, [*headers])
         return body
 
@@ -141,7 +141,7 @@ def _watched(application: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _made(application: Callable[..., Any], openmetrics: bool, gzip: bool) -> tuple[str, Any, Any]:
-    """Status, headers and body of an answer."""
+    """Return the status, headers and body of the application's answer, or of an error."""
     started: list[Any] = []
     environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/metrics"}
     environ["HTTP_ACCEPT"] = OPENMETRICS if openmetrics else ""
@@ -175,7 +175,7 @@ class _Quiet(WSGIRequestHandler):
 
 
 def serve(application: Callable[..., Any], address: str, port: int, tls: TlsFiles | None) -> Server:
-    """Serve an application on a separate thread.
+    """Serve a WSGI application on a separate thread, over TLS if `tls` is given.
 
     Raises:
         OSError: the address cannot be bound.

@@ -1,6 +1,6 @@
 """OpenFlow: connections to bridges, the framework, and all encoding and decoding of messages.
 
-This room converts messages from a switch to events (`api`), and commands and changes (`dataplane`) to
-messages. It imports those rooms and `host`, and nothing that decides. Only `framework` imports
-os-ken or Ryu.
+This package converts messages from switches to events (`api`), and commands and changes (`dataplane`)
+to messages. It imports those packages and `host`, and no package that makes decisions. Only `framework`
+imports os-ken or Ryu.
 """

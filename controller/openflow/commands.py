@@ -1,6 +1,6 @@
 """Encodes the engine's commands as OpenFlow messages.
 
-Changes are a bundle, which the switch applies as a whole or not at all.
+Changes of flows and groups are sent as a bundle, which the switch applies completely or not at all.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ALL_BITS = 0xFFFFFFFFFFFFFFFF
 NX_VENDOR = 0x00002320
 NXT_SET_CONTROLLER_ID = 20
 SET_CONTROLLER_ID = struct.Struct("!6xH")
-# The flows of which each statistics request asks: the kind in their cookies, and their table.
+# For each statistics request, the kind (in cookies) and the table of the flows that are read.
 FLOWS = {
     Asked.BUCKETS: (Kind.BUCKET, Table.BUCKET),
     Asked.TO_ADDRESS: (Kind.TO_ADDRESS, Table.EGRESS),
@@ -43,10 +43,10 @@ FLOWS = {
 
 
 def set_async(datapath: Any) -> list[Any]:
-    """Have the switch send port status messages and the frames that our flows give us, and no more.
+    """Have the switch send only port status messages, and the frames that our flows send to us.
 
-    The switch gives us no frame by a flow of another program, because such a flow does not name our
-    controller id. No flow-removed messages come.
+    Another program's flows do not send frames to us, because they do not contain our controller ID.
+    The switch sends no flow-removed messages.
     """
     all_reasons, by_action = 7, 1 << ofp.OFPR_ACTION
     named = parser.OFPExperimenter(
@@ -64,7 +64,7 @@ def set_async(datapath: Any) -> list[Any]:
 
 
 def encode(datapath: Any, command: Any) -> list[Any]:
-    """The messages of a command. The last reply to a command that reads completes the answer."""
+    """The messages for a command. If it reads, the answer is complete with the last reply."""
     match command:
         case engine_commands.Apply():
             return apply_changes(datapath, command)
@@ -81,7 +81,7 @@ def encode(datapath: Any, command: Any) -> list[Any]:
             ]
             return [ports, *(_counters(datapath, a) for a in counted if command.units)]
         case engine_commands.ReadInbound(ofports=(ofport,)):
-            # Of one VM port, its own flows only.
+            # Read only the flows of this VM port.
             value, mask = cookie(Kind.INBOUND, ofport), COOKIE_KIND_MASK | 0xFFFF
             return [_flow_stats(datapath, Asked.INBOUND, value, mask, Table.INBOUND)]
         case engine_commands.ReadInbound():
@@ -93,10 +93,10 @@ def encode(datapath: Any, command: Any) -> list[Any]:
             modify = ofp.OFPFC_MODIFY_STRICT
             return [flow_mod(datapath, modify, flow, cookie_mask=ALL_BITS) for flow in flows]
         case engine_commands.SendFrame(ofport=ofport, frame=frame):
-            # Through the pipeline, as if the port had received it.
+            # Process the frame in the pipeline, as if the port had received it.
             return [_packet_out(datapath, openflow_port(ofport), ofp.OFPP_TABLE, frame)]
         case engine_commands.DeliverFrame(ofport=ofport, frame=frame):
-            # To a port, without the pipeline.
+            # Send the frame out on a port, without the pipeline.
             return [_packet_out(datapath, ofp.OFPP_CONTROLLER, openflow_port(ofport), frame)]
     raise TypeError(f"no messages for {command!r}")
 
@@ -126,13 +126,13 @@ def _flow_stats(datapath: Any, asked: int, value: int, mask: int, table: int) ->
 
 
 def apply_changes(datapath: Any, command: engine_commands.Apply) -> list[Any]:
-    """Encode changes as one atomic bundle, whose messages are also harmless one by one.
+    """Encode changes as one atomic bundle, with messages in an order that is safe without atomicity.
 
-    Open vSwitch computes the version in which a bundle becomes visible before it takes its lock. If it
-    learns a flow in between, that version is already in force, and each message is visible immediately
-    (do_bundle_commit in ofproto/ofproto.c, 2.17 to 3.7). So a path is complete before anything refers to
-    it: groups first, then flows, those of the first table last, then changed groups. And a path is
-    removed only when nothing refers to it any more.
+    Open vSwitch computes the version in which a bundle becomes visible before it acquires its lock. If
+    it learns a flow in between, this version is already in use, and each message takes effect
+    immediately (do_bundle_commit in ofproto/ofproto.c, 2.17 to 3.7). So everything is added before it is
+    referenced: groups, then flows (those of the first table last), then changes of groups. And
+    everything is removed only when it is no longer referenced.
     """
 
     def control(kind: int) -> Any:
@@ -162,19 +162,19 @@ def apply_changes(datapath: Any, command: engine_commands.Apply) -> list[Any]:
 
 
 def _entry_last(flows: Sequence[FlowSpec]) -> list[FlowSpec]:
-    """Flows, those of the table that frames enter by behind all others."""
+    """Sort flows so that those of the first table (CLASSIFY) are last."""
     return sorted(flows, key=lambda flow: flow.table == Table.CLASSIFY)
 
 
 def discard(datapath: Any, command: engine_commands.Apply) -> list[Any]:
-    """Drop a bundle that was not committed. No error about this concerns the bundle itself."""
+    """The messages that discard an uncommitted bundle. Errors about them do not match the bundle."""
     kind = ofp.ONF_BCT_DISCARD_REQUEST
     message = parser.ONFBundleCtrlMsg(datapath, command.bundle_id, kind, BUNDLE_FLAGS, [])
     return [with_xid(message, 0)]
 
 
 def _clear(datapath: Any, table: int) -> Any:
-    """Delete all our flows of a table, or of all tables, also those that the switch has learned."""
+    """The message that deletes all our flows in a table (or OFPTT_ALL), including learned flows."""
     return parser.OFPFlowMod(
         datapath,
         cookie=COOKIE_PREFIX,

@@ -1,6 +1,6 @@
-"""Decodes statistics replies from bytes to counters.
+"""Decodes the counters in statistics replies.
 
-It does not use the framework's parser, because that is slow and polls are frequent.
+The framework's parser is not used, because it is slow and polls are frequent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FLOW_COUNTS = struct.Struct("!4xII12xQQQ")
 
 
 class FlowCounts(NamedTuple):
-    """The cookie of a flow, its age, and its counters."""
+    """The cookie, the age and the counters of a flow."""
 
     cookie: int
     age_s: float
@@ -28,7 +28,7 @@ class FlowCounts(NamedTuple):
 
 
 def flow_counts(body: bytes) -> list[FlowCounts]:
-    """Return the counters of each flow.
+    """Return the counters of each flow in the body of a flow statistics reply.
 
     Raises:
         Malformed: the length of a flow does not fit the body.
@@ -41,10 +41,10 @@ def flow_counts(body: bytes) -> list[FlowCounts]:
 
 
 def unit_counters(to_vm: bytes, from_vm: bytes) -> tuple[tuple[int, Sample], ...]:
-    """Return how many bytes each VM port has sent to uplinks and received from them, by ofport.
+    """Return the traffic of each VM port to and from uplinks, as (ofport, sample).
 
-    The time of a sample is the age of the flow that counts what the VM port sends. For address
-    units, the number is the slot instead of the ofport.
+    The time of a sample is the age of the flow that counts the VM port's sent traffic. For address
+    units, the first value is the slot instead of the ofport.
 
     Raises:
         Malformed: the length of a flow does not fit the body.
@@ -59,7 +59,7 @@ def unit_counters(to_vm: bytes, from_vm: bytes) -> tuple[tuple[int, Sample], ...
 
 
 def bucket_counters(body: bytes) -> tuple[tuple[tuple[int, int], Sample], ...]:
-    """Return how many bytes each bucket has sent, by (hash, bucket). Buckets receive nothing.
+    """Return the traffic sent in each bucket, as ((hash, bucket), sample). Nothing is received.
 
     Raises:
         Malformed: the length of a flow does not fit the body.
@@ -71,7 +71,7 @@ def bucket_counters(body: bytes) -> tuple[tuple[tuple[int, int], Sample], ...]:
 
 
 def inbound_counters(body: bytes) -> tuple[tuple[int, int, int], ...]:
-    """Return (ofport of a VM port, ofport of an uplink, bytes that the uplink has brought for it).
+    """Return (VM port's ofport, uplink's ofport, bytes that the uplink received for the VM port).
 
     Raises:
         Malformed: the length of a flow does not fit the body.
@@ -80,7 +80,7 @@ def inbound_counters(body: bytes) -> tuple[tuple[int, int, int], ...]:
 
 
 def port_counters(body: bytes) -> tuple[PortCounters, ...]:
-    """Return the counters of ports.
+    """Return the counters in the body of a port statistics reply.
 
     Raises:
         Malformed: the last port is incomplete.

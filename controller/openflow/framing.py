@@ -1,7 +1,7 @@
 """Splits the data from a switch into messages, and checks the lengths inside a message.
 
-The framework's parser trusts these lengths. A length of zero makes it loop for ever. A length that
-is too large makes it parse the same bytes again and again.
+The framework's parser trusts these lengths. With a length of zero, it loops for ever. With a length
+that is too large, it parses the same bytes again and again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PORT_BYTES = 64
 _FLOW_FIXED, FLOW_LEAST_BYTES = 48, 56
 GROUP_LEAST_BYTES = 8
 _BUCKET_FIXED = 16
-# Instructions, by type: the lengths of those that have a fixed one, and the types with actions.
+# The lengths of instructions with fixed lengths, by type, and the types of instructions with actions.
 _INSTRUCTION_BYTES = {1: 8, 2: 24, 6: 8}
 _WITH_ACTIONS = (3, 4, 5)
 _ACTION_LEAST = 8
@@ -28,13 +28,13 @@ _PAIR = struct.Struct("!HH")
 
 
 class Malformed(Exception):
-    """The lengths inside a message do not agree."""
+    """A message is malformed, for example because the lengths inside it are inconsistent."""
 
 
 def complete(received: bytearray) -> Iterator[tuple[int, int, int, bytes]]:
-    """Take all complete messages out of the received data.
+    """Remove all complete messages from the received data, and yield them.
 
-    Yields the version, the type, the transaction id, and the message with its header.
+    Yields the version, the type, the transaction ID, and the message with its header.
     """
     while len(received) >= HEADER.size:
         version, kind, length, xid = HEADER.unpack_from(received)
@@ -50,7 +50,7 @@ def statistics(message: bytes) -> int:
     """Return the type of a multipart reply.
 
     Raises:
-        Malformed: the message is too short to have one.
+        Malformed: the message is too short.
     """
     if len(message) < _MULTIPART_HEADER:
         raise Malformed(
@@ -61,13 +61,13 @@ def statistics(message: bytes) -> int:
 
 
 def check(kind: int, message: bytes) -> None:
-    """Check a complete message of type `kind`.
+    """Check the lengths inside a complete message of type `kind`.
 
-    Of the multipart replies, only port descriptions may be passed. The other functions of this
-    module check the rest.
+    A multipart reply must be a port description. Other functions in this module check other multipart
+    replies.
 
     Raises:
-        Malformed: lengths inside the message do not agree.
+        Malformed: lengths inside the message are inconsistent.
     """
     if kind == _HELLO:
         for _ in _parts(message, HEADER.size, len(message), 4, lengths_at=2):
@@ -88,7 +88,7 @@ def _check_packet_in(message: bytes) -> None:
 
 
 def split(body: bytes, least_bytes: int) -> Iterator[bytes]:
-    """Split the body of a statistics reply into flows or groups. Each begins with its length.
+    """Split the body of a statistics reply into flows or groups, which begin with their lengths.
 
     Raises:
         Malformed: the length of a part does not fit the body.
@@ -97,20 +97,20 @@ def split(body: bytes, least_bytes: int) -> Iterator[bytes]:
 
 
 def check_group(group: bytes) -> None:
-    """Check the description of one group.
+    """Check the lengths inside the description of one group.
 
     Raises:
-        Malformed: lengths inside it do not agree.
+        Malformed: they are inconsistent.
     """
     for bucket, ends in _parts(group, GROUP_LEAST_BYTES, len(group), _BUCKET_FIXED):
         _check_actions(group, bucket + _BUCKET_FIXED, ends)
 
 
 def check_flow(message: bytes) -> None:
-    """Check the statistics of one flow.
+    """Check the lengths inside the statistics of one flow.
 
     Raises:
-        Malformed: lengths inside them do not agree.
+        Malformed: they are inconsistent.
     """
     match_at, until = _FLOW_FIXED, len(message)
     _, length = _PAIR.unpack_from(message, match_at)
@@ -142,10 +142,10 @@ def check_rows(found: int, each: int) -> None:
 def _parts(
     message: bytes, at: int, end: int, least: int, lengths_at: int = 0
 ) -> Iterator[tuple[int, int]]:
-    """Yield where each part begins and ends.
+    """Yield the start and the end of each part of `message` between `at` and `end`.
 
-    Each part holds its own length, `lengths_at` bytes after its beginning, and is at least `least`
-    bytes long.
+    Each part contains its length, `lengths_at` bytes after the start of the part, and is at least
+    `least` bytes long.
     """
     while at < end:
         room = end - at

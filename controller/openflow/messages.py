@@ -1,6 +1,6 @@
-"""Interprets messages of the switch: the request or bundle that they belong to, errors, roles and ports.
+"""Interprets messages from switches: transaction IDs of requests and bundles, errors, roles and ports.
 
-A reply has the transaction id of its request, and an error that of the failed message.
+A reply has the transaction ID of its request, and an error has that of the failed message.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from controller.openflow.framework import ofproto as ofp
 from policies.model import OFPORT_LOCAL
 
 ROLE = struct.Struct("!I")
-# A switch reports this generation until a controller has claimed the master role.
+# A switch reports this generation ID until a controller has claimed the master role.
 NO_GENERATION = 0xFFFFFFFFFFFFFFFF
 # OFPRAW_ONFT13_ROLE_STATUS: the role status of OpenFlow 1.4, as an extension of 1.3.
 ONF_EXPERIMENTER, ROLE_STATUS = 0x4F4E4600, 1911
 
 
 class Asked(IntEnum):
-    """The transaction ids of statistics requests, one for each kind, plus `numbered` of the request."""
+    """The transaction IDs of statistics requests, by kind. To each, `numbered(number)` is added."""
 
     FLOWS = 0x6C000001
     GROUPS = 0x6C000002
@@ -40,30 +40,30 @@ NUMBER_SHIFT, NUMBERS = 8, 0x10000
 
 
 def numbered(number: int) -> int:
-    """What the number of a request adds to its transaction id."""
+    """The value that is added to a request's transaction ID for the request's number."""
     return number % NUMBERS << NUMBER_SHIFT
 
 
 def asked_of(xid: int) -> tuple[int, int]:
-    """The kind of request that a statistics reply answers, one of `Asked` if it is ours, and its number."""
+    """The kind of request (in `Asked`, if it is ours) in a reply's transaction ID, and its number."""
     number = xid >> NUMBER_SHIFT & NUMBERS - 1
     return xid - numbered(number), number
 
 
-# All messages of a bundle have the same transaction id: this one plus the bundle's number. So every
-# error names its bundle.
+# All messages of a bundle have the same transaction ID: this value plus the bundle's number. So the
+# bundle of every error is known.
 BUNDLE_XID = 0x6D000000
 BUNDLE_NUMBER_MASK = 0xFFFFFF
 
 
 def with_xid(message: Any, xid: int) -> Any:
-    """Set the transaction id of a message, and return the message."""
+    """Set the transaction ID of a message, and return the message."""
     message.set_xid(int(xid))
     return message
 
 
 def bundle_number(message: Any) -> int | None:
-    """Return the number of the bundle that a message belongs to. None: it belongs to no bundle."""
+    """Return the number of a message's bundle; None if the message does not belong to a bundle."""
     if message.xid & ~BUNDLE_NUMBER_MASK != BUNDLE_XID:
         return None
     return int(message.xid & BUNDLE_NUMBER_MASK)
@@ -72,13 +72,13 @@ def bundle_number(message: Any) -> int | None:
 def bundle_outcome(message: Any) -> int | None:
     """Return the number of the bundle that the switch has committed.
 
-    None: the message confirms no commit.
+    None: the message does not confirm a commit.
     """
     return bundle_number(message) if message.type == ofp.ONF_BCT_COMMIT_REPLY else None
 
 
 def error_text(message: Any) -> str:
-    """Return an OpenFlow error in words. Open vSwitch reports bundle errors as experimenter's."""
+    """Return the text of an OpenFlow error. Bundle errors are experimenter errors in Open vSwitch."""
     if message.type == ofp.OFPET_EXPERIMENTER:
         return f"experimenter {message.experimenter:#x}, error {message.exp_type}"
     kind = ofp.ofp_error_type_to_str(message.type)
@@ -86,7 +86,7 @@ def error_text(message: Any) -> str:
 
 
 def is_deposed(message: Any) -> bool:
-    """Whether a message says that another controller has become the bridge's master."""
+    """Whether a message means that another controller has become the bridge's master."""
     if message.msg_type == ofp.OFPT_ERROR:
         slave = (ofp.OFPET_BAD_REQUEST, ofp.OFPBRC_IS_SLAVE)
         return (message.type, getattr(message, "code", None)) == slave
@@ -97,14 +97,14 @@ def is_deposed(message: Any) -> bool:
 
 
 def port_states(datapath: Any) -> tuple[PortState, ...]:
-    """Return the ports that the handshake listed, with their changes since."""
+    """Return the present ports: those listed in the handshake, with later changes."""
     return tuple(map(port_state, tuple(datapath.ports.values())))
 
 
 def port_state(port: Any) -> PortState:
     """Return the state of a port.
 
-    It is up if a fast failover group would use it: link, LACP, BFD and CFM are up.
+    The port is up if a fast failover group would use it: its link, LACP, BFD and CFM are up.
     """
     down = bool(port.state & ofp.OFPPS_LINK_DOWN or port.config & ofp.OFPPC_PORT_DOWN)
     live = bool(port.state & ofp.OFPPS_LIVE)

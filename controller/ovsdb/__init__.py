@@ -1,4 +1,4 @@
-"""Open vSwitch's database: our replica of it, our writes, and the locks that elect one leader.
+"""Open vSwitch's database (OVSDB): a replica, writes, and the locks that elect a leader.
 
-It imports `host`, and passes rows (`config.rows`) and events (`api`) on.
+This package imports `host`, and provides rows (`config.rows`) and events (`api`).
 """

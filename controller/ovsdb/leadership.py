@@ -1,14 +1,14 @@
-"""Elects the leader among several services on one database, by locks of ovsdb-server.
+"""Elects the leader among several services on one database, with locks of ovsdb-server.
 
-The server gives the lock LEADER to one service. When the connection of that service ends, the
-server gives the lock to the next in the queue, so a leader that dies is replaced immediately. A leader
-that hangs or is stopped keeps its lock. Therefore the first service on standby checks repeatedly
-whether the leader is alive. It steals the lock PULSE, the server notifies the leader, and the
-leader takes PULSE back. If the leader does not, the standby steals LEADER. Locks exist only in the
-server's memory: nothing is written to the database. A service without a standby sends nothing after
-its start.
+The server grants the lock LEADER to one service. When the connection of that service ends, the
+server grants the lock to the next in the queue, so a leader that ends is replaced immediately. A leader
+that hangs or is suspended keeps its lock. Therefore the first service on standby checks repeatedly
+whether the leader is alive: it steals the lock PULSE, the server notifies the leader, and the leader
+steals PULSE back. If the leader does not, the standby service steals LEADER. Locks exist only in the
+server's memory, so nothing is written to the database. Without a standby service, the leader sends
+nothing after its start.
 
-This module only elects. The behaviour of leader and standby is in `controller.engine`.
+This module contains only the election. For the behaviour of leader and standby, see `controller.engine`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# Lock names must not contain dashes. The owner of this lock leads, and alone may write.
+# Lock names must not contain dashes. The owner of this lock is the leader, and only it may write.
 LEADER = "ovs_lbt"
-# The lock by which the leader is checked.
+# The lock that is stolen to check the leader.
 PULSE = "ovs_lbt_pulse"
 # The owner of this lock checks the leader: the first service on standby.
 WATCH = "ovs_lbt_watch"
-# LEADER is stolen from a leader that hangs for 1.0 to 1.25 s. A shorter time would take a busy
-# leader for dead. A longer one would not leave enough time to take over within 2 s.
+# LEADER is stolen from a leader that hangs for 1.0 to 1.25 s. With a shorter time, a busy leader would
+# be replaced. With a longer one, a takeover would not be complete within 2 s.
 TICK_S = 0.25
 SILENT_TICKS = 4
-# After the database was unreachable, services on standby ask for the lock this much later than
-# others. That is longer than any service needs to reconnect (ovsdb.RECONNECT_MS), so the old leader
-# stays leader.
+# After the database was unreachable, services on standby delay their request for the lock by this
+# time. It is longer than any service needs to reconnect (ovsdb.RECONNECT_MS), so the old leader remains
+# the leader.
 STAND_BACK_S = 1.5
 
 
@@ -43,16 +43,16 @@ _ECHO = Ask("echo")
 
 
 def _take(lock: str) -> list[Ask]:
-    """Unlock first: the server refuses a steal by a client that already waits for the lock."""
+    """Requests that steal a lock: unlock first, because a client in the queue must not steal."""
     return [Ask("unlock", lock), Ask("steal", lock)]
 
 
 @dataclass(slots=True)
 class Watch:
-    """One service's part in the election, once the server has named the leader.
+    """The part of one service in the election, after the server has granted the leader's lock.
 
-    Time is counted in ticks that the server has answered, so a pause of the server or of this
-    service does not make a leader look dead.
+    Time is counted in ticks that the server has answered, so a leader is not replaced because of a
+    pause of the server or of this service.
     """
 
     leads: bool = False
@@ -67,20 +67,20 @@ class Watch:
     due_s: float = field(default=float("inf"))
 
     def begin(self, leads: bool, now_s: float) -> list[Ask]:
-        """Start as leader or as standby, also after a reconnect."""
+        """Start as leader or standby after each connection to the server, and return the requests."""
         lost = self.leads and not leads
         self.leads, self.asks, self.unanswered = leads, False, False
         self._silent_ticks, self._pending = 0, None
         self.due_s = float("inf") if leads else now_s + TICK_S
         if leads:
             return [Ask("unlock", WATCH), *_take(PULSE)]
-        # Re-queue for the lock after losing a stolen lock: the server forgets such an owner, while
-        # it puts others next in the queue.
+        # Request the lock again if it was stolen: the server removes such an owner from the queue of
+        # the lock.
         again = [Ask("unlock", LEADER), Ask("lock", LEADER)] if lost else []
         return [*again, Ask("unlock", WATCH), Ask("lock", WATCH)]
 
     def lock_changed(self, lock: str, ours: bool) -> bool:
-        """The server reports that a lock is ours or no longer ours. Returns whether to `answer`."""
+        """Handle the server's report that a lock is (no longer) ours. Returns whether to `answer`."""
         if lock == WATCH:
             self.asks = ours
         elif lock == PULSE and not ours:
@@ -89,11 +89,11 @@ class Watch:
         return False
 
     def answer(self) -> list[Ask]:
-        """Show that this service is alive, if it leads."""
+        """If this service leads, return the requests that show that it is alive."""
         return _take(PULSE) if self.leads else []
 
     def replied(self, ask: Ask, locked: bool) -> None:
-        """The server has answered a request. `locked`: the lock is ours."""
+        """Handle the server's answer to a request. `locked`: the lock is ours."""
         if ask == Ask("lock", WATCH):
             self.asks = locked
         if ask != self._pending:
@@ -103,7 +103,7 @@ class Watch:
             self.unanswered, self._silent_ticks = True, 0
 
     def tick(self, now_s: float) -> list[Ask]:
-        """Check whether the leader is alive, or steal its lock."""
+        """Return the requests that check whether the leader is alive, or that steal its lock."""
         if now_s < self.due_s:
             return []
         assert not self.leads, "the leader checks no other service"

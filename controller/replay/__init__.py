@@ -1,1 +1,1 @@
-"""`ovs-lbt replay`: the engine, unchanged, over recorded traffic. The service loads none of it."""
+"""`ovs-lbt replay`: runs the unchanged engine on recorded traffic. The service does not load it."""

@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--prometheus", metavar="URL", help="read metrics from Prometheus, instead of TRACE"
     )
-    parser.add_argument("--bridge", metavar="B", help="read this bridge, on each host that has one")
+    parser.add_argument("--bridge", metavar="B", help="read the metrics of bridge B from all hosts")
     parser.add_argument(
         "--since",
         metavar="7d",
@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         required=True,
         choices=[*PRESETS, *installed_policies()],
-        help="a teaming policy, or one of an installed package; repeat the option to compare policies",
+        help="a teaming policy, also from an installed package; repeat the option to compare policies",
     )
     parser.add_argument(
         "--uplinks",
@@ -187,15 +187,15 @@ def _table(found: dict[str, Figures], hosts: list[HostTrace], how: Options) -> l
     spans = (host.intervals() for host in hosts)
     longest_s = max(intervals[-1][1] - intervals[0][0] for intervals in spans)
     return [
-        f"{len(hosts)} hosts with {how.uplinks} uplinks each, {ports} VM ports of"
-        f" {how.mix.flows} flows, {longest_s / 3600:.1f} hours",
+        f"{len(hosts)} hosts with {how.uplinks} uplinks each, {ports} VM ports with"
+        f" {how.mix.flows} flows each, {longest_s / 3600:.1f} hours",
         "",
         *HEAD,
         *(_row(policy, figures) for policy, figures in found.items()),
         "",
         f"Above: hours, summed over hosts, with an uplink above {100 * threshold_ratio:g} %.",
-        "Optimality: the worst utilization over the least that any placement of what the",
-        "policy moves could reach; 1 is perfect.",
+        "Optimality: the highest utilization divided by the lowest that is possible with",
+        "any placement of the units that the policy moves; 1 is perfect.",
     ]
 
 

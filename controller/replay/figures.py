@@ -1,4 +1,4 @@
-"""The figures of a replay."""
+"""The figures of a replay: excess traffic, time above the threshold, optimality, and moves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DIRECTIONS = ("transmit", "receive")
 
 @dataclass(slots=True)
 class Volume:
-    """Bytes by direction; `excess` are those above the capacity of their uplink."""
+    """Bytes by direction. `excess`: bytes above the capacity of their uplink."""
 
     excess: list[float] = field(default_factory=lambda: [0.0, 0.0])
     total: list[float] = field(default_factory=lambda: [0.0, 0.0])
@@ -33,7 +33,7 @@ class Volume:
 
 @dataclass(slots=True)
 class Figures:
-    """The figures of one policy, on one host or on all. Times are summed over hosts.
+    """The figures of one policy, on one host or all hosts. Times are summed over hosts.
 
     `by_time`: the volume of each sample, by its start.
     """
@@ -54,7 +54,7 @@ class Figures:
         optimality_ratio: float,
         threshold_ratio: float,
     ) -> None:
-        """Add loads that lasted this long, to the sample that started at this time."""
+        """Add the loads of `uplinks` for `seconds` to the sample that started at `start_s`."""
         volume = self.by_time.setdefault(start_s, Volume())
         for uplink in uplinks:
             for direction, bps in enumerate((uplink.load.tx_bps, uplink.load.rx_bps)):
@@ -111,7 +111,7 @@ def summed(of_hosts: Iterable[Figures]) -> Figures:
 
 
 class MacMoves:
-    """Counts how often each address has moved within a span."""
+    """Determines how often an address has moved at most within `MAC_MOVES_SPAN_S`."""
 
     def __init__(self) -> None:
         self.most = 0

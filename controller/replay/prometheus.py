@@ -17,14 +17,14 @@ from controller.text.wording import because, invalid
 STEP_S = 300
 TIMEOUT_S = 60.0
 PARTS_S = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-# More than a month of 500 ports needs.
+# The largest accepted answer. A month of 500 ports needs less.
 MOST_ANSWER_BYTES = 256 * 2**20
 # Exceptions from an answer that has an unexpected structure.
 _OF_ANOTHER_SHAPE = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
 
 
 def duration_s(text: str) -> int:
-    """Seconds of a duration in Prometheus' notation, for example 7d.
+    """Convert a duration in Prometheus' notation, for example 7d, to seconds.
 
     Raises:
         ValueError: the text is not a duration.
@@ -36,7 +36,7 @@ def duration_s(text: str) -> int:
 
 
 def fetch(url: str, bridge: str, since_s: int, now_s: float) -> list[HostTrace]:
-    """The mean loads of a bridge's VM ports in steps of five minutes, with one host per instance.
+    """Fetch the mean loads of a bridge's VM ports in steps of five minutes, one host per instance.
 
     Raises:
         BadTrace: Prometheus does not answer, or its answer is not a trace.
@@ -80,7 +80,7 @@ def fetch(url: str, bridge: str, since_s: int, now_s: float) -> list[HostTrace]:
 def _ask(
     url: str, query: str, span: tuple[float, float]
 ) -> Iterator[tuple[Mapping[str, str], list[tuple[float, float]]]]:
-    """The series of a query, each with its labels and its values over time."""
+    """Query Prometheus, and return the labels and the (time, value) pairs of each series."""
     asked = {"query": query, "start": span[0], "end": span[1], "step": STEP_S}
     address = f"{url.rstrip('/')}/api/v1/query_range?{urllib.parse.urlencode(asked)}"
     try:

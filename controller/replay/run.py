@@ -1,7 +1,7 @@
 """Replays all hosts of a trace under all policies, in several processes.
 
-A policy may be of another package, which offers a `Preset` in the entry-point group
-`ovs_lbt.policies`. The service loads none of these.
+A policy may be from another package, which provides a `Preset` in the entry-point group
+`ovs_lbt.policies`. The service does not load such policies.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from policies.presets import PRESETS, Preset
 GROUP = "ovs_lbt.policies"
 
 PROGRESS_INTERVAL_S = 0.2
-# Nobody knows beforehand how long a host takes. With two processes for each core, those that are left
-# at the end are ahead of where they would be if each had begun when another one ended.
+# The time that a host takes is not known in advance. With two processes for each core, the last
+# processes start earlier, and so end earlier, than with one.
 PROCESSES_OF_CORE = 2
-# How many more objects there may be before Python looks for circles among them. Its default is 700.
+# The number of new objects after which Python searches for reference cycles. The default is 700.
 MADE_BETWEEN_SEARCHES = 20_000
 
 # In a worker: the number of samples that all workers have replayed.
@@ -34,15 +34,15 @@ _passed: Any = None
 
 
 def installed_policies() -> list[str]:
-    """The names of installed policies. None is loaded, and none replaces a policy of ovs-lbt."""
+    """The names of policies from other packages, without names of ovs-lbt policies. None is loaded."""
     return sorted({entry.name for entry in entry_points(group=GROUP)} - PRESETS.keys())
 
 
 def load_policy(name: str) -> None:
-    """Add an installed policy to the presets of this process.
+    """Add a policy from another package to the presets of this process.
 
     Raises:
-        Refused: it cannot be loaded, or replay cannot run it.
+        Refused: the policy cannot be loaded, or replay does not support it.
     """
     if name in PRESETS:
         return
@@ -54,7 +54,7 @@ def load_policy(name: str) -> None:
     if not isinstance(preset, Preset):
         raise Refused(f"policy {name}: {entry.value} must be a policies.presets.Preset")
     if preset.spreads_by.hashed:
-        # Register HASHED has a number for each hashed policy, and these are fixed.
+        # Register HASHED contains a number for each hashed policy, and these numbers are fixed.
         raise Refused(f"policy {name}: only policies that place whole VM ports can be added")
     PRESETS[name] = preset
 
@@ -66,7 +66,7 @@ def replay(
     progress: Callable[[float], None] = lambda _ratio: None,
     processes: int | None = None,
 ) -> dict[str, Figures]:
-    """The figures of each policy over all hosts. `progress` gets the part that is done.
+    """Return the figures of each policy over all hosts. `progress` gets the completed part (0 to 1).
 
     Raises:
         Refused: the engine refuses a policy or a setting.
@@ -74,7 +74,7 @@ def replay(
     jobs = [(host, policy, options) for policy in policies for host in hosts]
     samples = sum(len(host.samples) for host, _, _ in jobs)
     processes = min(len(jobs), processes or PROCESSES_OF_CORE * len(os.sched_getaffinity(0)))
-    # No thread runs yet whose lock a fork could copy in locked state.
+    # A fork is safe, because no other thread is running that could hold a lock.
     context = multiprocessing.get_context("fork")
     passed = context.Value("L", 0)
     with ProcessPoolExecutor(processes, context, _begin, (passed,)) as pool:
@@ -106,10 +106,10 @@ def _work(host: HostTrace, policy: str, options: Options) -> Figures:
 
 
 def search_rarely() -> None:
-    """From now on, let Python rarely look for objects that refer to each other in circles.
+    """Make Python search for reference cycles rarely from now on.
 
-    A replay makes hardly any. It makes objects so fast that each search comes soon after the last one,
-    and goes through the whole trace again and again.
+    A replay creates few cycles, but so many objects that searches would be frequent. Each would
+    process the whole trace.
     """
     gc.freeze()
     gc.set_threshold(MADE_BETWEEN_SEARCHES)

@@ -1,6 +1,6 @@
-"""Recorded traffic of VM ports, read from a file.
+"""Reads traces of VM ports' traffic from CSV files.
 
-A line is a sample: the rates at which a VM port of a host sent and received, in bit/s, from `time_s` on until
+A line is a sample: the rates (bit/s) at which a VM port of a host sent and received, from `time_s` until
 the host's next sample.
 """
 
@@ -19,9 +19,9 @@ from controller.config.kinds import LAST_S
 from controller.text.wording import one_line, shortened
 
 COLUMNS = ("time_s", "host", "port", "tx_bps", "rx_bps", "uplink_capacity_bps")
-# How long a sample holds if it is its host's only one: the usual interval of recorders.
+# The duration of a host's only sample: the usual interval of recorders.
 ONLY_SAMPLE_S = 300.0
-# A host that is silent for longer than a month has two traces. No link is as fast as the most, and none as slow as the least.
+# The longest sample, and limits that rates and capacities of real links do not reach.
 LONGEST_SAMPLE_S = 31 * 86400.0
 MOST_BPS = 1e15
 LEAST_CAPACITY_BPS = 1.0
@@ -29,7 +29,7 @@ _MOST = {"time_s": LAST_S, "tx_bps": MOST_BPS, "rx_bps": MOST_BPS, "uplink_capac
 
 
 class BadTrace(Exception):
-    """A file is not a trace. The text: where, the problem, and what is expected."""
+    """A file is not a trace. The text has the line, the problem and the expected content."""
 
     def __str__(self) -> str:
         return one_line(super().__str__())
@@ -37,14 +37,14 @@ class BadTrace(Exception):
 
 @dataclass(slots=True)
 class HostTrace:
-    """What the VM ports of one host carried. A port without a line at some time carried nothing.
+    """The recorded traffic of one host. A VM port that is not in a sample carried no traffic.
 
-    `capacity_bps`: of each uplink, in each direction.
+    `capacity_bps`: the capacity of each uplink in each direction.
     """
 
     name: str
     capacity_bps: float
-    # By start: what each port sent and received.
+    # For each start of a sample: (sent, received) in bit/s by VM port.
     samples: dict[float, dict[str, tuple[float, float]]] = field(default_factory=dict)
 
     @property
@@ -52,7 +52,7 @@ class HostTrace:
         return sorted({port for loads in self.samples.values() for port in loads})
 
     def intervals(self) -> list[tuple[float, float, dict[str, tuple[float, float]]]]:
-        """Each sample with its start and end. The last one lasts as long as the one before it."""
+        """Return (start, end, rates) of each sample. The last has the duration of the previous one."""
         starts = list(self.samples)
         last_s = starts[-1] - starts[-2] if len(starts) > 1 else ONLY_SAMPLE_S
         ends = [*starts[1:], starts[-1] + last_s]
@@ -60,7 +60,7 @@ class HostTrace:
 
 
 def read(path: Path) -> list[HostTrace]:
-    """Read the hosts in a `.csv` or `.csv.gz` file, by name.
+    """Read the hosts in a `.csv` or `.csv.gz` file, sorted by name.
 
     Raises:
         BadTrace: the file is not a trace.
@@ -80,7 +80,7 @@ def _opened(path: Path) -> TextIO:
 
 
 def parse(lines: Iterable[str]) -> list[HostTrace]:
-    """Parse the hosts of a trace, by name.
+    """Parse the hosts in a trace, sorted by name.
 
     Raises:
         BadTrace: a line is not a sample.

@@ -120,7 +120,7 @@ def test_a_bridge_that_listens_for_tls_is_dialled_by_tls(
         assert "ovslbt_build_info" in scraped(remote, certificates, "reader").stdout
         assert scraped(remote, certificates, "switch").returncode != 0
         wait_until(
-            lambda: "TLS connection for metrics of 127.0.0.1 failed: " in remote.log_tail(50),
+            lambda: "TLS connection for metrics from 127.0.0.1 failed: " in remote.log_tail(50),
             "one line says who is refused",
         )
         remote.kill()

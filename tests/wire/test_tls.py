@@ -112,7 +112,7 @@ def test_metrics_are_for_their_readers_and_nobody_else(
 ) -> None:
     with pytest.raises(REFUSED):
         scrape(pki, port, name)
-    assert told(caplog, f"TLS connection for metrics of {HOST} failed: {why}")
+    assert told(caplog, f"TLS connection for metrics from {HOST} failed: {why}")
     assert scrape(pki, port, "reader") == TEXT
 
 
