@@ -1,6 +1,6 @@
-"""Our state in a switch: tables, flows, groups, frames and queues, as values.
+"""The OpenFlow pipeline as values: tables, flows, groups, frames and queues.
 
-From a `team.Team`, `pipeline.build` makes all flows and groups of a bridge: its list of features
-names the modules that make them. `diff` finds the changes from the installed ones, and `openflow`
-encodes them. The room imports `config` and the policies. It does not depend on bridges or loads.
+`pipeline.build` creates all flows and groups of a bridge from a `team.Team`, with the modules in its
+list of features. `diff` determines the changes from the installed flows and groups, and `openflow`
+encodes them. This package imports `config` and the policies. It does not depend on bridges or loads.
 """

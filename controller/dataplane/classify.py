@@ -1,10 +1,10 @@
-"""Classification: the port and VLAN that a frame came in by, and what no bridge may forward.
+"""Classification: a frame's ingress port and VLAN, and frames that a bridge must not forward.
 
-Tables: CLASSIFY; in LEARN, FROM_UPLINK and UPLINK_OUT, the flows that drop what no bridge may forward.
+Tables: CLASSIFY; in LEARN, FROM_UPLINK and UPLINK_OUT, the flows that drop these frames.
 
-Invariant: behind CLASSIFY, one of the registers VM_PORT and UPLINK is set, and register VLAN holds
-a VLAN that this port carries. A frame of VLAN 0 has no tag, or one that gives a priority; any other
-frame has the tag of its VLAN.
+Invariant: after CLASSIFY, one of the registers VM_PORT and UPLINK is set, and register VLAN contains a
+VLAN that this port carries. A frame in VLAN 0 is untagged or priority-tagged; any other frame has the
+tag of its VLAN.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from controller.dataplane.tables import VLAN_ID_MASK, VLAN_PRESENT, Register, Ta
 from controller.dataplane.team import Team, kept
 from policies.model import OfPort
 
-# Reserved multicast (IEEE 802.1D table 7-10): a bridge never forwards it.
+# Reserved multicast (IEEE 802.1D table 7-10), which a bridge never forwards.
 RESERVED_MULTICAST = ("01:80:c2:00:00:00", "ff:ff:ff:ff:ff:f0")
-# Of STP and of LACP.
+# The destinations of STP and LACP.
 OF_ONE_LINK = "01:80:c2:00:00:00", "01:80:c2:00:00:02"
-# NORMAL does not forward the frames of other vendors' protocols between switches either: Cisco's (ISL; CDP, VTP, PVST+ and
-# more; UplinkFast), Extreme's (EDP, EAPS).
+# Vendors' protocols between switches, which NORMAL does not forward either: Cisco's (ISL; CDP, VTP,
+# PVST+ and more; UplinkFast), Extreme's (EDP, EAPS).
 VENDORS_MULTICAST = tuple(
     (address, "ff:ff:ff:ff:ff:f0")
     for address in (
@@ -41,7 +41,7 @@ VENDORS_MULTICAST = tuple(
         "00:e0:2b:00:00:00",
     )
 )
-# Pause frames, which may also go to the address of one host.
+# Pause frames, which may also be addressed to a single host.
 ETH_FLOW_CONTROL = 0x8808
 NO_ADDRESS = "00:00:00:00:00:00"
 
@@ -56,14 +56,14 @@ def flows(team: Team) -> Iterator[FlowSpec]:
         yield from _classify(port.ofport, port.vlans, came_in, Table.LEARN)
         yield from _drop_inner_tags(port.ofport)
     if not team.leaves_to_normal:
-        # NORMAL would join the uplinks into a loop, so what comes by an unknown port is dropped.
+        # NORMAL would connect the uplinks to a loop, so frames from unknown ports are dropped.
         yield flow(Table.CLASSIFY, 1, {})
     yield from _drop_what_no_bridge_forwards(team)
 
 
 @kept
 def _drop_inner_tags(ofport: OfPort) -> Iterator[FlowSpec]:
-    """Tag 0 means "no VLAN". Without it, the tag behind it would become the frame's VLAN."""
+    """Flows that drop a VM port's frames with a second tag after tag 0, which could become the VLAN."""
     port = openflow_port(ofport)
     for tag in tables.ETH_TAGS:
         tagged = {"in_port": port, "vlan_vid": VLAN_PRESENT, "eth_type": tag}
@@ -74,9 +74,9 @@ def _drop_inner_tags(ofport: OfPort) -> Iterator[FlowSpec]:
 def _classify(
     ofport: OfPort, vlans: PortVlans, came_in: SetField, goto: Table
 ) -> Iterator[FlowSpec]:
-    """Set the registers, and give the frame the tag of its VLAN; drop what the port does not take."""
+    """Flows that set the registers and the VLAN tag, and drop frames that the port must not receive."""
     came: Fields = {"in_port": openflow_port(ofport)}
-    # No host sends from a multicast address.
+    # A multicast address is never a valid source.
     yield flow(Table.CLASSIFY, 120, {**came, "eth_src": tables.MULTICAST})
     tagged = vlans.carried if vlans.takes_tagged else VlanSet()
     if vlans.native is not None:
@@ -87,7 +87,7 @@ def _classify(
         yield flow(Table.CLASSIFY, 110, untagged, *in_vlan, *push, goto=goto)
         yield flow(Table.CLASSIFY, 110, priority_tagged, *in_vlan, *retag, goto=goto)
         if not vlans.native:
-            # As NORMAL does: a tag that gives neither a VLAN nor a priority is removed.
+            # A tag with neither a VLAN nor a priority is removed, as NORMAL does.
             empty_tag = {**priority_tagged, "vlan_pcp": 0}
             yield flow(Table.CLASSIFY, 112, empty_tag, *in_vlan, PopVlan(), goto=goto)
         if tagged:
@@ -101,10 +101,10 @@ def _classify(
 
 
 def _drop_what_no_bridge_forwards(team: Team) -> Iterator[FlowSpec]:
-    """Drop the frames of protocols between switches, and frames without a source address.
+    """Flows that drop frames of protocols between switches, and frames without a source address.
 
-    With `forward-bpdu`, NORMAL floods such frames, and so do we. On a LAG, those that seem to be of the
-    bond itself do not leave: the upstream switch would take their VM for the other end of its link.
+    With `forward-bpdu`, NORMAL and our pipeline flood such frames. On a LAG, STP and LACP frames
+    still do not leave, because the upstream switch would treat the VM as the other end of the link.
     """
     for reserved in () if team.forwards_bpdu else (RESERVED_MULTICAST, *VENDORS_MULTICAST):
         yield flow(Table.LEARN, 60, {"eth_dst": reserved})

@@ -1,4 +1,4 @@
-"""Desired against installed: the smallest set of changes that makes them equal."""
+"""Computes the smallest set of changes from the installed to the desired flows and groups."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Spec = TypeVar("Spec")
 
 
 def changes(desired: Pipeline, installed: Pipeline) -> Changes:
-    """What to send so that `installed` becomes `desired`. Equal specs cost nothing."""
+    """The changes that turn `installed` into `desired`. Equal flows and groups are not changed."""
     if desired == EMPTY:
-        # What is removed need not be encoded.
+        # `clear` deletes all flows, so that they need not be encoded.
         return Changes(delete_groups=tuple(installed.groups), clear=bool(installed.flows))
     groups = list(_differing(desired.groups, installed.groups))
     same_flows = desired.flows is installed.flows
@@ -31,23 +31,23 @@ def changes(desired: Pipeline, installed: Pipeline) -> Changes:
 
 
 def _differing(desired: Mapping[Key, Spec], installed: Mapping[Key, Spec]) -> Iterator[Spec]:
-    """The specs that are not installed so. Most are the same objects, which need no comparison."""
+    """The specs that differ from the installed ones. Most are the same objects, and not compared."""
     for key, spec in desired.items():
         if (present := installed.get(key)) is not spec and present != spec:
             yield spec
 
 
 def closing(desired: Pipeline, installed: Pipeline, live: Collection[int]) -> Pipeline:
-    """The first step towards `desired`: all changes except those that let more broadcasts in.
+    """The pipeline of the first step to `desired`: it does not yet accept broadcasts on new uplinks.
 
-    `live`: the numbers of ports that carry traffic.
+    `live`: the ofports of ports that carry traffic.
 
-    The switch applies a change to its flow cache entry by entry. A way that opens before
-    the old one closes would deliver a broadcast twice; the other order loses a few. For a VM port
-    that is new to the service, NORMAL may have been such a way.
+    The switch applies a change to its flow cache entry by entry. If a new uplink was accepted before
+    the old one is dropped, a broadcast would be delivered twice; in the other order, a few are lost. For
+    a VM port that is new to the service, NORMAL may have delivered broadcasts before.
 
-    Flows with a timeout keep the new ways closed, so that they open even if no second step follows: a
-    service that ended between the two would leave a VM port without broadcasts.
+    Flows with a timeout drop broadcasts from the new uplinks. So a VM port receives broadcasts even if
+    the service ends before the second step.
     """
     if desired.groups is installed.groups:
         return desired

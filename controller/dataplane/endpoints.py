@@ -1,23 +1,23 @@
-"""Tunnel endpoints: frames that they send off home, and frames that peers send to off-home addresses.
+"""Tunnel endpoints: their frames on other uplinks than their home, and peers' answers to these frames.
 
-Without a LAG, frames that a hash sends off home have one of our source addresses. Open vSwitch's
-userspace datapath takes the source address of a tunnel's frame as the endpoint's address, and sends the
-tunnel's other direction there. So each endpoint has its own off-home addresses, one for each uplink.
-Frames to these are delivered with the endpoint's own address, because only that one ends a tunnel.
+Without a LAG, frames that a hash sends out on another uplink than the home ("off home") have one of our
+source addresses. Open vSwitch's userspace datapath uses the source address of a tunnel's frame as the
+endpoint's address, and answers to it. So each endpoint has its own off-home addresses, one for each
+uplink. Frames to these are delivered to the endpoint's own address, as the tunnel accepts no other.
 
-A *lane* is all traffic with the off-home address of one uplink. It uses one uplink in both directions:
-the first live one of its order. If the uplink fails, its frames keep their address and leave on the next
-one, so that upstream switches learn from these frames where to send traffic of peers.
+A *lane* is all traffic with the off-home addresses of one uplink. It uses one uplink in both directions,
+the first live uplink in its order. If that uplink fails, frames keep their address and leave on the next
+uplink, so that upstream switches learn the new port of the address.
 
 Bucket's group -> OFF_HOME -> the lane's group (its first live uplink).
 FROM_UPLINK -> TO_ENDPOINT -> EGRESS.
 
-Tables: TO_ENDPOINT; in LEARN, FROM_UPLINK and OFF_HOME, the flows for off-home addresses of endpoints. Its
-flows teach SPOKEN. Groups: one for each lane, and for each lane one for each uplink.
+Tables: TO_ENDPOINT; in LEARN, FROM_UPLINK and OFF_HOME, the flows for off-home addresses of endpoints.
+They add learned flows to SPOKEN. Groups: one for each lane, and one for each lane and uplink.
 
-Invariant: a frame to such an address reaches the endpoint and no other port. If the network does not
-know the address and sends the frame down every uplink, one copy is accepted. The exception is an address
-that has sent in the last `SPOKEN_TIMEOUT_S` seconds: its frames are accepted on every uplink, like all
+Invariant: a frame to an off-home address reaches the endpoint and no other port. If the network does not
+know the address and floods the frame to every uplink, one copy is accepted. The exception is an address
+that has sent in the last `SPOKEN_TIMEOUT_S` seconds: frames to it are accepted on every uplink, like all
 known unicast, because some frames still arrive on the old uplink after a failure.
 """
 
@@ -75,7 +75,7 @@ def _index(uplink: int, team: Team) -> int:
 
 
 def _returning(endpoint: Endpoint) -> Iterator[FlowSpec]:
-    """Frames to off-home addresses, which uplinks bring; frames from them are our own, coming back."""
+    """Flows for frames from uplinks: to off-home addresses, and our own returning frames from them."""
     for lane, mac in endpoint.off_home_macs:
         yield flow(Table.FROM_UPLINK, 20, {"eth_src": mac})
         yield flow(
@@ -93,7 +93,7 @@ def _returning(endpoint: Endpoint) -> Iterator[FlowSpec]:
 
 
 def _announced(endpoint: Endpoint) -> Iterator[FlowSpec]:
-    """Learning packets of ours for off-home addresses. No VM may send from these addresses."""
+    """Flows for our learning packets for off-home addresses. VMs may not send from these addresses."""
     for lane, mac in endpoint.off_home_macs:
         yield flow(Table.LEARN, 60, {"eth_src": mac})
         rarp: Fields = {"eth_src": mac, "eth_dst": BROADCAST, "eth_type": tables.ETH_RARP}
@@ -102,7 +102,7 @@ def _announced(endpoint: Endpoint) -> Iterator[FlowSpec]:
 
 
 def _leaving(endpoint: Endpoint, team: Team) -> Iterator[FlowSpec]:
-    """What the hash sends off home; the lane of its home leaves by the home, whichever that is now."""
+    """Flows for hashed frames. The lane of the endpoint's first uplink leaves on the present home."""
     sent: Fields = {Register.VM_PORT: endpoint.ofport}
     for lane, mac in endpoint.off_home_macs:
         at_home = {**sent, Register.LANE: int(lane) << 16 | int(lane)}
@@ -114,7 +114,7 @@ def _leaving(endpoint: Endpoint, team: Team) -> Iterator[FlowSpec]:
 
 
 def _by_lane(endpoint: Endpoint, lane: OfPort) -> Actions:
-    """Leave by a lane, and learn that the frame's source, an off-home address, has sent just now."""
+    """Actions that send a frame through its lane, and learn that its off-home address has just sent."""
     speaks = Learn(
         Table.SPOKEN,
         tables.cookie(tables.Kind.LEARNED, endpoint.ofport),

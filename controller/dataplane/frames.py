@@ -1,4 +1,4 @@
-"""Frames we make ourselves."""
+"""Builds frames that the service sends: RARP, ARP, neighbour advertisements, IGMP and MLD queries."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from ipaddress import IPv4Address, IPv6Address
 BROADCAST = b"\xff" * 6
 ETH_VLAN, ETH_ARP, ETH_RARP, ETH_IPV4, ETH_IPV6 = 0x8100, 0x0806, 0x8035, 0x0800, 0x86DD
 ARP_REQUEST, ARP_REPLY, REVERSE_REQUEST = 1, 2, 3
-# An ARP message (RFC 826), and how it begins where it is about IPv4 over Ethernet.
+# The structure of an ARP message (RFC 826), and its first fields for IPv4 over Ethernet.
 ARP, OF_ETHERNET = struct.Struct("!HHBBH6s4s6s4s"), (1, ETH_IPV4, 6, 4)
 MINIMUM_BYTES = 60
 
-# A locally administered address that nobody else has. Only the VM hears it.
+# A locally administered address that no other host has. Only the queried VM receives its frames.
 QUERIER = bytes.fromhex("02006c627400")
-# Hosts answer within this time. That is short enough after a move or failover, and the VMs of a
-# failed uplink do not all answer at the same moment.
+# Hosts answer within this time. It is short enough for a move or failover, and long enough to
+# distribute the answers of all VMs on a failed uplink.
 RESPONSE_TIME_S = 0.2
 # The defaults of every querier (RFC 3376 section 8, RFC 3810 section 9).
 ROBUSTNESS, QUERY_INTERVAL_S = 2, 125
@@ -23,19 +23,19 @@ IGMP, IGMP_QUERY, ALL_HOSTS = 2, 0x11, IPv4Address("224.0.0.1")
 ICMPV6, MLD_QUERY, ALL_NODES = 58, 130, IPv6Address("ff02::1")
 ND_SOLICITATION, ND_SOURCE_ADDRESS = 135, 1
 ND_ADVERTISEMENT, ND_OVERRIDE, ND_TARGET_ADDRESS, ND_HOPS = 136, 0x20000000, 2, 255
-# The Ethernet addresses of solicited-node multicast groups begin so (RFC 4291 section 2.7.1).
+# The first bytes of solicited-node multicast groups' Ethernet addresses (RFC 4291 section 2.7.1).
 SOLICITED_NODE = b"\x33\x33\xff"
-# The highest address of the link. Queriers elect the one with the lowest address, so a VM that is a
-# querier does not stop querying because of ours.
+# The highest link-local address. The querier with the lowest address is elected, so a VM that is a
+# querier continues to send queries.
 LINK_LOCAL = IPv6Address("fe80::ffff:ffff:ffff:ffff")
 
 
 def rarp(mac: str, vlan: int | None = None, *, to_itself: bool = False) -> bytes:
-    """A learning packet: a broadcast RARP request (RFC 903) by which switches learn `mac`.
+    """A learning packet: a broadcast RARP request (RFC 903) from which switches learn `mac`.
 
-    It is not answered. Hypervisors send the same frame when a VM arrives. `vlan` tags
-    the frame; None or 0 leaves it untagged. `to_itself`: addressed to `mac`, so that a switch
-    which learns from it sends it nowhere.
+    It is not answered. Hypervisors send the same frame when a VM arrives. `vlan` tags the frame;
+    None or 0 leaves it untagged. `to_itself`: the frame is addressed to `mac`, so that a switch that
+    learns from the frame does not forward it.
     """
     source = octets(mac)
     body = ARP.pack(*OF_ETHERNET, REVERSE_REQUEST, source, bytes(4), source, bytes(4))
@@ -50,11 +50,11 @@ def garp(mac: str, address: IPv4Address, vlan: int | None = None) -> bytes:
 
 
 def advertisement(mac: str, address: IPv6Address, peer: IPv6Address) -> bytes:
-    """An unsolicited neighbour advertisement (RFC 4861 section 7.2.6), to one neighbour.
+    """An unsolicited neighbour advertisement (RFC 4861 section 7.2.6) to `peer`: `address` is at `mac`.
 
-    `address` is at `mac`. The userspace datapath of Open vSwitch ignores advertisements to all nodes,
-    and accepts this one because it is sent to its own address. `peer`'s MAC is not known here, so the frame is
-    addressed to the group that `peer` is solicited by.
+    Open vSwitch's userspace datapath ignores advertisements to all nodes, but accepts those to its own
+    address. The MAC address of `peer` is unknown, so the frame is addressed to the solicited-node group
+    of `peer`.
     """
     source = octets(mac)
     body = struct.pack("!BBHI", ND_ADVERTISEMENT, 0, 0, ND_OVERRIDE) + address.packed
@@ -64,12 +64,12 @@ def advertisement(mac: str, address: IPv6Address, peer: IPv6Address) -> bytes:
 
 
 def igmp_query(vlan: int | None = None) -> bytes:
-    """An IGMPv3 general query: which IPv4 multicast groups does the VM listen to?
+    """An IGMPv3 general query for the IPv4 multicast groups of a VM.
 
-    Version 3, since a host that hears an older one speaks that version for minutes; hosts without
-    version 3 read it as a query of their version. Its source is 0.0.0.0, which is no querier's
-    address. So a host or switch that overhears it neither elects us nor mistakes us for a router (RFC 4541
-    section 2.1.1). `vlan` tags the frame; None or 0 leaves it untagged.
+    The version is 3, because hosts use an older version for minutes after a query with that version.
+    Hosts without version 3 treat the query as one of their version. The source is 0.0.0.0, which no
+    querier has, so hosts and switches neither elect us nor treat us as a router (RFC 4541 section
+    2.1.1). `vlan` tags the frame; None or 0 leaves it untagged.
     """
     query = struct.pack("!BBH4s", IGMP_QUERY, round(RESPONSE_TIME_S * 10), 0, bytes(4))
     query += struct.pack("!BBH", ROBUSTNESS, QUERY_INTERVAL_S, 0)
@@ -83,11 +83,11 @@ def igmp_query(vlan: int | None = None) -> bytes:
 
 
 def mld_query(vlan: int | None = None) -> bytes:
-    """An MLDv2 general query: which IPv6 multicast groups does the VM listen to?
+    """An MLDv2 general query for the IPv6 multicast groups of a VM.
 
-    It has version 2 for the same reason. Hosts accept only a link-local source (RFC 3810 section
-    5.1.14), so the source is a link-local address that wins no election. `vlan` tags the frame; None or 0 leaves it
-    untagged.
+    The version is 2, because hosts use an older version for minutes after a query with that version.
+    Hosts accept only link-local sources (RFC 3810 section 5.1.14), so the source is the link-local
+    address that loses every election. `vlan` tags the frame; None or 0 leaves it untagged.
     """
     milliseconds = round(RESPONSE_TIME_S * 1000)
     query = struct.pack("!BBHHH16s", MLD_QUERY, 0, 0, milliseconds, 0, bytes(16))
@@ -99,9 +99,9 @@ def mld_query(vlan: int | None = None) -> bytes:
 
 
 def solicitation(mac: bytes, address: IPv6Address) -> bytes:
-    """An IPv6 packet that queries the MAC of `address` (RFC 4861 section 7.2.2).
+    """An IPv6 packet that queries the MAC address of `address` (RFC 4861 section 7.2.2).
 
-    It comes from a link-local address made of `mac` (RFC 4291 appendix A).
+    Its source is the link-local address derived from `mac` (RFC 4291 appendix A).
     """
     identifier = bytes([mac[0] ^ 2]) + mac[1:3] + b"\xff\xfe" + mac[3:]
     source = b"\xfe\x80" + bytes(6) + identifier
@@ -114,7 +114,7 @@ def solicitation(mac: bytes, address: IPv6Address) -> bytes:
 def _icmpv6(
     addresses: bytes, body: bytes, hops: int = ND_HOPS, kind: int = ICMPV6, options: bytes = b""
 ) -> bytes:
-    """An IPv6 packet with an ICMPv6 message, whose checksum is filled in. `kind`: its first header's."""
+    """An IPv6 packet with an ICMPv6 message and its checksum. `kind`: the type of the first header."""
     pseudo = addresses + struct.pack("!II", len(body), ICMPV6)
     body = body[:2] + _checksum(pseudo + body) + body[4:]
     length = len(options) + len(body)

@@ -1,13 +1,13 @@
-"""NORMAL: on a bond, the frames of ports that the service does not know are left to NORMAL.
+"""NORMAL: on a bond, frames to and from ports that the service does not know are left to NORMAL.
 
-Such a port is that of a VM that was started while the service was not running.
+For example, a VM's port is unknown if the VM was started while the service was not running.
 
-Tables: UNKNOWN_PORT, NO_UPLINK; in CLASSIFY, EGRESS, DELIVERY, PRESENT and ABSENT, the flows for these ports. It
-teaches LOCATION and LOCAL_SOURCE what these ports send. Groups: one for each uplink, where NORMAL takes
-unicast from any.
+Tables: UNKNOWN_PORT, NO_UPLINK; in CLASSIFY, EGRESS, DELIVERY, PRESENT and ABSENT, the flows for unknown
+ports. Sources on unknown ports are learned in LOCATION and LOCAL_SOURCE. Groups: one for each uplink, if
+NORMAL accepts unicast from any uplink.
 
-Invariant: without a bond, no frame reaches NORMAL, which would join the uplinks into a loop. With
-one, NORMAL gets what uplinks flood only while it brings no copy to a VM port that the service knows.
+Invariant: without a bond, no frame reaches NORMAL, which would connect the uplinks to a loop. With a
+bond, NORMAL receives frames that uplinks flood only if it does not deliver copies to known VM ports.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ from controller.dataplane.team import Team, VmPort
 from policies.model import OfPort
 
 _LEFT_TO_NORMAL = SetField(Register.NORMAL, 1)
-# If it snoops, NORMAL sends the frames of IP groups to each VM port that it knows as a member or router,
-# and to those with `mcast-snooping-flood`, whether they have the flag `no-flood` or not.
+# With snooping, NORMAL sends frames for IP groups to the ports of known members and routers, and to ports
+# with `mcast-snooping-flood`, even if these ports have the flag `no-flood`.
 SNOOPED = ("01:00:5e:00:00:00", "ff:ff:ff:80:00:00"), ("33:33:00:00:00:00", "ff:ff:00:00:00:00")
-# It floods frames to all hosts of a link, and to routers and protocols in 224.0.0.0/24. Neighbor
-# solicitations are left to it as well: without them, nobody reaches the VM of an unknown port by IPv6.
+# NORMAL floods frames to all hosts of a link, and to routers and protocols in 224.0.0.0/24. It also gets
+# neighbor solicitations. Without these, a VM on an unknown port could not be reached over IPv6.
 FLOODED_GROUPS = (
     ("01:00:5e:00:00:00", "ff:ff:ff:ff:ff:00"),
     "33:33:00:00:00:01",
     ("33:33:ff:00:00:00", "ff:ff:ff:00:00:00"),
 )
-# What is added to a priority, the destinations (None: all), and the actions for them.
+# The addition to a flow's priority, the destinations (None: all), and the actions for them.
 _Way = tuple[int, MatchValue | None, Actions]
 
 
 def flooded_by(uplink: OfPort, team: Team) -> tuple[Fields, list[_Way]]:
     """How NORMAL receives frames that an uplink floods.
 
-    The match of frames from the uplink, and the actions for all of them and for some destinations.
+    Returns the match for frames from the uplink, and actions for all frames and for some destinations.
     """
     from_uplink, restored = _as_it_came(uplink, team)
     if not team.floods_to_normal:
@@ -77,7 +77,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     if not team.leaves_to_normal:
         return
     yield from _learn_from_unknown(team)
-    # What an uplink brings for a VM port that has none of its uplinks is not for NORMAL.
+    # Frames from uplinks to a VM port without any uplink must not reach NORMAL.
     from_vm = {Register.UPLINK: 0}
     yield flow(Table.NO_UPLINK, 0, from_vm, *((TO_NORMAL,) if team.floods_to_normal else ()))
     # The flows in EGRESS for known VM ports, and for no VM port at all, have a higher priority.
@@ -90,19 +90,19 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 
 
 def _learn_from_unknown(team: Team) -> Iterator[FlowSpec]:
-    """Learn from a frame of an unknown port before it goes on to NORMAL.
+    """Flows that learn the source of a frame from an unknown port, and then pass the frame to NORMAL.
 
-    Unicast from uplinks for the address is then left to NORMAL. It does not go to the port that
-    the VM had before it was stopped and started. While that port is there, nothing is learned: the
-    unknown port may be an uplink, which brings back what our VMs have sent.
+    Unicast from uplinks to this address is then left to NORMAL, and not sent to the port that the VM
+    had before it was restarted. While that port exists, nothing is learned: the unknown port may be an
+    uplink, on which frames from our VMs return.
 
-    A broadcast of the VM that comes back is dropped, as any reflection is. The switch remembers
-    this for `LOCK_TIMEOUT_S` only: each frame teaches it anew, and nothing tells the service when
-    the VM leaves. The VLAN of an untagged frame is not known here, so its address is learned for
-    all VLANs; if the port is an uplink, it is the VLAN of the others.
+    Returning broadcasts from the VM are dropped like other reflections. For this, the switch remembers
+    the source for `LOCK_TIMEOUT_S` only: each frame renews the entry, and the service is not notified
+    when the VM leaves. The VLAN of an untagged frame is unknown, so its address is learned for all
+    VLANs; if the port is an uplink, the VLAN is the native VLAN of the other uplinks.
 
-    The cookie of what is learned depends on the uplinks and on the ports without flooding. When these
-    change, the flow that taught it goes, and with it all that was learned.
+    The cookie of learned flows depends on the uplinks and on the ports with `no-flood`. When these
+    change, the learning flow is removed, and with it all flows that it has added.
     """
     numbers = f"{sorted(team.uplinks)} {sorted(team.no_flood)}".encode()
     taught = tables.cookie(tables.Kind.LEARNED, tables.FROM_NORMAL | zlib.crc32(numbers))
@@ -137,9 +137,9 @@ def _learn_from_unknown(team: Team) -> Iterator[FlowSpec]:
 
 
 def by_any_uplink(port: VmPort, team: Team) -> Actions:
-    """How NORMAL gets a frame of a VM port, if no uplink of the team exists; () if it must not.
+    """The actions that pass a VM port's frame to NORMAL if no uplink exists; () if this is not allowed.
 
-    The bond was created again while the service was not running: its members have other numbers.
+    Uplinks get new numbers if the bond is created again while the service is not running.
     """
     if not (team.over_normal and port.order) or port.is_confined(team.uplinks):
         return ()
@@ -148,7 +148,7 @@ def by_any_uplink(port: VmPort, team: Team) -> Actions:
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:
-    """Give NORMAL unicast from the first live uplink only: flooded frames arrive on all of them."""
+    """Groups that pass flooded unicast, which arrives on all uplinks, to NORMAL from one live uplink."""
     if team.floods_to_normal and team.normal_takes_any:
         for index, uplink in enumerate(team.uplinks):
             before = team.uplinks[:index]
@@ -156,9 +156,9 @@ def groups(team: Team) -> Iterator[GroupSpec]:
 
 
 def _as_it_came(uplink: OfPort, team: Team) -> tuple[Fields, Actions]:
-    """A match of the frames from an uplink, and the actions that restore what CLASSIFY changed.
+    """A match for frames from an uplink, and the actions that undo the changes by CLASSIFY.
 
-    NORMAL takes no tagged frames from an access port, and ours have a tag.
+    NORMAL does not accept tagged frames from an access port, and CLASSIFY adds a tag.
     """
     vlans = team.uplink_vlans.get(uplink, TRUNK)
     from_uplink: Fields = {Register.UPLINK: uplink}

@@ -1,12 +1,12 @@
-"""Output: frames leave on a port, with the tag of the port; or on the first live uplink.
+"""Output: sends frames out on a port, tagged as the port requires, or on the first live uplink.
 
 Tables: PORT_OUT.
 
 Invariant: a frame leaves on a port only in a VLAN that the port carries, with at most one tag.
 Only an uplink that carries every VLAN needs no flow here.
 
-The first live uplink is chosen by a fast failover group. Each of its buckets watches one uplink, so
-the switch fails over by itself when a link goes down, and needs no controller.
+A fast failover group selects the first live uplink. Each of its buckets watches one uplink, so the
+switch itself fails over when a link goes down, without a controller.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from controller.dataplane.team import Team
 from policies.model import OfPort
 
 TO_NORMAL = Output(tables.OFPP_NORMAL)
-# Is always live: the switch takes no bucket that watches nothing.
+# A group that is always live, for buckets without a port: the switch requires that they watch something.
 ALWAYS = GroupSpec(tables.ALWAYS_GROUP_ID, "all", (Bucket(()),))
 
 
 def out_by(ofport: OfPort) -> Actions:
-    """Actions that send a frame out by a port, or drop it if the port does not carry its VLAN."""
+    """Actions that send a frame out on a port, or drop it if the port does not carry its VLAN."""
     return SetField(Register.TARGET, ofport), Resubmit(Table.PORT_OUT)
 
 
 def leave_by(uplink: OfPort, team: Team) -> Actions:
-    """Actions that send a frame out by an uplink: `out_by`, or less where that is enough."""
+    """Actions that send a frame out on an uplink, without `out_by` if the uplink carries every VLAN."""
     carries_everything = team.uplink_vlans.get(uplink, TRUNK) == TRUNK
     return (Output(openflow_port(uplink)),) if carries_everything else out_by(uplink)
 
@@ -52,9 +52,9 @@ def first_live(
     ways: Iterable[tuple[OfPort, Actions]],
     otherwise: Actions = (),
 ) -> GroupSpec:
-    """A group that carries out the actions of the first live uplink.
+    """A group that executes the actions in `ways` for the first live uplink.
 
-    `otherwise`: the actions if none is live, which need the group `ALWAYS`. Without them, it drops.
+    `otherwise`: the actions if no uplink is live, which need the group `ALWAYS`; (): drop the frame.
     """
     buckets = [Bucket(actions, watch_port=openflow_port(uplink)) for uplink, actions in ways]
     if otherwise:
@@ -65,7 +65,7 @@ def first_live(
 def if_first_live(
     group_id: int, before: Iterable[OfPort], uplink: OfPort, actions: Actions
 ) -> GroupSpec:
-    """A group that acts for an uplink while none `before` it is live. One that is brings the frame, too."""
+    """A group that executes `actions` if `uplink` is live, and no uplink in `before` is live."""
     return first_live(group_id, [*((live, ()) for live in before), (uplink, actions)])
 
 
@@ -94,9 +94,9 @@ def _port_out(ofport: OfPort, vlans: PortVlans) -> Iterator[FlowSpec]:
 
 
 def _drop_inner_tags(uplink: OfPort, vlans: PortVlans) -> Iterator[FlowSpec]:
-    """Drop frames with two tags that would lose the outer one.
+    """Flows that drop frames with two tags if the outer tag would be removed on output.
 
-    The next switch would take the inner tag for the frame's VLAN.
+    The next switch would use the inner tag as the frame's VLAN.
     """
     if vlans.native and not vlans.native_tagged:
         in_native = {Register.TARGET: uplink, Register.VLAN: vlans.native}

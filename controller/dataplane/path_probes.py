@@ -1,11 +1,11 @@
-"""Probes between uplinks: how the switch hands them to the service, and the frames.
+"""Probes between uplinks: the flows that send them to the service, and encoding of the frames.
 
 Table: CLASSIFY.
 
-Invariant: while an uplink is probed, no frame of a probe's EtherType, and none to or from an address
-that probes use, reaches a VM port or another uplink. On an uplink, the service gets only frames to the
-uplink's own addresses (probes, and answers of the hosts that it queries), copies of probes, and other hosts'
-frames from the addresses of probes. The proof of a round comes from the service itself, never from a port.
+Invariant: while an uplink is probed, frames with the EtherType of probes, and frames to or from an
+address of probes, do not reach VM ports or other uplinks. On an uplink, the service receives only frames
+to the uplink's own addresses (probes, and answers from queried hosts), copies of probes, and other hosts'
+frames from probe addresses. The proof of a round is sent by the service itself, never by a port.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ NO_UPLINK = 0
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A probe from one uplink to another, both by ofport.
+    """A probe from one uplink (`sender`) to another (`receiver`), both given as ofports.
 
-    `receiver`: NO_UPLINK in a copy, which all receive. `sender`: NO_UPLINK in the proof of a round.
+    `receiver`: NO_UPLINK in a copy, which all uplinks receive. `sender`: NO_UPLINK in a round's proof.
     `vlan`: 0 for an untagged frame. `mtu`: the MTU that the frame fills; 0 for the shortest frame.
     """
 
@@ -56,9 +56,9 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class HostAnswer:
-    """A host has answered by an uplink (an ofport). `tag`: that of its frame; 0: none.
+    """A queried host's answer on an uplink (an ofport). `address`: the host's IP address.
 
-    `mac`: the address that its frame came from.
+    `tag`: the VLAN in the frame's tag; 0: none. `mac`: the frame's source address.
     """
 
     uplink: int
@@ -84,14 +84,14 @@ def flows(team: Team) -> Iterator[FlowSpec]:
                 yield _heard(130, AROUND_COOKIE, in_port=port, eth_src=own)
     yield _heard(132, AROUND_COOKIE, in_port=OFPP_CONTROLLER, eth_type=ETH_PROBE)
     for mac in (*team.probe_macs.values(), *team.question_macs.values()):
-        # Switches flood our probes while they do not know the destination, so this comes before 130.
+        # Switches flood probes to unknown destinations, so this priority is above 130.
         yield flow(Table.CLASSIFY, 131, {"eth_dst": mac})
         yield flow(Table.CLASSIFY, 129, {"eth_src": mac})
     yield flow(Table.CLASSIFY, 129, {"eth_type": ETH_PROBE})
 
 
 def _heard(priority: int, marked: int, **matched: MatchValue) -> FlowSpec:
-    """A flow that gives frames to the service."""
+    """A flow that sends frames to the service. `marked`: the cookie of the flow."""
     return flow(Table.CLASSIFY, priority, matched, ToController(), cookie=marked)
 
 
@@ -99,11 +99,11 @@ def _heard(priority: int, marked: int, **matched: MatchValue) -> FlowSpec:
 
 
 def probe_frame(probe: Probe, source: str, target: str, tag: int, key: bytes) -> bytes:
-    """A probe between these addresses. It can only be made with `key` (HMAC-SHA256, RFC 2104).
+    """Encode a probe from `source` to `target`, signed with `key` (HMAC-SHA256, RFC 2104).
 
-    The signature covers both addresses, but not the tag, which depends on native VLANs on the way.
+    The signature covers both addresses, but not the tag, which switches with native VLANs change.
     """
-    assert key, "without a key, anybody could sign probes"
+    assert key, "without a key, any host could sign probes"
     body = _BODY.pack(MAGIC, probe.sender, probe.receiver, probe.vlan, probe.mtu, probe.round)
     to, own = frames.octets(target), frames.octets(source)
     signed = body + _signature(to + own + body, key)
@@ -111,13 +111,13 @@ def probe_frame(probe: Probe, source: str, target: str, tag: int, key: bytes) ->
 
 
 def question_frame(source: str, host: str, tag: int, mtu: int, mac: str | None = None) -> bytes:
-    """Ask a host for its address, in a frame that fills `mtu` (0: the shortest frame).
+    """Encode a query for the MAC address of `host`, in a frame that fills `mtu` (0: the shortest).
 
-    `mac`: the address to which the frame goes; None: to all.
+    `mac`: the destination; None: broadcast or multicast.
 
-    IPv4: an ARP probe (RFC 5227 section 2.1.1), whose sender has no address, so no host changes its
-    cache by it. IPv6: a neighbour solicitation from a link-local address made of `source`. The answer
-    comes to `source` alone. Hosts ignore what follows in a longer frame.
+    IPv4: an ARP probe (RFC 5227 section 2.1.1) without the sender's IP address, so that hosts do not
+    change their caches. IPv6: a neighbour solicitation from a link-local address derived from `source`.
+    The host answers to `source` only. Hosts ignore the padding of a longer frame.
     """
     own, address = frames.octets(source), ip_address(host)
     if isinstance(address, IPv4Address):
@@ -132,7 +132,7 @@ def question_frame(source: str, host: str, tag: int, mtu: int, mac: str | None =
 
 
 def parse(frame: bytes, uplink: int, key: bytes) -> Probe | HostAnswer | None:
-    """The probe or answer that an uplink has received; None: any other frame."""
+    """Decode a probe or a host's answer that `uplink` has received; None: it is another frame."""
     ethertype, tag, at = _header(frame)
     body = frame[at:]
     if ethertype == ETH_PROBE:
@@ -153,7 +153,7 @@ def parse(frame: bytes, uplink: int, key: bytes) -> Probe | HostAnswer | None:
 
 
 def tag_of(frame: bytes) -> int:
-    """The VLAN of a frame's tag; 0: none."""
+    """The VLAN in a frame's tag; 0 if the frame is untagged."""
     return _header(frame)[1]
 
 
@@ -174,7 +174,7 @@ def _signature(text: bytes, key: bytes) -> bytes:
 
 
 def _header(frame: bytes) -> tuple[int, int, int]:
-    """The EtherType, the VLAN of the tag (0: none), and where the payload begins; 0, 0, 0: too short."""
+    """The EtherType, the VLAN (0: untagged) and the payload's offset; 0, 0, 0 if it is too short."""
     if len(frame) < HEADER_BYTES:
         return 0, 0, 0
     (ethertype,) = struct.unpack_from("!H", frame, 12)

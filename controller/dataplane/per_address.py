@@ -1,17 +1,17 @@
 """Address units: each address behind a VM port has its own uplink.
 
-Binding group -> HASH (a flow for each address counts it) -> the address's group (its first live
-uplink) -> OFF_HOME (unchanged). An unknown address leaves on the VM port's home, where the VM port
-receives all broadcasts.
+Binding group -> HASH (a flow for each address, which counts) -> the address's group (its first live
+uplink) -> OFF_HOME (unchanged). Frames from an unknown address leave on the VM port's home, on which the
+VM port receives all broadcasts.
 
-The switch forgets an address that is silent for long. Unicast to it then arrives on the uplink where
-upstream switches know it, or on every uplink if they have forgotten it as well:
+The switch forgets an address that is silent for long. Unicast to the address then arrives on the uplink
+where upstream switches know it, or on every uplink if they have forgotten it as well:
 DELIVERY -> the address's group -> OFF_HOME (delivered if it arrived on the address's uplink).
 
 Tables: in HASH, EGRESS, DELIVERY and OFF_HOME, the flows for these addresses and their VM ports.
 Groups: one for each address.
 
-Invariant: a move changes the address's group only. A forgotten address gets one copy of unicast.
+Invariant: a move changes only the address's group. A forgotten address receives one copy of unicast.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ def flows(team: Team) -> Iterator[FlowSpec]:
         counts = cookie(Kind.TO_ADDRESS, address.slot)
         yield flow(Table.EGRESS, 40, received, *actions, goto=goto, cookie=counts)
         if not team.hears_everywhere:
-            # Also if what came back of its own frames has been learned from an uplink.
+            # This also applies if the address was learned from its own returning frames on an uplink.
             yield flow(Table.DELIVERY, 30, unknown, SetField(Register.HOME, int(ofport)), group)
     if not team.hears_everywhere:
         yield from _delivered_once(team)
 
 
 def _delivered_once(team: Team) -> Iterator[FlowSpec]:
-    """Deliver unicast for a forgotten address only if it came by the address's uplink.
+    """Flows that deliver unicast to a forgotten address only if it arrived on the address's uplink.
 
-    Nothing that came by an uplink leaves by one.
+    Frames from an uplink never leave on an uplink.
     """
     yield flow(Table.OFF_HOME, 40, {Register.VM_PORT: 0})
     for port in team.vm_ports:
@@ -67,6 +67,6 @@ def _delivered_once(team: Team) -> Iterator[FlowSpec]:
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:
-    """For each address, a group that sends by the first live uplink of its order."""
+    """A group for each address, which sends frames out on the first live uplink of its order."""
     for address in team.addresses:
         yield hashing.by_first_live(address_group_id(address.slot), address.order)

@@ -1,6 +1,6 @@
-"""The pipeline of a team: every flow and group that its bridge should have from us.
+"""Builds the OpenFlow pipeline of a team: all our flows and groups on the bridge.
 
-Each feature is a module. Its docstring says which tables it fills and what always holds of them.
+Each feature is a module. The module's docstring lists its tables, groups and invariants.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from controller.dataplane import (
 from controller.dataplane.specs import FlowSpec, Match, Pipeline
 from controller.dataplane.team import Team
 
-# No two features have a flow with the same table, priority and match, or a group with the same id.
+# Different features must not have flows with the same table, priority and match, or the same group ID.
 FLOWS: tuple[Callable[[Team], Iterable[FlowSpec]], ...] = (
     classify.flows,
     learning.flows,
@@ -51,10 +51,10 @@ GROUPS = (
 
 
 def build(team: Team, before: tuple[Team, Pipeline] | None = None) -> Pipeline:
-    """The pipeline of a team; a pure function of it.
+    """Build the pipeline of a team. The result depends only on the team.
 
-    `before`: another team and its pipeline, built earlier. A move changes no flow, so if the teams
-    differ only in where their units are, the flows are those of that pipeline: the same object.
+    `before`: an earlier team and its pipeline. A move changes no flow, so if the teams differ only in
+    the uplinks in use of their units, the `flows` object of the earlier pipeline is used again.
     """
     flows: Mapping[tuple[int, int, Match], FlowSpec]
     if (
@@ -62,7 +62,7 @@ def build(team: Team, before: tuple[Team, Pipeline] | None = None) -> Pipeline:
         and team.unheard != before[0].unheard
         and replace(before[0], unheard=team.unheard) == team
     ):
-        # A flood changes that several times a second, which must not cost the time for all flows.
+        # During a flood, `unheard` changes several times a second, so only these flows are built.
         replaced = {flow.key for flow in path_probes.flows(before[0])}
         flows = {key: flow for key, flow in before[1].flows.items() if key not in replaced}
         flows |= {flow.key: flow for flow in path_probes.flows(team)}
@@ -76,7 +76,7 @@ def build(team: Team, before: tuple[Team, Pipeline] | None = None) -> Pipeline:
 
 
 def _besides_places(team: Team) -> tuple[object, ...]:
-    """All that flows depend on: which uplinks a unit may use, and not which one it uses first."""
+    """All that flows depend on: the uplinks that units may use, but not which uplinks are in use."""
     vm_ports = [replace(port, order=()) for port in team.vm_ports]
     hashes = [(made.number, made.classifier, len(made.buckets)) for made in team.hashes]
     addresses = [replace(address, order=()) for address in team.addresses]

@@ -1,24 +1,24 @@
-"""Reflection: our own frames that come back from the network, and addresses that have left.
+"""Reflections: drops our own frames that return from the network, and detects departed addresses.
 
-An address has moved away if an announcement of it arrives on an uplink: a frame from which switches
-learn the new location of its source address.
+An address has moved away if an uplink receives an announcement of the address: a frame from which
+switches learn the new location of its source address.
 
 Tables: REFLECTION, DEPARTURE, PRESENT, ABSENT; the look-ups ANNOUNCEMENT, SAME_NIBBLE, GRATUITOUS,
-UNCACHE_FIRST and UNCACHE_AGAIN; in FROM_UPLINK, the flow for multicast. Groups: one for each VM port, its
-presence.
+UNCACHE_FIRST and UNCACHE_AGAIN; in FROM_UPLINK, the flow for multicast. Groups: one for each VM port,
+which continues according to the port's presence.
 
-Invariant: a frame from an uplink whose source is behind a VM port goes no further, unless it
-announces that the address has moved away. An address that has announced itself from here in the
-last `LOCK_TIMEOUT_S` seconds has not moved away. On a LAG every frame announces it, unless the address
-has flooded a frame from here in the last `LAG_LOCK_TIMEOUT_S` seconds.
+Invariant: a frame from an uplink with a source that is behind a VM port is dropped, unless it
+announces that the address has moved away. An address that was announced from this bridge in the last
+`LOCK_TIMEOUT_S` seconds has not moved away. On a LAG, every frame is an announcement, unless a frame
+from the address was flooded from this bridge in the last `LAG_LOCK_TIMEOUT_S` seconds.
 
-Invariant: register ANNOUNCES is 1 for RARP, for a neighbor advertisement to a group, and for ARP
-about the sender's own address, and for nothing else.
+Invariant: register ANNOUNCES is 1 only for RARP, for neighbor advertisements to a group, and for ARP
+about the sender's own address.
 
-Invariant: what was learned on a VM port holds while the port is there. From the moment the port or
-its link is gone, frames for these addresses go to the network, and frames from these addresses that
-come from the network are not reflections. The switch checks this by itself, so that a VM that leaves
-while the service is not running is reachable at its new host even if its announcement is lost.
+Invariant: addresses learned on a VM port are valid while the port exists and its link is up. After
+that, frames to these addresses are sent to the network, and frames from these addresses that arrive
+from the network are not reflections. The switch itself checks this. So a VM that leaves while the
+service is not running can be reached on its new host even if its announcement is lost.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 
 @kept
 def _announcements() -> Iterator[FlowSpec]:
-    """Recognize announcements. The same flows for every team."""
+    """Flows that recognize announcements. They are the same for every team."""
     announces = SetField(Register.ANNOUNCES, 1)
     rarp: Fields = {"eth_type": tables.ETH_RARP, "eth_dst": BROADCAST}
     yield flow(Table.ANNOUNCEMENT, 10, rarp, announces)
@@ -77,18 +77,18 @@ def _announcements() -> Iterator[FlowSpec]:
         yield flow(Table.SAME_NIBBLE, 10, {Register.NIBBLES: (nibble << 4 | nibble, 0xFF)})
     yield flow(Table.SAME_NIBBLE, 0, {}, LoadBits(Register.NIBBLES, 8, 1, 1))
     yield flow(Table.GRATUITOUS, 10, {Register.NIBBLES: (0, 0x100)}, announces)
-    # An announcement that is forwarded from the switch's flow cache sets no lock, and the one
-    # that comes back from the cache finds none. So with a lock and without one, the result depends
-    # on another bit (of pkt_mark, but any would do). When the lock begins or ends, revalidation
-    # then finds the cached flow too wide, and deletes it.
+    # Announcements forwarded from the switch's flow cache would set no lock, and returning ones would
+    # not find a lock. So cached flows also match a bit that is not needed (of pkt_mark), which differs
+    # with and without a lock. When a lock begins or ends, revalidation then deletes the cached flow,
+    # because its match is too wide.
     for locked, table in ((0, Table.UNCACHE_FIRST), (1, Table.UNCACHE_AGAIN)):
         yield flow(table, 10, {"pkt_mark": (0, 1 << locked)})
 
 
 @kept
 def _reflections(on_a_lag: bool) -> Iterator[FlowSpec]:
-    """The same flows for every team of either kind."""
-    # Which frames from a local address can say that it has moved away, and the look-ups that show it.
+    """Flows for frames from uplinks. They are the same for all teams with, or without, a LAG."""
+    # The frames that can announce that an address has moved away, and the look-ups that decide it.
     frames: Fields = {} if on_a_lag else {"eth_dst": MULTICAST}
     look_up: Actions = (Resubmit(Table.LOCK),)
     moved: Fields = {}
@@ -105,16 +105,16 @@ def _reflections(on_a_lag: bool) -> Iterator[FlowSpec]:
     yield flow(Table.DEPARTURE, 10, {**moved, Register.LOCKED: 0}, *departed, goto=Table.DELIVERY)
     again = Resubmit(Table.UNCACHE_AGAIN)
     yield flow(Table.DEPARTURE, 10, {**moved, Register.LOCKED: 1}, again)
-    # Frames to or from an address that was learned on a VM port, by whether that port is there.
+    # Frames to or from an address learned on a VM port: PRESENT if the port exists, else ABSENT.
     from_vm = {Register.UPLINK: 0}
     announced = *look_up, Resubmit(Table.DEPARTURE)
     yield flow(Table.PRESENT, 20, from_vm, Resubmit(Table.PORT_OUT))
     yield flow(Table.PRESENT, 10, frames, *announced)
-    # A departure is learned in either case: the port may return, and the VM has moved all the same.
+    # In both cases, a departure is learned, because the port may return after the VM has moved.
     yield flow(Table.ABSENT, 20, from_vm, Resubmit(Table.FLOOD))
     yield flow(Table.ABSENT, 10, frames, SetField(Register.LOCAL, 0), *announced)
     if on_a_lag:
-        # The lock ends too late for an address that leaves with its port.
+        # If an address leaves together with its port, its lock does not count.
         gone = {Register.LOCKED: 1, Register.LOCAL: 0}
         yield flow(Table.DEPARTURE, 15, gone, goto=Table.DELIVERY)
     else:
@@ -124,7 +124,7 @@ def _reflections(on_a_lag: bool) -> Iterator[FlowSpec]:
 
 
 def _learn_departure() -> tuple[Learn, Learn]:
-    """Overwrite what was learned of an address that has moved away."""
+    """Actions that overwrite the learned flows of an address that has moved away."""
     learned, most = tables.cookie(tables.Kind.LEARNED, 0), tables.DEPARTED_MAX
     elsewhere = tables.SAME_VLAN, tables.TO_SOURCE, tables.TO_ELSEWHERE
     not_local = tables.SAME_VLAN, tables.FROM_SOURCE, LearnLoad(0, Register.LOCAL, 1)
@@ -136,7 +136,7 @@ def _learn_departure() -> tuple[Learn, Learn]:
 
 
 def by_presence(port: VmPort) -> Actions:
-    """Actions that continue in table PRESENT or ABSENT. LOCAL is always there."""
+    """Actions that continue in table PRESENT if the port exists, else in ABSENT. LOCAL always exists."""
     if port.ofport == OFPORT_LOCAL:
         return (Resubmit(Table.PRESENT),)
     return (ToGroup(Group.PRESENCE.id_of(port.ofport)),)
@@ -145,15 +145,15 @@ def by_presence(port: VmPort) -> Actions:
 def groups(team: Team) -> Iterator[GroupSpec]:
     for port in team.vm_ports:
         if port.ofport == OFPORT_LOCAL:
-            # It leaves only with the bridge. `ovs-ctl restart` cannot restore a bucket that watches it.
+            # LOCAL exists as long as the bridge. `ovs-ctl restart` cannot restore buckets that watch it.
             continue
         yield _presence(port.ofport, team.uplinks)
 
 
-# Kept from one pipeline to the next: a move changes none.
+# Cached between pipelines, because a move does not change these groups.
 @functools.lru_cache(maxsize=KEPT)
 def _presence(ofport: OfPort, uplinks: tuple[OfPort, ...]) -> GroupSpec:
-    # The switch takes no bucket that watches nothing. No uplink is live: nowhere to go.
+    # Each bucket must watch a port. Without a live uplink, frames could not leave anyway.
     absent = ((uplink, (Resubmit(Table.ABSENT),)) for uplink in uplinks)
     present = ofport, (Resubmit(Table.PRESENT),)
     return first_live(Group.PRESENCE.id_of(ofport), [present, *absent])

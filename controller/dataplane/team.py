@@ -1,4 +1,4 @@
-"""A team as the pipeline needs it: uplinks and VM ports by number, and what each carries."""
+"""The input of the pipeline: a bridge's uplinks, VM ports, VLANs, hashes and addresses, by number."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from policies.classifiers import Classifier
 from policies.model import OfPort
 from policies.values import value
 
-# For so many ports, the flows that depend on nothing else are kept from one pipeline to the next.
+# The number of ports for which flows are cached between pipelines.
 KEPT = 4096
 
 
 def kept(made: Callable[..., Iterable[FlowSpec]]) -> Callable[..., tuple[FlowSpec, ...]]:
-    """Cache the results of a function between pipelines, because most changes concern few ports."""
+    """Decorate a function to cache its flows between pipelines. Most changes concern few ports."""
 
     @functools.lru_cache(maxsize=KEPT)
     def flows(*about: Hashable) -> tuple[FlowSpec, ...]:
@@ -30,13 +30,13 @@ def kept(made: Callable[..., Iterable[FlowSpec]]) -> Callable[..., tuple[FlowSpe
 
 @value(frozen=True, slots=True)
 class VmPort:
-    """A VM port as the pipeline needs it.
+    """A VM port for the pipeline.
 
-    `order`: its uplinks' ofports. The first is the one in use, its home, on which it receives
-    broadcasts. `hashed`: the number of the hash that spreads its traffic; None: all of it
-    leaves on its home. `attached_macs`: its own addresses, which no other VM port has in its
-    VLANs. `forges`: whether it may send from other addresses. `trusted`: ports for which
-    this is set may use each other's addresses.
+    `order`: the ofports of its uplinks. The first is the uplink in use (the port's home), on which the
+    port receives broadcasts. `hashed`: the number of the hash that spreads its traffic; None: all its
+    traffic leaves on its home. `attached_macs`: its own addresses, which no other VM port has in the
+    same VLANs. `forges`: whether it may send from other addresses. `trusted`: whether it and other
+    trusted ports may use each other's addresses.
     """
 
     ofport: OfPort
@@ -48,16 +48,16 @@ class VmPort:
     hashed: int | None = None
 
     def is_confined(self, uplinks: Sequence[OfPort]) -> bool:
-        """Whether one of these uplinks can be live while none is live that the port may use."""
+        """Whether one of `uplinks` may be live when no uplink that the port may use is live."""
         return not set(uplinks).issubset(self.order)
 
 
 @dataclass(frozen=True, slots=True)
 class Hash:
-    """One way to spread what VM ports send over buckets, which they share.
+    """A hash that spreads the sent traffic of VM ports over buckets, which the VM ports share.
 
-    `number`: from 0 to 14. `buckets`: for each bucket its uplinks' ofports, the one in
-    use first.
+    `number`: from 0 to 14. `buckets`: for each bucket the ofports of its uplinks, the uplink in use
+    first.
     """
 
     number: int
@@ -69,7 +69,7 @@ class Hash:
 class Address:
     """An address behind VM port `ofport` that has its own uplinks.
 
-    `slot`: its number on the bridge. `order`: its uplinks' ofports, the one in use first.
+    `slot`: its number on the bridge. `order`: the ofports of its uplinks, the uplink in use first.
     """
 
     slot: int
@@ -81,10 +81,10 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A VM port that sends tunnels. Peers may answer to the source address of its frames.
+    """A VM port that is a tunnel endpoint. Peers may answer to the source address of its frames.
 
-    `mac`: its own address. `off_home_macs`: for each uplink the source address of its frames that
-    leave off home. No other port and no other host uses them.
+    `mac`: its own address. `off_home_macs`: for each uplink, the source address of frames that leave on
+    this uplink while it is not the port's home. No other port or host uses these addresses.
     """
 
     ofport: OfPort
@@ -94,38 +94,38 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """One bridge as the pipeline needs it.
+    """One bridge for the pipeline.
 
-    `uplinks` in configured order (their positions number the delivery groups).
-    `hears_everywhere`: the upstream switch sends one copy only (static LAG, LACP), so a VM
-    port accepts broadcast from any uplink. `over_normal`: the uplinks are a bond, and frames of
-    unknown ports are left to NORMAL instead of dropped, unless there are `strangers`: ports that lead to
-    the network besides the uplinks, with which NORMAL would form a loop. `uplink_vlans`: the VLANs of uplinks; those
-    not in it carry every VLAN.
+    `uplinks`: in configured order (the delivery groups contain their positions).
+    `hears_everywhere`: the upstream switch sends only one copy (static LAG, LACP), so a VM port
+    accepts broadcasts from any uplink. `over_normal`: the uplinks are a bond, and frames from unknown
+    ports are left to NORMAL instead of dropped, except with `strangers`: if other ports lead to the
+    network, NORMAL would form a loop with them. `uplink_vlans`: the VLANs of uplinks; uplinks without
+    an entry carry every VLAN.
 
-    `no_flood`: the ports that NORMAL does not flood to. While all VM ports are among them, NORMAL
-    gets frames that uplinks flood, for ports that were added while the service was not running;
-    otherwise it would deliver a second copy. `normal_takes_any`: NORMAL takes unicast from every uplink
-    (balance-slb), so it gets flooded unicast from one uplink only.
+    `no_flood`: the ports to which NORMAL does not flood. If these include all VM ports, NORMAL receives
+    frames flooded by uplinks, for ports that were added while the service was not running. Otherwise
+    NORMAL would deliver a second copy. `normal_takes_any`: NORMAL accepts unicast from every uplink
+    (balance-slb), so it receives flooded unicast from one uplink only.
 
-    `off_home_macs`: for each uplink one of our source addresses. Frames of hashed VM ports get it
-    when they leave on another uplink than the one where upstream switches know the VM's address.
-    Uplinks that are not in it have none.
+    `off_home_macs`: for each uplink, one of our source addresses. It replaces the source of hashed VM
+    ports' frames that leave on this uplink while upstream switches know the VM's address on another
+    uplink. Some uplinks may have no such address.
 
-    `endpoints`: the VM ports that send tunnels, if the uplinks are not a LAG. `lanes`: for each
-    uplink, the uplinks that serve its off-home addresses of endpoints, the one in use first.
+    `endpoints`: the VM ports that are tunnel endpoints, if the uplinks are not a LAG. `lanes`: for each
+    uplink, the uplinks that serve endpoints' off-home addresses for it, the uplink in use first.
 
-    `addresses`: the addresses that have their own uplinks, behind VM ports whose `hashed`
-    is `tables.ASSIGNED`.
+    `addresses`: the addresses with their own uplinks, behind VM ports with `hashed` set to
+    `tables.ASSIGNED`.
 
-    `dp_hash`: the switch has the group `hashing.SELECT_GROUP`, and connections are hashed by it.
+    `dp_hash`: the switch has the group `hashing.SELECT_GROUP`, which hashes connections.
 
-    `probe_macs`: for each uplink whose paths are checked, the address of its probes. `question_macs`: the
-    address from which it queries hosts in the network; empty if it queries none. `probe_group`: the
-    address of copies of probes. `unheard`: the uplinks on which the switch drops frames of path checks
-    instead of giving them to the service, each with whether those to its own addresses, or others.
+    `probe_macs`: the address of probes for each uplink with path checks. `question_macs`: the address
+    from which each uplink queries hosts in the network; empty without queries. `probe_group`: the
+    address of copies of probes. `unheard`: (uplink, own) if the switch drops path checks' frames on an
+    uplink: those to the uplink's own addresses (own is True), or all others (False).
 
-    `forwards_bpdu`: frames between switches are forwarded like other multicast. `snoops`: NORMAL snoops multicast.
+    `forwards_bpdu`: frames between switches are forwarded like other multicast. `snoops`: NORMAL snoops.
     """
 
     uplinks: tuple[OfPort, ...]
@@ -158,13 +158,13 @@ class Team:
     def is_static_lag(self) -> bool:
         """Whether the upstream switch treats the uplinks as one link without negotiation.
 
-        A member of a bond may negotiate LACP instead. The upstream switch sends a separate copy on a
-        member that is not part of the LAG.
+        Members of a bond negotiate LACP instead. On a member that is not part of the LAG, the upstream
+        switch sends a separate copy.
         """
         return self.hears_everywhere and not self.over_normal
 
     def has_lanes(self, number: int) -> bool:
-        """Whether frames of an endpoint are spread by this hash, off home under its own addresses."""
+        """Whether hash `number` spreads an endpoint's connections, which needs off-home addresses."""
         ends = {endpoint.ofport for endpoint in self.endpoints}
         connections = {m.number for m in self.hashes if m.classifier is Classifier.TRANSPORT}
         spread = (port.ofport for port in self.vm_ports if port.hashed == number)
@@ -172,10 +172,10 @@ class Team:
 
     @property
     def leaves_to_normal(self) -> bool:
-        """Whether NORMAL gets the frames of unknown ports."""
+        """Whether NORMAL receives frames from unknown ports."""
         return self.over_normal and not self.strangers
 
     @property
     def floods_to_normal(self) -> bool:
-        """Whether NORMAL gets what uplinks flood."""
+        """Whether NORMAL receives frames that uplinks flood."""
         return self.leaves_to_normal and self.no_flood.issuperset(p.ofport for p in self.vm_ports)

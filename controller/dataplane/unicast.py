@@ -1,10 +1,10 @@
-"""Unicast: frames for one address go to its VM port, or out where no VM port has it.
+"""Unicast: sends frames to the VM port of their destination address, or out on an uplink.
 
 Tables: EGRESS, INBOUND; in DESTINATION and FROM_UPLINK, the flow for unicast; in NO_UPLINK, the flows
-that close uplinks. Groups: one for each VM port that may not use every uplink.
+that learn to drop frames from uplinks. Groups: one for each VM port that may not use every uplink.
 
-Invariant: unicast from an uplink reaches a VM port only while an uplink is live that the VM port
-may use. The switch checks this, so a move changes no flow and no group here.
+Invariant: unicast from an uplink reaches a VM port only while one of the uplinks that the VM port may
+use is live. The switch checks this, so a move changes no flow and no group of this module.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from controller.dataplane.team import Team, VmPort
 
 
 def to_vm_port(port: VmPort, team: Team) -> tuple[Actions, Table | None]:
-    """How a frame from an uplink is sent to a VM port: actions, and the next table.
+    """The actions and the next table that deliver a frame from an uplink to a VM port.
 
     While no uplink that the VM port may use is live, its VM cannot be announced. Upstream switches
-    would continue to flood frames for it to all other uplinks, so these are dropped. They also arrive
-    on an uplink that returns, until the VM is announced. So the switch learns to drop those of the
-    other uplinks for a while longer.
+    would continue to flood frames for the VM to all other uplinks, so these frames are dropped. When an
+    allowed uplink is live again, frames arrive there as well until the VM is announced. So the switch
+    learns to drop frames from the other uplinks for a while longer.
     """
     if port.is_confined(team.uplinks):
         return (ToGroup(Group.UNICAST.id_of(port.ofport)),), None
@@ -56,7 +56,7 @@ def _to_known(port: VmPort, team: Team) -> Iterator[FlowSpec]:
 
 
 def _to_unknown(team: Team) -> Iterator[FlowSpec]:
-    """Frames for an address that is not known, or that is known to be elsewhere."""
+    """Flows for frames to an unknown address, or to an address that is known to be elsewhere."""
     lock: Actions = ()
     if team.hears_everywhere:
         lock = (Resubmit(Table.LOCK), Resubmit(Table.SET_LOCK))
@@ -69,10 +69,10 @@ def _to_unknown(team: Team) -> Iterator[FlowSpec]:
 
 
 def _by_uplink(port: VmPort, team: Team) -> Iterator[FlowSpec]:
-    """Count what each uplink brings for a VM port, which shows whether inbound follows a move.
+    """Flows that count frames from each uplink to a VM port, to see when inbound follows a move.
 
-    There is a flow for each uplink, so that a move changes none. A LAG is one link upstream. The
-    uplinks that the VM port may not use have another flow, which closes them.
+    There is a flow for each uplink, so that a move changes no flow; on a LAG, there is none. Uplinks
+    that the VM port may not use have another flow, which learns to drop their frames.
     """
     for uplink in () if team.hears_everywhere else team.uplinks:
         ends = {Register.TARGET: int(port.ofport), Register.UPLINK: int(uplink)}
