@@ -65,7 +65,7 @@ def arm(bridge: str, wait_s: float, service: str) -> Armed:
     try:
         return Armed(pid=_detached(_command(bridge, wait_s, service)))
     except (OSError, ValueError) as error:
-        raise Refused(f"the rollback cannot be armed: no process started: {error}") from error
+        raise Refused(f"the rollback cannot be scheduled: no process started: {error}") from error
 
 
 def systemd_run(unit: str, bridge: str, wait_s: float, service: str) -> list[str]:

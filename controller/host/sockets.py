@@ -159,7 +159,7 @@ class TlsSocket(BridgeSocket):
         while not self._shaken_hands():
             # The timeout is for the whole handshake, because a peer may send one byte at a time.
             if (left_s := until_s - time.monotonic()) <= 0.0:
-                raise TimeoutError("the TLS handshake takes too long")
+                raise TimeoutError("the TLS handshake took too long")
             sock.settimeout(left_s)
             received = sock.recv(READ_BYTES)
             if not received:

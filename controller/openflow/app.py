@@ -24,7 +24,7 @@ from controller.openflow.framework import (
 
 LOG = logging.getLogger(__name__)
 
-DEPOSED = "another controller has taken the master role; stop it"
+DEPOSED = "another controller has taken the master role; stop that controller"
 NOT_KNOWN = "another controller was master, and ovsdb-server does not report which service leads"
 
 Handler = Callable[["TeamingApp", Any], None]

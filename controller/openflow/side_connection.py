@@ -77,7 +77,7 @@ class SideConnection:
         self._version = version
         self._request = request
         self._closed = (
-            f"the switch does not speak {protocol}; add {protocol} to the bridge's protocols"
+            f"the switch does not support {protocol}; add {protocol} to the bridge's protocols"
         )
         self._received = bytearray()
         stream.settimeout(TIMEOUT_S)

@@ -129,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
         "--out",
         metavar="DIR",
         type=Path,
-        help="draw the traffic above capacity over time, into this directory",
+        help="save plots of the traffic above capacity over time in DIR",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(

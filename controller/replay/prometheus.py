@@ -49,12 +49,12 @@ def fetch(url: str, bridge: str, since_s: int, now_s: float) -> list[HostTrace]:
         capacity_bps = BITS_PER_BYTE * values[-1][1]
         name = _label(metric, "instance")
         if capacity_bps < LEAST_CAPACITY_BPS:
-            slow = f"an uplink of {capacity_bps:g} bit/s"
+            slow = f"an uplink with {capacity_bps:g} bit/s"
             raise BadTrace(f"{bridge} at {name}: {slow}; expected {LEAST_CAPACITY_BPS:g} or more")
         host = hosts.setdefault(name, HostTrace(name, capacity_bps))
         if capacity_bps != host.capacity_bps:
-            unequal = f"uplinks of {host.capacity_bps:g} and {capacity_bps:g} bit/s"
-            raise BadTrace(f"{bridge} at {name}: {unequal}; expected one capacity")
+            unequal = f"uplinks with {host.capacity_bps:g} and {capacity_bps:g} bit/s"
+            raise BadTrace(f"{bridge} at {name}: {unequal}; expected equal uplinks")
     for direction, counter in enumerate(("transmit", "receive")):
         rate = f"rate(ovslbt_port_{counter}_bytes_total{chosen}[{STEP_S}s])"
         for metric, values in _ask(url, rate, span):
@@ -67,7 +67,7 @@ def fetch(url: str, bridge: str, since_s: int, now_s: float) -> list[HostTrace]:
                 loads[port] = (load[0], load[1])
     found = [hosts[name] for name in sorted(hosts) if hosts[name].samples]
     if not found:
-        raise BadTrace(f"{url} has no samples of bridge {bridge} and its uplinks in this time")
+        raise BadTrace(f"{url} has no samples for bridge {bridge} and its uplinks in this time")
     for host in found:
         # A gap in the recording ends the sample before it.
         last_s = max(host.samples)
@@ -92,7 +92,7 @@ def _ask(
         with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
             text = answer.read(MOST_ANSWER_BYTES + 1)
         if len(text) > MOST_ANSWER_BYTES:
-            raise BadTrace(f"the answer is longer than {MOST_ANSWER_BYTES} bytes; shorten --since")
+            raise BadTrace(f"the answer is longer than {MOST_ANSWER_BYTES} bytes; use a shorter --since")
         answered: Any = json.loads(text)
         series = [
             (dict(one["metric"]), [(float(at_s), float(value)) for at_s, value in one["values"]])

@@ -17,7 +17,7 @@ from tests.unit.fake_switch import World, done, world
 from tests.unit.rows import host, ours, with_ids
 
 GROUP_ID = SELECT_GROUP.group_id
-REFUSAL = "the switch does not speak OpenFlow15; add OpenFlow15 to the bridge's protocols"
+REFUSAL = "the switch does not support OpenFlow15; add OpenFlow15 to the bridge's protocols"
 
 
 def on_a_bond(

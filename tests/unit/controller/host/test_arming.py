@@ -122,7 +122,7 @@ def alive(armed: Armed) -> bool:
 
 def test_what_cannot_be_armed_is_said(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arming, "_command", lambda *_: [str(logs / "missing")])
-    with pytest.raises(Refused, match=r"the rollback cannot be armed: no process started: "):
+    with pytest.raises(Refused, match=r"the rollback cannot be scheduled: no process started: "):
         arming.arm("br0", 60.0, "ovs-lbt")
 
 

@@ -88,10 +88,10 @@ def test_rates_become_samples_of_the_step_before_and_gaps_are_idle(server: str) 
 
 
 def test_nothing_recorded_and_unequal_uplinks_are_refused(server: str) -> None:
-    with pytest.raises(BadTrace, match="has no samples of bridge br0 and its uplinks"):
+    with pytest.raises(BadTrace, match="has no samples for bridge br0 and its uplinks"):
         fetch(server, "br0", 3600, NOW_S)
     record(capacity=500)
-    with pytest.raises(BadTrace, match="uplinks of 8000 and 4000 bit/s; expected one capacity"):
+    with pytest.raises(BadTrace, match="uplinks with 8000 and 4000 bit/s; expected equal uplinks"):
         fetch(server, "br0", 3600, NOW_S)
 
 
