@@ -223,7 +223,7 @@ class Replies:
         if len(counted) > MOST_COUNTED:
             most = MOST_COUNTED + self._room() // ROOM_PER_COUNTED
             if len(counted) > most:
-                raise framing.Malformed(f"counters of {len(counted)} ports; expected at most {most}")
+                raise framing.Malformed(f"{len(counted)} counters; expected at most {most}")
         return counted
 
     def _take(self, asked: Asked) -> bytes:

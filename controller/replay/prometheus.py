@@ -92,7 +92,7 @@ def _ask(
         with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
             text = answer.read(MOST_ANSWER_BYTES + 1)
         if len(text) > MOST_ANSWER_BYTES:
-            raise BadTrace(f"the answer is longer than {MOST_ANSWER_BYTES} bytes; use a shorter --since")
+            raise BadTrace(f"the answer exceeds {MOST_ANSWER_BYTES} bytes; use a shorter --since")
         answered: Any = json.loads(text)
         series = [
             (dict(one["metric"]), [(float(at_s), float(value)) for at_s, value in one["values"]])

@@ -232,7 +232,7 @@ def test_more_counters_than_ports_can_have_are_refused(ports: int) -> None:
     most = MOST_COUNTED + ports
     entries = [port_stats(number) for number in range(most + 1)]
     assert send(taken, Asked.PORTS, entries[1:]) is not None
-    with pytest.raises(framing.Malformed, match=f"counters of {most + 1} ports; expected at most {most}"):
+    with pytest.raises(framing.Malformed, match=f"{most + 1} counters; expected at most {most}"):
         send(taken, Asked.PORTS, entries)
 
 
