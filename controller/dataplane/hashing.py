@@ -95,7 +95,7 @@ def binding_groups(team: Team) -> Iterator[GroupSpec]:
 
 
 def _leave(port: VmPort, uplink: OfPort, team: Team) -> Actions:
-    """Actions that send a VM port's frames out on `uplink`; if hashed, to HASH with `uplink` as home."""
+    """Actions that send frames out on `uplink`, or to table HASH with `uplink` as home if they are hashed."""
     if port.hashed is None:
         return leave_by(uplink, team)
     # For endpoints, the first uplink of the order is recorded as well.

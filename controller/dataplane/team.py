@@ -158,7 +158,7 @@ class Team:
     def is_static_lag(self) -> bool:
         """Whether the upstream switch treats the uplinks as one link without negotiation.
 
-        Members of a bond negotiate LACP instead. On a member that is not part of the LAG, the upstream
+        Members of a bond may negotiate LACP instead. On a member that is not part of the LAG, the upstream
         switch sends a separate copy.
         """
         return self.hears_everywhere and not self.over_normal

@@ -36,7 +36,7 @@ PASSED_ON = re.compile(r"OVS_[A-Z_]+|PYTHONPATH|PATH")
 
 @dataclass(frozen=True, slots=True)
 class Armed:
-    """A scheduled rollback. `unit`: the systemd timer's; `pid`: the number of the waiting process."""
+    """A scheduled rollback. `unit`: the systemd timer's name; `pid`: the number of the process."""
 
     unit: str | None = None
     pid: int | None = None

@@ -105,7 +105,7 @@ class Server:
             self._waken.send(b"!")
 
     def serve(self, going_on: Callable[[], bool]) -> int:
-        """Serve until `going_on` returns False, which `wake` causes to be called. Returns 1."""
+        """Serve until `going_on`, called after each `wake`, returns False. Returns exit status 1."""
         # Python runs signal handlers on this thread when it wakes up. A signal on another thread, or
         # just before `block`, does not wake this thread, but a byte on the socket does.
         signal.set_wakeup_fd(self._waken.fileno(), warn_on_full_buffer=False)

@@ -197,7 +197,7 @@ def answered(
     failed: Callable[[str], Answer],
     submit: Callable[[Answer], None],
 ) -> None:
-    """Carry out a command on a thread, and submit its answer, or that of `failed` if it fails."""
+    """Carry out a command on a thread, and submit the answer; after a failure, that of `failed`."""
 
     def run() -> None:
         try:

@@ -140,7 +140,7 @@ def flood(bridge: str, ports: Iterable[str]) -> None:
 
 
 def flows(cut_off: tuple[str, ...]) -> list[str]:
-    """The lines of a bundle that replaces earlier rescue flows: drops for ports `cut_off`, and NORMAL."""
+    """Lines of a bundle that replaces all rescue flows: drop frames from `cut_off`, else NORMAL."""
     mine = f"cookie={RESCUE_COOKIE:#x}"
     return [
         f"delete cookie={RESCUE_COOKIE:#x}/{COOKIE_KIND_MASK:#x}",

@@ -188,7 +188,6 @@ def lasting(body: bytes) -> tuple[list[bytes], list[int]]:
 
     Also returns the number of frames that each flow in table DELIVERY has counted.
 
-
     Raises:
         Malformed: the length of a flow does not fit the body.
     """
@@ -354,7 +353,7 @@ def _decode_learn(action: Any, limit: int = 0, success: str | None = None) -> sp
 
 
 def _decode_unknown(action: Any) -> specs.Learn:
-    """Decode a NXAST_LEARN2 action, the only one of our actions without a class in the framework.
+    """Decode an NXAST_LEARN2 action, the only one of our actions without a class in the framework.
 
     Raises:
         Unknown: the action is another one.

@@ -64,7 +64,7 @@ def set_async(datapath: Any) -> list[Any]:
 
 
 def encode(datapath: Any, command: Any) -> list[Any]:
-    """The messages for a command. If it reads, the answer is complete with the last reply."""
+    """The messages for a command. For a command that reads, the last reply completes the answer."""
     match command:
         case engine_commands.Apply():
             return apply_changes(datapath, command)

@@ -353,7 +353,7 @@ class Dialers:
                     self._unidentified.pop(min(self._unidentified))()
 
     def _identified(self, number: int) -> None:
-        """Remove the record of a connection, whose datapath id is now known or which is closed."""
+        """Remove the record of a connection, because its datapath id is known or it is closed."""
         with self._lock:
             self._unidentified.pop(number, None)
 

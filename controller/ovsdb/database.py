@@ -319,7 +319,7 @@ def _check_remote(remote: str, tls: TlsFiles | None) -> None:
 
 
 def _refusal(remote: str, tls: TlsFiles | None) -> ssl.SSLError | None:
-    """The error of a new TLS connection to `remote`. Newer releases of the library do not report it."""
+    """Return the error of a test TLS connection to `remote`. Newer libraries do not report the error."""
     if tls is None or not remote.startswith("ssl:"):
         return None
     host, _, port = remote.removeprefix("ssl:").rpartition(":")

@@ -80,7 +80,7 @@ class Watch:
         return [*again, Ask("unlock", WATCH), Ask("lock", WATCH)]
 
     def lock_changed(self, lock: str, ours: bool) -> bool:
-        """Handle the server's report that a lock is (no longer) ours. Returns whether to `answer`."""
+        """Handle the server's report that we own or have lost a lock. Returns whether to call `answer`."""
         if lock == WATCH:
             self.asks = ours
         elif lock == PULSE and not ours:

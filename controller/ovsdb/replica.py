@@ -181,7 +181,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
 
     @property
     def _is_begun(self) -> bool:
-        """Whether the server has reported on this connection whether this service leads."""
+        """Whether the server has answered the request for the leader's lock on this connection."""
         if self._begun is None or not self._session.is_connected():
             return False
         return bool(self._begun[0] == self._session.get_seqno())

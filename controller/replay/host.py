@@ -449,7 +449,7 @@ def _row(
     vm_ports: Mapping[int, str],
     settings: Mapping[str, str],
 ) -> BridgeRow:
-    """The bridge's row as a host's database would have it."""
+    """Return the bridge's database row, as it would be on a host."""
     ids = {**settings, "policy": policy, "uplinks": ",".join(uplinks.values())}
     ports = [
         InterfaceRow(name, ofport, trace.capacity_bps, mac=f"02:00:00:00:00:{ofport:02x}")

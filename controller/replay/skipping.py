@@ -211,7 +211,7 @@ def remembered_s(team_view: TeamView) -> float:
 
 
 def _remembered_s(team_view: TeamView, policy: str) -> float:
-    """How long a load change affects the measurements of a policy, in seconds, with punctual polls."""
+    """How long a load change affects the measurements of a policy, in seconds, if polls are on time."""
     after_s = round_s(team_view)
     if PRESETS[policy].at_once:
         return 2 * after_s

@@ -74,7 +74,7 @@ class Mix:
         return found
 
     def by_address(self, host: str, port: str, buckets: int) -> dict[int, float]:
-        """The same if source addresses are hashed. A VM port has one address."""
+        """The share of each bucket if source addresses are hashed. A VM port has one address."""
         return {self._hash(host, port) % buckets: 1.0}
 
     def _hash(self, *words: str) -> int:

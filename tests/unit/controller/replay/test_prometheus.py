@@ -135,5 +135,5 @@ def test_an_address_that_is_none_is_refused() -> None:
 def test_an_answer_that_goes_on_is_refused(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     record()
     monkeypatch.setattr(prometheus, "MOST_ANSWER_BYTES", 100)
-    with pytest.raises(BadTrace, match="the answer is longer than 100 bytes"):
+    with pytest.raises(BadTrace, match="the answer exceeds 100 bytes"):
         fetch(server, "br0", 3600, NOW_S)
