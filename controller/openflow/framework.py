@@ -47,7 +47,7 @@ elif _CHOSEN == "ryu":
 
     # Ryu serves connections on green threads, so from here on all our threads are green threads.
     eventlet.monkey_patch()
-    # Ryu looks for a name that eventlet has dropped since.
+    # Ryu needs a name that later versions of eventlet do not have.
     eventlet.wsgi.ALREADY_HANDLED = getattr(eventlet.wsgi, "ALREADY_HANDLED", object())
 
     from ryu import cfg
@@ -81,10 +81,10 @@ ofproto: Any = ofproto_v1_3
 parser: Any = ofproto_v1_3_parser
 
 ECHO_INTERVAL_S = 2.0
-# A switch that leaves this many echo requests unanswered is gone.
+# A connection is closed after this many unanswered echo requests.
 UNANSWERED_ECHOES = 3
 READ_BYTES = 1 << 16
-# More ports than any bridge has.
+# The most ports that are accepted, which is more than any bridge has.
 MOST_PORTS = 1 << 13
 # With more bytes than this left to send, echo requests are not answered: the switch sends them faster
 # than it reads the replies.
@@ -93,8 +93,8 @@ UNSENT_BYTES = 1 << 20
 UNIDENTIFIED_BYTES = 1 << 16
 # The most different warnings about a peer that are logged in this time.
 MOST_WARNINGS, WARNINGS_S = 20, 3600.0
-# Whether the thread that sends writes to the socket itself. Green sockets would make it wait, and
-# a green thread for each sender costs little.
+# Whether the sending thread itself writes to the socket. With green sockets, it would have to wait, and
+# a separate green thread for sending costs little.
 _AT_ONCE = _CHOSEN == "os-ken"
 
 # The types of messages that the service needs. The framework need not decode any others.
@@ -215,7 +215,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             for version, kind, xid, message in framing.complete(received):
                 self._handle(version, kind, xid, message)
             if not _AT_ONCE:
-                # A green thread lets others run only where it waits.
+                # Other green threads run only while this one waits.
                 hub.sleep(0)
 
     def _handle(self, version: int, kind: int, xid: int, message: bytes) -> None:
