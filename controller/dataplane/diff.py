@@ -42,9 +42,9 @@ def closing(desired: Pipeline, installed: Pipeline, live: Collection[int]) -> Pi
 
     `live`: the ofports of ports that carry traffic.
 
-    The switch applies a change to its flow cache entry by entry. If a new uplink was accepted before
-    the old one is dropped, a broadcast would be delivered twice; in the other order, a few are lost. For
-    a VM port that is new to the service, NORMAL may have delivered broadcasts before.
+    The switch applies a change to its flow cache entry by entry. If it accepted frames from a new uplink
+    before it drops those from the old one, broadcasts would be delivered twice; in the other order, a few
+    are lost. For a VM port that is new to the service, NORMAL may have delivered broadcasts before.
 
     Flows with a timeout drop broadcasts from the new uplinks. So a VM port receives broadcasts even if
     the service ends before the second step.

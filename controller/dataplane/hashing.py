@@ -14,9 +14,9 @@ switch itself fails over to the next uplink in the VM port's order.
 Invariant: a frame leaves once, on a live uplink that carries its VLAN. Upstream switches see a VM's
 source address on one uplink only.
 
-With dp_hash, the switch caches two flows for a frame, and revalidates them at different times. So the
-second flow may still forward frames after the last split VM port is merged, or when one is split again.
-If its bucket does not exist then, it sends frames on the home uplink, instead of dropping them.
+With dp_hash, the switch caches two flows for a frame, and revalidates them at different times. The second
+flow may still forward frames after the last split VM port is merged, or when one is split again.
+If the bucket does not exist then, a flow sends the frames on the home uplink, instead of dropping them.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def for_the_home_to_hear(number: int, team: Team) -> Iterator[FlowSpec]:
 
 
 def _transport_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
-    """Hash connections. Without a LAG, only unicast IP frames except ND are; others leave on the home."""
+    """Hash connections. Without a LAG, only unicast IP frames except ND; others leave on the home."""
     if team.dp_hash and len(made.buckets) == BUCKETS:
         yield from _dp_hash_flows(made, team)
     if team.hears_everywhere:

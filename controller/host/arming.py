@@ -42,7 +42,7 @@ class Armed:
     pid: int | None = None
 
     def disarm(self) -> None:
-        """Cancel the rollback, as there is nothing to roll back. If this fails, it has no effect."""
+        """Cancel the rollback when nothing is left to roll back. If this fails, the rollback changes nothing."""
         if self.unit is not None:
             with contextlib.suppress(Refused):
                 run("systemctl", "stop", f"{self.unit}.timer", timeout_s=TIMEOUT_S)

@@ -34,7 +34,7 @@ def pidfile() -> Path:
 
 
 def database(given: str | None = None) -> str:
-    """The address of Open vSwitch's database: `given`, the environment's, or that of this host."""
+    """The address of Open vSwitch's database: `given`, else OVS_LBT_OVSDB, else that of this host."""
     return given or os.environ.get("OVS_LBT_OVSDB") or f"unix:{ovs.dirs.RUNDIR}/db.sock"
 
 

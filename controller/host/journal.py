@@ -98,7 +98,7 @@ class _File(logging.handlers.RotatingFileHandler):
 
 
 def append(path: Path, line: str) -> None:
-    """Append an entry while no service is running. If the file cannot be written, it is lost."""
+    """Append an entry while no service is running. If writing fails, the entry is lost."""
     _File(path).emit(logging.makeLogRecord({"msg": line}))
 
 

@@ -213,7 +213,7 @@ class Flows(NamedTuple):
     """The flows of a switch.
 
     `by_default`: whether the switch has its default flow. `delivering`: for each flow in table DELIVERY,
-    the ofport of the uplink whose frames the flow floods to VM ports; None: no uplink.
+    the ofport of the uplink from which the flow floods frames to VM ports; None: no uplink.
     """
 
     ours: tuple[specs.FlowSpec, ...]

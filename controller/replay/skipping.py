@@ -84,7 +84,7 @@ def _repeats(rates: Rates) -> bool:
 
 
 def is_live(rates: Rates | None) -> bool:
-    """Whether a counter is known to be updated without delay, and has no delayed updates."""
+    """Whether a counter is known to be updated without delay, and has no recorded late updates."""
     return rates is not None and rates.beats.late is False and not rates.beats.updates
 
 
