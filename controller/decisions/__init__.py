@@ -1,4 +1,4 @@
-"""When policies decide, what they move, and what the history records about it.
+"""Schedules the decisions of policies, makes plans, and records decisions in the history.
 
 This room runs policies when they are due, makes plans for `plan` and `explain`, keeps the figures
 behind each decision, and measures how long a bridge takes to converge. The policies themselves are

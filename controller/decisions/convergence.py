@@ -1,4 +1,4 @@
-"""The convergence timer: how long policies take until they have nothing more to move.
+"""The convergence timer: measures how long policies take until they have nothing more to move.
 
 It runs from the first move that a policy makes because of load. It ends when the switch confirms
 the last move, after which all policies have judged the resulting loads and moved nothing.
@@ -23,17 +23,17 @@ class ConvergenceTimer:
         return self._since_s is None
 
     def start(self, now_s: float) -> None:
-        """A policy moves a unit because of load: start, unless the timer runs already."""
+        """Start the timer unless it runs. Call this when a policy moves a unit because of load."""
         if self._since_s is None:
             self._since_s = now_s
 
     def confirm_moves(self, now_s: float) -> None:
-        """The switch has confirmed moves. Ignored while the timer does not run: no policy chose them."""
+        """Note that the switch has confirmed moves; ignored if no policy chose them."""
         if not self.at_rest:
             self._made_s = now_s
 
     def stop(self) -> float | None:
-        """Stop because all policies have judged and moved nothing; return the time in seconds.
+        """Stop the timer after no policy moved anything. Return the measured time in seconds.
 
         None if the timer did not run, or the switch refused all moves.
         """

@@ -46,7 +46,7 @@ WHY: Mapping[Reason, str] = {
 class Evidence:
     """The team as a policy judged it.
 
-    `loads`: the load that moves with each unit, by name. `how`: the time it covers, in words.
+    `loads`: the load that moves with each unit, by name. `how`: the time that loads cover, in words.
     """
 
     uplinks: tuple[Uplink, ...]
@@ -59,7 +59,7 @@ class Evidence:
 
 
 def how(window_s: float | None) -> str:
-    """The time that loads are averaged over, in words; empty for the latest loads."""
+    """Return the time over which loads are averaged, in words; empty for the latest loads."""
     return f"over {window_s:g} s" if window_s else ""
 
 
@@ -73,11 +73,11 @@ class DecisionLog:
     unrelieved: frozenset[str] = frozenset()
     # The broken rules of VM ports, and what is wrong.
     broken: Mapping[tuple[str, Rule], str] = field(default_factory=dict)
-    # The figures that the moves under way were chosen by; None: they were not chosen by load.
+    # The figures on which the moves under way are based; None: these moves are not based on loads.
     evidence: Evidence | None = None
     # The load of each uplink in the last such figures, by name.
     decided: Mapping[str, Load] = field(default_factory=dict)
-    # Why the next manual moves are made, if no operator asked for them one by one.
+    # The reason for the next manual moves, if no operator requested them one by one.
     because: str | None = None
     # When to measure the outcome of `_decision`, in seconds of engine time.
     _outcome_due_s: float = math.inf
@@ -109,17 +109,17 @@ class DecisionLog:
     def linked(
         self, team_view: TeamView, uplink: str, up: bool, silent: Sequence[str], now_s: float
     ) -> list[Record]:
-        """Record that a link went up or down. `silent`: the protocols that hear no answer on it."""
+        """Record that a link went up or down. `silent`: the protocols without a response on it."""
         happened = Happened.LINK_UP if up else Happened.LINK_DOWN
         why = f"the link of {uplink} went {'up' if up else 'down'}"
         if silent and not up:
-            why = f"no answer on {uplink}: {', '.join(silent)}"
+            why = f"no {' or '.join(silent)} response on {uplink}"
         return [self._kept(Entry(happened, now_s, team_view.config.name, why, uplink=uplink))]
 
     def saturation(
         self, team_view: TeamView, window_s: float, relieved: set[str], now_s: float
     ) -> list[Record]:
-        """Record uplinks above the threshold that no move relieves, and those that no longer are.
+        """Record changes of the uplinks that are above the threshold and that no move relieves.
 
         `relieved`: the uplinks that units leave now.
         """
@@ -147,7 +147,7 @@ class DecisionLog:
     def rules(
         self, team_view: TeamView, broken: Mapping[tuple[str, Rule], str], now_s: float
     ) -> Iterator[Record]:
-        """Record when a rule becomes broken, and when it is kept again. `broken`: those broken now."""
+        """Record rules that became broken or are met again. `broken`: the rules broken now."""
         before, self.broken, bridge = self.broken, broken, team_view.config.name
         for (port, rule), wrong in broken.items():
             if (port, rule) not in before:
@@ -164,7 +164,7 @@ class DecisionLog:
         after: Collection[PathFault],
         now_s: float,
     ) -> Iterator[Record]:
-        """Record path faults that were found, and those that are over."""
+        """Record path faults that are new, and path faults that no longer exist."""
         for fault in sorted(set(after) - set(before)):
             why = f"{fault.found}; {fault.expected}"
             entry = Entry(Happened.PATH_FAULT, now_s, bridge, why, uplink=_only(fault))
@@ -187,7 +187,7 @@ class DecisionLog:
         return [self._kept(replace(entry, moves=decision.moves, before=before, after=after))]
 
     def outcome_s(self) -> float:
-        """When the next outcome is due; infinity if none is."""
+        """Return when the next outcome is due; infinity if none is."""
         return self._outcome_due_s
 
     def _is_above(self, uplink: Uplink, team_view: TeamView) -> bool:
@@ -197,7 +197,7 @@ class DecisionLog:
     def _of_moves(
         self, happened: Happened, team_view: TeamView, moves: Sequence[Move], now_s: float
     ) -> Entry:
-        """The entry for the moves of one bundle, with the figures that they were chosen by."""
+        """Return the entry for the moves of one bundle, with the figures on which they are based."""
         evidence, self.evidence = self.evidence, None
         if evidence is None or not any(move.reason.by_load for move in moves):
             evidence = _as_carried(team_view, moves, happened)
@@ -225,7 +225,7 @@ class DecisionLog:
 
 
 def move_lines(team_view: TeamView, moves: Iterable[Move]) -> tuple[Moved, ...]:
-    """Moves as people read them: one line for all buckets with the same source and target."""
+    """Return moves for display: one line for all buckets with the same source and target."""
     ports = {port.name: port for port in team_view.config.vm_ports}
     vms = {name: port.vm for name, port in ports.items()}
     single, shared = [], Counter[tuple[str, str, str, str]]()
@@ -235,7 +235,7 @@ def move_lines(team_view: TeamView, moves: Iterable[Move]) -> tuple[Moved, ...]:
         if slash and of in PRESETS and move.unit not in vms:
             shared[of, *way] += 1
         else:
-            # The VM of an address is that of its port, if it is not known better.
+            # The VM of an address is the VM of its port, unless another VM is known.
             behind = vms.get(of) if vms.get(of) != of else None
             if of in ports and (guest := ports[of].guest(address.partition("%")[0])) is not None:
                 behind = guest.vm
@@ -251,7 +251,7 @@ def move_lines(team_view: TeamView, moves: Iterable[Move]) -> tuple[Moved, ...]:
 def _why(
     moves: Iterable[Move], before: Mapping[str, Uplink], team_view: TeamView, how: str
 ) -> list[str]:
-    """A sentence for each reason and each uplink that units leave."""
+    """Return a sentence for each reason and each uplink that units leave."""
     sentences: dict[str, None] = {}
     for move in moves:
         left = before.get(move.source)
@@ -268,17 +268,17 @@ def _why(
 
 
 def _only(fault: PathFault) -> str | None:
-    """The uplink that is at fault; None if it is not known."""
+    """Return the uplink that is at fault; None if it is not known."""
     return fault.uplinks[0] if fault.decided else None
 
 
 def _carried(uplink: Uplink, how: str) -> str:
-    """The utilization of an uplink, in words."""
+    """Return the utilization of an uplink, in words."""
     return f"{uplink.name} at {uplink.utilization_ratio:.0%} {how}".rstrip()
 
 
 def _as_carried(team_view: TeamView, moves: Sequence[Move], happened: Happened) -> Evidence:
-    """The latest loads. In observe mode, of the team before the planned moves."""
+    """Return the latest loads; for planned moves (observe mode), the loads before these moves."""
     window_s = team_view.covered(MOMENT_S)
     carrying = team_view.carrying(window_s)
     loads = {unit.name: load for unit, load in team_view.carried(window_s)}
@@ -290,7 +290,7 @@ def _as_carried(team_view: TeamView, moves: Sequence[Move], happened: Happened) 
 
 
 def _outcome_after_s(team_view: TeamView) -> float:
-    """How long after a decision the polls of OUTCOME_S after it have arrived."""
+    """Return the time from a decision until all polls within OUTCOME_S after it have arrived."""
     return OUTCOME_S + UPLINK_LAG_S + 2 * team_view.config.poll_interval_s
 
 

@@ -1,4 +1,4 @@
-"""Plans: what policies would move now, before their windows end, and whether that still holds."""
+"""Plans: the moves that policies would make before their windows end; whether a plan is outdated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from policies.outcome import after
 from policies.presets import PRESETS
 from policies.verdicts import Rest, Verdict
 
-# The least that a mean must cover: some polls, and well over the half second that counters lag.
+# The shortest time that a mean must cover: some polls, and well over the half second of counter lag.
 LEAST_S = 3.0
 LEAST_POLLS = 3
 # How long a plan can be applied. Later, loads have changed too much.
@@ -54,10 +54,10 @@ class Basis:
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """What one policy would do: its moves in order, and why it makes no more.
+    """The planned moves of one policy, in order, and why it makes no more moves.
 
-    `rest` None: the policy did not decide, because loads are not known. `verdicts`: what prevents
-    moves of the units on the uplinks that the policy cannot relieve.
+    `rest` None: the policy did not decide, because loads are not known. `verdicts`: why the units on
+    uplinks that the policy cannot relieve are not moved, by name.
     """
 
     policy: str
@@ -69,7 +69,7 @@ class Opinion:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A unit away from home, and what it waits for."""
+    """A unit away from its home uplink, and why it has not returned."""
 
     moved: Moved
     why: str
@@ -77,12 +77,12 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The plan for one bridge, with everything that it was based on.
+    """The plan for one bridge, with all the data that it is based on.
 
-    `uplinks`: the uplinks with their loads over `basis_s` (None: the latest). `expected`: the same
-    after the moves. `units`: all units with their loads, by name. `made_s`: when it was made, in
-    seconds of engine time. `settings`: mode, teaming and threshold. `lines`: the moves as people
-    read them.
+    `uplinks`: the uplinks with their loads over `basis_s` (None: the latest loads). `expected`: the
+    uplinks after the moves. `units`: all units with their loads, by name. `made_s`: when the plan was
+    made, in seconds of engine time. `settings`: mode, teaming and threshold. `lines`: the moves, for
+    display.
     """
 
     bridge: str
@@ -111,17 +111,17 @@ class Proposal:
 
     @property
     def evidence(self) -> Evidence:
-        """The figures that the moves were planned by."""
+        """The figures on which the moves are based."""
         loads = {name: unit.load for name, unit in self.units.items()}
         return Evidence(self.uplinks, loads, how(round(self.basis_s, 1) if self.basis_s else None))
 
     @property
     def concerned(self) -> frozenset[str]:
-        """The uplinks that units leave or come to."""
+        """The uplinks that are sources or targets of moves."""
         return frozenset(u for move in self.moves for u in (move.source, move.target))
 
     def load_of(self, moved: Moved) -> Load:
-        """The load that moves with one line of `lines`."""
+        """Return the load of the units that `moved`, one of `lines`, stands for."""
         way = (moved.source, moved.target, moved.reason)
         units = [self.units[m.unit] for m in self.moves if (m.source, m.target, m.reason) == way]
         if moved.buckets:
@@ -132,7 +132,7 @@ class Proposal:
 
 
 def basis(team_view: TeamView, policy: str, moved_s: float, now_s: float) -> Basis:
-    """The loads that a policy can judge. `moved_s`: when the last move changed them."""
+    """Return the basis of a policy's decision. `moved_s`: when a move last changed its loads."""
     window_s = team_view.window_s(policy)
     since_s = now_s - moved_s - (team_view.pause_s(policy) - window_s)
     known_s = team_view.known_s(window_s)
@@ -150,9 +150,9 @@ def basis(team_view: TeamView, policy: str, moved_s: float, now_s: float) -> Bas
 def propose(
     team_view: TeamView, bases: Mapping[str, Basis], homes: Mapping[str, str], now_s: float
 ) -> Proposal:
-    """Ask the policies in turn, each about the team after the moves so far, until none moves more.
+    """Plan: run the policies in turn on the team after the moves so far, until none makes a move.
 
-    This ends, because no unit moves twice. `bases`: of all policies in use.
+    This ends, because no unit moves twice. `bases`: the basis of each policy in use.
     """
     promised = {unit.name: unit.rules.reserve_bps for unit in team_view.units()}
     views = {
@@ -192,7 +192,7 @@ def propose(
 def changed(
     proposal: Proposal, team_view: TeamView, bases: Mapping[str, Basis], now_s: float
 ) -> str | None:
-    """What has changed since a proposal was made; None if its moves still have the effect shown."""
+    """Return why a proposal is outdated; None if its moves still have the effect that it shows."""
     age_s = now_s - proposal.made_s
     if age_s > KEPT_S:
         return f"plan: {age_s:.0f} s old, and a plan expires after {KEPT_S:.0f} s"
@@ -238,7 +238,7 @@ class _View:
 
 
 def _ask(views: Mapping[str, _View]) -> list[tuple[str, Move]]:
-    """The next moves of each policy."""
+    """Return the next moves of each policy, and apply them to all views."""
     found = []
     for policy, view in sorted(views.items()):
         plan: Plan = PRESETS[policy].rebalance(view.snapshot)
@@ -265,20 +265,20 @@ def _opinion(
 
 
 def _leading_s(opinions: Iterable[Opinion]) -> float | None:
-    """The time that the shown loads cover: of policies that move something, otherwise of any."""
+    """Return the time that the loads to show cover: of policies with moves, otherwise of any."""
     known = [o for o in opinions if o.basis.known]
     moving = [o for o in known if o.moves] or [o for o in known if PRESETS[o.policy].rebalances]
     return max((o.basis.covered_s for o in moving or known), default=None)
 
 
 def _loads_in(snapshot: Snapshot, team_view: TeamView, window_s: float) -> Mapping[str, Load]:
-    """The load of each unit; of units that the policy may move, as it sees them."""
+    """Return the load of each unit; for units that the policy may move, the load in `snapshot`."""
     carried = {unit.name: load for unit, load in team_view.carried(window_s)}
     return carried | {unit.name: unit.load for unit in snapshot.units}
 
 
 def _waiting(team_view: TeamView, homes: Mapping[str, str], now_s: float) -> tuple[Waiting, ...]:
-    """The units that will return home, and what they wait for."""
+    """Return the units that will return to their home uplinks, and why they have not yet."""
     away = [
         Move(name, bound.uplink, homes[name], Reason.FAILBACK)
         for name, bound in team_view.bound.items()
@@ -291,7 +291,7 @@ def _waiting(team_view: TeamView, homes: Mapping[str, str], now_s: float) -> tup
 
 
 def why_away(team_view: TeamView, home: str | None, now_s: float) -> str:
-    """What a unit away from its home uplink waits for."""
+    """Return why a unit has not returned to its home uplink yet."""
     by_name = {uplink.name: uplink for uplink in team_view.config.uplinks}
     if home not in by_name or home in team_view.links.usable(team_view.config.uplinks):
         return "only a few VM ports return each second"
@@ -316,7 +316,7 @@ def _settings_changed(proposal: Proposal, team_view: TeamView) -> str | None:
 
 
 def _team_changed(proposal: Proposal, team_view: TeamView, now_s: float) -> str | None:
-    """What has changed about the uplinks, apart from loads."""
+    """Return a change of the uplinks since the plan, other than loads; None: nothing changed."""
     was, now = {u.name: u for u in proposal.uplinks}, {u.name: u for u in team_view.uplinks()}
     if was.keys() != now.keys():
         return _differs("uplinks", ", ".join(was), ", ".join(now))
@@ -338,9 +338,9 @@ def _team_changed(proposal: Proposal, team_view: TeamView, now_s: float) -> str 
 
 
 def _units_changed(proposal: Proposal, team_view: TeamView) -> str | None:
-    """What has changed about the units to be moved, and which other units have moved.
+    """Return a change of the units to be moved, or a move of other units; None: nothing changed.
 
-    Buckets of policies that move nothing are ignored: they move often, and only their loads count.
+    Buckets of policies without planned moves are ignored: they move often, but their loads matter.
     """
     now = {unit.name: unit for unit in team_view.loaded()}
     for move in proposal.moves:
@@ -382,7 +382,7 @@ def _rules_of(unit: Unit) -> tuple[object, ...]:
 def _loads_changed(
     proposal: Proposal, team_view: TeamView, bases: Mapping[str, Basis]
 ) -> str | None:
-    """Why the moves would no longer do what was shown, by more than noise; None if they would."""
+    """Return why the moves would now have another effect, beyond noise; None if they would not."""
     if not proposal.moves:
         return None
     moving = [bases[o.policy] for o in proposal.opinions if o.moves]
@@ -410,7 +410,7 @@ def _loads_changed(
 
 
 def _worst(uplinks: Iterable[Uplink], proposal: Proposal) -> float:
-    """The highest utilization of the uplinks concerned."""
+    """Return the highest utilization of the uplinks that the moves of `proposal` concern."""
     return max(u.utilization_ratio for u in uplinks if u.name in proposal.concerned)
 
 

@@ -1,4 +1,4 @@
-"""The latest plans of planners: for the same team, a planner need not plan again.
+"""Caches the latest plans of planners, so that they need not plan for the same team again.
 
 A decision needs the plan for the same team several times, and so do later decisions while loads do
 not change. Planners are pure functions, so the plan is the same.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from policies.model import Plan, Snapshot
 
 Planner = Callable[[Snapshot], Plan]
-# A decision asks about fewer teams than this, and the decision before it did.
+# More than the number of teams for which one decision and the one before it need plans.
 MOST = 8
 
 
@@ -21,12 +21,12 @@ MOST = 8
 class RememberedPlans:
     """The plans of one bridge that were made or used last."""
 
-    # The one that was asked for longest ago comes first. To compare teams is faster than to hash
-    # them: other teams mostly differ in the load of an uplink, and equal ones share their units.
+    # The least recently used plan comes first. Comparing teams is faster than hashing them: different
+    # teams usually differ in the load of an uplink, and equal teams share their units.
     _made: deque[tuple[Planner, Snapshot, Plan]] = field(default_factory=lambda: deque(maxlen=MOST))
 
     def plan_of(self, planner: Planner, snapshot: Snapshot) -> Plan:
-        """Return what the planner plans for the team."""
+        """Return the planner's plan for the team."""
         for made in self._made:
             if made[0] is planner and made[1] == snapshot:
                 self._made.remove(made)

@@ -2,8 +2,8 @@
 
 A policy with a window judges means over it, and a new window begins after each move. A policy that
 acts at once (`adaptive`) judges the peaks of the last seconds, and present loads when an uplink is
-full. A unit that load has moved is in cooldown. After a split, nothing is judged until the switch
-has counted the new buckets.
+full. A unit that was moved because of load is in cooldown. After a split, policies wait until the
+switch has counted the new buckets.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from policies.outcome import with_loads
 from policies.presets import PRESETS
 
 # After a split, bucket counters are valid once they were read twice, beginning this long after it.
-# By then the switch has revalidated its cached flows and counted by the new ones.
+# By then the switch has revalidated its cached flows, and counts the new ones.
 RESPLIT_AFTER_S = 0.6
 RESPLIT_READINGS = 2
 # The longest cooldown of a bucket.
 BUCKET_COOLDOWN_S = 60.0
-# Which loads a policy judged, in words.
+# The loads that a policy judged, in words.
 AT_PEAKS = f"at its peak within {PEAK_S:g} s"
 AT_THE_MOMENT = "at that moment"
 # While no uplink is full, moves are made only after they have been worth it for this long. So the
@@ -63,8 +63,8 @@ class Decision:
     """One decision: the team that it judges, and the policies to run, one after the other.
 
     `present`: for each policy that acts at once, the team with its present loads; None: they are not
-    known. `complete`: every policy is run, and all that they judge is known. `helped`: the policies
-    that acted at once and that a plan could have helped.
+    known. `complete`: every policy is run, and all the loads that they judge are known. `helped`:
+    the policies that act at once for which moves could have helped.
     """
 
     team_view: TeamView
@@ -76,11 +76,11 @@ class Decision:
 
 @dataclass(slots=True)
 class Scheduler:
-    """Schedules the decisions of one bridge, and remembers what the next decision needs.
+    """Schedules the decisions of one bridge, and keeps the state that the next decision needs.
 
-    `last_s`: when the last decision was made, in seconds of engine time; None: none was.
-    `same_until_s`: until when decisions move nothing if the same loads are read again.
-    `remembered_s`: when loads were last remembered as peaks and phases. `in_cooldown`: the units in cooldown. `merge_due`: the split VM ports that may be merged.
+    `last_s`: when the last decision was made, in seconds of engine time; None: never. `same_until_s`:
+    until this time, the same loads cause no moves. `remembered_s`: when peaks and load phases were
+    last updated. `in_cooldown`: the units in cooldown. `merge_due`: split VM ports that may be merged.
     """
 
     last_s: float | None = None
@@ -117,20 +117,20 @@ class Scheduler:
     _plans: RememberedPlans = field(default_factory=RememberedPlans)
 
     def keep_judged(self, units: Collection[str]) -> None:
-        """Forget all units but these."""
+        """Forget the moves of all units except `units`."""
         for damping in self.dampings:
             damping.keep(units)
 
     def begin_windows(self, now_s: float) -> None:
-        """Begin the windows of all policies now, because they judge other bindings from now on."""
+        """Begin the windows of all policies now, because the bindings that they judge changed."""
         self._moved_s = dict.fromkeys(PRESETS, now_s)
 
     def note(self, moves: Iterable[Move], policies: Mapping[str, str], now_s: float) -> None:
         """Record moves, and begin the windows of the policies whose loads they change.
 
-        No mean may mix loads from before a move with loads from after it. A move by load changes
-        only the loads that the unit's own policy judges; any other move changes those of all.
-        `policies`: the policy of each unit, by name.
+        No mean may mix loads from before a move with loads from after it. A move because of load
+        changes only the loads that the unit's own policy judges. Any other move changes the loads
+        that all policies judge. `policies`: the policy of each unit, by name.
         """
         for move in moves:
             if buckets.is_bucket(move.unit):
@@ -149,7 +149,7 @@ class Scheduler:
     # ---- a decision --------------------------------------------------------------------
 
     def begin(self, now_s: float) -> None:
-        """Begin a decision, when all replies of a poll have come. `decide` must follow."""
+        """Begin a decision, after all replies of a poll have arrived. `decide` must follow."""
         self.in_cooldown = frozenset().union(*(d.in_cooldown(now_s) for d in self.dampings))
         self.merge_due = self.splits.due(now_s)
 
@@ -161,7 +161,7 @@ class Scheduler:
         """
         self.last_s = now_s
         if same := self._judged is not None and self._judged.shows_same(team_view):
-            # What follows from the loads is computed already.
+            # The results for these loads are computed already.
             assert self._judged is not None
             team_view = self._judged
         in_use = team_view.in_use if between else ()
@@ -200,7 +200,7 @@ class Scheduler:
         return Wanted(moves, Evidence.evidence_of(snapshot, how(window_s))) if moves else None
 
     def finish(self, decision: Decision, moved: bool) -> None:
-        """The policies of a decision were run. `moved`: one of them wanted moves."""
+        """End a decision after its policies were run. `moved`: at least one policy wanted moves."""
         self._judged = None if moved else decision.team_view
         if moved or not decision.complete:
             self.same_until_s = -math.inf
@@ -230,7 +230,7 @@ class Scheduler:
     ) -> Wanted | None:
         """Return moves that relieve a full uplink, judged by the present loads of units.
 
-        While loads still change, two readings in a row must ask for moves, because the first
+        While loads still change, moves must be found in two readings in a row, because the first
         reading after a change mixes loads from before and after it.
         """
         if not self.late_known or not self.filling.is_urgent(now_s):
@@ -246,9 +246,9 @@ class Scheduler:
     def _judge_late_counters(
         self, team_view: TeamView, beside: Mapping[str, Load], now_s: float
     ) -> None:
-        """Find out whether all late counters have been read completely since loads last changed.
+        """Set `late_known`: whether all late counters were read completely since loads changed.
 
-        `beats` describes late counters. The result is `late_known`.
+        Late counters are described in `controller.load.beats`.
         """
         age_s = team_view.loads.counted_age_s(port.ofport for port in team_view.config.vm_ports)
         late = team_view.late_units()
@@ -259,8 +259,8 @@ class Scheduler:
         slack_s = team_view.config.poll_interval_s / 2
         counted = not age_s or self.filling.is_counted(now_s - age_s + slack_s)
         if divided := team_view.divided_ports:
-            # If all these ports are late themselves, what was read of them covers the addresses
-            # behind them.
+            # If the counters of all these ports are late, their readings also cover the addresses
+            # behind these ports.
             lag_s = UNITS_INTERVAL_S - slack_s
             ports_suffice = all(map(team_view.loads.is_late, divided))
             counted = counted and self.filling.addresses_known(None if ports_suffice else lag_s)
@@ -271,8 +271,8 @@ class Scheduler:
     ) -> bool:
         """Whether uplinks of late units carry more unexplained traffic than a moment ago.
 
-        Then these units have begun to carry more, and little of it has been counted yet. There is
-        no other sign of loads that rise slowly.
+        If so, these units have begun to carry more, and little of it has been counted yet. Nothing
+        else shows that loads rise slowly.
         """
         at = {unit.uplink for unit in team_view.loaded() if unit.name in late}
         least = self.filling.least_beside(beside)
@@ -337,7 +337,7 @@ class Scheduler:
     def _at_peaks(
         self, policy: str, latest: Snapshot, peaks: Snapshot, now_s: float
     ) -> tuple[Plan, Snapshot, str]:
-        """Return what is worth moving at the peaks of loads and now, and which loads it is based on."""
+        """Return moves that are worthwhile at the peaks and now, and the loads that they are based on."""
         plan = Plan()
         if gain.is_possible(peaks):
             plan = gain.worthwhile(self._plans.plan_of(PRESETS[policy].rebalance, peaks), peaks)
@@ -352,12 +352,12 @@ class Scheduler:
     ) -> Sequence[Move]:
         """Return moves that relieve an uplink now and harm no phase of the last seconds.
 
-        Peaks add up loads that are never high at the same time. So the caller asks for this when no
-        move helps at the peaks, and before it splits a VM port because of them. Moves that are good
-        for the present loads may harm another phase. Moves that are good for the means of present
-        loads and peaks often do not, so they are tried second. At first, moves must not make the
-        worst sum of peaks higher. An uplink that stays nearly full for longer than a burst lasts
-        does not wait until peaks are forgotten. Empty: there are no such moves.
+        Sums of peaks may include loads that are never high at the same time. So the caller uses this
+        if no move helps at the peaks, and before it splits a VM port because of peaks. Moves that are
+        good for the present loads may harm another phase. Moves that are good for the means of
+        present loads and peaks often do not, so they are tried second. Moves must not raise the
+        highest sum of peaks, unless an uplink has been nearly full for longer than a burst lasts.
+        Empty: there are no such moves.
         """
         high = gain.worst_ratio(latest.uplinks) > gain.NEARLY_FULL_RATIO
         if not high or not self.load_phases.is_known or not gain.is_possible(latest):
@@ -372,7 +372,7 @@ class Scheduler:
         return ()
 
     def pauses(self, policy: str, team_view: TeamView, now_s: float) -> bool:
-        """Whether a policy must wait, because its window since the last move is not over."""
+        """Whether a policy must wait for the end of its window, or for valid bucket counters."""
         return self._paused(policy, team_view, now_s) or self._counts_lag(policy, team_view, now_s)
 
     def _paused(self, policy: str, team_view: TeamView, now_s: float) -> bool:
@@ -387,7 +387,7 @@ class Scheduler:
         """Return how long the bridge took to converge, in seconds.
 
         It has converged when all policies have judged the loads after the last move, and moved
-        nothing. None: it has not converged yet, or it had before.
+        nothing. None: it has not converged yet, or had converged before.
         """
         if self.convergence.at_rest or self.awaits_confirmation:
             return None
@@ -405,16 +405,16 @@ class Scheduler:
 
     @property
     def awaits_confirmation(self) -> bool:
-        """Whether a reading found moves worth making, so that the next one may make them."""
+        """Whether moves worth making were found, which the next reading may confirm."""
         return any(self._found_gain.values()) or self._found_urgent > 0
 
     # ---- the same decision again ---------------------------------------------------------
 
     def _next_change_s(self, decision: Decision) -> float:
-        """When a decision may differ from the last one, if what is read stays the same.
+        """Return when a decision may differ from the last one if the readings stay the same.
 
-        In seconds of engine time. Infinity: time alone changes none. The time of the last decision:
-        the next one may differ already, also because it depends on how long something has been so.
+        In seconds of engine time. Infinity: decisions do not change until readings do. The time of
+        the last decision: the next decision may differ already, for example because a state lasts.
         """
         team_view, last_s = decision.team_view, self.last_s
         assert last_s is not None
@@ -450,7 +450,7 @@ class Scheduler:
         return waits_s if waits_s == math.inf else min(waits_s, self.filling.settles_s)
 
     def _remember(self, team_view: TeamView, again: bool, now_s: float) -> None:
-        """Remember what units carry. `again`: it is what they carried in the last decision."""
+        """Update peaks and load phases. `again`: units carry the same as in the last decision."""
         forgets_s = min(self.peaks.falls_s, self.load_phases.next_change_s)
         if not again or now_s >= forgets_s:
             carried, until_s = team_view.stirring(self.peaks), self.remembered_s
@@ -459,18 +459,18 @@ class Scheduler:
             self.load_phases.take_carried(carried, least_bps, until_s, now_s)
         self.remembered_s = now_s
 
-    # ---- what buckets count ------------------------------------------------------------
+    # ---- the counters of buckets -------------------------------------------------------
 
     def count_anew(self, now_s: float) -> float:
-        """Discard what buckets have counted, because from now on they count other traffic.
+        """Discard the counters of buckets, because buckets count other traffic from now on.
 
-        Returns when to read them next, in seconds of engine time.
+        Returns when to read the counters next, in seconds of engine time.
         """
         self._recounted_s, self._readings = now_s, 0
         return now_s + RESPLIT_AFTER_S
 
     def read_buckets(self, now_s: float) -> None:
-        """The counters of buckets have been read."""
+        """Note that the counters of buckets have been read."""
         self._readings += now_s >= self._recounted_s + RESPLIT_AFTER_S
 
     def _counts_lag(self, policy: str, team_view: TeamView, now_s: float) -> bool:
@@ -482,13 +482,13 @@ class Scheduler:
             return True
         return config.mode != "observe" and self._readings < RESPLIT_READINGS
 
-    # ---- what is to come ---------------------------------------------------------------
+    # ---- cooldowns ---------------------------------------------------------------------
 
     def cooldowns(self, team_view: TeamView, now_s: float) -> Mapping[str, tuple[float, bool]]:
-        """Return the units that load may not move now, by name.
+        """Return the units that may not be moved because of load now, by name.
 
-        The values are: until when, in seconds of engine time, and whether the unit has used up its
-        budget of moves.
+        Each value is the end of the cooldown, in seconds of engine time, and whether the unit has
+        used up its budget of moves.
         """
         spent = self.damping.spent(now_s)
         in_cooldown = self.damping.in_cooldown(now_s) | spent
@@ -498,7 +498,7 @@ class Scheduler:
 
     @property
     def dampings(self) -> tuple[Damping, Damping]:
-        """The damping of VM ports and address units, and that of buckets."""
+        """The damping of VM ports and address units, and the damping of buckets."""
         return self.damping, self._bucket_damping
 
 
@@ -531,9 +531,9 @@ def _mean(one: Load, other: Load) -> Load:
 
 
 def _late_rise(team_view: TeamView, late: Collection[int], rise: Load) -> Load:
-    """Return by how much uplink loads rose beyond what VM ports with live counters account for.
+    """Return the rise of uplink loads that exceeds the rise of VM ports with live counters.
 
-    `late`: the ofports of VM ports that are counted late. `rise`: the rise of all others.
+    `late`: the ofports of VM ports that are counted late. `rise`: the rise of all other VM ports.
     """
     if not late:
         return IDLE

@@ -1,10 +1,10 @@
-"""Late counters: those that stand still and then catch up, at regular intervals.
+"""Late counters: counters that do not change, and then catch up, at regular intervals.
 
 The counters of a physical port are live. Open vSwitch counts the traffic of patch ports and flows in
 its flow cache. About twice a second its revalidators go through the cache, and add these counts to
-the counters. That is an *update*. Between two updates such a counter stands still. Then it grows in
-one step by all traffic since the previous update. So its rate is known between two updates, and not
-between two readings. Late counters are recognized by how they grow.
+the counters. This is an *update*. Between two updates such a counter does not change. Then it grows
+in one step by all traffic since the previous update. So its rate is known between two updates, and
+not between two readings. Late counters are recognized by the way in which they grow.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# A counter that stands still for this long while it is read often may be late.
+# A counter that does not change for this long while it is read often may be late.
 STILL_S = 0.2
-# The longest time between two updates. A counter that stands still for longer carries nothing.
+# The longest time between two updates. If a counter does not change for longer, there is no traffic.
 LONGEST_BEAT_S = 1.2
 # The fewest bytes that count as an update: half a second of half a Mbit/s.
 UPDATE_BYTES = 32_000
@@ -38,8 +38,8 @@ class Beats:
     """The updates of one counter.
 
     `late`: whether the counter is late; None: not known yet. `updates`: its total right after each
-    update, oldest first. `stood_still`: the reading before it last grew after a standstill, and how
-    long it had stood still then, in seconds.
+    update, oldest first. `stood_still`: the reading before it last grew after it had not changed for
+    `STILL_S`, and how long it had not changed then, in seconds.
     """
 
     late: bool | None = None
@@ -50,7 +50,7 @@ class Beats:
     _in_a_row: int = 0
 
     def see(self, before: Total, now: Total, keep_s: float) -> None:
-        """Take a reading and the one before it. Updates are kept for `keep_s` seconds."""
+        """Take the reading `now` and the one `before` it. Keep updates for `keep_s` seconds."""
         counted_s = before.clock_s if self.counted_s is None else self.counted_s
         self.counted_s = counted_s
         if now[1:] == before[1:]:
@@ -79,7 +79,7 @@ class Beats:
         self._in_a_row = 0
         updates = self.updates
         if updates and now.clock_s - updates[-1].clock_s > LONGEST_BEAT_S:
-            # Nothing was carried meanwhile, and it is not known when traffic began again.
+            # There was no traffic in between, and it is not known when traffic began again.
             updates.clear()
         updates.append(now)
         if len(updates) > 1:
@@ -102,7 +102,7 @@ class Beats:
         return update if update.clock_s > before.clock_s or update[1:] == now[1:] else None
 
     def is_over(self, clock_s: float) -> bool:
-        """Whether the counter has stood still for so long that it carries nothing."""
+        """Whether the counter has not changed for so long that there is no traffic."""
         return not self.updates or clock_s - self.updates[-1].clock_s > LONGEST_BEAT_S
 
     def span(self, window_s: float, clock_s: float) -> tuple[Total, Total] | None:

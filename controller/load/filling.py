@@ -1,4 +1,4 @@
-"""Watches uplinks fill up: since when one is full, and whether loads still change.
+"""Detects uplinks that fill up: since when one is full, and whether loads still change.
 
 Loads that belong together do not start at exactly the same time. Counters that are read while some
 of them start show only a part of the final load. So while an uplink is nearly full, counters are
@@ -20,7 +20,7 @@ from policies.model import IDLE, Load, Snapshot
 FULL_RATIO = 0.95
 # From this share on, counters are read faster.
 READ_FAST_RATIO = 0.8
-# How often counters are read then, and for how long at most.
+# The interval between such fast readings, and how long they last at most.
 READ_EVERY_S = 0.025
 READ_FAST_S = 1.0
 # The shortest time between the beginnings of two such periods.
@@ -37,7 +37,7 @@ CHANGING_S = 0.3
 PATIENCE_S = 0.1
 # A load that repeats within `peaks.PEAK_S` is usually high for less than this at a time.
 LASTING_S = 3.0
-# What uplinks carry beside their units is the least of so long: queues that empty are none of it.
+# An uplink's traffic of no unit is the least within this time, so that emptying queues do not count.
 BESIDE_S = 1.0
 
 NEVER = -math.inf, -math.inf, -math.inf
@@ -45,11 +45,11 @@ NEVER = -math.inf, -math.inf, -math.inf
 
 @dataclass(slots=True)
 class Filling:
-    """The state of one bridge.
+    """How full the uplinks of one bridge are, and how its loads change.
 
-    `full_s`: since when an uplink is full, in seconds of engine time; None: none is. `high_s`: the
-    same for one that is nearly full (`gain.NEARLY_FULL_RATIO`). `steady`: whether loads were steady
-    in the last reading. `taken_s`: when the traffic of uplinks besides their units was last taken.
+    `full_s`: since when an uplink is full, in seconds of engine time; None: none is. `high_s`: since
+    when an uplink is nearly full (`gain.NEARLY_FULL_RATIO`). `steady`: whether loads were steady in
+    the last reading. `taken_s`: when the traffic that belongs to no unit was last taken.
     """
 
     full_s: float | None = None
@@ -61,18 +61,18 @@ class Filling:
     _fast_s: float | None = None
     _concerned: bool = False
     _worst_ratio: float = 0.0
-    # When addresses behind VM ports were read, the last three times.
+    # The times of the last three readings of addresses behind VM ports.
     _addresses_s: tuple[float, float, float] = NEVER
     taken_s: float = -math.inf
-    # What was taken last; and what was before, with the time until which it was so, the oldest first.
+    # The traffic taken last; and earlier traffic, with the times until which it lasted, oldest first.
     _beside: Mapping[str, Load] = field(default_factory=dict)
     _before: deque[tuple[float, Mapping[str, Load]]] = field(default_factory=deque)
 
     def see(self, snapshot: Snapshot, rise: Load, late_rise: Load, now_s: float) -> None:
         """Take the present loads.
 
-        `rise`: by how much the loads of VM ports with live counters rose since the last reading.
-        `late_rise`: by how much those of uplinks rose beyond that, because of late counters.
+        `rise`: the rise of the loads of VM ports with live counters since the last reading.
+        `late_rise`: the rise of uplink loads beyond that, because of late counters.
         """
         serving = failover.in_service(snapshot.uplinks)
         worst_ratio = gain.worst_ratio(serving)
@@ -94,41 +94,41 @@ class Filling:
         self._concerned = concerned
 
     def is_counted(self, at_s: float) -> bool:
-        """Whether late counters have not changed since then."""
+        """Whether loads with late counters have not changed since `at_s`."""
         return at_s >= self._late_changed_s
 
     def late_steady_s(self, now_s: float) -> float:
-        """For how long late counters have not changed."""
+        """Return how long loads with late counters have not changed, in seconds."""
         return now_s - self._late_changed_s
 
     @property
     def addresses_steady(self) -> bool:
-        """Whether it has not changed since addresses were read the last time but two."""
+        """Whether loads with late counters did not change during the last three address readings."""
         return self.is_counted(self._addresses_s[0])
 
     def read_addresses(self, now_s: float) -> None:
-        """What addresses behind VM ports carry has been read."""
+        """Note that the counters of addresses behind VM ports have been read."""
         self._addresses_s = (*self._addresses_s[1:], now_s)
 
     def addresses_known(self, lag_s: float | None) -> bool:
-        """Whether the latest loads of addresses are of nothing before what is late last changed.
+        """Whether the latest loads of addresses were measured after the last late change of loads.
 
-        `lag_s`: by so much the counters are behind that were read; None: they are read whenever the
-        switch has counted.
+        `lag_s`: the lag of the counters that were read; None: they are read whenever the switch has
+        updated them.
         """
         if lag_s is None:
-            # Between the first two readings, the switch has not counted all.
+            # Between the first two readings, the switch has not counted everything.
             return self._addresses_s[0] > -math.inf
         began_s = self._addresses_s[1]
         return began_s > -math.inf and self.is_counted(began_s - lag_s)
 
     def changes(self, now_s: float) -> bool:
-        """Whether loads have changed lately, so that others may follow."""
+        """Whether loads have changed recently, so that further changes may follow."""
         return now_s - self._changed_s < CHANGING_S
 
     @property
     def settles_s(self) -> float:
-        """When `changes` ends, if loads change no more."""
+        """When `changes` will end if loads do not change any more."""
         return self._changed_s + CHANGING_S
 
     def lasts(self, now_s: float) -> bool:
@@ -150,7 +150,7 @@ class Filling:
         return self.steady or now_s - self.full_s >= PATIENCE_S
 
     def take_beside(self, beside: Mapping[str, Load], now_s: float) -> None:
-        """Take the traffic of uplinks besides their units. No move may be in progress."""
+        """Take the traffic of uplinks that belongs to no unit. No move may be in progress."""
         if self._beside and self._beside != beside:
             self._before.append((self.taken_s, self._beside))
         self._beside, self.taken_s = beside, now_s
@@ -158,7 +158,7 @@ class Filling:
             self._before.popleft()
 
     def least_beside(self, uplinks: Iterable[str]) -> Mapping[str, Load]:
-        """The traffic of these uplinks besides their units: the least of the last `BESIDE_S`, by name."""
+        """Return the least traffic of no unit on each uplink within the last `BESIDE_S`, by name."""
         if not self._before:
             return {name: self._beside.get(name, IDLE) for name in uplinks}
         taken = [*(of for _, of in self._before), self._beside]
@@ -169,13 +169,13 @@ class Filling:
         return least
 
     def next_change_s(self, now_s: float) -> float:
-        """When anything here next changes, if no load does; infinity: time changes nothing.
+        """Return when this state next changes if loads do not; infinity: it does not depend on time.
 
-        `now_s`: when loads were last taken. That time is the answer while it is not known.
+        `now_s`: when loads were last taken. The result is this time while the next change is not known.
         """
         if self.reads_fast(now_s) or (self.full_s is not None and not self.steady):
             return now_s
-        # Then the least of what uplinks carry beside their units may rise.
+        # When the oldest traffic is forgotten, the result of `least_beside` may rise.
         forgotten_s = _forgotten_s(self._before[0][0]) if self._before else math.inf
         return min(_lasts_s(self.full_s, now_s), _lasts_s(self.high_s, now_s), forgotten_s)
 
@@ -188,7 +188,7 @@ class Filling:
 
 
 def _since_s(since_s: float | None, is_so: bool, now_s: float) -> float | None:
-    """Since when something is so that was so since then; None: it is not, or was not."""
+    """Return since when a condition holds; None: it does not hold. `since_s`: the last result."""
     if not is_so:
         return None
     return now_s if since_s is None else since_s
@@ -199,13 +199,13 @@ def _lasts(since_s: float | None, now_s: float) -> bool:
 
 
 def _lasts_s(since_s: float | None, now_s: float) -> float:
-    """When `_lasts` begins; infinity: it has begun, or will not begin."""
+    """Return when `_lasts` becomes true; infinity: it is true already, or will not be true."""
     if since_s is None or _lasts(since_s, now_s):
         return math.inf
     return since_s + LASTING_S
 
 
 def _forgotten_s(at_s: float) -> float:
-    """When what was taken at that time is forgotten, in the whole microseconds in which polls are."""
+    """Return when traffic taken at `at_s` is forgotten, in whole microseconds, as times of polls."""
     edge_s = round(at_s + BESIDE_S, DIGITS)
     return edge_s if at_s < edge_s - BESIDE_S else edge_s + 10**-DIGITS

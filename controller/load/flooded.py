@@ -13,7 +13,7 @@ from controller.config.values import VmPortConfig
 LOOPS_PPS = 1000.0
 # One busy poll proves nothing.
 POLLS = 3
-# What is flooded reaches all ports alike. Two VMs that are busy at the same rate are rare.
+# Flooded frames reach all ports alike. Two VMs that are busy at the same rate are rare.
 ALIKE_RATIO = 0.9
 
 
@@ -44,13 +44,13 @@ class Flooded:
                 rates[port.vlans.carried].append(
                     (sent_pps, (new.tx_packets - old.tx_packets) / for_s)
                 )
-        # The port by which frames go round sends most, and need not receive any.
+        # The port through which frames circulate sends most, and need not receive any.
         others = (sorted(of)[:-1] if len(of) > 2 else of for of in rates.values())
         alike = (sorted(received_pps for _, received_pps in of)[:2] for of in others if len(of) > 1)
         found = (least for least, next_ in alike if least >= ALIKE_RATIO * next_)
         self._rates_pps.append(max(found, default=0.0))
 
     def forget_rates(self) -> None:
-        """The switch was disconnected."""
+        """Forget all rates, because the switch was disconnected."""
         self._counted.clear()
         self._rates_pps.clear()

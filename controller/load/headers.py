@@ -2,8 +2,8 @@
 
 With `hw-offload`, Open vSwitch gives its cached flows to tc, which counts a packet without its
 Ethernet header (Open vSwitch, "Flow Hardware offload with Linux TC flower", "Flow bytes count").
-Counters of ports have it. Without it, a VM port that sends frames of 64 bytes would seem to carry
-less than four fifths of what its uplink carries.
+Counters of ports include it. Without it, the load of a VM port that sends 64-byte frames would seem
+to be less than four fifths of its uplink's load.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ HEADER_BYTES = 14
 
 
 def with_headers(read: UnitCountersRead) -> UnitCountersRead:
-    """The reading of flows as if tc counted whole frames."""
+    """Return a reading of flow counters as if tc counted whole frames."""
     return replace(
         read,
         units=tuple((ofport, _whole(sample)) for ofport, sample in read.units),

@@ -1,10 +1,10 @@
-"""Finds out how late the switch counts flows, by comparing them with the counters of uplinks.
+"""Measures how late the switch counts flows, by comparing flow counters with uplink counters.
 
-The counters of uplinks are live. Those of flows are updated when revalidators go through the flow
-cache, usually twice a second. A busy switch updates them less often. Then the counters of all flows
-stand still while uplinks carry traffic, and catch up in one step. The load of a unit is known only
-between two times at which flows were counted. A window that begins or ends between two such times
-would show too little of it, or too much.
+The counters of uplinks are live. Flow counters are updated when revalidators go through the flow
+cache, usually twice a second. A busy switch updates them less often. Then no flow counter changes
+while uplinks carry traffic, and all catch up in one step. The load of a unit is known only between
+two updates of flow counters. A window that begins or ends between two updates would show too little
+of the load, or too much.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from controller.load.beats import UPDATE_BYTES, Total, more_bytes
 
 # Flows that are counted no later than this are on time.
 ON_TIME_S = 1.0
-# Flows that stand still for longer than this count as idle, and the uplinks' load as others'.
+# Flows whose counters do not change for longer than this count as idle; uplinks carry other traffic.
 MOST_LATE_S = 10.0
-# Flow counters stand still while they grow by less than this share of what uplinks carry. New flows
-# are counted once even then.
+# Flow counters count as unchanged if they grow by less than this share of the uplinks' traffic. Even
+# then, new flows are counted once.
 STILL_RATIO = 0.2
-# Flow counters have caught up when they grow by at least this share of what uplinks carried
-# meanwhile.
+# Flow counters have caught up when they have grown by at least this share of the uplinks' traffic
+# since their last update.
 MADE_UP_RATIO = 0.5
-# Polls are never quite on time.
+# Polls are never exactly on time.
 JITTER_S = 0.05
 
 
@@ -33,11 +33,11 @@ class Lateness:
     """The lateness of one bridge. Its clock, in seconds, advances with each reading of flows."""
 
     _now_s: float = 0.0
-    # Until when flows have been counted, and what uplinks carried and flows counted since.
+    # When flow counters were last updated, and the bytes of uplinks and of flow counters since then.
     _counted_s: float = 0.0
     _carried_bytes: float = 0.0
     _counted_bytes: float = 0.0
-    # From when to when flows stood still before they caught up.
+    # The beginnings and ends of the times when flow counters did not change before they caught up.
     _gaps: list[tuple[float, float]] = field(default_factory=list)
     _every_s: float = 0.0
     _uplinks: Mapping[int, Total] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Lateness:
     def take_reading(
         self, uplinks: Mapping[int, Total], counted_bytes: float, keep_s: float
     ) -> None:
-        """Take a reading: the totals of uplinks, and what flows counted since the last reading."""
+        """Take the totals of uplinks, and the bytes that flows counted since the last reading."""
         before, self._uplinks = self._uplinks, uplinks
         pairs = [(before[of], now) for of, now in uplinks.items() if of in before]
         seconds = max((now.clock_s - was.clock_s for was, now in pairs), default=0.0)
@@ -72,15 +72,15 @@ class Lateness:
 
     @property
     def more_s(self) -> float:
-        """For how many more seconds counters must be kept than if flows were counted on time."""
+        """The additional time, in seconds, that counters must be kept because flows are late."""
         still_s = min(self._now_s - self._counted_s, MOST_LATE_S)
         return still_s + sum(end_s - begin_s for begin_s, end_s in self._gaps)
 
     def times(self, window_s: float) -> tuple[float, float] | None:
         """Return the length of the latest window over which units are known, and its end's age.
 
-        Both are in seconds. The length is at least `window_s`. All that uplinks carried up to one
-        second before the end has been counted. None: there is no such window.
+        Both are in seconds. The length is at least `window_s`. All traffic of uplinks until one second
+        before the end has been counted. None: there is no such window.
         """
         still_s = self._now_s - self._counted_s
         if not self._gaps and still_s <= ON_TIME_S:

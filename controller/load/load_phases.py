@@ -18,7 +18,7 @@ from policies.model import IDLE, Load, Unit
 EVERY_S = 0.5
 # Loads of a unit that differ by at most this share of the smallest uplink's capacity are alike.
 ALIKE_RATIO = 0.05
-# If there are more phases, loads change all the time, and nobody knows which will be high together.
+# If there are more phases, loads change all the time, and it is unknown which will be high together.
 MOST_PHASES = 12
 # Every move is checked against all units. If there are more units than this, no phases are kept.
 MOST_UNITS = 512
@@ -26,9 +26,9 @@ MOST_UNITS = 512
 
 @dataclass(slots=True)
 class LoadPhase:
-    """A phase: what units carried, by name. Units that are not named carried nothing.
+    """A phase: the loads of units, by name. Units without an entry carried nothing.
 
-    `until_s`: when it ended; infinity: present loads are like it.
+    `until_s`: when it ended; infinity: present loads belong to it.
     """
 
     begun_s: float
@@ -36,7 +36,7 @@ class LoadPhase:
     until_s: float = math.inf
 
     def is_like(self, loads: Mapping[str, Load], most_bps: float) -> bool:
-        """Whether the load of each unit differs from that in the phase by at most `most_bps`."""
+        """Whether the load of each unit differs from its load in the phase by at most `most_bps`."""
         names = loads.keys() | self.loads.keys()
         pairs = ((loads.get(name, IDLE), self.loads.get(name, IDLE)) for name in names)
         return all(
@@ -49,8 +49,8 @@ class LoadPhase:
 class LoadPhases:
     """The phases of the last `PEAK_S`, oldest first.
 
-    `begins_s`: when a phase begins if no load changes, because present loads are not those of the
-    last one; infinity: they are.
+    `begins_s`: when a phase begins if loads do not change, because present loads differ from the last
+    phase; infinity: they do not differ.
     """
 
     _taken: deque[LoadPhase] = field(default_factory=deque)
@@ -63,7 +63,7 @@ class LoadPhases:
         until_s: float,
         now_s: float,
     ) -> None:
-        """Take the present loads of units. The last ones were carried until `until_s`.
+        """Take the present loads of units. The last loads were carried until `until_s`.
 
         `capacity_bps`: the capacity of the smallest uplink.
         """
@@ -87,13 +87,13 @@ class LoadPhases:
 
     @property
     def next_change_s(self) -> float:
-        """When other phases are remembered than now, if no load changes; infinity: time changes none."""
+        """When the phases next change if loads do not; infinity: they do not depend on time."""
         forgotten_s = self._taken[0].until_s + PEAK_S if self._taken else math.inf
         return min(forgotten_s, self.begins_s)
 
     @property
     def is_known(self) -> bool:
-        """Whether there are so few phases that no others have to be expected."""
+        """Whether there are so few phases that no other phase is expected."""
         return 0 < len(self._taken) <= MOST_PHASES
 
     def __iter__(self) -> Iterator[Mapping[str, Load]]:

@@ -32,20 +32,20 @@ class Loads:
     _units: dict[int, Rates] = field(default_factory=dict)
     _uplink_share: dict[int, UplinkShare] = field(default_factory=dict)
     bucket_rates: dict[str, Rates] = field(default_factory=dict)
-    # The latest rates of buckets: policies ask for them more often than counters are read.
+    # The latest rates of buckets: policies need them more often than counters are read.
     _latest: dict[str, Load] = field(default_factory=dict)
     _address_units: dict[str, Rates] = field(default_factory=dict)
     _own: dict[int, OwnLoad] = field(default_factory=dict)
     lateness: Lateness = field(default_factory=Lateness)
-    # For how long no load has changed that is counted late.
+    # For how long no load with late counters has changed.
     steady_s: float = math.inf
-    # Whether none has since addresses behind VM ports were read the last time but two.
+    # Whether none has changed during the last three readings of addresses behind VM ports.
     addresses_steady: bool = True
     # The ports that are uplinks.
     _outwards: set[int] = field(default_factory=set)
 
     def take_port(self, port: PortCounters, outwards: bool, keep_s: float) -> None:
-        """Take the counters of a port. `outwards`: it is an uplink, so it sends to the network."""
+        """Take the counters of a port. `outwards`: the port is an uplink, and sends to the network."""
         ofport = port.ofport
         self.counters[ofport] = port
         rates = _rates_of(self.port_rates, ofport, keep_s)
@@ -98,7 +98,7 @@ class Loads:
                 own.take_flows(flows, sent_bytes)
 
     def _take_unit(self, ofport: int, sample: Sample, keep_s: float) -> float:
-        """Take the counters of a VM port's flows, and return how many bytes were counted since."""
+        """Take the counters of a VM port's flows; return the bytes counted since the last reading."""
         rates = _rates_of(self._units, ofport, keep_s)
         before = rates.total
         rates.add_reading(sample)
@@ -112,7 +112,7 @@ class Loads:
         return max(0.0, more_bytes(before, now)) if before and now else 0.0
 
     def port(self, ofport: int, window_s: float | None, lag_s: float = 0.0) -> Load:
-        """The mean load of a port over a window (None: the latest); zero while unknown."""
+        """Return the mean load of a port over a window (None: the latest load); zero while unknown."""
         if window_s is None:
             return (
                 self.port_rates[ofport].latest(self.steady_s) if ofport in self.port_rates else IDLE
@@ -120,7 +120,7 @@ class Loads:
         return _load(self.port_rates.get(ofport), window_s, lag_s)
 
     def rise(self, ofports: Iterable[int], recent_s: float = 0.0) -> Load:
-        """Return by how much the loads of these ports rose in all. Loads that fell do not count."""
+        """Return the total rise of the loads of these ports. Loads that fell do not count."""
         known = (self.port_rates[ofport] for ofport in ofports if ofport in self.port_rates)
         rises = (rise for rates in known if (rise := rates.rise(recent_s)) is not IDLE)
         return sum(rises, Load())
@@ -143,9 +143,9 @@ class Loads:
         return found.beats.is_update(found.total.clock_s)
 
     def counted_age_s(self, ofports: Iterable[int]) -> float:
-        """Return the age in seconds of the time since which late ports were counted completely.
+        """Return how long ago the interval began that late counters have counted completely.
 
-        That is the update before the last one: the last update has counted everything since then.
+        In seconds. It began with the update before the last one, and the last update has counted it.
         """
         ages = [0.0]
         for ofport in ofports:
@@ -167,8 +167,8 @@ class Loads:
     ) -> Load:
         """Return the mean load of a VM port's flows, or zero while it is not known.
 
-        The mean is over the window that ended `ago_s` ago, or over the one that ended `lag_s`
-        before that, whichever is greater. `window_s` None: the latest load.
+        It is the greater of two means: over the window that ended `ago_s` ago, and over the window
+        that ended `lag_s` before that. `window_s` None: the latest load.
         """
         return _now_or_then(self._units.get(ofport), window_s, lag_s, ago_s)
 
@@ -181,10 +181,10 @@ class Loads:
     def own(
         self, ofport: int, window_s: float | None, lag_s: float = 0.0, ago_s: float = 0.0
     ) -> Load:
-        """The same of a VM port with address units, without what these send and receive."""
+        """Return the same as `unit` for a VM port, without the traffic of its address units."""
         own = self._own.get(ofport)
         sent = _now_or_then(own.rates if own else None, window_s, lag_s, ago_s)
-        # The switch counts separately what address units receive.
+        # The switch counts the traffic that address units receive separately.
         return Load(sent.tx_bps, self.unit(ofport, window_s, lag_s, ago_s).rx_bps)
 
     def crosses_whole(self, ofport: int) -> bool:
@@ -195,7 +195,7 @@ class Loads:
     def address_unit(
         self, name: str, window_s: float | None, lag_s: float = 0.0, ago_s: float = 0.0
     ) -> Load:
-        """The same of an address behind a VM port, which is counted late."""
+        """Return the same as `unit` for an address behind a VM port, which is counted late."""
         if window_s is None and name in self._address_units:
             return self._address_units[name].of_two(self.addresses_steady)
         return _now_or_then(self._address_units.get(name), window_s, lag_s, ago_s)
@@ -203,7 +203,7 @@ class Loads:
     def of_buckets(
         self, names: Iterable[str], window_s: float | None, ago_s: float = 0.0
     ) -> tuple[Load, ...]:
-        """Return what buckets send: the means over a window that ended `ago_s` ago."""
+        """Return the loads that buckets send: the means over a window that ended `ago_s` ago."""
         if window_s is not None:
             return tuple([_load(self.bucket_rates.get(name), window_s, ago_s) for name in names])
         latest, rates = self._latest, self.bucket_rates
@@ -220,11 +220,11 @@ class Loads:
         return all(r is not None and r.covers(window_s, lag_s) for r in known)
 
     def known_s(self, ofport: int, lag_s: float) -> float:
-        """Return for how many seconds, up to `lag_s` ago, the load of a port is known."""
+        """Return how long the load of a port is known, up to `lag_s` ago, in seconds."""
         return self.port_rates[ofport].known_s(lag_s) if ofport in self.port_rates else 0.0
 
     def unit_known_s(self, ofport: int) -> float:
-        """Return for how many seconds the load of a VM port over uplinks is known."""
+        """Return how long the load of a VM port over uplinks is known, in seconds."""
         return self._units[ofport].known_s() if ofport in self._units else 0.0
 
     def remove(self, ofport: int) -> None:
@@ -234,7 +234,7 @@ class Loads:
         self._outwards.discard(ofport)
 
     def forget_buckets(self) -> None:
-        """Forget what buckets have counted, because nothing judges them any more."""
+        """Forget the counters of buckets, because no policy judges buckets any more."""
         self.bucket_rates.clear()
         self._latest.clear()
 

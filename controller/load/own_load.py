@@ -1,9 +1,9 @@
-"""The traffic that a VM port with address units sends besides them.
+"""The own traffic of a VM port with address units: the traffic that it sends for other addresses.
 
-The switch counts all traffic from the VM port in one flow, and that of each address in another. The
-VM port's own traffic is the difference. Other counters must not be compared: the live counter of the
-port would show a jump of load up to two seconds earlier than the flows of addresses, and all of it
-would seem to be the port's own.
+The switch counts all traffic from the VM port in one flow, and the traffic of each address in
+another flow. The VM port's own traffic is the difference. Other counters must not be compared: the
+live counter of the port would show a jump of load up to two seconds earlier than the flows of
+addresses, and the whole jump would seem to be the port's own traffic.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from controller.load.rates import Rates
 class OwnLoad:
     """The own load of one VM port, taken whenever its address units are read.
 
-    A poll reads the flows of addresses before those of VM ports. If the switch updates its counters
-    between the two, the VM port seems to have sent more than its addresses. The next reading has
-    the rest. So a reading counts in `rates` once the next one is there, as the lower of both. Only
-    if this happens twice in a row, what addresses send within one update is counted here, once.
+    A poll reads the flows of addresses before the flows of VM ports. If the switch updates its
+    counters in between, the VM port seems to have sent more than its addresses, until the next
+    reading. So a reading is added to `rates` after the next one, as the lower of the two. Only if this
+    happens twice in a row, the traffic of addresses within one update is counted here, once.
     """
 
     rates: Rates
-    # All that the VM port has sent itself, up to the last reading.
+    # The bytes that the VM port itself has sent, up to the last reading.
     _own_bytes: float = 0.0
     _flows: Total | None = None
     _counted_bytes: float = 0.0
@@ -34,8 +34,8 @@ class OwnLoad:
     def take_flows(self, flows: Total, apart_bytes: float) -> None:
         """Take a reading.
 
-        `flows`: what the VM port has sent in all. `apart_bytes`: what its address units have sent
-        since the last reading.
+        `flows`: the total that the VM port has sent. `apart_bytes`: the bytes that its address units
+        have sent since the last reading.
         """
         last, self._flows = self._flows, flows
         if last is None or flows.clock_s <= last.clock_s or flows.tx_bytes < last.tx_bytes:

@@ -1,4 +1,4 @@
-"""Loads that rise immediately and fall slowly: the greatest rates of the last seconds."""
+"""The peaks of loads: the highest rates of the last seconds, which rise at once and fall slowly."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ PEAK_S = 10.0
 
 @dataclass(slots=True)
 class Peaks:
-    """The greatest rate of each unit in each direction within `PEAK_S`, by name.
+    """The highest rate of each unit in each direction within `PEAK_S`, by name.
 
-    `falls_s`: when a peak falls next, if no load changes; infinity: none will. It may be too early if
-    units were dropped since.
+    `falls_s`: when a peak next falls if loads do not change; infinity: none will fall. It may be too
+    early if units were dropped since.
     """
 
-    # Units that are not here are unknown, or have carried nothing.
+    # Units without an entry are unknown, or have carried nothing.
     _of: dict[str, _Peak] = field(default_factory=dict)
     falls_s: float = math.inf
 
@@ -30,7 +30,7 @@ class Peaks:
     ) -> None:
         """Take the present loads of units. Other units are forgotten.
 
-        `until_s`: the last loads were carried until then.
+        `until_s`: until when the last loads were carried.
         """
         before, self._of = self._of, {}
         for unit, load in carried:
@@ -55,7 +55,7 @@ class Peaks:
         return known.load if known else None
 
     def drop(self, units: Iterable[str]) -> None:
-        """Forget these units, because their earlier rates do not count."""
+        """Forget these units, because their earlier rates are not valid."""
         for unit in units:
             self._of.pop(unit, None)
 
@@ -69,7 +69,7 @@ class _Peak:
     """The peak of one unit."""
 
     load: Load = IDLE
-    # What it sends, and what it receives.
+    # For the traffic that it sends, and the traffic that it receives.
     both: tuple[_Greatest, _Greatest] = field(default_factory=lambda: (_Greatest(), _Greatest()))
 
     def add(self, load: Load, until_s: float, now_s: float) -> bool:
@@ -86,8 +86,8 @@ class _Peak:
 class _Greatest:
     """The maximum over a sliding window.
 
-    `past`: higher rates than the present one, each with the time until which it was carried. Rates
-    that a later, greater one follows are left out.
+    `past`: rates higher than the present one, each with the time until which it was carried. Rates
+    before a later, higher rate are omitted.
     """
 
     now_bps: float = 0.0

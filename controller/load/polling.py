@@ -1,4 +1,4 @@
-"""Schedules the polls of a bridge: when to read counters, and which of them with each poll."""
+"""Schedules the polls of a bridge: when to read counters, and which counters each poll reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BUCKETS_INTERVAL_S = 1.0
 # The interval between readings of address units while a decision waits for them. The switch updates
 # their counters at least once in this time.
 ADDRESSES_SOON_S = 0.7
-# A poll that the switch has not answered for this long is given up.
+# A poll that the switch has not answered within this time is abandoned.
 TIMEOUT_S = 10.0
 # If a bridge has missed more polls than this, its polls start again from the present time.
 MOST_MISSED = 60
@@ -36,9 +36,9 @@ UNSURE_S = 2.5
 class Polling:
     """The polls of one bridge.
 
-    Each poll reads the counters of ports. Some also read those of VM ports' flows, and fewer read
-    those of buckets and address units. `with_units`: the poll under way reads VM ports' flows.
-    `with_behind`: it also reads address units. `is_extra`: it is an extra one between two polls.
+    Each poll reads the counters of ports. Some polls also read VM ports' flows, and fewer polls read
+    buckets and address units. `with_units`: the poll under way reads VM ports' flows. `with_behind`:
+    it also reads address units. `is_extra`: it is an extra poll between two regular ones.
     """
 
     poll_due_s: float = 0.0
@@ -51,21 +51,21 @@ class Polling:
     _extra_s: float = math.inf
     # When the poll under way began.
     _asked_s: float | None = None
-    # Since when a port carries traffic of which it is not known whether it is counted late.
+    # Since when a port carries traffic without it being known whether the port is counted late.
     _unsure_s: float | None = None
 
     def begin_polling(self, now_s: float) -> None:
-        """Poll at this time."""
+        """Make the next poll at `now_s`."""
         self.poll_due_s, self._extra_s = now_s, math.inf
 
     def hasten(self, extra_s: float) -> None:
-        """Read the counters of ports once more at this time, unless a poll is due about then."""
+        """Read ports once more at `extra_s`, unless a poll is due at about the same time."""
         self._extra_s = extra_s if extra_s < self.poll_due_s - NEAR_S else math.inf
 
     def read_often(self, unsure: bool, interval_s: float, now_s: float) -> None:
         """Read ports often for `UNSURE_S` if it is not known whether one of them is counted late.
 
-        `unsure`: it is not known. If polls are frequent enough, nothing changes.
+        `unsure`: this is not known. If polls are frequent enough, nothing changes.
         """
         if interval_s <= BEAT_READING_S:
             return
@@ -87,29 +87,29 @@ class Polling:
         return min(self.poll_due_s, self._extra_s)
 
     def hasten_flows(self, due_s: float) -> None:
-        """Read buckets and address units at this time or earlier."""
+        """Read buckets and address units at `due_s` or earlier."""
         self._buckets_due_s = min(self._buckets_due_s, due_s)
 
     def read_buckets_at(self, due_s: float) -> None:
         self._buckets_due_s = due_s
 
     def forget_poll(self) -> None:
-        """The poll under way was answered, or will never be."""
+        """End the poll under way, because it was answered, or will never be answered."""
         self._asked_s = None
 
     def reading_s(self, interval_s: float, buckets: bool) -> float:
-        """From when on a poll reads more than ports. `buckets`: buckets or address units exist."""
-        # As near as polls come to the interval.
+        """Return from when on polls read more than ports. `buckets`: these or address units exist."""
+        # The poll that is nearest to the due time.
         units_s = self._units_due_s - interval_s / 2 - ROUNDING_S
         return min(units_s, self.buckets_s) if buckets else units_s
 
     @property
     def buckets_s(self) -> float:
-        """From when on a poll reads buckets and address units, if there are such."""
+        """From when on a poll reads buckets and address units, if any exist."""
         return self._buckets_due_s - ON_TIME_S
 
     def take_turn(self, at_s: float, interval_s: float, buckets: bool) -> tuple[bool, bool]:
-        """Note a poll, and return whether it reads VM ports' flows, and whether buckets and addresses.
+        """Note a poll; return whether it reads VM ports' flows, and whether buckets and address units.
 
         `buckets`: buckets or address units exist.
         """
@@ -126,7 +126,7 @@ class Polling:
     ) -> ReadStats | None:
         """Return the next poll; None while one is under way.
 
-        `hashed`: policies judge buckets. `behind`: there are address units.
+        `hashed`: policies judge buckets. `behind`: address units exist.
 
         If a poll is late or missed, the next one is still due at its usual time. Otherwise the
         polls of all bridges that were late together would coincide from then on.

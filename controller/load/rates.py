@@ -1,4 +1,4 @@
-"""Turns byte counters into rates, by the switch's own clock."""
+"""Turns byte counters into rates, using the switch's own clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from policies.model import IDLE, Load
 # A counter that drops from the top sixteenth of its range into the bottom one has wrapped;
 # any other drop is a reset.
 WRAP_MARGIN = 16
-# How much of a window must be covered before its mean counts; polls are never quite on time.
+# How much of a window must be covered before its mean counts; polls are never exactly on time.
 COVERAGE_RATIO = 0.9
 # Counters grow by whole frames, and most bytes are in frames of full size.
 FRAME_BYTES = 1518
@@ -21,7 +21,7 @@ FRAME_BYTES = 1518
 APART_S = 0.02
 # Beats are seen only if the counter is read at least this often.
 BEAT_READING_S = 0.2
-# If it is not, the rate is the mean over this time, which has some beats.
+# If the counter is read less often, the rate is the mean over this time, which has some beats.
 SOME_BEATS_S = 2.0
 # In a longer window, one beat more or less does not matter.
 BEATS_COUNT_S = 10.0
@@ -70,26 +70,26 @@ class Rates:
 
     @property
     def has_counted(self) -> bool:
-        """Whether enough bytes were counted lately to tell whether the counter is late."""
+        """Whether enough bytes were counted recently to find out whether the counter is late."""
         return (
             len(self._totals) > 1 and more_bytes(self._totals[0], self._totals[-1]) >= UPDATE_BYTES
         )
 
     @property
     def total(self) -> Total | None:
-        """All that was counted; None before the first sample."""
+        """The total of all counted bytes; None before the first sample."""
         return self._totals[-1] if self._totals else None
 
     @property
     def clock_s(self) -> float:
-        """When the last sample was taken, by the switch's clock. There must be one."""
+        """When the last sample was taken, on the switch's clock. There must be a sample."""
         return self._totals[-1].clock_s
 
     def latest(self, steady_s: float = math.inf) -> Load:
-        """The load of the last two samples, or of more that came in quick succession.
+        """Return the load between the last two samples, or over more samples in quick succession.
 
-        Where the counter has beats: the load of the last two beats, or of the last one if the load
-        has changed. `steady_s`: no load has changed for so long. Zero before there are two samples.
+        For a late counter: the load of the last two beats, or of the last beat if the load has
+        changed. `steady_s`: how long no load has changed. Zero before there are two samples.
         """
         if len(self._totals) < 2:
             return IDLE
@@ -105,7 +105,7 @@ class Rates:
     def _latest_beat(self, steady_s: float) -> Load:
         clock_s = self._totals[-1].clock_s
         if clock_s - self._totals[-2].clock_s > BEAT_READING_S:
-            # Read too seldom to see updates: over some of them.
+            # Read too rarely to detect updates, so use a mean over several updates.
             return self.mean(SOME_BEATS_S) or _between(*self._totals[-2:])
         if self.beats.is_over(clock_s):
             return IDLE
@@ -123,14 +123,14 @@ class Rates:
         )
 
     def _since_standstill(self, last: Total) -> Load:
-        """Return the load as if the bytes were carried since the last standstill began."""
+        """Return the load as if the bytes were carried since the counter last stopped changing."""
         assert self.beats.stood_still is not None
         before, still_s = self.beats.stood_still
         began_s = before.clock_s - min(still_s, LONGEST_BEAT_S)
         return _between(before._replace(clock_s=began_s), last)
 
     def of_two(self, steady: bool = True) -> Load:
-        """The load of the last three samples, or of the last two if it has changed.
+        """Return the load over the last three samples, or over the last two if it has changed.
 
         `steady`: no load has changed since the first of the three.
         """
@@ -142,10 +142,10 @@ class Rates:
         return both if near else now
 
     def rise(self, recent_s: float = 0.0) -> Load:
-        """Return by how much the load has risen above that of the reading before.
+        """Return the rise of the load above the previous reading.
 
-        `recent_s`: above the highest load of so long before, as the readings of a steady load differ.
-        A difference of one frame is not a rise.
+        `recent_s`: the rise is above the highest load in this time before, because readings of a
+        steady load differ. A difference of one frame is not a rise.
         """
         totals = self._totals
         if len(totals) < 3 or self.beats.late:
@@ -184,7 +184,7 @@ class Rates:
             end = begin
 
     def mean(self, window_s: float, lag_s: float = 0.0) -> Load | None:
-        """Return the mean load over a window that ended `lag_s` ago; None while less is known."""
+        """Return the mean load over a window that ended `lag_s` ago; None while it is not known."""
         span = self._span(window_s, lag_s)
         return _between(*span) if span else None
 
@@ -193,7 +193,7 @@ class Rates:
         return self._span(window_s, lag_s) is not None
 
     def _span(self, window_s: float, lag_s: float) -> tuple[Total, Total] | None:
-        """Return the first and the last total of such a window; None while less is known."""
+        """Return the first and last total of the window that ended `lag_s` ago; None if not known."""
         totals = self._totals
         if not totals:
             return None
@@ -211,7 +211,7 @@ class Rates:
         return first, last
 
     def known_s(self, lag_s: float = 0.0) -> float:
-        """Return for how many seconds, up to `lag_s` ago, the load is known."""
+        """Return how long the load is known, up to `lag_s` ago, in seconds."""
         if not self._totals:
             return 0.0
         newest = _at(self._totals, self._totals[-1].clock_s - lag_s)
@@ -224,8 +224,8 @@ class Rates:
 
 
 def _at(totals: list[Total], clock_s: float) -> int:
-    """Return the index of the last total at that time or before it; -1: there is none."""
-    # Nearly always it is one of the last.
+    """Return the index of the last total at or before `clock_s`; -1: there is none."""
+    # It is usually one of the last totals.
     for back in range(1, min(len(totals), 3) + 1):
         if totals[-back][0] <= clock_s:
             return len(totals) - back
@@ -248,7 +248,7 @@ def _between(first: Total, last: Total) -> Load:
 
 
 def _increase(last: float | None, now: float | None) -> float | None:
-    """Return how many bytes were counted between two readings. None: the counter was reset.
+    """Return the bytes counted between two readings. None: the counter was reset.
 
     If the switch does not support the counter (yet, or any more), the result is 0.
     """

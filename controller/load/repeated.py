@@ -1,30 +1,30 @@
-"""The rate at which all members of a LAG bring the same broadcasts, so that VMs get each twice."""
+"""The rate of broadcasts that arrive on all members of a LAG, so that VMs receive each one twice."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-# Enough to tell frames that come by all uplinks from frames that the hash of a LAG divides.
+# Enough to distinguish frames that arrive on all uplinks from frames that a LAG's hash divides.
 ENOUGH_TO_COMPARE, SAME_RATIO = 100, 0.01
 
 
 def same_by_all(came: Mapping[str, int] | Mapping[int, int]) -> bool:
-    """Whether each frame arrives on all uplinks. `came`: how many frames arrived on each."""
+    """Whether each frame arrives on all uplinks. `came`: the number of frames on each uplink."""
     least, most = min(came.values(), default=0), max(came.values(), default=0)
     return len(came) > 1 and least >= ENOUGH_TO_COMPARE and most - least <= SAME_RATIO * most
 
 
 @dataclass(slots=True)
 class Repeated:
-    """`pps`: the rate of the last frames that were enough to judge."""
+    """The repeated broadcasts of one bridge. `pps`: the rate in the last interval with enough frames."""
 
     pps: float = 0.0
     _began: dict[int, int] = field(default_factory=dict)
     _began_s: float = 0.0
 
     def take_flooded(self, flooded: Mapping[int, int], now_s: float) -> None:
-        """Take how many frames each member of a LAG that is up has flooded, by ofport."""
+        """Take the number of flooded frames from each LAG member that is up, by ofport."""
         came = {ofport: count - self._began.get(ofport, 0) for ofport, count in flooded.items()}
         if came.keys() != self._began.keys() or min(came.values(), default=0) < 0:
             self.pps = 0.0

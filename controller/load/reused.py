@@ -1,7 +1,7 @@
-"""Values that are made again and again from parts that mostly stay the same.
+"""Caches values that are built often but rarely change.
 
-Ten times a second, a decision makes units with their loads. If nothing has changed about a unit, it
-gets the object that it made before: that is faster, and so is comparing the object with itself.
+Each decision, ten times a second, builds units with their loads. An unchanged unit reuses its
+previous object. This is faster to build, and faster to compare with the previous object.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Reused:
-    """The values that were made last, by use and by the name of the unit."""
+    """The latest values, by use and by the name of the unit."""
 
     _made: dict[str, dict[str, tuple[tuple[Any, ...], Any]]] = field(default_factory=dict)
 
     def reuse(self, use: str) -> Callable[[str, Callable[..., T], tuple[Any, ...]], T]:
-        """Return a function that takes a name, and makes a value of parts or returns the last one.
+        """Return a function that makes the value of a name from parts, or returns the last value.
 
         `make(*parts)` must depend on its parts only. The parts that change most often come first.
         """
@@ -38,7 +38,7 @@ class Reused:
         return value
 
     def keep_units(self, names: Collection[str]) -> None:
-        """Forget all units but these."""
+        """Forget all units except `names`."""
         for use, made in self._made.items():
             if len(made) > len(names) or not made.keys() <= set(names):
                 self._made[use] = {name: made[name] for name in made if name in names}

@@ -24,13 +24,13 @@ from policies.values import value
 UNKNOWN_CAPACITY_BPS = 1e9
 # Flow counters are up to half a second behind port counters. So uplinks are judged by their loads
 # twice that long ago. Otherwise a VM port would look smaller than its part of an uplink that fills
-# up, and one too big for any uplink would be moved. For the same reason, while an uplink empties,
-# the load of a VM port is the greater of the means then and now.
+# up, and a VM port too big for any uplink would be moved. For the same reason, while an uplink
+# empties, the load of a VM port is the greater of the means then and now.
 UPLINK_LAG_S = 1.0
-# Over how long to average what only flows count, and late: they are updated twice a second, so single
-# readings would show several times the load, or none.
+# The time over which loads that only flows count are averaged. Flow counters are updated twice a
+# second, so single readings would show several times the load, or none.
 BY_FLOWS_S = 2.0
-# For how long loads must be known before a policy that acts at once is asked.
+# For how long loads must be known before a policy that acts at once is run.
 KNOWN_S = 1.0
 # How long it takes until all traffic follows a changed group.
 REACTION_S = 0.3
@@ -68,7 +68,7 @@ class TeamView:
     reused: Reused = field(default_factory=Reused)
     # The uplinks that lose frames of units.
     kept_off: KeptOff = NOTHING
-    # Caches of uplinks and units by window, because a decision asks for them more than once.
+    # Caches of uplinks and units by window, because a decision needs them more than once.
     _team: dict[float | None, tuple[Uplink, ...]] = field(default_factory=dict, init=False)
     _made: dict[float | None, tuple[Unit, ...]] = field(default_factory=dict, init=False)
     _beside: dict[str, Load] = field(default_factory=dict, init=False)
@@ -113,7 +113,7 @@ class TeamView:
 
     @property
     def just_updated(self) -> bool:
-        """Whether late counters of ports with address units have just grown, and a policy waits."""
+        """Whether late counters of ports with address units just grew, and a policy acts at once."""
         if not any(PRESETS[policy].at_once for policy in self.config.policies):
             return False
         return any(self.loads.just_updated(port.ofport) for port in self.config.per_address)
@@ -211,13 +211,13 @@ class TeamView:
         return (_without_lossy(unit, self.kept_off) for unit in behind)
 
     def loaded(self, window_s: float | None = None) -> tuple[Unit, ...]:
-        """Return all units with their uplinks and what they carry over them."""
+        """Return all units, each with its uplink and its load over that uplink."""
         if window_s not in self._made:
             self._made[window_s] = self._made_loaded(window_s)
         return self._made[window_s]
 
     def _made_loaded(self, window_s: float | None) -> tuple[Unit, ...]:
-        """Make the units. The loads of address units do not count as those of their VM port."""
+        """Make all units. The load of a VM port does not include the loads of its address units."""
         over_s, ago_s = self.times(window_s)
         divided = frozenset() if self.on_normal else self.divided_ports
         ports = self._vm_ports(
@@ -244,7 +244,7 @@ class TeamView:
         return tuple(self._as_carried(units) if window_s is None else units)
 
     def _in_buckets(self, window_s: float | None) -> tuple[Unit, ...]:
-        """Make the buckets, or return those made last: not every poll reads them."""
+        """Return the units of buckets; the previous ones if this poll has not read other loads."""
         there = buckets.there(self.config, self.split, self.config.uplinks)
         if not there:
             return ()
@@ -256,11 +256,11 @@ class TeamView:
         return self.reused.reuse("buckets")(str(window_s), _buckets, parts)
 
     def _within_ports(self, behind: Sequence[Unit]) -> list[Unit]:
-        """Scale the present loads of address units to what their VM port carries.
+        """Scale the present loads of address units to the load of their VM port.
 
-        They may seem to carry more, because their flows are counted at other times than the port.
-        Behind a port that is counted late, they are counted together with it, but a busy switch
-        reports that up to a fraction of a beat later. So they may seem to carry less.
+        Their sum may be too high, because flow counters and port counters are updated at different
+        times. The late counter of a port is updated together with those of its flows, but a busy
+        switch reports the flows up to a fraction of a beat later. Then the sum may be too low.
         """
         sums: dict[str | None, Load] = {}
         for unit in behind:
@@ -281,7 +281,7 @@ class TeamView:
         ]
 
     def carrying(self, window_s: float | None = None) -> tuple[Uplink, ...]:
-        """Return the uplinks with what they carry, or in observe mode would carry as planned."""
+        """Return the uplinks with their loads; in observe mode, with their loads after the plan."""
         uplinks = self.uplinks(window_s)
         if self.config.mode != "observe":
             return uplinks
@@ -299,17 +299,17 @@ class TeamView:
         return [(unit, unit.own_load) for unit in self.loaded(window_s)]
 
     def stirring(self, peaks: Peaks) -> list[tuple[Unit, Load]]:
-        """Return those of the units that carry something at present or have a peak, as `carried` does.
+        """Return the units with a present load or a peak, each with the load that moves with it.
 
-        Units in cooldown may be among them. Most buckets are not.
+        The result may include units in cooldown. It does not include most buckets.
         """
         units = self.loaded()
         return [(units[number], units[number].own_load) for number in self._stirring(peaks)]
 
     def _stirring(self, peaks: Peaks) -> list[int]:
-        """Return which units may be judged by other values than they have at present.
+        """Return the indexes of units that may be judged by other values than their present ones.
 
-        All others carry nothing, had no load lately, and are not in cooldown.
+        All other units carry nothing, had no load recently, and are not in cooldown.
         """
         known, cooling = peaks.units, self.in_cooldown
         return [
@@ -340,16 +340,16 @@ class TeamView:
         return self.live(policy, self.peaks)
 
     def is_calm(self, policy: str) -> bool:
-        """Whether a policy moves nothing, whatever single units carry, by the loads of uplinks alone."""
+        """Whether the loads of uplinks alone show that a policy moves nothing."""
         is_calm, window_s = PRESETS[policy].is_calm, self.window_s(policy)
         if is_calm is None or not self.covers(window_s):
             return False
         return is_calm(Snapshot(self.carrying(window_s), (), self.config.threshold_ratio))
 
     def snapshot(self, policy: str, window_s: float) -> Snapshot | None:
-        """Return the team with mean loads over a full window; None while less is known.
+        """Return the team with mean loads over a full window; None while these are not known.
 
-        Uplinks have all that they carry. The units are those that the policy may move.
+        The loads of uplinks include all their traffic. The units are those that the policy may move.
         """
         if not self.covers(window_s):
             return None
@@ -357,7 +357,7 @@ class TeamView:
         return self._snapshot(policy, self.carrying(window_s), units)
 
     def live(self, policy: str, peaks: Peaks = NO_PEAKS) -> Snapshot | None:
-        """Return the team with the present traffic of uplinks besides their units (`offered`)."""
+        """Return the team with present loads; uplinks include traffic of no unit (see `offered`)."""
         return self.offered(policy, self.beside(), peaks)
 
     def offered(
@@ -402,7 +402,7 @@ class TeamView:
         return found
 
     def beside(self) -> dict[str, Load]:
-        """Return the present traffic of each uplink besides the loads of its units, by name."""
+        """Return the present traffic of each uplink that belongs to none of its units, by name."""
         if self._beside:
             return self._beside
         sums: dict[str | None, list[float]] = {u.name: [0.0, 0.0] for u in self.config.uplinks}
@@ -427,10 +427,10 @@ class TeamView:
         )
 
     def _as_carried(self, units: list[Unit]) -> list[Unit]:
-        """Scale the present loads of units down to what their uplink carries.
+        """Scale the present loads of units down to the load of their uplink.
 
-        What units seem to carry beyond that stays on this host, which their flows will show later.
-        A full uplink is left out, because it drops the rest.
+        The excess is traffic that stays on this host, as flow counters will show later. Loads on a
+        full uplink are not scaled, because that uplink drops the excess.
         """
         if self.config.mode == "observe" or not any(map(_is_live, units)):
             return units
@@ -460,8 +460,8 @@ class TeamView:
     def late_ports(self) -> set[int]:
         """The VM ports whose units are counted late, by ofport.
 
-        These are the ports with late counters, and the ports with address units, because those are
-        counted by flows.
+        These are the ports with late counters, and the ports with address units, because address
+        units are counted by flows.
         """
         late = self.loads.late
         ports = self.config.vm_ports if late else ()
@@ -469,7 +469,7 @@ class TeamView:
 
     @property
     def divided_ports(self) -> frozenset[int]:
-        """The VM ports with addresses that are units of their own."""
+        """The VM ports with address units, by ofport."""
         if not self.address_units.by_name:
             return frozenset()
         behind = {unit.port for unit in self.address_units.by_name.values()}
@@ -480,7 +480,7 @@ class TeamView:
         return frozenset(self._late_units(self.loaded()))
 
     def _late_units(self, units: Iterable[Unit]) -> set[str]:
-        """Return those of these units that are counted late, by name."""
+        """Return the names of those of `units` that are counted late."""
         ofports = self.late_ports
         late = {port.name for port in self.config.vm_ports if port.ofport in ofports}
         return {u.name for u in units if u.name in late or u.behind in late} if late else late
@@ -488,11 +488,11 @@ class TeamView:
     def _late_as_carried(
         self, units: list[Unit], late: set[str], sums: dict[str | None, Load]
     ) -> list[Unit]:
-        """Scale the loads of late units, so that all units together carry what their uplink does.
+        """Scale the loads of late units so that the loads of all units add up to the uplink's load.
 
-        Late counters show well which unit carries which share, but not when. Nothing is scaled if
-        loads have changed since the last update, or on a full uplink, which drops frames. Updates
-        `sums`, the loads of units by uplink.
+        Late counters show the share of each unit reliably, but not the time of its traffic. Nothing
+        is scaled if loads have changed since the last update, or on a full uplink, which drops
+        frames. Updates `sums`, the loads of units by uplink.
         """
         if not self.late_known:
             return units
@@ -517,9 +517,9 @@ class TeamView:
         ]
 
     def _evenly(self, units: list[Unit]) -> list[Unit]:
-        """In observe mode, spread what split VM ports send evenly over the buckets.
+        """In observe mode, spread the traffic that split VM ports send evenly over the buckets.
 
-        Such VM ports are split in the plan only, so no bucket counts anything.
+        Such VM ports are split in the plan only, so the counters of buckets do not exist.
         """
         if self.config.mode != "observe" or not self.split:
             return units
@@ -534,7 +534,7 @@ class TeamView:
         ]
 
     def _at(self, unit: str) -> str | None:
-        """The uplink that a unit is bound to."""
+        """Return the uplink that a unit is bound to."""
         bound = self.bound.get(unit)
         return bound.uplink if bound else None
 
@@ -542,7 +542,7 @@ class TeamView:
         """Return the present traffic of a VM port, for display.
 
         A late counter may show more than all uplinks carry. If all traffic of the VM port crosses
-        uplinks, it is then limited to that.
+        uplinks, the result is limited to the load of all uplinks.
         """
         if port.counted_by_flows and not self.on_normal:
             return self._live_of(port)
@@ -553,7 +553,7 @@ class TeamView:
         return Load(min(load.tx_bps, carried.tx_bps), min(load.rx_bps, carried.rx_bps))
 
     def _load_of(self, port: VmPortConfig, window_s: float | None, ago_s: float) -> Load:
-        """Return what a VM port carries over uplinks."""
+        """Return the load of a VM port over uplinks."""
         if self.on_normal:
             return self.loads.port(port.ofport, window_s)
         if window_s is None and PRESETS[port.policy].at_once:
@@ -567,7 +567,7 @@ class TeamView:
         return self.loads.live_unit(port.ofport)
 
     def capacity_bps(self, uplink: UplinkConfig) -> float:
-        """Return the capacity of an uplink; if it is unknown, the lowest of the other uplinks.
+        """Return the capacity of an uplink; if unknown, the lowest capacity of the other uplinks.
 
         A service that starts while a link is down has never seen the link's speed.
         """
@@ -634,13 +634,13 @@ def _buckets(
 
 
 def _without_lossy(unit: Unit, kept_off: KeptOff) -> Unit:
-    """Return an address or a bucket that is kept off the uplinks that lose its frames."""
+    """Return an address unit or a bucket, with the uplinks that lose its frames in `kept_off`."""
     off = kept_off.of_buckets(unit.policy) if unit.is_bucket else kept_off.uplinks_of(unit.name)
     return unit if off == unit.kept_off else replace(unit, kept_off=off)
 
 
 def _is_live(unit: Unit) -> bool:
-    """Whether the present load of a unit is judged, and counted by its port or its flows."""
+    """Whether a unit is not a bucket, and its policy judges present loads."""
     return not unit.is_bucket and PRESETS[unit.policy].at_once
 
 
@@ -649,7 +649,7 @@ def _judged(load: Load, spread_bps: float, excluded: bool, unit: Unit) -> Unit:
 
 
 def _parts(uplink: Uplink, summed: Load) -> tuple[float, float]:
-    """Return the shares, sent and received, of its units' apparent load that an uplink carries."""
+    """Return the shares (tx, rx) of `summed`, its units' apparent load, that an uplink carries."""
     full_bps = FULL_RATIO * uplink.capacity_bps
 
     def part(carried_bps: float, seems_bps: float) -> float:
@@ -662,7 +662,7 @@ def _parts(uplink: Uplink, summed: Load) -> tuple[float, float]:
 
 
 def _at_most(carried_bps: float, seems_bps: float) -> float:
-    """Return the factor that scales an apparent load down to what is carried; at most 1."""
+    """Return the factor that scales an apparent load down to the carried load; at most 1."""
     return carried_bps / seems_bps if carried_bps < seems_bps else 1.0
 
 
@@ -675,13 +675,13 @@ def _factor(carried_bps: float, others_bps: float, seems_bps: float, full_bps: f
 
 
 def _scaled(unit: Unit, tx: float, rx: float) -> Unit:
-    """Scale the load of a unit, except for what it sends through buckets."""
+    """Scale the load of a unit, except for traffic that it sends through buckets."""
     load = Load(unit.load.tx_bps * (1.0 if unit.spread else tx), unit.load.rx_bps * rx)
     return unit.as_judged(load, unit.spread_bps, unit.excluded)
 
 
 def _apart(unit: Unit) -> Unit:
-    """Leave out what a VM port sends through buckets, because that moves with the buckets."""
+    """Exclude traffic that a VM port sends through buckets, because it moves with the buckets."""
     if not unit.spread:
         return unit
     return replace(unit, load=unit.own_load, spread_bps=unit.load.tx_bps)

@@ -1,10 +1,10 @@
-"""Which share of a VM port's present traffic crosses uplinks.
+"""The share of a VM port's present traffic that crosses uplinks.
 
-Counters of ports are live, and those of flows are up to half a second late. So the port's counters
-give the present load of a VM port. The share of it that crosses uplinks is what the VM port's flows
-have counted lately, divided by what the port has counted. The port's bytes are taken up to the
-reading before the last, because all of these have been counted by flows, too. So traffic that rises
-is not taken for traffic that stays on this host.
+Port counters are live, and flow counters are up to half a second late. So the port's counters give
+the present load of a VM port. The share of it that crosses uplinks is the ratio of the bytes that the
+VM port's flows and the port have counted recently. The port's bytes are taken up to the reading
+before the last, because flows have counted all of these, too. So rising traffic is not mistaken for
+traffic that stays on this host.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from controller.load.beats import Total, more_bytes
 from policies.model import IDLE, Load
 
-# Over how long the share is measured: much longer than flows lag.
+# The time over which the share is measured: much longer than the lag of flow counters.
 BACK_S = 5.0
 LEAST_READINGS = 3
 # At least this share means that all traffic crosses uplinks. Flows are counted half a second apart,
@@ -27,10 +27,10 @@ TELLING_RATIO = 0.1
 
 @dataclass(slots=True)
 class UplinkShare:
-    """The share of one VM port: what its port and its flows had counted at the same readings."""
+    """The share of one VM port, from the totals of its port and its flows at the same readings."""
 
     _readings: deque[tuple[Total, Total]] = field(default_factory=deque)
-    # For what it sends and receives: the share, and the rate that the port carried meanwhile.
+    # For sent and received traffic: the share, and the rate of the port in the same time.
     _sent: tuple[float, float] = (0.0, 0.0)
     _received: tuple[float, float] = (0.0, 0.0)
 
@@ -68,7 +68,7 @@ class UplinkShare:
         if len(self._readings) < LEAST_READINGS:
             return IDLE
         (sent, sent_bps), (received, received_bps) = self._sent, self._received
-        # Mostly all traffic crosses uplinks.
+        # Usually, all traffic crosses uplinks.
         if sent == received == 1.0:
             return load
         return Load(

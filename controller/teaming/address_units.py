@@ -1,9 +1,9 @@
-"""The addresses behind VM ports that are units of their own, each with a slot.
+"""Address units: the addresses behind VM ports that have their own uplinks, each with a slot.
 
-An address comes when the switch learns it. It goes when the switch learns it on another port, or
-when it announces itself from elsewhere. The switch forgets an address that was silent for some
-minutes; upstream switches may remember it for longer, at its uplink, so it keeps its uplink for an
-hour.
+An address is added when the switch learns it. It is removed when the switch learns it on another
+port, or when its frames arrive from outside the bridge. The switch forgets an address that was
+silent for some minutes. Upstream switches may remember it for longer, on its uplink, so it keeps
+its uplink for an hour.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from controller.teaming.bindings import Bound
 from controller.teaming.buckets import home_in, with_home
 from policies.model import Unit, Uplink
 
-# The most addresses of one VM port; any others leave by its home. Each costs the switch three flows
-# and a group, and the service has to read two of them.
+# The most addresses of one VM port; all others use its home uplink. Each costs the switch three flows
+# and a group, and the service has to read two of these flows.
 PER_PORT_MAX = 256
 # How long to keep a silent address. Upstream switches may remember it for long, some for 1800 s.
 SILENT_S = 3600.0
@@ -66,25 +66,25 @@ class AddressUnit:
 
     @property
     def number(self) -> int:
-        """The number that static policies place it by; the same on every start."""
+        """The number that static policies use to place the address; the same on every start."""
         return int(self.mac.replace(":", ""), 16) + self.vlan
 
 
 @dataclass(slots=True)
 class AddressUnits:
-    """The addresses of one bridge that are units of their own, by name.
+    """The address units of one bridge, by name.
 
-    A slot that becomes free is reused only after all others, so that a late counter is not taken
-    for that of another address.
+    A slot that becomes free is reused only after all others, so that a late reading is not
+    attributed to another address.
     """
 
     by_name: dict[str, AddressUnit] = field(default_factory=dict)
     _last_slot: int = 0
-    # The slots of addresses that may leave by another uplink than before, not announced yet.
+    # The slots of addresses that may use another uplink than before, and are not announced yet.
     _unannounced: dict[tuple[str, str, int], int] = field(default_factory=dict)
 
     def silent(self) -> set[str]:
-        """The names of the addresses that the switch has forgotten."""
+        """Return the names of the addresses that the switch has forgotten."""
         return {name for name, unit in self.by_name.items() if unit.silent_s is not None}
 
     def by_slot(self, config: BridgeConfig) -> dict[int, tuple[str, int]]:
@@ -96,7 +96,7 @@ class AddressUnits:
         }
 
     def follow_learned(self, read: LearnedRead, config: BridgeConfig, now_s: float) -> list[str]:
-        """Follow what the switch has learned, and return the names that came or went."""
+        """Add and remove addresses as the switch has learned; return the names of both."""
         ports = {int(port.ofport): port for port in config.per_address}
         present = {
             (ports[ofport].name, mac, vlan)
@@ -124,7 +124,7 @@ class AddressUnits:
         return changed
 
     def _come(self, port: str, mac: str, vlan: int) -> list[str]:
-        """Add an address; if the port or the bridge is full, it replaces the one silent for longest there."""
+        """Add an address; on a full port or bridge, it replaces the port's address silent for longest."""
         there = [unit for unit in self.by_name.values() if unit.port == port]
         dropped = []
         if len(there) >= PER_PORT_MAX or len(self.by_name) >= SLOTS:
@@ -171,7 +171,7 @@ class AddressUnits:
         self.by_name, self._unannounced = {}, {}
 
     def located(self, config: BridgeConfig, names: Iterable[str] | None = None) -> set[Located]:
-        """The addresses with these names, or all if `names` is None."""
+        """Return the addresses with these names, or all addresses if `names` is None."""
         ports = config.port_named
         wanted = self.by_name.keys() if names is None else self.by_name.keys() & set(names)
         found = (self.by_name[name] for name in wanted)
@@ -180,9 +180,9 @@ class AddressUnits:
     def take_unannounced(
         self, installed: Pipeline, config: BridgeConfig, bound: Mapping[str, Bound]
     ) -> set[Located]:
-        """The addresses whose uplink has changed without a move, once the switch has followed.
+        """Return the addresses whose uplink has changed without a move, also on the switch.
 
-        That is when they become units, or are no longer. `bound`: the bindings of all units.
+        That happens when they become units, or stop being units. `bound`: the bindings of all units.
         """
         by_address = {unit.address: unit for unit in self.by_name.values()}
         due = set()
@@ -214,10 +214,10 @@ class AddressUnits:
 def units(
     address_units: Iterable[AddressUnit], config: BridgeConfig, ports: Iterable[Unit]
 ) -> Iterator[Unit]:
-    """Addresses as units, on uplinks that carry their VLAN: each under the rules of its VM port.
+    """Yield addresses as units, on uplinks that carry their VLAN, under the rules of their VM port.
 
-    One whose VM is known may have its own pin. The pin does not apply while the address is silent: a
-    move could not be announced, and upstream switches may still send to the old uplink.
+    An address whose VM is known may have its own pin, which does not apply while the address is
+    silent: a move could not be announced, and upstream switches may still send to the old uplink.
     """
     by_name = {unit.name: unit for unit in ports}
     pins = {
@@ -235,7 +235,7 @@ def units(
         pin = pins.get((unit.port, unit.mac)) if unit.silent_s is None else None
         rules = port.rules
         if pin is not None or rules.reserve_bps:
-            # The reservation is its port's, and is counted there.
+            # The reservation belongs to its port, and is counted there.
             rules = replace(rules, reserve_bps=0.0, pin=pin)
         yield replace(
             port,
@@ -254,7 +254,7 @@ def of_team(
     orders: Mapping[str, Sequence[Uplink]],
     homes: Mapping[str, str],
 ) -> Iterator[team.Address]:
-    """The addresses as the pipeline needs them; without an uplink, they leave on the port's home."""
+    """Yield the addresses for the pipeline, without those that use the home of their port."""
     for unit in address_units:
         if (port := config.port_named.get(unit.port)) and (order := orders.get(unit.name)):
             yield team.Address(

@@ -15,17 +15,17 @@ from policies import failover, homes
 from policies.damping import Moved
 from policies.model import Move, Reason, Role, Unit, Uplink
 
-# The reason of a binding that is as it was before, rather than the result of a move.
+# The reason for a binding that was kept or restored, rather than changed by a move.
 RESTORED = "restored"
-# VM ports return to an uplink that carries traffic again in steps of this many. Each move makes
-# upstream switches learn addresses anew, and those of a whole host at once are too many for some.
+# VM ports return to an uplink that carries traffic again in steps of this many. After each move,
+# upstream switches must learn addresses again, and some cannot learn those of a whole host at once.
 RETURNS_AT_ONCE = 8
 RETURN_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A binding: the uplink, since when (engine time), and why."""
+    """A binding: the uplink, the time since which it is in force (engine time), and the reason."""
 
     uplink: str
     since_s: float
@@ -33,7 +33,7 @@ class Bound:
 
 
 class Whereabouts(NamedTuple):
-    """All that the order of a unit's uplinks depends on, besides the unit and the uplinks.
+    """The state that determines the order of a unit's uplinks, apart from the unit and the uplinks.
 
     `bound`: the uplink in force; None: the unit is not bound. `home`: its home, empty if it has none.
     `held`: as in `Bindings`. `beside`: how many other members of its anti-affinity set are on each
@@ -73,7 +73,7 @@ class Bindings:
     _cut_off: frozenset[str] = frozenset()
     # How many members of each anti-affinity set are on each uplink.
     _taken: dict[str, Counter[str]] = field(default_factory=dict)
-    # Units, and copies of them at their homes: `rebind` needs hundreds, mostly those of the last time.
+    # Units, and copies of them at their homes: `rebind` needs hundreds, mostly the same as last time.
     _known: dict[str, tuple[Unit, Unit]] = field(default_factory=dict, compare=False, repr=False)
 
     def frozen(self) -> Bindings:
@@ -85,7 +85,7 @@ class Bindings:
         return self.held and unit.name in self._stay
 
     def keep_bound(self, names: Iterable[str]) -> None:
-        """Forget units that are gone."""
+        """Forget all units except `names`."""
         present = set(names)
         self.homes = {name: home for name, home in self.homes.items() if name in present}
         self.bound = {name: bound for name, bound in self.bound.items() if name in present}
@@ -97,7 +97,7 @@ class Bindings:
         self._aside.pop(unit, None)
 
     def set_aside(self, stored: Mapping[str, str]) -> None:
-        """Place units without their homes until `take_up` is called, which restores the homes.
+        """Set all homes aside, so that units are placed as if new, until `take_up` restores the homes.
 
         `stored`: the homes of units that are not known here yet.
         """
@@ -115,7 +115,7 @@ class Bindings:
     def foreseen(
         self, units: Sequence[Unit], uplinks: tuple[Uplink, ...], now_s: float
     ) -> Bindings:
-        """The bindings that `rebind` would lead to."""
+        """Return the bindings that `rebind` would result in."""
         ahead = replace(
             self,
             homes=dict(self.homes),
@@ -155,7 +155,7 @@ class Bindings:
             home = self.homes[name] = at_home[name]
             at_rest = bound is not None and known == home == bound.uplink and home in serving
             if at_rest and name not in targets and home not in unit.kept_off:
-                # Nearly always: its home is the best of its uplinks.
+                # The usual case: its home is the best of its uplinks.
                 continue
             order = _best_first(unit, home, uplinks, self._holds(unit))
             if not order:
@@ -200,15 +200,15 @@ class Bindings:
         return moves
 
     def returns_s(self) -> float:
-        """When the next VM ports return; infinity when none wait for that."""
+        """Return when the next VM ports return to their uplinks; infinity if none waits."""
         return self._next_return_s if self._returning else float("inf")
 
     def order(self, unit: Unit, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:
-        """The uplinks that a unit may use, the one in force first."""
+        """Return the uplinks that a unit may use, the one in force first."""
         return ordered(self.whereabouts(unit), unit, uplinks)
 
     def whereabouts(self, unit: Unit) -> Whereabouts:
-        """What determines the order of a unit's uplinks."""
+        """Return the state that determines the order of a unit's uplinks."""
         bound = self.bound.get(unit.name)
         at = bound.uplink if bound else None
         return Whereabouts(at, self.homes.get(unit.name, ""), self._holds(unit), self._beside(unit))
@@ -221,24 +221,24 @@ class Bindings:
                 self._cut_off |= {move.unit}
             elif move.unit in self.bound:
                 self.bound[move.unit] = Bound(move.source, now_s, RESTORED)
-                # Links and rules ask again; a policy or an operator decides anew.
+                # Links and rules cause the move again. Policies and operators decide again.
                 if move.reason.by_load or move.reason is Reason.MANUAL:
                     self.homes[move.unit] = move.source
 
     def bind_anew(self, now_s: float) -> None:
-        """All units are bound as they are from now on."""
+        """Set the start of all bindings to `now_s`."""
         self.bound = {name: replace(bound, since_s=now_s) for name, bound in self.bound.items()}
 
     def by_unit(self) -> dict[str, str]:
-        """The uplink that each unit is bound to."""
+        """Return the uplink that each unit is bound to."""
         return {name: bound.uplink for name, bound in self.bound.items()}
 
     def on(self, uplink: str) -> list[str]:
-        """The units bound to an uplink, sorted by name."""
+        """Return the units bound to an uplink, sorted by name."""
         return sorted(name for name, bound in self.bound.items() if bound.uplink == uplink)
 
     def _homes(self, units: Sequence[Unit], uplinks: tuple[Uplink, ...]) -> dict[str, str]:
-        """The homes of units. If held, the homes they had, where they may stay."""
+        """Return the homes of units; if held, their previous homes where these are still allowed."""
         stay: dict[str, str] = {}
         for unit in units if self.held else ():
             known = self.homes.get(unit.name, unit.uplink)
@@ -264,7 +264,7 @@ class Bindings:
         return taken
 
     def _beside(self, unit: Unit) -> Mapping[str, int]:
-        """How many other members of its anti-affinity set are on each uplink."""
+        """Return how many other members of a unit's anti-affinity set are on each uplink."""
         if unit.rules.anti_affinity is None:
             return {}
         beside = Counter(self._taken.get(unit.rules.anti_affinity, ()))
@@ -285,7 +285,7 @@ class Bindings:
 
 
 def ordered(there: Whereabouts, unit: Unit, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:
-    """The uplinks that a unit may use, the one in force first. Their loads do not matter."""
+    """Return the uplinks that a unit may use, the one in force first, regardless of their loads."""
     best_first = _best_first(unit, there.home, uplinks, there.held, there.beside)
     return tuple(sorted(best_first, key=lambda u: u.name != there.bound))
 
@@ -296,9 +296,9 @@ def remembered(
     moved: Mapping[str, Iterable[Moved]],
     epoch_s: float,
 ) -> tuple[Setting, ...]:
-    """The settings to write about VM ports, so that a restart moves nothing.
+    """Return the settings to write for VM ports, so that a restart moves nothing.
 
-    `moved`: the moves that count against a budget, of the VM ports whose moves have changed.
+    `moved`: for each VM port with new moves, the moves that count against its budget.
     """
     settings = []
     for port in config.vm_ports:
@@ -317,7 +317,7 @@ def remembered(
 
 
 def places_anew(old: BridgeConfig, new: BridgeConfig) -> bool:
-    """Whether the team has changed so that VM ports have to be placed as if they were new.
+    """Whether a change of the team requires that VM ports are placed as if they were new.
 
     A drain does not count: it moves the VM ports of one uplink, and they return when it ends.
     """
@@ -334,14 +334,14 @@ def _best_first(
     held: bool = False,
     taken: Mapping[str, int] | None = None,
 ) -> tuple[Uplink, ...]:
-    """The uplinks that a unit may use. If bindings are held, the role of its home does not count."""
+    """Return the uplinks that a unit may use, best first. If `held`, its home's role is ignored."""
     if held:
         uplinks = tuple(replace(u, role=Role.ACTIVE) if u.name == home else u for u in uplinks)
     return failover.usable_first(homes.order(unit, home, uplinks, taken), unit.kept_off)
 
 
 def _why_home(unit: Unit, known: str | None, home: str) -> Reason:
-    """Why a unit has a new home that neither a policy nor an operator asked for."""
+    """Return why a unit has a new home that neither a policy nor an operator requested."""
     if home == unit.rules.pin:
         return Reason.PIN
     outlawed = unit.allowed is not None and known not in unit.allowed
@@ -351,7 +351,7 @@ def _why_home(unit: Unit, known: str | None, home: str) -> Reason:
 
 
 def _why(left: Uplink | None, home: str, asked: Reason | None, kept_off: frozenset[str]) -> Reason:
-    """Why a VM port leaves an uplink (None: it is no longer in the team)."""
+    """Return why a VM port leaves the uplink `left` (None: it is no longer in the team)."""
     if left is None or not (left.usable or left.waiting):
         return Reason.FAILOVER
     if left.name in kept_off:

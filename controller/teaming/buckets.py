@@ -1,4 +1,4 @@
-"""The buckets that VM ports under hashed policies share: as units, and as the pipeline needs them."""
+"""The buckets that VM ports under hashed policies share: as units, and for the pipeline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HASHED = (
     *sorted(name for name, preset in PRESETS.items() if preset.classifier.hashed),
     *sorted(name for name, preset in PRESETS.items() if preset.splits_by is not None),
 )
-# The policies under which every VM port sends by buckets.
+# The policies under which every VM port sends through buckets.
 ALWAYS_HASHED = frozenset(name for name, p in PRESETS.items() if p.classifier.hashed)
 
 
@@ -38,7 +38,7 @@ def number_of(policy: str) -> int:
 
 
 def hashed_by(port: VmPortConfig, split: Collection[str]) -> str | None:
-    """The policy whose buckets a VM port sends by; None if it sends by its home, as with rules.
+    """Return the policy whose buckets a VM port uses; None if it uses its home, as with rules.
 
     `split`, here and below: the names of the VM ports that are split.
     """
@@ -48,8 +48,8 @@ def hashed_by(port: VmPortConfig, split: Collection[str]) -> str | None:
 
 
 def in_use(config: BridgeConfig, split: Collection[str]) -> list[str]:
-    """The policies whose buckets a bridge uses, sorted."""
-    # Every poll asks for this several times, and most VM ports are not split.
+    """Return the policies whose buckets a bridge uses, sorted."""
+    # Every poll needs this several times, and most VM ports are not split.
     if not split and ALWAYS_HASHED.isdisjoint(config.policies):
         return []
     ports = [p for p in config.vm_ports if p.name in split or p.policy in ALWAYS_HASHED]
@@ -63,7 +63,7 @@ def are_judged(config: BridgeConfig, split: Collection[str]) -> bool:
 
 @functools.cache
 def name_of(policy: str, bucket: int) -> str:
-    """A bucket's name as a unit; no interface has one like it."""
+    """Return the unit name of a bucket; no interface has such a name."""
     return f"{policy}/{bucket}"
 
 
@@ -73,7 +73,7 @@ def is_bucket(unit: str) -> bool:
 
 
 def unit(policy: str, bucket: int, uplink: str | None, load: Load) -> Unit:
-    """A bucket of a hash. Most of the 256 often carry nothing."""
+    """Return the unit of a bucket. Most of the 256 buckets often carry nothing."""
     return _unit(policy, bucket, uplink, load) if load.tx_bps else _idle(policy, bucket, uplink)
 
 
@@ -89,7 +89,7 @@ def _unit(policy: str, bucket: int, uplink: str | None, load: Load) -> Unit:
 def there(
     config: BridgeConfig, split: Collection[str], uplinks: Sequence[Uplink | UplinkConfig]
 ) -> tuple[Bucket, ...]:
-    """The buckets of a bridge."""
+    """Return the buckets of a bridge."""
     active = sum(uplink.role is Role.ACTIVE for uplink in uplinks)
     of_policies = [
         _named(policy, PRESETS[policy].spreads_by.buckets(active or len(uplinks)))
@@ -104,7 +104,7 @@ def _named(policy: str, count: int) -> tuple[Bucket, ...]:
 
 
 def by_shares(policy: str, shares: Sequence[tuple[str, float]]) -> dict[str, str]:
-    """An uplink for each bucket of a hash of connections, so that each gets its share of them."""
+    """Return an uplink for each bucket of a connection hash, in proportion to the uplinks' shares."""
     homes: dict[str, str] = {}
     share = 0.0
     for uplink, part in shares:
@@ -121,10 +121,10 @@ def hashes(
     order: Callable[[Unit], Sequence[Uplink]],
     homes: Mapping[str, str],
 ) -> tuple[Hash, ...]:
-    """The hashes of a bridge with the uplinks of their buckets, the one in force first.
+    """Return the hashes of a bridge with the uplinks of their buckets, the one in force first.
 
-    While a bucket is away from home, its home is repeated at the end of its list. That makes no
-    difference to the switch, and shows the home to a service that starts.
+    While a bucket is away from home, its home is repeated at the end of its list. The switch
+    forwards as without it, and a starting service reads the home from it.
     """
     orders: dict[str, list[tuple[OfPort, ...]]] = {policy: [] for policy in in_use(config, split)}
     for unit in units:
@@ -137,13 +137,13 @@ def hashes(
 
 
 def with_home(order: Sequence[Uplink], home: str | None) -> tuple[OfPort, ...]:
-    """A unit's uplinks. If another than its home is in force, the home is repeated at the end."""
+    """Return a unit's uplinks. While it is away from home, its home is repeated at the end."""
     away_from = [uplink for uplink in order[1:] if uplink.name == home]
     return tuple(uplink.ofport for uplink in (*order, *away_from))
 
 
 def home_in(group: GroupSpec | None, config: BridgeConfig) -> str | None:
-    """The home that a group made so shows."""
+    """Return the home in a group that was made from the result of `with_home`; None: no uplinks."""
     uplinks, buckets = config.uplink_at, group.buckets if group else ()
     fields = (a for bucket in buckets for a in bucket.actions if isinstance(a, SetField))
     values = (field.value for field in fields)
@@ -154,7 +154,7 @@ def home_in(group: GroupSpec | None, config: BridgeConfig) -> str | None:
 
 
 def off_home_macs(config: BridgeConfig, split: Collection[str]) -> dict[OfPort, str]:
-    """Our source MAC, by uplink, for frames that leave on another uplink than their sender's home.
+    """Return our source MACs, by uplink, for frames that do not leave on their sender's home uplink.
 
     It is locally administered, one for each bridge and uplink, and the same on every start. It is
     never the uplink's own MAC, which LOCAL often has: the upstream switch would learn the host's
@@ -166,9 +166,9 @@ def off_home_macs(config: BridgeConfig, split: Collection[str]) -> dict[OfPort, 
 
 
 def endpoints(config: BridgeConfig) -> Iterator[Endpoint]:
-    """The tunnel endpoints of a bridge, with their own off-home addresses.
+    """Yield the tunnel endpoints of a bridge, with their own off-home addresses.
 
-    They are there even if nothing is spread now: peers keep the last source address.
+    They exist even while no traffic is spread, because peers keep the last source address.
     """
     for port in config.endpoints:
         assert port.tunnel_mac is not None
@@ -180,7 +180,7 @@ def endpoints(config: BridgeConfig) -> Iterator[Endpoint]:
 
 
 def installed(pipeline: Pipeline, config: BridgeConfig) -> dict[str, str]:
-    """The home of each bucket on a switch, as its groups show it."""
+    """Return the home of each bucket on a switch, read from its groups."""
     found = {}
     for number, policy in enumerate(HASHED):
         for bucket in range(BUCKETS):

@@ -1,4 +1,4 @@
-"""The links of a bridge, as LACP, BFD and CFM see them, and which uplinks carry traffic."""
+"""The state of a bridge's links, with LACP, BFD and CFM, and the uplinks that carry traffic."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from controller.api.events import PortState
 from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
 from policies.model import Role
 
-# The time at which a failback delay ends whose uplink is still down.
+# The end of the failback delay of an uplink that is still down.
 NEVER_S = float("inf")
 NOTHING_RECEIVED = (
     "its link is up again, but unlike other uplinks, it has not received a frame since"
 )
 # OpenFlow reports only this much of a port's name.
 PORT_NAME_CHARACTERS = 15
-# So many changes of a link in this time are too many, as the alert OvsLbtLinkFlapping has it.
+# A link flaps if it changed this often in this time, as in the alert OvsLbtLinkFlapping.
 FLAPPING_CHANGES, FLAPPING_S = 6, 900.0
 # How long after a member's link is up the database shows its LACP state; usually about 0.1 s.
 LACP_KNOWN_AFTER_S = 1.0
-# How often a frame is asked for that would prove an uplink which has received nothing yet.
+# How often to send a frame that should reach, and so prove, an uplink that received nothing yet.
 ASK_EVERY_S = 2.0
-# Links that return within this time have failed of one cause, such as a switch that restarted.
+# Links that are up again within this time had one cause of failure, such as a restarted switch.
 TOGETHER_S = 3.0
 
 
 class Proof(Enum):
-    """Whether an uplink whose link returned still has to receive a frame."""
+    """Whether an uplink whose link is up again still has to receive a frame."""
 
     NEEDED = auto()
     # It has received nothing since, and neither has another uplink.
@@ -45,14 +45,14 @@ class Link:
 
     # Whether the switch reported it as up last; None before the first report.
     up: bool | None = None
-    # How often it went up or down, and when the last times were.
+    # How often the link went up or down, and the times of the latest changes.
     changes: int = 0
     changed_s: deque[float] = field(default_factory=lambda: deque(maxlen=FLAPPING_CHANGES))
     # Whether it failed, and its failback delay is not over.
     failed: bool = False
-    # When it returned and its failback delay began; None if none runs.
+    # When it was up again, and its failback delay began; None if no delay runs.
     returned_s: float | None = None
-    # Whether it has to receive a frame before it carries traffic again; None: no longer.
+    # Whether it has to receive a frame before it carries traffic again; None: it need not.
     proof: Proof | None = None
     # When its LACP state is known; None if it is known.
     lacp_known_s: float | None = None
@@ -69,11 +69,11 @@ class Link:
         return self.proof in (Proof.NEEDED, Proof.OTHERS_UNKNOWN)
 
     def fail(self) -> None:
-        """It no longer carries traffic. It may not return until its failback delay has ended."""
+        """Record a failure: the link carries no traffic until its failback delay has ended."""
         self.failed, self.returned_s, self.proof = True, None, None
 
     def carry_again(self) -> None:
-        """It carries traffic again: its failback delay has ended."""
+        """Record that the link carries traffic again, because its failback delay has ended."""
         self.failed, self.returned_s, self.proof = False, None, None
 
 
@@ -82,7 +82,7 @@ class Links:
     """Ports by ofport, and the links of uplinks.
 
     Until the switch is connected, an uplink that it has not reported counts as up. If LACP, BFD or
-    CFM watches a link and hears no answer, the link counts as down.
+    CFM monitors a link and receives no answer, the link counts as down.
     """
 
     # The failback delay.
@@ -96,13 +96,13 @@ class Links:
     unreachable: frozenset[str] = frozenset()
     # The uplinks whose link went up (True) or down since `take_changes`.
     _changed: list[tuple[str, bool]] = field(default_factory=list)
-    # When to ask for a frame next.
+    # When to send a frame that proves uplinks next.
     _ask_s: float = 0.0
 
     def connect(
         self, ports: Iterable[PortState], uplinks: Sequence[UplinkConfig], now_s: float
     ) -> None:
-        """Replace all ports. An uplink that the switch does not have is down."""
+        """Replace all port states. An uplink that is not on the switch is recorded as down."""
         self.connected = True
         self.ports = {}
         for port in ports:
@@ -115,7 +115,7 @@ class Links:
                 self.by_name[uplink.name].fail()
 
     def note_port(self, port: PortState, uplinks: Iterable[UplinkConfig], now_s: float) -> None:
-        """Note a link. One that returns carries nothing until its failback delay has ended."""
+        """Note a port's state. A link that is up again carries nothing during its failback delay."""
         before = self.ports.get(port.ofport)
         was_up = before is not None and before.up
         self.ports[port.ofport] = port
@@ -137,13 +137,13 @@ class Links:
             self._return(uplink.name, now_s)
 
     def remove(self, ofport: int, uplinks: Iterable[UplinkConfig], now_s: float) -> None:
-        """A port is gone, so its link is down."""
+        """Remove a port, and record its link as down."""
         if port := self.ports.get(ofport):
             self.note_port(replace(port, up=False), uplinks, now_s)
             del self.ports[ofport]
 
     def _fail(self, uplink: str) -> None:
-        """The link of an uplink failed. If uplinks never fall back, those that returned take its place."""
+        """Record a failed link. With failback-delay-s=never, uplinks that are up again take its place."""
         link = self.by_name[uplink]
         was_away = link.failed and link.returned_s is None
         link.fail()
@@ -153,7 +153,7 @@ class Links:
                     other.carry_again()
 
     def _return(self, uplink: str, now_s: float) -> None:
-        """An uplink could carry traffic again; its failback delay begins."""
+        """Begin the failback delay of an uplink that could carry traffic again."""
         link = self.by_name[uplink]
         link.failed, link.returned_s = True, now_s
         if link.received is not None and uplink not in self.unreachable:
@@ -161,25 +161,25 @@ class Links:
             self._ask_s = now_s + self.delay_s
 
     def _usable_from_s(self, link: Link) -> float:
-        """When the failback delay of a link that returned ends, in seconds of engine time."""
+        """Return when the failback delay of a link ends, in seconds of engine time."""
         assert link.failed or link.returned_s is None, "only the delay of a failed link runs"
         return NEVER_S if link.returned_s is None else link.returned_s + self.delay_s
 
     def forget_received(self) -> None:
-        """No uplink has to receive a frame: they are a LAG, perhaps again after a fallback."""
+        """Require no frames, because uplinks are a LAG, perhaps again after a fallback."""
         for link in self.by_name.values():
             link.proof = link.received = None
 
     def receive(self, received: Mapping[str, int], probed: bool) -> None:
-        """How many frames uplinks have received: the first one proves an uplink that has returned.
+        """Take the numbers of received frames. A first frame proves an uplink that is up again.
 
-        `probed`: probes are sent to it. Without them, no proof is needed if no other uplink receives
+        `probed`: uplinks are probed. If they are not, no proof is needed while no other uplink receives
         anything.
         """
         grown = set()
         for name, count in received.items():
             link = self.by_name[name]
-            # The counters of a device that was made anew begin at zero.
+            # The counters of a device that was created again begin at zero.
             if link.received is not None and count > link.received:
                 grown.add(name)
             link.received = count
@@ -192,12 +192,12 @@ class Links:
                 link.proof = Proof.OTHERS_IDLE
 
     def note_asked(self, now_s: float) -> None:
-        """A frame was sent that reaches all uplinks of one network."""
+        """Note that a frame was sent that reaches all uplinks of one network."""
         self._ask_s = now_s + ASK_EVERY_S
 
     @property
     def asks_s(self) -> float:
-        """When to have such a frame sent; infinity if no uplink waits for one."""
+        """When to send such a frame (`note_asked`); infinity if no uplink waits for a frame."""
         waits = any(
             link.failed and link.waits_for_frame and self._usable_from_s(link) <= self._ask_s
             for link in self.by_name.values()
@@ -207,7 +207,7 @@ class Links:
     def follow_paths(
         self, unreachable: frozenset[str], uplinks: Iterable[UplinkConfig], now_s: float
     ) -> None:
-        """Take these uplinks for failed, although their links are up; others return as from a failure."""
+        """Treat `unreachable` uplinks with links as failed. Other uplinks return as after a failure."""
         before = self.unreachable
         for uplink in uplinks:
             if uplink.name in unreachable - before:
@@ -217,17 +217,17 @@ class Links:
         self.unreachable = unreachable
 
     def silent(self, uplink: UplinkConfig) -> tuple[str, ...]:
-        """The protocols that hear no answer on an uplink whose link is up; empty if all is well."""
+        """Return the protocols that receive no answer on an uplink whose link is up."""
         port = self.ports.get(uplink.ofport)
         return uplink.watched_by if port and port.silent else ()
 
     def take_changes(self) -> list[tuple[str, bool]]:
-        """The uplinks that went up (True) or down since the last call, or fell silent."""
+        """Return the uplinks that went up (True) or down (False) since the last call."""
         changed, self._changed = self._changed, []
         return changed
 
     def flaps(self, uplink: str, now_s: float) -> bool:
-        """Whether the link of an uplink went up or down too often lately."""
+        """Whether the link of an uplink went up or down too often recently."""
         changed_s = self.by_name[uplink].changed_s
         return len(changed_s) == FLAPPING_CHANGES and now_s - changed_s[0] <= FLAPPING_S
 
@@ -242,7 +242,7 @@ class Links:
     def follow_team(
         self, old: Iterable[UplinkConfig], new: Iterable[UplinkConfig], now_s: float
     ) -> None:
-        """An uplink that left has failed: its device may be created again. A new one that is down has to wait."""
+        """Record removed uplinks as failed, because devices may be created again; so are new ones that are down."""
         stayed, team = {uplink.name for uplink in old}, {uplink.name for uplink in new}
         for name in stayed - team:
             self._fail(name)
@@ -255,10 +255,10 @@ class Links:
                 self._return(uplink.name, now_s)
 
     def end_delays(self, uplinks: Sequence[UplinkConfig], now_s: float) -> None:
-        """End the delays that are over.
+        """End the failback delays that have expired.
 
-        The end of one delay ends those of all waiting uplinks that are in use, so that no unit leaves
-        them.
+        The end of one delay also ends the delays of all waiting uplinks in use, so that no unit leaves
+        these uplinks.
         """
         links = self.by_name.values()
         due = [n for n in links if not n.waits_for_frame and self._usable_from_s(n) <= now_s]
@@ -273,7 +273,7 @@ class Links:
 
     @property
     def delay_ends_s(self) -> float:
-        """When the next delay ends; infinity if none runs. Called after each event."""
+        """When the next delay ends; infinity if no delay runs. Read after each event."""
         links = self.by_name.values()
         ends = [self._usable_from_s(n) for n in links if n.failed and not n.waits_for_frame]
         known = [link.lacp_known_s for link in links if link.lacp_known_s is not None]
@@ -289,15 +289,15 @@ class Links:
         return self.has_link(uplink) and uplink.name not in self.unreachable
 
     def lacp_known(self, uplinks: Iterable[UplinkConfig]) -> frozenset[str]:
-        """The uplinks that are up, with known LACP state."""
+        """Return the uplinks that are up, with known LACP state."""
         up = (uplink.name for uplink in uplinks if self.up(uplink))
         return frozenset(name for name in up if self.by_name[name].lacp_known_s is None)
 
     def usable(self, uplinks: Sequence[UplinkConfig]) -> set[str]:
-        """The uplinks that carry traffic now.
+        """Return the uplinks that carry traffic now.
 
-        If all of them wait, or the only others are being drained, those are used that returned first.
-        The upstream switch of a later one may not forward yet.
+        If all uplinks have a failback delay, or the only others are being drained, the uplinks that
+        were up again first are used. The upstream switch of a later uplink may not forward yet.
         """
         used = self._without_delay(uplinks)
         if not self._suffice(used):
@@ -306,11 +306,11 @@ class Links:
         return {uplink.name for uplink in used}
 
     def _without_delay(self, uplinks: Iterable[UplinkConfig]) -> list[UplinkConfig]:
-        """The uplinks that are up and have no failback delay."""
+        """Return the uplinks that are up and have no failback delay."""
         return [u for u in uplinks if self.up(u) and not self.by_name[u.name].failed]
 
     def _returned_first(self, uplinks: Iterable[UplinkConfig]) -> list[UplinkConfig]:
-        """The waiting uplinks that returned first, and those that returned together with them."""
+        """Return the waiting uplinks that were up again first, or together with the first."""
         returned_s = {
             uplink.name: at_s
             for uplink in uplinks
@@ -322,11 +322,11 @@ class Links:
         return [u for u in waiting if returned_s[u.name] <= first_s + TOGETHER_S]
 
     def _suffice(self, uplinks: Iterable[UplinkConfig]) -> bool:
-        """Whether one of them is active or standby."""
+        """Whether one of `uplinks` is active or standby."""
         return any(uplink.serves for uplink in uplinks)
 
     def why_waiting(self, uplink: UplinkConfig) -> str:
-        """Why an uplink that has a link carries nothing, if it is blocked or has received nothing."""
+        """Return why an uplink with a link carries nothing: it is blocked, or received nothing."""
         if not self.has_link(uplink):
             return ""
         if uplink.blocked:
@@ -334,7 +334,7 @@ class Links:
         return NOTHING_RECEIVED if self.by_name[uplink.name].proof is Proof.NEEDED else ""
 
     def why_unused(self, uplink: UplinkConfig, now_s: float) -> str:
-        """Why no unit can move to this unusable uplink now."""
+        """Return why no unit can move to this unusable uplink now."""
         if uplink.role in (Role.UNUSED, Role.DRAINED):
             return uplink.role.value
         if watchers := self.silent(uplink):
@@ -347,16 +347,16 @@ class Links:
             return "link down"
         link = self.by_name[uplink.name]
         if link.returned_s is not None and self.delay_s == NEVER_S:
-            return "its link returned, but failback-delay-s is never: it waits for another uplink to fail"
+            return "its link is up again, but with failback-delay-s=never, another uplink must fail first"
         wait_s = 0 if link.returned_s is None else math.ceil(self._usable_from_s(link) - now_s)
         if wait_s > 0:
-            return f"its link returned, and its failback delay ends in {wait_s} s"
+            return f"its link is up again; failback delay: {wait_s} s left"
         if link.waits_for_frame:
             return NOTHING_RECEIVED
         return f"{uplink.role.value}, and an active uplink carries traffic"
 
     def renumbered(self, config: BridgeConfig) -> bool:
-        """Whether the switch has another port under an ofport that the database has for one of ours.
+        """Whether an ofport of an uplink or VM port in the database is another port on the switch.
 
         A restart of ovs-vswitchd may change the numbers of ports, and the database is updated only after
         the connection. Flows for the old numbers could treat an uplink as a VM port.
@@ -367,5 +367,5 @@ class Links:
 
 
 def _is_named(port: PortState, name: str) -> bool:
-    """Whether a port is the interface of this name."""
+    """Whether a port is the interface with this name."""
     return port.name == name[:PORT_NAME_CHARACTERS]

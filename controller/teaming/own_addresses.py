@@ -1,4 +1,4 @@
-"""Our source addresses: locally administered, and the same on every start."""
+"""The source addresses of ovs-lbt's own frames: locally administered, the same on every start."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from controller.config.values import BridgeConfig
 from policies.model import OfPort
 
 MULTICAST_BIT, LOCAL_BIT = 0x01, 0x02
-# A flood has addresses compared with these for each frame.
+# During a flood, the addresses of each frame are compared with these.
 KEPT = 1024
 
 
 @functools.lru_cache(maxsize=KEPT)
 def address_of_ours(*parts: str | None) -> str:
-    """A locally administered address that depends on these parts, and on nothing else."""
+    """Return a locally administered address that depends on `parts` only."""
     known_by = "\0".join(map(str, parts)).encode(errors="surrogatepass")
     first, *others = hashlib.blake2b(known_by, digest_size=6).digest()
     local_unicast = first & ~MULTICAST_BIT | LOCAL_BIT
@@ -23,21 +23,21 @@ def address_of_ours(*parts: str | None) -> str:
 
 
 def probe_macs(config: BridgeConfig) -> dict[OfPort, str]:
-    """The address from which each uplink is probed, and to which it is probed."""
+    """Return the probe address of each uplink, used as source and destination of probes."""
     return _of_uplinks(config, "probe")
 
 
 def probe_group(config: BridgeConfig) -> str:
-    """The group address to which copies of probes go. No other bridge has it."""
+    """Return the group address to which copies of probes are sent. No other bridge has it."""
     known = address_of_ours(config.name, *(u.mac for u in config.uplinks), "group")
     return f"{int(known[:2], 16) | MULTICAST_BIT:02x}{known[2:]}"
 
 
 def question_macs(config: BridgeConfig) -> dict[OfPort, str]:
-    """The address from which each uplink queries hosts, and sends copies of probes.
+    """Return the source address of each uplink for queries to hosts and copies of probes.
 
-    Both are flooded, queries until the host has answered. In an upstream loop they circulate, and switches
-    learn their source on many ports. Probes have other addresses, so that they still arrive.
+    Switches flood both, queries until the host has answered. In an upstream loop they circulate, and switches
+    learn their source on many ports. Probes have other addresses, so that probes still arrive.
     """
     return _of_uplinks(config, "question")
 

@@ -1,5 +1,5 @@
-"""What path checks concern: the paths to probe, for each VLAN and MTU that VM ports use; and the units that are
-kept off the uplinks that lose frames of single VLANs, or long ones.
+"""Plans path checks: the paths to probe for each VLAN and MTU that VM ports use; and finds the units to keep
+off uplinks that lose the frames of single VLANs, or long frames.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from controller.teaming.address_units import AddressUnit
 from policies.model import Role
 from policies.path_faults import Fault, PathFault
 
-# An uplink is probed from, and probes, so many others: with more uplinks, that still joins all of
-# them, and the probes grow with the number of uplinks, not with its square.
+# Each uplink sends probes to this many other uplinks, and receives them from as many. That connects
+# all uplinks, and the number of probes grows with the number of uplinks, not with its square.
 NEIGHBOURS = 3
-# A message of OpenFlow holds 64 kB, and the database any number.
+# An OpenFlow message holds 64 kB, but the database accepts any MTU.
 LONGEST_MTU = 65_000
 NONE: frozenset[str] = frozenset()
 
@@ -39,21 +39,21 @@ class Path:
 
     @property
     def asked(self) -> tuple[str, str, int]:
-        """The uplink, host and VLAN of a question: an answer does not tell more."""
+        """The uplink, host and VLAN of a query. An answer does not contain more than these."""
         return self.sender, self.receiver, self.vlan
 
 
 def vlans_of(port: VmPortConfig, learned: Learned) -> frozenset[int]:
-    """The VLANs that a VM port uses: an access port's own; on a trunk those of learned addresses."""
+    """Return a VM port's VLANs: an access port's own VLAN; on a trunk, those of learned addresses."""
     if not port.vlans.takes_tagged and port.vlans.native is not None:
         return frozenset({port.vlans.native})
     return frozenset(vlan for _, vlan in learned.get(port.name, ()))
 
 
 def paths(config: BridgeConfig, up: Collection[str], learned: Learned) -> tuple[Path, ...]:
-    """The paths to probe, sorted. `up`: the uplinks that have a link.
+    """Return the paths to probe, sorted. `up`: the uplinks whose link is up.
 
-    Short frames come first, then the MTUs in use. None if fewer than two uplinks can be probed.
+    Short frames come first, then the MTUs in use. Empty if fewer than two uplinks can be probed.
     """
     uplinks = [u for u in config.uplinks if u.role is not Role.UNUSED and u.name in up]
     if len(uplinks) < 2:
@@ -74,7 +74,7 @@ def paths(config: BridgeConfig, up: Collection[str], learned: Learned) -> tuple[
 def _ways(
     config: BridgeConfig, uplinks: Sequence[UplinkConfig], vlan: int
 ) -> Iterator[tuple[UplinkConfig, str, bool]]:
-    """Who probes whom in a VLAN: each pair in both directions, and each uplink the hosts."""
+    """Yield the paths of a VLAN: both directions of pairs of uplinks, and each uplink to each host."""
     able = [uplink for uplink in uplinks if vlan in uplink.vlans.carried]
     if len(able) < 2:
         return
@@ -96,8 +96,8 @@ def _ways(
 class KeptOff:
     """The uplinks that units must not use while others carry traffic.
 
-    `by_unit`: of VM ports and of addresses behind them, by name; those without are left out.
-    `by_policy`: of the buckets of each policy, which all its VM ports share.
+    `by_unit`: for VM ports and addresses behind them, by name; units without such uplinks are omitted.
+    `by_policy`: for the buckets of each policy, which all its VM ports share.
     """
 
     by_unit: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -119,8 +119,8 @@ def kept_off(
     learned: Learned,
     units: Iterable[AddressUnit],
 ) -> KeptOff:
-    """What follows from path faults. `learned`: the addresses of VM ports. `units`: those with uplinks
-    of their own.
+    """Return the uplinks that units must not use because of path faults. `learned`: the addresses of VM
+    ports. `units`: the addresses with their own uplinks.
     """
     faults = tuple(faults)
     by_unit: dict[str, frozenset[str]] = {}
@@ -137,7 +137,7 @@ def kept_off(
 
 
 def _losing(faults: Iterable[PathFault], vlans: Collection[int], mtu: int | None) -> frozenset[str]:
-    """The uplinks that lose frames of these VLANs, up to this MTU (None: not known)."""
+    """Return the uplinks that lose frames of these VLANs, up to this MTU (None: not known)."""
     return frozenset(
         fault.uplinks[0]
         for fault in faults

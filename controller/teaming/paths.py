@@ -1,21 +1,20 @@
-"""Path checks: which probes between uplinks arrive, and the conclusions.
+"""Path checks: counts the probes between uplinks that arrive, and finds path faults.
 
 A round of probes is sent twice a second. It is followed by a probe that does not use the network: the
-switch returns it directly. It proves that the switch has sent the round, and that its answers reach us.
-Only such rounds count, and only once the next one has been proved: probes have then had half a second
-to arrive. So neither a busy switch nor a busy service causes a fault.
+switch returns it directly. It proves that the switch has sent the round, and that answers reach the
+service. Only proved rounds count, and only once the next round has been proved: probes have then had half
+a second to arrive. So neither a busy switch nor a busy service causes a fault.
 
-A host's answers do not say which query they answer, so a host gets one query in a round. Its short query
-is sent with the probes. If it also gets queries with long frames, these have separate rounds, halfway
-between.
+A host's answer cannot be matched to one of several queries, so a host gets one query in a round. Its short
+query is sent with the probes. Queries with long frames have separate rounds, halfway between.
 
 A switch sends a probe to the port where it last saw the probe's destination as a source. Another host can
-change that port. So when a probe was lost, the next ones are also sent as copies to a group address, which
+change that port. So after a probe was lost, the next ones are also sent as copies to a group address, which
 switches flood. A path is broken only if both are lost. If only copies arrive, another host sends from the
 address of the receiver's probes.
 
-A congested network loses some frames of all kinds. By chance, it also loses several probes of one path in
-a row, and that must not count as a broken path.
+A congested network loses some frames of all kinds. By chance, it may lose several probes of one path in a
+row, which must not count as a broken path.
 """
 
 from __future__ import annotations
@@ -30,54 +29,54 @@ from controller.teaming.path_plan import Path
 from policies.path_faults import Fault, Passage, PathFault, faults
 
 INTERVAL_S = 0.5
-# How long a probe may take at most: a round is judged when it is at least this old.
+# The longest time that a probe may take: a round is judged when it is at least this old.
 LATEST_S = 0.3
-# So many probes in a row are lost before their path counts as broken: 2 s. In a network that also loses
-# probes of paths that are well, it takes more (`SingleLosses`).
+# A path counts as broken after this many probes were lost in a row: 2 s. In a network that also loses
+# probes on working paths, more are needed (`SingleLosses`).
 LOST_AFTER = 4
-# So many arrive in a row before a broken path counts as mended: 5 s.
+# A broken path counts as restored after this many probes arrived in a row: 5 s.
 MENDED_AFTER = 10
-# The same for a host, whose answers only say which of several uplinks is at fault: half as many. One answer
-# proves that it is reached.
+# The same for a host, whose answers only show which of several uplinks is faulty: half as many losses. One
+# answer proves that the host is reachable.
 HOST_LOST_AFTER = 2
 HOST_MENDED_AFTER = 1
-# A host that answers by the uplink at fault again leaves open which one is. The paths between uplinks may be
-# mended as well, which is known later: as long as `MENDED_AFTER`, and two rounds more.
+# If a host answers on the faulty uplink again, it is open which uplink is faulty. The paths between uplinks
+# may be restored as well, which is known after `MENDED_AFTER` and two more rounds.
 DOUBTED_S = (MENDED_AFTER + 2) * INTERVAL_S
-# An uplink that carries this share of its capacity may be dropping probes with other frames. That
-# probes are lost on its paths then proves nothing.
+# An uplink that carries this share of its capacity may be dropping probes with other frames. Lost
+# probes on its paths then prove nothing.
 FULL_RATIO = 0.9
-# So many losses in a row prove a fault as would be lost by chance this rarely.
+# Losses in a row prove a fault if the probability that they happen by chance is below this.
 CHANCE = 1e-6
-# At most so many are awaited: 10 s. A network that loses half of all frames is no good anyway.
+# The most losses in a row that are required: 10 s. A network that loses half of all frames is unusable.
 MOST_AWAITED = 20
-# How many probes are remembered, about: those of 5 s with three uplinks, and of 16 s with two.
+# About the number of probes in the mean of `SingleLosses`: 5 s with three uplinks, 16 s with two.
 REMEMBERED = 64
-# The most frames of one round: at most 128 probes and 64 long questions leave in a second, whatever the
-# number of VLANs.
+# The most frames of one round: at most 128 probes and 64 long queries are sent in a second, regardless of
+# the number of VLANs.
 MOST_PROBES = 64
 MOST_LONG_QUESTIONS = 32
-# For so many rounds after a loss, probes of a path also leave as copies: as long as losses may be counted
-# until the path is broken. Copies that alone arrive keep this up.
+# For this many rounds after a loss, probes of a path are also sent as copies: as long as it may take until
+# the path counts as broken. If only a copy arrives, the rounds begin again.
 COPIED_AFTER_LOSS = MOST_AWAITED
-# So many in a row of which only copies arrive say that another host has the address: by chance, this happens
-# three times in a million in a network that loses 20 % of all probes.
+# If only the copies of this many probes in a row arrive, another host has the address. By chance, this
+# happens three times in a million in a network that loses 20 % of all probes.
 ASTRAY_AFTER = 8
 
 
 @dataclass(slots=True)
 class SingleLosses:
-    """The share of probes that was lost of late on paths that turned out to be well, of one bridge."""
+    """The share of probes that one bridge recently lost on paths that turned out to work."""
 
     ratio: float = 0.0
 
     def note_losses(self, lost: int) -> None:
-        """A probe has arrived on a path that is well. `lost`: how many before it were lost in a row."""
+        """Note a probe that arrived on a working path. `lost`: how many were lost in a row before it."""
         for found in (*[1.0] * lost, 0.0):
             self.ratio += (found - self.ratio) / REMEMBERED
 
     def in_a_row(self, least: int) -> int:
-        """How many lost in a row prove a fault; `least` in a network that loses none otherwise."""
+        """Return how many losses in a row prove a fault; `least` in a network without other losses."""
         if self.ratio <= 0.0:
             return least
         by_chance = math.ceil(math.log(CHANCE) / math.log(self.ratio))
@@ -86,9 +85,9 @@ class SingleLosses:
 
 @dataclass(slots=True)
 class _Probed:
-    """What a path's last probes have shown: how many in a row were lost, and how many arrived.
+    """The results of a path's last probes: how many in a row were lost, or arrived.
 
-    `astray`: how many in a row arrived only as copies. `copied`: how many more leave as copies, too.
+    `astray`: how many in a row arrived only as copies. `copied`: how many more are also sent as copies.
     """
 
     lost: int = 0
@@ -102,8 +101,8 @@ class _Probed:
 class Round:
     """A round of probes: its probes, and which of them and of their copies have arrived.
 
-    `copied`: those that are also sent as copies, one for each copy. `proved_s`: when it was proved, in
-    seconds of engine time; None: it was not.
+    `copied`: the paths whose probes are also sent as copies, one for each copy. `proved_s`: when the round
+    was proved, in seconds of engine time; None: not yet.
     """
 
     number: int
@@ -123,24 +122,24 @@ class PathChecks:
     # When the next round is due, in seconds of engine time.
     due_s: float = 0.0
     foreign: ForeignFrames = field(default_factory=ForeignFrames)
-    # Rounds and their frames since the service started. `judged`: rounds that proved themselves, whose
-    # frames `arrived` or not: `lost`, or lost on an uplink that was `full` or `hindered` by a flood, which
-    # proves nothing. `astray`: only a copy arrived. `void`: rounds that did not prove themselves.
+    # Rounds and their frames since the service started. `judged`: proved rounds. Their frames `arrived`,
+    # were `lost`, or were lost on an uplink that was `full` or `hindered` by a flood, which proves nothing.
+    # `astray`: only a copy arrived. `void`: rounds that were not proved.
     counts: Counter[str] = field(default_factory=Counter)
     _single_losses: SingleLosses = field(default_factory=SingleLosses)
-    # By which address a host has answered the last question, for each uplink, host and VLAN.
+    # The address from which a host answered the last query, for each uplink, host and VLAN.
     _answered_by: dict[tuple[str, str, int], str] = field(default_factory=dict)
     _plan: tuple[Path, ...] = ()
     _probed: dict[Path, _Probed] = field(default_factory=dict)
     _number: int = 0
-    # What rounds send in turn: probes, and for each uplink and host the long questions.
+    # The paths that rounds check in turn; those with long queries separately, by uplink and host.
     _probes: deque[deque[Path]] = field(default_factory=deque)
     _long_questions: deque[deque[Path]] = field(default_factory=deque)
     # The rounds that are not judged yet, by number.
     _pending: dict[int, Round] = field(default_factory=dict)
     # When each fault that is over ended; it stays in force for the failback delay.
     _ended_s: dict[PathFault, float] = field(default_factory=dict)
-    # Since when it is not known any more which uplink is at fault, for each fault that was decided.
+    # For each fault that was decided: since when it is open again which uplink is faulty.
     _doubted_s: dict[PathFault, float] = field(default_factory=dict)
 
     @property
@@ -149,7 +148,7 @@ class PathChecks:
         return bool(self._plan or self.since_s)
 
     def follow_config(self, plan: tuple[Path, ...]) -> None:
-        """Probe these paths from now on. What others have shown is forgotten."""
+        """Probe the paths of `plan` from now on, and forget the results of all other paths."""
         if plan == self._plan:
             return
         self._plan = plan
@@ -165,7 +164,7 @@ class PathChecks:
         self._probed = {path: found for path, found in self._probed.items() if path in kept}
 
     def interrupt(self) -> None:
-        """Nothing that was sent will be answered: the connection is lost. Faults stay."""
+        """Discard the pending rounds, because the connection was lost. Faults stay in force."""
         self._pending.clear()
         for probed in self._probed.values():
             probed.lost = probed.arrived = probed.astray = 0
@@ -180,7 +179,7 @@ class PathChecks:
     # ---- rounds ------------------------------------------------------------------------
 
     def begin_round(self, now_s: float) -> Round:
-        """Begin a round: of a long plan the next part."""
+        """Begin a round with the next paths of the plan; a long plan takes several rounds."""
         self._number += 1
         if self._long_questions and self._number % 2 == 0:
             paths = _in_turn(self._long_questions, MOST_LONG_QUESTIONS)
@@ -194,7 +193,7 @@ class PathChecks:
         return begun
 
     def arrived(self, path: Path, number: int, *, copy: bool = False) -> bool:
-        """A probe of this round has arrived, or a copy of it. False: it has before, or was not sent."""
+        """Note that a probe of a round, or a copy, arrived. False: it arrived before, or was not sent."""
         pending = self._pending.get(number)
         if pending is None or path not in pending.paths:
             return False
@@ -205,16 +204,16 @@ class PathChecks:
         return True
 
     def asked_at(self, question: Path) -> str | None:
-        """The address of the host that is queried; None: not known, so that all hosts are queried.
+        """Return the address of the host to query; None: not known, so that all hosts are queried.
 
         With many bridges on one segment, each query would otherwise reach every host.
         """
         return self._answered_by.get(question.asked)
 
     def answered(self, uplink: str, host: str, vlan: int, mac: str) -> bool:
-        """A host has answered on an uplink, from this address. It answers the last query.
+        """Note that a host answered the last query on an uplink, from the address `mac`.
 
-        False: it has answered it before, or was not queried, or not at this address.
+        False: the host answered this query before, or was not queried, or not at this address.
         """
         asked = uplink, host, vlan
         for number, pending in sorted(self._pending.items(), reverse=True):
@@ -225,7 +224,7 @@ class PathChecks:
         return False
 
     def prove(self, number: int, full: Collection[str], now_s: float) -> bool:
-        """The switch has returned the proof of this round. Judges the rounds that are old enough.
+        """Note that the switch returned the proof of a round, and judge rounds that are old enough.
 
         `full`: the uplinks that may be dropping frames. Returns whether a path broke or was restored.
         """
@@ -244,7 +243,7 @@ class PathChecks:
         return changed
 
     def _judge(self, pending: Round, full: Collection[str], proved_s: float) -> bool:
-        """Count what arrived of a round. Returns whether a path broke or was mended."""
+        """Count the probes of a round that arrived. Return whether a path broke or was restored."""
         changed = False
         in_a_row = self._single_losses.in_a_row(LOST_AFTER)
         for path in pending.paths:
@@ -288,10 +287,10 @@ class PathChecks:
     # ---- faults ------------------------------------------------------------------------
 
     def find(self, uplinks: Sequence[str], failback_delay_s: float, now_s: float) -> bool:
-        """Follow what probes have shown of these uplinks, which have links. Whether faults changed.
+        """Update the faults of `uplinks`, whose links are up. Return whether faults changed.
 
-        A fault of a VLAN or an MTU that is over stays in force for the failback delay. When a whole
-        uplink is reached again, `Links` delays its return.
+        A fault of a VLAN or an MTU stays in force for the failback delay after it ended. When a whole
+        uplink is reachable again, `Links` delays its return.
         """
         found = faults(uplinks, self._passages()) if self._plan else frozenset()
         found = self._without_doubts(found, now_s)
@@ -310,7 +309,7 @@ class PathChecks:
         return before != in_force
 
     def _without_doubts(self, found: frozenset[PathFault], now_s: float) -> frozenset[PathFault]:
-        """Leave faults decided whose paths are still broken, while these may be mending, or no host answers."""
+        """Keep faults with broken paths decided while paths may be recovering, or no host answers."""
         in_force = [f for f in self.since_s if f.decided and f not in self._ended_s]
         doubted = {
             fault: doubtful
@@ -326,7 +325,7 @@ class PathChecks:
         return found - {doubted[fault] for fault in stay} | stay
 
     def _nobody_answers(self, fault: PathFault) -> bool:
-        """Whether hosts are asked that could tell which uplink is at fault, and none answers."""
+        """Whether no host answers, although hosts are queried to find out which uplink is faulty."""
         asked = [
             path
             for path in self._plan
@@ -335,17 +334,17 @@ class PathChecks:
         return bool(asked) and all(p in self._probed and self._probed[p].broken for p in asked)
 
     def judges_s(self, failback_delay_s: float) -> float:
-        """When a fault that is over or in doubt is no longer in force; infinity if there is none."""
+        """Return when the next fault that ended or is in doubt expires; infinity if there is none."""
         over_s = [ended_s + failback_delay_s for ended_s in self._ended_s.values()]
         known_s = [since_s + DOUBTED_S for since_s in self._doubted_s.values()]
         return min((*over_s, *known_s), default=float("inf"))
 
     def is_over(self, fault: PathFault) -> bool:
-        """Whether a fault is over, and only the failback delay keeps it in force."""
+        """Whether a fault has ended, and only the failback delay keeps it in force."""
         return fault in self._ended_s
 
     def unreachable(self) -> frozenset[str]:
-        """The uplinks that are cut off."""
+        """Return the uplinks that are cut off."""
         return frozenset(
             fault.uplinks[0]
             for fault in self.since_s
@@ -353,7 +352,7 @@ class PathChecks:
         )
 
     def _passages(self) -> list[Passage]:
-        """What probes have shown. A path of which nothing is known yet passes."""
+        """Return the results of probes. A path without results yet counts as passing."""
         passes: dict[tuple[int, int], dict[tuple[str, str], bool]] = {}
         reaches: dict[tuple[int, int], dict[str, bool]] = {}
         for path in self._plan:
@@ -372,7 +371,7 @@ class PathChecks:
 
 
 def _in_turn(queues: deque[deque[Path]], most: int) -> tuple[Path, ...]:
-    """The next path of each of the next queues. After the last of either, the first one follows."""
+    """Return the next path of each of the next `most` queues. Paths and queues are rotated."""
     found = []
     for _ in range(min(most, len(queues))):
         found.append(queues[0][0])

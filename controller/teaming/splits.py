@@ -1,4 +1,4 @@
-"""Which VM ports are split now: what they send is spread over the buckets of their policy.
+"""The VM ports that are split now: the traffic that they send is spread over their policy's buckets.
 
 This is state of the bridge, not configuration. A service that starts reads it from the switch.
 """
@@ -27,14 +27,14 @@ REMEMBERED_S = 3600.0
 class Splits:
     """The VM ports of one bridge that are split, by name, and since when.
 
-    `mergeable_s`: since when a policy has said, at each poll, that it may be merged without harm.
+    `mergeable_s`: since when, at each poll, a policy has found that it may be merged without harm.
     """
 
     since_s: dict[str, float] = field(default_factory=dict)
     mergeable_s: dict[str, float] = field(default_factory=dict)
-    # Splits and merges that go with the next bundle.
+    # Splits and merges to send with the next bundle.
     _unsent: list[Move] = field(default_factory=list)
-    # When each VM port was split, lately and now.
+    # When each VM port was split, recently and now.
     _before_s: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
@@ -50,7 +50,7 @@ class Splits:
         self.mergeable_s.pop(name, None)
 
     def make(self, moves: Iterable[Move], now_s: float) -> None:
-        """Split and merge VM ports as a policy says. The switch follows with the next bundle."""
+        """Make the splits and merges that a policy wants. The next bundle makes them on the switch."""
         for move in moves:
             assert move.is_resplit, "other moves change bindings"
             if move.reason is Reason.MERGE:
@@ -68,7 +68,7 @@ class Splits:
                 self.split(move.unit, now_s)
 
     def take_unsent(self) -> list[Move]:
-        """The splits and merges that go with the next bundle."""
+        """Return the splits and merges to send with the next bundle, once."""
         unsent, self._unsent = self._unsent, []
         return unsent
 
@@ -86,12 +86,12 @@ class Splits:
                 self._unsent.append(Move(name, at, at, Reason.MERGE))
 
     def hold_splits(self, names: Iterable[str], now_s: float) -> None:
-        """Have these VM ports split, and no others."""
+        """Split the VM ports `names`, and no other VM ports."""
         self.since_s = {name: self.since_s.get(name, now_s) for name in names}
         self.mergeable_s = {n: at_s for n, at_s in self.mergeable_s.items() if n in self.since_s}
 
     def judge(self, asked: Iterable[str], mergeable: Iterable[str], now_s: float) -> None:
-        """A policy has judged the VM ports `asked`, and could merge those in `mergeable`."""
+        """Note that a policy has judged the VM ports `asked`, and could merge those in `mergeable`."""
         assert self.mergeable_s.keys() <= self.since_s.keys(), "only what is split can be merged"
         mergeable = set(mergeable)
         for name in asked:
@@ -101,20 +101,20 @@ class Splits:
                 self.mergeable_s.setdefault(name, now_s)
 
     def due(self, now_s: float) -> frozenset[str]:
-        """The VM ports that have been mergeable for long enough to be merged."""
+        """Return the VM ports that have been mergeable for long enough to be merged."""
         return frozenset(
             name for name in self.mergeable_s if now_s >= self.merge_due_s(name, now_s)
         )
 
     def merge_due_s(self, name: str, now_s: float) -> float:
-        """When a mergeable VM port may be merged, if it stays mergeable."""
+        """Return when a mergeable VM port may be merged, if it stays mergeable."""
         times = max(1, len(self._lately(name, now_s)))
         return self.mergeable_s[name] + MERGE_AFTER_S * 2.0 ** (times - 1)
 
     def next_split_s(self, now_s: float) -> float:
-        """When `due` may next return other VM ports than now; infinity if time changes nothing.
+        """Return when the result of `due` may next change; infinity if it does not depend on time.
 
-        A VM port may be merged earlier from the time on at which an earlier split is forgotten.
+        When an earlier split is forgotten, a VM port may be merged earlier.
         """
         mergeable = self.mergeable_s
         due_s = (self.merge_due_s(name, now_s) for name in mergeable)
@@ -130,8 +130,8 @@ class Splits:
 def may_split(port: VmPortConfig, on_a_lag: bool) -> bool:
     """Whether a VM port may be split, so that its frames leave on any uplink.
 
-    Without a LAG, a VM port with queues may not: queues match its address, and frames that leave on
-    another uplink than its home have another one.
+    Without a LAG, a VM port with queues may not be split: queues match its address, and frames that
+    leave on another uplink than its home have another address.
     """
     stays_whole = port.excluded or port.unsplittable or port.one_of_several or port.per_address
     if stays_whole or PRESETS[port.policy].splits_by is None:
@@ -140,7 +140,7 @@ def may_split(port: VmPortConfig, on_a_lag: bool) -> bool:
 
 
 def allowed(config: BridgeConfig, names: Collection[str]) -> frozenset[str]:
-    """The VM ports among `names` that a configuration allows to be split."""
+    """Return the VM ports among `names` that may be split."""
     if not names:
         return frozenset()
     ports = (port for port in config.vm_ports if port.name in names)
@@ -148,7 +148,7 @@ def allowed(config: BridgeConfig, names: Collection[str]) -> frozenset[str]:
 
 
 def installed(pipeline: Pipeline, config: BridgeConfig) -> list[str]:
-    """The VM ports that the installed pipeline spreads, among those that may be split."""
+    """Return the VM ports that may be split and that the installed pipeline spreads over uplinks."""
     found = []
     for port in config.vm_ports:
         group = pipeline.groups.get(Group.BINDING.id_of(port.ofport))

@@ -7,15 +7,15 @@ planner works in three stages:
    the fullest uplink and another one (`descend`). Bisection finds units of the right size.
 2. If the result is above the lower bound, it also places the largest units from scratch in a few
    ways (`placed_anew`), and keeps the best result.
-3. It puts back each unit whose move brings too little (`leave_out`).
+3. It puts back each unit whose move gains too little (`leave_out`).
 
 A plan lowers the worst utilization by at least `LEAST_GAIN_OF_CAPACITY_RATIO`, or it is empty. It
-keeps rules (`policies.rules.permits`), and promises no uplink more than it has room for. With the
-same loads, the planner finds no further moves after it. To place whole units is multiprocessor
-scheduling, which is hard, so a plan need not be optimal: tests compare it with an exact solver.
+keeps rules (`policies.rules.permits`), and exceeds the capacity of no uplink with reservations. With
+the same loads, the planner finds no further moves after it. Placing whole units is multiprocessor
+scheduling, which is NP-hard, so a plan need not be optimal: tests compare it with an exact solver.
 O(n log n) for n units on a fixed number of uplinks.
 
-docs/decisions/0013-what-minmax-keeps.md has what each stage and constant brings.
+docs/decisions/0013-what-minmax-keeps.md describes the gain from each stage and constant.
 """
 
 from __future__ import annotations
@@ -30,40 +30,40 @@ from policies.model import IDLE, Load, Move, Plan, Reason, Snapshot, Unit, Uplin
 from policies.values import value
 from policies.verdicts import Rest, Standing, Verdict, WhyAtRest
 
-# As a share of the worst utilization: what a step must bring at least, and what may be lost when a
-# move is left out. It only has to be more than rounding.
+# The least gain of a step, and the most that is lost if a move is left out, as shares of the worst
+# utilization. It only has to be more than rounding errors.
 LEAST_STEP_RATIO = 0.001
-# As a share of the worst utilization: what may be lost in all when moves that do not bring their
-# price are left out. A round must bring more than that (`policies.gain`).
+# The most that is lost in total if moves that gain less than their price are left out, as a share of
+# the worst utilization. A round must gain more than that (`policies.gain`).
 LEFT_OUT_RATIO = 0.045
-# A move that brings both is made without a search for exchanges: this share of the worst utilization,
-# and this share of what the fullest uplink has above the mean.
+# A move is made without a search for exchanges if it gains at least this share of the worst
+# utilization, and this share of the difference between the fullest uplink and the mean.
 GOOD_STEP_RATIO = 0.01
 GOOD_STEP_OF_SURPLUS_RATIO = 0.2
 # A placement this close to the lower bound is good enough.
 CLOSE_RATIO = 1.005
 # A placement from scratch must be better by this share: it moves more units.
 LEAST_BETTER_RATIO = 0.01
-# Moves and exchanges are tried for so many units next in size to the one that would fit exactly,
-# on either side; exchanges also for so many of the largest units of the fullest uplink.
+# Moves and exchanges are tried with this many units on either side of the size that would fit
+# exactly; exchanges also with this many of the largest units of the fullest uplink.
 NEIGHBOURS = 3
 LARGEST = 8
-# So many of the largest units are placed from scratch, with so many bisections of the fill level.
+# The number of largest units that are placed from scratch, and of bisections of the fill level.
 PLACED_ANEW = 256
 LEVELS = 7
-# The most steps of a search, draining not counted. Only adverse loads need nearly as many.
+# The most steps of a search, without those of `_drain`. Only adverse loads need nearly as many.
 MOST_STEPS = 160
-# With so few units, the best placement is searched, for so many steps at most.
+# Up to this many units, the best placement is searched for, in at most this many steps.
 FEW_UNITS = 24
 MOST_PLACEMENTS = 6000
 
 
 def plan(snapshot: Snapshot, enough_ratio: float = 0.0, price_ratio: float = 0.0) -> Plan:
-    """The moves, sorted by unit. The plan is empty if they gain too little.
+    """Return the moves, sorted by unit; an empty plan if they gain too little.
 
     A placement in which no uplink is fuller than `enough_ratio` is good enough. A move is left out
-    if it lowers the worst utilization by less than `price_ratio`, a share of what the worst
-    utilization is in the end.
+    if it lowers the worst utilization by less than `price_ratio`, a share of the worst utilization
+    after all moves.
     """
     team = _Team(snapshot)
     before_ratio = team.worst_ratio
@@ -91,7 +91,7 @@ def plan(snapshot: Snapshot, enough_ratio: float = 0.0, price_ratio: float = 0.0
 
 
 def verdict(snapshot: Snapshot, unit: str, planned: Plan | None = None) -> Verdict:
-    """Why a unit of the snapshot does or does not move. `planned`: the plan that is carried out."""
+    """Return why a unit of the snapshot does or does not move. `planned`: the plan in effect."""
     asked = next(u for u in snapshot.units if u.name == unit)
     serving = failover.in_service(snapshot.uplinks)
     uplink = next((u for u in serving if u.name == asked.uplink), None)
@@ -111,7 +111,7 @@ def verdict(snapshot: Snapshot, unit: str, planned: Plan | None = None) -> Verdi
 
 
 def rest(snapshot: Snapshot) -> Rest:
-    """Why nothing moves, if the plan is empty."""
+    """Return why nothing moves if the plan is empty."""
     uplinks = failover.in_service(snapshot.uplinks)
     if len(uplinks) < 2:
         return Rest(WhyAtRest.ALONE)
@@ -122,15 +122,15 @@ def rest(snapshot: Snapshot) -> Rest:
 
 # Units that move together: a single one, or all members of an affinity set on one uplink.
 _Item = tuple[Unit, ...]
-# What each uplink sends, and what it receives.
+# The traffic that each uplink sends, and the traffic that it receives.
 _Used = tuple[list[float], list[float]]
 
 
 @value(frozen=True, slots=True)
 class _Step:
-    """A move of the item `gone` to `target`; in an exchange, the item `back` comes in return.
+    """A move of the item `gone` to `target`; in an exchange, the item `back` moves the other way.
 
-    `ratio`: the utilization of the fuller one of the two uplinks after the step.
+    `ratio`: the utilization of the fuller of the two uplinks after the step.
     """
 
     target: int
@@ -142,9 +142,9 @@ class _Step:
 class _Team:
     """A placement that is being changed: the uplink of each item, and the resulting loads.
 
-    Direction 0 is sending (towards the network), 1 is receiving. `_homes` has the uplink of each
-    item at the start, `at` its present one. `_by_size` has the items of each uplink, smallest
-    first, for either direction.
+    Direction 0 is sending (towards the network), 1 is receiving. `_homes`: the uplink of each item at
+    the start. `at`: its current uplink. `_by_size`: the items of each uplink for each direction,
+    smallest first.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -176,9 +176,9 @@ class _Team:
     # ---- what there is ------------------------------------------------------------------
 
     def _groups(self, snapshot: Snapshot) -> list[_Item]:
-        """The items that may move, sorted by name.
+        """Return the items that may move, sorted by name.
 
-        An affinity set stays if one of its members on that uplink may not move.
+        The members of an affinity set on one uplink stay if one of them may not move.
         """
         # Most buckets are idle.
         units = (u for u in snapshot.units if u.load is not IDLE or u.rules.affinity is not None)
@@ -200,7 +200,7 @@ class _Team:
         return [(unit,) for unit in movable if unit.rules.affinity is None] + whole
 
     def _held(self) -> _Used:
-        """What uplinks carry besides the items. Counters are not read at quite the same moment."""
+        """Return the loads of uplinks without the items; not negative, as counters differ in time."""
         rest = ([u.load.tx_bps for u in self.uplinks], [u.load.rx_bps for u in self.uplinks])
         for sizes, left in zip(self._sizes, rest, strict=True):
             for size, home in zip(sizes, self._homes, strict=True):
@@ -219,7 +219,7 @@ class _Team:
         """A lower bound of the worst utilization over all placements.
 
         The largest of three: all load divided like a fluid, the largest item alone on the fastest
-        uplink, and what cannot move.
+        uplink, and the load that cannot move.
         """
         largest = max(max(sizes) for sizes in self._sizes) / max(self._caps)
         held = max(
@@ -230,9 +230,9 @@ class _Team:
     # ---- from step to step -----------------------------------------------------------------
 
     def descend(self, bound_ratio: float) -> None:
-        """Make the best step from the fullest uplink, again and again.
+        """Make the best step from the fullest uplink repeatedly.
 
-        This ends when no step brings enough, or when the bound is nearly reached.
+        This ends when no step gains enough, or when the bound is nearly reached.
         """
         count, left = range(len(self.uplinks)), MOST_STEPS
         drained = 2 * len(self.at)
@@ -254,9 +254,10 @@ class _Team:
                 self._place(step.back, fullest)
 
     def _drain(self, fullest: int, emptiest: int, bound_ratio: float) -> bool:
-        """Move the largest item, if it is less than half of what has to leave the uplink.
+        """Move the largest item if it is below half of the surplus. Return whether it was moved.
 
-        Then no careful choice is needed yet, which saves time with many small units.
+        The surplus is the load that has to leave the uplink. While it is large, no careful choice is
+        needed, which saves time with many small units.
         """
         direction = 0 if self._bps[0][fullest] >= self._bps[1][fullest] else 1
         entries = self._by_size[direction][fullest]
@@ -276,7 +277,7 @@ class _Team:
         return True
 
     def _best_step(self, fullest: int, limit_ratio: float) -> _Step | None:
-        """The best move, or the best exchange if it brings more than twice as much."""
+        """Return the best move, or the best exchange if it gains more than twice as much."""
         single = self._best(self._moves_from(fullest), limit_ratio)
         now_ratio = self._ratio(fullest)
         surplus_ratio = now_ratio - self._mean_ratio
@@ -295,7 +296,7 @@ class _Team:
         return max(map(sum, self._bps)) / sum(self._caps)
 
     def _best(self, steps: Iterator[_Step], limit_ratio: float) -> _Step | None:
-        """The permitted step after which the fuller one of its two uplinks is least full."""
+        """Return the permitted step after which the fuller of its two uplinks is least full."""
         good = [step for step in steps if step.ratio < limit_ratio]
         good.sort(key=lambda s: (s.ratio, s.gone, s.target, -1 if s.back is None else s.back))
         return next((s for s in good if self._is_free(s)), None)
@@ -334,19 +335,19 @@ class _Team:
                         yield _Step(target, ratio, item, back)
 
     def _wanted_bps(self, source: int, target: int, direction: int) -> float:
-        """How much has to go for both to be as full in that direction."""
+        """Return the load to move so that both uplinks are equally full in that direction."""
         used, caps = self._bps[direction], self._caps
         surplus = used[source] * caps[target] - used[target] * caps[source]
         return surplus / (caps[source] + caps[target])
 
     def _near(self, uplink: int, direction: int, size_bps: float) -> list[int]:
-        """Items there of about that size."""
+        """Return items on the uplink with about this size."""
         entries = self._by_size[direction][uplink]
         i = bisect_left(entries, size_bps, key=self._sizes[direction].__getitem__)
         return entries[max(0, i - NEIGHBOURS) : i + NEIGHBOURS]
 
     def _after(self, source: int, target: int, gone: int, back: int | None = None) -> float:
-        """How full the fuller one of two uplinks is after a move or an exchange."""
+        """Return the utilization of the fuller of two uplinks after a move or an exchange."""
         worst = 0.0
         for sizes, used in zip(self._sizes, self._bps, strict=True):
             net = sizes[gone] - (sizes[back] if back is not None else 0.0)
@@ -392,13 +393,13 @@ class _Team:
     # ---- from scratch ------------------------------------------------------------------------------
 
     def put(self, at: Sequence[int]) -> None:
-        """Change the placement to this one."""
+        """Change the placement to `at`."""
         for item, uplink in enumerate(at):
             if self.at[item] != uplink:
                 self._place(item, uplink)
 
     def placed_anew(self, found_ratio: float, bound_ratio: float) -> Iterator[list[int]]:
-        """Placements of the largest items from scratch, those with fewer moves first.
+        """Yield placements of the largest items from scratch, those with fewer moves first.
 
         Items to which a rule or a reservation applies stay where they are.
         """
@@ -423,7 +424,7 @@ class _Team:
             yield at
 
     def _without(self, chosen: Sequence[int]) -> _Used:
-        """What uplinks carry besides the chosen items, with all others at home."""
+        """Return the loads of uplinks without the chosen items, with all other items at home."""
         out = set(chosen)
         used = (self._base[0].copy(), self._base[1].copy())
         for sizes, carried in zip(self._sizes, used, strict=True):
@@ -435,7 +436,8 @@ class _Team:
     def _packed(self, chosen: Sequence[int], held: _Used, level: float) -> list[int] | None:
         """Fill uplinks up to a level, largest item first; None if an item does not fit.
 
-        An item stays if it fits, or else goes where it leaves the least room (best fit).
+        An item stays if it fits. Otherwise it moves to the uplink with the least room left after it
+        (best fit).
         """
         used, at = (held[0].copy(), held[1].copy()), self._homes.copy()
         uplinks = range(len(self.uplinks))
@@ -455,7 +457,7 @@ class _Team:
         return at
 
     def _levelled(self, chosen: Sequence[int], held: _Used) -> list[int]:
-        """Largest item first, each to the uplink that is emptiest with it."""
+        """Place items, the largest first, each on the uplink that is emptiest with it."""
         used, at = (held[0].copy(), held[1].copy()), self._homes.copy()
         for item in chosen:
             tx, rx = self._sizes[0][item], self._sizes[1][item]
@@ -468,9 +470,9 @@ class _Team:
         return at
 
     def _searched(self, chosen: Sequence[int], held: _Used, found_ratio: float) -> list[int] | None:
-        """The best placement of few items, by branch and bound with a limited number of steps.
+        """Return the best placement of few items, using branch and bound with limited steps.
 
-        None if it finds none that is better.
+        None: no better placement than the one with `found_ratio` was found.
         """
         (tx_used, rx_used), at = (held[0].copy(), held[1].copy()), self._homes.copy()
         best: list[int] | None = None
@@ -478,7 +480,7 @@ class _Team:
         caps, (sent, received) = self._caps, self._sizes
         uplinks, last = range(len(caps)), len(chosen)
 
-        # The service runs this with each poll while loads are uneven: its inner loop is written out.
+        # The service runs this with each poll while loads are uneven, so the inner loop is inlined.
         def place(k: int, worst: float) -> None:
             nonlocal best, limit_ratio, steps
             if k == last:
@@ -495,7 +497,7 @@ class _Team:
             ways.sort()
             seen: list[tuple[float, float, float]] = []
             for ratio, u in ways:
-                # What the steps before this one found may be better.
+                # Earlier steps may have found a better placement.
                 if ratio >= limit_ratio or steps <= 0:
                     return
                 before_tx, before_rx = tx_used[u], rx_used[u]
@@ -516,7 +518,7 @@ class _Team:
     # ---- the result -----------------------------------------------------------------------
 
     def leave_out(self, found_ratio: float, price_ratio: float) -> None:
-        """Put back items whose moves do not bring their price, smallest first."""
+        """Put back items whose moves gain less than `price_ratio`, smallest first."""
         moved = [i for i, home in enumerate(self._homes) if self.at[i] != home]
         moved.sort(key=lambda i: (max(self._sizes[0][i], self._sizes[1][i]), i))
         most_ratio = found_ratio * (1.0 + max(LEAST_STEP_RATIO, LEFT_OUT_RATIO * bool(price_ratio)))
@@ -545,6 +547,6 @@ def _is_ruled(unit: Unit) -> bool:
 
 
 def _may_move(unit: Unit) -> bool:
-    """An idle unit relieves no uplink, so it moves only with its affinity set."""
+    """Whether a unit may move. An idle unit relieves no uplink: it moves only with its affinity set."""
     carries = unit.load.tx_bps > 0.0 or unit.load.rx_bps > 0.0
     return (carries or unit.rules.affinity is not None) and unit.movable

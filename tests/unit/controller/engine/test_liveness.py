@@ -54,7 +54,7 @@ def test_an_uplink_without_an_answer_is_left_and_it_is_said_why() -> None:
     assert uplink(here)["up"] is False and uplink(here)["silent"] == ["BFD"]
     assert "no answer" in done(here.ask("show"))
     assert "no answer (BFD)" in done(here.ask("explain", "vnet0"))
-    assert told(here) == ["no answer on eth1: BFD"]
+    assert told(here) == ["no BFD response on eth1"]
     here.set_link(1, up=True).run_for(20)
     assert set(here.bindings().values()) == {"eth1", "eth2"}
     assert "silent" not in uplink(here)
@@ -66,7 +66,7 @@ def test_a_link_that_goes_after_its_answer_is_told_as_such_and_counted_once() ->
     """Open vSwitch says first that the port is no longer live, and then that it has no link."""
     here = started().run_until(10)
     here.set_link(1, up=False, silent=True).set_link(1, up=False)
-    assert told(here) == ["no answer on eth1: BFD", "the link of eth1 went down"]
+    assert told(here) == ["no BFD response on eth1", "the link of eth1 went down"]
     assert "silent" not in uplink(here) and uplink(here)["up"] is False
     # It returns as it went: the link first.
     here.set_link(1, up=False, silent=True)
