@@ -1,4 +1,4 @@
 """Teaming policies: pure functions from a snapshot of loads to a plan of moves.
 
-Nothing here knows OpenFlow, a database or a clock.
+This package does not depend on OpenFlow, a database or a clock.
 """

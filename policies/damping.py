@@ -1,15 +1,15 @@
-"""Limits how often load may move a unit: a budget of moves, and a cooldown after each.
+"""Limits how often a unit is moved because of load: a budget of moves, and a cooldown after each.
 
 Upstream switches mistake an address that moves often for a loop: EVPN stops following an address
-after five moves in 180 s (RFC 7432). So load moves a unit only if it has moved fewer than four
-times in the last 180 s. Failovers and operators' moves count, but are never refused.
+after five moves in 180 s (RFC 7432). So a unit is moved because of load only if it has moved fewer
+than four times in the last 180 s. Failovers and operators' moves count, but are never refused.
 
-After each move by load, a unit is in cooldown. Each cooldown is four times as long as the previous
-one, and at most an hour. Each hour without a move takes back one step. So a load that changes
-periodically, with any period, moves a unit a few times, and from then on once an hour.
+After each move because of load, a unit is in cooldown. Each cooldown is four times as long as the
+previous one, and at most an hour. After each hour without a move, the next cooldown is one step
+shorter. So a load that changes periodically moves a unit a few times, and then once an hour.
 
 A move that was made while loads were still changing is provisional: it may be corrected once within
-a moment, and the correction does not count as a further step.
+`CORRECTED_WITHIN_S`, and the correction does not count as a further step.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CORRECTED_WITHIN_S = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """When a unit moved. `step`: its number in a row of moves by load; 0 for other moves.
+    """When a unit moved. `step`: its number among moves because of load; 0 for other moves.
 
     `provisional`: it may be corrected.
     """
@@ -74,27 +74,27 @@ class Damping:
             self._cooling = None
 
     def remembered(self, unit: str) -> tuple[Moved, ...]:
-        """The moves that still count, oldest first."""
+        """Return the moves of a unit that still count, oldest first."""
         return self._moves.get(unit, ())
 
     def keep(self, units: Collection[str]) -> None:
-        """Forget all other units."""
+        """Forget all units except `units`."""
         self._moves = {name: moves for name, moves in self._moves.items() if name in units}
         self._cooling = None
 
     def in_cooldown(self, now_s: float) -> frozenset[str]:
-        """The units in cooldown."""
+        """Return the units in cooldown."""
         if self._cooling is None or not self._cooling[1] <= now_s < self._cooling[2]:
             units = frozenset(unit for unit in self._moves if now_s < self.until_s(unit, now_s))
             self._cooling = units, now_s, self.next_change_s(now_s)
         return self._cooling[0]
 
     def spent(self, now_s: float) -> frozenset[str]:
-        """The units that have used up their budget of moves."""
+        """Return the units that have used up their budget of moves."""
         return frozenset(u for u in self._moves if len(self._in_period(u, now_s)) >= MOST_MOVES)
 
     def until_s(self, unit: str, now_s: float) -> float:
-        """The end of a unit's cooldown."""
+        """Return the end of a unit's cooldown."""
         last = _by_load(self._moves.get(unit, ()))
         cooled_s = now_s
         if last and not last.is_open(now_s):
@@ -104,9 +104,9 @@ class Damping:
         return max(now_s, cooled_s, free_s)
 
     def next_change_s(self, now_s: float) -> float:
-        """When `in_cooldown` may next return other units than now; infinity if time changes nothing.
+        """Return when the result of `in_cooldown` may next change; infinity: it does not depend on time.
 
-        A cooldown begins when its move may no longer be corrected.
+        A cooldown begins when a provisional move may no longer be corrected.
         """
         found = math.inf
         for unit, moves in self._moves.items():
@@ -125,18 +125,18 @@ class Damping:
 
 
 def _by_load(moves: Sequence[Moved]) -> Moved | None:
-    """The last move by load."""
+    """Return the last move because of load."""
     return next((move for move in reversed(moves) if move.step), None)
 
 
 def _step(moves: Sequence[Moved], now_s: float) -> int:
-    """The steps by load that still count: one less for each hour since the last."""
+    """Return the number of steps that still count: one less for each hour since the last move."""
     last = _by_load(moves)
     return max(0, last.step - int((now_s - last.at_s) // FORGOTTEN_AFTER_S)) if last else 0
 
 
 def _counting(moves: tuple[Moved, ...], now_s: float) -> tuple[Moved, ...]:
-    """The moves that use up the budget, and the last move by load. A link may change without end."""
+    """Return only moves that use up the budget, and the last move because of load, to limit memory."""
     recent = tuple(move for move in moves[-MOST_MOVES:] if now_s - move.at_s < PERIOD_S)
     last = _by_load(moves) if _step(moves, now_s) else None
     return recent if last is None or last in recent else (last, *recent)

@@ -1,7 +1,7 @@
-"""Which VM should use which tunnel endpoint, by load.
+"""Assigns VMs to tunnel endpoints by load.
 
-A host with several endpoints sends the tunnels of each VM from one of them, and receives them there.
-To place VMs on endpoints is to place units on uplinks, so the planner of `adaptive` does it.
+A host with several endpoints sends and receives the tunnels of each VM on one of them. Placing VMs on
+endpoints is the same problem as placing units on uplinks, so the planner of `adaptive` solves it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from policies.planners import minmax
 
 @dataclass(frozen=True, slots=True)
 class Vm:
-    """A VM's port, its load, and the endpoint that it uses; None: which one is not known."""
+    """A VM's port, its load, and the endpoint that it uses; None: the endpoint is not known."""
 
     name: str
     load: Load
@@ -24,10 +24,10 @@ class Vm:
 
 
 def assign(vms: Sequence[Vm], capacities_bps: Mapping[str, float]) -> dict[str, str]:
-    """The endpoint of every VM; as few VMs as possible leave theirs.
+    """Return the endpoint of every VM; as few VMs as possible change their endpoint.
 
-    `capacities_bps`: what each endpoint can carry in each direction. A VM whose endpoint is not
-    known, or is none of these, gets one. The others move only if that is worth it.
+    `capacities_bps`: the capacity of each endpoint per direction. A VM whose endpoint is not known, or
+    is none of these, gets one. Other VMs move only if that is worth it.
     """
     placed: dict[str, str] = {}
     used = dict.fromkeys(capacities_bps, Load())
@@ -37,7 +37,7 @@ def assign(vms: Sequence[Vm], capacities_bps: Mapping[str, float]) -> dict[str, 
             used[vm.endpoint] += vm.load
     unplaced = [vm for vm in vms if vm.name not in placed]
     for vm in sorted(unplaced, key=lambda vm: (-max(vm.load.tx_bps, vm.load.rx_bps), vm.name)):
-        # The largest first, each to where it fills least. Idle ones fill nothing, and are spread, too.
+        # The largest first, each to the endpoint that is emptiest with it. Idle VMs are spread, too.
         counts = Counter(placed.values())
         ratios = {
             name: (used[name] + vm.load).utilization_ratio(capacity_bps)

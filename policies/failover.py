@@ -13,12 +13,12 @@ BackupOrder = Callable[[str, Sequence[Uplink]], list[Uplink]]
 
 
 def as_configured(_unit: str, uplinks: Sequence[Uplink]) -> list[Uplink]:
-    """The operator's failover order, the same for every unit."""
+    """Return the operator's failover order, the same for every unit."""
     return list(uplinks)
 
 
 def scattered(unit: str, uplinks: Sequence[Uplink]) -> list[Uplink]:
-    """An order for each unit, so that the units of a dead uplink spread by capacity.
+    """Return an order for each unit, so that the units of a failed uplink spread by capacity.
 
     Weighted rendezvous hashing (Wang & Ravishankar's logarithmic method): an uplink comes first
     with a probability equal to its share of capacity, and removing an uplink does not change the
@@ -35,7 +35,7 @@ def order(
     allowed: frozenset[str] | None = None,
     burden: Callable[[str], tuple[int, ...]] | None = None,
 ) -> tuple[Uplink, ...]:
-    """All uplinks that a unit may use, best first: active, then standby, then drained ones.
+    """Return all uplinks that a unit may use, best first: active, then standby, then drained ones.
 
     Among uplinks of one role, the unit's home comes first, then the uplinks with the least `burden`
     by its rules. The role takes precedence over a unit's pin: `unused` uplinks never appear, and a
@@ -49,20 +49,20 @@ def order(
 
 
 def only(allowed: frozenset[str] | None, uplinks: Sequence[Uplink]) -> list[Uplink]:
-    """The uplinks with these names, in the given order; None: all uplinks."""
+    """Return the uplinks with these names, in the given order; None: all uplinks."""
     return [u for u in uplinks if allowed is None or u.name in allowed]
 
 
 def usable_first(ordered: Sequence[Uplink], kept_off: Collection[str] = ()) -> tuple[Uplink, ...]:
-    """The same order with unusable uplinks last. The first one is in force.
+    """Return the same order with unusable uplinks last. The first uplink is in force.
 
-    `kept_off`: the names of uplinks that come after all other usable ones.
+    `kept_off`: the names of uplinks to place after all other usable ones.
     """
     return tuple(sorted(ordered, key=lambda u: (not u.usable, u.name in kept_off)))
 
 
 def in_service(uplinks: Sequence[Uplink]) -> list[Uplink]:
-    """The uplinks that units may be moved to: usable active ones, else usable standby ones."""
+    """Return the uplinks that units may be moved to: usable active ones, else usable standby ones."""
     for role in (Role.ACTIVE, Role.STANDBY):
         if chosen := [u for u in uplinks if u.usable and u.role is role]:
             return chosen

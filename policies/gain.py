@@ -1,7 +1,7 @@
-"""Whether the moves of a policy that decides at once (`adaptive`) gain enough to be worth making.
+"""Checks whether the moves of a policy that decides at once (`adaptive`) gain enough to be made.
 
-Callers ask for the peaks of loads and for the present loads. A placement that is good at the peaks
-of all units is also good between them. A move that helps at the peaks but not now may be too late.
+Callers check the peaks of loads and the present loads. A placement that is good at the peaks of all
+units is also good between the peaks. A move that helps at the peaks but not now may be too late.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from policies.outcome import after, sent, with_loads
 # A round must lower the worst utilization by this share of it. Peaks of a noisy load vary by some
 # percent.
 LEAST_GAIN_OF_WORST_RATIO = 0.1
-# From this utilization on an uplink is nearly full, and a smaller share is enough.
+# From this utilization on, an uplink is nearly full, and a smaller share is enough.
 NEARLY_FULL_RATIO = 0.75
 LEAST_GAIN_OF_NEARLY_FULL_RATIO = 0.05
-# While no uplink is nearly full, each address that moves must bring this share of capacity. Upstream
-# switches have to learn it again, and it cannot move again for some time.
+# While no uplink is nearly full, each address that moves must gain this share of capacity. Upstream
+# switches have to learn the address again, and it cannot move again for some time.
 LEAST_GAIN_PER_ADDRESS_RATIO = 0.01
-# Planners plan nothing that lowers the worst utilization by a smaller share of capacity. A smaller
-# gain is noise.
+# Planners make no plan that lowers the worst utilization by a smaller share of capacity, because a
+# smaller gain is noise.
 LEAST_GAIN_OF_CAPACITY_RATIO = 0.02
 # Above this utilization the next burst fills the uplink, and a VM port may have to be split.
 HIGH_RATIO = 0.9
-# The peaks of one and the same load differ by this share.
+# Repeated peaks of the same load differ by this share.
 WANDERS_RATIO = 0.02
-# The most addresses that move at once: upstream switches have to learn them. The rest follows.
+# The most addresses that move at once, because upstream switches have to learn them. Others follow.
 MOST_AT_ONCE = 32
 
 
 def worthwhile(
     plan: Plan, snapshot: Snapshot, each_ratio: float = LEAST_GAIN_PER_ADDRESS_RATIO
 ) -> Plan:
-    """The plan with only the moves to make now.
+    """Return the plan with only the moves to make now.
 
-    These are, in this order, the first that are worth it: the moves of the `MOST_AT_ONCE` largest
-    units, of the largest half of these, of a quarter and so on, or of buckets alone. Merges gain
-    nothing and are always made. `each_ratio`: the share of capacity that each address must bring
-    while no uplink is nearly full; with 0, no halves are tried.
+    These are the first that are worth it of: the moves of the `MOST_AT_ONCE` largest units, of the
+    largest half of these, of a quarter and so on, or of buckets alone. Merges gain nothing and are
+    always made. `each_ratio`: the share of capacity that each address must gain while no uplink is
+    nearly full; with 0, no halves are tried.
     """
     if not plan.moves:
         return plan
@@ -61,7 +61,7 @@ def worthwhile(
 
 
 def _largest(planned: Iterable[Move], units: Iterable[Unit], most: int) -> tuple[Move, ...]:
-    """The moves of at most so many units, largest first. An affinity set moves as a whole.
+    """Return the moves of at most `most` units, largest first. An affinity set moves as a whole.
 
     Buckets are not addresses, so all their moves are included.
     """
@@ -89,11 +89,11 @@ def _largest(planned: Iterable[Move], units: Iterable[Unit], most: int) -> tuple
 def harms_no_phase(
     moves: Sequence[Move], snapshot: Snapshot, phases: Iterable[Mapping[str, Load]]
 ) -> bool:
-    """Whether moves that gain now cost nothing if an earlier phase comes back.
+    """Whether moves that gain now do no harm if an earlier phase repeats.
 
-    In no phase may they make an uplink fuller than the fullest uplink is in that phase, or than the
-    moves must leave the fullest one now. So moves back and forth between two phases come to an
-    end. `phases`: the loads of units in each phase, by name.
+    In no phase may moves make an uplink fuller than the higher of two limits: the fullest uplink in
+    that phase, and the utilization that the moves must reach now. So moves do not alternate between
+    two phases forever. `phases`: the loads of units in each phase, by name.
     """
     limit_ratio = worst_ratio(snapshot.uplinks) * (1.0 - LEAST_GAIN_OF_NEARLY_FULL_RATIO)
     moving = {move.unit for move in moves}
@@ -114,7 +114,7 @@ def keeps_worst(moves: Sequence[Move], snapshot: Snapshot) -> bool:
 
 
 def is_possible(snapshot: Snapshot) -> bool:
-    """Whether any plan could be worth it. If not, there is no need to make one.
+    """Whether any plan could be worth making. If not, there is no need to compute one.
 
     The bound holds for whole units, so the answer is yes if VM ports are split, or may have to be.
     """
@@ -132,8 +132,7 @@ def is_possible(snapshot: Snapshot) -> bool:
 def may_help_now(latest: Snapshot, peaks: Snapshot) -> bool:
     """Whether any plan that is made for these peaks could be worth it for the present loads, too.
 
-    If not, none is while loads stay as they are, however their peaks fall and whichever units come
-    out of a cooldown.
+    If not, no plan is worth it while loads stay the same, however peaks fall and cooldowns end.
     """
     if _may_resplit(latest) or _may_resplit(peaks):
         return True
@@ -151,10 +150,10 @@ def _may_resplit(snapshot: Snapshot) -> bool:
 
 
 def _all_are_small(snapshot: Snapshot) -> bool:
-    """Whether no address can bring the share that each must, as on a host that is nearly idle.
+    """Whether no address can gain the share that each must gain, as on a nearly idle host.
 
-    The fullest uplink loses no more than what leaves it. So one of the units there must carry that
-    share of its capacity.
+    A move relieves the fullest uplink by at most the load of the unit. So one of the units there must
+    carry this share of its capacity.
     """
     serving = failover.in_service(snapshot.uplinks)
     most_ratio = max((uplink.utilization_ratio for uplink in serving), default=math.inf)
@@ -175,7 +174,7 @@ def _all_are_small(snapshot: Snapshot) -> bool:
 
 
 def _gains(made: tuple[Move, ...], snapshot: Snapshot, each_ratio: float) -> bool:
-    """Whether the moves gain enough. Buckets and splits are judged by what is sent alone."""
+    """Whether the moves gain enough. Buckets and splits are judged by sent traffic alone."""
     if not made:
         return False
     units = {unit.name: unit for unit in snapshot.units}
@@ -189,13 +188,13 @@ def _gains(made: tuple[Move, ...], snapshot: Snapshot, each_ratio: float) -> boo
 
 
 def _enough_ratio(found_ratio: float) -> float:
-    """The highest worst utilization after moves at which they are worth it."""
+    """Return the highest worst utilization after moves for which the moves are worth it."""
     if found_ratio >= NEARLY_FULL_RATIO:
         return found_ratio * (1.0 - LEAST_GAIN_OF_NEARLY_FULL_RATIO)
     return found_ratio * (1.0 - LEAST_GAIN_OF_WORST_RATIO)
 
 
 def worst_ratio(uplinks: Iterable[Uplink]) -> float:
-    """The highest utilization of the uplinks in service."""
+    """Return the highest utilization of the uplinks in service."""
     serving = failover.in_service(tuple(uplinks))
     return max((uplink.utilization_ratio for uplink in serving), default=0.0)

@@ -1,4 +1,4 @@
-"""The home of each unit: by operators' rules first, then by its policy."""
+"""Computes the home uplink of each unit: from operators' rules first, then from its policy."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ class Homes:
 def homes(
     units: Sequence[Unit], uplinks: Sequence[Uplink], satisfied: frozenset[object] = frozenset()
 ) -> Homes:
-    """Compute homes: a unit's pin, else its uplink, else the policy's choice.
+    """Return the homes of units: a unit's pin, else its uplink, else the policy's choice.
 
-    A home is always an uplink that the unit may use. A unit that may use none has no home. The
-    policy may take a bucket from its uplink to keep the shares of uplinks right.
+    A home is always an uplink that the unit may use. A unit that may use no uplink has no home. The
+    policy may take a bucket from its uplink to keep the shares of uplinks correct.
 
     Units that prefer or avoid uplinks, are in sets, or have reservations that may not all fit are
-    placed together, as suits all of them best. Whether links are up does not matter for this. Units
-    keep their homes while their rules are among `satisfied`, so moves by a policy or an operator in
-    the meantime stay.
+    placed together, at the lowest total cost, regardless of the state of links. Units keep their
+    homes while their rules are among `satisfied`, so later moves by a policy or an operator stay.
     """
     found: dict[str, str] = {}
     placed: dict[tuple[str, bool], list[Unit]] = {}
@@ -74,9 +73,9 @@ def homes(
 def targets(
     units: Sequence[Unit], uplinks: Sequence[Uplink], homes: Mapping[str, str]
 ) -> dict[str, str]:
-    """The places of units that are placed together, while a home of theirs is out of service.
+    """Return the uplinks of units that are placed together, if one of their homes is out of service.
 
-    All of them may have to move to make room. Units whose homes are all in service are left out.
+    All these units may have to move to make room. Groups with all homes in service are omitted.
     """
     serves = {u.name for u in uplinks if u.usable and u.role is Role.ACTIVE}
     together = [u for u in units if (u.rules.in_set or u.rules.reserve_bps) and u.name in homes]
@@ -100,7 +99,7 @@ def order(
     uplinks: Sequence[Uplink],
     taken: Mapping[str, int] | None = None,
 ) -> tuple[Uplink, ...]:
-    """All uplinks that a unit may use, in its failover order.
+    """Return all uplinks that a unit may use, in its failover order.
 
     They are ordered by role, with the home first, then by the unit's preferences, then by the
     number of members of its anti-affinity set on them (`taken`), then by its policy. Members of an
@@ -120,7 +119,7 @@ def order(
 def _linked(
     units: Iterable[Unit], reserving: Mapping[str, Candidate], contended: frozenset[str]
 ) -> Iterable[list[Unit]]:
-    """The units in groups that share no set and no uplink with too little room."""
+    """Yield the units in groups that share no set and no uplink with too little room."""
     by_name = {unit.name: unit for unit in sorted(units, key=lambda unit: unit.name)}
     alone = [reserving.get(unit.name) or _candidate(unit, ()) for unit in by_name.values()]
     for group in placement.components(alone, contended):
@@ -128,7 +127,7 @@ def _linked(
 
 
 def _reserving(units: Iterable[Unit], uplinks: Sequence[Uplink]) -> dict[str, Candidate]:
-    """The units with reservations, and all uplinks where each could belong."""
+    """Return the units with reservations, each with all uplinks that could be its home."""
     found: dict[str, Candidate] = {}
     reach: dict[tuple[frozenset[str] | None, str | None], tuple[str, ...]] = {}
     for unit in units:
@@ -148,17 +147,17 @@ def _reserving(units: Iterable[Unit], uplinks: Sequence[Uplink]) -> dict[str, Ca
 
 
 def _may_use(unit: Unit, uplinks: Sequence[Uplink]) -> tuple[str, ...]:
-    """The uplinks that a unit may use; for a pinned unit its pin."""
+    """Return the uplinks that a unit may use; for a pinned unit, its pin."""
     allowed = failover.only(unit.allowed, uplinks)
     names = tuple(uplink.name for uplink in allowed if uplink.role is not Role.UNUSED)
     return (unit.rules.pin,) if unit.rules.pin is not None and unit.rules.pin in names else names
 
 
 def _asked(linked: Iterable[Unit], uplinks: Iterable[Uplink]) -> object:
-    """Everything that determines homes, except loads, links and the present places.
+    """Return everything that determines homes, except loads, links and the present places.
 
-    A drain is not included, so that units return when it ends. Capacities are included if something
-    is reserved.
+    A drain is not included, so that units return when it ends. Capacities are included if a unit has
+    a reservation.
     """
     reserving = any(unit.rules.reserve_bps for unit in linked)
     return (
@@ -169,7 +168,7 @@ def _asked(linked: Iterable[Unit], uplinks: Iterable[Uplink]) -> object:
 
 
 def _candidate(unit: Unit, able: Sequence[str]) -> Candidate:
-    """A candidate for placement. A pinned unit, or an excluded one with a home, cannot move."""
+    """Return a candidate for placement. A pinned unit, or an excluded unit with a home, cannot move."""
     fixed = unit.rules.pin if unit.rules.pin in able else unit.uplink if unit.excluded else None
     able = (fixed,) if fixed in able and fixed is not None else able
     return Candidate(
@@ -184,9 +183,9 @@ def _candidate(unit: Unit, able: Sequence[str]) -> Candidate:
 
 
 def _wishes(unit: Unit, uplinks: Sequence[Uplink]) -> list[str]:
-    """The uplinks that can be a unit's home, in the order of its policy.
+    """Return the uplinks that can be a unit's home, in the order of its policy.
 
-    These are active ones, its home if that is drained, and in any case its pin.
+    These are active uplinks, the unit's home if it is drained, and in any case its pin.
     """
     allowed = failover.only(unit.allowed, uplinks)
     drained = [u for u in allowed if u.name == unit.uplink and u.role is Role.DRAINED]
@@ -198,7 +197,7 @@ def _wishes(unit: Unit, uplinks: Sequence[Uplink]) -> list[str]:
 
 
 def _serving(unit: Unit, uplinks: Sequence[Uplink]) -> list[str]:
-    """The usable uplinks with the best role, among those that a unit may use, and is not kept off."""
+    """Return the usable uplinks with the best role that a unit may use and is not kept off."""
     usable = [u for u in order(unit, str(unit.uplink), uplinks) if u.usable]
     able = [u for u in usable if u.name not in unit.kept_off] or usable
     return [uplink.name for uplink in able if uplink.role is able[0].role]

@@ -75,11 +75,11 @@ class Load:
         return Load(self.tx_bps - other.tx_bps, self.rx_bps - other.rx_bps)
 
     def larger(self, other: Load) -> Load:
-        """The larger of both in each direction."""
+        """Return the larger of the two loads, for each direction."""
         return Load(max(self.tx_bps, other.tx_bps), max(self.rx_bps, other.rx_bps))
 
     def utilization_ratio(self, capacity_bps: float) -> float:
-        """The busier direction as a share of capacity; links are full duplex."""
+        """Return the busier direction as a share of capacity; links are full duplex."""
         return max(self.tx_bps, self.rx_bps) / capacity_bps
 
 
@@ -87,12 +87,12 @@ IDLE = Load()
 
 
 def room_bps(capacity_bps: float) -> float:
-    """The rate that an uplink of this capacity can reserve."""
+    """Return the rate that can be reserved on an uplink of this capacity."""
     return RESERVABLE_RATIO * capacity_bps
 
 
 def can_promise(more_bps: float, promised_bps: float, capacity_bps: float) -> bool:
-    """Whether an uplink has room for this much more. Reserving nothing more is always possible."""
+    """Whether `more_bps` can be reserved on an uplink in addition to `promised_bps`; 0 always can."""
     return more_bps <= max(0.0, room_bps(capacity_bps) - promised_bps) + EVEN_BPS
 
 
@@ -100,7 +100,7 @@ def can_promise(more_bps: float, promised_bps: float, capacity_bps: float) -> bo
 class Uplink:
     """A member of the team. `usable`: it carries traffic now (link up, failback delay over).
 
-    `waiting`: its link is back, but it carries nothing until its failback delay is over.
+    `waiting`: its link is up again, but it carries nothing until its failback delay is over.
     `reserved_bps`: the part of its capacity that is reserved for units bound to it.
     """
 
@@ -115,11 +115,11 @@ class Uplink:
 
     @property
     def room_bps(self) -> float:
-        """The rate that it can reserve in total."""
+        """The total rate that can be reserved on it."""
         return room_bps(self.capacity_bps)
 
     def has_room_for(self, units: Iterable[Unit]) -> bool:
-        """Whether it has room for the reservations of these units of other uplinks."""
+        """Whether it has room for the reservations of these units, which are on other uplinks."""
         more_bps = sum(unit.rules.reserve_bps for unit in units)
         return can_promise(more_bps, self.reserved_bps, self.capacity_bps)
 
@@ -128,7 +128,7 @@ class Uplink:
         return self.load.utilization_ratio(self.capacity_bps)
 
     def carrying(self, load: Load, reserved_bps: float | None = None) -> Uplink:
-        """A copy with this load, made fast. `reserved_bps`: None if it stays the same."""
+        """Return a copy with this load, without `replace`, which is slow. `reserved_bps` None: as is."""
         return Uplink(
             self.name,
             self.ofport,
@@ -181,15 +181,15 @@ NO_RULES = Rules()
 
 @value(frozen=True, slots=True)
 class Unit:
-    """What is placed as a whole: a VM port, an address behind one, or a bucket of a hash.
+    """An item that is placed as a whole: a VM port, an address behind one, or a bucket of a hash.
 
     `is_bucket`: it is a bucket. `behind`: the VM port of an address. `number`: its ofport, its
     bucket, or a number made of its address. `policy`: its preset. `load`: its load on uplinks.
-    `allowed`: the names of the uplinks that it may use; None: all. `excluded`: load must not move
-    it. `spread`: its uplink carries only what it receives, and buckets carry what it sends. If a
-    policy may end that, `load` is what it receives and `spread_bps` what it sends. `divisible`: a
-    policy may spread it. `merge_due`: a policy may merge it again now. `kept_off`: the uplinks that lose
-    its frames although their links are up; it uses one only if no other carries traffic.
+    `allowed`: the names of the uplinks that it may use; None: all. `excluded`: it must not be moved
+    because of load. `spread`: its uplink carries only received traffic, and buckets carry the sent
+    traffic. If a policy may end that, `load` is the received and `spread_bps` the sent traffic.
+    `divisible`: a policy may spread it. `merge_due`: a policy may merge it again now. `kept_off`: the
+    uplinks that lose its frames although their links are up; they are its last choice.
     """
 
     name: str
@@ -210,19 +210,19 @@ class Unit:
 
     @property
     def own_load(self) -> Load:
-        """The load that moves with the unit; what it sends by buckets does not."""
+        """The load that moves with the unit. Traffic that it sends through buckets does not."""
         return Load(rx_bps=self.load.rx_bps) if self.spread else self.load
 
     def as_judged(self, load: Load, spread_bps: float, excluded: bool) -> Unit:
-        """A copy with these values."""
+        """Return a copy with these values."""
         return self._copy(self.uplink, load, spread_bps, excluded)
 
     def at(self, uplink: str | None) -> Unit:
-        """A copy on that uplink."""
+        """Return a copy on `uplink`."""
         return self._copy(uplink, self.load, self.spread_bps, self.excluded)
 
     def _copy(self, uplink: str | None, load: Load, spread_bps: float, excluded: bool) -> Unit:
-        """A copy, made fast: hundreds are needed ten times a second."""
+        """Return a copy without `replace`, which is slow: hundreds are needed ten times a second."""
         return Unit(
             name=self.name,
             number=self.number,
@@ -243,7 +243,7 @@ class Unit:
 
     @property
     def movable(self) -> bool:
-        """Whether a policy may move it. Failover always may."""
+        """Whether a policy may move it. Failover always may move it."""
         return self.rules.pin is None and not self.excluded
 
 
@@ -285,7 +285,7 @@ class Move:
         return self.reason in (Reason.SPLIT, Reason.MERGE)
 
     def shifts(self, load: Load) -> Iterator[tuple[str, Load]]:
-        """How the loads of uplinks change when a unit with this load makes this move."""
+        """Yield the changes of uplink loads when a unit with this load makes this move."""
         if self.shares:
             yield self.source, Load(tx_bps=-load.tx_bps)
             for uplink, share in self.shares:

@@ -1,4 +1,4 @@
-"""A bound of how evenly a team could be used by any placement of its units."""
+"""A lower bound of the worst utilization of a team over all placements of its units."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from policies.model import Load, Unit, Uplink
 
 
 def least_worst_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float:
-    """A lower bound of the worst utilization over all placements of the units.
+    """Return a lower bound of the worst utilization over all placements of the units.
 
     It is the largest of three bounds, each computed for both directions: the whole load divided
     like a fluid; the largest unit on the fastest uplink that it may use; and, because of k * m + 1
@@ -38,10 +38,10 @@ def least_worst_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float
 
 
 def optimality_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float:
-    """The worst utilization, divided by the lowest that any placement could reach; 1 is perfect.
+    """Return the worst utilization divided by the lowest one that any placement could reach.
 
-    1 without load. Counters of units and of uplinks are not read at the same moment, so the bound
-    is computed for the load that the uplinks carry.
+    1 is perfect, and the result without load. Counters of units and of uplinks are not read at the
+    same moment, so the bound is computed for the load that the uplinks carry.
     """
     worst_ratio = max((uplink.utilization_ratio for uplink in uplinks), default=0.0)
     bound_ratio = min(worst_ratio, least_worst_ratio(uplinks, units))
@@ -55,7 +55,7 @@ def _alone_ratio(unit: Unit, serving: Sequence[Uplink]) -> float:
 
 
 def _shared_bps(loads_bps: Sequence[float], uplinks: int) -> float:
-    """The least load of some uplink if units cannot be divided."""
+    """Return a lower bound of the highest uplink load, because units cannot be divided."""
     largest = sorted(loads_bps, reverse=True)
     summed = [0.0, *accumulate(largest)]
     sharing = range(1, (len(largest) - 1) // uplinks + 1)

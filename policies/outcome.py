@@ -16,11 +16,10 @@ def after(
     promised_bps: Mapping[str, float] = _NOTHING,
     back: bool = False,
 ) -> tuple[Uplink, ...]:
-    """The uplinks with their loads and reservations after the moves.
+    """Return the uplinks with their loads and reservations after the moves.
 
-    `back`: the previous uplinks of units that have moved meanwhile. `loads` and `promised_bps` are
-    by unit. Counters of units and of uplinks are not read at the same moment, so values below zero
-    become zero.
+    `back`: before the moves, which were already made. `loads` and `promised_bps` are by unit. Counters
+    of units and of uplinks are not read at the same moment, so values below zero become zero.
     """
     uplinks = tuple(uplinks)
     carried = {uplink.name: uplink.load for uplink in uplinks}
@@ -41,7 +40,7 @@ def after(
 def with_loads(
     uplinks: Iterable[Uplink], units: Iterable[Unit], loads: Mapping[str, Load]
 ) -> tuple[Uplink, ...]:
-    """The uplinks with the sum of these loads of units, by name, at their present places."""
+    """Return the uplinks as if their units had these loads (by name) on their present uplinks."""
     uplinks = tuple(uplinks)
     carried = {uplink.name: uplink.load for uplink in uplinks}
     for unit in units:
@@ -53,5 +52,5 @@ def with_loads(
 
 
 def sent(uplinks: Iterable[Uplink]) -> tuple[Uplink, ...]:
-    """The uplinks with what they send, and nothing received."""
+    """Return the uplinks with their sent traffic only."""
     return tuple(u.carrying(Load(tx_bps=u.load.tx_bps)) for u in uplinks)

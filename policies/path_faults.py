@@ -1,8 +1,8 @@
-"""Which uplink is at fault if frames between the uplinks of a team are lost although all links are up.
+"""Finds the faulty uplink if frames between the uplinks of a team are lost although all links are up.
 
-If two uplinks do not reach each other, it is unknown which of them is cut off. A third uplink decides:
-this is the rule of VMware's beacon probing. So does a host that should answer on each of them: this is
-the rule of `arp_ip_target` of the Linux bonding driver.
+If two uplinks do not reach each other, it is unknown which of them is cut off. A third uplink decides,
+as with VMware's beacon probing. A host that should answer on each uplink also decides, as with
+`arp_ip_target` of the Linux bonding driver.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import StrEnum
 
 
 class Fault(StrEnum):
-    """What is lost on an uplink: everything, the frames of a VLAN, or frames beyond some length."""
+    """The frames that are lost on an uplink: all, those of a VLAN, or those beyond some length."""
 
     UNREACHABLE = "unreachable"
     VLAN = "vlan"
@@ -24,9 +24,9 @@ class Fault(StrEnum):
 class PathFault:
     """A fault between uplinks.
 
-    `uplinks`: the one that is at fault; if that cannot be known (`decided` False), all that may be.
-    `vlan`: the VLAN that it concerns, 0 for untagged frames; None: all. `mtu`: the MTU that does not
-    pass.
+    `uplinks`: the faulty uplink; if it is not known (`decided` False), all uplinks that may be faulty.
+    `vlan`: the VLAN that it concerns, 0 for untagged frames; None: all. `mtu`: the MTU whose frames are
+    lost.
     """
 
     kind: Fault
@@ -37,36 +37,36 @@ class PathFault:
 
     @property
     def concerns(self) -> tuple[Fault, int | None, int | None]:
-        """What is lost, on whichever uplink: the kind, the VLAN and the MTU."""
+        """The lost frames, regardless of the uplink: the kind, the VLAN and the MTU."""
         return self.kind, self.vlan, self.mtu
 
     @property
     def found(self) -> str:
-        """What was found, in words."""
+        """The fault, in words."""
         lost = self._lost
         if not self.decided:
             between = ", ".join(self.uplinks)
-            return f"uplinks {between}: {lost} between them, and which of them is at fault is not known"
-        others = "between it and the others" if self.kind is Fault.UNREACHABLE else "on it"
+            return f"uplinks {between}: {lost} between them, and it is not known which uplink is faulty"
+        others = "between it and the other uplinks" if self.kind is Fault.UNREACHABLE else "on it"
         return f"uplink {self.uplinks[0]}: {lost} {others}, although its link is up"
 
     @property
     def expected(self) -> str:
-        """What to do, for the operators of the network."""
-        ports = "its switch port" if self.decided else "the switch ports of both"
+        """The action for the operators of the network."""
+        ports = "its switch port" if self.decided else "the switch ports of both uplinks"
         if len(self.uplinks) > 2:
-            ports = "the switch ports of all"
+            ports = "the switch ports of all these uplinks"
         if self.kind is Fault.VLAN and self.vlan:
-            return f"allow VLAN {self.vlan} on {ports} and between the switches"
+            return f"allow VLAN {self.vlan} on {ports}, and on the links between the switches"
         if self.kind is Fault.VLAN:
             return f"set the same native VLAN on {ports}"
         if self.kind is Fault.MTU:
-            return f"set an MTU of at least {self.mtu} on {ports} and between the switches"
+            return f"set an MTU of at least {self.mtu} on {ports}, and on the links between the switches"
         return f"check {ports}: same network, not blocked, and the switches connected to each other"
 
     @property
     def short(self) -> str:
-        """What is lost, in a word or two, for tables."""
+        """The lost frames in a word or two, for tables."""
         if self.kind is Fault.UNREACHABLE:
             return "unreachable"
         where = f"VLAN {self.vlan}" if self.vlan else "untagged"
@@ -84,7 +84,7 @@ class PathFault:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """What probes of one VLAN and one length have shown.
+    """The results of probes of one VLAN and one length.
 
     `mtu`: the MTU that the probes had; 0 for the shortest frames. `passes`: for each pair of uplinks
     that was probed, as (sender, receiver), whether probes arrive. `reaches`: for each uplink, whether
@@ -102,10 +102,10 @@ class Passage:
 
 
 def faults(uplinks: Sequence[str], passages: Collection[Passage]) -> frozenset[PathFault]:
-    """The faults that probes have shown on these uplinks, whose links are all up.
+    """Return the faults on these uplinks, whose links are all up, from the results of probes.
 
-    A fault of a VLAN is looked for only among uplinks that reach each other in another VLAN, and one
-    of an MTU only among uplinks that reach each other in that VLAN with short frames.
+    A VLAN fault is searched for only among uplinks that reach each other in another VLAN, and an MTU
+    fault only among uplinks that reach each other in that VLAN with short frames.
     """
     short = [passage for passage in passages if not passage.mtu]
     if not short:
@@ -132,9 +132,9 @@ def faults(uplinks: Sequence[str], passages: Collection[Passage]) -> frozenset[P
 def _judged(
     uplinks: Sequence[str], passage: Passage, fault: PathFault, found: set[PathFault]
 ) -> list[list[str]]:
-    """Add the faults among these uplinks to `found`. Returns the groups that reach each other.
+    """Add the faults among these uplinks to `found`. Return the groups that reach each other.
 
-    The uplinks that are at fault are each a fault of its own, and those that may be are one.
+    Each faulty uplink is a separate fault. All uplinks that may be faulty are one fault.
     """
     groups = _groups(uplinks, passage)
     at_fault, doubtful = _at_fault(groups, passage.reaches)
@@ -147,10 +147,10 @@ def _judged(
 def _at_fault(
     groups: Sequence[Sequence[str]], reaches: Mapping[str, bool]
 ) -> tuple[list[str], list[str]]:
-    """The uplinks that are at fault, and those of which it cannot be known.
+    """Return the faulty uplinks, and the uplinks that may be faulty.
 
-    A group that a host answers to is well, and the others are not. Without a host, an uplink that
-    reaches no other is at fault if others reach each other.
+    If a host answers a group, that group works, and the other groups do not. Without a host, an uplink
+    that reaches no other uplink is faulty if others reach each other.
     """
     answered = [group for group in groups if any(reaches.get(u, False) for u in group)]
     well = answered or [group for group in groups if len(group) > 1] or groups
@@ -159,7 +159,7 @@ def _at_fault(
 
 
 def _groups(uplinks: Sequence[str], passage: Passage) -> list[list[str]]:
-    """The uplinks in groups: those of one group reach each other, directly or by others of it."""
+    """Return the uplinks in groups that reach each other, directly or through others of the group."""
     left, groups = list(uplinks), []
     while left:
         group = [left.pop(0)]

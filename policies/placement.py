@@ -28,14 +28,14 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from policies.seating import Block, Bounding, Candidate, Problem, State, exactly
 
-# Placements examined, in whole or in part. This takes two tenths of a second, as far as measured.
+# The most placements examined, in whole or in part. This took up to 0.2 s when it was measured.
 STEPS_MAX = 12_000
-# At most this many of them improve one placement, before another start is tried.
+# The most steps that improve one placement, before another start is tried.
 ATTEMPT_STEPS = 1500
 ATTEMPTS = 4
-# By rules alone; a step also computes flows.
+# The most steps of a search by rules alone, where each step also computes flows.
 RULES_STEPS = 600
-# With more blocks than this, it places the others first, because each takes a level of recursion.
+# Blocks beyond this number are placed before the search, because each takes a level of recursion.
 HARD_MAX = 300
 # Up to this many ways to place all units, the search begins at once: 6 units on 4 uplinks.
 FEW_WAYS = 4**6
@@ -48,7 +48,7 @@ NEIGHBOURS = 2
 def place(
     candidates: Iterable[Candidate], rooms_bps: Mapping[str, float] | None = None
 ) -> dict[str, str]:
-    """The best uplink of every unit. Units that may use none have none.
+    """Return the best uplink of every unit. Units that may not use any uplink are omitted.
 
     `rooms_bps`: the rate that each uplink can reserve; without it, reservations do not count.
     """
@@ -67,9 +67,9 @@ def place(
 def components(
     candidates: Sequence[Candidate], contended: Container[str] = ()
 ) -> list[list[Candidate]]:
-    """The units in groups without links between them.
+    """Return the units in groups without links between the groups.
 
-    Sets link units, and so do uplinks with less room than units may ask for (`contended`).
+    Units are linked by sets, and by uplinks with less room than units may reserve (`contended`).
     """
     first: dict[tuple[str, str], int] = {}
     leads = list(range(len(candidates)))
@@ -93,7 +93,7 @@ def components(
 
 
 def contended(candidates: Iterable[Candidate], rooms_bps: Mapping[str, float]) -> frozenset[str]:
-    """The uplinks that would exceed their room if all units that may use them did."""
+    """Return the uplinks whose room would be exceeded if all units that may use them did so."""
     asked = Counter[str]()
     for candidate in candidates:
         if candidate.reserve_bps:
@@ -183,7 +183,7 @@ class _Search:
             self._best, self._least = state.at.copy(), state.bound
 
     def _starts(self) -> Iterator[list[int]]:
-        """New placements, unit by unit: the largest first, or the fewest choices first."""
+        """Yield new placements, made unit by unit: the largest, or those with fewest choices, first."""
         p = self.problem
         by_choice = sorted(p.choosing, key=lambda i: (len(p.able[i]), -p.reserves[i], i))
         for units, emptiest in itertools.product((p.choosing, by_choice), (False, True)):
@@ -229,7 +229,7 @@ class _Search:
         self._keep(state)
 
     def _moves(self, state: State, block: Block) -> Iterator[_Way]:
-        """Moves of a unit, or of an affinity set as far as it may move together."""
+        """Yield the moves of a unit, or of those units of an affinity set that may move together."""
         p = self.problem
         for uplink in range(len(p.uplinks)):
             units = [i for i in block if uplink in p.costs[i] and state.at[i] != uplink]
@@ -237,9 +237,9 @@ class _Search:
                 yield tuple((i, uplink) for i in units)
 
     def _exchanges(self, state: State, block: Block) -> Iterator[_Way]:
-        """Exchanges of a misplaced unit with units of other uplinks that are of about the right size.
+        """Yield exchanges of a misplaced unit with units of other uplinks of about the right size.
 
-        That is smaller by the excess of the source, smaller by the free room of the target, or equal.
+        The right size is smaller by the excess of the source or the free room of the target, or equal.
         """
         p, unit = self.problem, block[0]
         source, size = state.at[unit], p.reserves[unit]
@@ -256,9 +256,9 @@ class _Search:
                         yield (unit, uplink), (other, source)
 
     def _settle(self, state: State, number: int) -> list[tuple[int, int]]:
-        """Move the easy blocks of an anti-affinity set where they cost least. Returns the moves back.
+        """Move the easy blocks of an anti-affinity set where they cost least. Return the moves back.
 
-        They move in chains, each to the place of the next, while that lowers the cost.
+        They move in chains, each block to the place of the next, while that lowers the cost.
         """
         p, off, way, back = self.problem, len(self.problem.uplinks), [(0, 0)], []
         while p.easy[number] and way:
@@ -282,19 +282,19 @@ class _Search:
             self._steps += 1
         return back[::-1]
 
-    # ---- all there are ----
+    # ---- all placements ----
 
     def _through(
         self, state: State, blocks: Sequence[Block], most: int, settle: bool = False
     ) -> bool:
         """Search all placements of these blocks, each on its best uplink first, by branch and bound.
 
-        All other units stay, but easy ones if `settle`. Returns whether the search completed.
+        All other units stay, except easy ones if `settle`. Returns whether the search completed.
         """
         p, until, ended = self.problem, self._steps + most, True
         bounding = Bounding(p, [i for block in blocks for i in block])
         uplinks = [p.ways(block) for block in blocks]
-        # What the blocks from each on cost beyond the least of their units.
+        # For each block: the cost of it and all later blocks beyond the least costs of their units.
         costs = [
             min(sum(p.costs[i][u] for i in block) for u in ways)
             for block, ways in zip(blocks, uplinks, strict=True)
@@ -336,7 +336,7 @@ class _Search:
 
 
 def _cycle(edges: Mapping[tuple[int, int], tuple[int, _Way]], count: int) -> list[tuple[int, int]]:
-    """The moves of a cycle of edges that lowers the cost; none if there is none (Bellman-Ford)."""
+    """Return the moves of a cycle of edges that lowers the cost, if there is one (Bellman-Ford)."""
     far, via, last = [0] * count, [0] * count, -1
     for _ in range(count):
         last = -1

@@ -1,4 +1,4 @@
-"""The policies as data: what a unit is, and how units are placed, moved and failed over."""
+"""The teaming policies as data: the kind of units, and how units are placed, moved and failed over."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Limits:
     standby: bool = True
 
     def violations(self, teaming: str, uplinks: Sequence[Uplink]) -> Iterator[tuple[str, str]]:
-        """Why a team is not supported: what the policy does not support, and what it expects.
+        """Yield the reasons why a team is not supported: what was found, and what the policy supports.
 
-        A capacity of 0 is not known yet.
+        A capacity of 0 means that it is not known yet.
         """
         if teaming not in self.teamings:
             yield f"teaming {teaming}", "teaming " + " or ".join(sorted(self.teamings))
@@ -54,19 +54,19 @@ class Preset:
     """A teaming policy.
 
     `place` finds homes for VM ports. If the classifier hashes, `spread` finds homes for the buckets
-    by which they send. `rebalance` answers a full window of loads with moves of its units.
-    `verdict` says why one of them, by name, is or is not moved, and `rest` why none is moved.
-    `is_calm` tells from the loads of uplinks alone that no unit is moved, neither for these loads
+    through which VM ports send. `rebalance` returns moves of its units for a full window of loads.
+    `verdict` returns why a unit, given by name, is or is not moved, and `rest` why no unit is moved.
+    `is_calm` finds out from the loads of uplinks alone that no unit is moved, neither for these loads
     nor for any mean of such loads; None: this depends on the units. `backup` orders the uplinks
-    behind a unit's home.
+    after a unit's home.
 
-    `relieve` is used at once if an uplink is full while loads are still changing: the fewest moves
-    that relieve it.
+    `relieve` is used at once if an uplink is full while loads are still changing. It returns the
+    fewest moves that relieve this uplink.
 
     `keeps_bindings`: if it replaces another policy, VM ports stay where they are. `keeps_buckets`:
     a bucket stays where a rebalancer put it. `window_s`: its own averaging window and least time
     between moves; None: the bridge's. `at_once`: it judges peaks of live counters rather than
-    means, makes moves that are worth it (`policies.gain`), and leaves units alone that are in
+    means, makes moves that are worth it (`policies.gain`), and does not move units that are in
     cooldown or have used up their budget (`policies.damping`). `poll_s`: the default interval
     between readings of counters. `splits_by`: how a VM port's sent traffic is spread while it is
     too much for one uplink; None: never. `limits`: the teams that it supports.
@@ -91,12 +91,12 @@ class Preset:
 
     @property
     def spreads_by(self) -> Classifier:
-        """The hash by which VM ports send, always or while they are split."""
+        """The hash that selects the bucket of a sent frame, always or while VM ports are split."""
         return self.splits_by or self.classifier
 
     @property
     def spreads_connections(self) -> bool:
-        """Whether a VM port may send by several uplinks, a connection by one."""
+        """Whether a VM port may send over several uplinks, with each connection on one of them."""
         return self.spreads_by is Classifier.TRANSPORT
 
     @property
@@ -109,12 +109,12 @@ class Preset:
 SLB_WINDOW_S = 10.0
 # The bursts of one TCP connection even out over some seconds.
 DYNAMIC_WINDOW_S = 3.0
-# Only for display: it decides by peaks.
+# Only for display, because this policy decides by peaks.
 ADAPTIVE_WINDOW_S = 1.0
 
 
 def _evened_out(classifier: Classifier, window_s: float, limits: Limits = ANY_TEAM) -> Preset:
-    """Spreads frames over buckets, and rebalances these as loads change."""
+    """Return a policy that spreads frames over buckets, and rebalances the buckets as loads change."""
     return Preset(
         classifier,
         rebalance=rebalance.even_out,

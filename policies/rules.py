@@ -1,8 +1,8 @@
 """Operators' rules: what they require, whether they are met, and which moves they permit.
 
 Hard rules (`allow`, VLANs: `Unit.allowed`) always hold. The order of soft rules is: reservations,
-`affinity`, `anti-affinity`, `prefer`. Moves by load must not break a soft rule, nor break a broken
-one further. Reservations are checked on uplinks (`Uplink.has_room_for`).
+`affinity`, `anti-affinity`, `prefer`. Moves because of load must not break a soft rule, nor make a
+broken rule worse. Reservations are checked on uplinks (`Uplink.has_room_for`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from policies.model import Unit, Uplink, can_promise, room_bps
 
 
 class Rule(StrEnum):
-    """The rules that can be broken; the words are those of the keys."""
+    """The rules that can be broken; their values are the names of the keys."""
 
     ALLOW = "allow"
     PIN = "pin"
@@ -26,7 +26,7 @@ class Rule(StrEnum):
 
 
 def rank(unit: Unit, uplink: str) -> int:
-    """The rank of an uplink in a unit's preferences; 0: no uplink is better.
+    """Return the rank of an uplink in a unit's preferences; 0: no uplink is better.
 
     Preferred uplinks come first, in their order, and avoided ones last.
     """
@@ -38,8 +38,8 @@ def rank(unit: Unit, uplink: str) -> int:
 def permits(unit: Unit, target: str, others: Iterable[Unit], along: Collection[Unit] = ()) -> bool:
     """Whether a policy may move a unit because of load.
 
-    `others`: the places of the other members of its sets. `along`: those members that move with it.
-    Hard rules hold; soft rules must not get worse. The target must not be one that loses its frames.
+    `others`: the other members of its sets, at their places. `along`: those members that move with it.
+    Hard rules hold; soft rules must not get worse. The target must not lose frames of the unit.
     """
     if unit.allowed is not None and target not in unit.allowed:
         return False
@@ -54,10 +54,10 @@ def permits(unit: Unit, target: str, others: Iterable[Unit], along: Collection[U
 
 
 def found(units: Iterable[Unit], uplinks: Iterable[Uplink] = ()) -> dict[str, dict[Rule, str]]:
-    """What is wrong with each rule of each unit, by name; an empty text if the rule is met.
+    """Return the violation of each unit's rules as text, by unit and rule; empty if the rule is met.
 
-    `Unit.uplink` is a unit's place. Texts say where it is and where it should be. `uplinks`: the
-    team, whose capacities limit reservations.
+    Each text gives the current uplink of the unit (`Unit.uplink`) and the required one. `uplinks`:
+    the team, whose capacities limit reservations.
     """
     units = list(units)
     promised_bps = defaultdict[str | None, float](float)
@@ -88,7 +88,7 @@ def found(units: Iterable[Unit], uplinks: Iterable[Uplink] = ()) -> dict[str, di
 
 
 def broken(states: Mapping[str, Mapping[Rule, str]]) -> dict[tuple[str, Rule], str]:
-    """The broken rules by unit and rule, with what was found."""
+    """Return the texts of the broken rules, by unit and rule."""
     return {
         (name, rule): text
         for name, state in sorted(states.items())
@@ -98,7 +98,7 @@ def broken(states: Mapping[str, Mapping[Rule, str]]) -> dict[tuple[str, Rule], s
 
 
 def _breaches(unit: Unit, uplink: str, others: Iterable[Unit]) -> tuple[int, int, int]:
-    """How far each soft rule is broken: members elsewhere, members beside the unit, rank."""
+    """Return the violations of soft rules: members elsewhere, members on the same uplink, rank."""
     together, apart = unit.rules.affinity, unit.rules.anti_affinity
     members = [u for u in others if u.uplink is not None]
     elsewhere = sum(u.rules.affinity == together and u.uplink != uplink for u in members)
@@ -111,7 +111,7 @@ def _breaches(unit: Unit, uplink: str, others: Iterable[Unit]) -> tuple[int, int
 
 
 def _members(units: Iterable[Unit], of: str) -> dict[str, dict[str, list[str]]]:
-    """The members of each set by uplink. Members without an uplink are left out."""
+    """Return the members of each set by uplink. Members without an uplink are omitted."""
     sets: dict[str, dict[str, list[str]]] = {}
     for unit in units:
         if (name := getattr(unit.rules, of)) is not None and unit.uplink is not None:
@@ -121,9 +121,9 @@ def _members(units: Iterable[Unit], of: str) -> dict[str, dict[str, list[str]]]:
 
 def _allow(unit: Unit) -> str:
     if unit.uplink is None and not unit.allowed:
-        return "on no uplink; no allowed uplink carries its VLANs"
+        return "has no uplink, because no allowed uplink carries its VLANs"
     if unit.uplink is None:
-        return f"on no uplink; it waits for {_or(sorted(unit.allowed or ()))} to carry traffic"
+        return f"has no uplink until {_or(sorted(unit.allowed or ()))} carries traffic"
     if unit.allowed is not None and unit.uplink not in unit.allowed:
         return f"on {unit.uplink}; it must be on {_or(sorted(unit.allowed))}"
     return ""
@@ -156,7 +156,7 @@ def _affinity(unit: Unit, members: Mapping[str, list[str]]) -> str:
     if unit.uplink is None or len(members) < 2:
         return ""
     others = _some(n for uplink, names in members.items() if uplink != unit.uplink for n in names)
-    return f"on {unit.uplink}, apart from {others} of {unit.rules.affinity}; they should use the same uplink"
+    return f"on {unit.uplink}, but affinity set {unit.rules.affinity} is also on other uplinks ({others}); all members should share one uplink"
 
 
 def _anti_affinity(unit: Unit, members: Mapping[str, list[str]]) -> str:
@@ -164,11 +164,11 @@ def _anti_affinity(unit: Unit, members: Mapping[str, list[str]]) -> str:
     if len(beside) < 2:
         return ""
     others = _some(name for name in beside if name != unit.name)
-    return f"on {unit.uplink}, together with {others} of {unit.rules.anti_affinity}; they should use different uplinks"
+    return f"on {unit.uplink}, like {others} of anti-affinity set {unit.rules.anti_affinity}; all members should use different uplinks"
 
 
 def _some(names: Iterable[str]) -> str:
-    """The first three, and the number of the rest."""
+    """Return the first three names, and the number of the others."""
     first = sorted(names)
     more = f" and {len(first) - 3} more" if len(first) > 3 else ""
     return ", ".join(first[:3]) + more

@@ -1,4 +1,4 @@
-"""A problem of placement by numbers, and a placement whose cost is updated as units come and go."""
+"""A placement problem in numbers, and a placement whose cost is updated as units are added or removed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def exactly(bps: float) -> int:
 class Candidate:
     """A unit and the uplinks that it may use, in its policy's order: the best first.
 
-    `ranks`: the rank of each uplink in its preferences. `current`: its place or home.
+    `ranks`: the rank of each uplink in its preferences. `current`: its current uplink or home.
     `reserve_bps`: the rate reserved for it.
     """
 
@@ -37,7 +37,7 @@ class Candidate:
         return self.affinity is not None or self.anti_affinity is not None
 
 
-# Units that move together: one, or an affinity set.
+# Units that move together: a single unit, or an affinity set.
 Block = tuple[int, ...]
 
 
@@ -45,9 +45,9 @@ class Problem:
     """A problem: units and uplinks by number, in the order of their names, with their costs.
 
     A cost is one whole number, in which each component of the vector outweighs all that follow.
-    `costs`: of each unit on each uplink that it may use, beyond its least, in its policy's order.
-    `affine`, `apart`: the members of sets. `easy`: by anti-affinity set, the blocks that flows
-    place: those that are one member of one such set and reserve nothing. `hard`: the other blocks.
+    `costs`: for each unit, the cost of each uplink that it may use, beyond its least cost.
+    `affine`, `apart`: the members of affinity and anti-affinity sets. `easy`: by anti-affinity set,
+    the blocks that flows place: one member of one such set, without reservation. `hard`: all others.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Problem:
         self.hard.sort(key=lambda block: (-sum(i in self.set_of for i in block), block))
 
     def ways(self, block: Block) -> list[int]:
-        """The uplinks that all units of a block may use; of several units in the first one's order."""
+        """Return the uplinks that all units of a block may use; in the order of its first unit."""
         if len(block) == 1:
             return self.able[block[0]]
         return [u for u in self.costs[block[0]] if all(u in self.costs[i] for i in block)]
@@ -112,13 +112,13 @@ class Problem:
         return {c.name: self.uplinks[u] for c, u in zip(self.candidates, at, strict=True)}
 
     def staying(self, at: Sequence[int]) -> list[int]:
-        """The placement `at`, but units that may use their current uplink stay there."""
+        """Return the placement `at`, but with units on their current uplink if they may use it."""
         here = [self._numbers.get(c.current or "", -1) for c in self.candidates]
         return [h if h in a else o for h, a, o in zip(here, self.able, at, strict=True)]
 
 
 def _members(names: Iterable[str | None]) -> list[tuple[int, ...]]:
-    """The units of each set."""
+    """Return the units of each set."""
     found: dict[str, list[int]] = {}
     for unit, name in enumerate(names):
         if name is not None:
@@ -129,15 +129,15 @@ def _members(names: Iterable[str | None]) -> list[tuple[int, ...]]:
 class Bounding:
     """A lower bound of the excess of reservations that the remaining units will add.
 
-    Even if divided like a fluid, units that are confined to some uplinks need more room than these
-    have.
+    Even if they were divided like a fluid, units that are confined to some uplinks would need more
+    room than these uplinks have.
     """
 
     def __init__(self, problem: Problem, units: Sequence[int]) -> None:
         self._rooms = problem.rooms
         useful = sorted({u for i in units if problem.reserves[i] for u in problem.able[i]})
         sizes = range(1 if len(problem.uplinks) <= SUBSETS_OF else len(useful), len(useful) + 1)
-        # Of each subset: what units from each on reserve that are confined to it.
+        # For each subset: the reservations of units confined to it, for each unit and all later units.
         self._demands: list[tuple[tuple[int, ...], list[int]]] = []
         for subset in (s for n in sizes for s in itertools.combinations(useful, n)):
             asked = [problem.reserves[i] * (set(problem.able[i]) <= {*subset}) for i in units]
@@ -146,7 +146,7 @@ class Bounding:
                 self._demands.append((subset, left))
 
     def more(self, k: int, promised: Sequence[int]) -> int:
-        """The bound after the first `k` units have their places."""
+        """Return the bound after the first `k` units have been placed."""
         most, rooms = 0, self._rooms
         for subset, left in self._demands:
             short = left[k]
@@ -167,9 +167,9 @@ class State:
     """
 
     def __init__(self, problem: Problem, at: Sequence[int] = (), *, partly: bool = False) -> None:
-        """With units `at` these uplinks, or else those without a choice.
+        """Place units on the uplinks `at`; without `at`, only the units without a choice.
 
-        `partly`: with none, and the bound leaves out the pairs of members without a place.
+        `partly`: place no units; pairs of members without a place are not part of the bound.
         """
         self.problem = problem
         count = len(problem.uplinks)
@@ -203,7 +203,7 @@ class State:
             self.at[unit] = -1
 
     def move(self, way: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Move units to uplinks. Returns the moves back."""
+        """Move units to uplinks. Return the moves back."""
         back = []
         for unit, uplink in way:
             back.append((unit, self.at[unit]))
@@ -213,7 +213,7 @@ class State:
         return back
 
     def _count(self, unit: int, uplink: int, more: int) -> None:
-        """Count a unit that comes (1) or goes (-1)."""
+        """Count a unit that is added to (1) or removed from (-1) an uplink."""
         p = self.problem
         bound = self.bound + more * p.costs[unit][uplink]
         if reserve := p.reserves[unit]:
@@ -231,7 +231,7 @@ class State:
 
 
 class _Together:
-    """An affinity set: a lower bound of the members that are not where most are."""
+    """An affinity set: a lower bound of the number of members apart from the largest group."""
 
     def __init__(self, members: Sequence[int], able: Sequence[Sequence[int]], count: int) -> None:
         self._size = len(members)
@@ -243,7 +243,7 @@ class _Together:
         self.away = self._size - max(self._reach)
 
     def put(self, able: Sequence[int], uplink: int, more: int) -> int:
-        """A member comes (1), or goes and can choose again (-1). Returns the bound's change."""
+        """Add (1) or remove (-1) a member, which can then choose again. Return the bound's change."""
         for other in able:
             if other != uplink:
                 self._reach[other] -= more
@@ -269,7 +269,7 @@ class _Apart:
         return self.pairs - before
 
     def _least(self) -> int:
-        """The bound with the remaining members spread as evenly as possible."""
+        """Return the bound with the remaining members spread as evenly as possible."""
         there = [self._there[uplink] for uplink in self._useful]
         pairs = sum(n * (n - 1) // 2 for n in there)
         level, left = min(there), self._left

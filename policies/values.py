@@ -1,7 +1,7 @@
-"""Values: dataclasses of which none changes once it is made.
+"""Values: immutable dataclasses that are fast to create.
 
-Decisions create thousands of them a second. A frozen dataclass takes twice as long to create as another
-one, because Python sets each field with a call that bypasses its own check. So only the type checker
+Decisions create thousands of values a second. Creating a frozen dataclass takes twice as long as any
+other, because Python sets each field with a call that bypasses its own check. So only the type checker
 ensures that values do not change.
 """
 
@@ -17,6 +17,6 @@ else:
     from dataclasses import dataclass
 
     def value(*, frozen, slots):
-        """The decorator `dataclass`, without the check at run time that `frozen` adds."""
+        """Return the decorator `dataclass`, without the check at run time that `frozen` adds."""
         assert frozen
         return dataclass(slots=slots, unsafe_hash=True)

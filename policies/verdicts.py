@@ -1,4 +1,4 @@
-"""Why a policy moves a unit or not, and why it moves nothing in a team."""
+"""The reasons why a policy moves a unit or not, and why it moves nothing in a team."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Standing(StrEnum):
     """Why a unit is moved now, or not.
 
     `MOVES`: it is moved. `NEVER`: the policy moves no units of its kind because of load. `HELD`: a
-    rule holds it. `OUT_OF_SERVICE`: its uplink carries nothing, so failover decides. `BELOW`: its
-    uplink is not above the threshold. `TOO_SMALL`: it has too little of the load that saturates its
-    uplink. `NO_ROOM`: no other uplink can take it. `NO_USE`: moving it does not help the team.
+    rule prevents it. `OUT_OF_SERVICE`: its uplink carries nothing, so failover decides. `BELOW`: its
+    uplink is not above the threshold. `TOO_SMALL`: its part of the load that saturates its uplink is
+    too small. `NO_ROOM`: no other uplink has room for it. `NO_USE`: moving it does not help the team.
     `LATER`: another unit is moved first.
     """
 
@@ -34,8 +34,8 @@ class Standing(StrEnum):
 class Verdict:
     """A policy's verdict on a unit.
 
-    `move`: the move of the unit itself or, for `LATER`, of the other unit. `expected_ratio`: how
-    full each other uplink that it may use would be with it, by name.
+    `move`: the move of the unit itself or, for `LATER`, of the other unit. `expected_ratio`: the
+    utilization of each other uplink that it may use if it were moved there, by name.
     """
 
     standing: Standing

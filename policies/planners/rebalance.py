@@ -18,13 +18,13 @@ from policies.verdicts import Rest, WhyAtRest
 LEAST_DIFFERENCE_RATIO = 0.03
 # All moves between two uplinks together must reach this part of the gain of an ideal division of
 # their load. With equal uplinks that is a tenth of their difference, as in balance-slb. If the
-# difference itself were the measure, a slow uplink would stay idle beside a fast one. If each move
-# alone were measured, a load of many small units would stay where it is.
+# difference itself were the measure, a slow uplink would stay idle next to a fast one. If each move
+# were measured separately, a load of many small units would not be moved.
 LEAST_GAIN_OF_IDEAL_RATIO = 0.2
 
 
 def even_out(snapshot: Snapshot) -> Plan:
-    """The moves, chosen greedily: each leaves the fuller of both uplinks as empty as possible.
+    """Return the moves, chosen greedily: each leaves the fuller of its uplinks as empty as possible.
 
     No unit moves twice in one plan. Every move lowers the higher utilization of its two uplinks, so
     the same loads cause no further moves.
@@ -43,7 +43,7 @@ def even_out(snapshot: Snapshot) -> Plan:
 
 
 def rest(snapshot: Snapshot) -> Rest:
-    """Why nothing is moved, if nothing is."""
+    """Return why nothing is moved, if nothing is moved."""
     uplinks = failover.in_service(snapshot.uplinks)
     if len(uplinks) < 2:
         return Rest(WhyAtRest.ALONE)
@@ -53,7 +53,7 @@ def rest(snapshot: Snapshot) -> Rest:
 
 
 def is_calm(snapshot: Snapshot) -> bool:
-    """Whether nothing moves, whatever units carry. This then also holds for means of such loads."""
+    """Whether no unit is moved, regardless of unit loads. This also holds for means of such loads."""
     uplinks = failover.in_service(snapshot.uplinks)
     ratios = [_sent_ratio(uplink) for uplink in uplinks]
     return len(ratios) < 2 or max(ratios) - min(ratios) < LEAST_DIFFERENCE_RATIO
@@ -64,7 +64,7 @@ def _sent_ratio(uplink: Uplink) -> float:
 
 
 def _extremes(uplinks: list[Uplink], sent_bps: dict[str, float]) -> tuple[Uplink, Uplink]:
-    """The emptiest and the fullest uplink, with what they send."""
+    """Return the emptiest and the fullest uplink, with their sent traffic."""
     sending = [u.carrying(Load(tx_bps=sent_bps[u.name])) for u in uplinks]
     by_ratio = sorted(sending, key=lambda u: (_sent_ratio(u), u.name))
     return by_ratio[0], by_ratio[-1]
@@ -76,7 +76,7 @@ def _between_extremes(
     sent_bps: dict[str, float],
     in_sets: dict[str, Unit],
 ) -> list[Move]:
-    """Moves from the fullest to the emptiest uplink; none if they are not worth it.
+    """Return the moves from the fullest to the emptiest uplink; empty if they are not worth it.
 
     The moves are applied to `sent_bps` and to `in_sets`, the units in sets.
     """
@@ -111,7 +111,7 @@ def _between_extremes(
 
 
 def _best_unit(fuller: Uplink, emptier: Uplink, units: list[Unit]) -> Unit | None:
-    """The unit whose move leaves the fuller uplink emptiest; None if none makes it emptier."""
+    """Return the unit whose move leaves the fuller uplink emptiest; None if no move relieves it."""
     fuller_ratio, emptier_ratio = _sent_ratio(fuller), _sent_ratio(emptier)
     if fuller_ratio - emptier_ratio < LEAST_DIFFERENCE_RATIO:
         return None

@@ -1,4 +1,4 @@
-"""Places many small units so that each uplink has a share of them by capacity."""
+"""Places many small units so that each uplink has a share of the units by capacity."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from policies.planners.static import placeable
 
 
 def by_capacity(units: Sequence[Unit], uplinks: Sequence[Uplink]) -> dict[str, str]:
-    """The home of every unit; as few as possible leave their uplink (`Unit.uplink`).
+    """Return the home of every unit; as few units as possible leave their uplink (`Unit.uplink`).
 
     Quotas are exact to one unit (Hamilton's method of largest remainders). If an uplink leaves the
-    team, only its own units get new homes. An uplink that joins takes units from those that have
-    too many, first of all units that were its own before.
+    team, only its own units get new homes. An uplink that joins gets units from uplinks that have
+    too many, preferably its own earlier units.
     """
     quotas = _quotas(len(units), placeable(uplinks))
     homes: dict[str, str] = {}
@@ -33,7 +33,7 @@ def by_capacity(units: Sequence[Unit], uplinks: Sequence[Uplink]) -> dict[str, s
 
 
 def _quotas(units: int, uplinks: Sequence[Uplink]) -> dict[str, int]:
-    """The number of units for each uplink."""
+    """Return the number of units for each uplink."""
     total_bps = sum(uplink.capacity_bps for uplink in uplinks)
     exact = {u.name: units * u.capacity_bps / total_bps for u in uplinks}
     quotas = {name: int(share) for name, share in exact.items()}
@@ -47,9 +47,9 @@ def _quotas(units: int, uplinks: Sequence[Uplink]) -> dict[str, int]:
 def _most_at_home_first(
     units: Sequence[Unit], uplinks: Sequence[Uplink], quotas: dict[str, int]
 ) -> Sequence[Unit]:
-    """The units in the order in which they may keep their uplink, if not all can.
+    """Return the units in the order in which they may keep their uplink, if not all can.
 
-    A unit that another uplink would suit better has probably come by a failover.
+    A unit for which another uplink ranks higher has probably been moved there by a failover.
     """
     held = Counter(unit.uplink for unit in units)
     if all(held[name] <= quota for name, quota in quotas.items()):

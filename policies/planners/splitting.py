@@ -1,9 +1,9 @@
 """`adaptive`: moves as in `minmax`, and splits of VM ports where moves are not enough.
 
-A VM port is split if no placement of whole VM ports keeps uplinks from filling up, and a split does
-so much better. What a split VM port sends is spread over buckets. If neighbours can move out of its
-way instead, they do. The planner then moves buckets to even out what uplinks send: no address moves
-for that. What a VM port receives stays at its home, so only sending counts here.
+A VM port is split if no placement of whole VM ports keeps uplinks from filling up, and a split is
+much better. The traffic that a split VM port sends is spread over buckets. If other VM ports can
+move away instead, they are moved. The planner then moves buckets to even out the sent traffic of
+uplinks, which moves no address. Received traffic stays on the home uplink, so only sending counts.
 
 Nothing is split while the fullest uplink sends `HIGH_RATIO` of its capacity or less, or if even a
 perfect division would gain less than `GAIN_RATIO` of capacity or `GAIN_OF_WORST_RATIO` of the worst
@@ -22,15 +22,15 @@ from policies.outcome import after, sent
 from policies.planners import minmax
 from policies.verdicts import Verdict
 
-# What a split must gain: a share of capacity, and a share of the worst utilization without it.
+# The least gain of a split: a share of capacity, and a share of the worst utilization without it.
 GAIN_RATIO = 0.05
 GAIN_OF_WORST_RATIO = 0.1
 # A full uplink is relieved by the fewest moves that leave no uplink fuller than this.
 ENOUGH_RATIO = 0.7
-# If those moves leave an uplink fuller than this, the planner does all it can.
+# If these moves leave an uplink fuller than this, the planner makes a full plan.
 NEAR_RATIO = 0.9
-# The price of a move: the share of the worst utilization that each must bring. It keeps moves few
-# at any load; `policies.gain` asks for a share of capacity, which keeps nearly idle teams at rest.
+# The price of a move: the share of the worst utilization that each must gain. It keeps moves few at
+# any load. `policies.gain` requires a share of capacity, so that nearly idle teams are not changed.
 PRICE_RATIO = 0.02
 # A VM port is merged if no uplink would then send more than this,
 COOL_RATIO = 0.5
@@ -41,7 +41,7 @@ MOST_AT_ONCE = 8
 
 
 def plan(snapshot: Snapshot) -> Plan:
-    """The moves, splits and merges, and which split VM ports are mergeable."""
+    """Return the moves, splits and merges, and the split VM ports that are mergeable."""
     placed = _placed(snapshot)
     left = _after(snapshot, placed)
     mergeable, merged = _mergeable(left)
@@ -56,7 +56,7 @@ def plan(snapshot: Snapshot) -> Plan:
 
 
 def relieve(snapshot: Snapshot) -> Plan:
-    """The fewest moves after which no uplink is near its capacity, or else a full plan."""
+    """Return the fewest moves after which no uplink is near its capacity, or else a full plan."""
     placed = _placed(snapshot, ENOUGH_RATIO)
     if gain.worst_ratio(_after(snapshot, placed).uplinks) <= NEAR_RATIO:
         return Plan(moves=placed)
@@ -64,7 +64,7 @@ def relieve(snapshot: Snapshot) -> Plan:
 
 
 def verdict(snapshot: Snapshot, unit: str) -> Verdict:
-    """Why a VM port of the snapshot is or is not moved or split."""
+    """Return why a VM port of the snapshot is or is not moved or split."""
     return minmax.verdict(snapshot, unit, gain.worthwhile(plan(snapshot), snapshot))
 
 
@@ -72,7 +72,7 @@ def verdict(snapshot: Snapshot, unit: str) -> Verdict:
 
 
 def _placed(snapshot: Snapshot, enough_ratio: float = 0.0) -> tuple[Move, ...]:
-    """First moves of buckets, by what is sent; then of all units, by both directions."""
+    """Return moves: first of buckets, for sent traffic; then of all units, for both directions."""
     buckets = tuple(unit for unit in snapshot.units if unit.is_bucket)
     if not buckets:
         return minmax.plan(snapshot, enough_ratio, PRICE_RATIO).moves
@@ -89,7 +89,7 @@ def _placed(snapshot: Snapshot, enough_ratio: float = 0.0) -> tuple[Move, ...]:
 
 
 def _after(snapshot: Snapshot, moves: Sequence[Move]) -> Snapshot:
-    """The team after the moves."""
+    """Return the team after the moves."""
     if not moves:
         return snapshot
     targets = {move.unit: move.target for move in moves}
@@ -116,7 +116,7 @@ def _after(snapshot: Snapshot, moves: Sequence[Move]) -> Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class _Division:
-    """VM ports to split, and the worst utilization by sending that is left."""
+    """VM ports to split, and the worst utilization for sent traffic after the split."""
 
     moves: tuple[Move, ...]
     ratio: float
@@ -131,7 +131,7 @@ class _Level:
 
 
 def _divided(snapshot: Snapshot, worst_ratio: float) -> _Division | None:
-    """The fewest VM ports to split, each the hottest of the fullest uplink; None if not worth it.
+    """Return the fewest VM ports to split, each the busiest of the fullest uplink; None if useless.
 
     `worst_ratio`: the worst utilization without a split.
     """
@@ -176,7 +176,7 @@ def _least_gain_ratio(worst_ratio: float) -> float:
 
 
 def _sent(uplinks: Sequence[Uplink], units: Iterable[Unit]) -> tuple[dict[str, float], float]:
-    """What each uplink sends besides buckets, and what all buckets send."""
+    """Return the traffic that each uplink sends outside buckets, and that all buckets send."""
     whole_bps = {uplink.name: uplink.load.tx_bps for uplink in uplinks}
     spread_bps = 0.0
     for unit in units:
@@ -191,7 +191,7 @@ def _fullest(uplinks: Sequence[Uplink], sent_bps: Mapping[str, float]) -> tuple[
 
 
 def _level(uplinks: Sequence[Uplink], whole_bps: Mapping[str, float], spread_bps: float) -> _Level:
-    """Pour the load into the emptiest uplinks, until these are equally full."""
+    """Divide the spread load like a fluid over the emptiest uplinks, so that these are equally full."""
     by_ratio = sorted(uplinks, key=lambda u: (whole_bps[u.name] / u.capacity_bps, u.name))
     sent_bps = capacity_bps = level = 0.0
     for uplink in by_ratio:
@@ -211,7 +211,7 @@ def _level(uplinks: Sequence[Uplink], whole_bps: Mapping[str, float], spread_bps
 
 
 def _mergeable(snapshot: Snapshot) -> tuple[tuple[str, ...], tuple[Move, ...]]:
-    """The split VM ports that would do no harm as a whole, and the merges to make now."""
+    """Return the split VM ports that could be merged without harm, and the merges to make now."""
     uplinks = failover.in_service(snapshot.uplinks)
     spread = [u for u in snapshot.units if u.spread and not u.is_bucket]
     if not spread or not uplinks:
@@ -222,7 +222,7 @@ def _mergeable(snapshot: Snapshot) -> tuple[tuple[str, ...], tuple[Move, ...]]:
     for unit in sorted(spread, key=lambda u: (u.spread_bps, u.name)):
         if unit.uplink not in whole_bps:
             continue
-        # Nobody knows which buckets carry its traffic: assume the same share of each.
+        # It is unknown which buckets carry its traffic, so assume the same share of each.
         left_bps = max(0.0, spread_bps - unit.spread_bps)
         left = left_bps / spread_bps if spread_bps else 0.0
         merged_bps = dict(whole_bps)

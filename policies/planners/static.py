@@ -1,4 +1,4 @@
-"""Static policies: placement by names and numbers, never by load."""
+"""Static policies: place units by names and numbers, never by load."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from policies.verdicts import Rest, Standing, Verdict, WhyAtRest
 
 
 def by_number(units: Sequence[Unit], uplinks: Sequence[Uplink]) -> dict[str, str]:
-    """VMware's "originating virtual port ID": number modulo the number of active uplinks.
+    """Place units as VMware's "originating virtual port ID": number modulo count of active uplinks.
 
-    It counts configured active uplinks whether they are up or not, so that a failure changes the
-    home of no unit on other uplinks.
+    Configured active uplinks count even if they are down, so that a failure does not change the
+    homes of units on other uplinks.
     """
     homes = {}
     for unit in units:
@@ -23,12 +23,12 @@ def by_number(units: Sequence[Unit], uplinks: Sequence[Uplink]) -> dict[str, str
 
 
 def first_in_order(units: Sequence[Unit], uplinks: Sequence[Uplink]) -> dict[str, str]:
-    """VMware's "explicit failover order": everything on the first active uplink."""
+    """Place units as VMware's "explicit failover order": all units on the first active uplink."""
     return {u.name: placeable(failover.only(u.allowed, uplinks))[0].name for u in units}
 
 
 def stay(_snapshot: Snapshot) -> Plan:
-    """A static policy never moves anything because of load."""
+    """Return an empty plan, because a static policy never moves anything because of load."""
     return Plan()
 
 
@@ -41,7 +41,7 @@ def rest(_snapshot: Snapshot) -> Rest:
 
 
 def placeable(uplinks: Sequence[Uplink]) -> Sequence[Uplink]:
-    """The uplinks that can be a home: the active ones, else standby, else drained, else all."""
+    """Return the uplinks that can be a home: active ones, else standby, else drained, else all."""
     for role in (Role.ACTIVE, Role.STANDBY, Role.DRAINED):
         if chosen := [uplink for uplink in uplinks if uplink.role is role]:
             return chosen

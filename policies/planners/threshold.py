@@ -11,8 +11,8 @@ from policies import failover, rules
 from policies.model import IDLE, Load, Move, Plan, Reason, Snapshot, Unit, Uplink
 from policies.verdicts import Rest, Standing, Verdict, WhyAtRest
 
-# Moving a unit with less of its uplink than this does not help. Nor does a move that makes the
-# fuller of two uplinks emptier by less. Such a move would be repeated in each window.
+# Moving a unit that uses less than this share of its uplink does not help. Nor does a move that
+# relieves the fuller of two uplinks by less. Such a move would be repeated in each window.
 LEAST_SHARE_RATIO = 0.01
 
 # A switch counts flows late, so a unit's load over a short window may be this share too low. An
@@ -25,7 +25,7 @@ Group = tuple[Unit, ...]
 
 
 def relieve_saturated(snapshot: Snapshot) -> Plan:
-    """At most one move, from the most utilized uplink that a move can relieve.
+    """Return at most one move, from the most utilized uplink that a move can relieve.
 
     A unit that is, or may be, too big for any uplink stays: moving it would only move the
     saturation. Units that a rule keeps together move together and count as one.
@@ -40,7 +40,7 @@ def relieve_saturated(snapshot: Snapshot) -> Plan:
 
 
 def verdict(snapshot: Snapshot, unit: str) -> Verdict:
-    """Why a unit of the snapshot is not moved."""
+    """Return why a unit of the snapshot is or is not moved."""
     asked = next(u for u in snapshot.units if u.name == unit)
     uplink = next((u for u in snapshot.uplinks if u.name == asked.uplink), None)
     if not asked.movable:
@@ -64,7 +64,7 @@ def verdict(snapshot: Snapshot, unit: str) -> Verdict:
 
 
 def rest(snapshot: Snapshot) -> Rest:
-    """Why nothing is moved, if nothing is."""
+    """Return why nothing is moved, if nothing is moved."""
     usable = [u for u in snapshot.uplinks if u.usable]
     fullest = max(usable, key=lambda u: (u.utilization_ratio, u.name), default=None)
     unrelieved = relieve_saturated(snapshot).unrelieved
@@ -73,7 +73,7 @@ def rest(snapshot: Snapshot) -> Rest:
 
 
 def is_calm(snapshot: Snapshot) -> bool:
-    """Whether nothing moves, whatever units carry. This then also holds for means of such loads."""
+    """Whether no unit is moved, regardless of unit loads. This also holds for means of such loads."""
     return not any(_is_saturated(uplink, snapshot) for uplink in snapshot.uplinks)
 
 
@@ -82,7 +82,7 @@ def _is_saturated(uplink: Uplink, snapshot: Snapshot) -> bool:
 
 
 def _relief(uplink: Uplink, snapshot: Snapshot) -> tuple[Move, ...]:
-    """The busiest movable unit that another uplink can take, and the best such uplink."""
+    """Return the move of the busiest movable unit that fits on another uplink, to the best uplink."""
     unaccounted = _unaccounted(uplink, snapshot)
     for group in _busiest_first(uplink, snapshot):
         if target := _best_target(group, _late(group, unaccounted), uplink, snapshot):
@@ -93,7 +93,7 @@ def _relief(uplink: Uplink, snapshot: Snapshot) -> tuple[Move, ...]:
 
 
 def _best_target(group: Group, late: Load, uplink: Uplink, snapshot: Snapshot) -> Uplink | None:
-    """The emptiest uplink, with the units on it, among those that stay within the threshold."""
+    """Return the uplink that is emptiest with the units, if one stays within the threshold."""
     able = _able(group, uplink, snapshot)
     fitting = [
         u
@@ -106,7 +106,7 @@ def _best_target(group: Group, late: Load, uplink: Uplink, snapshot: Snapshot) -
 
 
 def _late(group: Group, unaccounted: Load) -> Load:
-    """The load that units may carry beyond what is counted."""
+    """Return the load that units may carry beyond their counted load."""
     return Load(
         min(unaccounted.tx_bps, COUNTED_LATE_RATIO * _tx_bps(group)),
         min(unaccounted.rx_bps, COUNTED_LATE_RATIO * _rx_bps(group)),
@@ -114,20 +114,20 @@ def _late(group: Group, unaccounted: Load) -> Load:
 
 
 def _unaccounted(uplink: Uplink, snapshot: Snapshot) -> Load:
-    """The load of an uplink that none of the policy's units accounts for."""
+    """Return the load of an uplink that none of the policy's units accounts for."""
     counted = sum((u.load for u in snapshot.units if u.uplink == uplink.name), IDLE)
     return IDLE.larger(uplink.load - counted)
 
 
 def _able(group: Group, uplink: Uplink, snapshot: Snapshot) -> list[Uplink]:
-    """The other uplinks in service that rules allow for the units."""
+    """Return the other uplinks in service that rules allow for the units."""
     others = [u for u in failover.in_service(snapshot.uplinks) if u is not uplink]
     members = snapshot.in_sets
     return [u for u in others if all(rules.permits(unit, u.name, members, group) for unit in group)]
 
 
 def _busiest_first(uplink: Uplink, snapshot: Snapshot) -> list[Group]:
-    """Movable units with load in a saturated direction of the uplink: busier direction first."""
+    """Return movable units with load in saturated directions of the uplink, busier direction first."""
     units = [u for u in snapshot.units if u.uplink == uplink.name and u.movable]
     groups = dict.fromkeys(_together(unit, snapshot) for unit in units)
     busiest: list[Group] = []
@@ -143,7 +143,7 @@ def _busiest_first(uplink: Uplink, snapshot: Snapshot) -> list[Group]:
 
 
 def _together(unit: Unit, snapshot: Snapshot) -> Group:
-    """All members of its affinity set on its uplink, by name; only itself if one cannot move."""
+    """Return all members of a unit's affinity set on its uplink; only the unit if one cannot move."""
     if unit.rules.affinity is None:
         return (unit,)
     movable = {u.name: u for u in snapshot.units if u.movable}
@@ -166,6 +166,6 @@ def _rx_bps(group: Group) -> float:
 
 
 def _after(uplink: Uplink, group: Group, more: Load = IDLE) -> float:
-    """The utilization of `uplink` with the units, in its busier direction."""
+    """Return the utilization of `uplink` with the units, in its busier direction."""
     total = sum((unit.load for unit in group), uplink.load + more)
     return total.utilization_ratio(uplink.capacity_bps)

@@ -63,14 +63,14 @@ def test_rather_no_traffic_than_by_another_uplink() -> None:
     assert "vnet0" not in here.bindings() and carried(here)["vnet0"] is None
     assert set(here.bindings()) == set(VMS[1:]), "all others have failed over"
     assert broken(here) == {("vnet0", "allow")}
-    text = "vnet0 allow: on no uplink; it waits for eth1 to carry traffic"
+    text = "vnet0 allow: has no uplink until eth1 carries traffic"
     assert f"  rule broken  {text}" in done(here.ask("show")).splitlines()
     assert f"br0: rule broken: {text}" in reports(here, "warning")
     (entry,) = entries(here, "rule-broken")
     assert (entry["port"], entry["why"]) == ("vnet0", text)
     told = explained(here, "vnet0")
     assert "eth1" in told["said"]["to change"]
-    assert told["rules_broken"] == {"allow": "on no uplink; it waits for eth1 to carry traffic"}
+    assert told["rules_broken"] == {"allow": "has no uplink until eth1 carries traffic"}
 
     here.switches["br0"].learned = [(10, "02:00:00:00:00:10", 0)]
     back_s = here.now_s
@@ -269,7 +269,7 @@ def test_a_set_that_is_too_large_is_spread_evenly_and_shown_as_broken() -> None:
     here = team({name: {"anti_affinity": "web"} for name in VMS}, uplinks=2)
     assert sorted(here.bindings()[name] for name in VMS) == ["eth1", "eth1", "eth2", "eth2"]
     assert broken(here) == {(name, "anti-affinity") for name in VMS}
-    assert "of web; they should use different uplinks" in shown(here)["rules_broken"][0]["how"]
+    assert "of anti-affinity set web; all members should use different uplinks" in shown(here)["rules_broken"][0]["how"]
 
 
 def test_rules_that_contradict_each_other_are_shown_and_all_else_is_met() -> None:
