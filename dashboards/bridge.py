@@ -56,8 +56,8 @@ def build() -> model.Dashboard:
     return frame.dashboard(
         frame.BRIDGE,
         "One bridge that ovs-lbt manages. The first screen shows problems, full uplinks, and the last "
-        "moves with their reasons; uplinks, VM ports and all moves follow. Marks in the graphs are "
-        "moves (purple), failovers (red) and failbacks (green), with their reason.",
+        "moves with their reasons; uplinks, VM ports and all moves follow. Marks in the graphs show "
+        "moves (purple), failovers (red) and failbacks (green), each with its reason.",
         frame.one_bridge(),
         frame.marks(HERE, listed="Last ten moves"),
         [
@@ -101,8 +101,8 @@ def _is_anything_wrong() -> list[panels.Panel]:
         ),
         number(
             "Busiest uplink",
-            "The uplink that sends or receives the highest share of its capacity. Good: below the "
-            "threshold. Above it for a whole window, the policy moves a VM port.",
+            "The uplink with the highest utilization in either direction. Good: below the threshold. If "
+            "it is above the threshold for a whole window, the policy moves a VM port.",
             Ask(f"topk(1, max by (uplink) ({utilization}))", "{{uplink}}"),
             unit=panels.RATIO,
             steps=panels.UTILIZATION,
@@ -149,10 +149,10 @@ def _at_once() -> list[panels.Panel]:
     return [
         rows(
             "Uplinks now",
-            "The role, link and load of every uplink. Good: all active uplinks up, and none "
+            "The role, link and load of every uplink. Good: all active uplinks are up, and none is "
             "unrelieved. Changes: link changes in the time range. No answer: the link is up, but "
-            "LACP, BFD or CFM receives nothing. Cut off, lossy: the link is up, but path checks lose all "
-            "probes on it, or the probes of a VLAN or MTU.",
+            "LACP, BFD or CFM receives nothing. Cut off: the link is up, but all path-check probes on it "
+            "are lost. Lossy: only the probes of a VLAN or MTU are lost.",
             [
                 Column("Uplink", "uplink", is_uplink=True),
                 Column("Role", "role", width=80),
@@ -212,9 +212,9 @@ def _at_once() -> list[panels.Panel]:
         ),
         rows(
             "Last ten moves",
-            "The last moves of VM ports in the time range: when, to which uplink, and why. "
-            "Each reason has one colour everywhere. Repeated moves of a port for the same reason share "
-            "one row. `ovs-lbt history` lists all moves, and `ovs-lbt explain PORT` has details.",
+            "The last VM port moves in the time range, with the time, the new uplink and the reason. "
+            "A reason has the same colour in all panels. Repeated moves of a port for the same reason "
+            "share one row. `ovs-lbt history` lists all moves, and `ovs-lbt explain PORT` has details.",
             [
                 Column("When", expr=f"{moved} * 1000", unit=panels.TIME, width=170),
                 Column("VM port", "port"),
@@ -264,9 +264,9 @@ def _uplinks() -> list[panels.Panel]:
     return [
         lines(
             "Utilization",
-            "The share of its capacity that each uplink sends (lines) and receives (dotted), over the "
-            "last poll interval. Good: all lines close together, or far below the threshold. Faint: "
-            "the shares that were used to choose the last moves.",
+            "Transmit (solid) and receive (dotted) utilization of each uplink over the last poll "
+            "interval. Good: all lines are close together, or far below the threshold. Faint lines: the "
+            "utilization on which the last moves were based.",
             [
                 Ask(
                     of_connected(HERE, HERE("uplink_utilization_ratio", 'direction="transmit"')),
@@ -290,17 +290,17 @@ def _uplinks() -> list[panels.Panel]:
         states(
             "Links",
             "When each uplink's link was up. Good: all green. No answer: the link was up, but LACP, BFD "
-            "or CFM received nothing. Cut off, lossy: the link was up, but path checks lost all probes "
-            "on it, or the probes of a VLAN or MTU. Many short changes mean a flapping link: check its cable "
-            "and the switch port.",
+            "or CFM received nothing. Cut off: the link was up, but all path-check probes on it were lost. "
+            "Lossy: only the probes of a VLAN or MTU were lost. If a link changes often, it is flapping: "
+            "check its cable and the switch port.",
             Ask(LINK, "{{uplink}}"),
             words=panels.LINK,
         ),
         lines(
             "Dropped frames",
-            "Frames that the switch dropped at uplinks and VM ports, per second. Good: none. At an "
-            "uplink: the uplink is full. At a VM port: the VM does not receive fast enough. Sent by a "
-            "VM port: the VM sends more than its limit, or than its share of a full uplink.",
+            "Frames that the switch dropped at uplinks and VM ports, per second. Good: none. Uplink: the "
+            "uplink is full. Port: the VM does not receive fast enough. Sent by a port: the VM sends more "
+            "than its limit, or more than its share of a full uplink.",
             [
                 Ask(f"{rate_of_connected(HERE, 'uplink_drops_total')} > 0", "uplink {{uplink}}"),
                 Ask(f"{rate_of_connected(HERE, 'port_drops_total')} > 0", "port {{port}}"),
@@ -322,7 +322,7 @@ def _each(function: str, expr: str, of: str = "uplink") -> str:
 
 
 def _without(info: str) -> str:
-    """VM ports without an uplink, with `none` as the label of their uplink."""
+    """A query for VM ports without an uplink, with `none` as the label of their uplink."""
     return f'label_replace({of_connected(HERE, info)}, "uplink", "{panels.NONE}", "", "")'
 
 
@@ -356,9 +356,9 @@ def _vm_ports() -> list[panels.Panel]:
             sent_and_received(
                 "VM ports on $uplink",
                 "The stacked traffic of the VM ports bound to this uplink: sent above the line, received "
-                "(dotted) below it, and the uplink's capacity in both directions. A port that moves "
+                "(dotted) below it, with the uplink's capacity in both directions. A port that moves "
                 "disappears from one graph and appears in another, in the same colour. Good: all stacks "
-                "have about the same share of their uplink's capacity.",
+                "use about the same share of their uplink's capacity.",
                 Ask(on_uplink("transmit"), "{{port}} sent"),
                 Ask(on_uplink("receive"), "{{port}} received"),
                 in_bits(HERE("uplink_capacity_bytes_per_second", 'uplink="$uplink"')),
@@ -388,9 +388,9 @@ def _vm_ports() -> list[panels.Panel]:
         ),
         rows(
             "VM ports now",
-            "Every VM port: its VM, its uplink, since when and why, and its traffic. If the reason is "
-            "the name of a policy, this policy placed the port, and the port has not moved since. none: no "
-            "uplink that its rules allow is up, so the VM has no network. `ovs-lbt explain PORT` has details.",
+            "Every VM port with its VM, its uplink, the reason and time of its last move, and its traffic. "
+            "If the reason is the name of a policy, this policy placed the port, and the port has not moved "
+            "since. none: no allowed uplink is up, so the VM has no network. `ovs-lbt explain PORT` has details.",
             [
                 Column("VM port", "port"),
                 Column("VM", "vm"),
@@ -437,8 +437,8 @@ def _rules() -> list[panels.Panel]:
     return [
         rows(
             "Rules of VM ports",
-            "The operators' rules: allow and pin, affinity and anti-affinity, prefer. Good: all kept. "
-            "`ovs-lbt show` explains why a rule is broken. A VM whose `allow` is broken has no network.",
+            "The operators' rules: allow and pin, affinity and anti-affinity, prefer. Good: all are kept. "
+            "`ovs-lbt show` explains why a rule is broken. If `allow` is broken, the VM has no network.",
             [
                 Column("VM port", "port"),
                 Column("Rule", "rule"),
@@ -456,9 +456,9 @@ def _path_faults() -> list[panels.Panel]:
     return [
         rows(
             "Lost between uplinks",
-            "Path checks' probes that are lost on an uplink although its link is up. Good: no data. VLAN: 0 "
-            "for untagged, empty for all. Decided: false if another uplink may be the faulty one, so that "
-            "nothing moves. `ovs-lbt check` shows what to request from the network team.",
+            "Path-check probes lost on an uplink whose link is up. Good: no data. VLAN: 0 for untagged, "
+            "empty for all. Decided: false if the fault may be on another uplink; VM ports are then not "
+            "moved. `ovs-lbt check` shows what to request from the network team.",
             [
                 Column("Uplink", "uplink", is_uplink=True),
                 Column("Lost", "kind"),
@@ -473,7 +473,7 @@ def _path_faults() -> list[panels.Panel]:
         ),
         lines(
             "Probes",
-            "Path checks' frames and rounds per second, by result. Good: all frames arrive. Lost: if only "
+            "Path-check probes and rounds per second, by result. Good: all probes arrive. Lost: if only "
             "some are lost, the network loses frames of all kinds. Full: lost on a full uplink, which does "
             "not prove a fault. Rounds void: the switch did not return the service's own probe.",
             [
@@ -488,8 +488,8 @@ def _path_faults() -> list[panels.Panel]:
             "Loops, duplicates, and other programs' flows",
             "Frames per second that reach every VM port of a VLAN; broadcasts per second that arrive twice because "
             "the LAG's members are separate ports on the upstream switch; and other programs' flows that take "
-            "precedence over ovs-lbt's. Good: few frames, and none of the others. Above 1000 frames per second, "
-            "`ovs-lbt check` reports a loop.",
+            "precedence over ovs-lbt's flows. Good: few frames, no repeated broadcasts, and no such flows. Above "
+            "1000 frames per second, `ovs-lbt check` reports a loop.",
             [
                 Ask(HERE("bridge_flooded_packets_per_second"), "frames to every VM port"),
                 Ask(HERE("bridge_repeated_packets_per_second"), "broadcasts that arrive twice"),
@@ -506,17 +506,17 @@ def _addresses() -> list[panels.Panel]:
     return [
         lines(
             "Addresses behind VM ports",
-            "The addresses behind each VM port that have their own uplink, with `unit=source-mac`. Good: "
-            "all addresses that exist. At most 256 addresses of a port are distinguished; all others use "
-            "the port's home uplink.",
+            "The number of addresses behind each VM port that have their own uplink (`unit=source-mac`). "
+            "Good: the number of addresses that exist. At most 256 addresses of a port have their own "
+            "uplink; all others use the port's home uplink.",
             [Ask(HERE("port_units"), "{{port}}")],
             unit=panels.COUNT,
             of_ports=True,
         ),
         lines(
             "Addresses by uplink",
-            "The number of these addresses on each uplink. Good: every uplink has some. `ovs-lbt show` "
-            "lists the addresses of each VM port.",
+            "The number of addresses with their own uplink (`unit=source-mac`), by uplink. Good: every "
+            "uplink has some. `ovs-lbt show` lists the addresses of each VM port.",
             [Ask(HERE("uplink_units"), "{{uplink}}")],
             unit=panels.COUNT,
             of_uplinks=True,
@@ -535,8 +535,8 @@ def _endpoints() -> list[panels.Panel]:
         rows(
             "Tunnel endpoints",
             "The ports that carry an overlay's tunnels (OVN, OpenStack, Kubernetes), and thus the traffic "
-            "of all VMs behind them. Good: several with about the same load, or split ones. `ovs-lbt plan "
-            "--endpoints` shows which VM should use which endpoint.",
+            "of all VMs behind them. Good: several endpoints with about the same load, or split endpoints. "
+            "`ovs-lbt plan --endpoints` shows which VM should use which endpoint.",
             [
                 Column("Port", "port"),
                 Column("Address", "address"),
@@ -561,7 +561,7 @@ def _endpoints() -> list[panels.Panel]:
         lines(
             "Tunnel endpoints: sent",
             "The traffic that each endpoint sends over uplinks, with tunnel headers, according to the "
-            "switch's flow counters. Good: endpoints close together.",
+            "switch's flow counters. Good: all endpoints send about the same.",
             [Ask(load("transmit"), "{{port}} sent")],
             unit=panels.BITS,
             of_ports=True,
@@ -569,7 +569,7 @@ def _endpoints() -> list[panels.Panel]:
         lines(
             "Tunnel endpoints: received",
             "The traffic that each endpoint receives over uplinks, with tunnel headers, according to the "
-            "switch's flow counters. Good: endpoints close together.",
+            "switch's flow counters. Good: all endpoints receive about the same.",
             [Ask(load("receive"), "{{port}} received")],
             unit=panels.BITS,
             of_ports=True,
@@ -587,8 +587,8 @@ def _what_was_done() -> list[panels.Panel]:
     return [
         events(
             "Moves by reason",
-            "Moves that the switch has made, in the colour of their reason. Good: few, and fewer after "
-            "the load has been spread.",
+            "Moves that the switch has made, in the colour of their reason. Good: few moves, and fewer "
+            "after the load has been spread.",
             [Ask(f"sum by (reason) ({moves}) > 0", "{{reason}}")],
             by_reason=True,
             width=8,
@@ -604,8 +604,8 @@ def _what_was_done() -> list[panels.Panel]:
         events(
             "Inbound that does not follow",
             "Announcements that were repeated because inbound traffic still arrived on the old uplink, and "
-            "moves that it never followed. Good: none. `ovs-lbt history` lists the moves, and the service's "
-            "log names the VM ports.",
+            "moves after which it never arrived on the new one. Good: none. `ovs-lbt history` lists the "
+            "moves, and the service's log names the VM ports.",
             [
                 Ask(in_all("inbound_reannounced_total"), "announced again"),
                 Ask(in_all("inbound_not_followed_total"), "never followed"),
@@ -614,9 +614,9 @@ def _what_was_done() -> list[panels.Panel]:
         ),
         lines(
             "Inbound follows after",
-            "The time from a move until inbound traffic arrives on the new uplink, for nine moves in ten. "
-            "The switch updates its counters twice a second. Good: at most 1.5 s. If more, the upstream "
-            "switch learns late.",
+            "The 90th percentile of the time from a move until inbound traffic arrives on the new uplink. "
+            "The switch updates its counters twice a second. Good: at most 1.5 s. A higher value means that "
+            "the upstream switch is slow to learn addresses.",
             # Without events, it is not a number: an empty graph with a legend.
             [
                 Ask(
@@ -630,8 +630,8 @@ def _what_was_done() -> list[panels.Panel]:
         lines(
             "Move budgets used up",
             "VM ports and other units that the policy does not move now, because they have moved four times "
-            "in 3 minutes. Good: 0. `ovs-lbt explain PORT` shows until when. If a load jumps continuously, "
-            "split or pin its VM port.",
+            "in 3 minutes. Good: 0. `ovs-lbt explain PORT` shows when they may move again. If a load jumps "
+            "continuously, split or pin its VM port.",
             [Ask(HERE("move_budget_exhausted"), "{{bridge}}")],
             unit=panels.COUNT,
             none_is_good=True,

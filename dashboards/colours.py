@@ -1,4 +1,4 @@
-"""One colour for each reason of a move, for each uplink, and for each VM port, in all panels.
+"""One colour for each reason for a move, for each uplink, and for each VM port, in all panels.
 
 Red, orange and green are reserved for problems and good states.
 """
@@ -48,11 +48,11 @@ _UPLINKS = (
 
 
 def _named(index: int) -> str:
-    """The pattern of the names of uplinks with this colour; no name has two.
+    """Return the pattern of uplink names with this colour; each name has only one colour.
 
-    Usually, the last digit counts: eth1, bond0p1, p2p1, enp0s8. Without a function, it is the bus
-    or slot: enp2s0. With both, each counts: the ports of two cards, such as enp1s0f1 and enp2s0f0,
-    differ. The name of the port on a card may follow: enp1s0f1np1.
+    Usually, the last digit determines it: eth1, bond0p1, p2p1, enp0s8. In names without a PCI function,
+    the bus or slot does: enp2s0. With a function, both do, so that the ports of two cards, such as
+    enp1s0f1 and enp2s0f0, differ. The name of the port on a card may follow: enp1s0f1np1.
     """
     pairs = [
         (first, function)
@@ -69,7 +69,7 @@ def _named(index: int) -> str:
     return rf"(?:\S*(?:{on_bus}|{in_slot}|{slot}|{index}s0|{last})|\d*{index})(?:np\d+)?"
 
 
-# The patterns of an uplink's series, whatever else their legend contains, and of its name.
+# The patterns of an uplink's series (its legend may contain more), and of its name.
 UPLINK_SERIES = {rf"/^{_named(i)}(?: .*)?$/": colour for i, colour in enumerate(_UPLINKS)}
 UPLINK_NAMES = {rf"/^{_named(i)}$/": colour for i, colour in enumerate(_UPLINKS)}
 
@@ -85,7 +85,7 @@ _PORTS = (
 
 
 def _ending(index: int) -> str:
-    """The pattern of the names of VM ports with this colour; no name has two."""
+    """Return the pattern of VM port names with this colour; each name has only one colour."""
     if index >= 20:
         letters = ascii_lowercase[index - 20 :: 6]
         return rf"\S*[{letters}{letters.upper()}]"
@@ -93,5 +93,5 @@ def _ending(index: int) -> str:
     return rf"{before}{index % 10}"
 
 
-# The pattern of a port's series, whatever else their legend contains.
+# The patterns of a port's series; its legend may contain more.
 PORT_SERIES = {rf"/^{_ending(i)}(?: .*)?$/": colour for i, colour in enumerate(_PORTS)}

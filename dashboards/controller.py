@@ -1,4 +1,4 @@
-"""The services themselves: whether they run, are connected and respond fast."""
+"""The dashboard of the services: whether they run, are connected and respond fast."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from dashboards.queries import (
     slowest,
 )
 
-# A standby on the same host has a different port, and nothing else.
+# A standby service on the same host differs in its port only.
 SERVICE = "{{instance}}"
 WHERE = "{{host}} {{bridge}}"
 KNOWN = "While a service is down, 0 is not known."
@@ -69,7 +69,7 @@ def _is_anything_wrong() -> list[panels.Panel]:
         ),
         number(
             "Deciding",
-            "Services that decide, instead of standing by for another service. Good: one for each host. "
+            "Services that lead and make decisions, instead of being on standby. Good: one for each host. "
             "If 0, no load is balanced.",
             Ask(f"sum({SERVICES('leader')})"),
             steps=panels.NONE_IS_BAD,
@@ -186,8 +186,8 @@ def _connection() -> list[panels.Panel]:
             "Which service leads",
             "When a service led, was on standby, or was down. One row for each service that did not always "
             "lead, and one row that shows whether every job has a leader, while all services answer. Good: "
-            "no red. Without a standby, a service always leads; services that stand by for each other have "
-            "a job of their own.",
+            "no red. Without a standby service, a service always leads; a service and its standby services "
+            "have a separate job.",
             of_host(
                 and_all(not_leading, known(f"2 - min({LEADERS})", "> 1"), **every_job), SERVICE
             ),

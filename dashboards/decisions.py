@@ -1,4 +1,4 @@
-"""What the policies decided: the causes, the moves, and their results."""
+"""The dashboard of decisions: the causes of moves, the moves, and their results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dashboards.queries import (
 
 WHERE = "{{host}} {{bridge}}"
 UPLINK = "{{host}} {{bridge}} {{uplink}}"
-# How many bridges may be chosen for their moves to be marked.
+# The most bridges that may be selected for their moves to be marked.
 MARKED = 4
 
 
@@ -38,7 +38,7 @@ def build() -> model.Dashboard:
         frame.DECISIONS,
         "The moves that policies decided and switches made, their causes and their results. `ovs-lbt "
         "history` on a host shows each decision with the loads before and after. If at most "
-        f"{MARKED} bridges are selected, marks in the graphs are moves (purple), failovers (red) and "
+        f"{MARKED} bridges are selected, marks in the graphs show moves (purple), failovers (red) and "
         "failbacks (green).",
         frame.many_bridges(),
         # Marks of many bridges would hide the graphs.
@@ -58,9 +58,9 @@ def _is_anything_wrong() -> list[panels.Panel]:
     return [
         number(
             "Planned",
-            "Moves that policies and operators decided in the time range. Good: few after the load has "
-            "been spread. If more moves are planned than applied, a bridge is in observe mode, or moves "
-            "are refused.",
+            "Moves that policies and operators decided in the time range. Good: few moves after the load "
+            "has been spread. If more moves are planned than applied, a bridge is in observe mode, or "
+            "moves are refused.",
             Ask(f"sum({in_range(BRIDGES('moves_planned_total'))})"),
             steps=panels.DONE,
             width=3,
@@ -260,8 +260,8 @@ def _what_came_of_it() -> list[panels.Panel]:
         ),
         lines(
             "Convergence time",
-            "The time from a policy's first move until it has nothing more to move, for nine cases in "
-            "ten, on the ten bridges where it was longest over the whole time range. Good: under a second "
+            "The 90th percentile of the time from a policy's first move until it has nothing more to move, "
+            "on the ten bridges where it was longest over the whole time range. Good: under a second "
             "with adaptive. A policy with a window of 30 s needs 30 s for each move after the first.",
             [of_host(slowest(0.9, BRIDGES("settling_seconds_bucket")), WHERE)],
             unit=panels.SECONDS,
@@ -269,9 +269,9 @@ def _what_came_of_it() -> list[panels.Panel]:
         ),
         lines(
             "Inbound follows after",
-            "The time from a move until inbound traffic arrives on the new uplink, for nine moves in ten, "
-            "on the ten bridges where it was longest over the whole time range. Good: at most 1.5 s. If "
-            "more, the announcement to the upstream switch was repeated.",
+            "The 90th percentile of the time from a move until inbound traffic arrives on the new uplink, "
+            "on the ten bridges where it was longest over the whole time range. Good: at most 1.5 s. A "
+            "higher value means that announcements to the upstream switch were repeated.",
             [of_host(slowest(0.9, BRIDGES("inbound_follow_seconds_bucket")), WHERE)],
             unit=panels.SECONDS,
             points=VisibilityMode.ALWAYS,
@@ -279,8 +279,8 @@ def _what_came_of_it() -> list[panels.Panel]:
         lines(
             "Move budgets used up",
             "Units that the policy does not move now, because upstream switches may block addresses that "
-            "move more often, for the ten bridges with the most such units. Good: 0. If above 0 while an "
-            "uplink is full, split or pin the VM ports whose load jumps.",
+            "move more often, for the ten bridges with the most such units. Good: 0. If the number is above "
+            "0 while an uplink is full, split or pin the VM ports whose load jumps.",
             [of_host(highest_of("move_budget_exhausted"), WHERE)],
             unit=panels.COUNT,
             none_is_good=True,

@@ -1,4 +1,4 @@
-"""All hosts: whether anything is wrong, where, since when, and what was done about it."""
+"""The dashboard of all hosts: problems, their place and time, load, moves and failovers."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _where() -> list[panels.Panel]:
             "Alerts",
             "Pending and firing alerts of ovs-lbt. Good: none, if Prometheus has loaded the rules. "
             "docs/runbooks.md has a runbook for each alert. The name of a bridge links to the bridge, and "
-            "the name of a host to its service. All: the alert is about the service with all its bridges.",
+            "the name of a host to its service. All: the alert is about a service and all its bridges.",
             [
                 panels.severity(
                     alerts,
@@ -217,7 +217,7 @@ def _services() -> panels.Panel:
     return rows(
         "Services",
         "Every service; services that need attention come first. Good: up, and the last decision at "
-        "most a few poll intervals old. If down, run `systemctl status ovs-lbt` on the host.",
+        "most a few poll intervals old. If a service is down, run `systemctl status ovs-lbt` on the host.",
         [
             Column("Host", "instance", link=frame.TO_SERVICE),
             Column("Job", "job"),
@@ -334,8 +334,8 @@ def _what_was_done() -> list[panels.Panel]:
     return [
         events(
             "Moves by bridge",
-            "Moves that switches have made, on the ten bridges with the most moves. Good: few, and fewer "
-            "after the load has been spread. If a bridge never stops moving ports, its load changes faster "
+            "Moves that switches have made, on the ten bridges with the most moves. Good: few moves, and "
+            "fewer after the load has been spread. If moves on a bridge never stop, its load changes faster "
             "than its window.",
             [of_host(each("moves_applied_total"), WHERE)],
         ),

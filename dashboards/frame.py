@@ -1,4 +1,4 @@
-"""The parts of a dashboard around its panels: variables, links to other dashboards, annotations."""
+"""Builds the parts of a dashboard around its panels: variables, links and annotations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GRID_COLUMNS = 24
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Panels under a heading. Without a title: the panels at the top."""
+    """Panels under a heading. A section without a title is shown at the top."""
 
     title: str
     panels: Sequence[Builder[model.Panel]]
@@ -46,7 +46,7 @@ def dashboard(
     annotations: Sequence[Builder[model.AnnotationQuery]],
     sections: Sequence[Section],
 ) -> model.Dashboard:
-    """A dashboard. Panels are numbered from 1 in the given order."""
+    """Build a dashboard. Panels are numbered from 1 in the given order."""
     made = (
         build.Dashboard(TITLES[uid])
         .uid(uid)
@@ -77,7 +77,7 @@ def dashboard(
     _place(built.panels or ())
     for number, numbered in enumerate(_all(built.panels or ()), start=1):
         numbered.id_val = number
-    # A mark would hide the bar of the event that it marks, as it does before Grafana 10.
+    # A mark would hide the bar of its event, as in versions before Grafana 10.
     bars = [panel.id_val or 0 for panel in _all(built.panels or ()) if _has_bars(panel)]
     for mark in built.annotations.list_val or ():
         mark.filter_val = model.AnnotationPanelFilter(exclude=True, ids=bars)
@@ -110,17 +110,17 @@ def _has_bars(panel: model.Panel | model.RowPanel) -> bool:
 
 
 def _all(panels: Iterable[model.Panel | model.RowPanel]) -> Iterator[model.Panel | model.RowPanel]:
-    """The panels, each row before the panels in it."""
+    """Yield the panels, each row before the panels in it."""
     for panel in panels:
         yield panel
         yield from getattr(panel, "panels", ())
 
 
 def _link(here: str, there: str) -> build.DashboardLink:
-    """A link to another dashboard that keeps the time, the hosts and the bridges.
+    """Return a link to another dashboard that keeps the time, the hosts and the bridges.
 
-    Links between the dashboard of one bridge and the fleet dashboard keep only the data source, and
-    so do links to dashboards where one bridge must be chosen out of many.
+    Links to the dashboard of one bridge, and from it to the fleet dashboard, keep only the time and
+    the data source.
     """
     keeps = there != BRIDGE and (here, there) != (BRIDGE, FLEET)
     url = f"/d/{there}" + ("" if keeps else "?${datasource:queryparam}")
@@ -130,7 +130,7 @@ def _link(here: str, there: str) -> build.DashboardLink:
 
 
 def to_bridge(value: str) -> str:
-    """The target of a data link. `value`: how the link refers to a label of its row or series."""
+    """Return the target of a data link. `value`: the variable with the labels of its row or series."""
     return _to(BRIDGE, value, "job", "instance", "bridge")
 
 
@@ -154,10 +154,10 @@ TO_BOARD = FROM_ROW.replace(f"/d/{BRIDGE}?", "/d/${__data.fields.board}?")
 
 
 def with_board(alerts: str) -> str:
-    """Alerts with a label `board`: the dashboard to which each alert links.
+    """Add a label `board` to alerts: the dashboard to which each alert links.
 
-    Not every alert is about one bridge, because a service that is down reports no bridges. Grafana also
-    makes a link of an empty cell, so such an alert is shown for all bridges of its service.
+    Some alerts are not about one bridge, because a service that is down reports no bridges. Grafana also
+    makes links of empty cells, so such an alert is shown for all bridges of its service.
     """
     alerts = f'label_replace({alerts}, "board", "{CONTROLLER}", "", "")'
     alerts = f'label_replace({alerts}, "board", "{BRIDGE}", "bridge", ".+")'
@@ -168,7 +168,7 @@ def with_board(alerts: str) -> str:
 
 
 def one_bridge() -> list[Builder[model.VariableModel]]:
-    """The variables of a dashboard that shows one bridge."""
+    """Return the variables of a dashboard that shows one bridge."""
     here = queries.ONE_BRIDGE
     return [
         _data_source(),
@@ -180,11 +180,11 @@ def one_bridge() -> list[Builder[model.VariableModel]]:
 
 
 def many_bridges() -> list[Builder[model.VariableModel]]:
-    """The variables of a dashboard that shows all chosen hosts and bridges."""
+    """Return the variables of a dashboard that shows all selected hosts and bridges."""
     here = queries.BRIDGES
     return [
         _data_source(),
-        # Only jobs of the service are offered. While none has data, all are still chosen.
+        # Only jobs of the service are offered. While no job has data, all are still selected.
         _values("job", "Job", here, 0, many=True, every=EVERYTHING, metric="build_info"),
         _values("instance", "Hosts", here, 1, many=True, every=EVERYTHING, metric="build_info"),
         _values("bridge", "Bridges", here, 2, many=True, every=EVERYTHING),
@@ -192,7 +192,7 @@ def many_bridges() -> list[Builder[model.VariableModel]]:
 
 
 def _data_source() -> build.DatasourceVariable:
-    """Grafana's default data source if it is a Prometheus, otherwise the first Prometheus by name."""
+    """Return a variable for the data source: Grafana's default if it is Prometheus, else the first."""
     return (
         build.DatasourceVariable("datasource")
         .id("datasource")
@@ -212,7 +212,7 @@ def _values(
     every: str = "",
     metric: str = "bridge_connected",
 ) -> build.QueryVariable:
-    """A variable with the values of a label, filtered by the first `depends` variables.
+    """Return a variable with the values of a label, filtered by the first `depends` variables.
 
     `every`: the pattern that stands for all values, if it is not the list of existing values.
     """
@@ -220,7 +220,7 @@ def _values(
     query = f"label_values({chosen(metric)}, {name})".replace("{}", "")
     variable = (
         build.QueryVariable(name)
-        # Grafana 9 and 10 identify variables by this, and would take all of them for the same one.
+        # Grafana 9 and 10 identify variables by this, and would treat all of them as the same one.
         .id(name)
         .label(label)
         .datasource(DATASOURCE)
@@ -267,7 +267,7 @@ class _Built(Builder[model.AnnotationQuery]):
 
 
 def marks(scope: Scope, listed: str, among: str = "") -> list[Builder[model.AnnotationQuery]]:
-    """Every move of a VM port, at the time of the move, with its reason.
+    """Return annotations for every move of a VM port, at the time of the move, with its reason.
 
     `listed`: the panel that lists moves. Grafana draws simultaneous marks on top of each other, and
     shows only the text of the uppermost mark. PromQL can neither join names into one text nor count

@@ -19,7 +19,7 @@ DASHBOARDS = {
 
 
 def texts() -> dict[str, str]:
-    """The text of each file."""
+    """Return the text of each JSON file."""
     return {
         name: json.dumps(build(), cls=JSONEncoder, indent=2, sort_keys=True) + "\n"
         for name, build in DASHBOARDS.items()

@@ -1,4 +1,4 @@
-"""The panels that several first screens share: the number of problems, the fullest uplinks, the last moves.
+"""Panels at the top of several dashboards: the number of problems, the busiest uplinks, the last moves.
 
 Names of bridges and bars of uplinks link to the dashboard of their bridge.
 """
@@ -24,7 +24,7 @@ FEW = 3
 
 
 def wrong_now(*, width: int) -> panels.Panel:
-    """The number of services with a problem, on dashboards that do not show the problem."""
+    """Return the number of services with a problem, for dashboards that do not show the problem."""
     return number(
         "Wrong now",
         "The number of services with a known problem: the service is down, a bridge is not connected, "
@@ -39,7 +39,7 @@ def wrong_now(*, width: int) -> panels.Panel:
 
 
 def worst_uplinks(*, width: int, height: int, most: int = MOST) -> panels.Panel:
-    """The busiest uplinks now."""
+    """Return a panel with the busiest uplinks now."""
     worst = f"topk({most}, max {BY_UPLINK} ({UTILIZATION}))"
     how_many = {MOST: "ten", FEW: "three"}[most]
     return ranking(
@@ -58,13 +58,13 @@ def worst_uplinks(*, width: int, height: int, most: int = MOST) -> panels.Panel:
 
 
 def last_moves(*, width: int, height: int) -> panels.Panel:
-    """The last moves of all chosen bridges, also of those whose service is down."""
+    """Return a panel with the last moves on all selected bridges, even if their service is down."""
     bound = BRIDGES("port_bound_timestamp_seconds", f'reason=~"{REASONS}"')
     moved = f"last_over_time({bound}[{RANGE}]) >= $__from / 1000"
     by_move = "max by (job, instance, bridge, port, uplink, reason)"
     return rows(
         "Last ten moves",
-        "The last moves of VM ports on all bridges in the time range: when, to which uplink, and why. "
+        "The last VM port moves on all bridges in the time range, with the time, uplink and reason. "
         "Repeated moves of a port for the same reason share one row. `ovs-lbt explain PORT` on the host "
         "has details. Click a name to see the bridge.",
         [

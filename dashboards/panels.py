@@ -1,8 +1,8 @@
 """The types of panels that the dashboards use.
 
-Each panel has a title, a description (what it shows, what is good, what to do) and a unit, and
-queries the data source that is chosen at the top. Panels use only features of Grafana 9. Only what
-is known to be well is green: without data, a value has no colour.
+Each panel has a title, a description (its content, the good state, the action) and a unit, and
+queries the data source that is selected at the top. Panels use only features of Grafana 9. Only
+values that are known to be good are green: without data, a value has no colour.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ PLAIN: Steps = ((None, TEXT),)
 DONE: Steps = ((None, UNKNOWN), (0, NEUTRAL))
 NONE_IS_GOOD: Steps = ((None, UNKNOWN), (0, GOOD), (1, BAD))
 NONE_IS_BEST: Steps = ((None, UNKNOWN), (0, GOOD), (0.5, WARNING))
-# Green would mean that all are well, although one is enough for this colour.
+# Green would mean that all are good, although one is enough for this colour.
 NONE_IS_BAD: Steps = ((None, UNKNOWN), (0, BAD), (1, NEUTRAL))
 UTILIZATION: Steps = ((None, UNKNOWN), (0, GOOD), (BUSY_RATIO, WARNING), (FULL_RATIO, BAD))
 # The age from which a decision is old.
@@ -139,13 +139,13 @@ class Ask:
 
 
 def of_host(expr: str, legend: str) -> Ask:
-    """A query whose legend may contain `host`, the short name of its host."""
+    """Return a query whose legend may contain `host`, the short name of its host."""
     return Ask(short_host(expr), legend)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: a label's value where `expr` is empty, else a query's.
+    """A column of a table: the values of a query (`expr`) or, without a query, of a label.
 
     `width` in pixels; columns without a width share the remaining space. `link`: the target of links
     from its values. `hidden`: only links of other columns use it.
@@ -189,7 +189,7 @@ def number(
     link: str = "",
     width: int = 4,
 ) -> stat.Panel:
-    """The present value as a coloured number, the legend's text, or both (`shown`)."""
+    """Show the present value as a coloured number, the legend's text, or both (`shown`)."""
     plain = steps == PLAIN and words is None
     panel = (
         stat.Panel()
@@ -219,7 +219,7 @@ def ranking(
     width: int = 12,
     height: int = 9,
 ) -> bargauge.Panel:
-    """A bar for each series, with its present value."""
+    """Show a bar for each series, with its present value."""
     panel = (
         bargauge.Panel()
         .min(0)
@@ -228,7 +228,7 @@ def ranking(
         .show_unfilled(True)
         .reduce_options(_last())
         .no_value(NOT_KNOWN)
-        # Smaller than the font by which Grafana measures the longest name, which would be cut.
+        # Smaller than the font with which Grafana measures the longest name, which would be truncated.
         .text(common.VizTextDisplayOptions().title_size(NAME_PX))
     )
     if decimals is not None:
@@ -258,12 +258,12 @@ def lines(
     width: int = 12,
     height: int = 8,
 ) -> timeseries.Panel:
-    """A line for each series, dotted for received traffic.
+    """Show a line for each series, dotted for received traffic.
 
     Series called a threshold or a capacity are drawn as limits. `of_uplinks`, `of_ports`: each
     line has the colour of the uplink, or of the VM port, that its legend begins with.
     `none_is_good`: each line counts problems.
-    `least_maximum`: the axis ends there if all values are lower.
+    `least_maximum`: the end of the axis if all values are lower.
     """
     panel = _graph(title, text, asks, unit, width, height).fill_opacity(0).min(0)
     panel.show_points(points)
@@ -294,7 +294,7 @@ def events(
     width: int = 12,
     height: int = 8,
 ) -> timeseries.Panel:
-    """Stacked bars of counts over time. `by_reason`: with the colours of the reasons.
+    """Show stacked bars of counts over time. `by_reason`: with the colours of the reasons.
 
     A bar counts the events since the previous bar.
     """
@@ -314,10 +314,10 @@ def events(
 def sent_and_received(
     title: str, text: str, sent: Ask, received: Ask, capacity: str
 ) -> timeseries.Panel:
-    """Sent traffic stacked above the axis, received traffic below it, between both capacities.
+    """Show sent traffic stacked above the axis, received traffic below it, and both capacities.
 
-    Each line has the colour of the VM port that its legend begins with. With the capacities in it,
-    panels of equal uplinks have the same scale.
+    Each line has the colour of the VM port that its legend begins with. The capacities give panels of
+    equally fast uplinks the same scale.
     """
     limits = [Ask(capacity, "capacity"), Ask(capacity, "capacity, received")]
     panel = _graph(title, text, [sent, received, *limits], BITS, 12, height=10)
@@ -334,7 +334,7 @@ def sent_and_received(
 
 
 def for_each(variable: str, panel: timeseries.Panel, most: int) -> Builder[model.Panel]:
-    """The panel once for each value of a variable, with at most `most` next to each other."""
+    """Repeat the panel for each value of a variable, with at most `most` panels in a row."""
     return _ForEach(panel.repeat(variable).repeat_direction("h").span(24), most)
 
 
@@ -368,7 +368,7 @@ def states(
     width: int = 12,
     height: int = 8,
 ) -> statetimeline.Panel:
-    """A bar for each series, with a colour for each state over time."""
+    """Show a bar for each series, with a colour for each state over time."""
     panel = _timeline().mappings([_mapping(words)])
     panel.transformations([_without_empty_answers()])
     return _panel(panel, title, text, [_range(ask)], WORDS, width, height)
@@ -377,7 +377,7 @@ def states(
 def matrix(
     title: str, text: str, expr: str, *, row: str, value: str, width: int, height: int
 ) -> statetimeline.Panel:
-    """A bar for each value of the label `row`, with the colour of the uplink in the label `value`."""
+    """Show a bar for each value of the label `row`, in the colour of the uplink in the label `value`."""
     time = f"Time\\{row}"
     unknown = model.ValueMappingResult(color=UNKNOWN)
     pattern = model.DashboardRegexMapOptions(f"/^{NOT_KNOWN}$/", unknown)
@@ -405,7 +405,7 @@ def matrix(
 
 
 def distribution(title: str, text: str, expr: str, *, width: int = 12) -> heatmap.Panel:
-    """The distribution of a histogram's values over time. The query keeps the label `le`."""
+    """Show the distribution of a histogram's values over time. The query keeps the label `le`."""
     panel = (
         heatmap.Panel()
         .calculate(False)
@@ -438,7 +438,7 @@ def rows(
     width: int = 24,
     height: int = 9,
 ) -> table.Panel:
-    """A table of present values, with a row for each set of labels that its queries share.
+    """Show a table of present values, with a row for each set of labels that its queries share.
 
     `labelled`: queries whose labels are shown, but not their values. `sort`: the columns that order the
     rows, the most important first; unless a column is `ascending`, the highest value comes first.
@@ -486,7 +486,7 @@ def rows(
 
 
 def _grouped(labels: Sequence[str], values: Sequence[str]) -> dict[str, object]:
-    """Rows by their labels, with their values as they are. All other fields are left out."""
+    """Return the settings that group rows by labels and keep values. Other fields are removed."""
     return {
         **{label: {"operation": "groupby", "aggregations": []} for label in labels},
         **{v: {"operation": "aggregate", "aggregations": ["lastNotNull"]} for v in values},
@@ -494,9 +494,9 @@ def _grouped(labels: Sequence[str], values: Sequence[str]) -> dict[str, object]:
 
 
 def severity(alerts: str, labels: str, of: Callable[[str], str] = str) -> Column:
-    """A column with the severity of alerts, by which critical alerts come first.
+    """Return a column with the severity of alerts. Sorting by it shows critical alerts first.
 
-    `of` adds further labels to its query.
+    `of` adds further labels to the query.
     """
     ranks = " or ".join(
         f'{alerts.removesuffix("}")}, severity="{name}"}} * {rank}'
@@ -520,8 +520,8 @@ def _column_properties(column: Column) -> list[model.DynamicConfigValue]:
     if steps:
         properties["thresholds"] = _thresholds(steps).build()
     if column.steps or column.words or column.is_uplink:
-        # Newer Grafana versions convert it to cell options, because the schema version predates
-        # those.
+        # Newer Grafana versions convert this to cell options, because the schema version is older
+        # than cell options.
         properties["custom.displayMode"] = "color-text"
     if column.hidden:
         properties["custom.hidden"] = True
@@ -598,7 +598,7 @@ def _timeline() -> statetimeline.Panel:
 
 
 def _without_empty_answers() -> model.DataTransformerConfig:
-    """All fields of any name, and thus none of an answer without series, which has no field.
+    """Return a transformation that removes answers without series, because these have no fields.
 
     For such an answer, a timeline would report a missing time, as if the query were wrong. Without
     an answer, it reports that there is no data.
@@ -607,15 +607,15 @@ def _without_empty_answers() -> model.DataTransformerConfig:
 
 
 def _whole(panel: timeseries.Panel, unit: str, decimals: int | None = None) -> None:
-    """Counts have no decimals."""
+    """Set the number of decimals: `decimals` or, for counts, none."""
     if unit == COUNT or decimals is not None:
         panel.decimals(decimals or 0)
 
 
 def _of_what_happened() -> build.FieldColor:
-    """From blue to purple, by a series' highest value: the default palette begins with green, the good colour.
+    """Return colours from blue to purple, by highest value, as the default palette begins with green.
 
-    Grafana 9 does not support shades of one colour, and would show no graph.
+    Green means good. Grafana 9 does not support shades of one colour, and would show no graph.
     """
     mode = model.FieldColorModeId.CONTINUOUS_BL_PU
     return build.FieldColor().mode(mode).series_by(model.FieldColorSeriesByMode.MAX)
@@ -643,7 +643,7 @@ def _mapping(words: Words) -> model.ValueMap:
 
 
 def _of_uplinks() -> Iterator[model.RegexMap]:
-    """Mappings that colour the names of uplinks, or the word for no uplink, without changing the text."""
+    """Yield mappings that colour the names of uplinks, or the word for no uplink, with the same text."""
     for index, (pattern, colour) in enumerate({f"/^{NONE}$/": BAD, **UPLINK_NAMES}.items()):
         result = model.ValueMappingResult(color=colour, index=index)
         yield model.RegexMap(model.DashboardRegexMapOptions(pattern, result))

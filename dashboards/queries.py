@@ -1,4 +1,4 @@
-"""The PromQL of the dashboards: which series they query, and how these are joined."""
+"""The PromQL of the dashboards: the series that they query, and how these series are joined."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ BY_UPLINK = "by (job, instance, bridge, uplink)"
 BY_PORT = "by (job, instance, bridge, port)"
 BY_SERVICE = "by (job, instance)"
 
-# A binding that was found at the start, or that a policy made first, is not a move, and has another
-# reason. The first reasons are those of moves that were not caused by links.
+# A binding that was found at the start, or was the first one that a policy made, is not a move, and has
+# another reason. CHOICE_REASONS are the reasons for moves that were not caused by links.
 CHOICE_REASONS = "|".join(r for r in Reason if r not in (Reason.FAILOVER, Reason.FAILBACK))
 REASONS = "|".join(Reason)
 
@@ -50,7 +50,7 @@ class Scope:
         return f"{metric}{{{', '.join((*self.matchers, *more))}}}"
 
 
-# The bridge dashboard shows one bridge; all others show as many as are chosen.
+# The bridge dashboard shows one bridge; all others show any number of selected bridges.
 ONE_BRIDGE = Scope(('job="$job"', 'instance="$instance"', 'bridge="$bridge"'))
 BRIDGES = Scope(('job=~"$job"', 'instance=~"$instance"', 'bridge=~"$bridge"'))
 SERVICES = Scope(('job=~"$job"', 'instance=~"$instance"'))
@@ -61,12 +61,12 @@ TARGETS = Scope(('job=~"ovs-lbt.*"', 'job=~"$job"', 'instance=~"$instance"'))
 BUILDS = SERVICES("build_info")
 # Alerts that require an operator, unlike those of severity info.
 ALARMING = ('alertname=~"OvsLbt.*"', 'alertstate="firing"', 'severity=~"warning|critical"')
-# Services that stand by for each other have a job of their own.
+# A service and its standby services have a separate job.
 LEADERS = f"max by (job) ({SERVICES('leader')})"
 
 
 def in_bits(rate: str) -> str:
-    """Bytes per second as bits per second."""
+    """Convert bytes per second to bits per second."""
     return f"{rate} * 8"
 
 
@@ -75,9 +75,9 @@ def rate(counter: str) -> str:
 
 
 def rate_of_connected(scope: Scope, counter: str) -> str:
-    """The rate of a switch's counter, if the service and the switch have answered all the time.
+    """Return the rate of a switch's counter if the service and the switch have answered all the time.
 
-    While the switch does not answer, its counters here do not change, and then jump: neither is the
+    While the switch does not answer, its counters here do not change, and then jump: neither shows the
     actual load. If a range begins before the service starts, or ends after it stops, Prometheus
     computes the rate as if the existing samples covered the range: the load would seem to rise or fall.
     """
@@ -88,7 +88,7 @@ def rate_of_connected(scope: Scope, counter: str) -> str:
 
 
 def each_step(counter: str, service: str = BUILDS) -> str:
-    """The exact increase of a counter in each step of a graph.
+    """Return the exact increase of a counter in each step of a graph.
 
     `increase` would extrapolate, and steps shorter than its range would show an event twice.
     If a counter is lower than before, the service has restarted, and it counts from zero. The same
@@ -101,9 +101,9 @@ def each_step(counter: str, service: str = BUILDS) -> str:
 
 
 def in_range(counter: str) -> str:
-    """The exact increase of a counter in the time range.
+    """Return the exact increase of a counter in the time range.
 
-    Only if the service has restarted in this time is it Prometheus's estimate, rounded.
+    If the service has restarted in this time, return Prometheus's estimate, rounded.
     """
     before = f"last_over_time({counter}[{GAP}] offset {RANGE})"
     exact = f"last_over_time({counter}[{RANGE}]) - {before} >= 0"
@@ -112,12 +112,12 @@ def in_range(counter: str) -> str:
 
 
 def at_any_time(function: str, gauge: str) -> str:
-    """The highest or lowest value in the time range, regardless of the graph's step."""
+    """Return the highest or lowest value in the time range, regardless of the graph's step."""
     return f"{function}_over_time({gauge}[{RANGE}] @ end())"
 
 
 def highest(shown: str, on: str, ranked: str) -> str:
-    """The series of `shown` with the highest values of `ranked`, because too many lines are unreadable.
+    """Return the series of `shown` with the highest values of `ranked`, to keep graphs readable.
 
     `ranked` covers the whole time range. With a ranking for each step, a graph would have more lines
     than `MOST`, with gaps in each line.
@@ -126,44 +126,44 @@ def highest(shown: str, on: str, ranked: str) -> str:
 
 
 def in_service(scope: Scope) -> str:
-    """The end of a join that keeps only active and standby uplinks."""
+    """Return the end of a join that keeps only active and standby uplinks."""
     return f"""{ON_UPLINK} {scope("uplink_info", 'role=~"active|standby"')}"""
 
 
 def and_all(shown: str, all_of_them: str, **labels: str) -> str:
-    """Series, and a series with these labels for all of them, so that at least one is shown."""
+    """Add a series for all, with these labels, to `shown`, so that at least one series is shown."""
     for label, value in labels.items():
         all_of_them = f'label_replace({all_of_them}, "{label}", "{value}", "", "")'
     return f"{shown} or {all_of_them}"
 
 
 def how_many(series: str, value: int, among: str = "") -> str:
-    """The number of series with this value; no answer instead of zero if there are no series."""
+    """Return the number of series with this value; no answer instead of zero without series."""
     return f"sum({series} == bool {value}{among and f' and {among}'})"
 
 
 def known(value: str, wrong: str = "> 0") -> str:
-    """A value, which is not `wrong` only if all services answer: the others' values may be `wrong`."""
+    """Show a value that is not `wrong` only if all services answer, because others may be `wrong`."""
     return f"{value} {wrong} or {all_answering(value)}"
 
 
 def of_connected(scope: Scope, series: str) -> str:
-    """Series of bridges whose switch answers. The present state of other bridges is unknown."""
+    """Keep series of bridges whose switch answers. The present state of other bridges is unknown."""
     return f"({series} and {ON_BRIDGE} ({scope('bridge_connected')} == 1))"
 
 
 def of_links_up(scope: Scope, series: str) -> str:
-    """Series of uplinks whose switch answers and whose link is up. Without a link, idle is not good."""
+    """Keep series of uplinks whose switch answers and whose link is up, as being idle is only good then."""
     return of_connected(scope, f"{series} and {ON_UPLINK} {scope('uplink_up')} == 1")
 
 
 def known_of_uplinks(value: str) -> str:
-    """A count of uplinks that is zero only if all services and all switches answer."""
+    """Show a count of uplinks that is zero only if all services and all switches answer."""
     return f"{known(value)} unless on () {BRIDGES('bridge_connected')} == 0"
 
 
 def all_answering(series: str) -> str:
-    """A statement about all, only while all services answer and every job has a leader.
+    """Keep a series about all services only while they all answer and every job has a leader.
 
     If all services of a job are on standby, the state of their bridges is unknown.
     """
@@ -172,16 +172,16 @@ def all_answering(series: str) -> str:
 
 
 def if_connected(scope: Scope, count: str) -> str:
-    """A count that is zero only while the switch answers. Events that were counted stay counted."""
+    """Show a count that is zero only while the switch answers. A count above zero is always shown."""
     return f"(({count}) > 0 or ({count}) and {ON_BRIDGE} {scope('bridge_connected')} == 1)"
 
 
 def how_many_are_wrong() -> str:
-    """The number of services with a known problem of their own or of anything that they manage.
+    """Return the number of services with a known problem of their own or of anything that they manage.
 
-    Each job without a leader adds 1. Everything that makes the state of others unknown counts, so zero
-    means that all are well. Alerts about a service have no label for a bridge, and alerts about a job
-    have no label for a service. A service with several problems counts once.
+    Each job without a leader adds 1. All causes of an unknown state also count, so zero means that
+    there is no problem. Alerts about a service have no label for a bridge, and alerts about a job have
+    no label for a service. A service with several problems counts once.
     """
     about = ('job=~"$job|"', 'instance=~"$instance|"', 'bridge=~"$bridge|"')
     links = of_connected(BRIDGES, BRIDGES("uplink_up"))
@@ -198,26 +198,26 @@ def how_many_are_wrong() -> str:
 
 
 def short_host(series: str) -> str:
-    """A label `host`: the instance without port, and without domain if it is not an IP address."""
+    """Add a label `host`: the instance without port, and without domain if it is not an IP address."""
     portless = f'label_replace({series}, "host", "$1", "instance", "(.+?)(:[0-9]+)?")'
     name = "([^.:[]*[A-Za-z][^.:[]*)[.:].*"
     return f'label_replace({portless}, "host", "$1", "instance", "{name}")'
 
 
 def short_service(series: str) -> str:
-    """A label `host` with the port, which alone distinguishes a service from its standby on one host."""
+    """Add a label `host` with the port, which distinguishes a service from its standby on one host."""
     whole = f'label_replace({series}, "host", "$1", "instance", "(.+)")'
     name = "([^.:[]*[A-Za-z][^.:[]*)[.][^:]*(:[0-9]+)?"
     return f'label_replace({whole}, "host", "$1$2", "instance", "{name}")'
 
 
 def quantile(share: float, histogram: str, by: str) -> str:
-    """A quantile of a histogram, for example 0.99, for each value of the labels `by`."""
+    """Return a quantile of a histogram, for example 0.99, for each value of the labels `by`."""
     return f"histogram_quantile({share}, sum by (le, {by}) ({rate(histogram)}))"
 
 
 def slowest(share: float, histogram: str) -> str:
-    """A quantile of a histogram, for the bridges where it is highest over the time range.
+    """Return a quantile of a histogram, for the bridges where it is highest over the time range.
 
     The quantile of a bridge without events is not a number. `topk` would fill up with such bridges.
     """
@@ -227,9 +227,9 @@ def slowest(share: float, histogram: str) -> str:
 
 
 def bound_at_ms(scope: Scope, reasons: str) -> str:
-    """The times at which ports were bound for these reasons, as milliseconds since the epoch.
+    """Return the times at which ports were bound for these reasons, as milliseconds since the epoch.
 
-    When a binding ends, its series ends, so the query has to look back.
+    When a binding ends, its series ends, so the query covers a range of time.
     """
     bound = scope("port_bound_timestamp_seconds", f'reason=~"{reasons}"')
     return f"last_over_time({bound}[{RATE}]) * 1000 >= $__from"

@@ -45,7 +45,7 @@ class Problem:
     """A problem: units and uplinks by number, in the order of their names, with their costs.
 
     A cost is one whole number, in which each component of the vector outweighs all that follow.
-    `costs`: for each unit, the cost of each uplink that it may use, beyond its least cost.
+    `costs`: by unit, the cost of each usable uplink beyond its least cost, in its policy's order.
     `affine`, `apart`: the members of affinity and anti-affinity sets. `easy`: by anti-affinity set,
     the blocks that flows place: one member of one such set, without reservation. `hard`: all others.
     """

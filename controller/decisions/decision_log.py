@@ -33,10 +33,10 @@ WHY: Mapping[Reason, str] = {
     Reason.REBALANCE: "{carried}{beside}",
     Reason.SPLIT: "{carried}, and no placement of whole VM ports is much better",
     Reason.MERGE: "{move.unit} no longer needs to be split",
-    Reason.RULE: "its rules ask for {move.target} instead of {move.source}",
+    Reason.RULE: "rules require {move.target} instead of {move.source}",
     Reason.PIN: "pinned to {move.target}",
     Reason.DRAIN: "{move.source} is being drained",
-    Reason.MANUAL: "an operator asked for it",
+    Reason.MANUAL: "requested by an operator",
     Reason.FAILOVER: "{move.source} failed",
     Reason.FAILBACK: "{move.target} is back in service",
 }
@@ -138,7 +138,7 @@ class DecisionLog:
             why = (
                 _carried(uplinks[uplink], how(window_s))
                 if uplink in uplinks
-                else f"{uplink} is gone"
+                else f"{uplink} is no longer an uplink"
             )
             records.append(Entry(Happened.RELIEVED, now_s, name, why, (), uplink, before))
         self.unrelieved = now_unrelieved
@@ -170,7 +170,7 @@ class DecisionLog:
             entry = Entry(Happened.PATH_FAULT, now_s, bridge, why, uplink=_only(fault))
             yield self._kept(entry)
         for fault in sorted(set(before) - set(after)):
-            why = f"{', '.join(fault.uplinks)}: {fault.short} is over, or no longer checked"
+            why = f"{', '.join(fault.uplinks)}: {fault.short} has ended, or is no longer checked"
             entry = Entry(Happened.PATH_MENDED, now_s, bridge, why, uplink=_only(fault))
             yield self._kept(entry)
 
@@ -255,7 +255,7 @@ def _why(
     sentences: dict[str, None] = {}
     for move in moves:
         left = before.get(move.source)
-        carried = _carried(left, how) if left else f"{move.source} has left the team"
+        carried = _carried(left, how) if left else f"{move.source} is no longer an uplink"
         taker = before.get(move.target)
         text = WHY[move.reason].format(
             move=move,

@@ -346,7 +346,7 @@ def _units_changed(proposal: Proposal, team_view: TeamView) -> str | None:
     for move in proposal.moves:
         name, was = move.unit, proposal.units[move.unit]
         if name not in now or now[name].uplink is None:
-            return f"{name}: gone since the plan"
+            return f"{name}: removed or without an uplink since the plan"
         unit = now[name]
         if unit.policy != was.policy:
             return _differs(f"policy of {name}", was.policy, unit.policy)
@@ -355,7 +355,7 @@ def _units_changed(proposal: Proposal, team_view: TeamView) -> str | None:
         if unit.excluded and not was.excluded:
             return f"{name}: excluded since the plan"
         if unit.allowed is not None and move.target not in unit.allowed:
-            return f"{name}: may not use {move.target} since the plan"
+            return f"{name}: not allowed to use {move.target} since the plan"
         if _rules_of(unit) != _rules_of(was):
             return f"{name}: its rules have changed since the plan"
     planned = {proposal.units[move.unit].policy for move in proposal.moves}

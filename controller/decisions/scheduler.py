@@ -44,8 +44,8 @@ EVEN_AFTER_S = 0.3
 # If an uplink carries this share of its capacity more than before, and no known unit accounts for
 # it, units that are counted late have begun to carry more.
 UNEXPLAINED_RATIO = 0.1
-# The readings of a steady load go up and down on a busy host. A load has risen if it is higher than
-# in so long before.
+# Readings of a steady load vary on a busy host. A load has risen if it is higher than the highest
+# reading within this time before.
 RECENT_S = 0.3
 ON_TIME_S = 0.001
 

@@ -111,7 +111,7 @@ class Filling:
         self._addresses_s = (*self._addresses_s[1:], now_s)
 
     def addresses_known(self, lag_s: float | None) -> bool:
-        """Whether the latest loads of addresses were measured after the last late change of loads.
+        """Whether addresses were last measured after loads with late counters last changed.
 
         `lag_s`: the lag of the counters that were read; None: they are read whenever the switch has
         updated them.

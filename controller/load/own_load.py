@@ -1,4 +1,4 @@
-"""The own traffic of a VM port with address units: the traffic that it sends for other addresses.
+"""The own traffic of a VM port: the traffic that it sends without that of its address units.
 
 The switch counts all traffic from the VM port in one flow, and the traffic of each address in
 another flow. The VM port's own traffic is the difference. Other counters must not be compared: the

@@ -242,7 +242,7 @@ class Links:
     def follow_team(
         self, old: Iterable[UplinkConfig], new: Iterable[UplinkConfig], now_s: float
     ) -> None:
-        """Record removed uplinks as failed, because devices may be created again; so are new ones that are down."""
+        """Record removed uplinks (devices may be created again) and new ones that are down as failed."""
         stayed, team = {uplink.name for uplink in old}, {uplink.name for uplink in new}
         for name in stayed - team:
             self._fail(name)
