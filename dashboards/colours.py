@@ -50,9 +50,9 @@ _UPLINKS = (
 def _named(index: int) -> str:
     """Return the pattern of uplink names with this colour; each name has only one colour.
 
-    Usually, the last digit determines it: eth1, bond0p1, p2p1, enp0s8. In names without a PCI function,
-    the bus or slot does: enp2s0. With a function, both do, so that the ports of two cards, such as
-    enp1s0f1 and enp2s0f0, differ. The name of the port on a card may follow: enp1s0f1np1.
+    Usually, the last digit determines it: eth1, bond0p1, p2p1, enp0s8. In names without a PCI
+    function, the bus or slot does: enp2s0. With a function, both do, so that ports of two cards
+    differ: enp1s0f1 and enp2s0f0. The name of the port on a card may follow: enp1s0f1np1.
     """
     pairs = [
         (first, function)

@@ -156,8 +156,8 @@ TO_BOARD = FROM_ROW.replace(f"/d/{BRIDGE}?", "/d/${__data.fields.board}?")
 def with_board(alerts: str) -> str:
     """Add a label `board` to alerts: the dashboard to which each alert links.
 
-    Some alerts are not about one bridge, because a service that is down reports no bridges. Grafana also
-    makes links of empty cells, so such an alert is shown for all bridges of its service.
+    Some alerts are not about one bridge, because a service that is down reports no bridges. Grafana
+    also makes links of empty cells, so such an alert is shown for all bridges of its service.
     """
     alerts = f'label_replace({alerts}, "board", "{CONTROLLER}", "", "")'
     alerts = f'label_replace({alerts}, "board", "{BRIDGE}", "bridge", ".+")'

@@ -228,7 +228,7 @@ def ranking(
         .show_unfilled(True)
         .reduce_options(_last())
         .no_value(NOT_KNOWN)
-        # Smaller than the font with which Grafana measures the longest name, which would be truncated.
+        # Smaller than the font with which Grafana measures the longest name, to avoid truncation.
         .text(common.VizTextDisplayOptions().title_size(NAME_PX))
     )
     if decimals is not None:
@@ -316,8 +316,8 @@ def sent_and_received(
 ) -> timeseries.Panel:
     """Show sent traffic stacked above the axis, received traffic below it, and both capacities.
 
-    Each line has the colour of the VM port that its legend begins with. The capacities give panels of
-    equally fast uplinks the same scale.
+    Each line has the colour of the VM port that its legend begins with. The capacities give panels
+    of equally fast uplinks the same scale.
     """
     limits = [Ask(capacity, "capacity"), Ask(capacity, "capacity, received")]
     panel = _graph(title, text, [sent, received, *limits], BITS, 12, height=10)

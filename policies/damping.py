@@ -104,7 +104,7 @@ class Damping:
         return max(now_s, cooled_s, free_s)
 
     def next_change_s(self, now_s: float) -> float:
-        """Return when the result of `in_cooldown` may next change; infinity: it does not depend on time.
+        """Return when the result of `in_cooldown` may next change; infinity: time changes nothing.
 
         A cooldown begins when a provisional move may no longer be corrected.
         """
@@ -136,7 +136,7 @@ def _step(moves: Sequence[Moved], now_s: float) -> int:
 
 
 def _counting(moves: tuple[Moved, ...], now_s: float) -> tuple[Moved, ...]:
-    """Return only moves that use up the budget, and the last move because of load, to limit memory."""
+    """Keep only moves that use up the budget and the last move because of load, to limit memory."""
     recent = tuple(move for move in moves[-MOST_MOVES:] if now_s - move.at_s < PERIOD_S)
     last = _by_load(moves) if _step(moves, now_s) else None
     return recent if last is None or last in recent else (last, *recent)

@@ -1,7 +1,7 @@
 """Assigns VMs to tunnel endpoints by load.
 
-A host with several endpoints sends and receives the tunnels of each VM on one of them. Placing VMs on
-endpoints is the same problem as placing units on uplinks, so the planner of `adaptive` solves it.
+A host with several endpoints sends and receives the tunnels of each VM on one of them. Placing VMs
+on endpoints is the same problem as placing units on uplinks: the planner of `adaptive` solves it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Vm:
 def assign(vms: Sequence[Vm], capacities_bps: Mapping[str, float]) -> dict[str, str]:
     """Return the endpoint of every VM; as few VMs as possible change their endpoint.
 
-    `capacities_bps`: the capacity of each endpoint per direction. A VM whose endpoint is not known, or
-    is none of these, gets one. Other VMs move only if that is worth it.
+    `capacities_bps`: the capacity of each endpoint per direction. A VM whose endpoint is not known,
+    or is none of these, gets one. Other VMs move only if that is worth it.
     """
     placed: dict[str, str] = {}
     used = dict.fromkeys(capacities_bps, Load())
@@ -37,7 +37,7 @@ def assign(vms: Sequence[Vm], capacities_bps: Mapping[str, float]) -> dict[str, 
             used[vm.endpoint] += vm.load
     unplaced = [vm for vm in vms if vm.name not in placed]
     for vm in sorted(unplaced, key=lambda vm: (-max(vm.load.tx_bps, vm.load.rx_bps), vm.name)):
-        # The largest first, each to the endpoint that is emptiest with it. Idle VMs are spread, too.
+        # The largest first, each to the endpoint that is emptiest with it. Idle VMs spread, too.
         counts = Counter(placed.values())
         ratios = {
             name: (used[name] + vm.load).utilization_ratio(capacity_bps)

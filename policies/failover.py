@@ -62,7 +62,7 @@ def usable_first(ordered: Sequence[Uplink], kept_off: Collection[str] = ()) -> t
 
 
 def in_service(uplinks: Sequence[Uplink]) -> list[Uplink]:
-    """Return the uplinks that units may be moved to: usable active ones, else usable standby ones."""
+    """Return the uplinks that units may move to: usable active ones, else usable standby ones."""
     for role in (Role.ACTIVE, Role.STANDBY):
         if chosen := [u for u in uplinks if u.usable and u.role is role]:
             return chosen

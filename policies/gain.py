@@ -152,8 +152,8 @@ def _may_resplit(snapshot: Snapshot) -> bool:
 def _all_are_small(snapshot: Snapshot) -> bool:
     """Whether no address can gain the share that each must gain, as on a nearly idle host.
 
-    A move relieves the fullest uplink by at most the load of the unit. So one of the units there must
-    carry this share of its capacity.
+    A move relieves the fullest uplink by at most the load of the unit. So one of the units there
+    must carry this share of its capacity.
     """
     serving = failover.in_service(snapshot.uplinks)
     most_ratio = max((uplink.utilization_ratio for uplink in serving), default=math.inf)

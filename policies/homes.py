@@ -73,7 +73,7 @@ def homes(
 def targets(
     units: Sequence[Unit], uplinks: Sequence[Uplink], homes: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the uplinks of units that are placed together, if one of their homes is out of service.
+    """Return the uplinks of units that are placed together, if a home is out of service.
 
     All these units may have to move to make room. Groups with all homes in service are omitted.
     """
@@ -156,8 +156,8 @@ def _may_use(unit: Unit, uplinks: Sequence[Uplink]) -> tuple[str, ...]:
 def _asked(linked: Iterable[Unit], uplinks: Iterable[Uplink]) -> object:
     """Return everything that determines homes, except loads, links and the present places.
 
-    A drain is not included, so that units return when it ends. Capacities are included if a unit has
-    a reservation.
+    A drain is not included, so that units return when it ends. Capacities are included if a unit
+    has a reservation.
     """
     reserving = any(unit.rules.reserve_bps for unit in linked)
     return (
@@ -168,7 +168,7 @@ def _asked(linked: Iterable[Unit], uplinks: Iterable[Uplink]) -> object:
 
 
 def _candidate(unit: Unit, able: Sequence[str]) -> Candidate:
-    """Return a candidate for placement. A pinned unit, or an excluded unit with a home, cannot move."""
+    """Return a candidate for placement. Pinned units and excluded ones with a home cannot move."""
     fixed = unit.rules.pin if unit.rules.pin in able else unit.uplink if unit.excluded else None
     able = (fixed,) if fixed in able and fixed is not None else able
     return Candidate(

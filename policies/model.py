@@ -92,7 +92,7 @@ def room_bps(capacity_bps: float) -> float:
 
 
 def can_promise(more_bps: float, promised_bps: float, capacity_bps: float) -> bool:
-    """Whether `more_bps` can be reserved on an uplink in addition to `promised_bps`; 0 always can."""
+    """Whether `more_bps` can be reserved in addition to `promised_bps`; always true for 0."""
     return more_bps <= max(0.0, room_bps(capacity_bps) - promised_bps) + EVEN_BPS
 
 
@@ -128,7 +128,7 @@ class Uplink:
         return self.load.utilization_ratio(self.capacity_bps)
 
     def carrying(self, load: Load, reserved_bps: float | None = None) -> Uplink:
-        """Return a copy with this load, without `replace`, which is slow. `reserved_bps` None: as is."""
+        """Return a copy with this load, made fast. `reserved_bps` None: it stays the same."""
         return Uplink(
             self.name,
             self.ofport,
@@ -188,8 +188,8 @@ class Unit:
     `allowed`: the names of the uplinks that it may use; None: all. `excluded`: it must not be moved
     because of load. `spread`: its uplink carries only received traffic, and buckets carry the sent
     traffic. If a policy may end that, `load` is the received and `spread_bps` the sent traffic.
-    `divisible`: a policy may spread it. `merge_due`: a policy may merge it again now. `kept_off`: the
-    uplinks that lose its frames although their links are up; they are its last choice.
+    `divisible`: a policy may spread it. `merge_due`: a policy may merge it again now. `kept_off`:
+    the uplinks that lose its frames although their links are up; they are its last choice.
     """
 
     name: str
@@ -222,7 +222,7 @@ class Unit:
         return self._copy(uplink, self.load, self.spread_bps, self.excluded)
 
     def _copy(self, uplink: str | None, load: Load, spread_bps: float, excluded: bool) -> Unit:
-        """Return a copy without `replace`, which is slow: hundreds are needed ten times a second."""
+        """Return a copy without slow `replace`: hundreds are needed ten times a second."""
         return Unit(
             name=self.name,
             number=self.number,

@@ -18,8 +18,8 @@ def after(
 ) -> tuple[Uplink, ...]:
     """Return the uplinks with their loads and reservations after the moves.
 
-    `back`: before the moves, which were already made. `loads` and `promised_bps` are by unit. Counters
-    of units and of uplinks are not read at the same moment, so values below zero become zero.
+    `back`: before moves that are already made. `loads` and `promised_bps` are by unit. Counters of
+    units and of uplinks are not read at the same moment, so values below zero become zero.
     """
     uplinks = tuple(uplinks)
     carried = {uplink.name: uplink.load for uplink in uplinks}

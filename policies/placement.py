@@ -183,7 +183,7 @@ class _Search:
             self._best, self._least = state.at.copy(), state.bound
 
     def _starts(self) -> Iterator[list[int]]:
-        """Yield new placements, made unit by unit: the largest, or those with fewest choices, first."""
+        """Yield new placements, made unit by unit: the largest or least flexible units first."""
         p = self.problem
         by_choice = sorted(p.choosing, key=lambda i: (len(p.able[i]), -p.reserves[i], i))
         for units, emptiest in itertools.product((p.choosing, by_choice), (False, True)):
@@ -229,7 +229,7 @@ class _Search:
         self._keep(state)
 
     def _moves(self, state: State, block: Block) -> Iterator[_Way]:
-        """Yield the moves of a unit, or of those units of an affinity set that may move together."""
+        """Yield the moves of a unit, or of the units of an affinity set that may move together."""
         p = self.problem
         for uplink in range(len(p.uplinks)):
             units = [i for i in block if uplink in p.costs[i] and state.at[i] != uplink]
@@ -239,7 +239,7 @@ class _Search:
     def _exchanges(self, state: State, block: Block) -> Iterator[_Way]:
         """Yield exchanges of a misplaced unit with units of other uplinks of about the right size.
 
-        The right size is smaller by the excess of the source or the free room of the target, or equal.
+        This is smaller by the excess of the source or the free room of the target, or equal.
         """
         p, unit = self.problem, block[0]
         source, size = state.at[unit], p.reserves[unit]

@@ -1,4 +1,4 @@
-"""The teaming policies as data: the kind of units, and how units are placed, moved and failed over."""
+"""The teaming policies as data: kinds of units, and how units are placed, moved and failed over."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Limits:
     standby: bool = True
 
     def violations(self, teaming: str, uplinks: Sequence[Uplink]) -> Iterator[tuple[str, str]]:
-        """Yield the reasons why a team is not supported: what was found, and what the policy supports.
+        """Yield the reasons why a team is not supported, each as the found and the supported value.
 
         A capacity of 0 means that it is not known yet.
         """
@@ -55,10 +55,10 @@ class Preset:
 
     `place` finds homes for VM ports. If the classifier hashes, `spread` finds homes for the buckets
     through which VM ports send. `rebalance` returns moves of its units for a full window of loads.
-    `verdict` returns why a unit, given by name, is or is not moved, and `rest` why no unit is moved.
-    `is_calm` finds out from the loads of uplinks alone that no unit is moved, neither for these loads
-    nor for any mean of such loads; None: this depends on the units. `backup` orders the uplinks
-    after a unit's home.
+    `verdict` returns why a unit, given by name, is or is not moved, and `rest` why no unit is
+    moved. `is_calm` finds out from the loads of uplinks alone that no unit is moved, neither for
+    these loads nor for any mean of such loads; None: this depends on the units. `backup` orders the
+    uplinks after a unit's home.
 
     `relieve` is used at once if an uplink is full while loads are still changing. It returns the
     fewest moves that relieve this uplink.
@@ -114,7 +114,7 @@ ADAPTIVE_WINDOW_S = 1.0
 
 
 def _evened_out(classifier: Classifier, window_s: float, limits: Limits = ANY_TEAM) -> Preset:
-    """Return a policy that spreads frames over buckets, and rebalances the buckets as loads change."""
+    """Return a policy that spreads frames over buckets, and moves buckets as loads change."""
     return Preset(
         classifier,
         rebalance=rebalance.even_out,

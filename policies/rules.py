@@ -38,8 +38,8 @@ def rank(unit: Unit, uplink: str) -> int:
 def permits(unit: Unit, target: str, others: Iterable[Unit], along: Collection[Unit] = ()) -> bool:
     """Whether a policy may move a unit because of load.
 
-    `others`: the other members of its sets, at their places. `along`: those members that move with it.
-    Hard rules hold; soft rules must not get worse. The target must not lose frames of the unit.
+    `others`: the other members of its sets, at their places. `along`: those members that move with
+    it. Hard rules hold; soft rules must not get worse. The target must not lose frames of the unit.
     """
     if unit.allowed is not None and target not in unit.allowed:
         return False

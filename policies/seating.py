@@ -1,4 +1,4 @@
-"""A placement problem in numbers, and a placement whose cost is updated as units are added or removed."""
+"""A placement problem in numbers, and a placement with a cost that each change updates."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Problem:
     A cost is one whole number, in which each component of the vector outweighs all that follow.
     `costs`: by unit, the cost of each usable uplink beyond its least cost, in its policy's order.
     `affine`, `apart`: the members of affinity and anti-affinity sets. `easy`: by anti-affinity set,
-    the blocks that flows place: one member of one such set, without reservation. `hard`: all others.
+    the blocks that flows place: one member of one such set, without reservation. `hard`: others.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Bounding:
         self._rooms = problem.rooms
         useful = sorted({u for i in units if problem.reserves[i] for u in problem.able[i]})
         sizes = range(1 if len(problem.uplinks) <= SUBSETS_OF else len(useful), len(useful) + 1)
-        # For each subset: the reservations of units confined to it, for each unit and all later units.
+        # By subset: the reservations of units confined to it, for each unit and all later ones.
         self._demands: list[tuple[tuple[int, ...], list[int]]] = []
         for subset in (s for n in sizes for s in itertools.combinations(useful, n)):
             asked = [problem.reserves[i] * (set(problem.able[i]) <= {*subset}) for i in units]
@@ -243,7 +243,7 @@ class _Together:
         self.away = self._size - max(self._reach)
 
     def put(self, able: Sequence[int], uplink: int, more: int) -> int:
-        """Add (1) or remove (-1) a member, which can then choose again. Return the bound's change."""
+        """Add (1) or remove (-1) a member, which can choose again. Return the bound's change."""
         for other in able:
             if other != uplink:
                 self._reach[other] -= more

@@ -1,8 +1,8 @@
 """Values: immutable dataclasses that are fast to create.
 
-Decisions create thousands of values a second. Creating a frozen dataclass takes twice as long as any
-other, because Python sets each field with a call that bypasses its own check. So only the type checker
-ensures that values do not change.
+Decisions create thousands of values a second. Creating a frozen dataclass takes twice as long as
+any other, because Python sets each field with a call that bypasses its own check. So only the type
+checker ensures that values do not change.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ class Standing(StrEnum):
     """Why a unit is moved now, or not.
 
     `MOVES`: it is moved. `NEVER`: the policy moves no units of its kind because of load. `HELD`: a
-    rule prevents it. `OUT_OF_SERVICE`: its uplink carries nothing, so failover decides. `BELOW`: its
-    uplink is not above the threshold. `TOO_SMALL`: its part of the load that saturates its uplink is
-    too small. `NO_ROOM`: no other uplink has room for it. `NO_USE`: moving it does not help the team.
-    `LATER`: another unit is moved first.
+    rule prevents it. `OUT_OF_SERVICE`: its uplink carries nothing, so failover decides. `BELOW`:
+    its uplink is not above the threshold. `TOO_SMALL`: its part of the load that saturates its
+    uplink is too small. `NO_ROOM`: no other uplink has room for it. `NO_USE`: moving it does not
+    help the team. `LATER`: another unit is moved first.
     """
 
     MOVES = "moves"

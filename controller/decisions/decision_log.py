@@ -46,7 +46,7 @@ WHY: Mapping[Reason, str] = {
 class Evidence:
     """The team as a policy judged it.
 
-    `loads`: the load that moves with each unit, by name. `how`: the time that loads cover, in words.
+    `loads`: the load that moves with each unit, by name. `how`: the time that they cover, in words.
     """
 
     uplinks: tuple[Uplink, ...]
@@ -197,7 +197,7 @@ class DecisionLog:
     def _of_moves(
         self, happened: Happened, team_view: TeamView, moves: Sequence[Move], now_s: float
     ) -> Entry:
-        """Return the entry for the moves of one bundle, with the figures on which they are based."""
+        """Return the entry for the moves of one bundle, with the figures that they are based on."""
         evidence, self.evidence = self.evidence, None
         if evidence is None or not any(move.reason.by_load for move in moves):
             evidence = _as_carried(team_view, moves, happened)

@@ -1,4 +1,4 @@
-"""Plans: the moves that policies would make before their windows end; whether a plan is outdated."""
+"""Plans: the moves that policies would make before their windows end, and whether plans expired."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from policies.outcome import after
 from policies.presets import PRESETS
 from policies.verdicts import Rest, Verdict
 
-# The shortest time that a mean must cover: some polls, and well over the half second of counter lag.
+# The shortest time that a mean must cover: some polls, and well over the counter lag of 0.5 s.
 LEAST_S = 3.0
 LEAST_POLLS = 3
 # How long a plan can be applied. Later, loads have changed too much.
@@ -56,8 +56,8 @@ class Basis:
 class Opinion:
     """The planned moves of one policy, in order, and why it makes no more moves.
 
-    `rest` None: the policy did not decide, because loads are not known. `verdicts`: why the units on
-    uplinks that the policy cannot relieve are not moved, by name.
+    `rest` None: the policy did not decide, because loads are not known. `verdicts`: why the units
+    on uplinks that the policy cannot relieve are not moved, by name.
     """
 
     policy: str
@@ -80,9 +80,9 @@ class Proposal:
     """The plan for one bridge, with all the data that it is based on.
 
     `uplinks`: the uplinks with their loads over `basis_s` (None: the latest loads). `expected`: the
-    uplinks after the moves. `units`: all units with their loads, by name. `made_s`: when the plan was
-    made, in seconds of engine time. `settings`: mode, teaming and threshold. `lines`: the moves, for
-    display.
+    uplinks after the moves. `units`: all units with their loads, by name. `made_s`: when the plan
+    was made, in seconds of engine time. `settings`: mode, teaming and threshold. `lines`: the
+    moves, for display.
     """
 
     bridge: str

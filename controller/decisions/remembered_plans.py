@@ -21,8 +21,8 @@ MOST = 8
 class RememberedPlans:
     """The plans of one bridge that were made or used last."""
 
-    # The least recently used plan comes first. Comparing teams is faster than hashing them: different
-    # teams usually differ in the load of an uplink, and equal teams share their units.
+    # The least recently used plan comes first. Comparing teams is faster than hashing them:
+    # different teams usually differ in the load of an uplink, and equal teams share their units.
     _made: deque[tuple[Planner, Snapshot, Plan]] = field(default_factory=lambda: deque(maxlen=MOST))
 
     def plan_of(self, planner: Planner, snapshot: Snapshot) -> Plan:

@@ -78,9 +78,9 @@ class Decision:
 class Scheduler:
     """Schedules the decisions of one bridge, and keeps the state that the next decision needs.
 
-    `last_s`: when the last decision was made, in seconds of engine time; None: never. `same_until_s`:
-    until this time, the same loads cause no moves. `remembered_s`: when peaks and load phases were
-    last updated. `in_cooldown`: the units in cooldown. `merge_due`: split VM ports that may be merged.
+    `last_s`: the time of the last decision, in seconds of engine time; None: none. `same_until_s`:
+    until then, the same loads cause no moves. `remembered_s`: when peaks and load phases were last
+    updated. `in_cooldown`: the units in cooldown. `merge_due`: split VM ports that may be merged.
     """
 
     last_s: float | None = None
@@ -337,7 +337,7 @@ class Scheduler:
     def _at_peaks(
         self, policy: str, latest: Snapshot, peaks: Snapshot, now_s: float
     ) -> tuple[Plan, Snapshot, str]:
-        """Return moves that are worthwhile at the peaks and now, and the loads that they are based on."""
+        """Return moves that are worthwhile at the peaks and now, and the loads they are based on."""
         plan = Plan()
         if gain.is_possible(peaks):
             plan = gain.worthwhile(self._plans.plan_of(PRESETS[policy].rebalance, peaks), peaks)
@@ -352,12 +352,12 @@ class Scheduler:
     ) -> Sequence[Move]:
         """Return moves that relieve an uplink now and harm no phase of the last seconds.
 
-        Sums of peaks may include loads that are never high at the same time. So the caller uses this
-        if no move helps at the peaks, and before it splits a VM port because of peaks. Moves that are
-        good for the present loads may harm another phase. Moves that are good for the means of
-        present loads and peaks often do not, so they are tried second. Moves must not raise the
-        highest sum of peaks, unless an uplink has been nearly full for longer than a burst lasts.
-        Empty: there are no such moves.
+        Sums of peaks may include loads that are never high at the same time. So the caller uses
+        this if no move helps at the peaks, and before it splits a VM port because of peaks. Moves
+        that are good for the present loads may harm another phase. Moves that are good for the
+        means of present loads and peaks often do not, so they are tried second. Moves must not
+        raise the highest sum of peaks, unless an uplink has been nearly full for longer than a
+        burst lasts. Empty: there are no such moves.
         """
         high = gain.worst_ratio(latest.uplinks) > gain.NEARLY_FULL_RATIO
         if not high or not self.load_phases.is_known or not gain.is_possible(latest):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 # A counter that does not change for this long while it is read often may be late.
 STILL_S = 0.2
-# The longest time between two updates. If a counter does not change for longer, there is no traffic.
+# The longest time between two updates. A counter that does not change for longer has no traffic.
 LONGEST_BEAT_S = 1.2
 # The fewest bytes that count as an update: half a second of half a Mbit/s.
 UPDATE_BYTES = 32_000
@@ -38,8 +38,8 @@ class Beats:
     """The updates of one counter.
 
     `late`: whether the counter is late; None: not known yet. `updates`: its total right after each
-    update, oldest first. `stood_still`: the reading before it last grew after it had not changed for
-    `STILL_S`, and how long it had not changed then, in seconds.
+    update, oldest first. `stood_still`: the reading before it last grew after it had not changed
+    for `STILL_S`, and how long it had not changed then, in seconds.
     """
 
     late: bool | None = None

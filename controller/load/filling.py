@@ -37,7 +37,7 @@ CHANGING_S = 0.3
 PATIENCE_S = 0.1
 # A load that repeats within `peaks.PEAK_S` is usually high for less than this at a time.
 LASTING_S = 3.0
-# An uplink's traffic of no unit is the least within this time, so that emptying queues do not count.
+# An uplink's traffic of no unit is the least within this time, so that queues do not count.
 BESIDE_S = 1.0
 
 NEVER = -math.inf, -math.inf, -math.inf
@@ -47,9 +47,9 @@ NEVER = -math.inf, -math.inf, -math.inf
 class Filling:
     """How full the uplinks of one bridge are, and how its loads change.
 
-    `full_s`: since when an uplink is full, in seconds of engine time; None: none is. `high_s`: since
-    when an uplink is nearly full (`gain.NEARLY_FULL_RATIO`). `steady`: whether loads were steady in
-    the last reading. `taken_s`: when the traffic that belongs to no unit was last taken.
+    `full_s`: since when an uplink is full, in seconds of engine time; None: none is. `high_s`:
+    since when an uplink is nearly full (`gain.NEARLY_FULL_RATIO`). `steady`: whether loads were
+    steady in the last reading. `taken_s`: when the traffic that belongs to no unit was last taken.
     """
 
     full_s: float | None = None
@@ -64,7 +64,7 @@ class Filling:
     # The times of the last three readings of addresses behind VM ports.
     _addresses_s: tuple[float, float, float] = NEVER
     taken_s: float = -math.inf
-    # The traffic taken last; and earlier traffic, with the times until which it lasted, oldest first.
+    # The traffic taken last; and earlier traffic, oldest first, with the time until which it lasted.
     _beside: Mapping[str, Load] = field(default_factory=dict)
     _before: deque[tuple[float, Mapping[str, Load]]] = field(default_factory=deque)
 
@@ -103,7 +103,7 @@ class Filling:
 
     @property
     def addresses_steady(self) -> bool:
-        """Whether loads with late counters did not change during the last three address readings."""
+        """Whether loads with late counters have not changed for three readings of addresses."""
         return self.is_counted(self._addresses_s[0])
 
     def read_addresses(self, now_s: float) -> None:
@@ -158,7 +158,7 @@ class Filling:
             self._before.popleft()
 
     def least_beside(self, uplinks: Iterable[str]) -> Mapping[str, Load]:
-        """Return the least traffic of no unit on each uplink within the last `BESIDE_S`, by name."""
+        """Return the least traffic of no unit on each uplink within `BESIDE_S`, by name."""
         if not self._before:
             return {name: self._beside.get(name, IDLE) for name in uplinks}
         taken = [*(of for _, of in self._before), self._beside]
@@ -169,9 +169,9 @@ class Filling:
         return least
 
     def next_change_s(self, now_s: float) -> float:
-        """Return when this state next changes if loads do not; infinity: it does not depend on time.
+        """Return when this state next changes if loads do not; infinity: time does not change it.
 
-        `now_s`: when loads were last taken. The result is this time while the next change is not known.
+        `now_s`: when loads were last taken. While the next change is not known, this is the result.
         """
         if self.reads_fast(now_s) or (self.full_s is not None and not self.steady):
             return now_s
@@ -206,6 +206,6 @@ def _lasts_s(since_s: float | None, now_s: float) -> float:
 
 
 def _forgotten_s(at_s: float) -> float:
-    """Return when traffic taken at `at_s` is forgotten, in whole microseconds, as times of polls."""
+    """Return when traffic taken at `at_s` is forgotten, in whole microseconds, as poll times are."""
     edge_s = round(at_s + BESIDE_S, DIGITS)
     return edge_s if at_s < edge_s - BESIDE_S else edge_s + 10**-DIGITS

@@ -16,10 +16,10 @@ from controller.load.beats import UPDATE_BYTES, Total, more_bytes
 
 # Flows that are counted no later than this are on time.
 ON_TIME_S = 1.0
-# Flows whose counters do not change for longer than this count as idle; uplinks carry other traffic.
+# Flows without counter changes for longer than this count as idle; uplinks carry other traffic.
 MOST_LATE_S = 10.0
-# Flow counters count as unchanged if they grow by less than this share of the uplinks' traffic. Even
-# then, new flows are counted once.
+# Flow counters count as unchanged if they grow by less than this share of the uplinks' traffic.
+# Even then, new flows are counted once.
 STILL_RATIO = 0.2
 # Flow counters have caught up when they have grown by at least this share of the uplinks' traffic
 # since their last update.
@@ -33,7 +33,7 @@ class Lateness:
     """The lateness of one bridge. Its clock, in seconds, advances with each reading of flows."""
 
     _now_s: float = 0.0
-    # When flow counters were last updated, and the bytes of uplinks and of flow counters since then.
+    # When flow counters were last updated, and the bytes of uplinks and flow counters since then.
     _counted_s: float = 0.0
     _carried_bytes: float = 0.0
     _counted_bytes: float = 0.0
@@ -79,8 +79,8 @@ class Lateness:
     def times(self, window_s: float) -> tuple[float, float] | None:
         """Return the length of the latest window over which units are known, and its end's age.
 
-        Both are in seconds. The length is at least `window_s`. All traffic of uplinks until one second
-        before the end has been counted. None: there is no such window.
+        Both are in seconds. The length is at least `window_s`. All traffic of uplinks until one
+        second before the end has been counted. None: there is no such window.
         """
         still_s = self._now_s - self._counted_s
         if not self._gaps and still_s <= ON_TIME_S:

@@ -18,7 +18,7 @@ from policies.model import IDLE, Load, Unit
 EVERY_S = 0.5
 # Loads of a unit that differ by at most this share of the smallest uplink's capacity are alike.
 ALIKE_RATIO = 0.05
-# If there are more phases, loads change all the time, and it is unknown which will be high together.
+# If there are more phases, loads change all the time, and which are high together is unknown.
 MOST_PHASES = 12
 # Every move is checked against all units. If there are more units than this, no phases are kept.
 MOST_UNITS = 512
@@ -36,7 +36,7 @@ class LoadPhase:
     until_s: float = math.inf
 
     def is_like(self, loads: Mapping[str, Load], most_bps: float) -> bool:
-        """Whether the load of each unit differs from its load in the phase by at most `most_bps`."""
+        """Whether each unit's load differs from its load in this phase by at most `most_bps`."""
         names = loads.keys() | self.loads.keys()
         pairs = ((loads.get(name, IDLE), self.loads.get(name, IDLE)) for name in names)
         return all(
@@ -49,8 +49,8 @@ class LoadPhase:
 class LoadPhases:
     """The phases of the last `PEAK_S`, oldest first.
 
-    `begins_s`: when a phase begins if loads do not change, because present loads differ from the last
-    phase; infinity: they do not differ.
+    `begins_s`: when a phase begins if loads do not change, because present loads differ from the
+    last phase; infinity: they do not differ.
     """
 
     _taken: deque[LoadPhase] = field(default_factory=deque)

@@ -45,7 +45,7 @@ class Loads:
     _outwards: set[int] = field(default_factory=set)
 
     def take_port(self, port: PortCounters, outwards: bool, keep_s: float) -> None:
-        """Take the counters of a port. `outwards`: the port is an uplink, and sends to the network."""
+        """Take the counters of a port. `outwards`: it is an uplink, and sends to the network."""
         ofport = port.ofport
         self.counters[ofport] = port
         rates = _rates_of(self.port_rates, ofport, keep_s)
@@ -98,7 +98,7 @@ class Loads:
                 own.take_flows(flows, sent_bytes)
 
     def _take_unit(self, ofport: int, sample: Sample, keep_s: float) -> float:
-        """Take the counters of a VM port's flows; return the bytes counted since the last reading."""
+        """Take the counters of a VM port's flows; return the bytes since the last reading."""
         rates = _rates_of(self._units, ofport, keep_s)
         before = rates.total
         rates.add_reading(sample)
@@ -112,7 +112,7 @@ class Loads:
         return max(0.0, more_bytes(before, now)) if before and now else 0.0
 
     def port(self, ofport: int, window_s: float | None, lag_s: float = 0.0) -> Load:
-        """Return the mean load of a port over a window (None: the latest load); zero while unknown."""
+        """Return the mean load of a port over a window (None: the latest); zero while unknown."""
         if window_s is None:
             return (
                 self.port_rates[ofport].latest(self.steady_s) if ofport in self.port_rates else IDLE
@@ -145,7 +145,7 @@ class Loads:
     def counted_age_s(self, ofports: Iterable[int]) -> float:
         """Return how long ago the interval began that late counters have counted completely.
 
-        In seconds. It began with the update before the last one, and the last update has counted it.
+        In seconds. It began with the update before the last one, and the last update counted it.
         """
         ages = [0.0]
         for ofport in ofports:

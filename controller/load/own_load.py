@@ -21,8 +21,8 @@ class OwnLoad:
 
     A poll reads the flows of addresses before the flows of VM ports. If the switch updates its
     counters in between, the VM port seems to have sent more than its addresses, until the next
-    reading. So a reading is added to `rates` after the next one, as the lower of the two. Only if this
-    happens twice in a row, the traffic of addresses within one update is counted here, once.
+    reading. So a reading is added to `rates` after the next one, as the lower of the two. Only if
+    this happens twice in a row, the traffic of addresses within one update is counted here, once.
     """
 
     rates: Rates
@@ -34,8 +34,8 @@ class OwnLoad:
     def take_flows(self, flows: Total, apart_bytes: float) -> None:
         """Take a reading.
 
-        `flows`: the total that the VM port has sent. `apart_bytes`: the bytes that its address units
-        have sent since the last reading.
+        `flows`: the total that the VM port has sent. `apart_bytes`: the bytes that its address
+        units have sent since the last reading.
         """
         last, self._flows = self._flows, flows
         if last is None or flows.clock_s <= last.clock_s or flows.tx_bytes < last.tx_bytes:

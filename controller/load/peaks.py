@@ -17,8 +17,8 @@ PEAK_S = 10.0
 class Peaks:
     """The highest rate of each unit in each direction within `PEAK_S`, by name.
 
-    `falls_s`: when a peak next falls if loads do not change; infinity: none will fall. It may be too
-    early if units were dropped since.
+    `falls_s`: when a peak next falls if loads do not change; infinity: none will fall. It may be
+    too early if units were dropped since.
     """
 
     # Units without an entry are unknown, or have carried nothing.

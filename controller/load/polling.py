@@ -36,9 +36,9 @@ UNSURE_S = 2.5
 class Polling:
     """The polls of one bridge.
 
-    Each poll reads the counters of ports. Some polls also read VM ports' flows, and fewer polls read
-    buckets and address units. `with_units`: the poll under way reads VM ports' flows. `with_behind`:
-    it also reads address units. `is_extra`: it is an extra poll between two regular ones.
+    Each poll reads the counters of ports. Some polls also read VM ports' flows, and fewer read
+    buckets and address units. `with_units`: the poll under way reads VM ports' flows.
+    `with_behind`: it also reads address units. `is_extra`: it is between two regular polls.
     """
 
     poll_due_s: float = 0.0
@@ -98,7 +98,7 @@ class Polling:
         self._asked_s = None
 
     def reading_s(self, interval_s: float, buckets: bool) -> float:
-        """Return from when on polls read more than ports. `buckets`: these or address units exist."""
+        """Return when polls next read more than ports. `buckets`: these or address units exist."""
         # The poll that is nearest to the due time.
         units_s = self._units_due_s - interval_s / 2 - ROUNDING_S
         return min(units_s, self.buckets_s) if buckets else units_s
@@ -109,7 +109,7 @@ class Polling:
         return self._buckets_due_s - ON_TIME_S
 
     def take_turn(self, at_s: float, interval_s: float, buckets: bool) -> tuple[bool, bool]:
-        """Note a poll; return whether it reads VM ports' flows, and whether buckets and address units.
+        """Note a poll; return whether it reads VM ports' flows, and whether buckets and addresses.
 
         `buckets`: buckets or address units exist.
         """

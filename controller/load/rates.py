@@ -193,7 +193,7 @@ class Rates:
         return self._span(window_s, lag_s) is not None
 
     def _span(self, window_s: float, lag_s: float) -> tuple[Total, Total] | None:
-        """Return the first and last total of the window that ended `lag_s` ago; None if not known."""
+        """Return the first and last total of the window that ended `lag_s` ago; None if unknown."""
         totals = self._totals
         if not totals:
             return None

@@ -1,4 +1,4 @@
-"""The rate of broadcasts that arrive on all members of a LAG, so that VMs receive each one twice."""
+"""The rate of broadcasts that arrive on all members of a LAG, so that VMs receive them twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def same_by_all(came: Mapping[str, int] | Mapping[int, int]) -> bool:
 
 @dataclass(slots=True)
 class Repeated:
-    """The repeated broadcasts of one bridge. `pps`: the rate in the last interval with enough frames."""
+    """The repeated broadcasts of one bridge. `pps`: their rate in the last measured interval."""
 
     pps: float = 0.0
     _began: dict[int, int] = field(default_factory=dict)

@@ -113,7 +113,7 @@ class TeamView:
 
     @property
     def just_updated(self) -> bool:
-        """Whether late counters of ports with address units just grew, and a policy acts at once."""
+        """Whether late counters of ports with address units just grew, and a policy needs them."""
         if not any(PRESETS[policy].at_once for policy in self.config.policies):
             return False
         return any(self.loads.just_updated(port.ofport) for port in self.config.per_address)
@@ -349,7 +349,7 @@ class TeamView:
     def snapshot(self, policy: str, window_s: float) -> Snapshot | None:
         """Return the team with mean loads over a full window; None while these are not known.
 
-        The loads of uplinks include all their traffic. The units are those that the policy may move.
+        The loads of uplinks include all their traffic. The units are those the policy may move.
         """
         if not self.covers(window_s):
             return None
@@ -357,7 +357,7 @@ class TeamView:
         return self._snapshot(policy, self.carrying(window_s), units)
 
     def live(self, policy: str, peaks: Peaks = NO_PEAKS) -> Snapshot | None:
-        """Return the team with present loads; uplinks include traffic of no unit (see `offered`)."""
+        """Return the team with present loads, including uplink traffic of no unit (`offered`)."""
         return self.offered(policy, self.beside(), peaks)
 
     def offered(

@@ -1,8 +1,8 @@
 """The share of a VM port's present traffic that crosses uplinks.
 
 Port counters are live, and flow counters are up to half a second late. So the port's counters give
-the present load of a VM port. The share of it that crosses uplinks is the ratio of the bytes that the
-VM port's flows and the port have counted recently. The port's bytes are taken up to the reading
+the present load of a VM port. The share of it that crosses uplinks is the ratio of the bytes that
+the VM port's flows and the port have counted recently. The port's bytes are taken up to the reading
 before the last, because flows have counted all of these, too. So rising traffic is not mistaken for
 traffic that stays on this host.
 """

@@ -28,8 +28,8 @@ from controller.teaming.bindings import Bound
 from controller.teaming.buckets import home_in, with_home
 from policies.model import Unit, Uplink
 
-# The most addresses of one VM port; all others use its home uplink. Each costs the switch three flows
-# and a group, and the service has to read two of these flows.
+# The most addresses of one VM port; all others use its home uplink. Each costs the switch three
+# flows and a group, and the service has to read two of these flows.
 PER_PORT_MAX = 256
 # How long to keep a silent address. Upstream switches may remember it for long, some for 1800 s.
 SILENT_S = 3600.0
@@ -124,7 +124,7 @@ class AddressUnits:
         return changed
 
     def _come(self, port: str, mac: str, vlan: int) -> list[str]:
-        """Add an address; on a full port or bridge, it replaces the port's address silent for longest."""
+        """Add an address; if port or bridge is full, replace the port's address silent longest."""
         there = [unit for unit in self.by_name.values() if unit.port == port]
         dropped = []
         if len(there) >= PER_PORT_MAX or len(self.by_name) >= SLOTS:
@@ -182,7 +182,7 @@ class AddressUnits:
     ) -> set[Located]:
         """Return the addresses whose uplink has changed without a move, also on the switch.
 
-        That happens when they become units, or stop being units. `bound`: the bindings of all units.
+        That happens when they become units, or stop being units. `bound`: all bindings.
         """
         by_address = {unit.address: unit for unit in self.by_name.values()}
         due = set()

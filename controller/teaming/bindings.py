@@ -73,7 +73,7 @@ class Bindings:
     _cut_off: frozenset[str] = frozenset()
     # How many members of each anti-affinity set are on each uplink.
     _taken: dict[str, Counter[str]] = field(default_factory=dict)
-    # Units, and copies of them at their homes: `rebind` needs hundreds, mostly the same as last time.
+    # Units, and copies of them at their homes: `rebind` needs hundreds, mostly the same as before.
     _known: dict[str, tuple[Unit, Unit]] = field(default_factory=dict, compare=False, repr=False)
 
     def frozen(self) -> Bindings:
@@ -97,7 +97,7 @@ class Bindings:
         self._aside.pop(unit, None)
 
     def set_aside(self, stored: Mapping[str, str]) -> None:
-        """Set all homes aside, so that units are placed as if new, until `take_up` restores the homes.
+        """Set all homes aside, so that units are placed as if new, until `take_up` is called.
 
         `stored`: the homes of units that are not known here yet.
         """
@@ -238,7 +238,7 @@ class Bindings:
         return sorted(name for name, bound in self.bound.items() if bound.uplink == uplink)
 
     def _homes(self, units: Sequence[Unit], uplinks: tuple[Uplink, ...]) -> dict[str, str]:
-        """Return the homes of units; if held, their previous homes where these are still allowed."""
+        """Return the homes of units; if held, their previous homes where still allowed."""
         stay: dict[str, str] = {}
         for unit in units if self.held else ():
             known = self.homes.get(unit.name, unit.uplink)

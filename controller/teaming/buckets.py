@@ -104,7 +104,7 @@ def _named(policy: str, count: int) -> tuple[Bucket, ...]:
 
 
 def by_shares(policy: str, shares: Sequence[tuple[str, float]]) -> dict[str, str]:
-    """Return an uplink for each bucket of a connection hash, in proportion to the uplinks' shares."""
+    """Return an uplink for each bucket of a connection hash, in proportion to the shares."""
     homes: dict[str, str] = {}
     share = 0.0
     for uplink, part in shares:
@@ -154,7 +154,7 @@ def home_in(group: GroupSpec | None, config: BridgeConfig) -> str | None:
 
 
 def off_home_macs(config: BridgeConfig, split: Collection[str]) -> dict[OfPort, str]:
-    """Return our source MACs, by uplink, for frames that do not leave on their sender's home uplink.
+    """Return our source MACs, by uplink, for frames that do not leave on their sender's home.
 
     It is locally administered, one for each bridge and uplink, and the same on every start. It is
     never the uplink's own MAC, which LOCAL often has: the upstream switch would learn the host's

@@ -96,8 +96,8 @@ def _ways(
 class KeptOff:
     """The uplinks that units must not use while others carry traffic.
 
-    `by_unit`: for VM ports and addresses behind them, by name; units without such uplinks are omitted.
-    `by_policy`: for the buckets of each policy, which all its VM ports share.
+    `by_unit`: for VM ports and addresses behind them, by name; units without such uplinks are
+    omitted. `by_policy`: for the buckets of each policy, which all its VM ports share.
     """
 
     by_unit: Mapping[str, frozenset[str]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The VM ports that are split now: the traffic that they send is spread over their policy's buckets.
+"""The VM ports that are split now: the traffic that they send is spread over buckets.
 
 This is state of the bridge, not configuration. A service that starts reads it from the switch.
 """
@@ -50,7 +50,7 @@ class Splits:
         self.mergeable_s.pop(name, None)
 
     def make(self, moves: Iterable[Move], now_s: float) -> None:
-        """Make the splits and merges that a policy wants. The next bundle makes them on the switch."""
+        """Make the splits and merges of a policy. The next bundle makes them on the switch."""
         for move in moves:
             assert move.is_resplit, "other moves change bindings"
             if move.reason is Reason.MERGE:
@@ -91,7 +91,7 @@ class Splits:
         self.mergeable_s = {n: at_s for n, at_s in self.mergeable_s.items() if n in self.since_s}
 
     def judge(self, asked: Iterable[str], mergeable: Iterable[str], now_s: float) -> None:
-        """Note that a policy has judged the VM ports `asked`, and could merge those in `mergeable`."""
+        """Note that a policy judged the VM ports `asked`, and could merge those in `mergeable`."""
         assert self.mergeable_s.keys() <= self.since_s.keys(), "only what is split can be merged"
         mergeable = set(mergeable)
         for name in asked:
@@ -148,7 +148,7 @@ def allowed(config: BridgeConfig, names: Collection[str]) -> frozenset[str]:
 
 
 def installed(pipeline: Pipeline, config: BridgeConfig) -> list[str]:
-    """Return the VM ports that may be split and that the installed pipeline spreads over uplinks."""
+    """Return the VM ports that may be split and that the installed pipeline spreads."""
     found = []
     for port in config.vm_ports:
         group = pipeline.groups.get(Group.BINDING.id_of(port.ofport))

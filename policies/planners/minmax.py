@@ -10,10 +10,10 @@ planner works in three stages:
 3. It puts back each unit whose move gains too little (`leave_out`).
 
 A plan lowers the worst utilization by at least `LEAST_GAIN_OF_CAPACITY_RATIO`, or it is empty. It
-keeps rules (`policies.rules.permits`), and exceeds the capacity of no uplink with reservations. With
-the same loads, the planner finds no further moves after it. Placing whole units is multiprocessor
-scheduling, which is NP-hard, so a plan need not be optimal: tests compare it with an exact solver.
-O(n log n) for n units on a fixed number of uplinks.
+keeps rules (`policies.rules.permits`), and exceeds the capacity of no uplink with reservations.
+With the same loads, the planner finds no further moves after it. Placing whole units is
+multiprocessor scheduling, which is NP-hard, so a plan need not be optimal: tests compare it with an
+exact solver. O(n log n) for n units on a fixed number of uplinks.
 
 docs/decisions/0013-what-minmax-keeps.md describes the gain from each stage and constant.
 """
@@ -33,8 +33,8 @@ from policies.verdicts import Rest, Standing, Verdict, WhyAtRest
 # The least gain of a step, and the most that is lost if a move is left out, as shares of the worst
 # utilization. It only has to be more than rounding errors.
 LEAST_STEP_RATIO = 0.001
-# The most that is lost in total if moves that gain less than their price are left out, as a share of
-# the worst utilization. A round must gain more than that (`policies.gain`).
+# The most that is lost in total if moves that gain less than their price are left out, as a share
+# of the worst utilization. A round must gain more than that (`policies.gain`).
 LEFT_OUT_RATIO = 0.045
 # A move is made without a search for exchanges if it gains at least this share of the worst
 # utilization, and this share of the difference between the fullest uplink and the mean.
@@ -142,8 +142,8 @@ class _Step:
 class _Team:
     """A placement that is being changed: the uplink of each item, and the resulting loads.
 
-    Direction 0 is sending (towards the network), 1 is receiving. `_homes`: the uplink of each item at
-    the start. `at`: its current uplink. `_by_size`: the items of each uplink for each direction,
+    Direction 0 is sending (towards the network), 1 is receiving. `_homes`: the uplink of each item
+    at the start. `at`: its current uplink. `_by_size`: the items of each uplink for each direction,
     smallest first.
     """
 
@@ -200,7 +200,7 @@ class _Team:
         return [(unit,) for unit in movable if unit.rules.affinity is None] + whole
 
     def _held(self) -> _Used:
-        """Return the loads of uplinks without the items; not negative, as counters differ in time."""
+        """Return the loads of uplinks without the items; at least 0, as counters differ in time."""
         rest = ([u.load.tx_bps for u in self.uplinks], [u.load.rx_bps for u in self.uplinks])
         for sizes, left in zip(self._sizes, rest, strict=True):
             for size, home in zip(sizes, self._homes, strict=True):
@@ -256,8 +256,8 @@ class _Team:
     def _drain(self, fullest: int, emptiest: int, bound_ratio: float) -> bool:
         """Move the largest item if it is below half of the surplus. Return whether it was moved.
 
-        The surplus is the load that has to leave the uplink. While it is large, no careful choice is
-        needed, which saves time with many small units.
+        The surplus is the load that has to leave the uplink. While it is large, no careful choice
+        is needed, which saves time with many small units.
         """
         direction = 0 if self._bps[0][fullest] >= self._bps[1][fullest] else 1
         entries = self._by_size[direction][fullest]
@@ -547,6 +547,6 @@ def _is_ruled(unit: Unit) -> bool:
 
 
 def _may_move(unit: Unit) -> bool:
-    """Whether a unit may move. An idle unit relieves no uplink: it moves only with its affinity set."""
+    """Whether a unit may move; idle units move only with their set, because they relieve no uplink."""
     carries = unit.load.tx_bps > 0.0 or unit.load.rx_bps > 0.0
     return (carries or unit.rules.affinity is not None) and unit.movable

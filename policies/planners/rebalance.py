@@ -24,7 +24,7 @@ LEAST_GAIN_OF_IDEAL_RATIO = 0.2
 
 
 def even_out(snapshot: Snapshot) -> Plan:
-    """Return the moves, chosen greedily: each leaves the fuller of its uplinks as empty as possible.
+    """Return moves, chosen greedily: each leaves the fuller of its uplinks as empty as possible.
 
     No unit moves twice in one plan. Every move lowers the higher utilization of its two uplinks, so
     the same loads cause no further moves.
@@ -53,7 +53,7 @@ def rest(snapshot: Snapshot) -> Rest:
 
 
 def is_calm(snapshot: Snapshot) -> bool:
-    """Whether no unit is moved, regardless of unit loads. This also holds for means of such loads."""
+    """Whether no unit is moved, whatever units carry. This also holds for means of such loads."""
     uplinks = failover.in_service(snapshot.uplinks)
     ratios = [_sent_ratio(uplink) for uplink in uplinks]
     return len(ratios) < 2 or max(ratios) - min(ratios) < LEAST_DIFFERENCE_RATIO

@@ -191,7 +191,7 @@ def _fullest(uplinks: Sequence[Uplink], sent_bps: Mapping[str, float]) -> tuple[
 
 
 def _level(uplinks: Sequence[Uplink], whole_bps: Mapping[str, float], spread_bps: float) -> _Level:
-    """Divide the spread load like a fluid over the emptiest uplinks, so that these are equally full."""
+    """Divide the spread load like a fluid over the emptiest uplinks, making them equally full."""
     by_ratio = sorted(uplinks, key=lambda u: (whole_bps[u.name] / u.capacity_bps, u.name))
     sent_bps = capacity_bps = level = 0.0
     for uplink in by_ratio:

@@ -73,7 +73,7 @@ def rest(snapshot: Snapshot) -> Rest:
 
 
 def is_calm(snapshot: Snapshot) -> bool:
-    """Whether no unit is moved, regardless of unit loads. This also holds for means of such loads."""
+    """Whether no unit is moved, whatever units carry. This also holds for means of such loads."""
     return not any(_is_saturated(uplink, snapshot) for uplink in snapshot.uplinks)
 
 
@@ -82,7 +82,7 @@ def _is_saturated(uplink: Uplink, snapshot: Snapshot) -> bool:
 
 
 def _relief(uplink: Uplink, snapshot: Snapshot) -> tuple[Move, ...]:
-    """Return the move of the busiest movable unit that fits on another uplink, to the best uplink."""
+    """Return the move of the busiest movable unit that fits on another uplink, to the best one."""
     unaccounted = _unaccounted(uplink, snapshot)
     for group in _busiest_first(uplink, snapshot):
         if target := _best_target(group, _late(group, unaccounted), uplink, snapshot):
@@ -127,7 +127,7 @@ def _able(group: Group, uplink: Uplink, snapshot: Snapshot) -> list[Uplink]:
 
 
 def _busiest_first(uplink: Uplink, snapshot: Snapshot) -> list[Group]:
-    """Return movable units with load in saturated directions of the uplink, busier direction first."""
+    """Return movable units with load in saturated directions of the uplink, busier one first."""
     units = [u for u in snapshot.units if u.uplink == uplink.name and u.movable]
     groups = dict.fromkeys(_together(unit, snapshot) for unit in units)
     busiest: list[Group] = []
@@ -143,7 +143,7 @@ def _busiest_first(uplink: Uplink, snapshot: Snapshot) -> list[Group]:
 
 
 def _together(unit: Unit, snapshot: Snapshot) -> Group:
-    """Return all members of a unit's affinity set on its uplink; only the unit if one cannot move."""
+    """Return a unit's affinity set on its uplink; only the unit itself if a member cannot move."""
     if unit.rules.affinity is None:
         return (unit,)
     movable = {u.name: u for u in snapshot.units if u.movable}
