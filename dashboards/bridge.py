@@ -78,7 +78,7 @@ def _is_anything_wrong() -> list[panels.Panel]:
     utilization = of_connected(HERE, HERE("uplink_utilization_ratio"))
     info = f"max by (policy, teaming, mode) ({HERE('bridge_info')})"
     named = f'label_join({info}, "said", ", ", "policy", "teaming", "mode")'
-    # A tile that shows names only is blank where nothing has one, whatever it has for no value.
+    # A tile that shows only names is blank if no series has a name, even with text for no value.
     services = ONE_SERVICE.of("up")
     nothing = f"max({services}) or absent({services})"
     nothing = f'label_replace({nothing}, "said", "{panels.NOT_KNOWN}", "", "")'
@@ -617,7 +617,7 @@ def _what_was_done() -> list[panels.Panel]:
             "The 90th percentile of the time from a move until inbound traffic arrives on the new uplink. "
             "The switch updates its counters twice a second. Good: at most 1.5 s. A higher value means that "
             "the upstream switch is slow to learn addresses.",
-            # Without events, it is not a number: an empty graph with a legend.
+            # Without events, the quantile is not a number, and would be an empty graph with a legend.
             [
                 Ask(
                     f"{quantile(0.9, HERE('inbound_follow_seconds_bucket'), 'bridge')} >= 0",

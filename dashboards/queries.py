@@ -153,7 +153,7 @@ def of_connected(scope: Scope, series: str) -> str:
 
 
 def of_links_up(scope: Scope, series: str) -> str:
-    """Keep series of uplinks whose switch answers and whose link is up, as being idle is only good then."""
+    """Keep series of uplinks whose switch answers and whose link is up; without a link, idle is bad."""
     return of_connected(scope, f"{series} and {ON_UPLINK} {scope('uplink_up')} == 1")
 
 

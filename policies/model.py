@@ -45,7 +45,7 @@ class Reason(StrEnum):
 
 
 class Role(StrEnum):
-    """The role of an uplink: failover goes to active uplinks first, then to standby ones."""
+    """The role of an uplink: failover uses active uplinks first, then standby ones."""
 
     ACTIVE = "active"
     STANDBY = "standby"

@@ -60,7 +60,7 @@ def place(
             found |= _with_rooms(tuple(linked), tuple(sorted(rooms.items())))
         else:
             found |= _by_rules(tuple(linked))
-    assert all(found[c.name] in c.able for c in able if c.name in found), "no place that is barred"
+    assert all(found[c.name] in c.able for c in able if c.name in found), "only permitted uplinks"
     return found
 
 
@@ -127,7 +127,7 @@ def _with_rooms(
     return _Search(problem).with_rooms([at, problem.staying(at)])
 
 
-# Units that move at once, and their targets.
+# Units that move together, and their targets.
 _Way = tuple[tuple[int, int], ...]
 
 

@@ -39,7 +39,7 @@ class Basis:
     absent: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        assert 0.0 <= self.covered_s <= self.window_s, "no more than the window counts"
+        assert 0.0 <= self.covered_s <= self.window_s, "loads cover at most the window"
         assert self.needed_s <= self.window_s, "a full window is enough"
 
     @property
@@ -102,8 +102,8 @@ class Proposal:
     not_done: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        assert len(self.uplinks) == len(self.expected), "each uplink before and after"
-        assert all(move.unit in self.units for move in self.moves), "what moves has a load"
+        assert len(self.uplinks) == len(self.expected), "the same uplinks before and after"
+        assert all(move.unit in self.units for move in self.moves), "moved units have loads"
 
     @property
     def moves(self) -> tuple[Move, ...]:

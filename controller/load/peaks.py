@@ -1,4 +1,4 @@
-"""The peaks of loads: the highest rates of the last seconds, which rise at once and fall slowly."""
+"""The peaks of loads: the highest rates of the last seconds, which rise fast and fall slowly."""
 
 from __future__ import annotations
 

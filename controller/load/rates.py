@@ -243,7 +243,7 @@ def _between(first: Total, last: Total) -> Load:
     if not tx_bytes and not rx_bytes:
         return IDLE
     elapsed_s = last_s - first_s
-    assert elapsed_s > 0.0, "bytes take time"
+    assert elapsed_s > 0.0, "bytes are counted over some time"
     return Load(8 * tx_bytes / elapsed_s, 8 * rx_bytes / elapsed_s)
 
 

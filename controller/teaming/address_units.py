@@ -158,7 +158,7 @@ class AddressUnits:
             unit.found = home_in(installed.groups.get(address_group_id(slot)), config)
 
     def keep_behind(self, config: BridgeConfig) -> None:
-        """Forget addresses whose VM port is gone, no longer carries the VLAN, or is one unit again."""
+        """Forget addresses if their port was removed, lost the VLAN, or has no address units now."""
         for name, unit in list(self.by_name.items()):
             port = config.port_named.get(unit.port)
             if port and port.per_address and unit.vlan in port.vlans.carried:
@@ -203,7 +203,7 @@ class AddressUnits:
 
     def _free_slot(self) -> int:
         taken = {unit.slot for unit in self.by_name.values()}
-        assert len(taken) == len(self.by_name) < SLOTS, "each has its own slot, and one is free"
+        assert len(taken) == len(self.by_name) < SLOTS, "own slots, and one is free"
         slot = self._last_slot
         while (slot := (slot + 1) % SLOTS) in taken:
             pass

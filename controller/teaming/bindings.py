@@ -193,7 +193,7 @@ class Bindings:
             assert target in by_name, "a unit moves within its team"
             self.bound[name] = Bound(target, now_s, why.value)
             moves.append(Move(name, bound.uplink, target, why))
-        assert cut_off.isdisjoint(self.bound), "what is cut off uses no uplink"
+        assert cut_off.isdisjoint(self.bound), "units that are cut off use no uplink"
         assert len({move.unit for move in moves}) == len(moves), "no unit moves twice"
         self._cut_off = frozenset(cut_off)
         self._taken = self._count(units)

@@ -162,7 +162,7 @@ class Links:
 
     def _usable_from_s(self, link: Link) -> float:
         """Return when the failback delay of a link ends, in seconds of engine time."""
-        assert link.failed or link.returned_s is None, "only the delay of a failed link runs"
+        assert link.failed or link.returned_s is None, "only failed links have a running delay"
         return NEVER_S if link.returned_s is None else link.returned_s + self.delay_s
 
     def forget_received(self) -> None:

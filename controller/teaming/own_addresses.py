@@ -36,7 +36,7 @@ def probe_group(config: BridgeConfig) -> str:
 def question_macs(config: BridgeConfig) -> dict[OfPort, str]:
     """Return the source address of each uplink for queries to hosts and copies of probes.
 
-    Switches flood both, queries until the host has answered. In an upstream loop they circulate, and
+    Switches flood both, queries until the host has answered. In an upstream loop they circulate and
     switches learn their source on many ports. Probes have other addresses, so they still arrive.
     """
     return _of_uplinks(config, "question")

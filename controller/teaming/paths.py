@@ -305,7 +305,7 @@ class PathChecks:
             if not stays or now_s >= ended_s + failback_delay_s:
                 del self.since_s[fault], self._ended_s[fault]
         in_force = self.since_s.keys()
-        assert in_force >= {*self._ended_s, *self._doubted_s}, "others have no times to wait for"
+        assert in_force >= {*self._ended_s, *self._doubted_s}, "only faults in force have times"
         return before != in_force
 
     def _without_doubts(self, found: frozenset[PathFault], now_s: float) -> frozenset[PathFault]:

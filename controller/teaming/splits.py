@@ -73,7 +73,7 @@ class Splits:
         return unsent
 
     def end_disallowed(self, config: BridgeConfig, bound: Mapping[str, Bound]) -> None:
-        """Merge the VM ports that may no longer be split, and forget those that are gone."""
+        """Merge the VM ports that may no longer be split, and forget those that were removed."""
         for name in self._before_s.keys() - config.port_named.keys():
             del self._before_s[name]
         for name in sorted(self.since_s):
@@ -92,7 +92,7 @@ class Splits:
 
     def judge(self, asked: Iterable[str], mergeable: Iterable[str], now_s: float) -> None:
         """Note that a policy judged the VM ports `asked`, and could merge those in `mergeable`."""
-        assert self.mergeable_s.keys() <= self.since_s.keys(), "only what is split can be merged"
+        assert self.mergeable_s.keys() <= self.since_s.keys(), "only split VM ports can be merged"
         mergeable = set(mergeable)
         for name in asked:
             if name not in mergeable:

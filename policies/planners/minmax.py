@@ -173,7 +173,7 @@ class _Team:
             for item in sorted(range(len(sizes)), key=sizes.__getitem__):
                 lists[self.at[item]].append(item)
 
-    # ---- what there is ------------------------------------------------------------------
+    # ---- items and loads ----------------------------------------------------------------
 
     def _groups(self, snapshot: Snapshot) -> list[_Item]:
         """Return the items that may move, sorted by name.

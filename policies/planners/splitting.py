@@ -111,7 +111,7 @@ def _after(snapshot: Snapshot, moves: Sequence[Move]) -> Snapshot:
     )
 
 
-# ---- what a split would gain -------------------------------------------------------
+# ---- the gain of a split -----------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ VALUES: dict[str, Callable[[], object]] = {
     "at most 256 buckets": lambda: tables.bucket_cookie(1, 256),
     "without other bits of the tag": lambda: frames.rarp("02:00:00:00:00:01", 0x1001),
     "frames only go forward": lambda: kept(lambda: [replace(FLOW, goto=2)])(),
-    "no more than the window counts": lambda: Basis(30.0, 31.0, 5.0),
+    "loads cover at most the window": lambda: Basis(30.0, 31.0, 5.0),
     "a full window is enough": lambda: Basis(30.0, 5.0, 31.0),
     "a capacity, or none known": lambda: replace(UPLINK, capacity_bps=0.0),
     "in the team once": lambda: config(UPLINK, UPLINK),
