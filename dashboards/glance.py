@@ -24,7 +24,7 @@ FEW = 3
 
 
 def wrong_now(*, width: int) -> panels.Panel:
-    """Return the number of services with a problem, for dashboards that do not show the problem."""
+    """Return a panel with the number of services that have a problem, shown on another dashboard."""
     return number(
         "Wrong now",
         "The number of services with a known problem: the service is down, a bridge is not connected, "

@@ -9,7 +9,7 @@ BUCKETS = 256
 
 
 class Classifier(StrEnum):
-    """Which frames stay together.
+    """The kind of frames that stay together on one uplink.
 
     `VM_PORT`: all frames of a VM port. `SOURCE_MAC`: frames with the same source address.
     `SOURCE_MAC_VLAN`: frames with the same source address and VLAN, as in Open vSwitch's
@@ -35,7 +35,7 @@ class Classifier(StrEnum):
         return self in (Classifier.SOURCE_MAC, Classifier.SOURCE_MAC_VLAN)
 
     def buckets(self, uplinks: int) -> int:
-        """The number of buckets for a team with this many active uplinks."""
+        """Return the number of buckets for a team with this many active uplinks."""
         if not self.hashed:
             return 0
         return uplinks if self is Classifier.IP_PAIR else BUCKETS

@@ -25,7 +25,7 @@ EVEN_BPS = 0.001
 
 
 class Reason(StrEnum):
-    """The reason of a move; the same words appear in commands, metrics and logs."""
+    """The reason for a move; the same words appear in commands, metrics and logs."""
 
     THRESHOLD = "threshold"
     REBALANCE = "rebalance"
@@ -263,7 +263,7 @@ class Snapshot:
 
 @value(frozen=True, slots=True)
 class Move:
-    """The binding of a unit changes from `source` to `target`.
+    """A change of a unit's binding from `source` to `target`.
 
     For a split or a merge, both are its home. `shares`: for a split, the share of its sent traffic
     that each uplink gets.

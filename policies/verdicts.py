@@ -10,7 +10,7 @@ from policies.model import Move
 
 
 class Standing(StrEnum):
-    """Why a unit is moved now, or not.
+    """The reason why a unit is moved now, or not.
 
     `MOVES`: it is moved. `NEVER`: the policy moves no units of its kind because of load. `HELD`: a
     rule prevents it. `OUT_OF_SERVICE`: its uplink carries nothing, so failover decides. `BELOW`:
@@ -44,7 +44,7 @@ class Verdict:
 
 
 class WhyAtRest(StrEnum):
-    """Why a policy moves nothing.
+    """The reason why a policy moves nothing.
 
     `NEVER`: it never moves because of load. `BELOW`: no uplink is above the threshold.
     `UNRELIEVED`: an uplink is above it, and no move helps. `ALONE`: fewer than two uplinks are in
@@ -63,7 +63,7 @@ class WhyAtRest(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Why a policy moves nothing, and the uplinks concerned, by name."""
+    """The reason why a policy moves nothing, and the uplinks concerned, by name."""
 
     why: WhyAtRest
     fullest: str | None = None

@@ -18,9 +18,9 @@ from policies.rules import Rule
 
 # How many entries are kept for `explain`.
 KEPT = 256
-# Over how long after a decision its outcome is measured, as a mean.
+# The time after a decision over which its outcome is measured, as a mean.
 OUTCOME_S = 5.0
-# Over how long current loads are averaged, because flow counters lag by half a second.
+# The time over which current loads are averaged, because flow counters lag by half a second.
 MOMENT_S = 2.0
 # How far below the threshold an uplink must be to count as relieved. Without this margin, every
 # poll near the threshold would be an event.
@@ -71,7 +71,7 @@ class DecisionLog:
     entries: deque[Entry] = field(default_factory=lambda: deque(maxlen=KEPT))
     # The uplinks above the threshold that no move relieves.
     unrelieved: frozenset[str] = frozenset()
-    # The broken rules of VM ports, and what is wrong.
+    # The broken rules of VM ports, and a description of each violation.
     broken: Mapping[tuple[str, Rule], str] = field(default_factory=dict)
     # The figures on which the moves under way are based; None: these moves are not based on loads.
     evidence: Evidence | None = None

@@ -150,7 +150,7 @@ def basis(team_view: TeamView, policy: str, moved_s: float, now_s: float) -> Bas
 def propose(
     team_view: TeamView, bases: Mapping[str, Basis], homes: Mapping[str, str], now_s: float
 ) -> Proposal:
-    """Plan: run the policies in turn on the team after the moves so far, until none makes a move.
+    """Return a plan: run the policies in turn on the team after the moves so far, until none moves.
 
     This ends, because no unit moves twice. `bases`: the basis of each policy in use.
     """

@@ -113,7 +113,7 @@ class Scheduler:
     # When buckets last began to count other traffic, and how often they were read since.
     _recounted_s: float = -math.inf
     _readings: int = 0
-    # What was planned last for policies that act at once.
+    # The latest plans for policies that act at once.
     _plans: RememberedPlans = field(default_factory=RememberedPlans)
 
     def keep_judged(self, units: Collection[str]) -> None:
@@ -341,7 +341,7 @@ class Scheduler:
         plan = Plan()
         if gain.is_possible(peaks):
             plan = gain.worthwhile(self._plans.plan_of(PRESETS[policy].rebalance, peaks), peaks)
-        # What each address must bring was judged at the peaks already.
+        # The least gain of each address was checked at the peaks already.
         plan = gain.worthwhile(plan, latest, each_ratio=0.0)
         if not _is_whole(plan) and (moves := self._for_the_moment(policy, latest, peaks, now_s)):
             return replace(plan, moves=tuple(moves)), latest, AT_THE_MOMENT

@@ -1,5 +1,5 @@
 """Measures the loads of uplinks and VM ports: counters, rates, and the snapshot for policies.
 
-This room schedules polls, turns counters into rates and peaks, and notices uplinks that fill up.
-`team_view` makes the `Snapshot` for policies. The room imports `teaming` and the rooms below it.
+This package schedules polls, turns counters into rates and peaks, and detects uplinks that fill up.
+`team_view` makes the `Snapshot` for policies. It imports `teaming` and the packages below it.
 """

@@ -37,7 +37,7 @@ CHANGING_S = 0.3
 PATIENCE_S = 0.1
 # A load that repeats within `peaks.PEAK_S` is usually high for less than this at a time.
 LASTING_S = 3.0
-# An uplink's traffic of no unit is the least within this time, so that queues do not count.
+# Traffic that belongs to no unit is the least within this time, so that queues do not count.
 BESIDE_S = 1.0
 
 NEVER = -math.inf, -math.inf, -math.inf
@@ -64,7 +64,7 @@ class Filling:
     # The times of the last three readings of addresses behind VM ports.
     _addresses_s: tuple[float, float, float] = NEVER
     taken_s: float = -math.inf
-    # The traffic taken last; and earlier traffic, oldest first, with the time until which it lasted.
+    # The traffic taken last; and earlier traffic, with the time until which it lasted.
     _beside: Mapping[str, Load] = field(default_factory=dict)
     _before: deque[tuple[float, Mapping[str, Load]]] = field(default_factory=deque)
 
@@ -158,7 +158,7 @@ class Filling:
             self._before.popleft()
 
     def least_beside(self, uplinks: Iterable[str]) -> Mapping[str, Load]:
-        """Return the least traffic of no unit on each uplink within `BESIDE_S`, by name."""
+        """Return the least traffic that belongs to no unit within `BESIDE_S`, by uplink."""
         if not self._before:
             return {name: self._beside.get(name, IDLE) for name in uplinks}
         taken = [*(of for _, of in self._before), self._beside]
@@ -206,6 +206,6 @@ def _lasts_s(since_s: float | None, now_s: float) -> float:
 
 
 def _forgotten_s(at_s: float) -> float:
-    """Return when traffic taken at `at_s` is forgotten, in whole microseconds, as poll times are."""
+    """Return when traffic taken at `at_s` is forgotten, in whole microseconds, like poll times."""
     edge_s = round(at_s + BESIDE_S, DIGITS)
     return edge_s if at_s < edge_s - BESIDE_S else edge_s + 10**-DIGITS

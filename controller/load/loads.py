@@ -39,7 +39,7 @@ class Loads:
     lateness: Lateness = field(default_factory=Lateness)
     # For how long no load with late counters has changed.
     steady_s: float = math.inf
-    # Whether none has changed during the last three readings of addresses behind VM ports.
+    # Whether no such load has changed during the last three readings of addresses behind VM ports.
     addresses_steady: bool = True
     # The ports that are uplinks.
     _outwards: set[int] = field(default_factory=set)

@@ -143,7 +143,7 @@ class TeamView:
         return self.loads.covers(ofports, over_s, ago_s + UPLINK_LAG_S)
 
     def known_s(self, window_s: float) -> float:
-        """Return for how many seconds the loads of all uplinks are known, at most `window_s`."""
+        """Return how long the loads of all uplinks are known, in seconds, at most `window_s`."""
         if self.covers(window_s):
             return window_s
         of = self.loads.known_s
@@ -357,7 +357,7 @@ class TeamView:
         return self._snapshot(policy, self.carrying(window_s), units)
 
     def live(self, policy: str, peaks: Peaks = NO_PEAKS) -> Snapshot | None:
-        """Return the team with present loads, including uplink traffic of no unit (`offered`)."""
+        """Return the team with present loads and all other traffic of uplinks (see `offered`)."""
         return self.offered(policy, self.beside(), peaks)
 
     def offered(

@@ -51,8 +51,8 @@ class Bindings:
     """The bindings of one bridge's units, by name.
 
     A *home* is the uplink that a unit belongs to. `bound` is the binding in force, which differs
-    while the home carries no traffic. `held`: only links move units; policies, rules and roles do
-    not.
+    while the home carries no traffic. `held`: only link changes move units; policies, rules and
+    roles do not.
     """
 
     homes: dict[str, str] = field(default_factory=dict)
@@ -77,11 +77,11 @@ class Bindings:
     _known: dict[str, tuple[Unit, Unit]] = field(default_factory=dict, compare=False, repr=False)
 
     def frozen(self) -> Bindings:
-        """A held copy of the bindings, in which the uplink in force is each unit's home."""
+        """Return a held copy of the bindings, in which the uplink in force is each unit's home."""
         return Bindings(self.by_unit(), dict(self.bound), True, _stay=frozenset(self.bound))
 
     def _holds(self, unit: Unit) -> bool:
-        """Whether only links move a unit."""
+        """Whether only link changes move a unit."""
         return self.held and unit.name in self._stay
 
     def keep_bound(self, names: Iterable[str]) -> None:

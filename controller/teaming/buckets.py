@@ -68,7 +68,7 @@ def name_of(policy: str, bucket: int) -> str:
 
 
 def is_bucket(unit: str) -> bool:
-    """Whether a unit's name is a bucket's."""
+    """Whether a unit's name is the name of a bucket."""
     return unit.rpartition("/")[0] in HASHED
 
 
@@ -156,9 +156,9 @@ def home_in(group: GroupSpec | None, config: BridgeConfig) -> str | None:
 def off_home_macs(config: BridgeConfig, split: Collection[str]) -> dict[OfPort, str]:
     """Return our source MACs, by uplink, for frames that do not leave on their sender's home.
 
-    It is locally administered, one for each bridge and uplink, and the same on every start. It is
-    never the uplink's own MAC, which LOCAL often has: the upstream switch would learn the host's
-    management address there.
+    They are locally administered, one for each bridge and uplink, and the same on every start. The
+    uplink's own MAC is not used, because LOCAL often has it: the upstream switch would learn the
+    host's management address there.
     """
     if not in_use(config, split) and not config.per_address:
         return {}

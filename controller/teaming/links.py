@@ -65,7 +65,7 @@ class Link:
 
     @property
     def waits_for_frame(self) -> bool:
-        """Whether it has to receive a frame before it returns."""
+        """Whether it has to receive a frame before it carries traffic again."""
         return self.proof in (Proof.NEEDED, Proof.OTHERS_UNKNOWN)
 
     def fail(self) -> None:

@@ -99,7 +99,7 @@ class _Probed:
 
 @dataclass(slots=True)
 class Round:
-    """A round of probes: its probes, and which of them and of their copies have arrived.
+    """A round of probes: the probed paths, and the probes and copies that have arrived.
 
     `copied`: the paths whose probes are also sent as copies, one for each copy. `proved_s`: when the round
     was proved, in seconds of engine time; None: not yet.
