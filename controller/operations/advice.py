@@ -1,8 +1,8 @@
-"""What attach reports about a bridge, besides its configuration errors.
+"""Writes refusals and advice of attach that concern OVN, patch ports, tunnels, and Open vSwitch releases.
 
-It refuses OVN's integration bridge, bridges from whose VM ports frames would be dropped, and releases of
-Open vSwitch that are too old. It gives advice about patch ports, which lead to many VMs, about tunnel
-endpoints, and about releases that have not been tested.
+An attach is refused for OVN's integration bridge, for a bridge whose VM ports would lose frames, and for a
+release of Open vSwitch that is too old. Advice concerns patch ports (each of which connects many VMs),
+tunnel endpoints, and releases that have not been tested.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from controller.teaming.buckets import hashed_by
 from controller.text.wording import one_line, quoted, shortened
 from policies.presets import PRESETS
 
-SEVERAL = "set up several tunnel endpoints, so that policies can place each"
+SEVERAL = "set up several tunnel endpoints, so that policies can place each endpoint"
 UNIT = PREFIX + "unit"
 BY_ADDRESS = "source-mac"
 FORGES = PREFIX + "forged-transmits"
 NAMED_AT_MOST = 3
 # Each is a row in the table of docs/releases.md.
 RUN_ON = ((3, 1), (3, 3), (3, 5), (3, 7))
-# Since 2.8, `learn` has a limit and can report whether it learned. Bundles of group mods are older.
+# Since 2.8, `learn` has a limit and a result. Bundles with group mods need an older release only.
 LEAST = (2, 8)
 _RELEASE = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?![0-9])")
 
 
 def refusal(row: BridgeRow, ovn: Ovn | None) -> str | None:
-    """Why the bridge cannot be attached, if ovn-controller writes flows to it."""
+    """Return the reason not to attach a bridge to which ovn-controller writes flows; else None."""
     if ovn is None or row.name != ovn.bridge:
         return None
     others = [name for name in ovn.mapped if name != row.name]
     such_as = f": {', '.join(others)}" if others else ""
-    found = f"bridge {row.name} belongs to ovn-controller, with its flows and its ports"
+    found = f"bridge {row.name} is OVN's integration bridge, whose flows ovn-controller writes"
     return f"{found}; attach the bridge that has the uplinks{such_as}"
 
 
 def dropped(
     config: BridgeConfig, row: BridgeRow, known: Mapping[str, Sequence[tuple[str, int]]]
 ) -> Iterator[str]:
-    """A sentence for each VM port that sends from other addresses than its `attached-mac`, with advice.
+    """Report each VM port that sends from other addresses than its `attached-mac`, with advice.
 
-    `known`: the addresses that NORMAL has learned on each VM port, in any VLAN. A port for which the
-    operator has decided is left out.
+    `known`: the addresses that NORMAL has learned on each VM port, in any VLAN. Ports with the key
+    `forged-transmits` are skipped.
     """
     decided = {i.name for i in row.interfaces if FORGES in i.external_ids}
     for port in config.vm_ports:
@@ -61,33 +61,33 @@ def dropped(
 
 
 def tunnels(config: BridgeConfig, row: BridgeRow) -> Iterator[str]:
-    """A sentence for each VM port in mode dot1q-tunnel, with advice."""
+    """Report each VM port in mode dot1q-tunnel, with advice."""
     vm_ports = {port.name for port in config.vm_ports}
     for port in row.ports:
         if port.vlan_mode == "dot1q-tunnel" and port.name in vm_ports:
             yield (
                 f"{port.name} has vlan_mode dot1q-tunnel, so the VM's tagged frames would be dropped;"
-                f" if the VM sends none: ovs-vsctl set port {quoted(port.name)} vlan_mode=access"
+                f" if the VM sends no tagged frames: ovs-vsctl set port {quoted(port.name)} vlan_mode=access"
             )
 
 
 def of_endpoints(config: BridgeConfig) -> Iterator[str]:
-    """Advice about the tunnel endpoints of a bridge, a sentence each."""
+    """Return sentences of advice about the tunnel endpoints of a bridge."""
     ports = [port for port in config.vm_ports if port.endpoint is not None]
     if len(ports) > 1:
         names = ", ".join(sorted(port.name for port in ports))
-        # These are always spread, so peers decide on which uplink traffic to them arrives.
+        # The traffic of these endpoints is always spread, so peers select the uplink for the other direction.
         answered = [] if config.on_a_lag else [port for port in ports if port.counted_by_flows]
         spread = sorted({port.policy for port in answered if hashed_by(port, ()) is not None})
         if spread:
             yield (
-                f"tunnel endpoints {names}: {', '.join(spread)} spreads each, and all traffic to them"
-                " may arrive on one uplink; set policy=adaptive or load-based, which place each as a whole"
+                f"tunnel endpoints {names}: {', '.join(spread)} spreads sent traffic, but all received traffic"
+                " may use one uplink; set policy=adaptive or load-based, which place each endpoint as a whole"
             )
             return
         yield (
-            f"tunnel endpoints {names}: each has its own uplink; ovs-lbt plan --endpoints shows"
-            " which VM should use which"
+            f"tunnel endpoints {names}: each is placed separately; to plan which VM should use which"
+            " endpoint: ovs-lbt plan --endpoints"
         )
     elif ports:
         (port,) = ports
@@ -95,23 +95,23 @@ def of_endpoints(config: BridgeConfig) -> Iterator[str]:
 
 
 def _alone(port: VmPortConfig, config: BridgeConfig) -> str:
-    """How the policy places the only endpoint, through which all VMs of the host send."""
+    """Describe how the policy places the only endpoint, which all VMs of the host use."""
     one = f"{port.policy} places all tunnels as one VM port on one uplink"
     if not PRESETS[port.policy].spreads_connections:
         adaptive = f"ovs-lbt set interface {quoted(port.name)} policy=adaptive"
-        return f"{one}; to spread them: {adaptive}, or {SEVERAL}"
+        return f"{one}; to spread the tunnels: {adaptive}, or {SEVERAL}"
     if port.unsplittable:
         return f"{one}; {SEVERAL}"
     if config.in_userspace and config.connection_hash == "multipath":
         found = "in the userspace datapath, multipath does not see the source ports of tunnels"
-        return f"{found}; to spread them: ovs-lbt set bridge {quoted(config.name)} connection-hash=dp_hash"
-    return f"{port.policy} spreads its connections, which differ in their source ports"
+        return f"{found}; to spread tunnels: ovs-lbt set bridge {quoted(config.name)} connection-hash=dp_hash"
+    return f"{port.policy} spreads the endpoint's connections, which have different source ports"
 
 
 def of_patch_ports(config: BridgeConfig, rows: Mapping[str, BridgeRow]) -> Iterator[str]:
-    """Advice about the patch ports of a bridge, a sentence each. `rows`: all bridges of the host.
+    """Return sentences of advice about the patch ports of a bridge. `rows`: all bridges of the host.
 
-    None if the policy separates addresses anyway, or if rules keep the port on one uplink.
+    Patch ports are skipped if their policy spreads connections, or if rules keep them on one uplink.
     """
     patches = {i.name: i for i in rows[config.name].interfaces if i.peer is not None}
     bridges = {i.name: row.name for row in rows.values() for i in row.interfaces}
@@ -125,12 +125,12 @@ def of_patch_ports(config: BridgeConfig, rows: Mapping[str, BridgeRow]) -> Itera
         if not port.rules.unsplittable and port.unit != BY_ADDRESS:
             yield (
                 f"patch port {port.name}{towards}: {port.policy} places all VMs behind it as one VM port"
-                f" on one uplink; to place each address by itself: {remedy}"
+                f" on one uplink; to place each address separately: {remedy}"
             )
         elif UNIT in interface.external_ids and config.patch_unit != BY_ADDRESS:
             yield (
                 f"patch port {port.name}{towards}: its unit={BY_ADDRESS} is lost when ovn-controller"
-                f" creates the port again; to keep it on the bridge: {remedy}"
+                f" creates the port again; to set the unit on the bridge: {remedy}"
             )
 
 
@@ -138,24 +138,24 @@ def of_patch_ports(config: BridgeConfig, rows: Mapping[str, BridgeRow]) -> Itera
 
 
 def release_of(version: str | None) -> tuple[int, int] | None:
-    """The release of a version such as `3.1.0-dev` or `2.17.9-vendor5`; None if unknown."""
+    """Return the release of a version such as `3.1.0-dev` or `2.17.9-vendor5`; None if unknown."""
     found = _RELEASE.match(version.strip()) if version is not None else None
     return (int(found[1]), int(found[2])) if found else None
 
 
 def release_refusal(version: str | None) -> str | None:
-    """Why this Open vSwitch cannot be used; None if it can."""
+    """Return the reason why this release of Open vSwitch cannot be used; None if it can be used."""
     release = release_of(version)
     if release is None or release >= LEAST:
         return None
-    found = f"Open vSwitch {_found_release(version)} cannot limit what the learn action learns"
+    found = f"Open vSwitch {_found_release(version)} cannot limit the flows of the learn action"
     return f"{found}; upgrade to {_as_text(LEAST)} or later"
 
 
 def release_warning(version: str | None) -> str | None:
-    """A warning if this Open vSwitch is not a tested release; else None.
+    """Return a warning if this release of Open vSwitch has not been tested; else None.
 
-    Only ovs-ctl writes the version to the database. Without a version there is no warning.
+    Only ovs-ctl writes the version to the database. If the version is missing, None is returned.
     """
     if version is None or release_of(version) in RUN_ON:
         return None

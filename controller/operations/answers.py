@@ -1,4 +1,4 @@
-"""The answer of `show`, and the one-line answers of `move`, `pin`, `unpin`, `undrain` and `set`."""
+"""Writes the answer of `show`, and the one-line answers of `move`, `pin`, `unpin`, `undrain` and `set`."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def shown(
     faults: Sequence[Faulted] = (),
     waiting: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """The answer of `show`: JSON for programs, or a block for each bridge with its uplinks and ports.
+    """Return the answer of `show`: JSON, or a block for each bridge with its uplinks and VM ports.
 
-    `waiting`: the changes that wait to be confirmed.
+    `waiting`: the unconfirmed changes.
     """
     wait = {"unconfirmed": list(waiting)} if waiting else {}
     return _written({"bridges": [*map(as_json, statuses)], **wait, **_faults(faults)}, json_wanted)
 
 
 def standing_by(leader: str, json_wanted: bool, faults: Sequence[Faulted] = ()) -> str:
-    """The answer of a service on standby, which has no bridges."""
+    """Return the answer to `show` of a service on standby, which manages no bridges."""
     shown = {"bridges": [], "standby": True, "leader": leader, **_faults(faults)}
     return _written(shown, json_wanted)
 
@@ -56,7 +56,7 @@ def _faults(faults: Sequence[Faulted]) -> dict[str, Any]:
 
 
 def moved(bridge: Bridge, port: VmPortConfig, target: str) -> str:
-    """What `move` has done. Call it before the move."""
+    """Return the result of `move`. Call this function before the move."""
     source = bridge.placing.on_switch.by_unit().get(port.name)
     if source == target:
         return f"{called(port)}: already on {target}"
@@ -64,31 +64,31 @@ def moved(bridge: Bridge, port: VmPortConfig, target: str) -> str:
 
 
 def pinned(bridge: Bridge, port: VmPortConfig, target: str, now_s: float) -> str:
-    """What `pin` has done, and when the VM port goes there. Call it before the pin."""
+    """Return the result of `pin`, and when the VM port moves to `target`. Call this before pinning."""
     source = bridge.placing.on_switch.by_unit().get(port.name)
     text = f"{called(port)}: pinned to {target}"
     if bridge.observing:
-        return f"{text}, where it would be in enforce mode"
+        return f"{text}, which it would use in enforce mode"
     if source == target:
-        return f"{text}, where it is"
+        return f"{text}, which it already uses"
     if not bridge.connected:
-        return f"{text}, where it goes once the switch is connected"
+        return f"{text}, which it will use once the switch is connected"
     if target not in bridge.links.usable(bridge.config.uplinks):
         uplink = next(u for u in bridge.config.uplinks if u.name == target)
         why = bridge.links.why_unused(uplink, now_s)
-        return f"{text}, where it goes once that carries traffic ({why}); until then on {source or 'none'}"
+        return f"{text}, which it will use once {target} carries traffic ({why}); now on {source or 'none'}"
     return f"{text}, from {source}" if source else text
 
 
 def changed(name: str, row: BridgeRow, record: Record, settings: Sequence[Setting]) -> str:
-    """What `set` has done: each key with the value that it has now, and the one before.
+    """Return the result of `set`: each key with its new value and its previous value.
 
-    `name`: the bridge or interface that was named. `row`: its bridge before the change.
+    `name`: the bridge or interface in the request. `row`: the bridge's record before the change.
     """
     keys = {key.name: key for key in KEYS if key.record is record}
     values: dict[str, tuple[str | None, str | None]] = {}
     for setting, before in zip(settings, unconfirmed.before_set(row, settings), strict=True):
-        # A rule that the bridge keeps for a VM is vm-ID-KEY. `anti-affinity` ends as `affinity` does.
+        # A rule on the bridge has the key vm-ID-KEY. `anti-affinity` also ends with `affinity`.
         kept = "-" + setting.key.removeprefix(PREFIX)
         key = max((key for key in keys if kept.endswith(f"-{key}")), key=len)
         after, earlier = values.get(key, (None, None))
@@ -98,7 +98,7 @@ def changed(name: str, row: BridgeRow, record: Record, settings: Sequence[Settin
 
 
 def _change(key: Key, after: str | None, before: str | None) -> str:
-    """One key, as it is now and as it was."""
+    """Describe a key's new value and its previous value."""
     otherwise = key.otherwise.replace("`", "") or key.default
     absent = f"{otherwise}, the default" if key.default else otherwise
     was = shortened(before) if before is not None else absent
@@ -110,5 +110,5 @@ def _change(key: Key, after: str | None, before: str | None) -> str:
 
 
 def called(port: VmPortConfig) -> str:
-    """A VM port, and its VM if the VM has another name."""
+    """Return the name of a VM port, with the name of its VM if that is different."""
     return port.name if port.vm == port.name else f"{port.name} ({port.vm})"

@@ -1,6 +1,6 @@
-"""Attach: read the bridge and change nothing; write the configuration; done when the switch has the pipeline.
+"""Attaches a bridge: reads it without changes, writes the configuration, and installs the pipeline.
 
-If a step fails, everything is undone. An attach also reverts a detach, for `confirmations`.
+If a step fails, all changes are rolled back. An attach also reverts a detach, for `confirmations`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from controller.operations.unconfirmed import UNCONFIRMED, Unconfirmed, What
 from controller.text.show_view import JsonObject
 from controller.text.wording import OUR_LOG, Refused, lines_of, quoted
 
-# Instead of an attach: tell whether one would succeed, by the answer of `check`. Nothing is written.
+# Formats the answer of `check`, which reports whether an attach would succeed, without writing.
 Trial = Callable[[JsonObject], str]
-# If the switch has not confirmed the pipeline within this time, the attach is undone.
+# If the switch has not confirmed the pipeline within this time, the attach is rolled back.
 ATTACH_TIMEOUT_S = 10.0
-# What attach writes unless the key is set. A bridge without the key keeps `multipath`, as releases
-# before 0.2 left it: a change of the hash moves most connections to another uplink once.
+# The value that attach writes if the key is not set. A bridge without the key keeps `multipath`, the
+# hash of releases before 0.2, because another hash moves most connections to another uplink once.
 HASH, HASH_AT_ATTACH = "connection-hash", "auto"
 
 
@@ -45,8 +45,8 @@ HASH, HASH_AT_ATTACH = "connection-hash", "auto"
 class Attach(Change):
     """An attach in progress: READ, STORE, TAKE_OVER, on plain uplinks FLUSH, INSTALL; LEAVE if it fails.
 
-    `settings`, `undo`: what it writes, and what undoes that. `trial`: it ends when the bridge has been
-    read.
+    `settings`: the settings that the attach writes. `undo`: the settings that roll it back. `trial`: if
+    set, the job ends when the bridge has been read.
     """
 
     step: Step = Step.READ
@@ -58,9 +58,9 @@ class Attach(Change):
     def fail_mode(self) -> tuple[Setting, ...]:
         """The new fail mode. The switch flushes all flows when it applies it.
 
-        To lose few frames, our flows must follow at once. So they are installed as soon as the
-        default flow is seen to be gone, and checked again when the database reports that everything
-        is applied.
+        To lose few frames, our flows are installed as soon as the switch reports that the default
+        flow was removed. They are checked again when the database reports that all settings are
+        applied.
         """
         return tuple(setting for setting in self.settings if setting.column == "fail_mode")
 
@@ -89,14 +89,14 @@ class Attach(Change):
         if self.step is Step.FLUSH or not bridge.installation.has_all:
             return []
         text = self._done(bridge, row, now_s)
-        # Changes of the database meanwhile were not followed.
+        # Apply changes that were made in the database during the attach.
         followed = bridge.configure(read_bridge(row, bridge.config), now_s)
         if kept := tuple(copied(row)):
             followed.append(Write(kept))
         return [*followed, *self.end(text, now_s)]
 
     def _take_over(self, bridge: Bridge, row: BridgeRow, now_s: float) -> Commands:
-        """The database reports the settings: send our pipeline."""
+        """Send our pipeline, because the database reports the new settings."""
         if not bridge.settled:
             return []
         if self.fail_mode and bridge.read is not None and bridge.read.by_default:
@@ -108,7 +108,7 @@ class Attach(Change):
         return commands
 
     def _done(self, bridge: Bridge, row: BridgeRow, now_s: float) -> str:
-        """The answer: what was attached, and what the operator should know about it."""
+        """Return the answer: the bridge, its policy, uplinks and VM ports, and findings about it."""
         assert bridge.phase.is_attached, "what is told is so"
         uplinks = ", ".join(uplink.name for uplink in bridge.config.uplinks)
         policy = bridge.config.asked.policy
@@ -120,7 +120,7 @@ class Attach(Change):
         return lines_of(lines)
 
     def _held_up(self, bridge: Bridge) -> str:
-        """Why an attach is late. Blames the switch only if nothing else is the cause."""
+        """Return why an attach is late: a fault of ovs-lbt, else the database, else the switch."""
         if ours := self.blame(self.began_s):
             return ours
         row = self.row
@@ -130,12 +130,12 @@ class Attach(Change):
         return f"{bridge.awaited}; {OUR_LOG}" if bridge.connected else bridge.awaited
 
     def _write(self, bridge: Bridge, row: BridgeRow, now_s: float) -> Commands:
-        """The bridge has been read: continue, unless flows or groups of other programs conflict."""
+        """Write the settings, unless the flows or groups that were read conflict with an attach."""
         assert bridge.read is not None
         if self.fail_mode and bridge.foreign:
-            others = f"{len(bridge.foreign)} flows of other programs"
+            others = f"{len(bridge.foreign)} flows that other programs added"
             why = f"its fail mode is standalone, and changing it now would flush {others}"
-            return self._give_up(bridge, f"{why}; set it to secure before they are added", now_s)
+            return self._give_up(bridge, f"{why}; set it to secure before flows are added", now_s)
         if found_there := inspection.obstacles(bridge.read, bridge.config.on_bond):
             found = "; ".join(obstacle.found for obstacle in found_there)
             expected = "; ".join(obstacle.expected for obstacle in found_there)
@@ -158,7 +158,7 @@ class Attach(Change):
         if self.reverts is not None:
             self.undo = unconfirmed.merged(self.undo, [self.reverts.as_setting(self.name)])
         self.step = Step.STORE
-        # The new fail mode flushes everything, and from then on each millisecond costs frames.
+        # The new fail mode flushes all flows. Frames are lost until the pipeline is installed.
         ahead = bridge.installation.foreseen(now_s) if self.fail_mode else []
         return [*ahead, Write(self.settings, self.number)]
 
@@ -168,7 +168,7 @@ class Attach(Change):
         if self.step is Step.LEAVE:
             assert self.undone, "only an attach that has failed is undone"
             if self.tell is None:
-                # The answer to what was written before the undo has come late, and was taken for its own.
+                # A late answer to an earlier write was handled as the answer to the rollback.
                 return []
             if error is not None:
                 self.undone += f"; its settings could not be restored: {failed}"
@@ -184,7 +184,7 @@ class Attach(Change):
         return self.end(failed, now_s, refused=True)
 
     def _give_up(self, bridge: Bridge, why: str, now_s: float) -> Commands:
-        """Undo everything, and answer when it is undone."""
+        """Roll back all changes, and refuse the request once they are rolled back."""
         self.undone = f"bridge {self.name}: {why}"
         if self.step is Step.READ:
             dropped, row = self.fleet.drop(self.name), self.row
@@ -208,12 +208,12 @@ def attach(
 ) -> Commands:
     """Begin an attach by reading the bridge. `values`: its keys, each already checked.
 
-    Keys that have vanished and are not among `values` are restored. `confirm_s`: how long it waits to
-    be confirmed, if it does. `reverts`: the detach that it reverts, if it does. With a `trial`, only find
-    out whether an attach would succeed.
+    Keys that have disappeared and are not in `values` are restored. `confirm_s`: the time to confirm the
+    attach, if it must be confirmed. `reverts`: the detach that this attach reverts, if any. With a `trial`,
+    only determine whether an attach would succeed.
 
     Raises:
-        Refused: the bridge is attached already, or would not have a valid team.
+        Refused: the bridge is already attached, or would not have a valid team.
     """
     fleet, name = jobs.fleet, row.name
     values, own = _restored(row, values)
@@ -275,11 +275,11 @@ def attachable(
     last: BridgeConfig | None = None,
     as_before: bool = False,
 ) -> BridgeConfig:
-    """The configuration that the bridge would have. `last`: its present one, with invalid values.
+    """Return the configuration that the bridge would have with `values`.
 
-    `values`: the keys to change, without prefix; None removes a key.
-
-    `as_before`: it had these values, so invalid ones are no reason to refuse.
+    `values`: the keys to change, without prefix; None removes a key. `last`: the bridge's present
+    configuration, whose invalid values are not refused again. `as_before`: whether the bridge had
+    `values` before, so that invalid values are not refused.
 
     Raises:
         Refused: the bridge would not have a valid team.
@@ -295,8 +295,8 @@ def attachable(
     ids = {key: value for key, value in row.external_ids.items() if key not in changed}
     ids |= {key: value for key, value in changed.items() if value is not None}
     if not row.attached:
-        ids[PREFIX + "team"] = "//"  # one from an earlier time is not in force
-    # Without a bond, attach sets it.
+        ids[PREFIX + "team"] = "//"  # a team from an earlier attach is not in force
+    # Without a bond, attach sets fail mode secure.
     mode = row.fail_mode if row.attached else SECURE
     config = read_bridge(replace(row, external_ids=ids, fail_mode=mode), last)
     known = {*last.errors} if last is not None else set()
@@ -318,14 +318,14 @@ def attachable(
 def _restored(
     row: BridgeRow, values: Mapping[str, str]
 ) -> tuple[Mapping[str, str], tuple[Setting, ...]]:
-    """The values of an attach including vanished keys, and settings that restore the other vanished keys."""
+    """Return the values for an attach with lost keys added, and settings that restore other lost keys."""
     last = {key.removeprefix(PREFIX): value for key, value in last_keys(row).items()}
     set_by_operators = settable(BRIDGE_KEYS)
     values = {"policy": str(BRIDGE_KEYS["policy"].default)} | {
         **{name: value for name, value in last.items() if name in set_by_operators},
         **values,
     }
-    # The team is found anew.
+    # The team is determined again.
     others = [name for name in last if name not in set_by_operators and name != "team"]
     return values, tuple(Setting("Bridge", row.name, PREFIX + name, last[name]) for name in others)
 
@@ -333,7 +333,7 @@ def _restored(
 def _settings(
     row: BridgeRow, values: Mapping[str, str], config: BridgeConfig, own: tuple[Setting, ...] = ()
 ) -> list[Setting]:
-    """The settings that an attach writes. `own`: further settings of the service itself."""
+    """Return the settings that an attach writes. `own`: further settings of the service itself."""
     name = row.name
     settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
     settings += [*own, *isolation(row, config)]

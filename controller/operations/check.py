@@ -1,4 +1,4 @@
-"""Findings about a bridge, for the answers of `check` and `attach`: problems, and notes.
+"""Finds problems of a bridge, and notes about it, for the answers of `check` and `attach`.
 
 Findings from counters about the upstream network are in `controller/operations/upstream.py`.
 """
@@ -27,13 +27,13 @@ from controller.text.show_view import FAILED, JsonObject
 from controller.text.wording import OUR_LOG, UNREACHED, keys_again, quoted
 from policies.model import Role
 
-# A note requires no action; the others make the exit status of `check` 1.
+# A note requires no action. With errors or warnings, the exit status of `check` is 1.
 ERROR, WARNING, NOTE = "error", "warning", "note"
-# How long a move that inbound traffic did not follow is reported, as by the alert.
+# How long `check` reports a move that inbound traffic did not follow: as long as the alert does.
 NOT_FOLLOWED_FOR_S = 900.0
 PASSIVE = ("ptcp:", "pssl:")
 KEYS_LOST = "OvsLbtConfigurationError"
-# A service on standby asks several times a second whether this one is alive.
+# A service on standby checks several times a second whether this service is alive.
 STANDBY_ASKS_WITHIN_S = 10.0
 _STYLES = {ERROR: Style.BAD, WARNING: Style.WARN, NOTE: Style.PLAIN}
 USE_LACP = "configure LACP on the ports of the upstream switch"
@@ -42,10 +42,10 @@ NONE_ATTACHED = "no bridge is attached; to test one: ovs-lbt check BRIDGE"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding. `text`: the problem; what to do.
+    """One finding. `text`: the problem; the action that solves it.
 
-    `check`: what kind it is, one word for programs. `bridge`: None if it is about the host. `runbook`:
-    the runbook of docs/runbooks.md or docs/runbooks-service.md.
+    `check`: the kind of the finding, a word for programs. `bridge`: None for a finding about the host.
+    `runbook`: the name of a runbook in docs/runbooks.md or docs/runbooks-service.md.
     """
 
     severity: str
@@ -55,7 +55,7 @@ class Finding:
     runbook: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """The finding as documented in docs/reference/json.md."""
+        """Return the finding as documented in docs/reference/json.md."""
         return {
             "bridge": self.bridge,
             "severity": self.severity,
@@ -66,12 +66,12 @@ class Finding:
 
 
 class Told(Flag):
-    """Which answers report a finding."""
+    """The answers that report a finding."""
 
-    # `check` of an attached bridge; or only while its switch is connected.
+    # `check` of an attached bridge: always, or only while the bridge is connected.
     CHECK = auto()
     CONNECTED = auto()
-    # `check` of a bridge that can be attached.
+    # `check` of a bridge that is not attached, but can be.
     FIT = auto()
     # The answer of attach.
     ATTACH = auto()
@@ -79,7 +79,7 @@ class Told(Flag):
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """A bridge to check. `status`: None if it is not attached, or ovs-lbt failed to determine it."""
+    """A bridge to check. `status`: None if the bridge is not attached, or its status is unknown."""
 
     fleet: Fleet
     bridge: Bridge
@@ -88,14 +88,14 @@ class About:
     status: BridgeStatus | None = None
 
 
-# A finding: which answers report it, its severity, its kind, the text, and its runbook if it has one.
+# A finding: the answers that report it, its severity, its kind, its text, and its runbook, if any.
 Found = Iterator[tuple[Told, str, str, str, *tuple[str, ...]]]
-# About uplinks, also before an attach; in the answers of attach, and of `check` before an attach.
+# LINKS: findings about uplinks. BEFORE: findings for the answers of `attach`, and of `check` before it.
 LINKS, BEFORE = Told.CONNECTED | Told.FIT, Told.FIT | Told.ATTACH
 
 
 def of_bridge(about: About, told: Told) -> Iterator[Finding]:
-    """The findings about a bridge, in the order in which they are reported."""
+    """Return the findings about a bridge, in the order in which answers list them."""
     name = about.bridge.config.name
     for part in (
         _without_keys,
@@ -113,18 +113,18 @@ def of_bridge(about: About, told: Told) -> Iterator[Finding]:
 
 
 def ignored_flags(bridge: str, ports: Iterable[str]) -> Iterator[Finding]:
-    """The VM ports that receive flooded frames although another program has set `no-flood`."""
+    """Report the VM ports that receive flooded frames although another program set `no-flood`."""
     for port in sorted(ports):
         text = (
             f"{port}: another program set the port flag no-flood, but ovs-lbt delivers flooded frames"
-            f"; to clear it: ovs-ofctl mod-port {quoted(bridge)} {quoted(port)} flood; if the VM must"
-            " receive none, filter them in the VM"
+            f"; to clear the flag: ovs-ofctl mod-port {quoted(bridge)} {quoted(port)} flood; if the VM"
+            " must not receive flooded frames, filter them in the VM"
         )
         yield Finding(WARNING, "no-flood", text, bridge)
 
 
 def without_keys(rows: Iterable[BridgeRow]) -> Iterator[Finding]:
-    """The bridges that are not managed, because their keys have vanished."""
+    """Report the bridges that are not managed because their keys have disappeared."""
     for row in rows:
         if not row.keys_lost and last_keys(row):
             found = f"{PREFIX}policy has disappeared from the database: the bridge is not managed"
@@ -133,34 +133,34 @@ def without_keys(rows: Iterable[BridgeRow]) -> Iterator[Finding]:
 
 
 def _without_keys(about: About) -> Found:
-    """A bridge whose keys have vanished, and what forwards on a bridge that was not restored."""
+    """Report a bridge whose keys have disappeared, and how a bridge that was not restored forwards."""
     for one in without_keys([about.row]):
         yield Told.FIT, one.severity, one.check, one.text, KEYS_LOST
     if about.bridge.installed_anything:
-        found = "the flows of ovs-lbt forward, but nothing keeps them up to date"
+        found = "the flows of ovs-lbt forward, but are no longer updated"
         text = f"{found}; to manage the bridge again: ovs-lbt attach {quoted(about.row.name)}"
     elif not last_keys(about.row):
         return
     elif about.row.fail_mode == SECURE:
-        text = "the bridge forwards nothing: it has no flows of ovs-lbt, and fail mode secure"
+        text = "the bridge forwards nothing: fail mode is secure, and there are no flows of ovs-lbt"
     else:
-        text = "NORMAL forwards: the bridge has keys of ovs-lbt, but none of its flows"
+        text = "NORMAL forwards: the bridge has keys, but no flows, of ovs-lbt"
     yield Told.FIT, ERROR, "keys-lost", text, KEYS_LOST
 
 
 def _fit(about: About) -> Found:
-    """A bridge that is not attached, but could be."""
+    """Report that the bridge can be attached, and its fail mode if `attach` changes it."""
     config = about.bridge.config
     uplinks = ", ".join(uplink.name for uplink in config.uplinks)
     text = f"can be attached: {config.policy} over {uplinks}, {len(config.vm_ports)} VM ports"
     yield Told.FIT, NOTE, "fit", text
     if not config.on_bond and about.row.fail_mode != SECURE:
-        text = "fail mode is standalone; it is secure while the bridge is attached"
+        text = "fail mode is standalone; attach sets it to secure, and detach restores it"
         yield Told.FIT, NOTE, "fail-mode", text
 
 
 def _state(about: About) -> Found:
-    """The state of an attached bridge."""
+    """Report problems with the state of an attached bridge."""
     bridge, status = about.bridge, about.status
     if not bridge.connected:
         why = UNREACHED
@@ -174,26 +174,26 @@ def _state(about: About) -> Found:
         yield Told.CHECK, WARNING, "lacp", text, "OvsLbtUplinkDown"
     if bridge.overruling:
         text = (
-            f"flows {inspection.named(bridge.overruling)} of other programs take precedence over those of"
-            " ovs-lbt, so frames may be lost or duplicated; remove these flows"
+            f"another program's flows {inspection.named(bridge.overruling)} take precedence over flows of"
+            " ovs-lbt, so frames may be lost or duplicated; remove the other program's flows"
         )
         yield Told.CHECK, WARNING, "overruled", text
     if (flooded_pps := bridge.flooded.pps) >= LOOPS_PPS:
         text = (
             f"every VM port of a VLAN receives {flooded_pps:.0f} frames/s, as in a loop; look for a VM port"
-            " that leads to the network, or a VM that bridges two ports"
+            " that is connected to the network, or a VM that bridges two ports"
         )
         yield Told.CHECK, WARNING, "loop", text
     if cleared := bridge.no_flood.cleared(about.now_s):
         text = (
-            f"in the last 15 min, another program cleared the port flag no-flood of {', '.join(cleared)}:"
-            " VMs received broadcasts twice until ovs-lbt set it again; keep that program from clearing it"
+            f"in the last 15 min, another program cleared no-flood on {', '.join(cleared)}, so VMs received"
+            " broadcasts twice until ovs-lbt set it again; stop that program from clearing the flag"
         )
         yield Told.CHECK, WARNING, "no-flood", text
     if bridge.observing:
-        yield Told.CHECK, NOTE, "observing", "observe mode: load moves no VM port"
+        yield Told.CHECK, NOTE, "observing", "observe mode: VM ports are not moved because of load"
     if status is None:
-        text = f"its status is unknown because ovs-lbt itself failed; {OUR_LOG}"
+        text = f"the bridge's status is unknown because ovs-lbt itself failed; {OUR_LOG}"
         yield Told.CHECK, ERROR, "fault", text, "OvsLbtFault"
     elif status.failure:
         text = f"ovs-lbt itself failed: {status.failure}; {FAILED}; {OUR_LOG}"
@@ -201,7 +201,7 @@ def _state(about: About) -> Found:
 
 
 def _configuration(about: About) -> Found:
-    """Its configuration. A broken rule is an error if it leaves the port without an uplink."""
+    """Report configuration problems. A broken rule is an error if the VM port has no uplink."""
     bridge, config, status = about.bridge, about.bridge.config, about.status
     for text in status.config_errors if status else ():
         yield Told.CHECK, ERROR, "bad-value", text, "OvsLbtConfigurationError"
@@ -226,11 +226,11 @@ def _configuration(about: About) -> Found:
 
 
 def _others(about: About) -> Found:
-    """Other programs that may write flows to the bridge, and members without an LACP partner."""
+    """Report other programs that may write flows to the bridge, and members without LACP partner."""
     if others := [target for target in about.row.controllers if not target.startswith(PASSIVE)]:
         text = (
-            f"another program controls this bridge (controller {', '.join(others)}); it must not write flows"
-            " where those of ovs-lbt are"
+            f"another program controls this bridge (controller {', '.join(others)}); that program must not"
+            " change flows of ovs-lbt, or add flows that take precedence"
         )
         yield Told.FIT, WARNING, "controller", text
     lacp = next((p.lacp for p in about.row.ports if len(p.interfaces) > 1), None)
@@ -243,7 +243,7 @@ def _others(about: About) -> Found:
 
 
 def _uplinks(about: About) -> Found:
-    """Its uplinks, kind by kind. An uplink that is down has one finding, the most specific."""
+    """Report problems of uplinks, kind by kind. A down uplink has only the most specific finding."""
     links, uplinks = about.bridge.links, about.bridge.config.uplinks
     serving = [uplink for uplink in uplinks if uplink.serves]
     working = [uplink for uplink in serving if links.up(uplink)]
@@ -269,25 +269,25 @@ def _uplinks(about: About) -> Found:
         if uplink.role is Role.DRAINED:
             yield LINKS, NOTE, "drained", f"uplink {uplink.name}: drained"
     if not working:
-        text = "no active or standby uplink has a link"
+        text = "no active or standby uplink is up"
         yield LINKS, ERROR, "dark", text, "OvsLbtBridgeDark"
     if len(working) == 1:
-        text = f"failover is impossible: {working[0].name} is the only uplink that works"
+        text = f"failover is impossible: {working[0].name} is the only working uplink"
         yield LINKS, WARNING, "no-failover", text, "OvsLbtUplinkDown"
 
 
 def _paths_and_moves(about: About) -> Found:
-    """Frames that are lost between uplinks whose links are up, and moves that did not help."""
+    """Report lost frames between uplinks whose links are up, and moves that did not help."""
     bridge, status = about.bridge, about.status
     for one in bridge.probing.hindrances:
         yield Told.CONNECTED, WARNING, "path-hindered", f"{one.found}; {one.expected}"
     for fault in sorted(bridge.paths.since_s):
-        over = "; it is over, and its failback delay runs" if bridge.paths.is_over(fault) else ""
+        over = "; fixed, but failback is delayed" if bridge.paths.is_over(fault) else ""
         text = f"{fault.found}{over}; {fault.expected}"
         yield Told.CONNECTED, WARNING, "path", text, "OvsLbtPathFault"
     for uplink in status.uplinks if status else ():
         if uplink.unrelieved:
-            found = f"uplink {uplink.name} is above the threshold, and no move helps"
+            found = f"uplink {uplink.name} is above the threshold, and no move can reduce its load"
             text = f"{found}; add capacity, or reduce the load"
             yield Told.CONNECTED, WARNING, "unrelieved", text, "OvsLbtUplinkSaturated"
     if status and (count := status.budgets_spent):
@@ -296,14 +296,14 @@ def _paths_and_moves(about: About) -> Found:
     gave_up_s = bridge.inbound_check.not_followed_s
     if gave_up_s is not None and about.now_s - gave_up_s <= NOT_FOLLOWED_FOR_S:
         text = (
-            "inbound traffic did not follow a move in the last 15 min; upstream switches must learn"
-            " where VM addresses have moved, see the log of ovs-lbt"
+            "inbound traffic did not follow a move in the last 15 min; upstream switches must learn the new"
+            f" locations of VM addresses; {OUR_LOG}"
         )
         yield Told.CONNECTED, WARNING, "not-followed", text, "OvsLbtInboundNotFollowing"
 
 
 def _notes(about: About) -> Found:
-    """What is worth knowing."""
+    """Report facts that require no action."""
     bridge, config = about.bridge, about.bridge.config
     if unknown := advice.release_warning(about.fleet.ovs_version):
         yield BEFORE, NOTE, "release", unknown
@@ -315,7 +315,7 @@ def _notes(about: About) -> Found:
         known = len(bridge.addresses.by_port.get(port.name, ()))
         if known > PER_PORT_MAX:
             placed = f"{PER_PORT_MAX} of its {known} addresses are placed one by one"
-            text = f"{port.name}: {placed}; the others leave on its uplink"
+            text = f"{port.name}: {placed}; the other addresses use the VM port's uplink"
             yield Told.CHECK, NOTE, "addresses", text
     for text in advice.of_endpoints(config):
         yield BEFORE, NOTE, "endpoints", text
@@ -329,9 +329,9 @@ def _notes(about: About) -> Found:
 def answer(
     fleet: Fleet, bridges: Iterable[Bridge], now_s: float, others: Iterable[BridgeRow] = ()
 ) -> JsonObject:
-    """The answer about attached bridges, as documented in docs/reference/json.md.
+    """Return the answer about attached bridges, as documented in docs/reference/json.md.
 
-    `others`: the records of bridges that are reported only if their keys have vanished.
+    `others`: the records of bridges that are reported only if their keys have disappeared.
     """
     bridges = list(bridges)
     found = [*_of_host(fleet, now_s), *without_keys(others)]
@@ -344,13 +344,13 @@ def answer(
 
 
 def fit(fleet: Fleet, bridge: Bridge, now_s: float) -> JsonObject:
-    """The answer about a bridge that can be attached. It was inspected."""
+    """Return the answer about a bridge that can be attached, after its inspection."""
     found = of_bridge(About(fleet, bridge, fleet.rows[bridge.config.name], now_s), Told.FIT)
     return _written(found, [_team(bridge, attached=False)])
 
 
 def unfit(row: BridgeRow, why: str) -> JsonObject:
-    """The answer about a bridge that `attach` would refuse."""
+    """Return the answer about a bridge that `attach` would refuse."""
     team = {"name": row.name, "attached": False, "uplinks": []}
     found = Finding(ERROR, "unfit", f"cannot be attached: {why}", row.name)
     return _written([*without_keys([row]), found], [team])
@@ -361,7 +361,7 @@ def unfit(row: BridgeRow, why: str) -> JsonObject:
 
 def _of_host(fleet: Fleet, now_s: float) -> Iterator[Finding]:
     for fault in fleet.recent_faults(now_s):
-        text = f"fault of ovs-lbt: {fault.text} (of {fault.part}: {fault.count} in all)"
+        text = f"fault of ovs-lbt: {fault.text} (in {fault.part}: {fault.count} in total)"
         yield Finding(WARNING, "fault", text, runbook="OvsLbtFault")
     if fleet.lacking:
         yield Finding(ERROR, "schema", fleet.lacking)
@@ -372,8 +372,8 @@ def _of_host(fleet: Fleet, now_s: float) -> Iterator[Finding]:
     if now_s - asked_s <= STANDBY_ASKS_WITHIN_S:
         yield Finding(NOTE, "standby", "this service leads; another one is on standby")
     else:
-        found = f"the service on standby has been silent for {now_s - asked_s:.0f} s"
-        yield Finding(WARNING, "standby", f"{found}; check that it runs")
+        found = f"the service on standby has not responded for {now_s - asked_s:.0f} s"
+        yield Finding(WARNING, "standby", f"{found}; check that the standby service runs")
 
 
 def _team(bridge: Bridge, attached: bool) -> dict[str, Any]:
@@ -398,7 +398,7 @@ def _written(found: Iterable[Finding], teams: Iterable[JsonObject]) -> JsonObjec
 
 
 def lines(answer: JsonObject) -> Iterator[Line]:
-    """A line for each finding, and one for each attached bridge without problems."""
+    """Return a line for each finding, and a line for each attached bridge without problems."""
     if not answer["bridges"] and not answer["findings"]:
         yield (Span(NONE_ATTACHED),)
     for finding in answer["findings"]:
@@ -412,14 +412,14 @@ def lines(answer: JsonObject) -> Iterator[Line]:
 
 
 def shown(answer: JsonObject, as_json: bool) -> str:
-    """An answer in the requested form: JSON for programs, or lines."""
+    """Return an answer in the requested form: JSON for programs, or lines of text."""
     if as_json:
         return json.dumps(answer, indent=2)
     return "\n".join(plain(one) for one in lines(answer))
 
 
 def problems(answer: JsonObject, bridge: str | None = None) -> list[JsonObject]:
-    """The findings that are not notes, of one bridge or of all."""
+    """Return the findings that are not notes, for `bridge` or for all bridges."""
     return [
         finding
         for finding in answer["findings"]

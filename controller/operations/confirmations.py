@@ -1,8 +1,8 @@
-"""Changes that wait to be confirmed: each is reverted when its time has passed.
+"""Rolls back changes that must be confirmed, if they are not confirmed in time.
 
-They are kept in the database, so this also handles changes made before this service started. A
-reversal first records that it has begun. If the database cannot store that, nothing is changed, and
-the reversal is tried again. Then it runs like an operator's request.
+The changes are stored in the database, so changes from before this service started are also handled.
+The start of a reversal is first written to the database. If that fails, nothing is changed, and the
+reversal is tried again. After that, the reversal runs like an operator's request.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from controller.operations.jobs import Job, Jobs, Step
 from controller.operations.unconfirmed import GRACE_S, UNCONFIRMED, Unconfirmed, What, waiting
 from controller.text.wording import Refused, quoted, time_of_day
 
-# How long after a reversal that failed the next one begins.
+# The time between a failed reversal and the next attempt.
 RETRY_S = 2.0
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class _Waiting(Job):
-    """A change that waits to be confirmed, and its reversal: WAIT, BEGIN, REVERT; WAIT again if that fails.
+    """An unconfirmed change, and its reversal: WAIT, BEGIN, REVERT, and WAIT again if the reversal fails.
 
-    An attach or a detach takes its place, and its number, after REVERT. `due_s`: when it is reverted.
-    `failed`: why the last reversal failed. `asked`: the requests that wait for the reversal. `early`: it
-    began before its time. `over`: it was confirmed or reverted, though the database may still show it.
+    After REVERT, an attach or a detach replaces this job and uses its number. `due_s`: the time of the
+    reversal. `failed`: the reason why the last reversal failed. `asked`: requests that wait for the reversal.
+    `early`: whether the reversal began before `due_s`. `over`: whether the change was confirmed or reverted.
     """
 
     number: int = 0
@@ -44,7 +44,7 @@ class _Waiting(Job):
     over: bool = False
 
     def begin(self, asked: list[int], early: bool) -> Commands:
-        """Begin the reversal, by writing that it has begun."""
+        """Begin the reversal by writing its start to the database."""
         assert self.step is Step.WAIT, "a change is reverted once at a time"
         self.number, self.step, self.tell = next(self.jobs.own_numbers), Step.BEGIN, self._finish
         self.asked, self.early = asked, early
@@ -63,7 +63,7 @@ class _Waiting(Job):
             return self.end(str(refusal), now_s, refused=True)
 
     def _revert(self, now_s: float) -> Commands:
-        """The database has stored that it has begun: revert."""
+        """Revert the change, because the database has stored the start of the reversal."""
         row, bridge, change = self.row, self.bridge, self.change
         if row is None:
             raise Refused(f"bridge {self.name} was deleted")
@@ -83,7 +83,7 @@ class _Waiting(Job):
         return [Write((done,), self.number)]
 
     def _finish(self, answer: str, refused: bool, now_s: float) -> Commands:
-        """The reversal is done, or is tried again later."""
+        """Report the result of the reversal, and schedule another attempt if it failed."""
         row, change, asked, self.asked = self.row, self.change, self.asked, []
         self.step = Step.WAIT
         waits = row is not None and UNCONFIRMED in row.external_ids
@@ -96,7 +96,7 @@ class _Waiting(Job):
             self.due_s, self.failed = now_s + RETRY_S, answer
             return told
         text = _rolled_back(change, self.early)
-        # What attach told the first time needs no repetition.
+        # The findings of an attach were already reported when the bridge was attached before.
         text += f"; {answer}" if answer and change.what is What.ATTACH else ""
         return [
             Record(Entry(Happened.REVERTED, now_s, self.name, text)),
@@ -111,17 +111,17 @@ class Confirmations:
 
     fleet: Fleet
     jobs: Jobs
-    # By bridge.
+    # Keyed by the name of the bridge.
     _waiting: dict[str, _Waiting] = field(default_factory=dict)
-    # Invalid values that were reported.
+    # Invalid values of the key that were reported, keyed by the name of the bridge.
     _invalid: dict[str, str] = field(default_factory=dict)
 
     def reverts_s(self) -> float:
-        """When the next change is to be reverted; infinity if none can be now."""
+        """Return the time of the next reversal; infinity if none is possible now."""
         return min((there.due_s for there in self._next()), default=float("inf"))
 
     def _next(self) -> list[_Waiting]:
-        """The changes whose reversal no other request prevents."""
+        """Return the unconfirmed changes on bridges that no other request is changing."""
         if not self._waiting or not self.fleet.leads:
             return []
         waiting = [one for one in self._waiting.values() if one.step is Step.WAIT and not one.over]
@@ -129,7 +129,7 @@ class Confirmations:
         return [one for one in waiting if one.name not in in_hand]
 
     def follow_database(self, now_s: float) -> Commands:
-        """Follow the database: which changes wait there, and which no longer do."""
+        """Update the unconfirmed changes from the database. Report invalid values."""
         commands: Commands = []
         for name, row in self.fleet.rows.items():
             known = self._waiting.get(name)
@@ -149,7 +149,7 @@ class Confirmations:
                 continue
             if known is not None and known.change.is_same(change):
                 continue
-            # From now on, our own clock counts: the host's can be set meanwhile.
+            # From now on, use the monotonic clock, because the host's clock can be set.
             due_s = now_s + change.left_s(self.fleet.epoch_s + now_s) + GRACE_S
             assert due_s > now_s, "there is time to confirm a change"
             due_s = now_s if change.begun else due_s
@@ -161,10 +161,10 @@ class Confirmations:
     # ---- requests ------------------------------------------------------------------------
 
     def confirm(self, request_id: int, row: BridgeRow, now_s: float) -> Commands:
-        """Keep a change.
+        """Confirm a bridge's change, so that it is not rolled back.
 
         Raises:
-            Refused: none waits, or it is being reverted.
+            Refused: the bridge has no unconfirmed change, or the change is being reverted.
         """
         name = row.name
         there = self._there(name)
@@ -189,10 +189,10 @@ class Confirmations:
         wait_s: float,
         now_s: float,
     ) -> Commands:
-        """Write settings that wait to be confirmed.
+        """Write settings that must be confirmed within `wait_s`.
 
         Raises:
-            Refused: another change of the bridge waits.
+            Refused: the bridge already has an unconfirmed change.
         """
         epoch_now_s = self.fleet.epoch_s + now_s
         unconfirmed.refuse_waiting(row, epoch_now_s)
@@ -206,10 +206,10 @@ class Confirmations:
         return self.jobs.store(request_id, row.name, written, done)
 
     def revert(self, request_id: int, row: BridgeRow, now_s: float) -> Commands:
-        """Revert a change now.
+        """Revert a bridge's unconfirmed change now.
 
         Raises:
-            Refused: none waits.
+            Refused: the bridge has no unconfirmed change.
         """
         there = self._there(row.name)
         if there.step is not Step.WAIT:
@@ -224,20 +224,20 @@ class Confirmations:
         return there
 
     def abandon_reversals(self) -> list[int]:
-        """From now on, another service leads and reverts. Returns the requests that wait."""
+        """Leave reversals to another service, which now leads. Return the requests that wait."""
         asked = [number for one in self._waiting.values() for number in one.asked]
         for one in self._waiting.values():
             one.step, one.asked = Step.WAIT, []
         return asked
 
     def revert_due(self, now_s: float) -> Commands:
-        """Begin to revert what is due. Called after each event."""
+        """Begin the reversals that are due. Called after each event."""
         due = [there for there in self._next() if there.due_s <= now_s]
         return [command for there in due for command in there.begin([], early=False)]
 
 
 def _rolled_back(change: Unconfirmed, early: bool) -> str:
-    """Whether an operator (`early`) or the timer rolled back a change, and when that was due."""
+    """Describe the rollback of a change: by an operator (`early`), or by the timer and for which time."""
     if early:
         return f"{change.what} rolled back by an operator"
     return f"{change.what} rolled back by the timer, not confirmed by {time_of_day(change.until_s)}"

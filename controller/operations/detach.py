@@ -1,10 +1,10 @@
-"""Detach: remove our flows and groups from the switch, and then the configuration.
+"""Detaches a bridge: removes our flows and groups from the switch, and then the configuration.
 
 On plain uplinks, the bridge stays in fail mode secure, in which it forwards nothing without flows, until the
-last step restores its old fail mode.
+last step restores its previous fail mode.
 
-A detach also reverts an attach, for `confirmations`. Then it restores the keys that the bridge had. It waits
-for the switch without a time limit, and never restores a fail mode in which plain uplinks form a loop.
+A detach also reverts an attach, for `confirmations`. It then restores the bridge's previous keys, waits for
+the switch without a time limit, and never restores a fail mode in which plain uplinks form a loop.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from controller.operations.jobs import Change, Jobs, Step, longer_s
 from controller.operations.unconfirmed import Unconfirmed, What
 from controller.text.wording import OUR_LOG, STARTED, Refused, quoted, shortened
 
-NO_REVERSAL_YET = "the change that was not confirmed is rolled back once it answers"
-# A switch that has not answered within this time counts as unreachable, unless it stays connected: it
-# answers echo requests, so it is busy, for example with many ports that were deleted.
+NO_REVERSAL_YET = "the unconfirmed change will be rolled back when the switch answers"
+# A switch that has not answered within the first time counts as unreachable. A connected switch, which
+# still answers echo requests but may be busy (for example with deleting many ports), gets the second.
 DETACH_TIMEOUT_S, BUSY_TIMEOUT_S = 5.0, 30.0
 
 
@@ -36,9 +36,9 @@ DETACH_TIMEOUT_S, BUSY_TIMEOUT_S = 5.0, 30.0
 class Detach(Change):
     """A detach in progress: GATHER, REMOVE, sometimes FORWARD, FORGET, LEAVE.
 
-    `purge`: also remove what operators set. `lost`: what could not be done, as text. `stays`: the
-    settings that stay in the database, as text. `one_uplink`: the attach is reverted, but the bridge
-    forwards by one uplink only, because the others would form a loop; then `settings` are written.
+    `purge`: whether operators' settings are also removed. `lost`: a description of failed steps.
+    `stays`: a description of the settings that stay in the database. `one_uplink`: the only uplink on
+    which the bridge forwards after a reversal that would form a loop; `settings` are written after that.
     """
 
     step: Step = Step.GATHER
@@ -84,13 +84,13 @@ class Detach(Change):
         return given
 
     def _forget(self, bridge: Bridge, row: BridgeRow, gone: bool, now_s: float) -> Commands:
-        """Nothing of ours is left on the switch (`gone`), or it has not answered: remove the settings."""
+        """Remove the settings. `gone`: our flows and groups are removed; else the switch did not answer."""
         assert self.step in (Step.GATHER, Step.REMOVE), "the settings go once"
         assert not gone or not bridge.installed_anything, "no flow outlives its settings"
         name = self.name
         found = "does not answer" if bridge.connected else "is not connected"
         if not gone and self.reverts is not None:
-            # What remains to be done stays in the database until the switch answers.
+            # The database keeps the unconfirmed change until the switch answers.
             self.deadline_s = now_s + DETACH_TIMEOUT_S
             return [Report("warning", f"bridge {name}: the switch {found}; {NO_REVERSAL_YET}")]
         self.step = Step.FORGET
@@ -99,7 +99,7 @@ class Detach(Change):
             advice = f"; {STARTED}"
             if bridge.connected:
                 found = f"did not answer within {self.deadline_s - self.began_s:.0f} s"
-                advice = "; its flows are removed when it answers"
+                advice = "; the flows will be removed when the switch answers"
             if (fault := self.fleet.blamed(name, self.began_s)) is not None:
                 found = f"was not reached because ovs-lbt itself failed ({fault.text})"
                 advice = f"; {OUR_LOG}"
@@ -112,14 +112,14 @@ class Detach(Change):
             warning = warning or f"{queues}; to remove them: tc qdisc del dev UPLINK root"
         self.lost = self.lost or warning
         if self.one_uplink is not None:
-            # Its flows would be taken for remains of ours: nothing of ours manages the bridge then.
+            # Stop managing the bridge, or its flows would be handled as remaining flows of ovs-lbt.
             self.step, self.settings = Step.FORWARD, settings
             return [*commands, *self.fleet.drop(name), self.one_uplink]
         waits = gone and any(setting.column == "fail_mode" for setting in settings)
         return [*commands, Write(settings, self.number, applied=waits)]
 
     def _settings(self, bridge: Bridge, row: BridgeRow) -> tuple[tuple[Setting, ...], str | None]:
-        """The settings that end the attach, and a warning if some cannot be restored. Sets further fields."""
+        """Return the settings to write, and a warning if some cannot be restored. Set further fields."""
         fail_mode, warning = _fail_mode_back(row, bridge)
         if self.reverts is not None and fail_mode and (linked := _looping(row, bridge)):
             before = [up for up in linked if up in self.reverts.linked]
@@ -153,13 +153,13 @@ class Detach(Change):
         return [*commands, *self.end(f"{refused_by}: {error}", now_s, refused=True)]
 
     def _done(self, bridge: Bridge | None, now_s: float) -> Commands:
-        """The database no longer has the settings: answer."""
+        """Answer, because the database has removed the settings."""
         self.fleet.forget_lost_keys(self.name, now_s)
         told = [part for part in (self.lost, self.stays) if part]
         if self.waits is not None:
             told.append(unconfirmed.waiting(self.name, self.waits, self.fleet.epoch_s + now_s))
         if (by := self.one_uplink) is not None:
-            told.append(f"only {by.uplink} forwards, because NORMAL on all uplinks is a loop")
+            told.append(f"only {by.uplink} forwards, because NORMAL on all uplinks forms a loop")
         text = ("\n" if self.lost is None else "; ").join(told)
         refused = self.lost is not None and self.reverts is None
         if bridge is None:
@@ -177,13 +177,13 @@ def detach(
     confirm_s: float | None = None,
     reverts: Unconfirmed | None = None,
 ) -> Commands:
-    """Begin a detach by reading the bridge. From now on, nothing is decided about it.
+    """Begin a detach by reading the bridge. From now on, no decisions about the bridge are made.
 
-    `confirm_s`: how long it waits to be confirmed, if it does. `reverts`: the attach that it reverts, if
-    it does.
+    `confirm_s`: the time to confirm the detach, if it must be confirmed. `reverts`: the attach that this
+    detach reverts, if any.
 
     Raises:
-        Refused: another request is changing the bridge, or it would form a loop until it is confirmed.
+        Refused: another request is changing the bridge, or an unconfirmed detach would form a loop.
     """
     fleet, name = jobs.fleet, bridge.config.name
     jobs.refuse_in_hand(name)
@@ -194,7 +194,7 @@ def detach(
         if _was_standalone(row) and (linked := _looping(row, bridge)):
             loop = f"NORMAL would join {', '.join(linked)} into a loop"
             found = f"bridge {name} had fail mode standalone before attach, in which {loop}"
-            raise Refused(f"{found}; leave only one of them with a link")
+            raise Refused(f"{found}; take down all but one of these uplinks")
         back = unconfirmed.keys_of(row)
         waits = Unconfirmed(What.DETACH, fleet.epoch_s + now_s + confirm_s, confirm_s, back)
     fleet.recall(name, now_s)
@@ -214,9 +214,9 @@ def detach(
 
 
 def traces(fleet: Fleet, row: BridgeRow) -> tuple[Setting, ...]:
-    """The settings that remove all our keys from a bridge's records, also those of operators.
+    """Return the settings that remove all our keys, including operators' keys, from a bridge's records.
 
-    They also remove the key of the database itself, unless other bridges are attached.
+    If no other bridge is attached, the host's key `leader` is also removed.
     """
     settings = [*_removed(row)]
     settings += (replace(setting, value=None) for setting in unconfirmed.keys_of(row))
@@ -226,10 +226,10 @@ def traces(fleet: Fleet, row: BridgeRow) -> tuple[Setting, ...]:
 
 
 def _removed(row: BridgeRow) -> tuple[Setting, ...]:
-    """The settings that remove all our keys from a bridge, and those we wrote from its ports.
+    """Return the settings that remove all keys of a bridge, and the service's keys of its ports.
 
-    Rules that are kept on the bridge are removed with it. What operators set on uplinks and VM
-    ports stays for the next attach. The keys that we wrote are removed even if they have not been
+    Rules that are stored on the bridge are also removed. Operators' settings of uplinks and VM
+    ports stay for the next attach. The service's keys are removed even if they have not been
     read yet.
     """
     there = {*row.keys, PREFIX + "team"}
@@ -244,7 +244,7 @@ def _removed(row: BridgeRow) -> tuple[Setting, ...]:
 
 
 def _staying(row: BridgeRow, settings: Iterable[Setting]) -> str:
-    """Our keys that stay on a bridge's ports after these settings, as text; may be empty."""
+    """Return a text that lists our keys which stay on a bridge's ports after `settings`; may be empty."""
     gone = {setting.place for setting in settings}
     kept: dict[str, list[str]] = {}
     for s in unconfirmed.keys_of(row):
@@ -254,11 +254,11 @@ def _staying(row: BridgeRow, settings: Iterable[Setting]) -> str:
         return ""
     listed = "; ".join(f"{name} {', '.join(of)}" for name, of in sorted(kept.items()))
     removed = f"ovs-lbt detach {quoted(row.name)} --purge"
-    return f"{row.name}: settings stay for the next attach: {listed}; to remove them: {removed}"
+    return f"{row.name}: settings kept for the next attach: {listed}; to remove them: {removed}"
 
 
 def _fail_mode_back(row: BridgeRow, bridge: Bridge) -> tuple[tuple[Setting, ...], str | None]:
-    """The settings that restore the fail mode from before attach, or why it is not restored."""
+    """Return the settings that restore the previous fail mode, or the reason why it is not restored."""
     text = row.external_ids.get(PREFIX + "before")
     if text is None:
         return (), None
@@ -268,17 +268,17 @@ def _fail_mode_back(row: BridgeRow, bridge: Bridge) -> tuple[tuple[Setting, ...]
     except ValueError:
         found = f"Bridge {row.name}: {PREFIX}before is {shortened(text)}, not what attach saved"
         stays = f"fail_mode stays {row.fail_mode or 'standalone'}"
-        return (), f"{found}, so {stays}; to remove it: {by_hand}"
+        return (), f"{found}, so {stays}; to remove the fail mode: {by_hand}"
     if count := len(bridge.foreign):
         return (), (
-            f"bridge {row.name}: fail_mode stays {row.fail_mode}, because restoring it would"
-            f" flush {count} flows of other programs; to remove it nevertheless: {by_hand}"
+            f"bridge {row.name}: fail_mode stays {row.fail_mode}, because changing it would flush"
+            f" {count} flows that other programs added; to remove it nevertheless: {by_hand}"
         )
     return (Setting("Bridge", row.name, "fail_mode", before, column="fail_mode"),), None
 
 
 def _was_standalone(row: BridgeRow) -> bool:
-    """Whether a detach restores fail mode standalone."""
+    """Whether a detach will restore fail mode standalone."""
     try:
         before = BRIDGE_KEYS["before"].parse(row.external_ids.get(PREFIX + "before", ""))
     except ValueError:
@@ -287,7 +287,7 @@ def _was_standalone(row: BridgeRow) -> bool:
 
 
 def _looping(row: BridgeRow, bridge: Bridge) -> list[str]:
-    """The plain uplinks that NORMAL would join into a loop; empty if fewer than two have a link."""
+    """Return the plain uplinks that would form a loop with NORMAL; empty if fewer than two are up."""
     if row.stp_enable or row.rstp_enable or bridge.config.on_bond:
         return []
     linked = [uplink.name for uplink in bridge.config.uplinks if bridge.links.up(uplink)]

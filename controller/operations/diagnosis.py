@@ -1,4 +1,4 @@
-"""The diagnosis of one VM port: everything that `explain` reports about its placement."""
+"""Collects all data that `explain` reports about the placement of one VM port."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from policies.verdicts import Standing, Verdict
 
 
 class Obstacle(StrEnum):
-    """Why no policy judges a VM port.
+    """A reason why no policy evaluates a VM port.
 
-    `AWAY`: it is not on its home uplink, and will return there. `UNBOUND`: no allowed uplink
-    carries its VLANs, or traffic. `IN_COOLDOWN`: it has moved because of load, and is in cooldown.
-    `SPENT`: it has used up its move budget. `UNKNOWN`: the uplinks' loads have not been known for
-    long enough. `NEW`: its own load has not.
+    `AWAY`: the port is not on its home uplink, and will return to it. `UNBOUND`: no allowed uplink
+    carries traffic and the port's VLANs. `IN_COOLDOWN`: the port has moved because of load, and is in
+    cooldown. `SPENT`: the port has used up its move budget. `UNKNOWN`: the uplinks' loads have not been
+    measured for long enough. `NEW`: the port's load has not been measured for long enough.
     """
 
     NOT_CONNECTED = "not-connected"
@@ -42,7 +42,7 @@ class Obstacle(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """An address behind a VM port, in VLAN `vlan` (0: untagged), its uplink, and its VM if known."""
+    """An address behind a VM port in VLAN `vlan` (0: untagged), with its uplink, load and VM."""
 
     mac: str
     vlan: int
@@ -58,18 +58,18 @@ class Behind:
 class Account:
     """The diagnosis of one VM port, or of an address behind one.
 
-    `port`: its configuration in force. `unit`: with its load over uplinks, as a mean over `window_s`;
-    None means the latest rates. `known_s`: for how long that load has been measured. `uplinks`: the team
-    over the same time; `team_view`: the team as the port's policy sees it. `planned`: the uplink it would
-    use in enforce mode, on a bridge in observe mode. `last`, `moved`: the decision that brought it there,
-    if it is still in the log. `against`: what keeps it there. `verdict`: its policy's verdict, if there
-    is one. `rules`: for each of its rules the problem, or an empty text. `behind`: the addresses behind
-    it that are units of their own, the busiest first; all other fields are about the rest of the port's
-    traffic. `cooldown_until_s`: the end of its cooldown, if it is in one. `kept_off`: for each uplink that
-    loses some of its frames, what is lost there. `uplink`: the one that it is on, or would be on; `home`:
-    the one that it returns to. `own_policy`: the policy that is configured for it, which need not be in
-    force. `split_s`: since when what it sends is spread by connection. `decided_in_s`: the time until a
-    full window is known, and its policy decides.
+    `port`: its configuration in force. `unit`: the port with its load on uplinks, a mean over `window_s`
+    (None: the latest rates). `known_s`: the time for which this load has been measured. `uplinks`: the
+    team with loads over the same time. `team_view`: the team as seen by the port's policy. `planned`: the
+    uplink that the port would use in enforce mode, if the bridge is in observe mode. `last`, `moved`: the
+    decision to use the present uplink, if it is still in the log. `against`: the reason why the port does
+    not move. `verdict`: the verdict of the port's policy, if any. `rules`: for each rule of the port, the
+    problem, or an empty text. `behind`: the addresses behind the port that are units, the busiest first;
+    all other fields concern the port's other traffic. `cooldown_until_s`: the end of the cooldown, if any.
+    `kept_off`: for each uplink that loses frames of the port, a description of these frames. `uplink`: the
+    present (or, in observe mode, assumed) uplink. `home`: the home uplink. `own_policy`: the configured
+    policy, which may not be in force. `split_s`: the time since which sent traffic is spread by connection.
+    `decided_in_s`: the time until a full window is measured, and the policy decides.
     """
 
     def __init__(self, bridge: Bridge, port: VmPortConfig, now_s: float) -> None:
@@ -110,7 +110,7 @@ class Account:
         self.decided_in_s = max(0.0, self.basis.window_s - self.basis.covered_s)
 
     def wall_s(self, at_s: float) -> float:
-        """A time of the engine as seconds since the epoch."""
+        """Convert a time of the engine to seconds since the epoch."""
         return self.bridge.epoch_s + at_s
 
 
@@ -130,7 +130,7 @@ def _behind(bridge: Bridge, loaded: Iterable[Unit], port: VmPortConfig) -> tuple
 def _against(
     bridge: Bridge, unit: Unit, basis: Basis, known_s: float, now_s: float
 ) -> tuple[Obstacle | Standing, Verdict | None]:
-    """What keeps a VM port on its uplink; the strongest cause comes first."""
+    """Return the strongest reason why a VM port stays on its uplink, and the policy's verdict."""
     preset, name, team_view = PRESETS[unit.policy], unit.name, bridge.placing.team_view
     bound = team_view.bound.get(name)
     if not bridge.connected:
@@ -158,7 +158,7 @@ def _against(
 
 
 def _last_move(bridge: Bridge, name: str, bound: Bound | None) -> tuple[Entry | None, Moved | None]:
-    """The decision that brought a VM port to its uplink."""
+    """Return the entry and the move by which a VM port was moved to its present uplink, if known."""
     happened = Happened.PLANNED if bridge.on_normal else Happened.MOVED
     for entry in reversed(bridge.decision_log.entries):
         for moved in entry.moves if entry.happened is happened else ():
@@ -170,7 +170,7 @@ def _last_move(bridge: Bridge, name: str, bound: Bound | None) -> tuple[Entry | 
 
 
 def _buckets(bridge: Bridge, port: VmPortConfig) -> dict[str, int]:
-    """The number of buckets, among those that a VM port sends by, on each uplink."""
+    """Return, for each uplink, the number of buckets through which a VM port sends."""
     if hashed_by(port, bridge.placing.split) is None:
         return {}
     at = bridge.placing.on_switch.by_unit()

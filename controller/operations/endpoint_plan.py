@@ -1,6 +1,6 @@
-"""The answer of `plan --endpoints`: which tunnel endpoint suits each VM of an overlay host.
+"""Plans the tunnel endpoint of each VM on an overlay host: the answer of `plan --endpoints`.
 
-The service follows only attached bridges, and an integration bridge is never one. So the command
+The service reads only attached bridges, and integration bridges cannot be attached. So the command
 reads Open vSwitch's database itself, twice, and writes nothing (`controller/cli/without_service.py`).
 """
 
@@ -23,8 +23,8 @@ from policies import endpoints as policy
 from policies.endpoints import Vm
 from policies.model import Load
 
-# How often ovs-vswitchd writes statistics to the database by default. Two readings a multiple of it
-# apart always see the same number of updates.
+# The default interval at which ovs-vswitchd writes statistics to the database. Between two readings
+# whose distance is a multiple of this interval, the number of updates is always the same.
 UPDATE_INTERVAL_S = 5.0
 UPDATES = 2
 MS_PER_S = 1000
@@ -36,35 +36,35 @@ ENDPOINTS = (Column("ENDPOINT"), Column("PORT"), *RATES, *PLANNED)
 CHANGES = (Column("PORT"), Column("USED-BY"), Column("FROM"), Column("TO"), *RATES)
 OVERLAY_HOSTS = "docs/overlay.md"
 NOT_OVN = (
-    "These tunnels are not OVN's: the flows of {} choose a tunnel for each VM. The program that"
-    " writes them must send the frames of these VMs through the tunnels with the local_ip under TO."
+    "These tunnels do not belong to OVN: flows of {} select a tunnel for each VM. The program that"
+    " writes these flows must use the tunnels with the local_ip in column TO for the VMs' frames."
 )
-OWNER = "ovs-lbt has changed nothing: {} owns these settings."
+OWNER = "ovs-lbt has changed nothing, because these settings belong to {}."
 BY_RECEIVER = (
-    "Only received traffic was placed: with these tunnels, traffic that a VM sends leaves from the"
-    " endpoint in the network of the receiver's endpoint."
+    "Only received traffic was placed: with these tunnels, a VM's sent traffic uses the endpoint"
+    " in the network of the receiver's endpoint."
 )
-# Bytes received and sent by each interface, as Open vSwitch counts them: a VM's port receives what
-# the VM sends.
+# The bytes that each interface received and sent, as counted by Open vSwitch: a VM's port receives
+# the traffic that the VM sends.
 Counters = Mapping[str, tuple[int, int]]
 
 
 def measured_for_s(asked: str) -> float:
-    """How long to measure. `asked`: the key stats-update-interval, as ovs-vsctl prints it."""
+    """Return the time to measure. `asked`: the key stats-update-interval, as ovs-vsctl prints it."""
     digits = asked.strip().strip('"')
     is_number = digits.isascii() and digits.isdigit()
     return UPDATES * max(UPDATE_INTERVAL_S, int(digits) / MS_PER_S if is_number else 0.0)
 
 
 def counters_of(listed: str) -> Counters:
-    """The counters in the output of ovs-vsctl for the columns `STATISTICS`."""
+    """Return the counters in the output of ovs-vsctl for the columns `STATISTICS`."""
     rows = ((name, dict(statistics)) for name, (_, statistics) in json.loads(listed)["data"])
     return {name: (int(of.get("rx_bytes", 0)), int(of.get("tx_bytes", 0))) for name, of in rows}
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An endpoint that VMs can use: its address, and the port that has it."""
+    """A tunnel endpoint that VMs can use: its address, and the port that has this address."""
 
     address: str
     port: str
@@ -78,7 +78,7 @@ class Vif:
 
     port: str
     vm: str
-    # Where the VM's tunnels end now; None if unknown.
+    # The address of the tunnel endpoint that the VM uses now; None if unknown.
     address: str | None
 
 
@@ -90,23 +90,23 @@ class Host:
     places: tuple[Place, ...]
     vifs: tuple[Vif, ...]
     is_ovn: bool
-    # Whether OVN's tunnels leave from the endpoint with a route to the receiver's, whatever the sender's is.
+    # Whether OVN's tunnels use the endpoint with a route to the receiver, not the sender's endpoint.
     by_receiver: bool = False
 
     def placed(self, load: Load) -> Load:
-        """The part of a VM's load that uses the VM's endpoint."""
+        """Return the part of a VM's load that uses the VM's endpoint."""
         return replace(load, tx_bps=0.0) if self.by_receiver else load
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Loads, and the endpoint of each VM by port, now and as planned."""
+    """The VMs' loads and planned endpoints, both keyed by the VM's port, and the endpoints' loads."""
 
     host: Host
     measured_s: float
     loads: Mapping[str, Load]
     planned: Mapping[str, str]
-    # The present load of each endpoint's tunnels, if they name their endpoint.
+    # The present load of each endpoint's tunnels, if the tunnels have a local address.
     carried: Mapping[str, Load] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -116,12 +116,12 @@ class Answer:
 
     @property
     def changes(self) -> tuple[Vif, ...]:
-        """The VMs that should use another endpoint than now."""
+        """The VMs whose planned endpoint differs from their present endpoint."""
         return tuple(vif for vif in self.host.vifs if self.planned[vif.port] != vif.address)
 
 
 def survey(rows: Sequence[BridgeRow], ovn: Ovn | None, endpoints: Mapping[str, Endpoint]) -> Host:
-    """The endpoints and VMs among the records of a host.
+    """Return the endpoints and VMs that the records of a host contain.
 
     Raises:
         Refused: there are fewer than two endpoints, or no VMs.
@@ -133,7 +133,7 @@ def survey(rows: Sequence[BridgeRow], ovn: Ovn | None, endpoints: Mapping[str, E
     places = []
     for device, endpoint in found.items():
         usable = [a for a in endpoint.addresses if wanted is None or a in wanted]
-        # Several addresses of one port leave by one uplink: they are one endpoint.
+        # Several addresses of a port use the same uplink, so they count as one endpoint.
         if usable:
             tunnels = tuple(i.name for i in interfaces if _is_from(i, usable, device))
             places.append(Place(usable[0], device, _capacity_bps(device, rows, found), tunnels))
@@ -155,10 +155,10 @@ def survey(rows: Sequence[BridgeRow], ovn: Ovn | None, endpoints: Mapping[str, E
 
 
 def answer(host: Host, before: Counters, after: Counters, measured_s: float) -> Answer:
-    """The plan, from the counters of all interfaces at the beginning and the end of `measured_s`."""
+    """Plan from the counters of all interfaces at the start and the end of the `measured_s` seconds."""
 
     def load(names: Iterable[str], from_network: bool = False) -> Load:
-        """The traffic of VMs through these ports. A tunnel's port sends what VMs send."""
+        """Return the VM traffic through these ports. `from_network`: the ports are tunnels, not VMs'."""
         received, sent = (
             sum(
                 max(0, after[name][at] - before[name][at])
@@ -185,10 +185,10 @@ def answer(host: Host, before: Counters, after: Counters, measured_s: float) -> 
 
 
 def commands(found: Answer) -> list[str]:
-    """The commands with which an OVN operator makes the changes."""
+    """Return the commands with which an OVN operator makes the changes."""
     if not found.host.is_ovn:
         return []
-    # ovs-vsctl takes colons in quotes only.
+    # ovs-vsctl accepts colons only in quotes.
     values = {a: f'"{a}"' if ":" in a else a for a in found.planned.values()}
     return [
         "ovs-vsctl set interface"
@@ -198,17 +198,17 @@ def commands(found: Answer) -> list[str]:
 
 
 def as_json(found: Answer) -> str:
-    """The plan as documented in docs/reference/json.md; rates in bit/s."""
+    """Return the plan as documented in docs/reference/json.md; rates in bit/s."""
     return json.dumps(_shown(found), indent=2)
 
 
 def as_text(found: Answer) -> str:
-    """Tables of endpoints and of the VMs that should change, and the commands for that."""
+    """Return tables of endpoints and of VMs to be changed, and the commands for these changes."""
     host, shown, count = found.host, _shown(found), len(found.changes)
     names = ", ".join(host.bridges)
     what = f"{count} of {len(host.vifs)} VMs should use another tunnel endpoint"
     if not count:
-        what = f"all {len(host.vifs)} VMs may stay at their tunnel endpoints"
+        what = f"all {len(host.vifs)} VMs can keep their tunnel endpoints"
     lines = [f"{names}: {what}; measured for {found.measured_s:.0f} s", ""]
     rows = [
         (one["address"], one["port"], *_mbps(one), *_mbps(one, "planned_"))
@@ -265,9 +265,9 @@ def _shown(found: Answer) -> dict[str, Any]:
 
 
 def _goes_by_receiver(rows: Sequence[BridgeRow], bridges: Sequence[str]) -> bool:
-    """Whether tunnels have no local endpoint configured, or the switch ignores it.
+    """Whether a tunnel has no local endpoint configured, or the switch ignores the local endpoint.
 
-    OVN before 24.03 sets no `local_ip`. The userspace datapath looks up routes by destination alone.
+    OVN before 24.03 does not set `local_ip`. The userspace datapath ignores it when it looks up routes.
     """
     return any(
         row.in_userspace or (interface.tunnel is not None and interface.tunnel.local_ip is None)
@@ -278,7 +278,7 @@ def _goes_by_receiver(rows: Sequence[BridgeRow], bridges: Sequence[str]) -> bool
 
 
 def _is_from(interface: InterfaceRow, addresses: Sequence[str], device: str) -> bool:
-    """Whether a tunnel starts at an endpoint."""
+    """Whether `interface` is a tunnel of the endpoint with these addresses on this device."""
     tunnel = interface.tunnel
     if tunnel is None:
         return False
@@ -289,7 +289,7 @@ def _is_from(interface: InterfaceRow, addresses: Sequence[str], device: str) -> 
 def _capacity_bps(
     device: str, rows: Sequence[BridgeRow], endpoints: Mapping[str, Endpoint]
 ) -> float | None:
-    """The capacity of an endpoint of an attached bridge: one uplink, or its share if several use it."""
+    """Return an endpoint's capacity on an attached bridge: one uplink, or less if endpoints share it."""
     for row in rows:
         names = {interface.name for interface in row.interfaces}
         if device in names and row.attached:

@@ -1,4 +1,4 @@
-"""The answer to `explain`: why a VM port is on its uplink, as sentences or JSON."""
+"""Writes the answer to `explain`: why a VM port is on its uplink, as sentences or JSON."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ LABEL_WIDTH = 12
 # The number of addresses behind a VM port that are listed.
 NAMED = 5
 SECONDS_A_DAY = 86400
-# What brought a VM port to its uplink, by the reason of its binding.
+# Why a VM port is on its uplink, keyed by the reason of its binding.
 BROUGHT = {
-    bindings.RESTORED: "it was there when the service started, and nothing has required a move since",
-    Reason.THRESHOLD: "{source} was above the threshold, and it was the busiest port that another"
-    " uplink could take",
+    bindings.RESTORED: "the VM port was there when the service started, and has not needed to move since",
+    Reason.THRESHOLD: "{source} was above the threshold, and this was the busiest VM port for which"
+    " another uplink had room",
     Reason.PIN: "it was pinned to {uplink}, and nothing has moved it since",
     Reason.DRAIN: "{source} is drained, unused or on standby again",
     Reason.MANUAL: "an operator moved it",
     Reason.FAILOVER: "{source} no longer carried traffic",
-    Reason.FAILBACK: "{uplink} is its home, and carries traffic again",
+    Reason.FAILBACK: "{uplink} is the home uplink, and carries traffic again",
 }
 
 
 def as_text(account: Account) -> str:
-    """A paragraph per question."""
+    """Return the explanation as text, with a paragraph for each question."""
     port = account.port
     bridge = account.bridge.config.name
     lines = [f"{port.name}{_used_by(account)} on {bridge}, {account.own_policy}"]
@@ -56,7 +56,7 @@ def as_text(account: Account) -> str:
 
 
 def _used_by(account: Account) -> str:
-    """The VM behind the port, or what its tunnels are for, in brackets."""
+    """Return the VM of the port, or the purpose of its tunnels, in parentheses."""
     port, endpoint = account.port, account.port.endpoint
     if port.vm != port.name:
         return f" ({port.vm})"
@@ -64,7 +64,7 @@ def _used_by(account: Account) -> str:
 
 
 def sentences(account: Account) -> dict[str, str]:
-    """The sentences, by the question that they answer."""
+    """Return the sentences, keyed by the question that each one answers."""
     now, change = _outlook(account)
     behind = {"addresses": _addresses(account)} if account.port.per_address else {}
     return {
@@ -81,7 +81,7 @@ def sentences(account: Account) -> dict[str, str]:
 
 
 def as_json(account: Account) -> str:
-    """As documented in docs/reference/json.md; rates in bit/s, times since the epoch."""
+    """Return JSON as documented in docs/reference/json.md; rates in bit/s, times since the epoch."""
     port, bound, verdict, split_s = account.port, account.bound, account.verdict, account.split_s
     move = verdict.move if verdict and verdict.standing is Standing.MOVES else None
     rests_s = account.cooldown_until_s
@@ -140,7 +140,7 @@ def _where(account: Account) -> str:
         since = f"at least {since}"
     if account.bridge.on_normal:
         would = f"would be on {bound.uplink}, {since}"
-        return f"{would}: the bridge is in observe mode, and its bond chooses by itself"
+        return f"{would}: the bridge is in observe mode, and its bond selects uplinks"
     text = f"on {bound.uplink} {since}"
     if account.planned not in (None, bound.uplink):
         text += f"; would be on {account.planned} in enforce mode"
@@ -151,7 +151,7 @@ def _why(account: Account) -> str:
     bound = account.bound
     if bound is None:
         if not account.uplinks or account.port.allowed is None:
-            return "no uplinks"
+            return "no uplink is available"
         if account.port.allow is not None and account.port.allowed:
             return "none of its allowed uplinks carries traffic"
         if account.port.allow is None:
@@ -163,23 +163,23 @@ def _why(account: Account) -> str:
         case reason if reason in BROUGHT:
             text = BROUGHT[reason].format(source=source, uplink=bound.uplink)
         case Reason.REBALANCE:
-            text = "its policy or its team has changed, and this is its new home"
+            text = "its policy or the team has changed, and this is the new home uplink"
             if PRESETS[account.own_policy].at_once:
-                text = "its move makes the fullest uplink less full, or its team has changed"
+                text = "the move lowers the load of the fullest uplink, or the team has changed"
         case Reason.RULE:
-            text = "its rules ask for this uplink"
+            text = "its rules select this uplink"
             if account.port.rules.reserve_bps:
-                text = "its rules ask for this uplink, as far as reservations leave room"
+                text = "its rules select this uplink among those with room for its reservation"
             if not account.port.rules.ruled:
-                text = f"it may not use {source}, or another uplink comes first"
+                text = f"{source} is not allowed for this VM port, or another uplink has priority"
                 if account.port.rules.reserve_bps:
                     text += " or has room for its reservation"
         case reason if reason in list(Reason):
-            text = last.why if last else "that move is no longer in the decision log"
+            text = last.why if last else "the move is no longer in the decision log"
         case _ if account.port.rules.ruled or account.port.rules.pin:
             text = "its rules and its policy place it here, and nothing has moved it"
         case _:
-            text = "its policy places it here, by its number or in failover order, and nothing has moved it"
+            text = "its policy places it here, by port number or in failover order, and nothing has moved it"
     text = f"{bound.reason}: {text}"
     before, after = (last.before, last.after) if last else ({}, {})
     ends = (moved.source or "", moved.target) if moved else ()
@@ -211,24 +211,24 @@ def _carries(account: Account) -> str:
 
 
 def _split(account: Account) -> dict[str, str]:
-    """Since when, and why, a VM port is split; empty if it is not."""
+    """Return the start time and the reason of a VM port's split; empty if the port is not split."""
     if account.split_s is None:
         return {}
     why = "it was split when the service started"
     for entry in account.bridge.decision_log.entries:
         if any((m.unit, m.reason) == (account.port.name, Reason.SPLIT) for m in entry.moves):
             why = entry.why
-    text = f"what it sends has been split by connection {_since(account, account.split_s)}, because: {why}"
+    text = f"sent traffic has been split by connection {_since(account, account.split_s)}. Reason: {why}"
     rest = "Received traffic, broadcasts and frames other than IP stay on its home uplink"
     return {"split": f"{text}. {rest}"}
 
 
 def _addresses(account: Account) -> str:
-    """The busiest addresses that are units of their own, and their uplinks."""
+    """Describe the busiest addresses that are units, and name their uplinks."""
     counts = Counter(one.uplink for one in account.behind)
     where = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()) if name)
     if not counts:
-        return "none known: everything that it sends uses its home uplink"
+        return "none known: all sent traffic uses the home uplink"
     named = [
         f"{one} on {one.uplink} {one.load.tx_bps / 1e6:.2f}, {one.load.rx_bps / 1e6:.2f}"
         for one in account.behind[:NAMED]
@@ -237,24 +237,24 @@ def _addresses(account: Account) -> str:
     rest = f"; {more} more" if more > 0 else ""
     text = f"{len(account.behind)} addresses, {where}. The busiest, Mbit/s sent and received:"
     text += f" {'; '.join(named)}{rest}"
-    return f"{text}. Each address moves by itself. All other lines are about the rest of the port's traffic"
+    return f"{text}. Each address is moved separately. All other lines describe the port's other traffic"
 
 
 def _rules(account: Account) -> list[str]:
-    """The rules that apply to it, and those that are broken."""
+    """Return the rules that apply to the VM port, and the broken rules."""
     port, rules = account.port, account.port.rules
     carriers = ", ".join(sorted(port.carriers or ())) or "no uplink"
     allowed, avoided = ", ".join(sorted(port.allow or ())), ", ".join(sorted(rules.avoid))
     share = part(port.shares, rules.reserve_bps, port.limit_bps)
     policy = account.bridge.config.asked.policy
     of_bridge = f"has its own policy; the policy of the bridge is {policy}"
-    lost = "while another uplink carries traffic: path checks lose frames there"
-    apart = f"should share no uplink with the anti-affinity set {rules.anti_affinity}"
+    lost = "while another uplink carries traffic: path-check probes are lost there"
+    apart = f"should not share an uplink with the anti-affinity set {rules.anti_affinity}"
     told = (
         (rules.pin, f"pinned to {rules.pin}"),
         (port.excluded, "excluded: no policy moves it"),
         (port.carriers is not None, f"its VLANs are carried by {carriers} only"),
-        (port.allow is not None, f"allowed on {allowed} only, and on no uplink while those fail"),
+        (port.allow is not None, f"allowed on {allowed} only, even while no allowed uplink works"),
         (rules.affinity, f"should share an uplink with the affinity set {rules.affinity}"),
         (rules.anti_affinity, apart),
         (rules.prefer, f"prefers {', then '.join(rules.prefer)}"),
@@ -269,13 +269,13 @@ def _rules(account: Account) -> list[str]:
 
 def _fails_over(account: Account) -> str:
     if account.bound is None:
-        return "none: it talks only to VMs on this bridge"
+        return "no failover: the VM port has no uplink, and reaches only VMs on this bridge"
     others = [_described(account, uplink) for uplink in _others(account)]
-    return ", then ".join(others) or "no other uplink can take it"
+    return ", then ".join(others) or "no other uplink can take the VM port"
 
 
 def _others(account: Account) -> tuple[Uplink, ...]:
-    """The uplinks that it would use if its present one failed, the best first."""
+    """Return the uplinks to use if the present uplink fails, the best uplink first."""
     placing = account.bridge.placing
     return placing.on_switch.order(account.unit, placing.uplinks())[1:]
 
@@ -291,131 +291,131 @@ def _described(account: Account, uplink: Uplink) -> str:
 
 
 def _outlook(account: Account) -> tuple[str, str]:
-    """Why it stays or moves, and what would change that."""
+    """Return the reason why the VM port stays or moves, and the change that is needed otherwise."""
     config, name, verdict = account.bridge.config, account.port.name, account.verdict
     bridge, limit = quoted(config.name), threshold(config.threshold_ratio)
     stays = f"it stays: {_judged_uplink(account)}"
     match account.against:
         case Obstacle.NOT_CONNECTED:
-            text = "the switch is not connected: it forwards with the installed flows, and nothing is decided"
-            return text, "the switch has to answer"
+            text = "the switch is not connected: it forwards with the installed flows, without new decisions"
+            return text, "the switch must connect again"
         case Obstacle.UNBOUND:
-            return "nothing to decide: it has no uplink", _carrier_wanted(account)
+            return "no decision: the VM port has no uplink", _carrier_wanted(account)
         case Obstacle.FALLEN_BACK:
-            return FALLEN_BACK, "the upstream switch has to negotiate LACP"
+            return FALLEN_BACK, "the upstream switch must negotiate LACP"
         case Obstacle.AWAY:
             home = account.home
             why = why_away(account.bridge.placing.team_view, home, account.now_s)
-            text = f"its home is {home}, and it has not returned yet: {why}"
-            return text, f"{home} has to carry traffic again; then it returns by itself"
+            text = f"the VM port has not returned to its home uplink {home} yet: {why}"
+            return text, f"{home} must carry traffic; the VM port then returns automatically"
         case Obstacle.PINNED:
-            return "it stays: it is pinned, whatever the loads are", f"ovs-lbt unpin {quoted(name)}"
+            return "it stays: it is pinned, whatever its load is", f"ovs-lbt unpin {quoted(name)}"
         case Obstacle.EXCLUDED:
             change = f"ovs-lbt set interface {quoted(name)} exclude=false"
-            return "it stays: it is excluded from moves by load", change
+            return "it stays: it is excluded from moves because of load", change
         case Obstacle.IN_COOLDOWN | Obstacle.SPENT:
             text = "it stays: it moved recently"
             if account.against is Obstacle.SPENT:
                 often = f"{MOST_MOVES} times in {PERIOD_S:.0f} s, which is the limit for an address"
                 text = f"it stays: it has moved {often}"
-            change = f"nothing: the cooldown ends by itself; to move it now: ovs-lbt move {quoted(name)} UPLINK"
+            change = f"nothing: the cooldown ends automatically; to move now: ovs-lbt move {quoted(name)} UPLINK"
             assert account.cooldown_until_s is not None, "a cooldown ends"
             left_s = math.ceil(account.cooldown_until_s - account.now_s)
             until = time_of_day(account.wall_s(account.cooldown_until_s))
             return f"{text}, and is in cooldown for {left_s} s more, until {until}", change
         case Obstacle.UNKNOWN | Obstacle.NEW:
-            text = f"its own load has been measured for only {account.known_s:.0f} s"
+            text = f"the VM port's load has been measured for only {account.known_s:.0f} s"
             if account.against is Obstacle.UNKNOWN:
                 text = unknown(account.basis)
             change = f"nothing: its policy decides in {math.ceil(account.decided_in_s)} s"
-            return f"not judged yet: {text}", change
+            return f"not evaluated yet: {text}", change
         case Standing.NEVER:
-            text = f"it stays: {account.own_policy} moves nothing because of load"
+            text = f"it stays: {account.own_policy} does not move VM ports because of load"
             if account.buckets:
-                text = f"it stays: {account.own_policy} moves buckets of what it sends, but never its home"
-            return text, f"another policy, or: ovs-lbt move {quoted(name)} UPLINK"
+                text = f"it stays: {account.own_policy} moves buckets of sent traffic, not the home uplink"
+            return text, f"set another policy, or run: ovs-lbt move {quoted(name)} UPLINK"
         case Standing.MOVES if verdict and (move := verdict.move):
             does = f"moved to {move.target}"
             if move.is_resplit:
                 is_split = move.reason is Reason.SPLIT
                 does = "split by connection" if is_split else "merged onto its home uplink"
-            text = f"it {'would be' if account.bridge.observing else 'is'} {does}"
+            text = f"it {'would be' if account.bridge.observing else 'will be'} {does}"
             wait_s = math.ceil(account.decided_in_s)
-            when = f"in {wait_s} s, when a full window has been measured"
-            text += f" {when if wait_s else 'with the next poll'}, if loads stay as they are"
+            when = f"in {wait_s} s, after a full window has been measured"
+            text += f" {when if wait_s else 'at the next poll'}, if loads do not change"
             change = f"nothing; to move it now: ovs-lbt plan {bridge}, then ovs-lbt apply {bridge}"
             if account.bridge.observing:
                 change = f"ovs-lbt set bridge {bridge} mode=enforce"
         case Standing.LATER if verdict and (move := verdict.move):
             way = f"{move.source} -> {move.target}"
-            text = f"it stays for now: {move.unit} is moved first, {way}"
-            change = "the other move has to be made; then it is judged again"
+            text = f"it stays for now: {move.unit} will be moved first, {way}"
+            change = "the other move must finish first; this VM port is then evaluated again"
         case Standing.BELOW:
             text = f"{stays}, not above the threshold of {limit}"
             over = f"over {account.basis.window_s:g} s"
-            change = f"its uplink's mean load {over} has to exceed {limit}, and another uplink needs room"
+            change = f"its uplink's mean load {over} must exceed {limit}, and another uplink must have room"
         case Standing.TOO_SMALL:
-            text = f"{stays}, above {limit}, but this port has less than 1% of capacity in that direction"
-            change = "it has to carry more; the other ports on its uplink are considered first"
+            text = f"{stays}, above {limit}, but this port uses less than 1% of capacity in that direction"
+            change = "this port must carry more traffic; the other ports on its uplink are considered first"
         case Standing.NO_USE:
-            text = f"{stays}, and its move would lower the load of the fullest uplink by less than 2% of capacity"
-            change = "loads have to change so that its move helps the team"
+            text = f"{stays}, and a move would lower the load of the fullest uplink by less than 2% of capacity"
+            change = "loads must change, so that a move of this port lowers the highest utilization"
         case Standing.NO_ROOM:
             expected = verdict.expected_ratio.items() if verdict else ()
             would = " and ".join(
                 f"{other} would be at {percent(ratio)}" for other, ratio in expected
             )
-            but = f"with it {would}" if would else "no other uplink in service may take it"
+            but = f"with this port, {would}" if would else "no other uplink in service is allowed"
             text, change = f"{stays}, above {limit}, but {but}", _room(account)
         case _:
-            text = "it stays: its uplink carries nothing, so failover decides"
-            change = "its uplink has to carry traffic again"
-    return f"{text}. Judged by {covers(account.basis)}", change
+            text = "it stays: its uplink carries no traffic, so only failover can move the VM port"
+            change = "its uplink must carry traffic again"
+    return f"{text}. Basis: {covers(account.basis)}", change
 
 
 def _carrier_wanted(account: Account) -> str:
-    """What has to change so that a VM port without an uplink gets one."""
+    """Return the change that is needed before the VM port, which has no uplink, can use one."""
     allowed = " or ".join(sorted(account.port.allowed or ()))
     if account.port.allow is None:
-        return "an uplink has to carry its VLANs"
+        return "an uplink must carry the VM port's VLANs"
     if not allowed:
-        return "one of its allowed uplinks has to carry its VLANs"
-    return f"{allowed} has to carry traffic; then it returns by itself"
+        return "one of the allowed uplinks must carry the VM port's VLANs"
+    return f"{allowed} must carry traffic; the VM port then returns automatically"
 
 
 def _judged_uplink(account: Account) -> str:
-    """The uplink that its policy assumes, and how full that is."""
+    """Return the uplink that the policy assumes for the VM port, and the uplink's utilization."""
     name = account.planned or (account.bound.uplink if account.bound else "-")
     uplink = account.team_view.get(name)
     return f"{name} is at {percent(uplink.utilization_ratio)}" if uplink else f"{name} is unknown"
 
 
 def _room(account: Account) -> str:
-    """What has to change so that another uplink can take it."""
+    """Return the change that is needed before another uplink can take the VM port."""
     verdict, limit_ratio = account.verdict, account.bridge.config.threshold_ratio
     able = [account.team_view[name] for name in (verdict.expected_ratio if verdict else ())]
     if verdict is None or not able:
-        return "another uplink that it may use has to be in service"
+        return "another uplink that the VM port may use must be in service"
     alone = [account.unit.load.utilization_ratio(uplink.capacity_bps) for uplink in able]
     if min(alone) > limit_ratio:
-        fastest = f"by itself it needs {min(alone):.0%} of the fastest of them"
+        fastest = f"this VM port alone needs {min(alone):.0%} of the fastest other uplink"
         return f"{fastest}: use a faster uplink, or a policy that spreads connections (dynamic)"
     nearest = min(able, key=lambda u: (verdict.expected_ratio[u.name], u.name))
     excess_ratio = verdict.expected_ratio[nearest.name] - limit_ratio
-    return f"{nearest.name} has to carry less, by {_percent(excess_ratio)} of its capacity"
+    return f"the load of {nearest.name} must decrease by {_percent(excess_ratio)} of its capacity"
 
 
 # ---- figures ---------------------------------------------------------------------------
 
 
 def _share(account: Account) -> float | None:
-    """The load of a VM port as a share of its uplink's capacity, in its busier direction."""
+    """Return the VM port's load in its busier direction, as a share of its uplink's capacity."""
     uplink = account.uplink
     return account.unit.load.utilization_ratio(uplink.capacity_bps) if uplink else None
 
 
 def _percent(ratio: float) -> str:
-    """A percentage, with a decimal if it is small."""
+    """Return a ratio as a percentage, with one decimal place if the ratio is below 10%."""
     return f"{ratio:.1%}" if 0.0 < ratio < 0.1 else f"{ratio:.0%}"
 
 
@@ -435,7 +435,7 @@ def _last_move(account: Account) -> dict[str, Any] | None:
 
 
 def _since(account: Account, at_s: float) -> str:
-    """Since when, by the clock, and how long ago that is."""
+    """Return a point in time as a time of day, with the time that has passed since then."""
     return f"since {time_of_day(account.wall_s(at_s))}, {_ago(account.now_s - at_s)}"
 
 

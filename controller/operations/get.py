@@ -1,4 +1,4 @@
-"""The answer of `get`: the settings of a bridge, an uplink or a VM port, and where each is set."""
+"""Writes the answer of `get`: settings of a bridge, uplink or VM port, and the record of each setting."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ WIDTH = 80
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A setting as the database has it. Without it, `there` is None, and a default may apply."""
+    """A setting in the database. `there`: None if the key is not set, so that its default applies."""
 
     key: Key
     there: Setting | None
 
     @property
     def text(self) -> str:
-        """The value that was set or that applies by default, in words if it has no literal form."""
+        """The value that is set, or the default. A default may be a description instead of a value."""
         default = self.key.default or self.key.otherwise.replace("`", "")
         return default if self.there is None else self.there.value or ""
 
     @property
     def where(self) -> str:
-        """The record and its key; empty if it is not set."""
+        """The record and the key in external_ids; empty if the key is not set."""
         at = self.there
         return "" if at is None else f"{at.table} {at.record} external_ids:{at.key}"
 
     def lines(self) -> list[str]:
-        """The value, where it is set, its default, and its meaning."""
+        """Return lines with the value, its place in the database, its default, and its meaning."""
         default = f"default: {self.key.in_effect.replace('`', '') or 'none'}"
         about = f"set in {self.where}; {default}" if self.where else "default"
         first = f"{self.key.name} = {self.text or 'none'} ({about})"
@@ -50,10 +50,10 @@ class Value:
 
 
 def answer(fleet: Fleet, asked: Asked) -> str:
-    """The value of one setting, or all settings of a record.
+    """Return the value of one setting, or all settings of a record.
 
     Raises:
-        Refused: no bridge, uplink or VM port has this name, or no setting.
+        Refused: no bridge, uplink or VM port has this name, or it does not have this setting.
     """
     table, name, *wanted = asked.names
     values = _values(fleet, table, name)
@@ -81,7 +81,7 @@ def answer(fleet: Fleet, asked: Asked) -> str:
 
 
 def _values(fleet: Fleet, table: str, name: str) -> dict[str, Value]:
-    """The settings of a record, by key."""
+    """Return the settings of a record, keyed by the names of their keys."""
     if table == "bridge":
         row = fleet.rows[named.attached_bridge(fleet, name).config.name]
         keys, port = settable(BRIDGE_KEYS), None

@@ -1,8 +1,8 @@
-"""Requests that take several events: each is a job on one bridge.
+"""Runs requests that take several events, as jobs in steps: each job changes one bridge.
 
-The step of a job defines what it has sent, and what it waits for. Answers of the database are assigned to a
-job by its number. A job that attaches or detaches a bridge exists until nothing is left to do on the switch,
-also after its request has been answered.
+A step consists of a message that the job has sent, and a condition for which the job waits. The number of a
+job assigns the database's answers to the job. A job that attaches or detaches a bridge ends when no work is
+left on the switch, which may be after the answer to the request.
 """
 
 from __future__ import annotations
@@ -24,52 +24,52 @@ from controller.operations.unconfirmed import Unconfirmed
 from controller.text.wording import OUR_LOG, Refused, one_line
 from policies.model import Role
 
-# More time for each VM port of a large bridge: each has some twenty flows and groups.
+# The additional time for each VM port of a large bridge: a port has about twenty flows and groups.
 TIMEOUT_PER_PORT_S, LARGE_PORTS = 0.03, 300
-# An operator is waiting. The last learning packet is sent 3 s after a move.
+# An operator waits for this answer. The last learning packet is sent 3 s after a move.
 DRAIN_TIMEOUT_S = 10.0
-# How a job answers: with the text, whether the request is refused, and the time.
+# Sends the answer of a job: the text, whether the request is refused, and the time.
 Tell = Callable[[str, bool, float], Commands]
-# What follows when the database has stored settings, at that time: commands, and the answer.
+# Returns commands, and the answer, once the database has stored the settings (at the given time).
 Then = Callable[[float], tuple[Commands, str]]
 
 
 class Step(Enum):
-    """A step of a job. Which steps a job takes, and in which order, is in the docstring of its class."""
+    """A step of a job. The docstring of the job's class lists its steps in their order."""
 
-    # The settings are sent to the database. Waits for its answer.
+    # The settings are sent to the database. Waits for the database's answer.
     STORE = auto()
 
-    # The switch is read. Waits until all is known on which an attach depends. Nothing is changed so far.
+    # The switch is read. Waits for all data that an attach depends on. Nothing has been changed so far.
     READ = auto()
-    # The database has the settings. Waits until it reports them; then our pipeline is sent.
+    # The database has stored the settings. Waits until it reports them; then our pipeline is sent.
     TAKE_OVER = auto()
     # The new fail mode is sent to the database. Waits until the switch has flushed all flows for it.
     FLUSH = auto()
     # Waits until the switch has the whole pipeline; then the request is answered.
     INSTALL = auto()
 
-    # Units move to the member by which NORMAL takes over. Waits until frames come by it.
+    # Units move to the member on which NORMAL will forward. Waits until frames arrive on this member.
     GATHER = auto()
-    # What is ours is removed from the switch. Waits until nothing of it is left.
+    # Our flows and groups are removed from the switch. Waits until none of them is left.
     REMOVE = auto()
-    # NORMAL over all plain uplinks would be a loop: it is made to forward by one. Waits until it does.
+    # NORMAL on all plain uplinks would form a loop, so it is limited to one uplink. Waits for the limit.
     FORWARD = auto()
-    # The settings are removed from the database. Waits for its answer.
+    # The settings are removed from the database. Waits for the database's answer.
     FORGET = auto()
 
-    # The settings are no longer in force, or an attach has failed and its settings are being undone.
-    # Waits for the database's answer if there was none, and until the switch has nothing of ours.
+    # The settings are no longer in force, or an attach has failed and its settings are rolled back.
+    # Waits for the database's answer, and until the switch has no flows or groups of ours.
     LEAVE = auto()
 
     # The uplink is drained. Waits until no unit uses it, and the learning packets are sent.
     EMPTY = auto()
 
-    # A change waits to be confirmed. Waits until its time has passed, or for a rollback by an operator.
+    # A change is in force, but not confirmed. Waits for the timer, or for a rollback by an operator.
     WAIT = auto()
-    # The database is told that a reversal has begun. Waits for its answer.
+    # The start of a reversal is written to the database. Waits for the database's answer.
     BEGIN = auto()
-    # The change is reverted. Waits until it is: for the database, or for an attach or a detach.
+    # The change is being reverted. Waits for the database, or for the end of an attach or a detach.
     REVERT = auto()
 
 
@@ -77,8 +77,8 @@ class Step(Enum):
 class Job:
     """A request in progress on one bridge.
 
-    `number`: of the request; below zero if the service made it itself. `name`: of the bridge.
-    `tell`: gives the answer; None after the answer.
+    `number`: the number of the request; negative for requests of the service itself. `name`: the name
+    of the bridge. `tell`: sends the answer; None after the answer.
     """
 
     jobs: Jobs
@@ -102,41 +102,41 @@ class Job:
         return self.fleet.rows.get(self.name)
 
     def written(self, error: str | None, now_s: float) -> Commands:
-        """The database, or in step FORWARD the switch, has done or refused what the job has sent."""
+        """Handle the database's answer (in step FORWARD: the switch's). `error`: None on success."""
         raise NotImplementedError
 
     def proceed(self, now_s: float) -> Commands:
-        """Go on as far as possible. Called after each event."""
+        """Perform all steps that are possible now. Called after each event."""
         return []
 
     def goes_on_s(self) -> float:
-        """When the job goes on although nothing has happened; infinity if it only waits."""
+        """Return the time when the job continues without an event; infinity if it waits for events."""
         return float("inf")
 
     def interrupted(self, why: str, now_s: float) -> Commands:
-        """A fault of ovs-lbt has interrupted the job."""
+        """Handle a fault of ovs-lbt that has interrupted the job: refuse the request."""
         return self.end(why, now_s, refused=True)
 
     def blame(self, since_s: float) -> str:
-        """The fault of ovs-lbt since then that has delayed the job, as the end of an answer; may be empty."""
+        """Return the end of an answer: the fault of ovs-lbt since `since_s` that delayed the job, if any."""
         fault = self.fleet.blamed(self.name, since_s)
         return f", because ovs-lbt itself failed: {fault.text}; {OUR_LOG}" if fault else ""
 
     def give_answer(self, text: str, now_s: float, refused: bool = False) -> Commands:
-        """Give the answer. The job goes on."""
+        """Send the answer. The job continues."""
         assert self.tell is not None, "a request is answered once"
         tell, self.tell = self.tell, None
         return tell(text, refused, now_s)
 
     def end(self, text: str, now_s: float, refused: bool = False) -> Commands:
-        """Give the answer if it was not given; the job is done."""
+        """End the job. Send the answer if it has not been sent."""
         self.jobs.forget(self)
         return [] if self.tell is None else self.give_answer(text, now_s, refused)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Store(Job):
-    """A request that only stores settings in the database. One step: STORE. `then`: what follows it."""
+    """A request that only stores settings in the database. Its only step is STORE, then `then` runs."""
 
     then: Then
     step: Step = Step.STORE
@@ -187,7 +187,7 @@ class Drain(Job):
             return self._refuse(f"drained, but the switch is not connected{cause}", now_s)
         if remaining := bridge.placing.planned.on(self.uplink):
             found = f"drained, but still used by {', '.join(remaining)}"
-            expected = "allow these VM ports another uplink that is up"
+            expected = "allow these VM ports to use another uplink that is up"
             return self._refuse(f"{found}; {expected}", now_s)
         if not in_time and not bridge.settled:
             found = "drained, but the switch has not confirmed the moves"
@@ -206,11 +206,11 @@ class Drain(Job):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Change(Job):
-    """An attach or a detach. It ends when nothing is left to do on the switch, also after its answer.
+    """An attach or a detach. It ends when no work is left on the switch, which may be after its answer.
 
-    `began_s`, `deadline_s`: when it began, and when it must end. `waits`: the change that must be confirmed
-    afterwards, if any. `reverts`: the change that it reverts, if any. `undone`: the answer of an attach that
-    has failed, once its settings are undone.
+    `began_s`, `deadline_s`: the time of its start, and its latest end. `waits`: the change that must be
+    confirmed afterwards, if any. `reverts`: the change that this job reverts, if any. `undone`: the answer
+    of an attach that has failed, sent once its settings are rolled back.
     """
 
     began_s: float
@@ -224,18 +224,18 @@ class Change(Job):
         assert self.waits is None or self.reverts is None, "a reversal is not reverted"
 
     def interrupted(self, why: str, now_s: float) -> Commands:
-        """The job still ends properly: an attach is undone, a detach goes on."""
+        """Do nothing, because the job still completes: an attach is rolled back, a detach continues."""
         return []
 
     def give_back(self, bridge: Bridge, now_s: float) -> Commands:
-        """Remove everything of ours from the switch. A fault of ovs-lbt may delay that, but not the job."""
+        """Remove our flows and groups from the switch. A fault of ovs-lbt delays this, but not the job."""
         return self.fleet.alone(self.name, lambda: bridge.give_back(now_s), now_s)
 
     def leave(self, now_s: float) -> Commands:
-        """Drop the bridge once nothing of ours is left on it.
+        """Stop managing the bridge once the switch has none of our flows and groups.
 
-        If the switch did not answer in time, it may still receive what was sent before. That is
-        removed when it answers.
+        If the switch did not answer in time, it may still process earlier messages. The flows and
+        groups from these messages are removed when the switch answers.
         """
         bridge, row = self.bridge, self.row
         if bridge is None or row is None:
@@ -245,7 +245,7 @@ class Change(Job):
         self.jobs.forget(self)
         assert self.step is Step.LEAVE, "a bridge is dropped when its settings are gone"
         commands = self.fleet.drop(self.name)
-        # An operator has attached it again, directly in the database.
+        # If an operator has attached the bridge again in the database, it is managed again.
         return [*commands, *self.fleet.manage(read_bridge(row))] if row.attached else commands
 
 
@@ -254,9 +254,9 @@ class Jobs:
     """The jobs in progress."""
 
     fleet: Fleet
-    # In the order in which they have begun.
+    # In the order of their start.
     _by_number: dict[int, Job] = field(default_factory=dict)
-    # The numbers of requests that the service makes itself.
+    # Numbers for requests that the service itself makes.
     own_numbers: count[int] = field(default_factory=lambda: count(-1, -1))
 
     @property
@@ -266,20 +266,20 @@ class Jobs:
 
     @property
     def in_hand(self) -> set[str]:
-        """The bridges that a request is attaching or detaching. No other request may change them."""
+        """The bridges that are being attached or detached. Other requests must not change these."""
         return {job.name for job in self._by_number.values() if isinstance(job, Change)}
 
     def refuse_in_hand(self, bridge: str) -> None:
-        """Refuse to change a bridge that another request is changing.
+        """Refuse to change a bridge that is being attached or detached.
 
         Raises:
-            Refused: one does.
+            Refused: another request is changing `bridge`.
         """
         if bridge in self.in_hand:
             raise Refused(f"another request is changing bridge {bridge}; try again later")
 
     def begin(self, job: Job) -> None:
-        """Begin a job. It takes the place of one with its number: its answer is the answer of that one."""
+        """Begin a job. It replaces a job with the same number, and answers that job's request."""
         assert not (isinstance(job, Change) and job.name in self.in_hand), "a bridge in hand"
         before = self._by_number.get(job.number)
         assert before is None or before.step is Step.REVERT, "a number is one request"
@@ -287,36 +287,36 @@ class Jobs:
         self._by_number[job.number] = job
 
     def forget(self, job: Job) -> None:
-        """A job is done."""
+        """Remove a job that has ended."""
         if self._by_number.get(job.number) is job:
             del self._by_number[job.number]
 
     def store(
         self, number: int, bridge: str, settings: Iterable[Setting], done: str | Then = ""
     ) -> Commands:
-        """Write the settings of an operator's request, and answer with what was `done`."""
+        """Write the settings of an operator's request, and answer with `done` once they are stored."""
         then = (lambda _now_s: ([], one_line(done))) if isinstance(done, str) else done
         self.begin(Store(self, number, bridge, then=then))
         return [Write(tuple(settings), number)]
 
     def take_answer(self, event: Written, now_s: float) -> Commands:
-        """The database has stored or refused the settings of a job. One that is gone needs no answer."""
+        """Handle the database's answer to a job's settings. Ignore answers for jobs that have ended."""
         job = self._by_number.get(event.request_id)
         if job is None:
             return []
         return self._alone(job, lambda: job.written(event.error, now_s), now_s)
 
     def forwards_by_one(self, event: ForwardingByOne, now_s: float) -> Commands:
-        """A bridge of plain uplinks forwards by one of them now, or could not be made to."""
+        """Handle the result of limiting a bridge with plain uplinks to one uplink."""
         waiting = (job for job in self._by_number.values() if job.step is Step.FORWARD)
         if (job := next((job for job in waiting if job.name == event.bridge), None)) is None:
             return []
         return self._alone(job, lambda: job.written(event.error, now_s), now_s)
 
     def go_on(self, now_s: float) -> Commands:
-        """Each job goes on as far as possible. Called after each event.
+        """Continue all jobs as far as possible. Called after each event.
 
-        First those that attach or detach a bridge: other jobs end when they drop it.
+        Jobs that attach or detach run first, because other jobs end when their bridge is dropped.
         """
         commands = Commands()
         for job in sorted(self._by_number.values(), key=lambda job: not isinstance(job, Change)):
@@ -324,7 +324,7 @@ class Jobs:
         return commands
 
     def _alone(self, job: Job, go_on: Callable[[], Commands], now_s: float) -> Commands:
-        """Let a job go on. A fault of ovs-lbt concerns its bridge only."""
+        """Continue a job, and limit a fault of ovs-lbt to the job's bridge."""
         try:
             return go_on()
         except Exception as error:
@@ -332,34 +332,34 @@ class Jobs:
             return [*failed, *job.interrupted(self.fleet.failures[job.name].why, now_s)]
 
     def next_s(self) -> float:
-        """When the first of them goes on although nothing has happened; infinity if none does."""
+        """Return the earliest time when a job continues without an event; infinity if none does."""
         return min((job.goes_on_s() for job in self._by_number.values()), default=float("inf"))
 
     def abandon(self) -> list[int]:
-        """Drop all jobs as they are. Returns the requests that wait for an answer."""
+        """Drop all jobs in their present state. Return the requests that wait for an answer."""
         waiting = [n for n, job in self._by_number.items() if n > 0 and job.tell is not None]
         self._by_number = {}
         return waiting
 
 
 def _reply(request_id: int) -> Tell:
-    """Answer an operator's request."""
+    """Return a function that answers an operator's request."""
     return lambda text, refused, _now_s: [Reply(request_id, text, refused)]
 
 
 def longer_s(config: BridgeConfig) -> float:
-    """How much longer the pipeline of a large bridge may take."""
+    """Return the additional time allowed to install the pipeline of a large bridge."""
     return TIMEOUT_PER_PORT_S * max(0, len(config.vm_ports) - LARGE_PORTS)
 
 
 def drained(uplink: UplinkConfig) -> tuple[Setting, ...]:
-    """The settings that drain an uplink and save its previous role."""
+    """Return the settings that drain an uplink and save its previous role."""
     before = None if uplink.role is Role.ACTIVE else uplink.role.value
     return (_setting(uplink, "role", Role.DRAINED.value), _setting(uplink, "role-before", before))
 
 
 def undrained(uplink: UplinkConfig) -> tuple[Setting, ...]:
-    """The settings that restore the uplink's previous role."""
+    """Return the settings that restore the uplink's previous role."""
     role = None if uplink.role_before is Role.ACTIVE else uplink.role_before.value
     return (_setting(uplink, "role", role), _setting(uplink, "role-before", None))
 

@@ -1,7 +1,7 @@
-"""A Linux bond as values: what is configured on it, what cannot move, and the bond that replaces it.
+"""Converts a Linux bond, its addresses, routes and VLANs to an Open vSwitch bond, and refuses the rest.
 
-The text of `ip -json` comes in, commands for `ip -batch` and words for `ovs-vsctl` come out.
-`controller/from_linux_bond.py` runs them.
+Reads the output of `ip -json`, and returns commands for `ip -batch` and arguments for `ovs-vsctl`.
+`controller/from_linux_bond.py` runs these commands.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 from controller.dataplane import frames
 from controller.text.wording import Refused
 
-# What `ip -details -json link show` shows, by name.
+# The output of `ip -details -json link show`, keyed by the name of the device.
 Links = Mapping[str, Mapping[str, Any]]
-# The key of the Port that says which Linux bond it replaces.
+# The key of a Port that stores the Linux bond which the Port replaces.
 RECORD = "ovs-lbt-linux-bond"
 WORD = re.compile(r"\S+")
 MODES = {
@@ -29,15 +29,15 @@ MODES = {
     "balance-alb": "balance-slb",
 }
 LACP = "802.3ad"
-# What a new Linux bond is made with, if the old one had it; as `ip link` takes it. It does not take
-# the names of an actor of LACP then (ad_actor_system, ad_actor_sys_prio, ad_user_port_key).
+# The options that a restored Linux bond gets from the old bond. The options of the LACP actor
+# (ad_actor_system, ad_actor_sys_prio, ad_user_port_key) are missing: `ip link add` rejects them.
 OPTIONS = (
     *("miimon", "updelay", "downdelay", "use_carrier", "arp_interval", "arp_validate"),
     *("arp_ip_target", "primary_reselect", "fail_over_mac", "xmit_hash_policy", "resend_igmp"),
     *("num_peer_notif", "all_slaves_active", "min_links", "lp_interval"),
     *("ad_lacp_rate", "ad_select", "tlb_dynamic_lb", "peer_notify_delay", "ad_lacp_active"),
 )
-# `ip` shows these under other names than it takes, or where the mode has no such option.
+# The names that `ip link add` accepts, for options that `ip` shows under another name.
 TAKEN_AS = {
     "ad_lacp_rate": "lacp_rate",
     "ad_lacp_active": "lacp_active",
@@ -47,16 +47,16 @@ ONLY_LACP = {"ad_lacp_rate", "ad_select", "ad_lacp_active", "min_links"}
 ONLY_TLB = {"tlb_dynamic_lb"}
 ZERO_IS_NONE = {"arp_interval", "updelay", "downdelay", "peer_notify_delay"}
 ESSENTIAL = {"miimon", "updelay", "downdelay", "arp_interval", "arp_ip_target", "lacp_rate"}
-# Routes that the kernel makes by itself with an address.
+# Routes that the kernel creates automatically when an address is configured.
 LOCAL_KINDS = {"local", "broadcast", "anycast", "multicast"}
-# States of a route that `ip` shows, and does not take.
+# States of a route that `ip` shows, but does not accept as input.
 STATES = {"linkdown", "dead", "offload", "rt_offload", "trap"}
 IFNAME_MAX = 15
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """What is configured on a device: addresses and routes as `ip` takes them, without the device's name."""
+    """The addresses and routes of a device, as `ip` accepts them, without the device's name."""
 
     addresses: tuple[str, ...] = ()
     routes: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class Stack:
 
 @dataclass(frozen=True, slots=True)
 class Vlan:
-    """A VLAN device on the bond. `make`: what follows its name in `ip link add`."""
+    """A VLAN device on the bond. `make`: the words that follow its name in `ip link add`."""
 
     name: str
     tag: int
@@ -77,9 +77,9 @@ class Vlan:
 
 @dataclass(frozen=True, slots=True)
 class LinuxBond:
-    """A Linux bond. `members`: the one to move last is last. `options`: as `ip link add` takes them.
+    """A Linux bond. `members`: in the order in which they move. `options`: as in `ip link add`.
 
-    `settings`: of the Port that replaces it. `is_port`: it is a port of an Open vSwitch bridge.
+    `settings`: the columns of the new Port. `lost`: lost functions. `is_port`: on an Open vSwitch bridge.
     """
 
     name: str
@@ -96,10 +96,10 @@ class LinuxBond:
 
 @dataclass(slots=True)
 class Host:
-    """What was read of this host before anything changes.
+    """The host's network configuration, as read before it is changed.
 
-    `own`, `vlans`: what is configured on the device with the host's addresses. `answering`: the gateways
-    that answer. `cut`: addresses, routes and VLANs have begun to move.
+    `own`, `vlans`: the addresses, routes and VLANs of the device that has the host's addresses.
+    `answering`: the gateways that answer. `cut`: whether the move of `own` and `vlans` has begun.
     """
 
     bond: LinuxBond
@@ -112,9 +112,9 @@ class Host:
 
     @property
     def announcements(self) -> list[bytes]:
-        """Frames that tell upstream switches the host's new member, and peers its MAC address.
+        """Frames that announce the host's MAC address on its new uplink to switches and to peers.
 
-        In mode balance-alb, peers know it by the MAC addresses of members.
+        In mode balance-alb, peers have cached the MAC addresses of bond members for the host.
         """
         stacks = [(None, self.own), *((vlan.tag, vlan.stack) for vlan in self.vlans)]
         mac, made = self.bond.mac, list[bytes]()
@@ -126,16 +126,16 @@ class Host:
 
 
 def read(name: str, links: Links, bridge: str, bridge_of_bond: str | None) -> LinuxBond:
-    """The bond of this name, among all links.
+    """Return the bond `name`, from the description of all links.
 
     `bridge_of_bond`: the Open vSwitch bridge that has the bond as a port.
 
     Raises:
-        Refused: there is none, or it cannot be replaced by an Open vSwitch bond.
+        Refused: the bond does not exist, or cannot be replaced by an Open vSwitch bond.
     """
     bonds = sorted(n for n, link in links.items() if _kind(link) == "bond")
     if name not in bonds:
-        there = f"the host's bonds are {', '.join(bonds)}" if bonds else "this host has none"
+        there = f"the host's bonds are {', '.join(bonds)}" if bonds else "this host has no bonds"
         raise Refused(f"{name} is not a Linux bond; {there}")
     link = links[name]
     data: dict[str, Any] = link["linkinfo"]["info_data"]
@@ -143,7 +143,7 @@ def read(name: str, links: Links, bridge: str, bridge_of_bond: str | None) -> Li
     _refuse_stacked(name, links)
     mode = data["mode"]
     if mode not in MODES:
-        found = f"bond {name} has mode {mode}, but Open vSwitch has no bond for a LAG without LACP"
+        found = f"bond {name} has mode {mode}, but Open vSwitch does not support a LAG without LACP"
         raise Refused(f"{found}; expected one of {', '.join(MODES)}")
     if len(members) < 2:
         raise Refused(f"bond {name} has fewer than two members")
@@ -169,7 +169,7 @@ def read(name: str, links: Links, bridge: str, bridge_of_bond: str | None) -> Li
 
 
 def vlans(name: str, links: Links, stack_on: Callable[[str], Stack]) -> tuple[Vlan, ...]:
-    """The VLAN devices on a device, by name, with what is configured on each."""
+    """Return the VLAN devices on device `name`, in the order of their names."""
     found = list[Vlan]()
     for device in vlan_names(name, links):
         link, data = links[device], links[device]["linkinfo"]["info_data"]
@@ -184,26 +184,26 @@ def vlans(name: str, links: Links, stack_on: Callable[[str], Stack]) -> tuple[Vl
 
 
 def vlan_names(device: str, links: Links) -> tuple[str, ...]:
-    """The VLAN devices on a device."""
+    """Return the names of the VLAN devices on `device`."""
     on_it = (name for name, one in links.items() if one.get("link") == device)
     return tuple(name for name in on_it if _kind(links[name]) == "vlan")
 
 
 def stack(addresses: str, routes: str, routes6: str) -> Stack:
-    """What is configured on a device.
+    """Return the addresses and routes that are configured on a device.
 
-    `addresses`: as `ip -json address show dev DEVICE` shows them. The others: what
-    `ip route show table all dev DEVICE` shows for IPv4 and IPv6.
+    `addresses`: the output of `ip -json address show dev DEVICE`. `routes`, `routes6`: the output of
+    `ip route show table all dev DEVICE` for IPv4 and for IPv6.
     """
     (device,) = json.loads(addresses) or [{"addr_info": []}]
-    # The kernel makes link-local ones of the device's MAC address.
+    # The kernel derives link-local addresses from the device's MAC address.
     moved = (i for i in device["addr_info"] if (i["family"], i["scope"]) != ("inet6", "link"))
     taken = [_address(info, device["ifname"]) for info in moved]
     return Stack(tuple(taken), _routes(routes), _routes(routes6))
 
 
 def taken_down(device: str, on_it: Sequence[Vlan]) -> list[str]:
-    """`ip -batch`: remove the host's configuration from a device."""
+    """Return lines for `ip -batch` that remove the host's configuration from a device."""
     return [
         *(f"link del {vlan.name}" for vlan in on_it),
         f"link set {device} down",
@@ -212,7 +212,7 @@ def taken_down(device: str, on_it: Sequence[Vlan]) -> list[str]:
 
 
 def set_up(device: str, own: Stack, on_it: Sequence[Vlan]) -> list[str]:
-    """`ip -batch`: configure addresses, IPv4 routes and VLANs on this device."""
+    """Return lines for `ip -batch` that configure addresses, IPv4 routes and VLANs on `device`."""
     lines = [f"link set {device} up", *_stacked(device, own)]
     for vlan in on_it:
         lines.append(f"link add link {device} name {vlan.name} mtu {vlan.mtu_bytes} {vlan.make}")
@@ -223,33 +223,33 @@ def set_up(device: str, own: Stack, on_it: Sequence[Vlan]) -> list[str]:
 
 
 def routes6(device: str, own: Stack, on_it: Sequence[Vlan]) -> list[str]:
-    """`ip -6 -batch`: configure the IPv6 routes."""
+    """Return lines for `ip -6 -batch` that configure the IPv6 routes."""
     stacks = {device: own} | {vlan.name: vlan.stack for vlan in on_it}
     return [f"route replace {r} dev {at}" for at, stack in stacks.items() for r in stack.routes6]
 
 
 def made_anew(bond: LinuxBond, options: Sequence[str]) -> list[str]:
-    """`ip -batch`: create the Linux bond again, without members."""
+    """Return lines for `ip -batch` that create the Linux bond again, without members."""
     device = f"{bond.name} address {bond.mac} mtu {bond.mtu_bytes}"
     return [f"link add {device} type bond mode {bond.mode} {' '.join(options)}"]
 
 
 def essential(bond: LinuxBond) -> tuple[str, ...]:
-    """The options that the bond needs to detect that a link is down, and to negotiate LACP."""
+    """Return the options that the bond needs to detect link failures, and to negotiate LACP."""
     pairs = zip(bond.options[::2], bond.options[1::2], strict=True)
     return tuple(word for pair in pairs if pair[0] in ESSENTIAL for word in pair)
 
 
 def record(bond: LinuxBond, made_bridge: bool) -> str:
-    """The bond as text, for the Port that replaces it."""
+    """Return the bond as text, to be stored on the Port that replaces the bond."""
     return json.dumps({**asdict(bond), "made_bridge": made_bridge}, separators=(",", ":"))
 
 
 def recorded(text: str) -> tuple[LinuxBond, bool]:
-    """The bond of a record, and whether the bridge was created for it.
+    """Return the bond from the output of `record`, and whether the bridge was created for the bond.
 
     Raises:
-        Refused: the text is not such a record.
+        Refused: `text` was not written by `record`.
     """
     try:
         values = json.loads(text)
@@ -260,17 +260,17 @@ def recorded(text: str) -> tuple[LinuxBond, bool]:
         bond = LinuxBond(**tuples)
         lists = bond.members, bond.options, bond.settings
         words = (bond.name, bond.mode, bond.mac, bond.primary or "-", *itertools.chain(*lists))
-        # They become lines of `ip -batch`, where a line break would begin another command.
+        # The words become lines of `ip -batch`, where a line break would begin another command.
         good = all(isinstance(one, tuple) for one in lists) and not len(bond.options) % 2
         if not (good and type(bond.mtu_bytes) is int and all(map(WORD.fullmatch, words))):
             raise ValueError(text)
         return bond, made_bridge
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise Refused(f"{RECORD} of the Port is {text}; expected what --from-bond wrote") from None
+        raise Refused(f"{RECORD} of the Port is {text}; expected text from --from-bond") from None
 
 
 def _refuse_stacked(name: str, links: Links) -> None:
-    """Refuse devices that cannot move with the bond: those on it other than VLANs, and those on VLANs."""
+    """Refuse devices that cannot move with the bond: devices on its VLANs, and non-VLANs on the bond."""
     movable = vlan_names(name, links)
     for device, link in links.items():
         on = link.get("link")
@@ -302,7 +302,7 @@ def _settings(data: Mapping[str, Any]) -> Iterator[str]:
         fast = data.get("ad_lacp_rate") in ("fast", 1)
         yield "lacp=active"
         yield f"other_config:lacp-time={'fast' if fast else 'slow'}"
-        # As Linux does, it forwards by one member while no partner answers.
+        # As on Linux, the bond forwards on one member while no LACP partner answers.
         yield "other_config:lacp-fallback-ab=true"
     for theirs, ours in (("updelay", "bond_updelay"), ("downdelay", "bond_downdelay")):
         if delay_ms := data.get(theirs):
@@ -312,9 +312,9 @@ def _settings(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _lost(data: Mapping[str, Any]) -> Iterator[str]:
-    """What the Linux bond does, and the Open vSwitch bond does not."""
+    """Describe the functions of the Linux bond that the Open vSwitch bond does not have."""
     if data.get("arp_interval"):
-        yield "ARP monitoring (arp_interval): links count as up by carrier; use path-check-targets instead"
+        yield "ARP monitoring (arp_interval): only carrier is checked; use path-check-targets instead"
     if data["mode"] == "balance-alb":
         yield "receive balancing (balance-alb): each address receives on one uplink"
     if data.get("xmit_hash_policy") not in (None, "layer2") and data["mode"] != "active-backup":
@@ -326,7 +326,7 @@ def _kind(link: Mapping[str, Any]) -> str:
 
 
 def _address(info: Mapping[str, Any], device: str) -> str:
-    """An address as `ip address add` takes it; DEVICE stands for the name of the device."""
+    """Return an address as `ip address add` accepts it, with DEVICE for the name of the device."""
     peer = info.get("address")
     words = [f"{info['local']}/{info['prefixlen']}"]
     if peer:
@@ -345,12 +345,12 @@ def _address(info: Mapping[str, Any], device: str) -> str:
         words += ["preferred_lft", str(info["preferred_life_time"])]
     if info.get("noprefixroute"):
         words.append("noprefixroute")
-    # It is the same host with the same MAC address: nobody else has it.
+    # Duplicate address detection is not needed: the host keeps its address and its MAC address.
     return " ".join([*words, *(["nodad"] if info["family"] == "inet6" else [])])
 
 
 def _route(words: list[str]) -> str:
-    """A route as `ip route` takes it without its device; empty for what the kernel makes itself."""
+    """Return a route as `ip route` accepts it, without its device; empty if the kernel creates it."""
     if not words or words[0] in LOCAL_KINDS or "fe80::/64" in words[:1] or "ff00::/8" in words[:2]:
         return ""
     if "proto" in words and words[words.index("proto") + 1] == "ra":
@@ -367,7 +367,7 @@ def _route(words: list[str]) -> str:
 
 
 def _stacked(device: str, stack: Stack) -> list[str]:
-    """`ip -batch`: addresses and IPv4 routes on a device."""
+    """Return lines for `ip -batch` that configure addresses and IPv4 routes on a device."""
     named = []
     for address in stack.addresses:
         words = address.replace("label DEVICE", f"label {device}")
@@ -380,5 +380,5 @@ def _stacked(device: str, stack: Stack) -> list[str]:
 
 def _routes(text: str) -> tuple[str, ...]:
     kept = [route for line in text.splitlines() if (route := _route(line.split()))]
-    # A route by a gateway needs the one to the gateway first.
+    # A route through a gateway requires that the route to the gateway exists.
     return tuple(sorted(kept, key=lambda route: " via " in route))

@@ -1,6 +1,6 @@
-"""Finds what requests name: bridges, VM ports and the addresses behind them, uplinks, rules of VMs.
+"""Finds the bridges, VM ports, addresses behind VM ports, uplinks and VM rules that requests name.
 
-An unknown name is refused, with the command that lists the known ones.
+An unknown name is refused, with the command that lists the known names.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from controller.text.wording import STARTED, Refused, one_of, quoted, unknown
 
 
 def row(fleet: Fleet, name: str) -> BridgeRow:
-    """A bridge of Open vSwitch, attached or not."""
+    """Return the record of a bridge of Open vSwitch, attached or not."""
     if name not in fleet.rows:
         raise Refused(unknown("bridge", name, fleet.rows, "ovs-vsctl list-br"))
     return fleet.rows[name]
 
 
 def attached_bridge(fleet: Fleet, name: str) -> Bridge:
-    """An attached bridge, in any phase."""
+    """Return an attached bridge, in any phase."""
     if not (found := row(fleet, name)).attached or name not in fleet.bridges:
         raise Refused(not_attached(found))
     return fleet.bridges[name]
 
 
 def serving_bridge(fleet: Fleet, name: str) -> Bridge:
-    """An attached bridge that is not being attached or detached now."""
+    """Return an attached bridge that is not being attached or detached now."""
     bridge = attached_bridge(fleet, name)
     if not bridge.phase.is_attached:
         raise Refused(f"bridge {name} is being attached or detached; try again in a few seconds")
@@ -45,7 +45,7 @@ def serving_bridge(fleet: Fleet, name: str) -> Bridge:
 
 
 def moving_bridge(bridge: Bridge) -> None:
-    """Refuse a bridge on which nothing can be moved now."""
+    """Refuse a bridge that is in observe mode or not connected, so that moves are impossible."""
     name = bridge.config.name
     if bridge.observing:
         enforce = f"ovs-lbt set bridge {quoted(name)} mode=enforce"
@@ -55,9 +55,9 @@ def moving_bridge(bridge: Bridge) -> None:
 
 
 def interface(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig | None]:
-    """The attached bridge of an interface, and its VM port unless the interface is an uplink.
+    """Return the attached bridge of an interface, and the VM port unless the interface is an uplink.
 
-    The interface of a VM also has a name that is the same on every host.
+    `name` can also be the name of a VM's interface that is the same on every host (UUID/MAC).
     """
     if (found := of_vm(fleet.bridges, name)) is not None:
         return found
@@ -71,7 +71,7 @@ def interface(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig | None]:
 
 
 def _unknown_interface(fleet: Fleet, name: str) -> str:
-    """Why an interface is neither a VM port nor an uplink of an attached bridge."""
+    """Return the reason why an interface is not a VM port or an uplink of an attached bridge."""
     for row in fleet.rows.values():
         if any(interface.name == name for interface in row.interfaces):
             if not row.attached:
@@ -85,7 +85,7 @@ def _unknown_interface(fleet: Fleet, name: str) -> str:
 
 
 def vm_port(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig]:
-    """The VM port or the address of this name, with its bridge."""
+    """Return the VM port, or the address behind a VM port, with this name, and its bridge."""
     if (found := address(fleet, name)) is not None:
         return found
     bridge, port = interface(fleet, name)
@@ -95,13 +95,13 @@ def vm_port(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig]:
 
 
 def _listed(bridge: Bridge) -> str:
-    return f"to list both: ovs-lbt show {quoted(bridge.config.name)}"
+    return f"to list VM ports and uplinks: ovs-lbt show {quoted(bridge.config.name)}"
 
 
 def port_or_vm(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig]:
-    """The VM port with this interface name, or the only one of the VM with this name.
+    """Return the VM port with this interface name, or the only VM port of the VM with this name.
 
-    A VM behind a patch port is its address there.
+    For a VM behind a patch port, this is the address of the VM on that port.
     """
     ports = [(b, port) for b in fleet.serving for port in b.config.vm_ports]
     found = [(b, port) for b, port in ports if port.name == name]
@@ -121,7 +121,7 @@ def port_or_vm(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig]:
 
 
 def uplink(bridge: Bridge, name: str) -> UplinkConfig:
-    """An uplink of this bridge."""
+    """Return the uplink `name` of this bridge."""
     by_name, of = {uplink.name: uplink for uplink in bridge.config.uplinks}, bridge.config.name
     if name not in by_name:
         raise Refused(unknown(f"uplink of {of}", name, by_name, f"ovs-lbt show {quoted(of)}"))
@@ -129,7 +129,7 @@ def uplink(bridge: Bridge, name: str) -> UplinkConfig:
 
 
 def member(fleet: Fleet, name: str) -> tuple[Bridge, UplinkConfig]:
-    """An uplink of any attached bridge, with its bridge."""
+    """Return the uplink `name` of any attached bridge, and this bridge."""
     bridge, port = interface(fleet, name)
     if bridge.phase is Phase.INSPECTING:
         raise Refused(not_attached(fleet.rows[bridge.config.name], f"uplink {name}: "))
@@ -139,7 +139,7 @@ def member(fleet: Fleet, name: str) -> tuple[Bridge, UplinkConfig]:
 
 
 def carrier(bridge: Bridge, port: VmPortConfig, name: str) -> UplinkConfig:
-    """An uplink of the team that the port may use."""
+    """Return the uplink `name` of the team. Refuse an uplink that the VM port may not use."""
     found = uplink(bridge, name)
     if port.carriers is not None and name not in port.carriers:
         carriers = f"use {one_of(sorted(port.carriers))}" if port.carriers else "no uplink does"
@@ -153,10 +153,10 @@ def carrier(bridge: Bridge, port: VmPortConfig, name: str) -> UplinkConfig:
 
 
 def address(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig] | None:
-    """An address behind a VM port, as a VM port with the address's name; None if `name` is not one.
+    """Return an address behind a VM port as a VM port; None if `name` does not name an address.
 
-    `PORT/MAC%VLAN` is its name in log and history. Without the VLAN, it is the only one with this MAC.
-    `UUID/MAC` is that of a VM behind a patch port.
+    `name` can be `PORT/MAC%VLAN` (as in the log and history), `PORT/MAC` if the MAC address is in only one
+    VLAN, or `UUID/MAC` for a VM behind a patch port.
     """
     for bridge in fleet.bridges.values():
         if (vm := _guest(bridge, name)) is not None:
@@ -174,12 +174,12 @@ def address(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig] | None:
         if found:
             raise Refused(f"{name} is in several VLANs; use {one_of(u.name for u in found)}")
         listing = f"ovs-lbt explain {quoted(port.name)}"
-        raise Refused(f"address {name} is not known; to list the known ones: {listing}")
+        raise Refused(f"address {name} is not known; to list known addresses: {listing}")
     return None
 
 
 def _known(bridge: Bridge, port: VmPortConfig, mac: str) -> list[AddressUnit]:
-    """The units of an address behind a port, one for each VLAN."""
+    """Return the units of an address behind a port, one unit for each VLAN."""
     units = bridge.address_units.by_name.values()
     return [unit for unit in units if (unit.port, unit.mac) == (port.name, mac)]
 
@@ -203,14 +203,14 @@ def _as_port(bridge: Bridge, port: VmPortConfig, address: AddressUnit) -> VmPort
 
 # ---- rules of VMs ------------------------------------------------------------------------
 #
-# A rule for a VM that may move from host to host is set on each of them, under a name that the VM's
-# interface has on all: UUID/MAC. The Bridge keeps it until the VM comes.
+# A rule for a VM that may migrate is set on each host, under a name that the VM's interface has on all
+# hosts: UUID/MAC. The record of the bridge stores the rule, also before the VM is on the host.
 
 
 def kept_rule(row: BridgeRow, port: VmPortConfig, key: str, value: str) -> list[Setting]:
-    """The settings of a rule. The Bridge keeps it if the VM has an identity.
+    """Return the settings that store a rule: on the bridge if the VM has an identity, else on the port.
 
-    The same rule in another record could take precedence, so it is removed there.
+    The same rule in another record could take precedence, so it is removed from other records.
     """
     if port.vm_id is None:
         return [Setting("Interface", port.name, PREFIX + key, value)]
@@ -219,7 +219,7 @@ def kept_rule(row: BridgeRow, port: VmPortConfig, key: str, value: str) -> list[
 
 
 def removed_rule(row: BridgeRow, port: VmPortConfig, key: str) -> list[Setting]:
-    """The settings that remove a rule from every place where one for this port alone can be."""
+    """Return the settings that remove a rule of this VM port from every record that can store it."""
     always = [] if port.vm_id is None else [rule_on_bridge(row.name, port.vm_id, key, None)]
     if any(interface.name == port.name for interface in row.interfaces):
         always.insert(0, Setting("Interface", port.name, PREFIX + key, None))
@@ -227,7 +227,7 @@ def removed_rule(row: BridgeRow, port: VmPortConfig, key: str) -> list[Setting]:
 
 
 def of_vm(bridges: Mapping[str, Bridge], name: str) -> tuple[Bridge, VmPortConfig] | None:
-    """The VM port with this name of a VM's interface (UUID/MAC), which rules are then kept under."""
+    """Return the VM port whose VM interface is `name` (UUID/MAC), the name under which rules are stored."""
     for bridge in bridges.values():
         for port in bridge.config.vm_ports:
             if (found := _same(port.vm_ids, name)) is not None:
@@ -236,7 +236,7 @@ def of_vm(bridges: Mapping[str, Bridge], name: str) -> tuple[Bridge, VmPortConfi
 
 
 def _guest(bridge: Bridge, name: str) -> tuple[VmPortConfig, Guest] | None:
-    """The VM behind a patch port with this name of its interface, and that port."""
+    """Return the VM behind a patch port whose interface is `name` (UUID/MAC), and the patch port."""
     for port in bridge.config.vm_ports:
         for guest in port.guests:
             if _same(guest.identities, name) is not None:
@@ -245,10 +245,10 @@ def _guest(bridge: Bridge, name: str) -> tuple[VmPortConfig, Guest] | None:
 
 
 def home_of_rules(fleet: Fleet, name: str) -> Bridge | None:
-    """The bridge that keeps rules for a VM without a known VM port; None if `name` is not such a VM.
+    """Return the bridge that stores rules for a VM without a VM port; None if `name` is not UUID/MAC.
 
     Raises:
-        Refused: it is not known which bridge the VM will use.
+        Refused: the bridge that the VM will use is not known.
     """
     if not guests.is_anywhere(name):
         return None
@@ -259,25 +259,25 @@ def home_of_rules(fleet: Fleet, name: str) -> Bridge | None:
     if len(bridges) != 1:
         listed = ", ".join(bridge.config.name for bridge in bridges) or "none"
         key = quoted(f'external_ids:"{PREFIX}vm-{name.lower()}-KEY"=VALUE')
-        advice = f"set the rule on the bridge that it will use: ovs-vsctl set bridge BRIDGE {key}"
+        advice = f"set the rule on the VM's future bridge: ovs-vsctl set bridge BRIDGE {key}"
         raise Refused(f"VM {name} is not on this host (attached bridges: {listed}); {advice}")
     return bridges[0]
 
 
 def rule_keys_at(bridge: Bridge) -> dict[str, Key]:
-    """The keys of rules for a VM that may use all uplinks of a bridge."""
+    """Return the keys of rules for a VM that may use all uplinks of a bridge."""
     team = tuple(uplink.name for uplink in bridge.config.uplinks)
     keys = vm_keys(frozenset(team), team)
     return {name: keys[name] for name in VM_RULE_KEYS}
 
 
 def rule_on_bridge(bridge: str, identity: str, key: str, value: str | None) -> Setting:
-    """The setting of a rule that a Bridge keeps for a VM, which need not be on this host."""
+    """Return the setting that stores a VM's rule on a bridge. The VM need not be on this host."""
     return Setting("Bridge", bridge, f"{PREFIX}vm-{identity}-{key}", value)
 
 
 def _present(row: BridgeRow, port: VmPortConfig, key: str) -> list[Setting]:
-    """The settings that remove a rule of this port alone from where it is."""
+    """Return the settings that remove a rule of this VM port from the records that have the rule."""
     found = [
         Setting("Interface", interface.name, PREFIX + key, None)
         for interface in row.interfaces
@@ -288,7 +288,7 @@ def _present(row: BridgeRow, port: VmPortConfig, key: str) -> list[Setting]:
 
 
 def _same(names: tuple[str, ...], name: str) -> str | None:
-    """The one of the names that is this one, whatever its case, if it is a name on every host."""
+    """Return the name that equals `name` except for case; None if there is none, or `name` is local."""
     if not guests.is_anywhere(name):
         return None
     return next((one for one in names if one.lower() == name.lower()), None)

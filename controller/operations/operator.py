@@ -1,6 +1,6 @@
-"""Operators' requests: checked, carried out over several events if needed, and answered.
+"""Checks operators' requests, carries them out (over several events if needed) and answers them.
 
-Every refusal is one line: the problem, and what to do about it.
+Every refusal is one line: the problem; the action that solves it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from controller.text.wording import Refused, lines_of, one_line, one_of, quoted
 from policies import failover
 from policies.model import Reason, Role
 
-LOST = "another service has taken the lead; ask that service what was done"
+LOST = "another service now leads, so the result is unknown; check it with ovs-lbt show"
 
 
 @dataclass(slots=True)
 class Operator:
     """Handles operators' requests.
 
-    `jobs`: those that take several events. `confirmations`: the changes that wait to be confirmed.
+    `jobs`: requests that take several events. `confirmations`: changes that wait for confirmation.
     """
 
     fleet: Fleet
@@ -47,7 +47,7 @@ class Operator:
     confirmations: Confirmations
 
     def answer_request(self, request: Request, now_s: float) -> Commands:
-        """Carry out a request, completely or as far as possible now."""
+        """Carry out a request, or its first steps if the request takes several events."""
         command, *words = request.words
         try:
             asked = parse(command, REQUESTS[command], words)
@@ -58,7 +58,7 @@ class Operator:
             return [*noted, Reply(request.request_id, text, refused=True)]
 
     def abandon(self) -> Commands:
-        """From now on, another service leads: refuse all waiting requests."""
+        """Refuse all waiting requests, because another service leads from now on."""
         waiting = [reply for b in self.fleet.bridges.values() for reply in b.installation.abandon()]
         numbers = [*(reply.request_id for reply in waiting), *self.jobs.abandon()]
         numbers += self.confirmations.abandon_reversals()
@@ -80,14 +80,14 @@ def _show(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Co
 
 
 def _attach(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
-    """`BRIDGE KEY=VALUE… [--rollback-after S]`."""
+    """Attach a bridge: `BRIDGE KEY=VALUE… [--rollback-after S]`."""
     row = named.row(operator.fleet, asked.names[0])
     values = assignments(asked.settings, settable(BRIDGE_KEYS))
     return attach(operator.jobs, request_id, row, values, now_s, asked.confirm_s)
 
 
 def _check(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
-    """`[BRIDGE [KEY=VALUE]…]`; the keys as for an attach. The answer is JSON, or its lines."""
+    """Check bridges: `[BRIDGE [KEY=VALUE]…]`, with the keys of `attach`. Answer as JSON or lines."""
     fleet, text = operator.fleet, partial(check.shown, as_json=asked.as_json)
     if not asked.names:
         found = check.answer(fleet, fleet.serving, now_s, fleet.rows.values())
@@ -132,7 +132,7 @@ def _revert(operator: Operator, request_id: int, asked: Asked, now_s: float) -> 
 
 
 def _set(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
-    """`bridge|interface NAME KEY=VALUE… [--rollback-after S]`, as `ovs-vsctl set`, but checked first.
+    """Check and write keys: `bridge|interface NAME KEY=VALUE… [--rollback-after S]`.
 
     `KEY=` removes a key, so that its default applies.
     """
@@ -154,7 +154,7 @@ def _get(operator: Operator, request_id: int, asked: Asked, _now_s: float) -> Co
 
 
 def _settings(operator: Operator, asked: Asked) -> tuple[str, Record, list[Setting]]:
-    """The settings that `set` writes, what they concern, and its bridge."""
+    """Return the name of the bridge, the kind of the changed record, and the settings to write."""
     table, name = asked.names
     if table not in ("bridge", "interface"):
         raise Refused(f"table: {table} is invalid; expected bridge or interface")
@@ -195,14 +195,14 @@ def _written(table: str, name: str, values: Mapping[str, str | None]) -> list[Se
 
 
 def _elsewhere(operator: Operator, name: str) -> Bridge | None:
-    """The bridge that keeps a rule under this name of a VM's interface, if the VM is not on this host."""
+    """Return the bridge that stores rules for VM interface `name`; None if the VM is on this host."""
     fleet = operator.fleet
     known = named.of_vm(fleet.bridges, name) or named.address(fleet, name)
     return named.home_of_rules(fleet, name) if known is None else None
 
 
 def _rules_elsewhere(bridge: Bridge, name: str, words: Sequence[str]) -> list[Setting]:
-    """The settings of rules for a VM that is not on this host; `KEY=` removes one."""
+    """Return the settings that write rules for a VM on another host; `KEY=` removes a rule."""
     found = changes(words, named.rule_keys_at(bridge))
     if (pin := found.get("pin")) is not None:
         _active(bridge, named.uplink(bridge, pin))
@@ -222,7 +222,7 @@ def _refuse_what_is_bad_together(
 
 
 def _with(row: BridgeRow, settings: list[Setting]) -> BridgeRow:
-    """The bridge's records with these settings."""
+    """Return the bridge's records with `settings` applied."""
 
     def ids(table: str, record: str, before: Mapping[str, str]) -> dict[str, str]:
         of_record = [s for s in settings if (s.table, s.record) == (table, record)]
@@ -248,9 +248,10 @@ def _move(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Co
         state = bridge.links.why_unused(uplink, now_s)
         raise Refused(f"uplink {target}: {state}; use {one_of(sorted(u.name for u in serving))}")
     if name in bridge.address_units.silent():
-        # It could not be announced, and upstream switches would keep sending to its old uplink.
-        raise Refused(f"address {name} is silent; it can be moved once the switch has learned it")
-    # The soft rules that the move breaks.
+        # The move could not be announced, and upstream switches would still use the old uplink.
+        remedy = "send a frame from the VM (for example a ping), and try again"
+        raise Refused(f"the switch has no entry for address {name}; {remedy}")
+    # The rules that the move breaks; they do not prevent it.
     bound = bridge.placing.on_switch.bound | {name: Bound(target, now_s, Reason.MANUAL)}
     states = bridge.placing.rules_at(bound).get(name, {})
     broken = [f"{name} {rule}: {how}" for rule, how in states.items() if how]
@@ -276,7 +277,7 @@ def _pinnable(bridge: Bridge, port: VmPortConfig, target: str) -> None:
 
 
 def _active(bridge: Bridge, uplink: UplinkConfig) -> None:
-    """Refuse an uplink that is out of service."""
+    """Refuse an uplink whose role is not active."""
     if uplink.role is not Role.ACTIVE:
         active = one_of(sorted(u.name for u in bridge.config.uplinks if u.role is Role.ACTIVE))
         found = f"uplink {uplink.name} is {uplink.role.value}"
@@ -290,30 +291,30 @@ def _unpin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> C
     _, port, row = _ruled(operator, name)
     settings = named.removed_rule(row, port, "pin")
     before = (s.value for s in unconfirmed.before_set(row, settings))
-    # Even one that was not in force.
+    # Also report a pin that had no effect.
     pin = next((pin for pin in before if pin is not None), None)
     done = f"{answers.called(port)}: {f'no longer pinned to {pin}' if pin else 'had no pin'}"
     return operator.jobs.store(request_id, row.name, settings, done)
 
 
 def _ruled(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig, BridgeRow]:
-    """The target of a rule. A rule for an address is kept under its VM's name, which must be known."""
+    """Return the VM port or address for a rule. An address needs a known VM, whose name is the key."""
     bridge, port = named.vm_port(operator.fleet, name)
     if port.name in bridge.address_units.by_name and port.vm_id is None:
-        expected = "expected the attached-mac of a VM's interface on this host"
+        expected = "expected an address that is the attached-mac of a VM's interface on this host"
         raise Refused(f"address {port.name} belongs to no known VM; {expected}")
     return bridge, port, operator.fleet.rows[bridge.config.name]
 
 
 def _drain(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
-    """Take an uplink out of service. Answers when it is idle."""
+    """Take an uplink out of service. The reply is sent when the uplink carries no traffic."""
     bridge, uplink = named.member(operator.fleet, asked.names[0])
     named.moving_bridge(bridge)
     name = bridge.config.name
     if uplink.role is Role.UNUSED:
         raise Refused(f"uplink {uplink.name} is unused; expected an active or standby uplink")
     if not any(bridge.links.up(other) for other in _others(bridge, uplink.name)):
-        advice = "bring up another one that can take its traffic"
+        advice = "bring up another active or standby uplink first"
         raise Refused(f"uplink {uplink.name} is the last working uplink; {advice}")
     ports = sum(bound.uplink == uplink.name for bound in bridge.placing.bound.values())
     is_drained = uplink.role is Role.DRAINED
@@ -336,7 +337,7 @@ def _undrain(operator: Operator, request_id: int, asked: Asked, _now_s: float) -
     bridge, uplink = named.member(operator.fleet, asked.names[0])
     if uplink.role is not Role.DRAINED:
         raise Refused(f"uplink {uplink.name} is {uplink.role.value}, not drained")
-    note = ", and waits for active ones to fail" if uplink.role_before is Role.STANDBY else ""
+    note = ", used if no active uplink works" if uplink.role_before is Role.STANDBY else ""
     done = f"{uplink.name}: {uplink.role_before.value} again{note}"
     return operator.jobs.store(request_id, bridge.config.name, undrained(uplink), done)
 
@@ -363,12 +364,12 @@ def _explain(operator: Operator, request_id: int, asked: Asked, now_s: float) ->
     return [Reply(request_id, form(Account(bridge, port, now_s)))]
 
 
-# The reason of the moves that each command would have made.
+# For each command that moves units, the reason that is recorded for its moves.
 _MOVING = {"move": Reason.MANUAL, "pin": Reason.PIN, "drain": Reason.DRAIN}
 
 
 def _note_refusal(operator: Operator, words: tuple[str, ...], why: str, now_s: float) -> Commands:
-    """Count and record a refused command that would have moved something on a bridge."""
+    """Count and record a refused command that would have moved VM ports or addresses."""
     command, name, *rest = *words, ""
     if command not in _MOVING:
         return []
@@ -411,5 +412,5 @@ _COMMANDS: dict[str, Callable[[Operator, int, Asked, float], Commands]] = {
 
 
 def _others(bridge: Bridge, name: str) -> list[UplinkConfig]:
-    """The other uplinks that are in service."""
+    """Return the bridge's uplinks in service, without uplink `name`."""
     return [u for u in bridge.config.uplinks if u.name != name and u.serves]

@@ -26,18 +26,18 @@ from policies.verdicts import Rest, Standing, WhyAtRest
 
 WIDTH = 80
 CELLS = 15
-# How many VM ports on an uplink without relief are listed.
+# The number of VM ports that are named for an overloaded uplink if no move helps.
 NAMED = 3
 PLAN_FIRST = "run ovs-lbt plan first"
 WAY = (Column("USED-BY", least=8, optional=True), Column("FROM"), Column("TO"), *RATES)
 MOVES = (Column("PORT"), *WAY, Column("WHY"))
-# The head of the loads in observe mode, and what it means.
+# The heading of the loads in observe mode, and its explanation.
 IF_ENFORCED = "IF ENFORCED"
 OBSERVED = "observe mode: these are the uplinks and loads that enforce mode would have by now, not the present ones"
 
 
 def only(bridges: Iterable[Bridge]) -> str:
-    """The bridge to apply a plan to if none is named: the only one whose plan has moves.
+    """Return the bridge for `apply` if none is named: the only bridge whose plan has moves.
 
     Raises:
         Refused: there is no plan, or several plans have moves.
@@ -52,7 +52,7 @@ def only(bridges: Iterable[Bridge]) -> str:
 
 
 def apply(bridge: Bridge, request_id: int, now_s: float) -> Commands:
-    """Make all moves of a plan in one bundle, and answer once the switch has confirmed them.
+    """Make all moves of the last plan in one bundle. The reply follows once the switch confirms it.
 
     Raises:
         Refused: there is no plan, or nothing can be moved.
@@ -76,19 +76,19 @@ def apply(bridge: Bridge, request_id: int, now_s: float) -> Commands:
 
 
 def as_json(proposals: Iterable[Proposal]) -> str:
-    """Plans as documented in docs/reference/json.md; rates in bit/s, shares of capacity as ratios."""
+    """Return JSON as documented in docs/reference/json.md; rates in bit/s, utilization as ratios."""
     return json.dumps({"bridges": [_bridge(proposal) for proposal in proposals]}, indent=2)
 
 
 def as_text(proposals: Sequence[Proposal]) -> str:
-    """A block for each bridge: the moves, the expected loads, and the verdict of each policy."""
+    """Return a block for each bridge: the moves, the expected loads, and each policy's verdict."""
     if not proposals:
         return NONE_ATTACHED
     return "\n\n".join(lines_of(_block(proposal)) for proposal in proposals)
 
 
 def made(proposal: Proposal) -> str:
-    """The answer to `apply`, once the moves are made."""
+    """Return the answer to `apply`, which is sent once the moves are made."""
     lines = [f"{proposal.bridge}: {_moves(proposal)} made"]
     return lines_of([*lines, *(f"  {_named(moved)}" for moved in proposal.lines)])
 
@@ -130,7 +130,7 @@ def _moves(proposal: Proposal) -> str:
 
 
 def _table(proposal: Proposal) -> list[str]:
-    """A line for each VM port, or for buckets with the same way. VM names are cut if needed."""
+    """Return a line for each VM port, or for buckets with the same uplinks. Long VM names are cut."""
     rows = []
     for moved in proposal.lines:
         load = proposal.load_of(moved)
@@ -140,12 +140,12 @@ def _table(proposal: Proposal) -> list[str]:
 
 
 def _vm(moved: Moved) -> str | None:
-    """The VM behind a port; None if it has the port's name."""
+    """Return the VM of a port; None if the VM has the port's name."""
     return None if moved.vm == moved.unit else moved.vm
 
 
 def _utilizations(proposal: Proposal) -> list[str]:
-    """Both directions of each uplink, now and, if there are moves, after them."""
+    """Return each uplink's utilization in both directions, now and, if there are moves, after them."""
     width = max([6, *(len(uplink.name) for uplink in proposal.uplinks)])
     placed = IF_ENFORCED if proposal.observed else "NOW"
     head = f"  {'UPLINK':<{width}}  {'':<8}  {placed:<{CELLS + 7}}"
@@ -162,7 +162,7 @@ def _utilizations(proposal: Proposal) -> list[str]:
 
 
 def _bar(ratio: float) -> str:
-    """A share as a bar and a percentage."""
+    """Return a ratio as a bar and a percentage."""
     full = min(CELLS, round(ratio * CELLS))
     return f"[{'#' * full:<{CELLS}}] {ratio:4.0%}"
 
@@ -176,7 +176,7 @@ def _ratio(uplink: Uplink, direction: str) -> float:
 
 
 def _opinion_texts(opinion: Opinion, proposal: Proposal) -> list[str]:
-    """Which loads a policy judged, and why it makes no (more) moves."""
+    """Describe the loads on which a policy's verdict is based, and why no (more) moves follow."""
     if not proposal.connected or not proposal.uplinks:
         return []
     policy, rest = opinion.policy, opinion.rest
@@ -193,24 +193,22 @@ def _opinion_texts(opinion: Opinion, proposal: Proposal) -> list[str]:
 
 
 def covers(basis: Basis) -> str:
-    """The loads that a policy judges, as text."""
+    """Describe the loads on which a policy bases its decisions."""
     if basis.covered_s >= basis.window_s:
         return f"the mean load of the last {basis.window_s:g} s"
-    why = (
-        "it began again with the last move" if basis.since_move else "no more has been measured yet"
-    )
-    window = f"its window is {basis.window_s:g} s"
+    why = "it restarted at the last move" if basis.since_move else "it is not fully measured yet"
+    window = f"the window is {basis.window_s:g} s"
     return f"the mean load of the last {basis.covered_s:.0f} s; {window}, but {why}"
 
 
 def unknown(basis: Basis) -> str:
-    """Why a policy cannot decide yet, and when it can."""
+    """Return the reason why a policy cannot decide yet, and the time until it can."""
     if basis.absent:
         return f"the switch has no port {', '.join(basis.absent)}, so its load is not known"
     known = f"loads are known for {basis.covered_s:.0f} s"
     if basis.since_move:
         known = f"loads since the last move are known for {basis.covered_s:.0f} s"
-    return f"{known}, and {basis.needed_s:g} s are needed: ask again in {math.ceil(basis.wait_s)} s"
+    return f"{known}, and {basis.needed_s:g} s are needed: try again in {math.ceil(basis.wait_s)} s"
 
 
 def _why_at_rest(rest: Rest, opinion: Opinion, proposal: Proposal) -> str | None:
@@ -240,12 +238,12 @@ def _why_at_rest(rest: Rest, opinion: Opinion, proposal: Proposal) -> str | None
             return f"{pair}, and no bucket has the right size to even them out"
         case WhyAtRest.NO_BETTER if rest.fullest:
             fullest = f"{rest.fullest} is the fullest at {percent(uplinks[rest.fullest].utilization_ratio)}"
-            return f"{fullest}, and no moves would lower that by 2% of capacity"
+            return f"{fullest}, and no moves would lower this load by 2% of capacity"
     return "no uplink is in service"
 
 
 def _stuck(uplink: str, opinion: Opinion) -> str:
-    """Why none of an uplink's units can be moved, with the most important ones by name."""
+    """Return why none of an uplink's units can be moved, with at most NAMED units for a reason."""
     by_standing: dict[Standing, list[str]] = {}
     for name, verdict in sorted(opinion.verdicts.items()):
         by_standing.setdefault(verdict.standing, []).append(name)
@@ -255,7 +253,7 @@ def _stuck(uplink: str, opinion: Opinion) -> str:
         brings = " and ".join(f"{other} to {percent(ratio)}" for other, ratio in expected)
         texts.append(f"{name} {f'would bring {brings}' if brings else 'may use no other uplink'}")
     if (more := len(by_standing.get(Standing.NO_ROOM, [])) - NAMED) > 0:
-        texts.append(f"{more} more do not fit elsewhere")
+        texts.append(f"{more} more VM ports do not fit on another uplink")
     for standing, what in (
         (Standing.HELD, "held by a rule"),
         (Standing.TOO_SMALL, "too small to matter"),
@@ -266,13 +264,13 @@ def _stuck(uplink: str, opinion: Opinion) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """The first few names, and how many more there are."""
+    """Return the first few names, and the number of further names."""
     more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
     return ", ".join([*names[:NAMED], *more])
 
 
 def percent(ratio: float) -> str:
-    """A share with the precision needed to compare it with a limit: 75.3% is above 75%."""
+    """Return a percentage that is precise enough for a comparison with a limit: 75.3%, not 75%."""
     return f"{ratio:.1%}"
 
 
@@ -285,7 +283,7 @@ def _sent(uplink: Uplink) -> str:
 
 
 def _waits(waiting: Iterable[Waiting]) -> list[str]:
-    """A sentence for each pair of uplinks between which units wait to return."""
+    """Return a sentence for each pair of uplinks between which units wait to return."""
     ways: dict[tuple[str, str, str], list[str]] = {}
     for one in sorted(waiting, key=lambda one: one.moved.buckets is None):
         moved = one.moved

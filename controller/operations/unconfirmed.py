@@ -1,7 +1,7 @@
-"""A change that waits to be confirmed, as the database keeps it: what was changed, and how to undo it.
+"""Reads and writes an unconfirmed change in the database: the kind of change, and settings to restore.
 
-The key `unconfirmed` of the bridge holds it, also while the bridge is not attached. So a service
-that starts, or a command that runs without a service, can read it.
+The change is stored in the key `unconfirmed` of the bridge, also while the bridge is not attached. So a
+service that starts, or a command that runs without a service, can read the change.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from controller.config.rows import PREFIX, BridgeRow
 from controller.text.wording import Refused, quoted
 
 UNCONFIRMED = PREFIX + "unconfirmed"
-# A change is reverted this much after the time to confirm it has passed. So a confirmation that
-# was given in time is in the database before anybody looks whether there is one.
+# The delay between the latest time to confirm a change and its reversal. A confirmation that was
+# given in time is therefore in the database before the service checks for it.
 GRACE_S = 1.0
-# What attach writes anew. It must see the bridge as it is then.
+# The keys that attach determines again from the present state of the bridge.
 _ANEW = ("before", "no-flood-before", "team", "unconfirmed")
-# What the service writes on interfaces of an attached bridge.
+# The keys that the service writes on interfaces of an attached bridge.
 _OF_SERVICE = (PREFIX + "binding", PREFIX + "moved")
 
 
 class What(StrEnum):
-    """The kinds of changes that can wait to be confirmed."""
+    """A kind of change that may have to be confirmed."""
 
     ATTACH = "attach"
     DETACH = "detach"
@@ -42,9 +42,9 @@ class What(StrEnum):
 class Unconfirmed:
     """A change that is reverted unless it is confirmed.
 
-    `until_s`: until when it can be confirmed, since the epoch. `seconds`: how long it could be from
-    the start; a wrong clock does not make that longer. `back`: the settings from before.
-    `linked`: of plain uplinks, those that had a link before. `begun`: it is being reverted.
+    `until_s`: the latest time to confirm the change, since the epoch. `seconds`: the total time to
+    confirm it, which a wrong clock cannot extend. `back`: the previous settings. `linked`: the plain
+    uplinks that were up before the change. `begun`: whether the reversal has begun.
     """
 
     what: What
@@ -58,11 +58,11 @@ class Unconfirmed:
         assert self.seconds > 0.0, "there is time to confirm a change"
 
     def is_same(self, other: Unconfirmed) -> bool:
-        """Whether both are the same change, reverted or not."""
+        """Whether `other` is the same change, even if only one reversal has begun."""
         return (self.what, self.until_s, self.back) == (other.what, other.until_s, other.back)
 
     def left_s(self, epoch_now_s: float) -> float:
-        """How long it can still be confirmed, by the wall clock."""
+        """Return the time that is left to confirm the change, by the wall clock."""
         return min(max(self.until_s - epoch_now_s, 0.0), self.seconds)
 
     def as_setting(self, bridge: str) -> Setting:
@@ -70,7 +70,7 @@ class Unconfirmed:
 
 
 def as_text(change: Unconfirmed) -> str:
-    """The value of the key."""
+    """Return the value of the key `unconfirmed`."""
     fields: dict[str, Any] = {
         "what": change.what.value,
         "until": round(change.until_s, 3),
@@ -85,10 +85,10 @@ def as_text(change: Unconfirmed) -> str:
 
 
 def parse(text: str) -> Unconfirmed:
-    """Parse the value of the key.
+    """Parse the value of the key `unconfirmed`.
 
     Raises:
-        ValueError: the service did not write this.
+        ValueError: the service did not write this value.
     """
     try:
         found = json.loads(text)
@@ -104,7 +104,7 @@ def parse(text: str) -> Unconfirmed:
 
 
 def _setting(table: Any, record: Any, key: Any, value: Any) -> Setting:
-    """A setting to restore. Only keys of ovs-lbt are accepted, because any program can write the value."""
+    """Return a setting to restore. Refuse other programs' keys, because any program can write the value."""
     words = (table, record, key, *(() if value is None else (value,)))
     if not all(isinstance(word, str) for word in words) or not key.startswith(PREFIX):
         raise ValueError(key)
@@ -114,7 +114,7 @@ def _setting(table: Any, record: Any, key: Any, value: Any) -> Setting:
 
 
 def of(row: BridgeRow) -> Unconfirmed | None:
-    """The change of a bridge that waits to be confirmed; None if the service wrote none there."""
+    """Return a bridge's unconfirmed change; None if there is none, or the value is invalid."""
     text = row.external_ids.get(UNCONFIRMED)
     try:
         return None if text is None else parse(text)
@@ -126,7 +126,7 @@ def of(row: BridgeRow) -> Unconfirmed | None:
 
 
 def keys_of(row: BridgeRow) -> tuple[Setting, ...]:
-    """All our keys of a bridge's records."""
+    """Return all our keys in the records of a bridge, its ports and their interfaces."""
     return tuple(
         Setting(table, record, key, value)
         for (table, record), ids in _records(row).items()
@@ -136,7 +136,7 @@ def keys_of(row: BridgeRow) -> tuple[Setting, ...]:
 
 
 def _records(row: BridgeRow) -> dict[tuple[str, str], Mapping[str, str]]:
-    """The external_ids of a bridge, its ports and their interfaces, by table and name."""
+    """Return external_ids of a bridge, its ports and their interfaces, keyed by table and name."""
     found = {("Bridge", row.name): row.external_ids}
     for port in row.ports:
         found["Port", port.name] = port.external_ids
@@ -145,12 +145,12 @@ def _records(row: BridgeRow) -> dict[tuple[str, str], Mapping[str, str]]:
 
 
 def before_attach(row: BridgeRow) -> tuple[Setting, ...]:
-    """The settings that an attach replaces. It does not change those of uplinks and VM ports."""
+    """Return the settings that an attach replaces, without operators' keys of uplinks and VM ports."""
     return tuple(s for s in keys_of(row) if s.table == "Bridge" or s.key in _OF_SERVICE)
 
 
 def before_set(row: BridgeRow, settings: Iterable[Setting]) -> tuple[Setting, ...]:
-    """The present values of what these settings change."""
+    """Return `settings` with their present values."""
     ids = _records(row)
 
     def before(s: Setting) -> str | None:
@@ -162,7 +162,7 @@ def before_set(row: BridgeRow, settings: Iterable[Setting]) -> tuple[Setting, ..
 
 
 def values(change: Unconfirmed) -> dict[str, str]:
-    """The keys with which a bridge is attached again, without their prefix."""
+    """Return the keys and values with which a bridge is attached again; keys without prefix."""
     names = {s.key.removeprefix(PREFIX): s.value for s in change.back if s.table == "Bridge"}
     return {
         name: value
@@ -172,15 +172,15 @@ def values(change: Unconfirmed) -> dict[str, str]:
 
 
 def restored(change: Unconfirmed, row: BridgeRow) -> tuple[Setting, ...]:
-    """The settings from before, as far as their records exist."""
+    """Return the previous settings whose records still exist."""
     there = _records(row)
     return tuple(s for s in change.back if (s.table, s.record) in there)
 
 
 def missing(change: Unconfirmed, row: BridgeRow) -> tuple[Setting, ...]:
-    """The settings from before that a detach has removed, besides those of `values`.
+    """Return the previous settings that a detach has removed and that `values` does not contain.
 
-    Settings made since then stay.
+    Settings made since the detach stay.
     """
     present = {s.place for s in keys_of(row)}
     attached_with = {PREFIX + name for name in (*values(change), *_ANEW)}
@@ -192,12 +192,12 @@ def missing(change: Unconfirmed, row: BridgeRow) -> tuple[Setting, ...]:
 
 
 def merged(*several: Iterable[Setting]) -> tuple[Setting, ...]:
-    """Settings for one transaction. If several set one key, the last one counts."""
+    """Return the settings for one transaction. If several settings have the same key, use the last."""
     return tuple({s.place: s for s in chain(*several)}.values())
 
 
 def as_json(rows: Mapping[str, BridgeRow], epoch_now_s: float) -> list[dict[str, Any]]:
-    """The changes of these bridges that wait to be confirmed, for `show`."""
+    """Return the unconfirmed changes of these bridges, for `show`."""
     return [
         {
             "bridge": name,
@@ -211,31 +211,31 @@ def as_json(rows: Mapping[str, BridgeRow], epoch_now_s: float) -> list[dict[str,
 
 
 def waiting(name: str, change: Unconfirmed, epoch_now_s: float) -> str:
-    """The answer to an operator who has just made a change that must be confirmed."""
+    """Return the answer to a request whose change must be confirmed."""
     left_s = change.left_s(epoch_now_s)
-    return f"{name}: {change.what} is rolled back in {left_s:.0f} s; to keep it: ovs-lbt confirm {quoted(name)}"
+    return f"{name}: {change.what} will be rolled back in {left_s:.0f} s; to keep it: ovs-lbt confirm {quoted(name)}"
 
 
 def nothing_waits(name: str) -> str:
-    """The refusal to confirm or revert if no change waits."""
+    """Return the refusal to confirm or roll back if the bridge has no unconfirmed change."""
     found = f"bridge {name} has no change that waits to be confirmed"
-    return f"{found}; a change made with --rollback-after waits until its time has passed"
+    return f"{found}; only a change with --rollback-after does, until its time has passed"
 
 
 def too_late(name: str, change: Unconfirmed) -> str:
-    """The refusal to confirm a change whose time has passed."""
+    """Return the refusal to confirm a change whose time has passed."""
     found = f"{change.what} was not confirmed in time, and is being rolled back"
-    return f"bridge {name}: {found}; {change.what} it again"
+    return f"bridge {name}: {found}; repeat the {change.what}"
 
 
 def refuse_waiting(row: BridgeRow, epoch_now_s: float) -> None:
-    """Refuse a change of a bridge on which another one waits to be confirmed.
+    """Refuse a change of a bridge that already has an unconfirmed change.
 
     Raises:
-        Refused: one does.
+        Refused: the bridge has an unconfirmed change.
     """
     if (change := of(row)) is not None:
         left_s = change.left_s(epoch_now_s)
-        found = f"{change.what} waits to be confirmed, for another {left_s:.0f} s"
+        found = f"{change.what} still waits {left_s:.0f} s to be confirmed"
         first = f"ovs-lbt confirm {quoted(row.name)}, or ovs-lbt rollback {quoted(row.name)}"
         raise Refused(f"bridge {row.name}: {found}; first run {first}")

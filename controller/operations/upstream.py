@@ -1,7 +1,7 @@
-"""What counters show about the network upstream of a bridge: findings for `check`.
+"""Finds problems of the upstream network in the counters of a bridge, for `check`.
 
-Without a LAG, a broadcast arrives on every uplink, also one that our own VMs sent on another uplink. On a
-LAG, a broadcast from the network arrives on one member, and none of our own comes back.
+Without a LAG, each broadcast arrives on every uplink, except the uplink on which one of our VMs sent it. On
+a LAG, a broadcast from the network arrives on one member, and broadcasts of our VMs do not come back.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from controller.text.show_view import JsonObject
 from controller.text.wording import quoted
 from policies.model import Teaming
 
-# What is read of each uplink in the database.
+# The columns that are read for each uplink in the database.
 COLUMNS = "name,mtu,link_speed,statistics"
-# Fewer frames may be chance: a link that has just come up, or one that was just lost.
+# A lower number of frames may be due to chance: a link has just come up, or has just failed.
 ENOUGH_FRAMES = 10
 ENOUGH_ON_A_LAG = 10_000
 ONE_NETWORK = "connect all uplinks to one network"
@@ -31,7 +31,7 @@ _MULTICAST = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00"
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """The record of an uplink in the database. None: not known, or not counted."""
+    """The record of an uplink in the database. A value is None if it is not known or not counted."""
 
     mtu: int | None = None
     speed_bps: int | None = None
@@ -40,7 +40,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A flow of ovs-lbt: its table, its frames, and the words of its match."""
+    """A flow of ovs-lbt: its table, its number of frames, and the parts of its match."""
 
     table: int
     packets: int
@@ -48,13 +48,13 @@ class Counted:
 
     @property
     def registers(self) -> dict[Register, int]:
-        """The registers that it matches without a mask."""
+        """The registers that the flow matches without a mask, with their values."""
         exact = (re.fullmatch(r"(reg\d+)=(0x[0-9a-f]+|\d+)", word) for word in self.match)
         return {Register(m[1]): int(m[2], 0) for m in exact if m}
 
 
 def ports_of(listed: str) -> dict[str, Port]:
-    """The uplinks by name, from the output of `ovs-vsctl` for `COLUMNS`."""
+    """Return the uplinks, keyed by name, from the output of `ovs-vsctl` for `COLUMNS`."""
 
     def number(value: object) -> int | None:
         return value if isinstance(value, int) else None
@@ -66,7 +66,7 @@ def ports_of(listed: str) -> dict[str, Port]:
 
 
 def parse(dumped: str) -> list[Counted]:
-    """The flows in the output of `ovs-ofctl dump-flows`."""
+    """Return the flows in the output of `ovs-ofctl dump-flows`."""
     found = map(_FLOW.search, dumped.splitlines())
     return [Counted(int(m[1]), int(m[2]), tuple((m[3] or "").split(","))) for m in found if m]
 
@@ -74,15 +74,15 @@ def parse(dumped: str) -> list[Counted]:
 def findings(
     team: JsonObject, ports: Mapping[str, Port], flows: Sequence[Counted]
 ) -> Iterator[Finding]:
-    """Problems upstream of a bridge, as far as its counters show them.
+    """Report problems upstream of a bridge that its counters show.
 
-    `team`: the bridge in the answer of `check`. `ports`: its uplinks. `flows`: those of ovs-lbt.
+    `team`: the bridge in the answer of `check`. `ports`: its uplinks. `flows`: the flows of ovs-lbt.
     """
     up = {uplink["name"]: int(uplink["ofport"]) for uplink in team["uplinks"] if uplink["up"]}
     on_a_lag = team.get("teaming") in (Teaming.STATIC, Teaming.LACP)
     known = {name: ports[name] for name in up if name in ports}
     found = [*_differences(known, on_a_lag), *_deaf(known, on_a_lag)]
-    # How many frames each uplink has flooded to us, without those of our own VMs.
+    # The number of flooded frames received on each uplink, without frames of our own VMs.
     counted = [(f.registers.get(Register.UPLINK), f) for f in flows if f.table == Table.DELIVERY]
     came = {name: sum(f.packets for by, f in counted if by == no) for name, no in up.items()}
     if on_a_lag:
@@ -94,31 +94,31 @@ def findings(
 
 
 def _differences(ports: Mapping[str, Port], on_a_lag: bool) -> Iterator[Finding]:
-    """Differences between uplinks that should be equal."""
+    """Report differences between uplinks in MTU and speed."""
     mtus = {name: port.mtu for name, port in ports.items() if port.mtu}
     if len(set(mtus.values())) > 1:
-        found = f"uplinks differ in MTU ({_each(mtus)}), so larger frames are lost on some"
-        yield Finding(WARNING, "mtu", f"{found}; set one MTU on all")
+        found = f"uplinks differ in MTU ({_each(mtus)}), so large frames are lost on some uplinks"
+        yield Finding(WARNING, "mtu", f"{found}; set the same MTU on all uplinks")
     speeds = {n: f"{p.speed_bps / 1e6:g} Mbit/s" for n, p in ports.items() if p.speed_bps}
     if len(set(speeds.values())) > 1:
         text = f"uplinks differ in speed ({_each(speeds)})"
         if on_a_lag:
-            text += "; a LAG requires one speed"
+            text += "; a LAG requires the same speed on all uplinks"
         yield Finding(WARNING if on_a_lag else NOTE, "speed", text)
 
 
 def _deaf(ports: Mapping[str, Port], on_a_lag: bool) -> Iterator[Finding]:
-    """Uplinks with a link that have never received anything.
+    """Report uplinks whose link is up, but which have never received a frame.
 
-    On a LAG, a hash may well choose one member for a few conversations.
+    On a LAG, a hash may select the same member for all of a few conversations.
     """
     enough = ENOUGH_ON_A_LAG if on_a_lag else ENOUGH_FRAMES
     most = max((port.rx_packets or 0 for port in ports.values()), default=0)
     for name, port in ports.items():
         if port.rx_packets == 0 and most >= enough:
             text = (
-                f"uplink {name} has a link, but has never received a frame;"
-                " connect it to a port of the same network that is not blocked"
+                f"uplink {name} is up, but has never received a frame;"
+                " connect this uplink to a forwarding port of the same network"
             )
             yield Finding(WARNING, "receives-nothing", text)
 
@@ -126,9 +126,9 @@ def _deaf(ports: Mapping[str, Port], on_a_lag: bool) -> Iterator[Finding]:
 def _returned(
     team: JsonObject, flows: Sequence[Counted], came: Mapping[str, int]
 ) -> Iterator[Finding]:
-    """Uplinks that are configured as a LAG, but are separate ports upstream.
+    """Report uplinks that are configured as a LAG, but are separate ports on the upstream switch.
 
-    On a LAG, a frame counts as ours only if its address has just flooded one from here.
+    On a LAG, a frame counts as our own only if its source address has just flooded a frame from here.
     """
     locked = (flow for flow in flows if flow.registers.get(Register.LOCKED) == 1)
     departures = (flow for flow in locked if flow.table == Table.DEPARTURE)
@@ -140,7 +140,7 @@ def _returned(
         found = f"all members receive the same number of broadcasts ({_each(came)}), so each arrives twice"
     if found:
         change = _set_teaming(team, "switch-independent")
-        separate = f"if the uplinks are separate ports there: {change}"
+        separate = f"if the uplinks are separate ports on that switch: {change}"
         text = f"LAG: {found}; configure one LAG on the upstream switch, or, {separate}"
         yield Finding(WARNING, "no-lag", text)
 
@@ -152,7 +152,7 @@ def _set_teaming(team: JsonObject, teaming: str) -> str:
 def _never_returned(
     team: JsonObject, flows: Sequence[Counted], came: Mapping[str, int]
 ) -> Iterator[Finding]:
-    # Broadcasts of VMs that have left do not count: they pass another table.
+    # Broadcasts of VMs that have migrated away pass another table, and are not counted.
     of_our_vms = [f for f in flows if _MULTICAST in f.match]
     sent, came_back = (
         sum(f.packets for f in of_our_vms if f.table == table)
@@ -162,17 +162,17 @@ def _never_returned(
         return
     text = f"of {sent} broadcasts of our VMs, none came back on another uplink"
     if same := same_by_all(came):
-        text += ", but all receive the same broadcasts from other hosts: the upstream ports are isolated"
+        text += ", but all uplinks receive other hosts' broadcasts, so upstream ports are isolated"
     elif max(came.values()) < ENOUGH_TO_COMPARE:
-        text += f"; {ONE_NETWORK}; other hosts' broadcasts will show if they are a LAG"
+        text += f"; {ONE_NETWORK}; other hosts' broadcasts will show if the uplinks are a LAG"
     else:
         static = _set_teaming(team, "static")
-        text += f"; {ONE_NETWORK}; if they are a LAG upstream: {static}, or LACP"
+        text += f"; {ONE_NETWORK}; if the upstream switch has a LAG: {static}, or LACP"
     yield Finding(NOTE if same else WARNING, "not-one-network", text)
 
 
 def _vlans(up: Mapping[str, int], flows: Sequence[Counted]) -> Iterator[Finding]:
-    """VLANs whose broadcasts arrive on some uplinks, and never on others."""
+    """Report VLANs whose broadcasts arrive on some uplinks, but never on other uplinks."""
     came: Counter[tuple[int, int]] = Counter()
     for flow in flows:
         registers = flow.registers

@@ -266,7 +266,7 @@ def test_a_flag_that_an_operator_sets_is_reported(bed: Bed, service: Service) ->
         assert flooded(bed) == everybody_but(bed)
         (found,) = of_flags(bed, service)
         proposed = re.search(
-            r"^(\S+): another program .*; to clear it: (ovs-ofctl .* flood);", found
+            r"^(\S+): another program .*; to clear the flag: (ovs-ofctl .* flood);", found
         )
         assert proposed and proposed[1] == vm.port
         bed.ovs.run(*proposed[2].split())

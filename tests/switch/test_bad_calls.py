@@ -34,7 +34,7 @@ CALLS = (
     ("show '\udcff'", USAGE, "'\\udcff' is invalid; expected text in UTF-8"),
     ("-t ovs-lbt-b show", REFUSED, "no service is running; start it with: ovs-lbt run --name…"),
     ("top", REFUSED, "top: input or output is not a terminal; use a terminal, or:…"),
-    ("attach br2 --uplink eth5 --uplink tap0", REFUSED, "…: tap0 is a tap device, as VMs use; …"),
+    ("attach br2 --uplink eth5 --uplink tap0", REFUSED, "…: tap0 is a tap device, …; …"),
     # The database or `ip` is asked, or a process begins that is to be the service.
     ("attach br2 --from-bond bond7", REFUSED, "bond7 is not a Linux bond; …"),
     ("rescue br0", REFUSED, "the service is running; …"),

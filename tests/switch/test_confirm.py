@@ -130,7 +130,7 @@ def change_and_kill_both(
         with while_changed():
             terminal = Terminal(own, *words, f"--rollback-after {wait_s}", within=within)
             said = terminal.ended()
-        assert f"{words[0].split()[0]} is rolled back in " in said and "ended 0" in said, said
+        assert f"{words[0].split()[0]} will be rolled back in " in said and "ended 0" in said, said
         changed = state(bed)
         own.kill()
         terminal.kill()

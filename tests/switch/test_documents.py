@@ -74,7 +74,7 @@ def test_changes_are_made_and_confirmed(bed: Bed, service: Service) -> None:
     before = state(bed)
     steps = follow("confirm", service, bed)
     said = next(steps)
-    assert f"{bed.bridge}: attach is rolled back in " in said
+    assert f"{bed.bridge}: attach will be rolled back in " in said
     assert said.endswith(f"{bed.bridge}: attach confirmed\n")
     said = next(steps)
     assert "set confirmed" in said and said.endswith(f"{bed.bridge}: detach confirmed\n")

@@ -22,7 +22,7 @@ NO_NAME = NO_BRIDGE.format("''")
 NO_UPLINK = "no uplink of br0 is named {} (did you mean {}?); to list the names: ovs-lbt show br0"
 NOT_ATTACHED = "is not attached; to attach it: ovs-lbt attach"
 BR2 = f"bridge br2 {NOT_ATTACHED} br2 --uplink IF --uplink IF"
-LISTS = "to list both: ovs-lbt show br0"
+LISTS = "to list VM ports and uplinks: ovs-lbt show br0"
 A_PORT = f"eth0 is an uplink, not a VM port; {LISTS}"
 CHOICE = "names of uplinks, comma-separated; !NAME excludes an uplink"
 SET_NAME = "the name of a set, without commas or spaces, 64 characters at most"
@@ -74,9 +74,9 @@ REFUSED = {
     "attach br2 --uplink eth5 --uplink db0": "Bridge br2 ovs-lbt-uplinks: db0 is an interface of a VM, because it has iface-id; if it is an uplink: …",
     "attach br2 --uplink eth5 --uplink int0": "Bridge br2 ovs-lbt-uplinks: int0 has type internal, so it does not lead to the network; if it is an uplink: …",
     "attach br2 --uplink eth5 --uplink patch0": "Bridge br2 ovs-lbt-uplinks: patch0 has type patch, so it does not lead to the network; if it is an uplink: …",
-    "attach br2 --uplink eth5 --uplink tap0": "Bridge br2 ovs-lbt-uplinks: tap0 is a tap device, as VMs use; if it is an uplink: …",
+    "attach br2 --uplink eth5 --uplink tap0": "Bridge br2 ovs-lbt-uplinks: tap0 is a tap device, which is typical of a VM; if it is an uplink: …",
     "attach br2 --uplink eth5 --uplink br2": "Bridge br2 ovs-lbt-uplinks: br2 is the bridge's own port; if it is an uplink: …",
-    "attach br3 --uplink eth7 --uplink eth8": "Bridge br3 ovs-lbt-uplinks: bond2 (eth10, eth9) is a bond besides the uplinks; remove it: …",
+    "attach br3 --uplink eth7 --uplink eth8": "Bridge br3 ovs-lbt-uplinks: bond2 (eth10, eth9) is a bond in addition to the uplinks; remove it: …",
     "attach br2 --uplink eth5 --uplink eth6 --policy fastest": "policy: fastest is invalid (did you mean set?); expected …",
     "attach br2 --uplink eth5 --uplink eth6 --teaming lag": "teaming: lag is invalid; expected one of…",
     "attach br2 --uplink eth5 --uplink eth6 --teaming lacp": "Bridge br2 ovs-lbt-teaming: lacp is not possible on plain uplinks; use a bond with lacp active or…",
@@ -263,7 +263,7 @@ VARIABLES = {
 
 # What is said by a service with another name than the one that is running.
 OTHER_NAME = {
-    "detach br0": "service ovs-lbt-c is not running; use the running one: ovs-lbt -t ovs-lbt detach br0",
+    "detach br0": "service ovs-lbt-c is not running; use the running service: ovs-lbt -t ovs-lbt detach br0",
     "show": "no service is running; start it with: ovs-lbt run --name ovs-lbt-c",
 }
 

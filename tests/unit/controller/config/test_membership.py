@@ -264,7 +264,7 @@ OF_A_VM = {
         of_kind(port("p3", 3), "dpdkvhostuserclient"),
         f"has type dpdkvhostuserclient, {NOT_OUT}",
     ),
-    "tap": (of_kind(port("p3", 3), driver="tun"), "is a tap device, as VMs use"),
+    "tap": (of_kind(port("p3", 3), driver="tun"), "is a tap device, which is typical of a VM"),
     "representor": (
         of_kind(port("eth3", 3), driver="mlx5e_rep", represents=True),
         "is the representor of a VM's virtual function",
@@ -360,7 +360,7 @@ def test_a_list_that_is_taken_away_leaves_the_team_as_it_is() -> None:
 
 FORGOTTEN = {
     "card": (of_kind(port("eth3", 3), driver="ixgbe"), "a network card (ixgbe)"),
-    "in use": (port("eth3", 3), "an uplink that VM ports are bound to"),
+    "in use": (port("eth3", 3), "an uplink to which VM ports are bound"),
     "role": (port("eth3", 3, ours(role="drained")), "an uplink with ovs-lbt-role"),
 }
 

@@ -84,7 +84,7 @@ def test_before_loads_are_known_it_is_said_when_they_will_be() -> None:
     assert planned["moves"] == [] and planned["policies"][0]["rest"] == "loads-unknown"
     wait_s = planned["policies"][0]["wait_s"]
     assert 0 < wait_s < LEAST_S
-    assert "are needed: ask again in" in done(here.ask("plan"))
+    assert "are needed: try again in" in done(here.ask("plan"))
     here.run_for(wait_s + 1)
     assert ways(plan(here)) == [("vnet0", "eth1", "eth2")]
 

@@ -293,7 +293,7 @@ def occupied(*ids: int) -> dict[int, GroupSpec]:
         (
             plain_uplinks("standalone"),
             {"foreign": FOREIGN * 3},
-            "its fail mode is standalone, and changing it now would flush 3 flows of other programs",
+            "its fail mode is standalone, and changing it now would flush 3 flows that other programs added",
             "set it to secure",
         ),
     ],

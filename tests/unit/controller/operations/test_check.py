@@ -135,7 +135,7 @@ def test_plain_uplinks_are_named_as_for_an_attach() -> None:
     here = world(plain()).start()
     assert "--uplink IF --uplink IF" in found(here, "br0")["unfit"]
     assert found(here, "br0", "uplinks=eth1,eth2") == {}
-    assert "secure while" in notes(here, "br0", "uplinks=eth1,eth2")["fail-mode"]
+    assert "attach sets it to secure" in notes(here, "br0", "uplinks=eth1,eth2")["fail-mode"]
     assert "fail-mode" not in notes(
         world(plain(fail_mode="secure")).start(), "br0", "uplinks=eth1,eth2"
     )

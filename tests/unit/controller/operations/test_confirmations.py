@@ -262,7 +262,7 @@ def test_a_second_change_is_refused_while_one_waits(words: str) -> None:
 
 def test_attaching_a_bridge_whose_detach_waits_is_refused() -> None:
     here = detached_for_now(host())
-    assert "detach waits to be confirmed" in refusal(here.ask("attach", "br0"))
+    assert "detach still waits " in refusal(here.ask("attach", "br0"))
 
 
 def test_a_plain_detach_ends_an_attach_that_waits() -> None:

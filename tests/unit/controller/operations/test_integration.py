@@ -31,9 +31,9 @@ def said(policy: str = "load-based", by_bridge: bool = False, **keys: str) -> st
 
 def test_ovns_own_bridge_is_refused_and_the_right_one_is_named() -> None:
     row = BridgeRow("br-int")
-    assert says(refusal(row, OVN) or "", "bridge br-int belongs to ovn-controller", "; ", ": br-ex")
+    assert says(refusal(row, OVN) or "", "bridge br-int is OVN's integration", "; ", ": br-ex")
     assert says(
-        refusal(row, replace(OVN, mapped=())) or "", "bridge br-int belongs to ovn-controller", "; "
+        refusal(row, replace(OVN, mapped=())) or "", "bridge br-int is OVN's integration", "; "
     )
 
 

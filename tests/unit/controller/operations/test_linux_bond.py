@@ -140,7 +140,7 @@ def test_options_are_those_that_ip_takes_for_the_mode() -> None:
         ({name: link for name, link in links().items() if name != "eth1"}, "bond bond0 has fewer than two members"),
         ({name.replace("bond0", "bond9"): link for name, link in links().items()},
             "bond0 is not a Linux bond; the host's bonds are bond9"),
-        ({"bond0": {}}, "bond0 is not a Linux bond; this host has none"),
+        ({"bond0": {}}, "bond0 is not a Linux bond; this host has no bonds"),
     ],
 )  # fmt: skip
 def test_what_cannot_move(shown: Links, why: str) -> None:
@@ -233,7 +233,7 @@ def test_a_record_is_read_as_it_was_written() -> None:
     bond = read(links(LACP))
     assert linux_bond.recorded(linux_bond.record(bond, made_bridge=True)) == (bond, True)
     for text in ("{}", "[]", "bond0", '{"made_bridge": true, "name": "bond0"}'):
-        with pytest.raises(Refused, match="expected what --from-bond wrote"):
+        with pytest.raises(Refused, match="expected text from --from-bond"):
             linux_bond.recorded(text)
 
 
@@ -253,7 +253,7 @@ def test_a_record_that_another_wrote_becomes_no_command(wrong: dict[str, Any]) -
     """`detach --to-bond` runs `ip -batch` with its words, as root."""
     record = json.loads(linux_bond.record(read(links(LACP)), made_bridge=True)) | wrong
     for text in (json.dumps(record), '{"made_bridge":' + "[" * 5000):
-        with pytest.raises(Refused, match="expected what --from-bond wrote"):
+        with pytest.raises(Refused, match="expected text from --from-bond"):
             linux_bond.recorded(text)
 
 

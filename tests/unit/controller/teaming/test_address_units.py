@@ -277,7 +277,7 @@ def test_an_address_has_its_vms_name() -> None:
         ),
         (
             "move vnet0/02:00:00:00:00:99 eth1",
-            "99 is not known; to list the known ones: ovs-lbt explain vnet0",
+            "99 is not known; to list known addresses: ovs-lbt explain vnet0",
         ),
         (f"pin vnet0/{MACS[1]} eth1", f"address vnet0/{MACS[1]} belongs to no known VM; "),
         (
@@ -313,7 +313,7 @@ def test_a_silent_address_is_not_moved_by_anybody() -> None:
     name = f"vnet0/{MACS[0]}"
     here.switches["br0"].learned = behind(MACS[1:])
     here.run_for(3)
-    silent = f"address {name} is silent; it can be moved once the switch has learned it"
+    silent = f"the switch has no entry for address {name}; send a frame from the VM (for example a ping), and try again"
     assert refusal(here.ask("move", name, "eth2")) == silent
     here.ask("pin", name, "eth2")
     here.run_for(3)

@@ -58,7 +58,7 @@ def test_what_is_wrong_is_said_and_stands_out() -> None:
         "NOT CONNECTED",
         show_view.OBSERVING_UPLINKS,
         show_view.FALLEN_BACK,
-        "  eth3 has its link, but receives nothing from its peer: LACP, BFD",
+        "  eth3: link up, but no response from the peer (LACP, BFD)",
         "  rule broken  vnet2 pin: eth2 -> eth1",
         "  bad value  bridge br0: threshold: 7 is invalid; expected 10 to 100",
         "  not done   spanning tree",
