@@ -1,6 +1,6 @@
-"""The configuration of bridges: rows of the database, our keys, uplinks and VLANs.
+"""Reads the configuration of bridges from database records: our keys, uplinks, VM ports and VLANs.
 
-`keys` is the table of our keys, `values` has the result: a `BridgeConfig`. `reader` makes one from
-a bridge's rows. Nothing here does I/O: `ovsdb` reads and writes the database. This room imports
-`text` and the policies.
+`keys` is the table of our keys. `reader` converts a bridge's records to a `BridgeConfig`, which `values`
+defines. This package does no I/O: `ovsdb` reads and writes the database. It imports `text` and the
+policies.
 """

@@ -1,7 +1,7 @@
-"""Settings of attached bridges for their controllers: OpenFlow versions, and the fail mode.
+"""Checks the settings of a bridge for its controllers: OpenFlow versions, and the fail mode.
 
-In fail mode `standalone`, Open vSwitch adds NORMAL to a bridge without flows, and plain uplinks are a
-loop then. So `attach` sets `secure` on them, and keeps the previous mode under the key `before`.
+In fail mode `standalone`, Open vSwitch adds NORMAL to a bridge without flows, and plain uplinks then form
+a loop. So `attach` sets `secure` for plain uplinks, and saves the previous mode in the key `before`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from controller.config.rows import PREFIX, BridgeRow
 from controller.text.wording import quoted
 
-# The version of OpenFlow that the service speaks.
+# The version of OpenFlow that the service uses.
 SPOKEN = "OpenFlow13"
 SECURE = "secure"
 
@@ -22,7 +22,7 @@ def is_allowed(row: BridgeRow) -> bool:
 
 
 def refusal(row: BridgeRow) -> str | None:
-    """Why the service cannot connect, and what to do; None if it can."""
+    """Return why the service cannot connect, and the command that solves this; None if it can."""
     if is_allowed(row):
         return None
     remedy = f"allow {SPOKEN} as well: ovs-vsctl add bridge {quoted(row.name)} protocols {SPOKEN}"
@@ -30,25 +30,25 @@ def refusal(row: BridgeRow) -> str | None:
 
 
 def may_flush(before: BridgeRow, row: BridgeRow) -> bool:
-    """Whether Open vSwitch flushes the flows of a bridge whose record has changed.
+    """Whether Open vSwitch flushes the bridge's flows because its record has changed.
 
-    It does so if the fail mode changes, and if the bridge gets its first controller or loses its last
-    one.
+    Flows are flushed if the fail mode changes, if the first controller is added, and if the last
+    controller is removed.
     """
     had, has = bool(before.controllers), bool(row.controllers)
     return before.fail_mode != row.fail_mode or had != has
 
 
 def was_loosened(row: BridgeRow, on_bond: bool) -> bool:
-    """Whether the fail mode of plain uplinks has been changed since `attach` set it."""
+    """Whether the fail mode of a bridge with plain uplinks was changed after `attach` set it."""
     is_loose = row.attached and not on_bond and row.fail_mode != SECURE
     return is_loose and PREFIX + "before" in row.external_ids
 
 
 def not_done(row: BridgeRow, plain_uplinks: int) -> Iterator[str]:
-    """Why the service cannot connect, and why a restart of Open vSwitch would form a loop.
+    """Report why the service cannot connect, and why a restart of Open vSwitch would form a loop.
 
-    `plain_uplinks`: the number of named uplinks that are in no bond, whether they exist or not.
+    `plain_uplinks`: the number of named uplinks that are not in a bond, including absent uplinks.
     """
     if not is_allowed(row):
         found = f"Bridge {row.name} protocols: {', '.join(row.protocols)}"

@@ -1,4 +1,4 @@
-"""Whose the interfaces of VMs are, as hypervisors write it or name them."""
+"""Identifies the VM of an interface, from the IDs or interface names that hypervisors set."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from controller.config.rows import BridgeRow, Guest, InterfaceRow
 
-# Proxmox names a VM's ports after it, and writes no identity: VM 101's first one is tap101i0, a
-# container's veth101i0, and what is behind Proxmox's firewall fwln101o0.
+# Proxmox writes no IDs, but the VM's number is in the names of its ports: the first port of VM 101 is
+# tap101i0, of a container veth101i0, and behind Proxmox's firewall fwln101o0.
 PROXMOX = re.compile(r"(?:(?:tap|veth)([1-9][0-9]{2,8})i|fwln([1-9][0-9]{2,8})o)([0-9]{1,3})")
-# An interface of a VM by the names that it has on every host: UUID/MAC, and Proxmox's VMIDiN.
+# Names of a VM's interface that are the same on every host: UUID/MAC, and VMIDiN for Proxmox.
 UUID_AND_MAC = re.compile(
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9a-f]{2}(:[0-9a-f]{2}){5}", re.IGNORECASE
 )
@@ -19,10 +19,10 @@ VMID_AND_NUMBER = re.compile(r"[1-9][0-9]{2,8}i[0-9]{1,3}")
 
 
 class _Names(NamedTuple):
-    """The names by which a hypervisor knows an interface.
+    """The names that a hypervisor uses for an interface and its VM.
 
-    `of_vm`: those of its VM, which all interfaces of the VM have, the one that people know best first.
-    `by_address`: UUID/MAC for each address. `own`: the one that only this interface has, if any.
+    `of_vm`: the names of the VM, common to all its interfaces, the best known name first. `by_address`:
+    UUID/MAC for each address. `own`: the name that only this interface has, if any.
     """
 
     of_vm: tuple[str, ...]
@@ -43,41 +43,41 @@ def _names(interface: InterfaceRow) -> _Names:
 
 
 def vm_name(interface: InterfaceRow) -> str | None:
-    """The name libvirt, OpenStack or Proxmox gave the VM behind an interface, if any."""
+    """Return the name that libvirt, OpenStack or Proxmox uses for the interface's VM; None if unknown."""
     names = _names(interface)
     return next(iter((*names.of_vm, *names.own)), None)
 
 
 def identities(interface: InterfaceRow) -> tuple[str, ...]:
-    """The names under which a Bridge may keep rules of an interface. A later one takes precedence."""
+    """Return the names under which a bridge may store rules of an interface; later ones win."""
     names = _names(interface)
     return (*names.of_vm, *names.by_address, *names.own)
 
 
 def own_identities(interface: InterfaceRow) -> tuple[str, ...]:
-    """Those of the names that no other interface of the VM has."""
+    """Return the names of an interface that no other interface of its VM has."""
     names = _names(interface)
     return (*names.by_address, *names.own)
 
 
 def rules_identity(interface: InterfaceRow) -> str | None:
-    """The name under which a Bridge keeps the rules of an interface unless another is given."""
+    """Return the default name under which a bridge stores rules of an interface; None if unknown."""
     names = _names(interface)
     return next(iter((*names.own, *reversed(names.of_vm))), None)
 
 
 def is_anywhere(name: str) -> bool:
-    """Whether a name is that of a VM's interface on every host: UUID/MAC or VMIDiN."""
+    """Whether `name` identifies a VM's interface on every host: UUID/MAC or VMIDiN."""
     return bool(UUID_AND_MAC.fullmatch(name) or VMID_AND_NUMBER.fullmatch(name))
 
 
 def addresses(external_ids: Mapping[str, str]) -> list[str]:
-    """The addresses of a VM as its hypervisor wrote them, in lower case; they may be invalid."""
+    """Return a VM's addresses in `attached-mac`, in lower case. They may be invalid."""
     return [mac.lower() for mac in re.split(r"[\s,]+", external_ids.get("attached-mac", "")) if mac]
 
 
 def guests_on(row: BridgeRow) -> dict[str, Guest]:
-    """The VMs on a bridge, by address, whose hypervisor has written both a name and the address."""
+    """Return the VMs on a bridge, keyed by address, if a hypervisor has set their name and address."""
     found = {}
     for interface in row.interfaces:
         vm, identity = vm_name(interface), rules_identity(interface)

@@ -1,7 +1,7 @@
-"""A copy of a bridge's keys, on the record of the bridge's own port.
+"""Copies a bridge's keys to its local port, and recovers the keys if they have disappeared.
 
-Network scripts clear the keys of bridges, also while the service is stopped. The copy remains, and is
-removed with the bridge.
+Some network scripts clear the keys of bridges, also while the service is stopped. The copy remains until
+the bridge is deleted.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from controller.config.membership import bonds_of
 from controller.config.rows import PREFIX, BridgeRow
 
 KEYS_COPY = PREFIX + "kept"
-# A change may have been confirmed since, so it is not repeated.
+# This key is not copied, because a change may have been confirmed after the copy was made.
 NOT_COPIED = PREFIX + "unconfirmed"
 
 
 def copy_of(row: BridgeRow) -> str:
-    """The copy of the keys that a bridge has now."""
+    """Return a copy of the keys that the bridge has now."""
     return json.dumps({key: v for key, v in sorted(row.keys.items()) if key != NOT_COPIED})
 
 
 def copy_on(row: BridgeRow) -> str | None:
-    """The copy in the database, empty if there is none; None if the bridge has no port of its own."""
+    """Return the copy in the database, empty if there is none; None if there is no local port."""
     own = (port.external_ids.get(KEYS_COPY, "") for port in row.ports if port.name == row.name)
     return next(own, None)
 
 
 def last_keys(row: BridgeRow) -> Mapping[str, str]:
-    """The last keys before they disappeared; empty if they are present, or the bridge was detached.
+    """Return the last keys if they have disappeared; empty if present, or if the bridge was detached.
 
-    Also empty if plain uplinks have been made a bond, which is to be used without ovs-lbt.
+    Also empty if plain uplinks have been converted to a bond, which is to be used without ovs-lbt.
     """
     if row.keys_lost or row.attached:
         return row.keys if row.keys_lost else {}
@@ -41,13 +41,13 @@ def last_keys(row: BridgeRow) -> Mapping[str, str]:
         ours = {key: found[key] for key in found if key.startswith(PREFIX)}
         was_plain = ours.get(PREFIX + "team", "/").startswith("/")
     except (ValueError, TypeError, AttributeError, RecursionError):
-        # Another program has written that.
+        # Another program has written the copy.
         return {}
     is_valid = PREFIX + "policy" in ours and all(isinstance(v, str) for v in ours.values())
     return ours if is_valid and not (was_plain and bonds_of(row)) else {}
 
 
 def recalled(row: BridgeRow) -> BridgeRow:
-    """The bridge with its last keys before they disappeared."""
+    """Return the bridge with its last keys, if its keys have disappeared."""
     keys = last_keys(row)
     return replace(row, external_ids={**keys, **row.external_ids}, keys_lost=True) if keys else row

@@ -1,4 +1,4 @@
-"""The table of keys: the kind of value of each key, its default, and its meaning.
+"""Lists the configuration keys: the kind of value of each key, its default, and its meaning.
 
 The reader, `ovs-lbt set` with its errors and help, the man page and the documents use this table.
 """
@@ -18,12 +18,12 @@ from controller.text.wording import one_of
 from policies.model import Role, Teaming
 from policies.presets import DEFAULT_PRESET, PRESETS
 
-# The most characters of a value: it is kept in the database and reported in one line.
+# The maximum length of a value, which is stored in the database and reported in one line.
 MOST_VALUE_CHARACTERS = 4096
 
 
 class Record(StrEnum):
-    """The kinds of records that can have our keys."""
+    """A kind of database record that can have keys of ovs-lbt."""
 
     HOST = "Open_vSwitch"
     BRIDGE = "Bridge"
@@ -36,9 +36,9 @@ class Record(StrEnum):
 class Key:
     """One key, without its prefix.
 
-    `meaning`: sentences for people, with literal words between backquotes. `default`: the value of a
-    record without this key, as an operator writes it; None if there is none. `otherwise`: words for
-    what applies without the key, if the default does not say it.
+    `meaning`: sentences for people, with literal words between backquotes. `default`: the value that
+    applies to a record without this key, as an operator writes it; None if the key has no default.
+    `otherwise`: a description of the default, if `default` does not contain it.
     """
 
     record: Record
@@ -50,7 +50,7 @@ class Key:
 
     @property
     def settable(self) -> bool:
-        """Whether operators may set it."""
+        """Whether operators may set this key."""
         return not self.takes.by_service
 
     @property
@@ -59,17 +59,17 @@ class Key:
 
     @property
     def without(self) -> Any:
-        """The value of a record without this key."""
+        """The parsed value that applies to a record without this key."""
         return None if self.default is None else self.takes.parse(self.default)
 
     @property
     def in_effect(self) -> str:
-        """What applies without the key, if anything. Literal words are between backquotes."""
+        """The default as text, with literal words between backquotes; empty if there is no default."""
         return self.otherwise or (f"`{self.default}`" if self.default else "")
 
     @property
     def accepts(self) -> str:
-        """The values that the key accepts, and what applies without it, as sentences."""
+        """The values that the key accepts, and its default, as sentences."""
         text = f"Value: {self.expected}."
         return f"{text} Default: {self.in_effect}." if self.in_effect else text
 
@@ -84,7 +84,7 @@ class Key:
         return self.takes.parse(text)
 
     def expects(self, found: str) -> str:
-        """The values that an error about the invalid value `found` names as valid."""
+        """Return the valid values, as an error about the invalid value `found` lists them."""
         if len(found) <= MOST_VALUE_CHARACTERS:
             return self.expected
         return f"{self.expected}; {MOST_VALUE_CHARACTERS} characters at most"
@@ -222,7 +222,7 @@ KEYS = (
     ),
     _bridge(
         "unconfirmed",
-        # What it saved of many records. The part that reads it parses it.
+        # Contains saved settings of many records. The reader of this key parses the JSON.
         kinds.written(unlimited=True),
         "The change that is rolled back unless it is confirmed, the time of the rollback, and the previous"
         " settings, as JSON. After `detach --rollback-after`, the detached bridge also has this key.",
@@ -230,8 +230,8 @@ KEYS = (
     _port(
         "kept",
         kinds.written(unlimited=True),
-        "On the port of the bridge's own name: a copy of the bridge's keys, in case they disappear."
-        " `detach` removes the copy.",
+        "A copy of the bridge's keys, in case they disappear. It is stored on the port that has the"
+        " bridge's name (the local port). `detach` removes the copy.",
     ),
     _port(
         "protected",
@@ -257,7 +257,7 @@ KEYS = (
         "role",
         Kind(Role, one_of(Role), words=tuple(Role)),
         "An `active` uplink always carries traffic. A `standby` uplink carries traffic only while no active uplink does. A"
-        " `drained` uplink carries traffic only while no other uplink has a link. An `unused` uplink never carries traffic.",
+        " `drained` uplink carries traffic only while no other uplink is up. An `unused` uplink never carries traffic.",
         default=Role.ACTIVE.value,
     ),
     _uplink(
@@ -267,7 +267,7 @@ KEYS = (
     ),
     _vm_port(
         "pin",
-        # Before the uplinks are known.
+        # Keys are parsed before the uplinks are known, so any name is accepted here.
         Kind(str, "the name of an uplink"),
         "The uplink that the VM port uses. The VM port uses another uplink only while this"
         " uplink is down or out of service.",
@@ -282,7 +282,7 @@ KEYS = (
     _vm_port(
         "prefer",
         kinds.uplinks(),
-        "The uplinks that the VM port should use, the best uplink first, and the uplinks that the VM port should avoid.",
+        "The uplinks to prefer, in order of preference. The VM port avoids the uplinks that are written as `!NAME`.",
     ),
     _vm_port(
         "affinity",
@@ -352,12 +352,12 @@ KEYS = (
 
 
 def keys_of(record: Record) -> dict[str, Key]:
-    """All keys of one kind of record, by name."""
+    """Return all keys of a kind of record, keyed by their names."""
     return {key.name: key for key in KEYS if key.record is record}
 
 
 def settable(keys: Mapping[str, Key]) -> dict[str, Key]:
-    """The keys that operators may set."""
+    """Return the keys that operators may set."""
     return {name: key for name, key in keys.items() if key.settable}
 
 
@@ -367,7 +367,7 @@ UPLINK_KEYS = keys_of(Record.UPLINK)
 VM_KEYS = keys_of(Record.VM_PORT)
 # The rules that a VM can have, on its Interface or as vm-ID-KEY on the Bridge.
 VM_RULE_KEYS = settable(VM_KEYS)
-# The keys of VM ports that the service itself writes.
+# The keys of VM ports that only the service writes.
 WRITTEN_VM_KEYS = VM_KEYS.keys() - VM_RULE_KEYS.keys()
 
 TITLES = {
@@ -380,7 +380,7 @@ INDENT = 21
 
 
 def manual() -> str:
-    """All keys that operators may set, for `set --help`."""
+    """Return the description of all keys that operators may set, for `set --help`."""
     parts = []
     for record, title in TITLES.items():
         keys = (key for key in KEYS if key.record is record and key.settable)
@@ -389,7 +389,7 @@ def manual() -> str:
 
 
 def attach_manual() -> str:
-    """The policies, and the keys that options of `attach` set, for `attach --help`."""
+    """Return the policies, and the keys that `attach` options set, for `attach --help`."""
     policies = [_filled(name, text) for name, text in POLICIES.items()]
     values = [_entry(BRIDGE_KEYS[name]) for name in ("policy", "teaming")]
     return "\n".join(["policies, and their units:", *policies, "", "values:", *values])

@@ -1,4 +1,4 @@
-"""The kinds of values that keys have: how to parse a text, and which values are valid."""
+"""Defines the kinds of values that keys can have: parses a text, and describes the valid values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from policies.model import MAX_UPLINKS
 NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?", re.ASCII)
 WHOLE_NUMBER = re.compile(r"[0-9]+", re.ASCII)
 MOST_DIGITS = 40
-# The end of the year 9999, and far more moves in a row than are possible.
+# The end of the year 9999, and more consecutive moves than are possible.
 LAST_S = 253_402_300_799.0
 MOST_STEPS = 100
 # The longest sensible window or delay: a day.
@@ -38,9 +38,9 @@ class Kind:
     """A kind of value.
 
     `parse` returns the value of a text or raises ValueError. `expected`: the description of valid
-    values in errors and documents. `salvage`: the usable part of an invalid value, for use if there is no earlier valid one.
-    `by_service`: only the service writes it. `unlimited`: it may be longer than other values. `words`:
-    all values, if they are words.
+    values in errors and documents. `salvage`: returns the usable part of an invalid value, which is used
+    if there is no earlier valid value. `by_service`: whether only the service writes such values.
+    `unlimited`: whether the value may be longer than other values. `words`: all valid words, if limited.
     """
 
     parse: Callable[[str], Any]
@@ -52,7 +52,7 @@ class Kind:
 
 
 def checked(parse: Callable[[str], T], is_valid: Callable[[T], bool]) -> Callable[[str], T]:
-    """A parser that refuses some of the values."""
+    """Return a parser that also refuses values for which `is_valid` returns False."""
 
     def parse_valid(text: str) -> T:
         if not is_valid(value := parse(text)):
@@ -63,12 +63,12 @@ def checked(parse: Callable[[str], T], is_valid: Callable[[T], bool]) -> Callabl
 
 
 def word(*words: str) -> Kind:
-    """One of these words."""
+    """Return the kind for one of these words."""
     return name_in(words)
 
 
 def name_in(names: Collection[str]) -> Kind:
-    """One of these names, to which some may be added later."""
+    """Return the kind for one of these names, to which further names may be added later."""
     return Kind(checked(str, lambda text: text in names), one_of(names), words=names)
 
 
@@ -80,7 +80,7 @@ def flag() -> Kind:
 
 
 def percent(lowest: float, highest: float) -> Kind:
-    """A percentage, as a ratio."""
+    """Return the kind for a percentage, which is parsed to a ratio."""
     return _amount("a percentage", lowest, highest, lambda value: value / 100)
 
 
@@ -89,7 +89,7 @@ def seconds(lowest: float, highest: float) -> Kind:
 
 
 def seconds_or_never(lowest: float, highest: float) -> Kind:
-    """Seconds, or `never`: infinity."""
+    """Return the kind for seconds, or `never` (infinity)."""
     amount = seconds(lowest, highest)
 
     def parse(text: str) -> float:
@@ -100,7 +100,7 @@ def seconds_or_never(lowest: float, highest: float) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class CheckedHost:
-    """A host in the network that each uplink queries to test its path. `vlan` 0: untagged."""
+    """A host to which each uplink sends queries to check its path. `vlan`: 0 for untagged frames."""
 
     address: str
     vlan: int
@@ -116,7 +116,7 @@ class CheckedHost:
 
 
 def hosts() -> Kind:
-    """Hosts in the network, each with its VLAN."""
+    """Return the kind for a list of hosts in the network, each with its VLAN."""
 
     def parse(text: str) -> tuple[CheckedHost, ...]:
         return tuple(map(CheckedHost.of, text.split(",")))
@@ -129,12 +129,12 @@ def hosts() -> Kind:
 
 
 def milliseconds(lowest: float, highest: float) -> Kind:
-    """Milliseconds, as seconds."""
+    """Return the kind for milliseconds, which are parsed to seconds."""
     return _amount("a number of milliseconds", lowest, highest, lambda value: value / 1000)
 
 
 def mbps() -> Kind:
-    """Mbit/s, as bits per second."""
+    """Return the kind for a rate in Mbit/s, which is parsed to bits per second."""
     return _amount("a rate in Mbit/s", 0.001, MAX_MBPS, lambda value: value * 1e6)
 
 
@@ -155,7 +155,7 @@ def interface_names() -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Named uplinks, in order, and uplinks that are excluded with "!"."""
+    """Uplinks that are named, in order, and uplinks that are excluded with "!"."""
 
     named: tuple[str, ...]
     ruled_out: tuple[str, ...]
@@ -171,9 +171,9 @@ class Choice:
         return cls(named, ruled_out)
 
     def within(self, team: Collection[str]) -> Choice | None:
-        """The same without uplinks that are not in the team; None if nothing is left.
+        """Return the choice without uplinks that are not in the team; None if no rule is left.
 
-        So a VM is not cut off when an uplink leaves the team.
+        The VM therefore keeps its connectivity when an uplink leaves the team.
         """
         named, ruled_out = (
             tuple(name for name in names if name in team) for names in (self.named, self.ruled_out)
@@ -184,16 +184,16 @@ class Choice:
         return known if named or ruled_out else None
 
     def allowed(self, uplinks: Iterable[str]) -> frozenset[str]:
-        """The allowed uplinks: the named ones, or all if none is named, without those ruled out."""
+        """Return the allowed uplinks: the named uplinks (or all), without the excluded uplinks."""
         return frozenset(self.named or uplinks) - frozenset(self.ruled_out)
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The uplinks, VM ports and other interfaces in force before; empty before the first attach.
+    """The uplinks, VM ports and other interfaces that were last in force; empty before an attach.
 
-    `bond`: the port whose members the uplinks were, by name. All but the VM ports is also in the
-    database, as the key `team`.
+    `bond`: the name of the bond that had the uplinks as members. All fields except for `vm_ports` are
+    also stored in the database, as the key `team`.
     """
 
     bond: str | None = None
@@ -214,12 +214,12 @@ class Known:
 
 
 def uplinks() -> Kind:
-    """A choice of uplinks, before the uplinks are known."""
+    """Return the kind for a choice of uplinks, for use before the uplinks are known."""
     return Kind(Choice.of, "names of uplinks, comma-separated; !NAME excludes an uplink")
 
 
 def uplinks_of(team: Collection[str]) -> Kind:
-    """A choice of a team's uplinks that leaves at least one."""
+    """Return the kind for a choice of a team's uplinks that allows at least one uplink."""
     parse = checked(Choice.of, lambda choice: choice.within(team) == choice)
 
     def salvage(text: str) -> Choice | None:
@@ -233,7 +233,7 @@ def uplinks_of(team: Collection[str]) -> Kind:
 
 
 def set_name() -> Kind:
-    """The name of a set, which is printable and cannot be confused with a list."""
+    """Return the kind for the name of a set, which is printable and contains no commas or spaces."""
     pattern = re.compile(rf"[^\s,]{{1,{MOST_NAME_CHARACTERS}}}")
     parse = checked(str, lambda text: text.isprintable() and bool(pattern.fullmatch(text)))
     most = f"{MOST_NAME_CHARACTERS} characters at most"
@@ -241,7 +241,7 @@ def set_name() -> Kind:
 
 
 def written(parse: Callable[[str], Any] = str, unlimited: bool = False) -> Kind:
-    """A value that only the service writes."""
+    """Return the kind for a value that only the service writes."""
     return Kind(parse, WRITTEN_BY_US, by_service=True, unlimited=unlimited)
 
 
@@ -257,12 +257,12 @@ def moves(text: str) -> tuple[Moved, ...]:
 
 
 def moves_text(moves: Iterable[Moved]) -> str:
-    """The value of the key `moved`: each move's time and number in a row of moves by load."""
+    """Return the value of key `moved`: the time and the number of consecutive load moves, for each move."""
     return ",".join(f"{move.at_s:.3f}:{move.step}" for move in moves)
 
 
 def note() -> Kind:
-    """What attach saved of the bridge's previous state."""
+    """Return the kind for the bridge's previous state, as saved by attach."""
 
     def parse(text: str) -> dict[str, str | None]:
         if len(text) > MOST_NOTE_CHARACTERS:
@@ -300,6 +300,6 @@ def whole_number(text: str) -> int:
 def _amount(
     unit: str, lowest: float, highest: float, convert: Callable[[float], float] = float
 ) -> Kind:
-    """A number within these bounds, described by `unit`. `convert` makes the value of it."""
+    """Return the kind for a number within these bounds. `convert` converts the number to the value."""
     within = checked(number, lambda value: lowest <= value <= highest)
     return Kind(lambda text: convert(within(text)), f"{unit} from {lowest:.10g} to {highest:.10g}")

@@ -1,13 +1,12 @@
-"""What the records of bridges say about each other, kept up to date from one reading to the next.
+"""Derives marks on interfaces that depend on other bridges, and updates them after each reading.
 
-Two marks on an interface depend on other bridges. One says that it is a tunnel endpoint: a host that
-sends the frames of its VMs in tunnels (Geneve, VXLAN, GRE...) uses an address of its own, often that of
-a bridge's port LOCAL or of another internal port. The other names the VMs behind a patch port: an
-integration bridge is in the same database, and its VMs' frames pass a patch port of the attached
-bridge, where only their addresses differ.
+One mark identifies tunnel endpoints: a host that encapsulates VM frames (Geneve, VXLAN, GRE...) sends the
+tunnels from an address of its own, often the address of a bridge's port LOCAL or another internal port.
+The second mark lists the VMs behind a patch port: an integration bridge is in the same database, and
+frames of its VMs pass a patch port of the attached bridge, where they differ only in their addresses.
 
-To derive the marks of hundreds of bridges takes a tenth of a second, and the database changes with every
-failover. So marks are derived again only if a record changes what it says about other bridges.
+It takes a tenth of a second to derive the marks of hundreds of bridges, and the database changes with
+every failover. So marks are derived again only if data changes that marks of other bridges depend on.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from controller.config.rows import BridgeRow, Endpoint, Guest, InterfaceRow, Ovn
 class TunnelEnd(NamedTuple):
     """This host's end of a tunnel.
 
-    `own`, `peer`: the addresses of both ends, as far as they are set. `towards`: the device towards
-    the other end, if it is known. `kind`: the type of the tunnel.
+    `own`, `peer`: the addresses of this end and of the other end, if set. `towards`: the device with
+    the route to the other end, if known. `kind`: the type of the tunnel.
     """
 
     own: str | None
@@ -36,10 +35,10 @@ class TunnelEnd(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What marks of any bridge may depend on in the record of one.
+    """The data from one bridge's record that marks of any bridge may depend on.
 
-    `tunnels`: this host's ends of its tunnels. `patches`: its patch ports, with their peers. `guests`:
-    its VMs by address, if patch ports may lead to them.
+    `tunnels`: this host's ends of the bridge's tunnels. `patches`: the bridge's patch ports, with their
+    peers. `guests`: the bridge's VMs by address, if the bridge has patch ports.
     """
 
     tunnels: tuple[TunnelEnd, ...]
@@ -62,30 +61,30 @@ class Mark(NamedTuple):
 
 @dataclass(slots=True)
 class Marks:
-    """The records of all bridges, with marks. `mark` takes a new reading of them.
+    """The records of all bridges, with marks. `mark` updates them from a new reading.
 
-    A record counts as changed if it is another object than before. `rows`: by name, the bridges with
-    their marks. Each is the same object for as long as nothing in it changes.
+    A record counts as changed if it is another object than before. `rows`: the bridges with their marks,
+    keyed by name. Each remains the same object until its content changes.
     """
 
     rows: dict[str, BridgeRow] = field(default_factory=dict)
-    # By interface. Endpoints are here whether a bridge has them or not.
+    # Keyed by interface. Includes endpoints that are not on a bridge.
     _marks: dict[str, Mark] = field(default_factory=dict)
-    # By name: the bridges as they came, and what was found in them.
+    # Keyed by name: the bridges as they were read, and the data from each bridge.
     _came: dict[str, BridgeRow] = field(default_factory=dict)
     _facts: dict[str, Facts] = field(default_factory=dict)
-    # What the marks were made of.
+    # The data from which the marks were derived.
     _made_of: tuple[object, ...] = ()
 
     @property
     def endpoints(self) -> Mapping[str, Endpoint]:
-        """The tunnel endpoints, by device."""
+        """The tunnel endpoints, keyed by device."""
         return {name: one.endpoint for name, one in self._marks.items() if one.endpoint}
 
     def mark(
         self, rows: Iterable[BridgeRow], ovn: Ovn | None, addresses: Mapping[str, tuple[str, ...]]
     ) -> None:
-        """Mark these records. `addresses`: those of each device of this host."""
+        """Update the marks from new records. `addresses`: the addresses of each device of this host."""
         before, self._came = self._came, {row.name: row for row in rows}
         changed = {name for name, row in self._came.items() if before.get(name) is not row}
         self._facts = {
@@ -107,7 +106,7 @@ class Marks:
         }
 
     def _marked(self, row: BridgeRow, last: BridgeRow | None) -> BridgeRow:
-        """The bridge with its marks. `last`: the same with those from before, if it has not changed."""
+        """Return the bridge with its marks. `last`: an unchanged bridge with its previous marks."""
 
         def on(interface: InterfaceRow) -> InterfaceRow:
             mark = self._marks.get(interface.name)
@@ -117,7 +116,7 @@ class Marks:
         return last if last is not None and last == made else made
 
     def _patches(self, attached: set[str]) -> dict[str, Mark]:
-        """The patch ports of attached bridges, with the VMs behind them."""
+        """Return the patch ports of attached bridges, with the VMs behind each patch port."""
         bridge_of = {patch: name for name, of in self._facts.items() for patch in of.patches}
         return {
             patch: Mark(guests=self._behind(name, peer, bridge_of))
@@ -126,7 +125,7 @@ class Marks:
         }
 
     def _behind(self, own: str, peer: str, bridge_of: Mapping[str, str]) -> tuple[Guest, ...]:
-        """The VMs on the bridge that a patch port leads to, and on those that lead on from there."""
+        """Return the VMs on all bridges that can be reached through a patch port."""
         found: dict[str, Guest] = {}
         seen, ahead = {own}, [peer]
         while ahead:
@@ -142,10 +141,10 @@ class Marks:
 def _endpoints(
     ends: Iterable[TunnelEnd], addresses: Mapping[str, tuple[str, ...]]
 ) -> dict[str, Mark]:
-    """The endpoints of these tunnels by device, with the other ends of tunnels over IPv6.
+    """Return the endpoints of these tunnels, keyed by device, with the remote ends of IPv6 tunnels.
 
-    A tunnel leaves by the device that has its `local_ip`. A tunnel without one leaves by the device
-    that routes to its `remote_ip`, which ovs-vswitchd reports.
+    A tunnel uses the device that has its `local_ip`. A tunnel without `local_ip` uses the device with
+    the route to its `remote_ip`, which ovs-vswitchd reports.
     """
     device_of: dict[str | None, str] = {a: device for device, of in addresses.items() for a in of}
     found: dict[str, set[tuple[str, TunnelEnd]]] = {}
@@ -166,7 +165,7 @@ def _endpoint(ends: Iterable[tuple[str, TunnelEnd]]) -> Mark:
 
 
 def _tunnels(row: BridgeRow) -> Iterator[TunnelEnd]:
-    """This host's ends of a bridge's tunnels. An other end that flows decide is not known."""
+    """Return this host's ends of a bridge's tunnels. A peer is not known if flows set the remote end."""
     for interface in row.interfaces:
         if (tunnel := interface.tunnel) is not None:
             own, peer = (local_address(text or "") for text in (tunnel.local_ip, tunnel.remote_ip))
@@ -174,7 +173,7 @@ def _tunnels(row: BridgeRow) -> Iterator[TunnelEnd]:
 
 
 def _of_ovn(ovn: Ovn | None) -> Iterator[TunnelEnd]:
-    """OVN's endpoints, also those that no tunnel uses yet."""
+    """Return OVN's endpoints, including endpoints that no tunnel uses yet."""
     if ovn is not None:
         for text in ovn.addresses:
             for kind in ovn.kinds:
@@ -182,7 +181,7 @@ def _of_ovn(ovn: Ovn | None) -> Iterator[TunnelEnd]:
 
 
 def local_address(text: str) -> str | None:
-    """An address as the kernel writes it; None for anything else, such as `flow`."""
+    """Return an address in the kernel's notation; None for other texts, such as `flow`."""
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:

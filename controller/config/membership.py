@@ -1,9 +1,9 @@
-"""Finds out which interfaces of a bridge are its uplinks.
+"""Determines the uplinks of a bridge: checks the list of uplinks, and finds members that are missing.
 
 An uplink that is treated as a VM port connects the network to itself, and a VM port that is treated
-as an uplink receives other VMs' traffic. So a list of uplinks that would do either is refused.
-Where the database leaves doubt, an operator decides, by setting an uplink's `role` or a VM port's
-rule on the interface.
+as an uplink receives other VMs' traffic. A list of uplinks with such an error is refused. If the
+database does not show the kind of an interface, an operator sets an uplink's `role` or a VM port's
+rule on it.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from policies.model import MAX_UPLINKS
 
 # Keys that libvirt, OpenStack and others write to the Interface of a VM.
 VM_IDS = ("iface-id", "vm-id", "vm-uuid", "attached-mac")
-# Names that they give to interfaces of VMs.
+# Patterns for the names of VM interfaces, keyed by the program that uses these names.
 VM_NAMES = {
     "libvirt": r"vnet\d+",
     "OpenStack": r"(tap|qvo|qvb)[0-9a-f]{8}-[0-9a-f]{1,2}",
     "Proxmox": r"(tap|veth)\d+i\d+|fw(ln|pr)\d+[op]\d+",
     "Xen": r"vif\d+\.\d+",
 }
-# Types of interfaces that lead to a VM, to this host, or to another bridge on it.
+# Types of interfaces that connect a VM, this host, or another bridge of this host.
 VM_TYPES = ("internal", "patch", "dpdkvhostuser", "dpdkvhostuserclient")
 TAP_DRIVERS = ("tun", "net_tap", "net_vhost", "net_virtio_user")
-# Drivers of devices that are not network cards. They can be uplinks, or lead to a VM or a
+# Drivers of devices that are not network cards. Such a device can be an uplink, or connect a VM or a
 # container.
 VIRTUAL_DRIVERS = (
     *TAP_DRIVERS,
@@ -43,7 +43,7 @@ NO_OFPORT = -1
 IS_UPLINK = "ovs-vsctl set interface {} external_ids:" + PREFIX + "role=active"
 IS_VM_PORT = "ovs-vsctl set interface {} external_ids:" + PREFIX + "unit=port"
 
-# The uplinks in force, and errors: each problem, and what to do.
+# The uplinks in force, and errors: each problem, and the action that solves it.
 Found = tuple[tuple[str, ...], list[tuple[str, str]]]
 
 
@@ -51,10 +51,10 @@ Found = tuple[tuple[str, ...], list[tuple[str, str]]]
 class Team:
     """The uplinks in force, in failover order, and errors in the requested list.
 
-    `bond`: the port whose members the uplinks are; None for plain uplinks. `wrong`: each problem, and
-    what to do about it. `missing`: interfaces that seem to lead to the network, although they
-    are not uplinks. They are not VM ports either. `last`: the last valid team. On a bond with only one
-    member left it has more uplinks. It excludes interfaces that are missing only while an uplink is
+    `bond`: the bond that has the uplinks as members; None for plain uplinks. `wrong`: each problem, and
+    the action that solves it. `missing`: interfaces that seem to be connected to the network, but are
+    neither uplinks nor VM ports. `last`: the last valid team, which can have more uplinks than a bond
+    with only one remaining member. `last` excludes interfaces that are missing only while an uplink is
     absent or keys have disappeared.
     """
 
@@ -68,14 +68,14 @@ class Team:
 def bond_of(
     row: BridgeRow, named: tuple[str, ...] | None = None, known: Known | None = None
 ) -> PortRow | None:
-    """The port whose members are the uplinks; None for plain uplinks.
+    """Return the bond that has the uplinks as members; None for plain uplinks.
 
-    A bond in force stays it when another bond is added, and when it keeps one member only. Plain
-    uplinks stay plain when a bond is added.
+    A bond stays in force when another bond is added, and when only one of its members is left. Plain
+    uplinks stay in force when a bond is added.
     """
     known, bonds = known or Known(), bonds_of(row)
     single = {port.interfaces[0].name: port for port in row.ports if len(port.interfaces) == 1}
-    # Only a bond has another name than its interface.
+    # If a port's name differs from the name of its only interface, the port is a bond.
     shrunk = [port for name, port in single.items() if port.name != name]
     for port in (*bonds, *shrunk):
         if port.name == known.bond:
@@ -90,28 +90,28 @@ def bond_of(
 
 
 def bonds_of(row: BridgeRow) -> list[PortRow]:
-    """The ports with more than one interface."""
+    """Return the ports with more than one interface."""
     return [port for port in row.ports if len(port.interfaces) > 1]
 
 
 def to_attach(row: BridgeRow) -> str:
-    """The command that attaches a bridge."""
+    """Return the command that attaches a bridge."""
     uplinks = "" if bonds_of(row) else " --uplink IF --uplink IF"
     return f"ovs-lbt attach {quoted(row.name)}{uplinks}"
 
 
 def not_attached(row: BridgeRow, what: str = "") -> str:
-    """The refusal of a bridge that is not attached. `what`: the name that led to it, if it is another."""
+    """Return the refusal for a bridge that is not attached. `what`: a prefix that names its interface."""
     return f"{what}bridge {row.name} is not attached; to attach it: {to_attach(row)}"
 
 
 def members_of_bonds(row: BridgeRow) -> frozenset[str]:
-    """The members of bonds. They are never VM ports."""
+    """Return the members of bonds. They are never VM ports."""
     return frozenset(name for bond in bonds_of(row) for name in _names(bond))
 
 
 def team(row: BridgeRow, named: tuple[str, ...] | None, known: Known) -> Team:
-    """The uplinks of a bridge. `named`: the requested uplinks; None if none are named."""
+    """Determine the uplinks of a bridge. `named`: the requested uplinks; None if none are requested."""
     bond = bond_of(row, named, known)
     if bond is None:
         uplinks, wrong = _plain(row, named, known)
@@ -134,16 +134,16 @@ def team(row: BridgeRow, named: tuple[str, ...] | None, known: Known) -> Team:
     valid = Known(bond.name if bond else None, last, evident)
     apart = frozenset(missing)
     if row.keys_lost:
-        # The keys that would say which new interfaces are uplinks have vanished.
+        # The keys that list the uplinks have disappeared, so a new interface may be an uplink.
         apart |= {interface.name for interface in new if _of_a_vm(row, interface) is None}
     assert apart.isdisjoint(uplinks), "an interface would be an uplink and missing"
     return Team(uplinks, bond, tuple(wrong), apart, valid)
 
 
 def _bonded(row: BridgeRow, bond: PortRow, named: tuple[str, ...] | None, known: Known) -> Found:
-    """All members of the bond, because NORMAL uses all of them; only their order can be chosen.
+    """Return all members of a bond, because NORMAL uses all of them. `named` only selects their order.
 
-    Of too many, those of the last valid team.
+    If the bond has too many members, return the members of the last valid team.
     """
     members, wrong = _names(bond), list[tuple[str, str]]()
     if len(members) > MAX_UPLINKS:
@@ -161,7 +161,7 @@ def _bonded(row: BridgeRow, bond: PortRow, named: tuple[str, ...] | None, known:
 
 
 def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known) -> Found:
-    """The named uplinks, unless one seems to lead to a VM, or one is missing from the list."""
+    """Return the named plain uplinks, unless one seems to be a VM port, or an uplink is not listed."""
     by_name = {interface.name: interface for interface in row.interfaces}
     if named is None:
         problem = "no uplinks are named, and the bridge does not have exactly one bond"
@@ -202,7 +202,7 @@ def _absent(row: BridgeRow, named: tuple[str, ...]) -> Iterator[tuple[str, str]]
 
 
 def _of_a_vm(row: BridgeRow, interface: InterfaceRow) -> str | None:
-    """The evidence that an interface leads to a VM or to no network; None if there is none."""
+    """Return the evidence that an interface does not lead to the network; None if there is none."""
     if found := [key for key in VM_IDS if interface.external_ids.get(key)]:
         return f"is an interface of a VM, because it has {found[0]}"
     if interface.name == row.name:
@@ -212,22 +212,22 @@ def _of_a_vm(row: BridgeRow, interface: InterfaceRow) -> str | None:
     if interface.kind in VM_TYPES:
         return f"has type {interface.kind}, so it does not lead to the network"
     if interface.driver in TAP_DRIVERS:
-        return "is a tap device, as VMs use"
+        return "is a tap device, which is typical of a VM"
     if interface.represents:
         return "is the representor of a VM's virtual function"
     for whose, pattern in VM_NAMES.items():
         if re.fullmatch(pattern, interface.name, re.ASCII):
             return f"has a name that {whose} gives to interfaces of VMs"
-    # A card that was missing from the list may have been treated as a VM port until then.
+    # A network card that was missing from the list may have been treated as a VM port before.
     if not _is_card(interface) and (found := _has(interface, WRITTEN_VM_KEYS)):
         return f"is a VM port, because it has {PREFIX}{found[0]}"
     return None
 
 
 def _working(row: BridgeRow, uplinks: tuple[str, ...]) -> set[str]:
-    """The uplinks that the switch can open, and that have not got another name.
+    """Return the uplinks that the switch can open, and whose devices have not been renamed.
 
-    For a device with another name, the switch has a second interface with the same address.
+    For a renamed device, the switch has a second interface with the same address.
     """
     here = {i.name: i.mac for i in row.interfaces if i.name in uplinks and i.ofport != NO_OFPORT}
     alike = [i for i in row.interfaces if i.name not in uplinks and i.mac in here.values()]
@@ -242,9 +242,9 @@ def _missing(
     known: Known,
     gone: Collection[str],
 ) -> dict[str, str | None]:
-    """The interfaces among `new` ones that seem to lead to the network, each with the evidence.
+    """Return the interfaces in `new` that seem to lead to the network, each with the evidence.
 
-    None: without evidence, but uplinks are `gone`, and one of them may have got another name.
+    The evidence is None if the interface may only be a renamed device of an uplink in `gone`.
     """
     bonded, in_use, missing = members_of_bonds(row), _in_use(row), dict[str, str | None]()
     stem = _stem(row, uplinks, known)
@@ -259,13 +259,13 @@ def _missing(
         elif found := _has(interface, UPLINK_KEYS):
             missing[name] = f"an uplink with {PREFIX}{found[0]}"
         elif name in in_use:
-            missing[name] = "an uplink that VM ports are bound to"
+            missing[name] = "an uplink to which VM ports are bound"
         elif name in known.uplinks:
             missing[name] = "an uplink until now"
         elif name.rstrip(DIGITS) == stem:
             missing[name] = f"a new interface named like {uplinks[0]}"
         elif name in known.missing:
-            # VM ports that used it as an uplink have left it since.
+            # VM ports used this interface as an uplink, and have moved to other uplinks since.
             missing[name] = "which has not been a VM port until now"
         elif gone:
             missing[name] = None
@@ -279,11 +279,11 @@ def _strangers(
     missing: Mapping[str, str | None],
     gone: list[str],
 ) -> Iterator[tuple[str, str]]:
-    """What is missing: each problem, and what to do."""
+    """Report missing interfaces and further bonds: each problem, and the action that solves it."""
     for other in bonds_of(row):
         if other is not bond and uplinks and not missing.keys().isdisjoint(_names(other)):
             yield (
-                f"{other.name} ({', '.join(_names(other))}) is a bond besides the uplinks",
+                f"{other.name} ({', '.join(_names(other))}) is a bond in addition to the uplinks",
                 f"remove it: ovs-vsctl {_del_port(row, other.name)}; or, if it leads to another network,"
                 " move it to a separate bridge, with the VMs of that network",
             )
@@ -307,7 +307,7 @@ def _strangers(
 def _replacing(
     row: BridgeRow, bond: PortRow | None, uplinks: tuple[str, ...], places: Mapping[str, str]
 ) -> str:
-    """The command by which interfaces take the `places` of uplinks that are gone."""
+    """Return the command that replaces absent uplinks. `places`: new interface -> absent uplink."""
     if bond is not None:
         steps = [_into(row, bond, name) for name in places]
         steps += [
@@ -325,7 +325,7 @@ def _replacing(
 
 
 def _into(row: BridgeRow, bond: PortRow, name: str) -> str:
-    """The words for ovs-vsctl that make an interface a member of a bond."""
+    """Return the arguments for ovs-vsctl that make an interface a member of a bond."""
     added = f"add-bond-iface {quoted(bond.name)} {quoted(name)}"
     return f"{_del_port(row, name)} -- {added}" if name in _present(row) else added
 
@@ -343,14 +343,14 @@ def _names(bond: PortRow) -> tuple[str, ...]:
 
 
 def _is_vm(row: BridgeRow, interface: InterfaceRow) -> bool:
-    """Whether something says that an interface is a VM port, or it has been one."""
+    """Whether there is evidence that an interface is a VM port, or was a VM port before."""
     return bool(_has(interface, WRITTEN_VM_KEYS)) or _of_a_vm(row, interface) is not None
 
 
 def _stem(row: BridgeRow, uplinks: tuple[str, ...], known: Known) -> str | None:
-    """The name that the uplinks have before their numbers, and no VM port has; None if there is none.
+    """Return the common prefix of the uplinks' names, without numbers; None if VM ports also have it.
 
-    Also None at attach, when no interface is new.
+    Also None if there is no common prefix, and at attach, when no interface is new.
     """
     vm_ports = known.vm_ports | {i.name for i in row.interfaces if _has(i, WRITTEN_VM_KEYS)}
     stems = {uplink.rstrip(DIGITS) for uplink in uplinks}
@@ -360,18 +360,18 @@ def _stem(row: BridgeRow, uplinks: tuple[str, ...], known: Known) -> str | None:
 
 
 def _is_card(interface: InterfaceRow) -> bool:
-    """Whether it is hardware or stands for hardware, such as a kernel bond or a VLAN of a card."""
+    """Whether an interface is hardware or represents hardware, such as a Linux bond or a card's VLAN."""
     kinds, driver = ("", "system", "dpdk"), interface.driver
     return interface.kind in kinds and driver is not None and driver not in VIRTUAL_DRIVERS
 
 
 def _in_use(row: BridgeRow) -> set[str]:
-    """The uplinks that VM ports are pinned to, or were bound to when that was last written."""
+    """Return the uplinks to which VM ports are pinned, or were bound according to the database."""
     keys = (PREFIX + "binding", PREFIX + "pin")
     return {i.external_ids.get(key, "") for i in row.interfaces for key in keys}
 
 
 def _has(interface: InterfaceRow, keys: Iterable[str]) -> list[str]:
-    """Those of our keys that an interface has."""
+    """Return the keys of ovs-lbt among `keys` that an interface has."""
     ids: Mapping[str, str] = interface.external_ids
     return sorted(key for key in keys if PREFIX + key in ids)

@@ -1,4 +1,4 @@
-"""Features of a bridge that the NORMAL action supports and our pipeline does not."""
+"""Reports features of a bridge that the NORMAL action supports, but our pipeline does not."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from controller.config.vlans import port_vlans
 
 
 def not_done(row: BridgeRow, uplinks: Collection[str], lag: bool) -> tuple[str, ...]:
-    """The features in use that NORMAL supports and our pipeline does not, one line each.
+    """Return a line for each feature in use that NORMAL supports, but our pipeline does not.
 
-    Sampling (NetFlow, sFlow, IPFIX) does not depend on NORMAL and continues. `uplinks`: their names.
-    `lag`: whether the upstream switch treats them as one link.
+    Sampling (NetFlow, sFlow, IPFIX) does not depend on NORMAL and continues. `uplinks`: the names of
+    the uplinks. `lag`: whether the upstream switch treats the uplinks as one link.
     """
     return (*_not_done(row), *multiplied(row, uplinks), *returned(row, uplinks, lag))
 
 
 def multiplied(row: BridgeRow, uplinks: Collection[str]) -> Iterator[str]:
-    """The mirrors whose copies leave on several plain uplinks.
+    """Report the mirrors whose frames are sent on several plain uplinks.
 
     Open vSwitch itself sends mirrored frames to every port that carries the output VLAN. A bond counts
     as one port.
@@ -31,9 +31,9 @@ def multiplied(row: BridgeRow, uplinks: Collection[str]) -> Iterator[str]:
 
 
 def returned(row: BridgeRow, uplinks: Collection[str], lag: bool) -> Iterator[str]:
-    """The mirrors whose copies come back on other members of a bond: they bypass our flows.
+    """Report the mirrors whose frames come back on other members of a bond, because they bypass our flows.
 
-    The source of a copy is an address of another VLAN, so it looks like a frame of another host.
+    The source of a mirrored frame is an address in another VLAN, so it looks like another host's frame.
     """
     bond = next((p for p in row.ports if {i.name for i in p.interfaces} == {*uplinks}), None)
     for mirror in row.mirrors if bond is not None and not lag else ():
@@ -47,7 +47,7 @@ def returned(row: BridgeRow, uplinks: Collection[str], lag: bool) -> Iterator[st
 
 
 def _carry(row: BridgeRow, uplinks: Collection[str], vlan: int | None, inside: bool) -> list[str]:
-    """The ports that carry a VLAN and are uplinks, or are not. A bond of uplinks is one port."""
+    """Return the ports that carry a VLAN: uplinks (`inside`) or other ports. A bond is one port."""
     return [
         port.name
         for port in row.ports

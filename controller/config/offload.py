@@ -1,8 +1,8 @@
-"""What hardware offload, DPDK ports and representors mean for a bridge, and what is not possible.
+"""Describes the effects of hardware offload, DPDK ports and representors on a bridge, and the limits.
 
 Sources: Open vSwitch's documentation ("Flow Hardware offload with Linux TC flower", "Using Open
-vSwitch with DPDK", ovs-vswitchd.conf.db(5)), and what `lib/netdev-offload-tc.c` of releases 3.1 and
-3.5 refuses. None of it was tried on hardware.
+vSwitch with DPDK", ovs-vswitchd.conf.db(5)), and the checks in `lib/netdev-offload-tc.c` of releases
+3.1 and 3.5. This module has not been tested on hardware.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from controller.config.rows import BridgeRow, InterfaceRow
 from policies.presets import PRESETS
 
 DPDK_KINDS = ("dpdk", "dpdkvhostuser", "dpdkvhostuserclient")
-# TCA_ACT_MAX_NUM of Open vSwitch: the most actions of a flow in tc. An output is one.
+# TCA_ACT_MAX_NUM of Open vSwitch: the maximum number of actions, such as outputs, of a flow in tc.
 MOST_ACTIONS = 16
-# Of a list of ports in a sentence.
+# The number of ports that a sentence lists.
 NAMED = 4
 SHAPED_BY = "shares, reserve-mbps and limit-mbps"
-# The effects of giving cached flows to tc, and of values of `tc-policy`.
+# The effects of offloading cached flows to tc, and of the values of `tc-policy`.
 BY_TC = (
     "hw-offload: tc and the network card use the flow cache of Open vSwitch, which contains the"
     " results of our tables, groups and learned addresses",
@@ -30,18 +30,18 @@ BY_TC = (
 )
 TC_POLICIES = {
     "skip_hw": "tc-policy skip_hw: tc forwards in software, and no network card forwards",
-    "skip_sw": "tc-policy skip_sw: Open vSwitch's kernel module forwards what the network card does not",
+    "skip_sw": "tc-policy skip_sw: Open vSwitch's kernel module forwards frames that the card does not",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Offload:
-    """What is offloaded of a bridge, as far as the database shows it.
+    """The hardware offload of a bridge, according to the database.
 
-    `told`: the consequences, a sentence each. `by_tc`: its cached flows are offloaded to tc, which
-    counts packets without their Ethernet header. `past_queues`: the VM ports whose frames the card
-    sends past the queues of uplinks. `no_queues`: the uplinks that cannot have queues. `no_card`: why
-    no card forwards what VMs send on uplinks although `hw-offload` is true; None if one may.
+    `told`: sentences that describe the effects. `by_tc`: whether cached flows are offloaded to tc, which
+    counts packets without their Ethernet header. `past_queues`: the VM ports whose frames bypass the
+    queues of uplinks in the card. `no_queues`: the uplinks that cannot have queues. `no_card`: the reason
+    why no card forwards VM traffic although `hw-offload` is true; None if a card may forward it.
     """
 
     told: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Offload:
     no_card: str | None = None
 
     def unshaped(self, port: str) -> str | None:
-        """Why a VM port cannot have shares, a reservation or a limit; None if it can."""
+        """Return why a VM port cannot have shares, a reservation or a limit; None if it can."""
         if self.no_queues:
             return f"DPDK uplinks have no Linux queues: {_some(self.no_queues)}"
         if port in self.past_queues:
@@ -63,7 +63,7 @@ NOTHING = Offload()
 
 
 def read(row: BridgeRow, uplinks: Sequence[InterfaceRow]) -> Offload:
-    """What is offloaded of a bridge with these uplinks, whatever its policies."""
+    """Return the offload of a bridge with these uplinks, without the effects of its policies."""
     names = {uplink.name for uplink in uplinks}
     by_tc = row.hw_offload and not row.in_userspace
     representors = [i.name for i in row.interfaces if i.represents and i.name not in names]
@@ -84,7 +84,7 @@ def read(row: BridgeRow, uplinks: Sequence[InterfaceRow]) -> Offload:
 
 
 def with_policies(found: Offload, policies: Iterable[str], connection_hash: str) -> Offload:
-    """The same, and what it means for policies in use. `connection_hash`: the key's value."""
+    """Return `found` with its effects on the policies in use. `connection_hash`: the key's value."""
     if not found.by_tc:
         return found
     hashed = [
@@ -99,13 +99,13 @@ def _hashed(policy: str, connection_hash: str, no_card: str | None) -> Iterator[
     preset = PRESETS[policy]
     if connection_hash == "auto" and no_card is not None and preset.spreads_connections:
         yield (
-            f"hw-offload with {policy}: {no_card}, so no network card forwards, and software forwards"
-            " the connections that are hashed by dp_hash"
+            f"hw-offload with {policy}: {no_card}, so no network card forwards, and connections that use"
+            " dp_hash are forwarded in software"
         )
     elif connection_hash == "dp_hash" and preset.spreads_connections:
         yield (
             f"hw-offload with {policy}: connection-hash is dp_hash, which tc does not support, so"
-            " software forwards the connections that it hashes"
+            " connections that use dp_hash are forwarded in software"
         )
     elif preset.classifier.hashed or preset.splits_by is not None:
         yield (
@@ -115,16 +115,16 @@ def _hashed(policy: str, connection_hash: str, no_card: str | None) -> Iterator[
 
 
 def _no_card(row: BridgeRow, uplinks: Sequence[InterfaceRow]) -> str | None:
-    """Why no card forwards to the uplinks. A card forwards only to its own ports.
+    """Return why no card can forward to the uplinks; None if one can. A card uses only its own ports.
 
-    A card whose offload is disabled at present counts, because it can be enabled at any time.
+    A card with offload disabled counts as able, because offload can be enabled at any time.
     """
     if row.in_userspace:
         return None if _has_card(row) else "datapath_type netdev offloads to DPDK cards only"
     if row.tc_policy == "skip_hw":
         return "tc-policy is skip_hw"
     if uplinks and all(uplink.offloads is False for uplink in uplinks):
-        return f"uplinks {_some([u.name for u in uplinks])} are no cards that can offload tc flows"
+        return f"uplinks {_some([u.name for u in uplinks])} cannot offload tc flows"
     return None
 
 
@@ -132,20 +132,20 @@ def _dpdk(row: BridgeRow, no_queues: Sequence[str]) -> Iterator[str]:
     ports = [interface.name for interface in row.interfaces if interface.kind in DPDK_KINDS]
     if no_queues:
         yield (
-            f"DPDK uplinks {_some(no_queues)}: they have no Linux device that could have queues, so"
-            f" {SHAPED_BY} are refused"
+            f"DPDK uplinks {_some(no_queues)} have no Linux device for queues, so"
+            f" {SHAPED_BY} are rejected"
         )
     if others := [name for name in ports if name not in no_queues]:
         yield (
-            f"DPDK ports {_some(others)}: ovs-vswitchd's own threads forward their frames, and all"
+            f"frames of DPDK ports {_some(others)} are forwarded by ovs-vswitchd's own threads; all"
             " policies work as on other ports"
         )
     if row.hw_offload and row.in_userspace:
         yield (
-            "hw-offload: a DPDK card can take over outputs, VLAN tags and rewritten addresses of"
-            " cached flows; if it cannot, ovs-vswitchd forwards"
+            "hw-offload: a DPDK card can offload outputs, VLAN tags and rewritten addresses of"
+            " cached flows; ovs-vswitchd forwards all other flows"
             if _has_card(row)
-            else "hw-offload: datapath_type netdev offloads to DPDK cards only, and there are none"
+            else "hw-offload: datapath_type netdev offloads to DPDK cards only, and the bridge has none"
         )
 
 
@@ -161,17 +161,17 @@ def _representors(row: BridgeRow, names: Sequence[str]) -> Iterator[str]:
     if not row.in_userspace and row.tc_policy != "skip_hw":
         yield (
             f"{which}: frames that the card forwards bypass the kernel's queues, so {SHAPED_BY} are"
-            " refused for these ports"
+            " rejected for these ports"
         )
 
 
 def _has_card(row: BridgeRow) -> bool:
-    """Whether a bridge has a DPDK port of a card. vhost-user ports are software."""
+    """Whether the bridge has a DPDK network card. vhost-user ports are forwarded in software."""
     return any(interface.kind == "dpdk" for interface in row.interfaces)
 
 
 def _some(names: Sequence[str]) -> str:
-    """A list that stays readable with hundreds of ports."""
+    """Return a list of the first few names, and the number of further names."""
     more = len(names) - NAMED
     listed = ", ".join(names[:NAMED])
     return f"{listed} and {more} more" if more > 0 else listed

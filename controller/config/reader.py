@@ -1,4 +1,4 @@
-"""Reads a bridge's configuration from database records. Invalid values keep the last good one."""
+"""Reads a bridge's configuration from records of the database. Replaces invalid values by valid ones."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ WAITS = (
 
 
 def read_bridge(row: BridgeRow, last: BridgeConfig | None = None) -> BridgeConfig:
-    """The configuration of an attached bridge.
+    """Return the configuration of an attached bridge.
 
-    `last`: the configuration in force. An invalid value keeps its last good value, or the default
-    if there is none. All invalid values are in `errors`.
+    `last`: the configuration in force. Instead of an invalid value, the last valid value is used, or
+    the default if there is none. The result lists invalid values in `errors`.
     """
     return _Reader(row, last).read()
 
 
 class _Reader:
-    """Reads one bridge. Collects invalid values, and good ones to replace later invalid ones."""
+    """Reads one bridge. Collects errors, and valid values that can replace later invalid values."""
 
     def __init__(self, row: BridgeRow, last: BridgeConfig | None) -> None:
         self.row = row
@@ -64,7 +64,7 @@ class _Reader:
         read = read_vm_ports(self.row, common, neither, self.last, self.settings)
         assert neither.isdisjoint(read.by_name), "an uplink as a VM port would be a loop"
         vm_ports = _several_marked(tuple(vm_port.config for vm_port in read.by_name.values()))
-        # Open vSwitch fills in the source port of its own tunnels after multipath has seen the frame.
+        # Open vSwitch sets the source port of its own tunnels after multipath has hashed the frame.
         native = next((p.name for p in vm_ports if p.counted_by_flows and p.may_spread), None)
         connection_hash = bridge["connection-hash"] or ("auto" if native else "multipath")
         return BridgeConfig(
@@ -115,9 +115,9 @@ class _Reader:
         )
 
     def _teaming(self, wanted: str | None, bond: PortRow | None) -> str:
-        """The requested teaming, if the uplinks support it.
+        """Return the first teaming mode that the uplinks support: `wanted`, the last one, the default.
 
-        Otherwise the last one, if they support that; else the default.
+        Report an error if the uplinks do not support `wanted`.
         """
         default = "lacp" if _negotiates(bond) else "switch-independent"
         if wanted is None:
@@ -132,7 +132,7 @@ class _Reader:
         return fitting[0]
 
     def _team(self, named: tuple[str, ...] | None, saved: Known | None) -> membership.Team:
-        """The uplinks in force. Errors in the requested list are reported."""
+        """Return the uplinks in force. Report errors in the requested list."""
         record, key = f"Bridge {self.row.name}", PREFIX + "uplinks"
         known = self.last.team if self.last else saved or Known()
         vm_ports = (port.name for port in self.last.vm_ports) if self.last else ()
@@ -143,7 +143,7 @@ class _Reader:
         return found
 
     def _members(self, names: Iterable[str]) -> list[tuple[PortRow, InterfaceRow]]:
-        """The records of the uplinks that exist on the switch."""
+        """Return the records of the uplinks that exist on the switch."""
         present = {i.name: (port, i) for port in self.row.ports for i in port.interfaces}
         return [present[n] for n in names if n in present and has_ofport(present[n][1])]
 
@@ -167,7 +167,7 @@ class _Reader:
 
 
 def _several_marked(ports: tuple[VmPortConfig, ...]) -> tuple[VmPortConfig, ...]:
-    """The same ports; if several send tunnels of the userspace datapath without a LAG, these say so."""
+    """Return the ports. If several are tunnel endpoints of the userspace datapath, mark these."""
     endpoints = [p for p in ports if p.tunnel_mac is not None and p.counted_by_flows]
     if len(endpoints) < 2:
         return ports
@@ -175,23 +175,23 @@ def _several_marked(ports: tuple[VmPortConfig, ...]) -> tuple[VmPortConfig, ...]
 
 
 def _unspread(ports: Iterable[VmPortConfig], connection_hash: str | None) -> Iterator[str]:
-    """The tunnel endpoints that are spread less than their policy would spread other ports."""
+    """Report the tunnel endpoints whose connections are spread less than the policy requires."""
     for port in ports:
         endpoint = f"{port.name}, a tunnel endpoint on the userspace datapath"
         if port.keeps_address:
             yield (
-                f"{port.policy} does not spread {endpoint}: peers there answer to the source address of"
-                " a frame, and not every uplink carries its VLANs; make all uplinks carry them"
+                f"{port.policy} does not spread {endpoint}: its peers send to source addresses of frames,"
+                " and not every uplink carries its VLANs; configure these VLANs on all uplinks"
             )
         elif connection_hash == "multipath" and port.counted_by_flows and port.may_spread:
             yield (
-                f"{port.policy} spreads {endpoint}, by peers only, because multipath sees no source ports"
-                " of tunnels; set connection-hash=dp_hash"
+                f"{port.policy} spreads {endpoint}, only by peers, because multipath cannot hash source"
+                " ports of tunnels; set connection-hash=dp_hash"
             )
 
 
 def _unchecked(bridge: Mapping[str, Any], teaming: str, on_bond: bool) -> Iterator[str]:
-    """Why paths are not checked although the operator asked for it."""
+    """Report why path checks that are configured have no effect."""
     if bridge["path-check"] and teaming != Teaming.SWITCH_INDEPENDENT:
         yield f"path-check has no effect with teaming {teaming}, where the upstream switch chooses the uplink"
     elif bridge["path-check"] and on_bond and bridge["mode"] == "observe":
@@ -201,9 +201,9 @@ def _unchecked(bridge: Mapping[str, Any], teaming: str, on_bond: bool) -> Iterat
 
 
 def _teaming_violations(teaming: str, bond: PortRow | None) -> Iterator[tuple[str, str]]:
-    """Why these uplinks cannot be teamed like this: each problem, and what to do.
+    """Report why the uplinks do not support a teaming mode: each problem, and its solution.
 
-    `bond`: the bond whose members the uplinks are; None for plain uplinks.
+    `bond`: the bond that has the uplinks as members; None for plain uplinks.
     """
     where = "plain uplinks" if bond is None else f"bond {bond.name} with lacp {bond.lacp or 'off'}"
     if teaming == "lacp" and not _negotiates(bond):
@@ -215,7 +215,7 @@ def _teaming_violations(teaming: str, bond: PortRow | None) -> Iterator[tuple[st
 
 
 def _watchers(port: PortRow, interface: InterfaceRow) -> Iterator[str]:
-    """The protocols whose silence takes an uplink out of use, although its link is up."""
+    """Return the protocols that take an uplink out of use if its peer is silent, even with link up."""
     if _negotiates(port):
         yield "LACP"
     if interface.bfd:
@@ -234,7 +234,7 @@ def _active_member(bond: PortRow | None) -> str | None:
 
 
 def _poll_interval_s(asked_s: float | None, ports: Iterable[VmPortConfig], policy: str) -> float:
-    """The configured interval, else the shortest one that a policy in use asks for."""
+    """Return the configured interval, else the shortest interval that a policy in use requires."""
     if asked_s is not None:
         return asked_s
     return min(PRESETS[name].poll_s for name in (policy, *(port.policy for port in ports)))

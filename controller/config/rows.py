@@ -1,4 +1,4 @@
-"""Records of Open vSwitch's database as values. `ovsdb.records` makes them."""
+"""Defines data classes for records of Open vSwitch's database, which `ovsdb.records` creates."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ PREFIX = "ovs-lbt-"
 
 @dataclass(frozen=True, slots=True)
 class Tunnel:
-    """From where a tunnel interface sends, and to where.
+    """The local and the remote end of a tunnel interface.
 
-    `local_ip`, `remote_ip`: its options, None if they are not set. `device`: the device that routes to
-    its remote end, as ovs-vswitchd reports it; None if it does not.
+    `local_ip`, `remote_ip`: options of the interface, None if not set. `device`: the device with the
+    route to the remote end, as reported by ovs-vswitchd; None if not reported.
     """
 
     local_ip: str | None = None
@@ -25,24 +25,24 @@ class Tunnel:
 
 @dataclass(frozen=True, slots=True)
 class Ovn:
-    """From where OVN sends its tunnels, as its keys of the table Open_vSwitch say.
+    """The tunnel settings of OVN in the table Open_vSwitch: source addresses and types of tunnels.
 
-    `bridge`: its integration bridge.
+    `bridge`: OVN's integration bridge.
     """
 
     addresses: tuple[str, ...]
     kinds: tuple[str, ...] = ("geneve",)
     bridge: str = "br-int"
-    # The bridges of this host that lead to its physical networks (`ovn-bridge-mappings`).
+    # The bridges of this host that connect physical networks (`ovn-bridge-mappings`).
     mapped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The tunnels that a port sends. Each tuple is sorted and has no value twice.
+    """The tunnels whose encapsulated traffic comes from a port. Tuples are sorted, without duplicates.
 
-    `addresses`: their source addresses, as far as they are known. `kinds`: the types of the
-    tunnels. `bridges`: the bridges that they belong to.
+    `addresses`: the known source addresses. `kinds`: the types of the tunnels. `bridges`: the bridges
+    that have the tunnel interfaces.
     """
 
     addresses: tuple[str, ...]
@@ -57,8 +57,8 @@ class Endpoint:
 class Guest:
     """A VM behind a patch port: one of its addresses, and its name.
 
-    `identity`: under which the Bridge keeps its rules. `pin`: the rule that one has. `identities`:
-    all names under which the Bridge may have them, the one that takes precedence last.
+    `identity`: the name under which the bridge stores the VM's rules. `pin`: the VM's rule `pin`.
+    `identities`: all names under which the bridge may store rules, in increasing order of precedence.
     """
 
     mac: str
@@ -70,36 +70,36 @@ class Guest:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceRow:
-    """An Interface record. `ofport` is None until the switch has assigned one."""
+    """An Interface record. `ofport` is None until the switch has assigned a port number."""
 
     name: str
     ofport: int | None = None
     link_speed_bps: float | None = None
     external_ids: Mapping[str, str] = field(default_factory=dict)
     mac: str | None = None
-    # Whether LACP has recently heard from the partner; None without LACP.
+    # Whether LACPDUs were recently received from the partner; None without LACP.
     lacp_current: bool | None = None
-    # Whether BFD and CFM are enabled on it.
+    # Whether BFD and CFM are enabled on the interface.
     bfd: bool = False
     cfm: bool = False
-    # Its type, empty for a device of the system; and the driver of the device, if known.
+    # The type of the interface, empty for a system device; and the driver of the device, if known.
     kind: str = ""
     driver: str | None = None
-    # Whether it stands for a function of a card that a VM has, such as a VF.
+    # Whether the interface is the representor of a network card's function, such as a VM's VF.
     represents: bool = False
-    # Whether its device can take over flows of tc; None if not known, or not asked because nothing is offloaded.
+    # Whether the device can offload tc flows; None if not known, or not queried without hw-offload.
     offloads: bool | None = None
-    # The longest packet that it carries; None if not known.
+    # The maximum packet length on the interface; None if not known.
     mtu: int | None = None
-    # None if it is no tunnel.
+    # The ends of the tunnel; None if the interface is not a tunnel.
     tunnel: Tunnel | None = None
-    # The other end of a patch port, by name; None if it is no patch port.
+    # The name of the peer of a patch port; None if the interface is not a patch port.
     peer: str | None = None
     # The VMs behind a patch port, by address (`config.marks`).
     guests: tuple[Guest, ...] = ()
-    # The tunnels of this Open vSwitch that are sent by it (`config.marks`); None if there are none.
+    # The tunnels whose frames the interface sends (`config.marks`); None if there are none.
     endpoint: Endpoint | None = None
-    # The other ends of tunnels from its IPv6 addresses, each after the address.
+    # Pairs of an IPv6 address of the interface and the remote end of a tunnel from this address.
     tunnel_peers: tuple[tuple[str, str], ...] = ()
 
 
@@ -116,7 +116,7 @@ class PortRow:
     vlan_mode: str | None = None
     trunks: tuple[int, ...] = ()
     protected: bool = False
-    # Whether spanning tree keeps the port from forwarding.
+    # Whether spanning tree blocks the port.
     blocked: bool = False
     # The MAC address of the active member of an active-backup bond.
     active_mac: str | None = None
@@ -125,7 +125,7 @@ class PortRow:
     external_ids: Mapping[str, str] = field(default_factory=dict)
 
     def with_interfaces(self, changed: Callable[[InterfaceRow], InterfaceRow]) -> PortRow:
-        """The same port with each interface as `changed` makes it; itself if none differs."""
+        """Return the port with `changed` applied to each interface; the same object if none differs."""
         interfaces = tuple(map(changed, self.interfaces))
         return self if interfaces == self.interfaces else replace(self, interfaces=interfaces)
 
@@ -143,8 +143,8 @@ class MirrorRow:
 class BridgeRow:
     """A Bridge record with its ports, the ports sorted by name.
 
-    `controllers`: the targets of its controller records. `protocols`: the versions of OpenFlow that it
-    allows; none: all of them. `datapath_id`: 16 hexadecimal digits, None until the switch has chosen it.
+    `controllers`: the targets of its controller records. `protocols`: the allowed versions of OpenFlow;
+    empty if all are allowed. `datapath_id`: 16 hexadecimal digits, None until the switch has set it.
     """
 
     name: str
@@ -154,26 +154,26 @@ class BridgeRow:
     stp_enable: bool = False
     rstp_enable: bool = False
     mcast_snooping_enable: bool = False
-    # `forward-bpdu`.
+    # The option `forward-bpdu`.
     forwards_bpdu: bool = False
     flood_vlans: tuple[int, ...] = ()
     mirrors: tuple[MirrorRow, ...] = ()
     controllers: tuple[str, ...] = ()
     protocols: tuple[str, ...] = ()
     datapath_id: str | None = None
-    # Whether ovs-vswitchd itself forwards, rather than the kernel.
+    # Whether ovs-vswitchd forwards, and not the kernel.
     in_userspace: bool = False
-    # `hw-offload` and `tc-policy` of this Open vSwitch.
+    # The options `hw-offload` and `tc-policy` of this Open vSwitch.
     hw_offload: bool = False
     tc_policy: str = "none"
     # Whether this Open vSwitch waits for its scripts to restore flows (`flow-restore-wait`).
     restores_flows: bool = False
-    # Whether its policy has vanished from the database. Its keys are those from before then.
+    # Whether the key `policy` has disappeared from the database. The record then has the last keys.
     keys_lost: bool = False
 
     @property
     def interfaces(self) -> Iterator[InterfaceRow]:
-        """Those of all its ports, in the order of the ports."""
+        """The interfaces of all ports, in the order of the ports."""
         for port in self.ports:
             yield from port.interfaces
 
@@ -186,21 +186,21 @@ class BridgeRow:
         )
 
     def with_interfaces(self, changed: Callable[[InterfaceRow], InterfaceRow]) -> BridgeRow:
-        """The same bridge with each interface as `changed` makes it; itself if none differs."""
+        """Return the bridge with `changed` applied to each interface; the same object if none differs."""
         ports = tuple(port.with_interfaces(changed) for port in self.ports)
         return self if ports == self.ports else replace(self, ports=ports)
 
     def without_our_keys(self) -> BridgeRow:
-        """The same bridge as if it had never been attached."""
+        """Return the bridge without keys of ovs-lbt, as if it had never been attached."""
         ids = {key: v for key, v in self.external_ids.items() if not key.startswith(PREFIX)}
         return replace(self, external_ids=ids)
 
     @property
     def keys(self) -> dict[str, str]:
-        """Our keys in external_ids."""
+        """The keys of ovs-lbt in external_ids, with their values."""
         return {k: v for k, v in self.external_ids.items() if k.startswith(PREFIX)}
 
     @property
     def attached(self) -> bool:
-        """Whether the bridge is attached: its policy key is present."""
+        """Whether the bridge is attached, so that its key `policy` is present."""
         return PREFIX + "policy" in self.external_ids

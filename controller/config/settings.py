@@ -1,4 +1,4 @@
-"""Reads our keys in records. An invalid value is reported, and the last good one stays in force."""
+"""Reads the values of our keys. Reports invalid values, and keeps the last valid values in force."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from controller.config.rows import PREFIX
 from controller.config.values import BadValue
 from controller.text.wording import one_of, shortened
 
-# How the keys end under which a Bridge keeps the rules of VMs.
+# The suffixes of the keys in which a bridge stores the rules of VMs.
 RULES = tuple(f"-{rule}" for rule in VM_RULE_KEYS)
 
 
 class Settings:
-    """The values of one bridge's records.
+    """The values of our keys in one bridge's records.
 
-    `last`: the values that were in force before, by record and key. `in_force`: the values in force
-    now. `errors`: the invalid ones, without repetition.
+    `last`: the values that were in force before, keyed by record and key. `in_force`: the values in
+    force now. `errors`: the invalid values, without duplicates.
     """
 
     def __init__(self, last: Mapping[tuple[str, str], Any]) -> None:
@@ -29,7 +29,7 @@ class Settings:
     def section(
         self, record: str, ids: Mapping[str, str], keys: Mapping[str, Key]
     ) -> dict[str, Any]:
-        """The values of all keys, with defaults for absent ones."""
+        """Return the values of all keys, with defaults for absent keys."""
         self.report_unknown(record, ids, keys)
         defaults = {name: key.without for name, key in keys.items()}
         return defaults | self.given(record, ids, keys)
@@ -41,7 +41,7 @@ class Settings:
         keys: Mapping[str, Key],
         prefix: str = PREFIX,
     ) -> dict[str, Any]:
-        """The values of the keys that are present. The last good value replaces an invalid one."""
+        """Return the values of present keys. An invalid value is replaced by the last valid value."""
         values: dict[str, Any] = {}
         for name, key in keys.items():
             if (text := ids.get(prefix + name)) is None:
@@ -66,7 +66,7 @@ class Settings:
             is_rule = keys is BRIDGE_KEYS and name.startswith("vm-") and name.endswith(RULES)
             if name not in keys and not is_rule:
                 if left and keys is not BRIDGE_KEYS:
-                    # The service wrote it when the interface had another role.
+                    # The service wrote this key when the interface had another role.
                     continue
                 expected = expected or one_of(PREFIX + known for known in settable(keys))
                 self.report(record, key, "the key is unknown", f"expected {expected}")

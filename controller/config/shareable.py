@@ -1,6 +1,6 @@
-"""The parts of the database, links and logs that a support bundle may contain: those without secrets.
+"""Removes secrets from database records, links and logs before they are added to a support bundle.
 
-Everything else is replaced, because secrets have too many forms to recognize them.
+Only values that are known to be harmless are kept, because secrets have too many forms to detect them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from controller.config.rows import PREFIX
 REMOVED = "[removed]"
 # Maps that Open vSwitch writes, not operators.
 _WRITTEN = ("statistics", "status", "bfd_status", "rstp_status", "rstp_statistics")
-# Columns with text, keys of other columns, fields of `ip -json link`, and variables of the service. Keys of
-# tunnels, arguments of DPDK and paths of keys are not among them.
+# Text columns, keys in other columns, fields of `ip -json link`, and variables of the service whose values
+# are kept. Keys of tunnels, arguments of DPDK and paths of key files are not in this list.
 _NAMES = """
     name type error fail_mode protocols datapath_type datapath_version datapath_id ovs_version db_version
     system_type system_version dpdk_version vlan_mode bond_mode lacp mac bond_active_slave mac_in_use
@@ -37,22 +37,22 @@ _NAMES = """
     OVS_LBT_METRICS OVS_LBT_HISTORY OVS_LBT_NAME OVS_LBT_LISTEN
 """
 _KNOWN = {*_NAMES.split(), *(PREFIX + key.name for key in KEYS)}
-# ovs-lbt-vm-NAME-KEY.
+# Matches ovs-lbt-vm-NAME-KEY.
 _OF_VM = re.compile(f"{PREFIX}vm-.*-({'|'.join(key.name for key in KEYS)})")
 _ADDRESS = re.compile(r"p?(tcp|ssl|unix):[\w.:/%,\[\]-]*", re.ASCII)
-# Lines of known modules of Open vSwitch, in its logs.
+# Matches lines of known modules of Open vSwitch in its logs.
 OF_SWITCH = re.compile(
     r"[\dT:.-]+Z\|\d+\|(bfd|bond|bridge|cfm|connmgr|coverage|dpif\w*|fail_open|lacp|memory|netdev\w*|ofproto\w*"
     r"|ovs_rcu|ovsdb\w*|poll_loop|rconn|reconnect|rstp|stp|stream\w*|timeval|tunnel|vconn)[^|]*\|(ERR|WARN|INFO)\|"
 )
-# Our lines, traces and those of systemd, in the journal.
+# Matches lines and traces of the service, and lines of systemd, in the journal.
 OF_SERVICE = re.compile(
     r"\S+ \S+ (systemd|\S+\[\d+\]: ([\d-]+ [\d:,]+ [A-Z]+ controller\.|Traceback|  |\w+Error:))"
 )
 
 
 def value(found: Any, key: str) -> Any:
-    """What may be shown of the value of a key, a column or a field: numbers, and known texts."""
+    """Return the harmless parts of the value of a key, column or field: numbers, and known texts."""
     match found:
         case ["uuid", _] | int() | float() | None:
             return found
@@ -68,7 +68,7 @@ def value(found: Any, key: str) -> Any:
 
 
 def as_json(printed: str) -> str:
-    """What may be shown of the JSON that `ip` prints, or `ovs-vsctl list`, whose rows become objects."""
+    """Return the harmless parts of the JSON output of `ip` or `ovs-vsctl list`, with rows as objects."""
     found = json.loads(printed)
     if isinstance(found, dict):
         found = [dict(zip(found["headings"], row, strict=True)) for row in found["data"]]
@@ -76,16 +76,16 @@ def as_json(printed: str) -> str:
 
 
 def variables(text: str) -> str:
-    """What may be shown of a file with NAME=VALUE on each line."""
+    """Return the harmless parts of a file that has NAME=VALUE on each line."""
     pairs = [line.partition("=") for line in text.splitlines() if not line.startswith("#")]
     return "".join(f"{name}={value(text, name)}\n" for name, equals, text in pairs if equals)
 
 
 def lines(text: str, known: re.Pattern[str]) -> str:
-    """The lines of a log that begin in a known way."""
+    """Return the lines of a log whose beginning matches `known`."""
     return "".join(line for line in text.splitlines(keepends=True) if known.match(line))
 
 
 def without_logins(text: str) -> str:
-    """The text without words such as scheme://user:password@host, which no address here has."""
+    """Return the text without words such as scheme://user:password@host, which may be logins."""
     return re.sub(r'[^\s"\\]+', lambda w: REMOVED if ":" in w[0] and "@" in w[0] else w[0], text)

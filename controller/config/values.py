@@ -1,4 +1,4 @@
-"""The configuration of an attached bridge, as values."""
+"""Defines the configuration of a bridge, its uplinks and its VM ports, as data classes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ FALLBACK_POLICY = "explicit"
 
 @dataclass(frozen=True, slots=True)
 class BadValue:
-    """A value in the database that cannot be in force, the problem with it, and what to do."""
+    """An invalid value in the database, with the problem and the action that solves it."""
 
-    # The table and the name, for example "Bridge br0".
+    # The table and the name of the record, for example "Bridge br0".
     record: str
     # The key with its prefix, or a column.
     key: str
     problem: str
-    # Not compared to tell new errors from known ones, because the names in it may have changed.
+    # Ignored when new errors are distinguished from known errors, because names in it may change.
     remedy: str = field(compare=False)
 
     def __str__(self) -> str:
@@ -41,20 +41,20 @@ class UplinkConfig:
 
     name: str
     ofport: OfPort
-    # From the key, or from the port's QoS; None without both.
+    # The value of the key, or else the port's QoS rate; None if neither is set.
     capacity_bps: float | None
-    # From the database; None if it is not there.
+    # The link speed in the database; None if not known.
     link_speed_bps: float | None
     role: Role
     # The role that `undrain` restores.
     role_before: Role = Role.ACTIVE
     vlans: PortVlans = TRUNK
     mac: str | None = None
-    # Whether the service may replace a qdisc that somebody else has set on it.
+    # Whether the service may replace another program's qdisc on the uplink.
     replaces_qdisc: bool = False
-    # The protocols that watch the link besides carrier: LACP, BFD, CFM.
+    # The protocols that monitor the link in addition to carrier: LACP, BFD, CFM.
     watched_by: tuple[str, ...] = ()
-    # Whether spanning tree keeps it from forwarding.
+    # Whether spanning tree blocks the uplink.
     blocked: bool = False
 
     def __post_init__(self) -> None:
@@ -62,13 +62,13 @@ class UplinkConfig:
 
     @property
     def serves(self) -> bool:
-        """Whether it is active or standby: neither drained nor unused."""
+        """Whether the role is active or standby: neither drained nor unused."""
         return self.role in (Role.ACTIVE, Role.STANDBY)
 
 
 @dataclass(frozen=True, slots=True)
 class VmPortConfig:
-    """The configuration of a port that is not an uplink. The port LOCAL is one as well."""
+    """The configuration of a port that is not an uplink, which includes the port LOCAL."""
 
     name: str
     ofport: OfPort
@@ -76,7 +76,7 @@ class VmPortConfig:
     vm: str
     # The port's own policy, else the bridge's.
     policy: str
-    # "port", or "source-mac": each address behind the port gets an uplink of its own.
+    # "port", or "source-mac" if each address behind the port is assigned to an uplink separately.
     unit: str
     vlans: PortVlans = TRUNK
     # The uplinks in both `carriers` and `allow`. In all three, None means all uplinks of the team.
@@ -89,64 +89,64 @@ class VmPortConfig:
     attached_macs: tuple[str, ...] = ()
     # Whether frames from other addresses are accepted.
     forges: bool = True
-    # Whether the operator says so. Such VMs may use each other's addresses.
+    # Whether an operator has set this explicitly. Such VMs may use each other's addresses.
     trusted: bool = False
-    # The other rules that say where the port should be; policies get them unchanged.
+    # The other rules about the port's uplink, which are passed to policies unchanged.
     rules: Rules = NO_RULES
-    # Whether policies must not move it because of load.
+    # Whether policies must not move the port because of load.
     excluded: bool = False
     # The uplink that the service last wrote to the database.
     binding: str | None = None
-    # The moves that count against its budget; times in seconds since the epoch.
+    # The moves that count against the port's budget; times in seconds since the epoch.
     moved: tuple[Moved, ...] = ()
-    # The identity under which the Bridge keeps the VM's rules; None if the VM has none.
+    # The identity under which the bridge stores the VM's rules; None if the VM has no identity.
     vm_id: str | None = None
-    # All identities that no other port of the VM has; the Bridge may keep rules under any of them.
+    # All identities that no other port of the VM has; the bridge can store rules under each of them.
     vm_ids: tuple[str, ...] = ()
-    # The weight of what it sends on a full uplink, besides its reservation; None if not set.
+    # The weight of traffic above the reservation that the port sends on a full uplink; None if not set.
     shares: int | None = None
     limit_bps: float | None = None
-    # Whether it is not spread over uplinks although its policy says so, because it sends tunnels to
-    # hosts that would answer to our source addresses, and has no off-home addresses.
+    # Whether the port uses one uplink although its policy spreads connections. This applies to a tunnel
+    # endpoint without off-home addresses whose peers would send to the source addresses of its frames.
     keeps_address: bool = False
-    # Its own address, if it sends tunnels without a LAG and may leave by every uplink; else None. What
-    # peers send to its off-home addresses is given to it under this one.
+    # The endpoint's own address, if it has no LAG and can use all uplinks; else None. Frames to its
+    # off-home addresses are delivered with this destination address.
     tunnel_mac: str | None = None
-    # Whether it is one of several endpoints of the userspace datapath on its bridge. A split would leave
-    # it to chance by which uplink its inbound traffic comes, and several need none.
+    # Whether the port is one of several endpoints of the userspace datapath on its bridge. Such a port is
+    # not split: chance would select the uplink of its inbound traffic, and each endpoint is placed anyway.
     one_of_several: bool = False
-    # The tunnels that it sends; None if there are none.
+    # The tunnels whose frames the port sends; None if there are none.
     endpoint: Endpoint | None = None
-    # The other ends of tunnels from its IPv6 addresses, each after the address.
+    # Pairs of an IPv6 address of the port and the remote end of a tunnel from this address.
     tunnel_peers: tuple[tuple[str, str], ...] = ()
-    # Whether only flows count what it carries: the counters of a port leave out the tunnels that the
-    # userspace datapath makes and ends at it.
+    # Whether only flows count the port's traffic: its port counters do not include the tunnels that
+    # the userspace datapath starts and ends at the port.
     counted_by_flows: bool = False
-    # The longest packet that it carries; None if not known.
+    # The maximum packet length on the port; None if not known.
     mtu: int | None = None
-    # The VMs behind a patch port, as far as their hypervisor has written their addresses.
+    # The VMs behind a patch port whose addresses a hypervisor has written to the database.
     guests: tuple[Guest, ...] = ()
 
     def guest(self, mac: str) -> Guest | None:
-        """The VM behind this port that has an address, if it is known."""
+        """Return the VM behind this port that has the address `mac`; None if not known."""
         return next((guest for guest in self.guests if guest.mac == mac), None)
 
     @property
     def unsplittable(self) -> bool:
-        """Whether all its traffic must leave on one uplink."""
+        """Whether all sent traffic of the port must use one uplink."""
         return self.rules.unsplittable or self.keeps_address
 
     @property
     def may_spread(self) -> bool:
-        """Whether its connections may leave on several uplinks, always or at times."""
+        """Whether the port's connections may use several uplinks, always or at times."""
         return PRESETS[self.policy].spreads_connections and not self.unsplittable
 
     @property
     def per_address(self) -> bool:
         """Whether each address behind the port is a separate unit.
 
-        Not under a hashed policy, which separates addresses anyway, nor with a rule, which keeps
-        them together.
+        False under a hashed policy, which separates addresses itself, and with a rule that requires
+        one uplink for the port.
         """
         if self.unit != "source-mac":
             return False
@@ -154,16 +154,16 @@ class VmPortConfig:
 
     @property
     def is_queued(self) -> bool:
-        """Whether it has shares, a limit or a reservation."""
+        """Whether the port has shares, a limit or a reservation."""
         asked = self.shares is not None or self.limit_bps is not None
         return asked or bool(self.rules.reserve_bps)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadVmPort:
-    """A VM port as it was read from its records.
+    """A VM port, as read from its records.
 
-    `settings`: its values in force, by record and key. `errors`: its invalid values.
+    `settings`: the port's values in force, keyed by record and key. `errors`: the invalid values.
     """
 
     port: PortRow
@@ -175,7 +175,7 @@ class ReadVmPort:
 
 @dataclass(frozen=True, slots=True)
 class ReadVmPorts:
-    """The VM ports of a bridge as they were read, by name. `common`: what all of them depend on."""
+    """A bridge's VM ports, as read from records. `common`: the values that all VM ports depend on."""
 
     common: tuple[object, ...]
     by_name: Mapping[str, ReadVmPort]
@@ -197,8 +197,8 @@ class BridgeConfig:
     on_bond: bool = False
     bond_mode: str | None = None
     uplinks: tuple[UplinkConfig, ...] = ()
-    # Interfaces that seem to lead to the network although nobody named them as uplinks. They are
-    # not VM ports either.
+    # Interfaces that seem to be connected to the network, but are not named as uplinks. They are not
+    # used as VM ports either.
     missing: tuple[str, ...] = ()
     # The last valid team, and its text in the database.
     team: Known = field(default_factory=Known)
@@ -210,44 +210,44 @@ class BridgeConfig:
     forwards_bpdu: bool = False
     # Whether NORMAL snoops multicast.
     snoops: bool = False
-    # The members that have recently heard from their LACP partner.
+    # The members that have recently received LACPDUs from their partner.
     lacp_current: frozenset[str] = frozenset()
     # Whether the bond also carries traffic without LACP.
     falls_back: bool = False
     # The configuration that the operator requested, while LACP is not negotiated and this one is in
     # force.
     instead_of: BridgeConfig | None = None
-    # The hash of connections: the operator's, or the default.
+    # The hash of connections, as configured or by default.
     connection_hash: str = "multipath"
-    # The VM port because of which the default is another than multipath; None: it is not.
+    # The VM port because of which the default is not multipath; None if the default is multipath.
     hashed_for: str | None = None
-    # Whether the uplinks probe each other, as the operator asks; and the hosts that are asked as well.
+    # Whether path checks are configured, and the hosts to which uplinks send queries.
     path_check: bool = False
     path_check_targets: tuple[CheckedHost, ...] = ()
-    # The `unit` of patch ports that have none of their own.
+    # The `unit` of patch ports without the key `unit`.
     patch_unit: str = "port"
-    # Whether the switch is told to have network cards forward where they can.
+    # Whether Open vSwitch is configured to offload flows to network cards.
     hw_offload: bool = False
     # The VM ports that had the flag no-flood before attach.
     no_flood_before: frozenset[str] = frozenset()
-    # Whether ovs-vswitchd itself forwards, rather than the kernel.
+    # Whether ovs-vswitchd forwards, and not the kernel.
     in_userspace: bool = False
     offload: Offload = NOTHING
-    # Features of this bridge that NORMAL supports and ovs-lbt does not, a line each.
+    # Features of this bridge that NORMAL supports, but ovs-lbt does not: a line for each feature.
     not_done: tuple[str, ...] = ()
     errors: tuple[BadValue, ...] = ()
-    # The values in force by record and key. A value stays while its record has an invalid one.
+    # The values in force by record and key. A valid value stays in force while its record has an invalid one.
     settings: Mapping[tuple[str, str], Any] = field(default_factory=dict, compare=False)
-    # What was read of VM ports: those whose records do not change are not read again.
+    # The VM ports as read. A VM port whose records have not changed is not read again.
     read: ReadVmPorts | None = field(default=None, compare=False, repr=False)
-    # What follows from the VM ports, which every poll asks for several times: the policies in use,
-    # those of them that move units because of load, and the ports with a unit for each address.
+    # Values derived from VM ports once, because each poll uses them several times: the policies in use,
+    # the policies in use that move units because of load, and the ports with a unit for each address.
     policies: tuple[str, ...] = field(init=False, compare=False, repr=False)
     rebalancing: tuple[str, ...] = field(init=False, compare=False, repr=False)
     per_address: tuple[VmPortConfig, ...] = field(init=False, compare=False, repr=False)
     # The ports with shares, a limit or a reservation.
     queued: tuple[VmPortConfig, ...] = field(init=False, compare=False, repr=False)
-    # The tunnel endpoints with off-home addresses of their own.
+    # The tunnel endpoints that have off-home addresses.
     endpoints: tuple[VmPortConfig, ...] = field(init=False, compare=False, repr=False)
     # The ports by name and by ofport, and the uplinks by ofport.
     port_named: Mapping[str, VmPortConfig] = field(init=False, compare=False, repr=False)
@@ -280,7 +280,7 @@ class BridgeConfig:
 
     @property
     def checks_paths(self) -> bool:
-        """Whether the uplinks probe each other. On a LAG the upstream switch chooses the uplink."""
+        """Whether the uplinks probe each other. On a LAG, the upstream switch would select uplinks."""
         return self.path_check and not self.on_a_lag and not self.observes_bond
 
     @property
@@ -299,12 +299,12 @@ class BridgeConfig:
         return self.instead_of is not None
 
     def in_force(self, up: frozenset[str]) -> BridgeConfig:
-        """The configuration in force, given the uplinks that carry traffic.
+        """Return the configuration in force. `up`: the uplinks that carry traffic.
 
         If a bond continues without LACP, the upstream switch treats its members as separate ports
-        and floods each frame to each of them. While LACP gives up its partner, no member carries
-        traffic, so the other configuration is in place before they do again. (A member that is down
-        can still count as current, because it waits for its partner.)
+        and floods each frame to each of them. While the LACP partner times out, no member carries
+        traffic, so the other configuration is in force before a member carries traffic again. (A
+        member that is down can still count as current, because it waits for its partner.)
         """
         asked = self.asked
         if not asked.falls_back or not asked.lacp_current.isdisjoint(up):

@@ -1,4 +1,4 @@
-"""VLANs: sets of VLAN ids, and the VLANs that a port carries."""
+"""Represents sets of VLAN IDs, and determines the VLANs that a port or an uplink carries."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _ID_MASK = VLAN_IDS - 1
 
 @dataclass(frozen=True, slots=True)
 class VlanSet:
-    """A set of VLAN ids from 0 to 4095, with one bit for each; 0 stands for untagged."""
+    """A set of VLAN IDs from 0 to 4095, with a bit for each ID; ID 0 stands for untagged frames."""
 
     bits: int = 0
 
     def __str__(self) -> str:
-        """Ranges, for example "0,100-199"."""
+        """Return ranges, for example "0,100-199"."""
         firsts = [v for v in self if v - 1 not in self]
         lasts = [v for v in self if v + 1 not in self]
         return ",".join(f"{a}-{b}" if a < b else str(a) for a, b in zip(firsts, lasts, strict=True))
@@ -56,7 +56,7 @@ UNTAGGED = VlanSet.of(0)
 
 @functools.lru_cache(maxsize=4096)
 def blocks(vlans: VlanSet) -> tuple[tuple[int, int], ...]:
-    """The fewest (value, mask) pairs on ids that match these VLANs and no other."""
+    """Return the smallest set of (value, mask) pairs that match the IDs of exactly these VLANs."""
 
     def cover(first: int, size: int) -> Iterator[tuple[int, int]]:
         full = (1 << size) - 1
@@ -72,7 +72,7 @@ def blocks(vlans: VlanSet) -> tuple[tuple[int, int], ...]:
 
 @functools.lru_cache(maxsize=256)
 def classes(sets: frozenset[VlanSet]) -> tuple[VlanSet, ...]:
-    """All VLANs in classes, largest first. VLANs of one class are in the same ones of `sets`."""
+    """Return classes of VLANs, largest first. VLANs of a class are members of the same `sets`."""
     parts = [EVERY_VLAN]
     for vlans in sets:
         parts = [half for part in parts for half in (part & vlans, part - vlans) if half]
@@ -80,7 +80,7 @@ def classes(sets: frozenset[VlanSet]) -> tuple[VlanSet, ...]:
 
 
 def most_ports(carried: Iterable[VlanSet]) -> int:
-    """How many of some ports, given what each carries, are in one VLAN at most."""
+    """Return the highest number of ports in a VLAN. `carried`: the VLANs of each port."""
     counts = Counter(carried)
     sizes = (
         sum(count for vlans, count in counts.items() if part <= vlans)
@@ -94,8 +94,8 @@ class PortVlans:
     """The VLANs that a port carries and how, in the terms of ovs-vswitchd.conf.db(5).
 
     `native`: the VLAN of frames without a tag or with tag 0; None if such frames are dropped.
-    `takes_tagged`: False for an access port. `native_tagged`: frames of the native VLAN leave with
-    its tag. The default is a trunk of every VLAN.
+    `takes_tagged`: False for an access port. `native_tagged`: whether frames of the native VLAN are
+    sent with a tag. The default is a trunk for all VLANs.
     """
 
     carried: VlanSet = EVERY_VLAN
@@ -104,27 +104,27 @@ class PortVlans:
     native_tagged: bool = False
 
     def vlan_of(self, tag: int) -> int | None:
-        """The VLAN of a frame that arrives with this tag (0: no tag); None if it is dropped."""
+        """Return the VLAN of a received frame with this tag (0: no tag); None if it is dropped."""
         if not tag:
             return self.native
         return tag if self.takes_tagged and tag in self.carried else None
 
     def tag_in(self, vlan: int) -> int:
-        """The tag by which the port's configuration names this VLAN; 0: none."""
+        """Return the tag of this VLAN in the port's configuration; 0 for the native VLAN."""
         return 0 if vlan == self.native else vlan
 
     def tag_out(self, vlan: int) -> int:
-        """The tag of frames of this VLAN that leave on the port; 0: none."""
+        """Return the tag of frames of this VLAN that the port sends; 0 if they are untagged."""
         return 0 if vlan == self.native and not self.native_tagged else vlan
 
     @property
     def digest(self) -> int:
-        """A hash of 16 bits, so that different configurations usually differ in it."""
+        """A 16-bit hash, which usually differs for different configurations."""
         return _digest(self)
 
     @property
     def essential(self) -> VlanSet:
-        """The VLANs without which an uplink is useless: an access port's VLAN, or a native VLAN."""
+        """The VLANs that an uplink must carry for this port: an access port's VLAN, or a native VLAN."""
         if self.native is None or (self.takes_tagged and not self.native):
             return VlanSet()
         return VlanSet.of(self.native)
@@ -140,14 +140,14 @@ TRUNK = PortVlans()
 
 
 def access(vlan: int) -> PortVlans:
-    """An access port of one VLAN."""
+    """Return the configuration of an access port in `vlan`."""
     return PortVlans(VlanSet.of(vlan), vlan, takes_tagged=False)
 
 
 def port_vlans(mode: str | None, tag: int | None, trunks: Iterable[int]) -> PortVlans:
-    """The VLANs of a Port record, interpreted as ovs-vswitchd does.
+    """Return the VLANs of a Port record, with the same interpretation as in ovs-vswitchd.
 
-    A dot1q-tunnel port counts as an access port: customers' tags inside are not supported.
+    A dot1q-tunnel port is treated as an access port: inner tags of customers are not supported.
     """
     named = VlanSet.of(*trunks) or EVERY_VLAN
     if mode is None:
@@ -163,11 +163,11 @@ def port_vlans(mode: str | None, tag: int | None, trunks: Iterable[int]) -> Port
 
 
 def carriers(port: PortVlans, uplinks: Mapping[str, PortVlans]) -> frozenset[str]:
-    """The uplinks that a VM port may use, by name.
+    """Return the names of the uplinks that a VM port may use because of its VLANs.
 
-    These are the uplinks that carry all VLANs that the port names. If there are none, or if the
-    port is a trunk that names none, they are those that carry its native VLAN, if it has one, and
-    at least one of its other VLANs.
+    These uplinks carry all VLANs that are configured on the port. If there is no such uplink, or if the
+    port is a trunk without a list of VLANs, these uplinks carry the port's native VLAN (if any) and at
+    least one of its other VLANs.
     """
     sharing = {
         name

@@ -1,4 +1,4 @@
-"""Reads the VM ports of a bridge, each only when its own records or what all depend on have changed."""
+"""Reads the configuration of a bridge's VM ports, for those whose records or common values changed."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 # The default of `forged-transmits`: with many VMs behind a port, the addresses are not known in
 # advance.
 FORGED_BY_UNIT = {"port": "reject", "source-mac": "accept"}
-# The unit of a VM port that leads to one VM.
+# The unit of a VM port that connects one VM.
 WHOLE = "port"
-# What a VM port can have of an uplink's queues.
+# The keys of a VM port that require queues on uplinks.
 SHAPING_KEYS = ("shares", "reserve-mbps", "limit-mbps")
 # The values of a VM port without keys.
 VM_DEFAULTS = {name: key.without for name, key in VM_KEYS.items()}
 
 
 class Common(NamedTuple):
-    """What all VM ports of a bridge depend on. `ids`: the bridge's external_ids."""
+    """The values that all VM ports of a bridge depend on. `ids`: the bridge's external_ids."""
 
     bridge: str
     ids: Mapping[str, str]
@@ -52,9 +52,9 @@ def read_vm_ports(
     last: values.BridgeConfig | None,
     settings: Settings,
 ) -> values.ReadVmPorts:
-    """Read the VM ports: all interfaces with an ofport except for `others`, by name.
+    """Read the VM ports: all interfaces with an ofport, except for the interfaces in `others`.
 
-    Unchanged records are not read again: an invalid value has the same effect as the last time.
+    Unchanged records are not read again, because an invalid value has the same effect as before.
     """
     policies = {port.name: port.policy for port in last.vm_ports} if last else {}
     read = last.read if last else None
@@ -67,7 +67,7 @@ def read_vm_ports(
                 continue
             known = before.get(name)
             if known is None or (known.port, known.interface) != (port, interface):
-                # Its values and errors are kept apart from those of others.
+                # The values and errors of each VM port are collected separately.
                 own = Settings(settings.last)
                 last_policy = policies.get(name, common.policy)
                 config = _Reader(common, own, port, interface).read(last_policy)
@@ -88,13 +88,13 @@ class _Reader:
     interface: InterfaceRow
 
     def read(self, last_policy: str) -> values.VmPortConfig:
-        """The configuration. `last_policy`: in force until now, and if the new one is not supported."""
+        """Return the configuration. `last_policy` stays in force if a new policy is not supported."""
         interface, common, teaming = self.interface, self.common, self.common.teaming
         vlans = port_vlans(self.port.vlan_mode, self.port.tag, self.port.trunks)
         carriers = self._carriers(vlans)
         team = [uplink.name for uplink in common.uplinks]
         keys = vm_keys(carriers, tuple(team))
-        # Rules on the Interface take precedence over rules that the Bridge keeps for its VM.
+        # Rules on the interface take precedence over rules that the bridge stores for its VM.
         rules = (
             VM_DEFAULTS
             | self._kept(identities(interface), {key: keys[key] for key in VM_RULE_KEYS})
@@ -150,9 +150,9 @@ class _Reader:
             tunnel_mac=tunnel_mac,
             endpoint=interface.endpoint,
             tunnel_peers=interface.tunnel_peers,
-            # Where Open vSwitch's userspace datapath receives a tunnel, it sends its own frames of the
-            # tunnel to the source address of those that it received. Off the home that is one of ours.
-            # The hosts of a cloud mostly have the same datapath, so ours tells which one peers have.
+            # A peer with Open vSwitch's userspace datapath sends tunnel frames to the source address of
+            # the frames that it receives, which may be an off-home address of ours. The hosts of a cloud
+            # usually have the same datapath, so our datapath is taken for the datapath of the peers.
             keeps_address=tunnel_mac is None
             and counted_by_flows
             and teaming == Teaming.SWITCH_INDEPENDENT
@@ -167,7 +167,7 @@ class _Reader:
         return f"Interface {self.interface.name}"
 
     def _kept(self, names: Iterable[str], keys: Mapping[str, Key]) -> dict[str, Any]:
-        """The rules that the Bridge keeps under these identities. A later one takes precedence."""
+        """Return the rules that the bridge stores under `names`. Later names take precedence."""
         found: dict[str, Any] = {}
         for name in names:
             record, prefix = f"Bridge {self.common.bridge}", f"{PREFIX}vm-{name}-"
@@ -175,12 +175,12 @@ class _Reader:
         return found
 
     def _pinned(self, guest: Guest, pin: Key) -> Guest:
-        """A VM behind a patch port, with the pin that the Bridge keeps for it."""
+        """Return a VM behind a patch port, with the pin that the bridge stores for the VM."""
         found = self._kept(guest.identities or (guest.identity,), {"pin": pin})
         return replace(guest, pin=found["pin"]) if found else guest
 
     def _unset_queues(self, rules: dict[str, Any]) -> None:
-        """Report and unset the rules that need queues, if frames of this interface pass none."""
+        """Report and unset rules that need queues, if frames of this interface bypass the queues."""
         if (reason := self.common.offload.unshaped(self.interface.name)) is not None:
             for key in SHAPING_KEYS:
                 if (value := rules[key]) is not None:
@@ -189,7 +189,7 @@ class _Reader:
                     rules[key] = None
 
     def _attached_macs(self) -> tuple[str, ...]:
-        """The addresses of the VM, as libvirt or OpenStack wrote them."""
+        """Return the addresses of the VM that libvirt or OpenStack has written; empty if invalid."""
         ids = self.interface.external_ids
         macs = guests.addresses(ids)
         if all(MAC.fullmatch(mac) and not int(mac[1], 16) & 1 for mac in macs):
@@ -199,7 +199,7 @@ class _Reader:
         return ()
 
     def _forges(self, wanted: str | None, unit: str, attached: tuple[str, ...]) -> bool:
-        """Whether frames of a VM from foreign addresses are accepted."""
+        """Whether frames from addresses that are not in `attached-mac` are accepted."""
         if wanted == "reject" and not attached:
             problem = "reject has no effect without attached-mac in external_ids"
             remedy = "set attached-mac to the addresses from which the VM may send"
@@ -207,7 +207,7 @@ class _Reader:
         return not attached or (wanted or FORGED_BY_UNIT[unit]) == "accept"
 
     def _reserve(self, reserve_bps: float | None, limit_bps: float | None) -> float:
-        """The rate reserved for a VM port, at most its limit; 0: none."""
+        """Return the rate that is reserved for the VM port, at most its limit; 0 if none is."""
         if reserve_bps is None or limit_bps is None or reserve_bps <= limit_bps:
             return reserve_bps or 0.0
         found, expected = f"{reserve_bps / 1e6:g}", f"at most its limit-mbps {limit_bps / 1e6:g}"
@@ -215,7 +215,7 @@ class _Reader:
         return limit_bps
 
     def _carriers(self, vlans: PortVlans) -> frozenset[str]:
-        """The uplinks that carry a VM port's VLANs. If there is none, that is reported."""
+        """Return the uplinks that carry a VM port's VLANs. Report an error if there are none."""
         port, uplinks = self.port, self.common.uplinks
         allowed = carriers(vlans, {uplink.name: uplink.vlans for uplink in uplinks})
         if uplinks and not allowed:
@@ -226,7 +226,7 @@ class _Reader:
         return allowed
 
     def _tunnel_mac(self) -> str | None:
-        """The address of a tunnel endpoint that may have off-home addresses, which no LAG needs."""
+        """Return the address of a tunnel endpoint that can have off-home addresses (not on a LAG)."""
         mac, on_a_lag = self.interface.mac, self.common.teaming != Teaming.SWITCH_INDEPENDENT
         return mac.lower() if mac and self.interface.endpoint and not on_a_lag else None
 
@@ -239,7 +239,7 @@ def fitting_policy(
     teaming: str,
     uplinks: Iterable[values.UplinkConfig],
 ) -> str:
-    """The requested policy, if the team supports it; otherwise the last one."""
+    """Return the policy `wanted` if the team supports it; otherwise report errors and return `last`."""
     team = [
         Uplink(u.name, u.ofport, u.capacity_bps or u.link_speed_bps or 0.0, u.role) for u in uplinks
     ]
@@ -252,7 +252,7 @@ def fitting_policy(
 
 @functools.lru_cache(maxsize=64)
 def vm_keys(carriers: frozenset[str], team: tuple[str, ...]) -> Mapping[str, Key]:
-    """The keys of a VM port, for the uplinks that they may name."""
+    """Return the keys of a VM port, which accept only names of these uplinks."""
     takes = {
         "pin": replace(kinds.word(*carriers), expected=one_of(sorted(carriers))),
         "allow": kinds.uplinks_of(team),
@@ -262,7 +262,7 @@ def vm_keys(carriers: frozenset[str], team: tuple[str, ...]) -> Mapping[str, Key
 
 
 def has_ofport(interface: InterfaceRow) -> bool:
-    """Whether the switch has given the interface a port number that flows can match."""
+    """Whether the switch has assigned a port number that flows can match to the interface."""
     return interface.ofport is not None and (
         0 < interface.ofport < OFPORT_MAX or interface.ofport == OFPORT_LOCAL
     )
