@@ -1,4 +1,4 @@
-"""The `ovs-lbt` command. Answers go to stdout, diagnostics to stderr.
+"""Runs the `ovs-lbt` command. Answers go to stdout, diagnostics to stderr.
 
 Exit status: 0 done, 1 refused or failed, 2 wrong usage; 141, as for SIGPIPE, if stdout is closed.
 """
@@ -15,12 +15,12 @@ from controller.host import client
 from controller.text import terminal
 from controller.text.wording import Refused
 
-# The command that completion scripts call. It is not for people.
+# The command that completion scripts call; it is not meant for users.
 HIDDEN = "__complete"
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Run one command; its exit status."""
+    """Run one command, and return its exit status."""
     with terminal.until_unread():
         try:
             return _main(given)

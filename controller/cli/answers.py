@@ -1,6 +1,6 @@
-"""Sends requests to the service, prints its answers, and turns them into exit statuses.
+"""Sends requests to the service, prints its answers, and returns exit statuses.
 
-Answers go to stdout, errors and warnings to stderr. `check` adds what counters show of the network.
+Answers go to stdout, errors and warnings to stderr. `check` also reports network problems from counters.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from typing import Any
 from controller.host import client
 from controller.text.wording import Refused, because
 
-# The exit statuses of `check`: no findings, findings, it could not be checked.
+# The exit statuses of `check`: no findings, findings, the check failed.
 WELL, FOUND, UNKNOWN = 0, 1, 2
 
 
 def ask(command: str, words: list[str]) -> int:
-    """Send a command to the service and print its answer. Returns the exit status.
+    """Send a command to the service, print its answer, and return the exit status.
 
     Raises:
-        Refused: there is no answer.
+        Refused: the service refuses the command, or does not answer.
     """
     tell(client.request(command, words))
     return 0
 
 
 def tell(answered: str) -> None:
-    """Print an answer, its warnings to stderr.
+    """Print an answer to stdout, and its warnings to stderr.
 
-    The library of Open vSwitch 3.1 ends each answer with a newline; that of 3.5 does not.
+    The library of Open vSwitch 3.1 adds a newline to each answer; the library of 3.5 does not.
     """
     for line in answered.removesuffix("\n").split("\n") if answered else ():
         print(line, file=sys.stderr if line.startswith("warning: ") else sys.stdout)
 
 
 def failed(why: str, status: int = 1) -> int:
-    """Print an error. Returns the exit status."""
+    """Print an error, and return the exit status."""
     print(f"ovs-lbt: {why}", file=sys.stderr)
     return status
 
 
 def show(bridge: str | None) -> int:
-    """Ask for JSON and draw it here, where the width and colours of the terminal are known."""
+    """Request JSON and format it here, where the terminal's width and colours are known."""
     words = [] if bridge is None else [bridge]
     shown = json.loads(client.request("show", [*words, "--json"]))
     from controller.text import show_view, terminal
@@ -58,7 +58,7 @@ def show(bridge: str | None) -> int:
 
 
 def check(words: Sequence[str], json_wanted: bool) -> int:
-    """Check bridges, or whether one can be attached. Returns the exit status."""
+    """Check bridges, or whether a bridge can be attached, and return the exit status."""
     import ovs.dirs
 
     from controller.operations.check import lines, problems
@@ -80,7 +80,7 @@ def check(words: Sequence[str], json_wanted: bool) -> int:
 
 
 def _flags(team: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """VM ports with the flag `no-flood` on a bridge of plain uplinks. On a bond, the service checks it."""
+    """Report VM ports with flag `no-flood` on plain uplinks. On a bond, the service reports them."""
     from controller.host.forwarding import flagged
     from controller.operations.check import ignored_flags
 
@@ -95,7 +95,7 @@ def _flags(team: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _upstream(team: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What counters show about the network upstream of a bridge of this host."""
+    """Report problems of the upstream network that counters of a bridge on this host show."""
     from controller.dataplane.specs import COOKIE_PREFIX
     from controller.dataplane.tables import COOKIE_PREFIX_MASK
     from controller.host.programs import run
@@ -115,7 +115,7 @@ def _upstream(team: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def history(service: str, words: list[str]) -> int:
-    """Ask the service for the history. Without a service, read its default file."""
+    """Print the history of the service, or of its default file if no service is running."""
     if client.running():
         return ask("history", words)
     from controller.host import journal

@@ -1,4 +1,4 @@
-"""The arguments of all commands, and their help."""
+"""Builds the parser for the arguments of all commands, and their help texts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _WithoutCommands(argparse.RawDescriptionHelpFormatter):
-    """Leaves out the list of commands, which the description has by purpose."""
+    """Omits the list of commands, because the description lists them grouped by purpose."""
 
     def add_argument(self, action: argparse.Action) -> None:
         if action.dest != "command":
@@ -47,7 +47,7 @@ class _WithoutCommands(argparse.RawDescriptionHelpFormatter):
 
 
 class _Version(argparse.Action):
-    """Prints the version, which takes a while to find."""
+    """Prints the version, which is only determined when needed because that is slow."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)
@@ -60,7 +60,7 @@ class _Version(argparse.Action):
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of all commands. `replay` and `bench` also have their own parsers."""
+    """Return the parser of all commands. `replay` and `bench` also have separate parsers."""
     made = _Parser(
         prog="ovs-lbt",
         description=f"Load-Based Teaming for Open vSwitch.\n{listing()}",
@@ -77,7 +77,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def other_parsers() -> dict[str, Callable[[], argparse.ArgumentParser]]:
-    """The parsers of commands that have their own."""
+    """Return functions that create the parsers of commands with a separate parser."""
 
     def replay() -> argparse.ArgumentParser:
         from controller.replay import command
@@ -93,7 +93,7 @@ def other_parsers() -> dict[str, Callable[[], argparse.ArgumentParser]]:
 
 
 def service_asked(parser: argparse.ArgumentParser, given: str | None) -> str:
-    """The name of the service to contact: the option, else the variable, else the default."""
+    """Return the name of the service to contact: the option, else the variable, else the default."""
     if given is not None or not (named := os.environ.get("OVS_LBT_NAME")):
         return given or client.NAME
     try:
@@ -114,7 +114,7 @@ def check_keys(parser: argparse.ArgumentParser, table: str, settings: Sequence[s
 
 
 def is_text(word: str) -> bool:
-    """Whether an argument is valid UTF-8: Python passes other bytes on as lone surrogates."""
+    """Whether an argument is valid UTF-8. Python represents other bytes by lone surrogates."""
     try:
         word.encode()
     except UnicodeEncodeError:
@@ -129,8 +129,8 @@ def _add_target(parser: argparse.ArgumentParser, **settings: Any) -> None:
 
 
 def _add(command: _Parser, row: Command) -> None:
-    """Give a command its arguments and its help: what it does, its arguments, and examples."""
-    # Behind the command as well. Without a default, so that it does not undo one before the command.
+    """Add the arguments of a command to its parser, and its help: a description and examples."""
+    # The option is also accepted after the command, without a default that would override the first.
     _add_target(command, help=argparse.SUPPRESS, default=argparse.SUPPRESS)
     command.formatter_class = argparse.RawDescriptionHelpFormatter
     command.description = row.description or f"{row.help[0].upper()}{row.help[1:]}."
@@ -157,7 +157,7 @@ def _add(command: _Parser, row: Command) -> None:
 
 
 def _converted(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """The same, with an error whose text argparse prints."""
+    """Return `parse` with its errors converted, so that argparse prints their text."""
 
     def convert(text: str) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""`attach --from-bond` and `detach --to-bond`: migrate a Linux bond to Open vSwitch, and back."""
+"""Migrates a Linux bond to Open vSwitch, and back: `attach --from-bond` and `detach --to-bond`."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def from_bond(options: argparse.Namespace, words: list[str]) -> int:
 
 
 def to_bond(options: argparse.Namespace) -> int:
-    """Detach a bridge, unless it is detached, and turn its bond into a Linux bond again."""
+    """Detach a bridge if it is attached, and convert its bond to a Linux bond."""
     host = moving.survey_back(options.bridge, options.to_bond)
     print(back(host))
     if not options.yes:
@@ -109,18 +109,18 @@ def to_bond(options: argparse.Namespace) -> int:
 
 
 def _say(line: str) -> None:
-    """Print what is being done, even if the terminal no longer exists."""
+    """Print a line about the progress, and ignore the error if the terminal no longer exists."""
     with contextlib.suppress(OSError):
         print(line, flush=True)
 
 
-# ---- what it says ----------------------------------------------------------------------
+# ---- texts -----------------------------------------------------------------------------
 #
-# The plan, the risk, and what to change in the configuration of the distribution, which is not ours.
+# The plan, the risk, and the changes to the distribution's configuration, which the user must make.
 
 
 def forward(host: Host) -> str:
-    """What would be done, and what that means."""
+    """Return a text with the steps and the risks of the migration."""
     bond, bridge = host.bond, host.bridge
     new = ", a new bridge" if host.makes_bridge else ""
     lines = [
@@ -136,7 +136,7 @@ def forward(host: Host) -> str:
 
 
 def back(host: Host) -> str:
-    """What the migration back would do, and what that means."""
+    """Return a text with the steps and the risks of the migration back."""
     bond = host.bond
     lines = [
         f"{bond.name}: bond of {host.bridge}, {', '.join(bond.members)}",

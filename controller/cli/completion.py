@@ -1,8 +1,8 @@
-"""The completions at the cursor: from the parsers, the table of keys, and names.
+"""Completes words on the command line of a shell: commands, options, keys, and names on this host.
 
-The shell scripts pass on the command line, and offer the returned words. So all shells offer the same
-words, and a new command, option or key needs no change here. The names come from `ovs-vsctl`: the service
-may be stopped, and our own database code is too slow for the Tab key.
+The shell scripts pass the command line to this module, and offer the returned words. So all shells offer
+the same words, and new commands, options and keys need no change here. `ovs-vsctl` lists the names, because
+the service may be stopped, and our own database code is too slow for the Tab key.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from policies.model import Teaming
 
 SCRIPTS_FOLDER = Path(__file__).parents[1] / "completion"
 SCRIPTS = {"bash": "ovs-lbt.bash", "zsh": "_ovs-lbt", "fish": "ovs-lbt.fish"}
-# So much of what a word stands for fits beside it.
+# The maximum length of the description that is shown next to a word.
 MOST_ABOUT = 60
-# Bash takes a word as it is into the command line, where a name such as $(x) would run.
+# Bash inserts a word unquoted into the command line, where a name such as $(x) would be executed.
 SAFE = re.compile(r"[\w@%+=:,./!-]+")
-# Instead of words: the shell completes the names of files.
+# Returned instead of words if the shell must complete file names.
 FILES = ":files"
-# Arguments of ours whose value is a file or a directory, as their help calls it.
+# The metavars of arguments whose value is a file or a directory.
 FILE_METAVARS = ("FILE", "DIR", "TRACE")
-# For `ovs-vsctl`.
+# The timeout of `ovs-vsctl`.
 TIMEOUT_S = 2
-# What libvirt, OpenStack and XenServer call a VM.
+# The keys in which libvirt, OpenStack and XenServer store a VM's name.
 IDENTITIES = ("vm-id", "vm-uuid", "iface-id")
 TABLES = (
     ("Bridge", "name,ports,external_ids"),
     ("Port", "_uuid,name,interfaces"),
     ("Interface", "_uuid,name,external_ids"),
 )
-# Parsers of their own, made only when they are needed.
+# Functions that create the separate parsers of some commands, called only when needed.
 Others = Mapping[str, Callable[[], argparse.ArgumentParser]]
 
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """A bridge's interfaces by name, each with a description, and its uplinks."""
+    """A bridge's interfaces, each with a description, and the names of its uplinks."""
 
     attached: bool
     interfaces: Mapping[str, str]
@@ -58,7 +58,7 @@ class Team:
 class Names:
     """The names on this host, each with a description.
 
-    `interfaces`, `uplinks`, `vm_ports`: those of attached bridges.
+    `interfaces`, `uplinks`, `vm_ports`: the names on attached bridges.
     """
 
     def __init__(self, teams: Mapping[str, Team] | None = None) -> None:
@@ -74,12 +74,12 @@ class Names:
         self.vm_ports = {name: self.interfaces[name] for name in of_vms}
 
     def ports_of(self, bridge: str | None) -> dict[str, str]:
-        """The interfaces of a bridge, attached or not."""
+        """Return the interfaces of a bridge, attached or not."""
         team = self.teams.get(bridge or "")
         return dict(team.interfaces) if team else {}
 
     def uplinks_beside(self, port: str | None) -> dict[str, str]:
-        """The uplinks of the bridge with this port; all if it is not known."""
+        """Return the uplinks of the bridge that has this port; all uplinks if the port is unknown."""
         name = port.partition("/")[0] if port else None
         for team in self.teams.values():
             if team.attached and name in team.interfaces:
@@ -87,13 +87,13 @@ class Names:
         return self.uplinks
 
 
-# What exists on this host, asked for only where it is needed.
+# Reads the names on this host, called only when needed.
 Known = Callable[[], Names]
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A word and its description. `unfinished`: more has to follow without a space."""
+    """A word and its description. `unfinished`: more text must follow without a space."""
 
     word: str
     about: str = ""
@@ -102,9 +102,9 @@ class Candidate:
 
 @dataclass(slots=True)
 class _Typed:
-    """What was typed of one command before the cursor.
+    """The words of a command that were typed before the cursor.
 
-    `option`: the one whose value is at the cursor.
+    `option`: the option whose value is at the cursor, if any.
     """
 
     positionals: list[str]
@@ -113,15 +113,15 @@ class _Typed:
 
 
 def script(shell: str) -> str:
-    """The completion script of a shell."""
+    """Return the completion script of a shell."""
     return (SCRIPTS_FOLDER / SCRIPTS[shell]).read_text()
 
 
 def answer(parser: argparse.ArgumentParser, others: Others, words: Sequence[str]) -> str:
-    """The candidates for the last word, one on a line: the word, a tab, and its description.
+    """Return the candidates for the last word, one per line: the word, a tab, and its description.
 
-    A word that must not be followed by a space ends with another tab. Names that a shell would not
-    accept as a word are not offered.
+    If no space must follow the word, the line ends with another tab. Names that are not safe as an
+    unquoted word of a shell are not offered.
     """
     lines = []
     for found in complete(parser, others, words, functools.cache(read)):
@@ -137,7 +137,7 @@ def answer(parser: argparse.ArgumentParser, others: Others, words: Sequence[str]
 def complete(
     parser: argparse.ArgumentParser, others: Others, words: Sequence[str], names: Known
 ) -> list[Candidate]:
-    """The candidates for the last of `words`, which are those behind the name of the command."""
+    """Return the candidates for the last of `words`, which are the words after `ovs-lbt`."""
     *before, current = words or ("",)
     # The command is the first word that is neither an option nor an option's value.
     at = next(
@@ -165,7 +165,7 @@ def _of_parser(
         return _matching(_options(parser, typed), current)
     number = len(typed.positionals)
     positionals = enumerate(a for a in parser._actions if not a.option_strings)
-    # The last one may be repeated.
+    # The last positional may accept several values.
     fits = (a for at, a in positionals if at == number or (a.nargs in ("+", "*") and number > at))
     positional = next(fits, None)
     if positional is None or positional.dest in _barred(parser, typed):
@@ -175,7 +175,7 @@ def _of_parser(
 
 
 def _read(parser: argparse.ArgumentParser, before: Sequence[str]) -> _Typed:
-    """Which positionals and options were typed before the cursor."""
+    """Return the positionals and the options that were typed before the cursor."""
     typed = _Typed([], {})
     for word in before:
         taken, typed.option = typed.option, None
@@ -184,7 +184,7 @@ def _read(parser: argparse.ArgumentParser, before: Sequence[str]) -> _Typed:
             typed.option = action if action.nargs != 0 else None
         elif taken is not None:
             typed.options[taken.dest].append(word)
-            # One that takes several values takes the next word, too.
+            # An option with several values also takes the next word.
             typed.option = taken if taken.nargs == "+" else None
         elif not word.startswith("-"):
             typed.positionals.append(word)
@@ -192,7 +192,7 @@ def _read(parser: argparse.ArgumentParser, before: Sequence[str]) -> _Typed:
 
 
 def _options(parser: argparse.ArgumentParser, typed: _Typed) -> Iterable[Candidate]:
-    """The options that may still follow, by their long names."""
+    """Return the options that may still follow, by their long names."""
     barred = _barred(parser, typed)
     for action in parser._actions:
         again = isinstance(action, argparse._AppendAction | argparse._ExtendAction)
@@ -206,7 +206,7 @@ def _options(parser: argparse.ArgumentParser, typed: _Typed) -> Iterable[Candida
 
 
 def _barred(parser: argparse.ArgumentParser, typed: _Typed) -> set[str]:
-    """What excludes something that was typed."""
+    """Return the arguments that are mutually exclusive with typed arguments."""
     positionals = [a.dest for a in parser._actions if not a.option_strings]
     given = {*typed.options, *positionals[: len(typed.positionals)]}
     groups = [[a.dest for a in g._group_actions] for g in parser._mutually_exclusive_groups]
@@ -216,7 +216,7 @@ def _barred(parser: argparse.ArgumentParser, typed: _Typed) -> set[str]:
 def _values(
     action: argparse.Action, command: str, typed: _Typed, current: str, names: Known
 ) -> Iterable[Candidate]:
-    """The values of an argument, by what its help calls it."""
+    """Return the possible values of an argument, which depend on its metavar."""
     if isinstance(action, argparse._SubParsersAction):
         return [Candidate(c.dest, c.help or "") for c in action._choices_actions]
     metavar = action.metavar if isinstance(action.metavar, str) else action.dest
@@ -255,7 +255,7 @@ def _values(
 
 
 def _settings(positionals: Sequence[str], current: str, names: Known) -> Iterable[Candidate]:
-    """KEY= while the key is typed, and KEY=VALUE after that."""
+    """Return candidates of the form KEY= while the key is typed, and KEY=VALUE after that."""
     table, name, *given = positionals
     keys = _keys(table, name, names)
     key, equals, value = current.partition("=")
@@ -278,7 +278,7 @@ def _keys(table: str, name: str, names: Known) -> Mapping[str, Key]:
 
 
 def _values_of_key(key: Key, name: str, value: str, names: Known) -> Iterable[Candidate]:
-    """The values of a key: words, or names of uplinks. Of a list, the last name is completed."""
+    """Return the values of a key: words, or names of uplinks. In a list, complete the last name."""
     if key.name == "pin":
         return [Candidate(f"pin={uplink}") for uplink in names().uplinks_beside(name)]
     if key.name in ("allow", "prefer", "uplinks"):
@@ -304,7 +304,7 @@ def _matching(found: Iterable[Candidate], current: str) -> list[Candidate]:
 
 
 def read() -> Names:
-    """The names now; none if the database does not answer in time."""
+    """Read the names on this host; none if the database does not answer in time."""
     database = os.environ.get("OVS_LBT_OVSDB")
     command = ["ovs-vsctl", "--no-wait", "--format=json"]
     command += [f"--db={database}"] if database else []
@@ -317,7 +317,7 @@ def read() -> Names:
 
 
 def parse(printed: str) -> Names:
-    """The names in what `ovs-vsctl` prints: one line of JSON for each of `TABLES`."""
+    """Return the names from the output of `ovs-vsctl`: a line of JSON for each of `TABLES`."""
     bridges, ports, interfaces = (
         [dict(zip(table["headings"], row, strict=True)) for row in table["data"]]
         for table in map(json.loads, printed.splitlines())
@@ -340,7 +340,7 @@ def _team(bridge: Mapping[str, Any], by_id: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def _ids(column: Sequence[Any]) -> list[str]:
-    """The UUIDs in a column that holds one or a set."""
+    """Return the UUIDs in a column that contains one UUID or a set of UUIDs."""
     kind, value = column
     return [value] if kind == "uuid" else [one for _, one in value]
 

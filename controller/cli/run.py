@@ -1,6 +1,6 @@
-"""`ovs-lbt run`: starts the service, or says why it does not start.
+"""Starts the service for `ovs-lbt run`, or prints the reason why it does not start.
 
-Commands that act in place of the service use the same log and the same variables.
+Commands that act in place of the service use the same log and the same environment variables.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from controller.text.wording import invalid
 
 # The form of the database's address.
 REMOTE = re.compile(r"unix:.+|(tcp|ssl):.+:[0-9]{1,5}", re.ASCII)
-# The environment variables that stand for options of `run` that are not given.
+# The environment variables that replace missing options of `run`.
 RUN_VARIABLES = {
     option.name: f"OVS_LBT_{option.dest.upper()}"
     for option in BY_NAME["run"].arguments
@@ -29,7 +29,7 @@ RUN_VARIABLES = {
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the service until it ends. Returns only if it does not start."""
+    """Run the service until it ends. Return only if it does not start."""
     taken = take_variables(options)
     tls_files = (options.private_key, options.certificate, options.ca_cert)
     readers = options.metrics_ca_cert
@@ -67,10 +67,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def address(option: str, text: str, expected: str) -> tuple[str, int] | None:
-    """The address and port of ADDR:PORT; None for the word `none`.
+    """Parse the address and port of ADDR:PORT; None for the word `none`.
 
     Raises:
-        ValueError: the text is neither.
+        ValueError: `text` is neither ADDR:PORT nor `none`.
     """
     if text == "none":
         return None
@@ -81,7 +81,7 @@ def address(option: str, text: str, expected: str) -> tuple[str, int] | None:
 
 
 def _running() -> str | None:
-    """Why `ovs-lbt run` must not start, if a service of this name is already running."""
+    """Return why the service must not start, if a service with this name is already running."""
     import ovs.daemon
     import ovs.vlog
 
@@ -91,11 +91,11 @@ def _running() -> str | None:
     return f"{found}; to start a standby, use another --name" if pid > 0 else None
 
 
-# ---- the surroundings of a command ---------------------------------------------------
+# ---- the log and the environment variables -------------------------------------------
 
 
 def log(level: int, everything: bool = False) -> None:
-    """Log to stderr: our messages from this level, and the warnings of libraries, or everything."""
+    """Log to stderr: our messages from this level on, and warnings (or `everything`) of libraries."""
     terminal.log_to_stderr()
     logging.getLogger("controller").setLevel(level)
     for noisy, quiet in (
@@ -107,12 +107,12 @@ def log(level: int, everything: bool = False) -> None:
 
 
 def blamed_database(why: str) -> str:
-    """The error text, naming the variable that may have given the address of the database."""
+    """Return the error text with the variable for the database's address instead of the option."""
     return blamed(why, {"--ovsdb": RUN_VARIABLES["--ovsdb"]})
 
 
 def take_variables(options: argparse.Namespace) -> dict[str, str]:
-    """Fill options of `run` that were not given from variables. Returns the variable by option."""
+    """Set missing options of `run` from variables. Return the variable used for each option."""
     taken = {}
     for option, variable in RUN_VARIABLES.items():
         name = option.removeprefix("--").replace("-", "_")
@@ -123,7 +123,7 @@ def take_variables(options: argparse.Namespace) -> dict[str, str]:
 
 
 def blamed(why: str, taken: dict[str, str]) -> str:
-    """The error text, naming the variable instead of the option that it stood for."""
+    """Return the error text with variables in place of the options that the variables replaced."""
     for option, variable in taken.items():
         why = re.sub(rf"(?<![\w-]){option}(?![\w-])", variable, why)
     return why

@@ -1,6 +1,6 @@
-"""Commands that do not need the service.
+"""Carries out commands that do not need the service, because it may be stopped.
 
-Those are `rescue`, `plan --endpoints`, `detach`, and changes that are rolled back unless confirmed.
+These are `rescue`, `plan --endpoints`, `detach`, `confirm`, `rollback`, and changes to be confirmed.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from controller.text.wording import STARTED, Refused, quoted
 
 
 def rescue(bridge: str | None) -> int:
-    """Let bridges of plain uplinks forward on one of them."""
+    """Make bridges with plain uplinks forward on one uplink without the service."""
     from controller import rescue as rescuing
 
     return _print(lambda: rescuing.rescue(client.database(), bridge))
 
 
 def plan_endpoints(as_json: bool) -> int:
-    """Show which tunnel endpoint each VM should use. Takes as long as it measures."""
+    """Show the planned tunnel endpoint of each VM, after measuring the VMs' loads for some seconds."""
     from controller import announce_endpoints
     from controller.host.programs import run as run_program
     from controller.operations import endpoint_plan as plan
@@ -52,7 +52,7 @@ def plan_endpoints(as_json: bool) -> int:
 
 
 def _print(found: Callable[[], Iterable[str]]) -> int:
-    """Print what is found in the database, or done with it."""
+    """Print the lines that `found` returns, or the error if it fails."""
     import ovs.vlog
 
     ovs.vlog.Vlog.set_level("any", "any", "off")
@@ -73,7 +73,7 @@ def detach(words: list[str]) -> int:
     if (obstacle := client.read_only()) is not None:
         return answers.failed(obstacle)
     if (another := client.another()) is not None:
-        remedy = f"use the running one: ovs-lbt -t {quoted(another)} detach {shlex.join(words)}"
+        remedy = f"use the running service: ovs-lbt -t {quoted(another)} detach {shlex.join(words)}"
         return answers.failed(f"service {client.pidfile().stem} is not running; {remedy}")
     run.log(logging.ERROR)
     importlib.import_module("controller.openflow.framework")
@@ -90,9 +90,9 @@ def detach(words: list[str]) -> int:
 
 
 def until_confirmed(options: argparse.Namespace, words: list[str]) -> int:
-    """Make a change that is rolled back unless it is confirmed. The rollback is armed first.
+    """Make a change that is rolled back unless it is confirmed.
 
-    So it also happens if this command or the service fails at any time.
+    The rollback timer is started first, so it also works if this command or the service fails.
     """
     from controller.host import arming
 
@@ -143,7 +143,7 @@ def revert(bridge: str) -> int:
 
 
 def _bridge_of(options: argparse.Namespace) -> str | None:
-    """The bridge that `set` concerns; None if the interface is on none."""
+    """Return the bridge whose settings `set` changes; None if the interface is not on a bridge."""
     if options.table == "bridge":
         return str(options.name)
     from controller.host import programs
@@ -156,7 +156,7 @@ def _bridge_of(options: argparse.Namespace) -> str | None:
 
 
 def _too_late(bridge: str, why: str) -> str:
-    """Why a change was not confirmed. If it was rolled back, the text says so."""
+    """Return why a change was not confirmed: `why`, or its rollback if the history contains one."""
     from controller import reversal
     from controller.host import journal
     from controller.operations import unconfirmed

@@ -1,4 +1,4 @@
-"""Text for people: columns, bars, colours, tables of bridges, and safe display of foreign text.
+"""Formats text for people: columns, bars, colours, tables of bridges, and safe external text.
 
-`show`, `top`, answers and errors use it. It is independent of teaming and imports no other room.
+`show`, `top`, answers and errors use this package. It is independent of teaming, and imports no other one.
 """

@@ -1,4 +1,4 @@
-"""Styled text in columns, and bars: what `show` and `top` are drawn with."""
+"""Draws styled text, columns and bars for `show` and `top`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 GAP = "  "
-# Above this share of its capacity, an uplink counts as full.
+# An uplink whose utilization is above this ratio counts as full.
 FULL_RATIO = 0.95
 
 
@@ -41,7 +41,7 @@ def line(text: str, style: Style = Style.PLAIN) -> Line:
 
 
 def plain(drawn: Line) -> str:
-    """The text of a line without styles."""
+    """Return the text of a line without styles."""
     return "".join(span.text for span in drawn)
 
 
@@ -49,14 +49,14 @@ def plain(drawn: Line) -> str:
 
 
 def clean(text: str) -> str:
-    """Text of known width without control characters: no name can control a terminal."""
+    """Return text with a known width, without control characters that could control a terminal."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(c if c.isprintable() and _cells(c) else "?" for c in text)
 
 
 def width_of(text: str) -> int:
-    """The number of character cells that clean text needs."""
+    """Return the number of character cells that clean text occupies."""
     return len(text) if text.isascii() else sum(map(_cells, text))
 
 
@@ -68,7 +68,7 @@ def _cells(character: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """The part of a text that fits into `width` cells."""
+    """Return the beginning of a text that fits into `width` cells."""
     if width_of(text) <= width:
         return text
     kept = ""
@@ -80,7 +80,7 @@ def cut(text: str, width: int) -> str:
 
 
 def shortened(text: str, width: int, more: str) -> str:
-    """A name in `width` cells: its beginning and its end, because many names begin alike."""
+    """Shorten a name to `width` cells: keep its beginning and its end, which usually differs."""
     if width_of(text) <= width:
         return text
     room = width - width_of(more)
@@ -91,7 +91,7 @@ def shortened(text: str, width: int, more: str) -> str:
 
 
 def clip(drawn: Line, width: int) -> Line:
-    """At most `width` cells of a line."""
+    """Truncate a line to at most `width` cells."""
     clipped: list[Span] = []
     for span in drawn:
         if (text := cut(span.text, width)) and width > 0:
@@ -101,7 +101,7 @@ def clip(drawn: Line, width: int) -> Line:
 
 
 def padded(drawn: Line, width: int, style: Style = Style.PLAIN) -> Line:
-    """Exactly `width` cells: clipped, or filled with spaces."""
+    """Truncate a line, or fill it with spaces, to exactly `width` cells."""
     clipped = clip(drawn, width)
     missing = width - sum(width_of(span.text) for span in clipped)
     return (*clipped, Span(" " * missing, style)) if missing > 0 else clipped
@@ -116,10 +116,10 @@ def restyled(drawn: Line, style: Style) -> Line:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its head, and the width to which it may be cut if space is short.
+    """A column: its head, and the minimum width to which it may be narrowed if space is short.
 
-    The column with the lowest `gives` is cut first. `optional`: a table omits it if all its cells
-    are "-".
+    The column with the lowest `gives` is narrowed first. `optional`: a table omits the column if all
+    its cells are "-".
     """
 
     head: str
@@ -131,7 +131,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How to draw. `width` None: as wide as the contents; nothing is cut."""
+    """How to draw. `width` None: as wide as the contents, without truncation."""
 
     width: int | None = None
     unicode: bool = False
@@ -142,7 +142,7 @@ class Look:
 
 
 def widths(columns: Sequence[Column], rows: Iterable[Line], look: Look, indent: int) -> list[int]:
-    """The width of each column: what it needs, or less for columns that may be cut."""
+    """Return the width of each column: as wide as its content, or narrower if it may be truncated."""
     needed = [width_of(column.head) for column in columns]
     for row in rows:
         needed = [max(n, width_of(span.text)) for n, span in zip(needed, row, strict=True)]
@@ -158,7 +158,7 @@ def widths(columns: Sequence[Column], rows: Iterable[Line], look: Look, indent: 
 
 
 def row(columns: Sequence[Column], spans: Line, given: Sequence[int], look: Look) -> Line:
-    """One row in columns with the widths `given`."""
+    """Draw a row in columns with the widths `given`."""
     drawn: list[Span] = []
     for at, (column, span, width) in enumerate(zip(columns, spans, given, strict=True)):
         text = shortened(span.text, width, look.more)
@@ -175,7 +175,7 @@ def row(columns: Sequence[Column], spans: Line, given: Sequence[int], look: Look
 
 
 def table(columns: Sequence[Column], rows: Sequence[Line], look: Look, indent: int) -> list[Line]:
-    """A head and the rows, without the indent."""
+    """Draw a header line and the rows, without `indent`."""
     shown = [
         at
         for at, column in enumerate(columns)
@@ -188,7 +188,7 @@ def table(columns: Sequence[Column], rows: Sequence[Line], look: Look, indent: i
 
 
 def table_text(columns: Sequence[Column], rows: Iterable[Sequence[str]], look: Look) -> list[str]:
-    """A head and the rows as text, indented by a gap."""
+    """Return a header line and the rows as text, indented by a gap."""
     spans = [tuple(map(Span, cells)) for cells in rows]
     return [(GAP + plain(one)).rstrip() for one in table(columns, spans, look, len(GAP))]
 
@@ -197,21 +197,21 @@ def table_text(columns: Sequence[Column], rows: Iterable[Sequence[str]], look: L
 
 
 def mbps(rate_bps: float) -> str:
-    """Mbit/s in seven characters, which is enough for links up to 1 Tbit/s."""
+    """Format a rate in Mbit/s in seven characters, which is enough for links up to 1 Tbit/s."""
     value = rate_bps / 1e6
     decimals = next((d for d, below in ((2, 9999.995), (1, 99999.95)) if value < below), 0)
     return f"{value:.{decimals}f}"
 
 
 def severity(ratio: float, threshold_ratio: float) -> Style:
-    """The style for a share of an uplink's capacity."""
+    """Return the style for a utilization of an uplink."""
     if ratio >= FULL_RATIO:
         return Style.BAD
     return Style.WARN if ratio > threshold_ratio else Style.PLAIN
 
 
 def bar(ratio: float, threshold_ratio: float, cells: int, look: Look) -> Line:
-    """A share as a bar of `cells` cells with a mark at the threshold; needs three more cells."""
+    """Draw a utilization as a bar of `cells` cells (plus ends and a mark at the threshold: three)."""
     halves = min(2 * cells, round(2 * cells * ratio)) if ratio > 0 else 0
     if look.unicode:
         filled, mark = "█" * (halves // 2) + "▌" * (halves % 2), "│"

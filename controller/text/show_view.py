@@ -1,4 +1,4 @@
-"""Bridges as tables for people, made of the JSON of `show`."""
+"""Formats the JSON answer of `show` as tables of bridges, uplinks and VM ports for people."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ JsonObject = Mapping[str, Any]
 
 NONE_ATTACHED = "no bridge is attached; attach one with: ovs-lbt attach BRIDGE"
 OBSERVING_BOND = (
-    "observe mode: the bond forwards as before; the table shows where VM ports would be"
+    "observe mode: the bond forwards as before; the table shows the uplinks for enforce mode"
 )
-OBSERVING_UPLINKS = "observe mode: load moves nothing; in parentheses: where a VM port would be"
-FAILED = "its flows stay, and ovs-lbt tries again"
-FALLEN_BACK = "LACP is not negotiated: until it is, one uplink serves all VM ports"
+OBSERVING_UPLINKS = "observe mode: no moves because of load; planned uplinks are in parentheses"
+FAILED = "installed flows stay, and ovs-lbt will try again"
+FALLEN_BACK = "LACP is not negotiated, so one uplink serves all VM ports"
 
 PARTS = ("shares", "reserve_bps", "limit_bps")
 INDENT = "  "
-# The width of tables with bars if the terminal's is not known.
+# The width of tables with bars if the terminal's width is not known.
 USUAL_WIDTH = 80
 FEWEST_CELLS, MOST_CELLS = 3, 24
 # Both ends and the mark.
 BAR_ENDS = 3
 PERCENT_WIDTH = 4
-# Services before 0.2 do not report it.
+# The threshold for services before 0.2, which do not report the threshold.
 USUAL_THRESHOLD_RATIO = 0.75
 
 BRIDGE = Column("BRIDGE", least=6, gives=5)
@@ -64,7 +64,7 @@ PORTS = (
 def lines(
     answer: JsonObject, look: Look, clock: Callable[[float], str] | None = None
 ) -> list[Line]:
-    """The whole answer. `clock` formats seconds since the epoch."""
+    """Format the whole answer. `clock` formats seconds since the epoch."""
     if answer.get("standby"):
         # A service on standby manages no bridges.
         drawn = [line(f"on standby: {answer['leader']} leads")]
@@ -74,7 +74,7 @@ def lines(
 
 
 def blocks(bridges: Sequence[JsonObject], look: Look) -> list[Line]:
-    """A block of lines for each bridge: uplinks, ports and notes."""
+    """Return a block of lines for each bridge: uplinks, ports and notes."""
     if not bridges:
         return [line(NONE_ATTACHED)]
     drawn: list[Line] = []
@@ -86,20 +86,20 @@ def blocks(bridges: Sequence[JsonObject], look: Look) -> list[Line]:
 def waiting(
     answer: JsonObject, look: Look, clock: Callable[[float], str] | None = None
 ) -> list[Line]:
-    """Lines for changes that wait to be confirmed. `clock` formats seconds since the epoch."""
+    """Return lines for unconfirmed changes. `clock` formats seconds since the epoch."""
     texts = []
     for change in answer.get("unconfirmed", ()):
         name, what, left_s = change["bridge"], change["change"], change["left_s"]
         at = "" if clock is None else f", at {clock(change['until'])}"
-        when = f"is rolled back in {left_s:.0f} s{at}" if left_s else "is being rolled back"
-        texts.append(f"{name}: {what} {when}, unless: ovs-lbt confirm {quoted(name)}")
+        when = f"will be rolled back in {left_s:.0f} s{at}" if left_s else "is being rolled back"
+        texts.append(f"{name}: {what} {when}; to keep it: ovs-lbt confirm {quoted(name)}")
     return [*_wrapped(texts, look, Style.WARN), ()] if texts else []
 
 
 def faults(answer: JsonObject, look: Look) -> list[Line]:
-    """Lines for the service's own faults; none if the service does not report faults."""
+    """Return lines for the service's own faults; none if the service does not report faults."""
     texts = [
-        f"fault of ovs-lbt  {fault['found']} (of {fault['part']}: {fault['count']} in all)"
+        f"fault of ovs-lbt  {fault['found']} (in {fault['part']}: {fault['count']} in total)"
         for fault in answer.get("faults", ())
     ]
     return [(), *_wrapped([*texts, OUR_LOG], look, Style.BAD)] if texts else []
@@ -133,19 +133,19 @@ def _why_down(uplink: JsonObject) -> str:
 
 
 def states(bridge: JsonObject) -> list[str]:
-    """Unusual states of a bridge, in words."""
+    """Return sentences about unusual states of a bridge."""
     texts = []
     if bridge["mode"] == "observe":
         texts.append(OBSERVING_BOND if bridge.get("on_normal") else OBSERVING_UPLINKS)
     if bridge.get("fallen_back"):
         texts.append(FALLEN_BACK)
     texts += [
-        f"{uplink['name']} has its link, but receives nothing from its peer: {', '.join(uplink['silent'])}"
+        f"{uplink['name']}: link up, but no response from the peer ({', '.join(uplink['silent'])})"
         for uplink in bridge["uplinks"]
         if uplink.get("silent")
     ]
     texts += [f"{u['name']}: {u['waits']}" for u in bridge["uplinks"] if u.get("waits")]
-    # One that concerns several uplinks is there with each of them.
+    # A fault that concerns several uplinks is listed for each of them.
     faults = {
         fault["found"]: f"{fault['found']}; {fault['expected']}"
         for uplink in bridge["uplinks"]
@@ -156,7 +156,7 @@ def states(bridge: JsonObject) -> list[str]:
 
 
 def notes(bridge: JsonObject) -> list[str]:
-    """Lines for everything that needs attention."""
+    """Return lines for all problems that need attention."""
     failure = bridge.get("failure")
     return [
         *([f"failure    {failure}; {FAILED}"] if failure else []),
@@ -170,7 +170,7 @@ def notes(bridge: JsonObject) -> list[str]:
 
 
 def _shared(bridge: JsonObject) -> list[str]:
-    """Lines for traffic that is spread over uplinks, for parts of uplinks, and for tunnel endpoints."""
+    """Return lines for spread traffic, for shares and limits on uplinks, and for tunnel endpoints."""
     spread = [
         f"{port['name']}: {_counts(port['units'], 'addresses')}"
         for port in bridge["ports"]
@@ -189,13 +189,13 @@ def _shared(bridge: JsonObject) -> list[str]:
 
 
 def _counts(counts: Mapping[str, int], what: str) -> str:
-    """A total and the number on each uplink."""
+    """Return the total and the number on each uplink."""
     shares = ", ".join(f"{uplink} {count}" for uplink, count in counts.items())
     return f"{sum(counts.values())} {what}, {shares}"
 
 
 def part(shares: int | None, reserve_bps: float | None, limit_bps: float | None) -> str:
-    """A VM port's part of an uplink in words; empty if none is set."""
+    """Describe a VM port's shares, reservation and limit; empty if none is set."""
     texts = [f"shares {shares}"] if shares else []
     if reserve_bps:
         texts.append(f"{reserve_bps / 1e6:g} Mbit/s reserved")
@@ -208,7 +208,7 @@ def part(shares: int | None, reserve_bps: float | None, limit_bps: float | None)
 
 
 def uplink_rows(bridges: Sequence[JsonObject], look: Look, indent: int = 0) -> list[Line]:
-    """A head, and a row for each uplink with a bar for each direction that is as wide as fits."""
+    """Draw a header line, and a row for each uplink, with a bar of maximum width for each direction."""
     several = len(bridges) > 1
     columns = [BRIDGE, *UPLINKS] if several else list(UPLINKS)
     of = [(bridge, uplink) for bridge in bridges for uplink in bridge["uplinks"]]
@@ -216,7 +216,7 @@ def uplink_rows(bridges: Sequence[JsonObject], look: Look, indent: int = 0) -> l
     given = widths(columns, rows, look, indent)
     cells = _cells(given, look, indent)
     if cells < FEWEST_CELLS and look.width is not None:
-        # The bar matters more than the capacity, so it gets the space first.
+        # The bars are more important than the capacity, whose column is omitted if space is short.
         at = columns.index(CAPACITY)
         columns, given = columns[:at] + columns[at + 1 :], given[:at] + given[at + 1 :]
         rows = [one[:at] + one[at + 1 :] for one in rows]
@@ -232,7 +232,7 @@ def uplink_rows(bridges: Sequence[JsonObject], look: Look, indent: int = 0) -> l
 
 
 def _cells(given: Sequence[int], look: Look, indent: int) -> int:
-    """The width of each of two bars beside columns of the widths `given`."""
+    """Return the width of each of two bars, next to columns with the widths `given`."""
     gaps, bars = len(GAP) * (len(given) + 1), 2 * (BAR_ENDS + PERCENT_WIDTH)
     room = (look.width or USUAL_WIDTH) - indent - sum(given) - gaps - bars
     return min(max(room // 2, 0 if look.width else 2 * FEWEST_CELLS), MOST_CELLS)
@@ -278,7 +278,7 @@ def _with_bars(
     bars: tuple[Line, Line],
     look: Look,
 ) -> Line:
-    """Rows whose last two columns have their bars appended."""
+    """Draw a row, and append a bar to each of the last two columns."""
     last = len(columns) - 1
     sent = row(columns[:last], spans[:last], given[:last], look)
     received = row(columns[last:], spans[last:], given[last:], look)
@@ -289,7 +289,7 @@ def _with_bars(
 
 
 def port_cells(port: JsonObject, why: str) -> Line:
-    """The cells of a VM port; the last one says why it is on its uplink."""
+    """Return the cells of a VM port; `why` (the reason for its uplink) is the last cell."""
     return (
         Span(clean(port["name"])),
         Span(used_by(port)),
@@ -301,7 +301,7 @@ def port_cells(port: JsonObject, why: str) -> Line:
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:
-    """A sort key in natural order: vnet2 before vnet10."""
+    """Return a sort key for natural order: vnet2 before vnet10."""
     return [
         (0, int(part), "") if part.isdecimal() else (1, 0, part.casefold())
         for part in re.split(r"(\d+)", text)
@@ -310,7 +310,7 @@ def natural(text: str) -> list[tuple[int, int, str]]:
 
 
 def used_by(port: JsonObject) -> str:
-    """The VM behind a port, or what its tunnels are for; "-" if it has neither."""
+    """Return the VM of a port, or the purpose of its tunnels; "-" if it has neither."""
     if port["vm"] != port["name"]:
         return clean(port["vm"])
     if (found := port.get("endpoint")) is not None:
@@ -319,7 +319,7 @@ def used_by(port: JsonObject) -> str:
 
 
 def where(port: JsonObject) -> Span:
-    """The uplink in use, and the planned one if it differs."""
+    """Return the uplink in use, and the planned uplink if it differs."""
     uplink, planned = port["uplink"], port.get("planned_uplink")
     style = Style.PLAIN if uplink else Style.BAD
     if planned in (None, uplink):
@@ -328,9 +328,9 @@ def where(port: JsonObject) -> Span:
 
 
 def why(port: JsonObject, policy: str) -> str:
-    """The reason why a port is on its uplink, and its own policy if it has one.
+    """Return the reason why a port is on its uplink, and the port's own policy if it has one.
 
-    Where a pin is kept, it is the pin, whatever the reason of the last move.
+    If the port is on its pinned uplink, the reason is the pin, not the reason for the last move.
     """
     reason = "pin" if port.get("pinned") else port["reason"]
     own = "" if port["policy"] in (policy, reason) else f" ({port['policy']})"
@@ -345,7 +345,7 @@ def _wrapped(texts: Sequence[str], look: Look, style: Style = Style.PLAIN) -> li
 
 
 def _folded(text: str, look: Look, style: Style) -> Iterator[Line]:
-    """A sentence wrapped to the width, or on one line for programs."""
+    """Wrap a sentence to the width; for programs, keep it on one line."""
     if look.width is None or width_of(text) + len(INDENT) <= look.width:
         yield line(INDENT + text, style)
         return

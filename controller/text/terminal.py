@@ -1,4 +1,4 @@
-"""What standard output can display: its width, characters and colours."""
+"""Writes to the terminal: its width and colours, safe output of external text, and log lines."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _CODES = {
     Style.CHOSEN: "7",
 }
 LOCALES_WITHOUT_UNICODE = ("C", "POSIX")
-# The exit status of what SIGPIPE ends, as a shell says it.
+# The exit status that a shell shows for a process ended by SIGPIPE.
 UNREAD = 128 + signal.SIGPIPE
 
 
 def look() -> Look:
-    """How to draw on standard output. If it is not a terminal: plain text of any width."""
+    """Return how to draw on standard output: as plain text of any width if it is not a terminal."""
     if not sys.stdout.isatty():
         return Look()
     return Look(shutil.get_terminal_size().columns, unicode=shows_unicode())
 
 
 def shows_unicode() -> bool:
-    """Whether the terminal shows UTF-8. With the C locale it does not."""
+    """Whether the terminal shows UTF-8, which is not the case with the C locale."""
     asked = os.environ.get("LC_ALL") or os.environ.get("LANG")
     if asked in LOCALES_WITHOUT_UNICODE:
         return False
@@ -57,20 +57,20 @@ def has_colours() -> bool:
 
 
 def written(lines: Iterable[Line]) -> str:
-    """Lines as text for standard output."""
+    """Return lines as text for standard output."""
     if has_colours():
         return Drawn("".join(f"{_coloured(one)}\n" for one in lines))
     return "".join(f"{plain(one).rstrip()}\n" for one in lines)
 
 
 class Drawn(str):
-    """Text whose control characters are ours. What others wrote is escaped in it."""
+    """Text with our own control characters, in which external text is already escaped."""
 
 
 def guard(whole: bool = False) -> None:
-    """Let all that this process prints or logs from now on pass `printable`.
+    """Apply `printable` to all text that this process prints or logs from now on.
 
-    `whole`: of standard output, nothing is cut.
+    `whole`: whether standard output is never truncated.
     """
     for stream, all_of_it in ((sys.stdout, whole), (sys.stderr, False)):
         if isinstance(stream, TextIOWrapper):
@@ -91,8 +91,8 @@ def until_unread() -> Iterator[None]:
         poll = select.poll()
         poll.register(sys.stdout, 0)
         if not poll.poll(0):
-            raise  # it was another one, such as a connection of the service
-        # What is still buffered must not fail once more at exit.
+            raise  # another pipe or connection is broken, such as a connection of the service
+        # Discard buffered output, which would fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(UNREAD)
 

@@ -1,4 +1,4 @@
-"""The help text of `top`: its display and its keys."""
+"""Contains the help text of `top`: its keys and its columns."""
 
 from __future__ import annotations
 

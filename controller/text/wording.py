@@ -1,4 +1,4 @@
-"""Refusals, foreign text in our messages, and phrases that several messages share."""
+"""Writes parts of messages: refusals, quoted external text, and phrases that several messages share."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import shlex
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-# The most characters of a foreign text that a message quotes.
+# The maximum length of external text that a message quotes.
 MOST_CHARACTERS = 200
-# The most characters of a line, which may list many names.
+# The maximum length of a line, which may list many names.
 MOST_OF_LINE = 20 * MOST_CHARACTERS
 _LONG_WORD = re.compile(rf"(?<!\S)(\S{{{MOST_CHARACTERS - 1}}})\S{{2,}}")
 _DAY_S = 86400
-# Where the cause of a fault of ovs-lbt can be found.
+# The place where the cause of a fault of ovs-lbt can be found.
 OUR_LOG = "see the log of ovs-lbt (journalctl -u ovs-lbt)"
 
-# The problem if a bridge's keys are no longer in the database.
+# The error if a bridge's keys are no longer in the database.
 VANISHED = "the key has disappeared from the database, and the last keys stay in force for now"
-# What to do if Open vSwitch is not running.
+# The action if Open vSwitch is not running.
 STARTED = "start Open vSwitch: systemctl start openvswitch-switch"
-# Why there is no connection to a switch, and what to do.
+# The reason why a switch is not connected, and the action.
 UNREACHED = f"ovs-vswitchd is not running or does not answer; {STARTED}"
 
 
 class Refused(Exception):
-    """A command or a request cannot be carried out. The text: the problem; what to do."""
+    """A command or a request cannot be carried out. Text: the problem; the action that solves it."""
 
 
 def one_line(text: str, kept: str = "") -> str:
-    """The text with all non-printable characters escaped, so that it stays on one line."""
+    """Return the text with non-printable characters escaped (not `kept`), so that it is one line."""
     if text.isprintable():
         return text
     return "".join(
@@ -41,14 +41,14 @@ def one_line(text: str, kept: str = "") -> str:
 
 
 def lines_of(lines: Iterable[str]) -> str:
-    """An answer of these lines. A name cannot start a new line."""
+    """Join the lines of an answer, with line breaks inside a line (as in a name) escaped."""
     return "\n".join(map(one_line, lines))
 
 
 def printable(text: str, whole: bool = False) -> str:
-    """Text that is safe for a terminal or a log, whatever its source.
+    """Make text from any source safe for a terminal or a log.
 
-    Its only control characters are line ends and tabs. Long words and lines are cut unless `whole`.
+    Control characters except line ends and tabs are escaped. Long words and lines are cut unless `whole`.
     """
     text = one_line(text, kept="\n\t")
     if whole:
@@ -60,80 +60,80 @@ def printable(text: str, whole: bool = False) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name, quoted for a shell command; NAME if it cannot be quoted or looks like an option."""
+    """Quote a name for a shell command. Return NAME if that is impossible, or it looks like an option."""
     word = shlex.quote(name)
     fits = word.isprintable() and len(word) < MOST_CHARACTERS and not name.startswith("-")
     return word if fits else "NAME"
 
 
 def shortened(text: str) -> str:
-    """The text, cut if it is too long to read."""
+    """Return the text, truncated if it is too long to read."""
     if len(text) <= MOST_CHARACTERS:
         return text
     return f"{text[:MOST_CHARACTERS]}… ({len(text)} characters)"
 
 
 def time_of_day(epoch_s: float) -> str:
-    """A time since the epoch as the time of day in UTC."""
+    """Return the time of day in UTC for a time since the epoch."""
     minutes, second = divmod(int(epoch_s % _DAY_S), 60)
     return f"{minutes // 60:02}:{minutes % 60:02}:{second:02} UTC"
 
 
 def one_of(words: Iterable[str]) -> str:
-    """The expected values, in the order given."""
+    """Return a text that lists the expected values, in the given order."""
     listed = ", ".join(words)
     return f"one of {listed}" if listed else "no value, because none exists"
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """What to add to an unknown name: the most similar name; empty if none is similar."""
+    """Return an addition to an unknown name that asks for the most similar name; may be empty."""
     by_lower = {known.lower(): known for known in names if known != name}
     alike = get_close_matches(name[:MOST_CHARACTERS].lower(), by_lower, 1)
     return f" (did you mean {by_lower[alike[0]]}?)" if alike else ""
 
 
 def invalid(found: str, expected: str, names: Iterable[str] = ()) -> str:
-    """The refusal of a value. `names`: the valid values, if they are words."""
+    """Return the refusal of a value. `names`: the valid values, if they are words."""
     problem = f"{shortened(found) or 'an empty value'} is invalid{nearest(found, names)}"
     return f"{problem}; expected {expected}"
 
 
 def unknown(what: str, name: str, names: Iterable[str], listing: str) -> str:
-    """The refusal of a name that does not exist. `listing`: the command that lists existing names."""
+    """Return the refusal of a name that does not exist. `listing`: the command that lists names."""
     found = f"no {what} is named {shortened(name) or shlex.quote(name)}{nearest(name, names)}"
     return f"{found}; to list the names: {listing}"
 
 
 def keys_again(bridge: str) -> str:
-    """What to do about a bridge whose keys have disappeared: manage it again, or detach it."""
+    """Return the actions for a bridge whose keys have disappeared: manage it again, or detach it."""
     restore = f"or restore the configuration from before attach: ovs-lbt detach {quoted(bridge)}"
     return f"set the keys again: ovs-lbt attach {quoted(bridge)}; {restore}"
 
 
-# The types of tunnels, as people write them.
+# The names of tunnel types in texts for people.
 TUNNELS = {"geneve": "Geneve", "vxlan": "VXLAN", "gre": "GRE", "erspan": "ERSPAN", "stt": "STT"}
 
 
 def endpoint_of(kinds: Iterable[str], bridges: Iterable[str]) -> str:
-    """A tunnel endpoint, named after its tunnels, for example "br-int's Geneve endpoint"."""
+    """Return a name for a tunnel endpoint, for example "br-int's Geneve endpoint"."""
     written = ", ".join(TUNNELS.get(kind, kind) for kind in kinds)
     return f"{', '.join(bridges)}'s {written} endpoint"
 
 
 def tunnels_sent(kinds: Iterable[str], bridges: Iterable[str], addresses: Iterable[str]) -> str:
-    """What a tunnel endpoint sends, for example "geneve of br-int, from 192.0.2.1"."""
+    """Describe the tunnels of an endpoint, for example "geneve of br-int, from 192.0.2.1"."""
     of, sent_from = f"{', '.join(kinds)} of {', '.join(bridges)}", ", ".join(addresses)
     return f"{of}, from {sent_from}" if sent_from else of
 
 
 def hashed_by(used: str, why: str, cost: str | None = None) -> str:
-    """The hash that spreads connections, the reason, and the cost if it is worth reporting."""
+    """Describe the hash that spreads connections, the reason, and the cost if worth reporting."""
     told = f"connections are hashed by {used}: {why}"
     return told if cost is None else f"{told}; {cost}"
 
 
 def because(error: Exception) -> str:
-    """The text of an error and the file concerned, without the error number."""
+    """Return the text of an error with the file concerned, without the error number."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
     said = in_words(error)
@@ -141,7 +141,7 @@ def because(error: Exception) -> str:
 
 
 def in_words(error: OSError) -> str:
-    """The text of a system error, without its number.
+    """Return the text of a system error, without its number.
 
     On stock Ryu, sockets raise errors whose text is only a symbol such as ENOENT.
     """

@@ -1,4 +1,4 @@
-"""`ovs-lbt top`: uplinks, VM ports and decisions, live on the screen, or once as text."""
+"""Runs `ovs-lbt top`, which shows uplinks, VM ports and decisions, live or once as text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from controller.text.wording import Refused
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the command. Returns the exit status.
+    """Run the command, and return the exit status.
 
     Raises:
         Refused: the service does not answer, a bridge is not attached, or there is no terminal.
@@ -53,7 +53,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _no_screen() -> str | None:
-    """Why there is no terminal to draw on; None if there is one."""
+    """Return why `top` cannot draw on a terminal; None if it can."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return "top: input or output is not a terminal"
     if os.environ.get("TERM", "") in ("", "dumb", "unknown"):

@@ -1,4 +1,4 @@
-"""Reads the status of the service repeatedly, on a separate thread."""
+"""Reads the service's status for `top` repeatedly on a thread, and carries out commands."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from controller.cli.top.state import Picture, happenings
 from controller.host import client
 from controller.text.wording import Refused
 
-# The number of recent decisions to ask for; no screen shows more.
+# The number of recent decisions to request, which is sufficient for every screen.
 DECISIONS = 60
 READ_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """The service does not answer; `why` says why."""
+    """The service does not answer. `why`: the reason."""
 
     why: str
 
@@ -37,10 +37,10 @@ News = Picture | Away | Answer
 
 
 def read(version: str = "") -> Picture:
-    """Ask the service for its status and recent decisions.
+    """Request the service's status and recent decisions.
 
     Raises:
-        Refused: there is no answer.
+        Refused: the service does not answer, or is on standby.
     """
     version = version or client.ask("version", (), READ_TIMEOUT_S).rpartition(" ")[2].strip()
     at_s, clock = time.monotonic(), time.strftime("%H:%M:%S")
@@ -61,9 +61,9 @@ def read(version: str = "") -> Picture:
 
 
 class Feed:
-    """Reads the status every `interval_s`, and carries out commands meanwhile.
+    """Reads the status every `interval_s`, and carries out commands at the same time.
 
-    `tell` gets the results of both, on threads of this class. `read_now`: set it to read at once.
+    `tell` receives the results of both, on threads of this class. `read_now`: set it to read immediately.
     """
 
     def __init__(self, tell: Callable[[News], None], interval_s: float) -> None:
@@ -76,7 +76,7 @@ class Feed:
         threading.Thread(target=self._run, name="feed", daemon=True).start()
 
     def ask(self, words: tuple[str, ...]) -> None:
-        """Carry out a command on a thread; some commands take seconds."""
+        """Carry out a command on a separate thread, because some commands take seconds."""
         threading.Thread(target=self._carry_out, args=(words,), daemon=True).start()
 
     def _run(self) -> None:
@@ -115,7 +115,7 @@ class Feed:
 
 
 def _clock(at_s: float) -> str:
-    """The time of day, with the date if it is not today."""
+    """Return the time of day, with the date if it is not today."""
     at = time.localtime(at_s)
     other_day = at[:3] != time.localtime()[:3]
     return time.strftime("%m-%d %H:%M" if other_day else "%H:%M:%S", at)

@@ -1,4 +1,4 @@
-"""The effect of keys: a state and a key in, a new state and what to do out."""
+"""Handles keys in `top`: returns a new state, and requests to the service, for a state and a key."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ YES = ("y", "Y")
 
 @dataclass(frozen=True, slots=True)
 class Quit:
-    """The operator quits."""
+    """End `top`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """Ask the service for its status now."""
+    """Request the service's status now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +47,16 @@ Effect = Quit | Refresh | Ask
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A pane: its number of lines, and the last line at which its text may begin."""
+    """A pane: its number of lines, and the highest line number to which its text can be scrolled."""
 
     lines: int
     last: int = 0
 
 
 def press(state: State, key: str, page: Page) -> tuple[State, tuple[Effect, ...]]:
-    """The state after a key, which is a character or one of the names above.
+    """Return the state after a key press. `key`: a character, or one of the names above.
 
-    `page`: the pane that keys scroll.
+    `page`: the pane that the keys scroll.
     """
     state = replace(state, message=None)
     match state.mode:
@@ -75,7 +75,7 @@ def press(state: State, key: str, page: Page) -> tuple[State, tuple[Effect, ...]
 
 
 def answered(state: State, words: tuple[str, ...], text: str, refused: bool) -> State:
-    """The state after a command was carried out or refused."""
+    """Return the state after a command was carried out or refused."""
     command, name, *_ = words
     if command == "explain":
         if not isinstance(state.mode, Reading) or state.mode.port != name:
@@ -130,7 +130,7 @@ def _select(state: State, key: str, page: Page) -> State:
 
 
 def _steps(page: int, all_of_it: int) -> dict[str, int]:
-    """How far keys go, in lines."""
+    """Return the number of lines by which each key scrolls or moves the selection."""
     far = {PAGE_UP: -page, PAGE_DOWN: page, HOME: -all_of_it, END: all_of_it}
     return {UP: -1, "k": -1, DOWN: 1, "j": 1, **far}
 
@@ -142,7 +142,7 @@ def _sort(state: State, step: int) -> State:
 
 
 def _next_bridge(state: State) -> State:
-    """Cycle through all bridges together, then each alone."""
+    """Show the next bridge alone, or all bridges after the last one."""
     order = [None, *(bridge["name"] for bridge in state.offered)]
     at = order.index(state.bridge) if state.bridge in order else 0
     return replace(state, bridge=order[(at + 1) % len(order)])
@@ -171,7 +171,7 @@ def _type(state: State, key: str, before: str) -> State:
 
 
 def _read(state: State, mode: Reading, key: str, page: Page) -> tuple[State, tuple[Effect, ...]]:
-    """Scroll the help or an explanation; the view knows where it ends."""
+    """Scroll the help or an explanation, up to the last line in `page`, or close it."""
     steps = {**_steps(page.lines, page.last), " ": page.lines}
     if key in steps:
         top = min(max(0, mode.top + steps[key]), page.last)
@@ -185,7 +185,7 @@ def _read(state: State, mode: Reading, key: str, page: Page) -> tuple[State, tup
 
 
 def _of_port(state: State, key: str) -> tuple[State, tuple[Effect, ...]]:
-    """Commands for the selected VM port."""
+    """Begin a command for the selected VM port."""
     rows = state.rows
     if not rows:
         return replace(state, message=Message("no VM port is selected", bad=True)), ()
@@ -201,7 +201,7 @@ def _of_port(state: State, key: str) -> tuple[State, tuple[Effect, ...]]:
 
 
 def _choosing(state: State, command: str, row: Row) -> State:
-    """Offer uplinks: for a move, the emptiest other one is chosen; for a pin, its own."""
+    """Offer uplinks. Preselect the least loaded other uplink for a move, the present one for a pin."""
     (bridge,) = (b for b in state.bridges if b["name"] == row.key[0])
     uplinks = tuple(uplink["name"] for uplink in bridge["uplinks"])
     if not uplinks:
@@ -246,7 +246,7 @@ def _choose(state: State, mode: Choosing, key: str) -> State:
 
 
 def _confirming(state: State, mode: Choosing) -> Watching | Confirming:
-    """Ask the operator to confirm, and say what the command will do."""
+    """Return a question to confirm the command, with its effect."""
     target = mode.uplinks[mode.at]
     if mode.port is None:
         return _draining(state, target)

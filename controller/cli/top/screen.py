@@ -1,4 +1,4 @@
-"""The terminal of `top`: the only module that uses curses."""
+"""Draws `top` on the terminal and reads keys, as the only module that uses curses."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from controller.text import terminal
 from controller.text.drawing import Line, Style, width_of
 from controller.text.wording import Refused
 
-# How long to wait for the rest of an escape sequence on a slow line.
+# The time to wait for the rest of an escape sequence on a slow line.
 ESCAPE_MS = 100
-# The clock that tells how old a status is.
+# The interval at which the age of the status is updated.
 TICK_S = 1.0
 
 _NAMES = {
@@ -50,7 +50,7 @@ def run(state: State) -> None:
     """Run `top` until the operator quits, and then restore the terminal.
 
     Raises:
-        Refused: the terminal lacks something that curses needs.
+        Refused: the terminal lacks a capability that curses requires.
     """
     os.environ.setdefault("ESCDELAY", str(ESCAPE_MS))
     try:
@@ -64,7 +64,7 @@ def run(state: State) -> None:
 
 
 class _Screen:
-    """A terminal under control of curses."""
+    """A terminal that is controlled by curses."""
 
     def __init__(self, window: curses.window, state: State) -> None:
         self._window = window
@@ -93,7 +93,7 @@ class _Screen:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """Wake up on a resize; on a signal to end, let curses restore the terminal."""
+        """Draw again after a resize. On SIGTERM or SIGHUP, end so that curses restores the terminal."""
         before = {
             signal.SIGWINCH: signal.signal(signal.SIGWINCH, lambda *_: None),
             signal.SIGTERM: signal.signal(signal.SIGTERM, self._end),
@@ -147,7 +147,7 @@ class _Screen:
                         self._feed.ask(words)
 
     def _key(self) -> str | None:
-        """The next key that was pressed, by its name in `keys`."""
+        """Return the next key that was pressed, by its name in `keys`; None if there is none."""
         while True:
             try:
                 found = self._window.get_wch()
@@ -159,7 +159,7 @@ class _Screen:
                 return _NAMES[found]
 
     def _size(self) -> tuple[int, int]:
-        """The current number of lines and columns."""
+        """Return the current number of lines and columns."""
         with contextlib.suppress(OSError):
             size = os.get_terminal_size(1)
             if (size.lines, size.columns) != self._window.getmaxyx() and min(size) > 0:
@@ -186,7 +186,7 @@ class _Screen:
 
 
 def _styles() -> dict[Style, int]:
-    """Attributes by style; colours if the terminal has them and the user wants them."""
+    """Return the attributes of each style, with colours if the terminal and the user allow them."""
     styles = {
         Style.PLAIN: curses.A_NORMAL,
         Style.TITLE: curses.A_REVERSE,

@@ -1,4 +1,4 @@
-"""What `top` knows and shows, as values without side effects."""
+"""Defines the state of `top`: the service's answers, the selection, and the current mode."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from controller.text.show_view import JsonObject, natural, used_by, why
 # A VM port: the names of its bridge and of the port.
 PortKey = tuple[str, str]
 
-# The shortest span over which drops are counted: services poll once a second.
+# The shortest time over which drops are counted, because services poll once a second.
 DROPS_OVER_S = 3.0
 # A status older than this many intervals and this many seconds is stale.
 STALE_INTERVALS, STALE_S = 3.0, 5.0
@@ -22,7 +22,7 @@ STALE_INTERVALS, STALE_S = 3.0, 5.0
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """A decision: when, where, and what happened in words."""
+    """A decision as text, with its time and its bridge."""
 
     clock: str
     bridge: str
@@ -31,9 +31,9 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The service's answer at `at_s`; `clock` is that time in words.
+    """The service's answer at `at_s`. `clock`: that time as text.
 
-    `happened`: the newest first. `no_history`: why it is empty.
+    `happened`: the decisions, the newest first. `no_history`: the reason why there are none.
     """
 
     at_s: float
@@ -47,7 +47,7 @@ class Picture:
 def happenings(
     entries: Iterable[Mapping[str, Any]], clock: Callable[[float], str]
 ) -> tuple[Happening, ...]:
-    """Decisions, the newest first. Entries about results (`outcome`) are left out."""
+    """Return decisions, the newest first, without entries about results (`outcome`)."""
     lines = [
         Happening(clock(entry["at"]), entry["bridge"], text)
         for entry in entries
@@ -69,7 +69,7 @@ def _lines(entry: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _way(move: Mapping[str, Any]) -> str:
-    """A move in the short form that fits into a line."""
+    """Describe a move in a short form that fits into a line."""
     what = move["port"] if "port" in move else f"{move['policy']}, {move['buckets']} buckets"
     source, target = ends(move.get("source"), move["target"], move["reason"])
     return f"{what}: {source} -> {target}, {move['reason']}"
@@ -85,14 +85,14 @@ class Watching:
 
 @dataclass(frozen=True, slots=True)
 class Typing:
-    """The operator types a filter. Esc restores the one `before`."""
+    """The operator types a filter. Esc restores the previous filter (`before`)."""
 
     before: str
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A text is shown, from line `top` on; None until it arrives. `port`: it is that of `explain`."""
+    """A text is shown from line `top` on; None until it arrives. `port`: the VM port it explains."""
 
     text: str | None
     port: str | None = None
@@ -111,7 +111,7 @@ class Choosing:
 
 @dataclass(frozen=True, slots=True)
 class Confirming:
-    """A command that waits for the operator's confirmation; `question` says what it will do."""
+    """A command that waits for the operator's confirmation. `question`: a text with its effect."""
 
     words: tuple[str, ...]
     question: str
@@ -131,10 +131,10 @@ class Message:
 # This class has no slots, because it caches its rows.
 @dataclass(frozen=True)
 class State:
-    """The whole state. `pictures`: the newest last; drops are counted from the earlier ones.
+    """The whole state. `pictures`: the newest last; earlier pictures are used to count drops.
 
-    `only`: the bridges asked for; all if empty. `bridge`: the one that is shown alone. `away`: why
-    the service does not answer. `now_s`: the current time on the clock of the pictures.
+    `only`: the bridges to show; empty for all. `bridge`: the bridge that is shown alone. `away`: the reason
+    why the service does not answer. `now_s`: the current time on the clock of the pictures.
     """
 
     pictures: tuple[Picture, ...] = ()
@@ -156,7 +156,7 @@ class State:
 
     @property
     def stale(self) -> bool:
-        """Whether the last answer is too old to be the present."""
+        """Whether the last answer is too old to show the present state."""
         if self.picture is None:
             return False
         limit_s = max(STALE_S, STALE_INTERVALS * self.interval_s)
@@ -175,7 +175,7 @@ class State:
 
     @functools.cached_property
     def rows(self) -> tuple[Row, ...]:
-        """The VM ports that are shown, in order; equal ones are ordered by name."""
+        """The VM ports shown, sorted; VM ports with equal values are sorted by name."""
         by_name = sorted(self._found(), key=lambda row: [natural(word) for word in row.key])
         descending = manual.SORTS[self.sort] != self.reverse
         return tuple(sorted(by_name, key=lambda row: row.rank(self.sort), reverse=descending))
@@ -204,7 +204,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A VM port. `drop_ratio` None: drops are not counted, or not for long enough."""
+    """A VM port. `drop_ratio`: None if drops are not counted, or not for long enough."""
 
     key: PortKey
     port: JsonObject
@@ -220,7 +220,7 @@ class Row:
         return "\n".join(str(word) for word in words if word)
 
     def rank(self, column: str) -> Any:
-        """The value to sort by; None sorts below everything."""
+        """Return the value to sort by. None sorts below all other values."""
         match column:
             case "tx" | "rx":
                 return self.port[f"{column}_bps"]
@@ -236,9 +236,9 @@ class Row:
 
 
 def dropped(before: JsonObject | None, now: JsonObject) -> float | None:
-    """The ratio of dropped packets in the worse direction.
+    """Return the ratio of dropped packets in the worse direction.
 
-    None if the switch does not count both directions, or if its counters were reset.
+    None if the switch does not count drops in both directions, or if its counters were reset.
     """
     if before is None:
         return None
@@ -253,12 +253,12 @@ def dropped(before: JsonObject | None, now: JsonObject) -> float | None:
 
 
 def with_picture(state: State, picture: Picture) -> State:
-    """The state after an answer of the service."""
+    """Return the state after an answer of the service."""
     over_s = max(DROPS_OVER_S, state.interval_s)
     kept = [*state.pictures, picture]
     while len(kept) > 2 and picture.at_s - kept[1].at_s >= over_s - 0.1:
         del kept[0]
     if state.picture is not None and state.away is not None:
-        # Counters may belong to another switch or a restarted one.
+        # Counters may belong to another switch, or to a switch that was restarted.
         kept = [picture]
     return replace(state, pictures=tuple(kept), away=None, now_s=picture.at_s)

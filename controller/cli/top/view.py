@@ -37,7 +37,7 @@ PORTS = {
     "drops": Column("%DRP", right=True),
     "why": Column("WHY", least=10, gives=1),
 }
-# The smallest useful pane: its head and two lines.
+# The smallest useful pane: a header line and two lines.
 LEAST_PANE = 3
 # The share of the screen that uplinks may take, and the lines of the history if VM ports need more.
 UPLINKS_SHARE, HISTORY_SHARE = 3, 4
@@ -45,7 +45,7 @@ HINT = "q quit  h help  s sort  / filter  e explain  m move  p pin  u unpin  d d
 WAITING = "waiting for the service ..."
 ONCE_DECISIONS = 10
 MOST_FOOT = 3
-# From this loss on, TCP slows down.
+# The loss above which TCP slows down.
 LOSS_FELT_RATIO = 0.001
 
 
@@ -60,7 +60,7 @@ class Panes:
 
 
 def screen(state: State, width: int, height: int, unicode: bool = False) -> tuple[Line, ...]:
-    """At most `height` lines of at most `width` cells each."""
+    """Draw a state as at most `height` lines of at most `width` cells each."""
     look = Look(width, unicode)
     foot = _foot(state, width)[: max(1, min(MOST_FOOT, height - 2))]
     body_height = max(0, height - 1 - len(foot))
@@ -72,13 +72,13 @@ def screen(state: State, width: int, height: int, unicode: bool = False) -> tupl
         body = [restyled(one, Style.DIM) for one in body]
     filled = [*body[:body_height], *[()] * (body_height - len(body))]
     drawn = [padded(_title(state, width), width, Style.TITLE), *filled, *foot]
-    # Foreign texts are made safe for a terminal.
+    # External texts are made safe for a terminal.
     safe = (tuple(span._replace(text=clean(span.text)) for span in one) for one in drawn)
     return tuple(clip(one, width) for one in safe)[: max(0, height)]
 
 
 def page(state: State, width: int, height: int) -> keys.Page:
-    """The pane that keys scroll."""
+    """Return the pane that keys scroll."""
     body_height = max(0, height - 2)
     if not isinstance(state.mode, Reading):
         return keys.Page(max(1, _panes(state, Look(width), body_height).ports - 1))
@@ -87,7 +87,7 @@ def page(state: State, width: int, height: int) -> keys.Page:
 
 
 def once(state: State, look: Look) -> list[Line]:
-    """Everything as lines for standard output."""
+    """Draw all uplinks, VM ports and decisions as lines for standard output."""
     drawn = [_title(state, 0)]
     if not state.bridges:
         return [*drawn, (), line(f" {_none(state)}")]
@@ -104,7 +104,7 @@ def once(state: State, look: Look) -> list[Line]:
 
 
 def _title(state: State, width: int) -> Line:
-    """The first line: time, bridges and their state, and what else fits at the right."""
+    """Draw the first line: time, bridges and their state; on the right, interval and version if they fit."""
     picture, bridges = state.picture, state.bridges
     spans = [Span(" ovs-lbt", Style.TITLE)]
     if state.stale and picture is not None:
@@ -132,7 +132,7 @@ def _title(state: State, width: int) -> Line:
 
 
 def _foot(state: State, width: int) -> list[Line]:
-    """The last line, or several for a long question or answer, which must be readable in full."""
+    """Draw the last line, or several lines for a long question or answer, to show it in full."""
     match state.mode:
         case Typing():
             return [line(f"/{state.filter}_   Enter: keep it, Esc: show all", Style.HEAD)]
@@ -161,7 +161,7 @@ def _message_lines(text: str, style: Style, width: int) -> list[Line]:
 
 
 def _hint(text: str) -> Line:
-    """The keys and what they do."""
+    """Draw the keys and their functions."""
     spans: list[Span] = []
     for one in text.split(GAP):
         key, _, what = one.partition(" ")
@@ -170,7 +170,7 @@ def _hint(text: str) -> Line:
 
 
 def _choice(mode: Choosing, width: int) -> Line:
-    """The uplinks to choose from; if not all fit, those around the chosen one."""
+    """Draw the uplinks to choose from. If they do not all fit, draw those around the chosen uplink."""
     what = {"move": "move", "pin": "pin", "drain": "drain or undrain"}[mode.command]
     head = f"{what} {mode.port[1]} to: " if mode.port else f"{what}: "
     labels = [f" {at} {name} " for at, name in enumerate(mode.uplinks, 1)]
@@ -209,12 +209,12 @@ def _watching(state: State, look: Look, height: int) -> list[Line]:
 
 
 def _none(state: State) -> str:
-    """Why there is no bridge to show."""
+    """Return the reason why there is no bridge to show."""
     return f"{', '.join(state.only)}: no longer attached" if state.only else NONE_ATTACHED
 
 
 def _panes(state: State, look: Look, height: int) -> Panes:
-    """Divide the lines: VM ports get what they need, all others at least their minimum."""
+    """Divide the lines among panes: VM ports take precedence, other panes get at least a minimum."""
     wanted_uplinks = sum(len(bridge["uplinks"]) for bridge in state.bridges) + 1
     uplinks = min(wanted_uplinks, max(LEAST_PANE, height // UPLINKS_SHARE))
     if height < 2 * LEAST_PANE:
@@ -237,7 +237,7 @@ def _uplinks(state: State, look: Look) -> list[Line]:
 
 
 def _note(state: State) -> Line:
-    """The most important thing that needs attention, and how many more there are."""
+    """Draw the most important problem, and the number of further problems."""
     several = len(state.bridges) > 1
     texts = [(b, text, Style.WARN) for b in state.bridges for text in notes(b)]
     texts += [(b, text, Style.HEAD) for b in state.bridges for text in states(b)]
@@ -250,7 +250,7 @@ def _note(state: State) -> Line:
 
 
 def _port_page(state: State, look: Look, height: int) -> tuple[list[Line], str]:
-    """The page of VM ports with the selected one, and the range of rows on it."""
+    """Draw the page of VM ports with the selected VM port. Also return the range of rows as text."""
     rows, count = state.rows, max(1, height - 1)
     first = state.at // count * count
     shown = rows[first : first + count]
@@ -263,7 +263,7 @@ def _port_page(state: State, look: Look, height: int) -> tuple[list[Line], str]:
 
 
 def _ports(state: State, rows: Sequence[Row], look: Look, chosen: Row | None) -> list[Line]:
-    """A head and a row for each VM port. Columns fit all rows, not only those on this page."""
+    """Draw a header line, and a row for each VM port. Column widths fit the rows of all pages."""
     several = len(state.bridges) > 1
     columns = list(PORTS.values())
     at = list(PORTS).index(state.sort)
@@ -322,7 +322,7 @@ def _history(state: State) -> list[Line]:
 
 
 def _rule(title: str, at_the_end: str, look: Look) -> Line:
-    """A line between panes, clipped at its end."""
+    """Draw a line between panes, truncated at its end."""
     stroke, width = "─" if look.unicode else "-", look.width or 0
     end = f" {at_the_end} {stroke}" if at_the_end else ""
     room = width - len(title) - 3 - len(end)
@@ -336,7 +336,7 @@ def _rule(title: str, at_the_end: str, look: Look) -> Line:
 
 
 def _reading(state: State, mode: Reading, look: Look, height: int) -> list[Line]:
-    """A text. That of `explain` is below the uplinks if there is room for both."""
+    """Draw a text. An answer of `explain` is drawn below the uplinks if both fit."""
     above = _above(state, mode, look, height)
     lines = _folded(WAITING if mode.text is None else mode.text, look.width or 0)
     room = height - len(above)
@@ -345,7 +345,7 @@ def _reading(state: State, mode: Reading, look: Look, height: int) -> list[Line]
 
 
 def _above(state: State, mode: Reading, look: Look, height: int) -> list[Line]:
-    """The uplinks above a text, if it is about a VM port and they leave it enough room."""
+    """Draw the uplinks above a text about a VM port, if they leave enough lines for the text."""
     above = [*_uplinks(state, look), ()] if mode.port is not None and state.bridges else []
     return above if height - len(above) >= 4 * LEAST_PANE else []
 
@@ -355,7 +355,7 @@ def _folded(text: str, width: int) -> list[str]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Wrap a line that was set for a wider screen, with its own hanging indent."""
+    """Wrap a line that was formatted for a wider screen, and keep its hanging indent."""
     if width_of(clean(text)) <= width or width < 30:
         return [text]
     hang = len(text) - len(text.lstrip())
