@@ -16,7 +16,7 @@ from controller.text.wording import Refused, quoted
 
 RISK = """\
 risk: the host's own network then depends on ovs-vswitchd. While ovs-vswitchd is stopped, or if it fails
-to start, the host has no network. Have a console that does not depend on this bond. Packets are lost while
+to start, the host has no network. Use a console that does not depend on this bond. Packets are lost while
 members are moved: a member's link goes down and up again, and with LACP the upstream switch negotiates
 again. If a step fails, or a gateway that answers now does not answer later, everything is rolled back.
 The configuration of your distribution still has the Linux bond. Change it before the next boot."""
@@ -160,7 +160,7 @@ def _told(stack: Stack) -> list[str]:
 
 
 def configuration(host: Host) -> str:
-    """The configuration for ifupdown, netplan and NetworkManager."""
+    """Return the configuration for ifupdown, netplan and NetworkManager."""
     bond, bridge = host.bond, host.bridge
     addresses = [address.partition(" ")[0] for address in host.own.addresses]
     routes = [*host.own.routes, *host.own.routes6]

@@ -73,7 +73,7 @@ def name_in(names: Collection[str]) -> Kind:
 
 
 def flag() -> Kind:
-    """On or off, as a bool."""
+    """Return the kind for on or off, which is parsed to a bool."""
     words = ("on", "off", "true", "false")
     parse = name_in(words).parse
     return Kind(lambda text: parse(text) in ("on", "true"), one_of(words), words=words)

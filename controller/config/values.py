@@ -290,7 +290,7 @@ class BridgeConfig:
 
     @property
     def asked(self) -> BridgeConfig:
-        """The configuration that the operator requested."""
+        """The configuration that the operator requested, which may not be in force."""
         return self.instead_of or self
 
     @property

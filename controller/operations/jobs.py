@@ -251,7 +251,7 @@ class Change(Job):
 
 @dataclass(slots=True)
 class Jobs:
-    """The jobs in progress."""
+    """Runs the jobs in progress."""
 
     fleet: Fleet
     # In the order of their start.

@@ -25,12 +25,12 @@ keys:
   up down j k  select a VM port; also PgUp PgDn Home End
   s  <  >      sort by the next column, by the one to the left, to the right
   r            reverse the sort order
-  /            show only VM ports with a text; Enter keeps it, Esc shows all
+  /            show VM ports with a text; Enter keeps the filter, Esc shows all
   b            show the next bridge, or all
   e            explain the selected VM port; Esc goes back
   m            move the selected VM port to an uplink, now
-  p  u         pin it to an uplink, unpin it
-  d            drain an uplink; undrain it, if it is drained
+  p  u         pin the selected VM port to an uplink, unpin the VM port
+  d            drain an uplink, or undrain a drained uplink
                m p u d ask first: y confirms, any other key cancels
   space        update now
   +  -         update more often, less often
@@ -38,16 +38,16 @@ keys:
   q            quit
 
 columns:
-  UPLINK       its interface
-  STATE        its role, or down
-  Mbit/s       its capacity
-  LOAD         a direction's share of the capacity; the mark is the threshold
-  PORT         the VM port: its interface
-  USED-BY      its VM, if the VM has a name or an id
-  TEAM-UPLINK  the uplink it uses; in parentheses (observe mode): would use
+  UPLINK       the uplink's interface
+  STATE        the uplink's role, or down
+  Mbit/s       the uplink's capacity
+  LOAD         the utilization in a direction; the mark is the threshold
+  PORT         the VM port's interface
+  USED-BY      the VM, if it has a name or an ID
+  TEAM-UPLINK  the uplink in use; in parentheses (observe mode): planned uplink
   MbTX/s       Mbit/s sent, between the service's last two polls
   MbRX/s       Mbit/s received
   %DRP         percent of packets that the port dropped in the last 3 s, or in
                the interval if that is longer; the worse of both directions.
                -: not counted, as for LOCAL. Drops in queues are not included
-  WHY          why it is there: its policy, or the reason of its last move"""
+  WHY          reason for the uplink: the policy, or the last move's reason"""
