@@ -96,7 +96,7 @@ _port = functools.partial(Key, Record.PORT)
 _uplink = functools.partial(Key, Record.UPLINK)
 _vm_port = functools.partial(Key, Record.VM_PORT)
 
-# What each policy places, and when it moves something because of load.
+# The units that each policy places, and when the policy moves units because of load.
 POLICIES = {
     "load-based": "VM ports; moves one at a time off an uplink above the threshold",
     "adaptive": "VM ports; moves the fewest off a full uplink within 0.2 s; spreads connections of a VM"
@@ -108,8 +108,8 @@ POLICIES = {
     "ip-hash": "pairs of IP addresses, on a LAG; never moves",
     "source-mac": "source MAC addresses; never moves",
     "slb": "source MAC addresses in each VLAN; every 10 s",
-    "set": "as dynamic, for teams of Switch Embedded Teaming",
-    "set-port": "as originating-port, for teams of Switch Embedded Teaming",
+    "set": "same as dynamic, for Switch Embedded Teaming (SET)",
+    "set-port": "same as originating-port, for Switch Embedded Teaming (SET)",
 }
 assert POLICIES.keys() == PRESETS.keys(), "every policy is explained"
 
