@@ -196,7 +196,7 @@ def _unchecked(bridge: Mapping[str, Any], teaming: str, on_bond: bool) -> Iterat
         yield f"path-check has no effect with teaming {teaming}, where the upstream switch chooses the uplink"
     elif bridge["path-check"] and on_bond and bridge["mode"] == "observe":
         yield "path-check has no effect in mode observe, which installs no flows; set mode=enforce"
-    elif bridge["path-check"] == "off" and bridge["path-check-targets"]:
+    elif bridge["path-check-targets"] and not bridge["path-check"]:
         yield "path-check-targets has no effect while path-check is off; set path-check=on"
 
 
