@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -112,6 +112,8 @@ POLICIES = {
     "set-port": "same as originating-port, for Switch Embedded Teaming (SET)",
 }
 assert POLICIES.keys() == PRESETS.keys(), "every policy is explained"
+# `replay` adds policies of other packages to the presets.
+_POLICY = replace(kinds.name_in(PRESETS), expected=one_of(POLICIES))
 
 KEYS = (
     _host(
@@ -128,7 +130,7 @@ KEYS = (
     ),
     _bridge(
         "policy",
-        kinds.name_in(POLICIES),
+        _POLICY,
         "The teaming policy. A bridge that has this key is attached.",
         default=DEFAULT_PRESET,
     ),
@@ -302,7 +304,7 @@ KEYS = (
     ),
     _vm_port(
         "policy",
-        kinds.name_in(POLICIES),
+        _POLICY,
         "The teaming policy of this VM port.",
         otherwise="the bridge's policy",
     ),

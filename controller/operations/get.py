@@ -12,7 +12,7 @@ from controller.bridge.fleet import Fleet
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Key, settable
 from controller.config.rows import PREFIX
 from controller.operations import named, unconfirmed
-from controller.text.wording import Refused, lines_of, unknown
+from controller.text.wording import Refused, lines_of, quoted, unknown
 
 WIDTH = 80
 
@@ -60,7 +60,12 @@ def answer(fleet: Fleet, asked: Asked) -> str:
     if wanted:
         if wanted[0] not in values:
             raise Refused(
-                unknown(f"key of {name}", wanted[0], values, f"ovs-lbt get {table} {name}")
+                unknown(
+                    f"key of {name}",
+                    wanted[0],
+                    values,
+                    f"ovs-lbt get {quoted(table)} {quoted(name)}",
+                )
             )
         values = {wanted[0]: values[wanted[0]]}
     if asked.as_json:

@@ -252,7 +252,7 @@ def test_a_flag_that_another_program_clears_is_set_again(bed: Bed, service: Serv
         bed.revalidated()
         assert flooded(bed) == everybody_but(bed)
         (found,) = of_flags(bed, service)
-        assert f"no-flood of {vm.port}:" in found
+        assert "no-flood" in found and vm.port in found
 
 
 @on_beds([BEDS[0], BEDS[-1]])

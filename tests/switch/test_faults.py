@@ -85,7 +85,7 @@ def told(service: Service, part: str) -> None:
 def refusal(service: Service, *words: str) -> str:
     """What a command says that is refused for a fault of ours: nobody else is blamed."""
     error = refused(service, *words)
-    assert f"; {LOG}" in error and "the switch did not answer" not in error, error
+    assert "journalctl -u ovs-lbt" in error and "the switch did not answer" not in error, error
     return error
 
 

@@ -33,7 +33,7 @@ REFUSED = {
     # ---- what no command is ------------------------------------------------------------
     "-t ovs-lbt-b show": "no service is running; start it with: ovs-lbt run --name…",
     # ---- names that a VM has on every host, and bonds of Linux --------------------------
-    "pin 3a5c1f2e-9b1d-4c58-8a2e-0123456789ab/52:54:00:00:00:01 eth0": "VM 3a5c1f2e-9b1d-4c58-8a2e-0123456789ab/52:54:00:00:00:01 is not on this host (attached bridges: br0, br1); set the rule on the bridge …: ovs-vsctl set bridge …",
+    "pin 3a5c1f2e-9b1d-4c58-8a2e-0123456789ab/52:54:00:00:00:01 eth0": "VM 3a5c1f2e-9b1d-4c58-8a2e-0123456789ab/52:54:00:00:00:01 is not on this host (attached bridges: br0, br1); set the rule on the VM's future bridge: ovs-vsctl set bridge …",
     "unpin 101i0": "VM 101i0 is not on this host (attached bridges: br0, br1); …",
     "attach br2 --from-bond bond7 --policy pin": "policy: pin is invalid; expected one of …",
     "attach br2 --from-bond bond7 --uplink eth5": "--uplink does not work with --from-bond, because the bond's members are the uplinks",

@@ -92,7 +92,9 @@ def test_members_of_a_second_bond_are_no_vm_ports() -> None:
         assert (teamed(config), vm_ports(config)) == (["eth1", "eth2"], ["vnet0"])
         assert (config.on_bond, config.missing) == (True, ("eth3", "eth4"))
         (line,) = told(config)
-        assert says(line, "bond1 (eth3, eth4) is a bond besides", "ovs-vsctl del-port br0 bond1")
+        assert says(
+            line, "bond1 (eth3, eth4) is a bond in addition", "ovs-vsctl del-port br0 bond1"
+        )
 
 
 def test_uplinks_of_two_bonds_are_refused() -> None:

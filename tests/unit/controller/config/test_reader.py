@@ -76,7 +76,7 @@ BAD: dict[str, tuple[str, ...]] = {
     "failback-delay-s": ("86401", *NOT_NUMBERS),
     "connection-hash": ("", "dp-hash", "AUTO"),
     "patch-unit": ("", "mac", "Port"),
-    "path-check": ("", "true", "On"),
+    "path-check": ("", "yes", "On"),
     "path-check-targets": ("", "router", "192.0.2.1%0", "192.0.2.1%4095", "224.0.0.1", "0.0.0.0"),
     "uplinks": ("", "eth1", "eth1,", "eth1,eth1", ",", "eth1 eth2"),
 }

@@ -304,7 +304,7 @@ def test_a_move_to_an_uplink_that_waits_says_how_long() -> None:
     assert refusal(here.ask("move", "vnet0", "eth2")) == text
     here.run_until(10).set_link(2, up=True).run_until(20)
     told = refusal(here.ask("move", "vnet0", "eth2"))
-    assert says(told, "uplink eth2: ", "failback delay", "35 s; use one of eth1")
+    assert says(told, "uplink eth2: ", "failback delay: 35 s", "use one of eth1")
 
 
 def test_an_uplink_missing_at_a_reconnect_waits_when_it_returns() -> None:

@@ -310,7 +310,7 @@ def test_an_operators_move_may_break_what_should_be_and_holds() -> None:
     before, other = (here.bindings()[name] for name in ("vnet0", "vnet1"))
     moved, told = done(here.ask("move", "vnet0", other)).split("\n")
     assert moved == f"vnet0: moved from {before} to {other}"
-    assert says(told, f"vnet0 anti-affinity: on {other}", "vnet1 of web; ")
+    assert says(told, f"vnet0 anti-affinity: on {other}", "vnet1 of anti-affinity set web; ")
     here.run_for(60)
     assert here.bindings()["vnet0"] == here.bindings()["vnet1"] == other
     assert broken(here) == {("vnet0", "anti-affinity"), ("vnet1", "anti-affinity")}

@@ -64,7 +64,7 @@ def test_a_flag_that_another_program_clears_is_set_again_and_reported() -> None:
     assert here.switches["br0"].no_flood == VMS
     assert not here.commands(Apply), "the pipeline stays"
     told = [str(report) for report in here.commands(Report) if "warning" in str(report)]
-    assert len(told) == 1 and "no-flood of vnet1" in told[0]
+    assert len(told) == 1 and "no-flood on vnet1" in told[0]
     no_flood = here.engine.fleet.bridges["br0"].no_flood
     assert no_flood.cleared(here.now_s) == ["vnet1"]
     here.run_for(CLEARED_FOR_S + 1)

@@ -181,7 +181,7 @@ def test_a_detach_that_cannot_wait_says_what_it_leaves() -> None:
 def test_under_a_policy_that_rewrites_addresses_shares_are_reported() -> None:
     row = with_interface(host("dynamic", binding="eth1"), "vnet0", shares="100")
     (said,) = shared(row).engine.fleet.status()[0].not_done
-    assert said.startswith("shares of vnet0: dynamic sends from another address")
+    assert said.startswith("shares of vnet0: dynamic uses other source addresses")
     pinned = with_interface(host("dynamic", binding="eth1"), "vnet0", shares="100", pin="eth1")
     assert shared(pinned).engine.fleet.status()[0].not_done == ()
 

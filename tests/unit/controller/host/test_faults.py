@@ -376,7 +376,7 @@ def test_a_request_that_nobody_answers_is_not_put_down_to_the_switch(
     answer = caller.recv(4096).decode()
     caller.close()
     served.close()
-    assert "not completed within 0 s; " in answer and "the log of ovs-lbt" in answer
+    assert "not completed within 0 s; " in answer and "journalctl -u ovs-lbt" in answer
     assert "a switch that answers" not in answer
 
 

@@ -102,7 +102,7 @@ def test_the_host_s_own_findings() -> None:
     assert found(here).keys() == {"fault"}
     assert notes(here)["standby"] == "this service leads; another one is on standby"
     here.run_for(20)
-    assert "silent for 20 s" in found(here)["standby"]
+    assert "has not responded for 20 s" in found(here)["standby"]
 
 
 def test_lacp_that_is_not_negotiated_is_found() -> None:

@@ -256,7 +256,9 @@ def test_a_second_change_is_refused_while_one_waits(words: str) -> None:
     before = here.rows["br0"]
     here.run_until(20)
     told = refusal(here.ask(*words.split()))
-    assert says(told, "br0: attach", "40 s; ", "ovs-lbt confirm br0", "ovs-lbt rollback br0")
+    assert says(
+        told, "br0: attach", "40 s to be confirmed; ", "ovs-lbt confirm br0", "ovs-lbt rollback br0"
+    )
     assert here.rows["br0"] == before
 
 
@@ -307,7 +309,9 @@ def test_a_late_confirmation_is_refused_while_it_is_reverted() -> None:
     here = attached_for_now()
     here.run_until(60 + GRACE_S / 2)
     assert says(
-        refusal(here.ask("confirm", "br0")), "bridge br0: attach", "being rolled back; attach"
+        refusal(here.ask("confirm", "br0")),
+        "bridge br0: attach",
+        "being rolled back; repeat the attach",
     )
 
 

@@ -76,7 +76,7 @@ def test_several_endpoints_that_are_always_spread_receive_where_peers_want(
 ) -> None:
     with_macs = row.with_interfaces(lambda one: replace(one, mac="02:00:00:00:00:01"))
     (said,) = of(with_macs, "vnet0", "vnet2", in_userspace=in_userspace)
-    assert ("dynamic spreads each" in said) is warned
+    assert ("dynamic spreads sent traffic" in said) is warned
     assert ("; set policy=adaptive or load-based" in said) is warned
 
 

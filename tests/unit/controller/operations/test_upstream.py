@@ -98,7 +98,7 @@ def test_a_vlan_that_comes_by_one_uplink_only() -> None:
 
 def test_an_uplink_that_never_receives() -> None:
     ((check, text),) = found(team(), eth2=Port(1500, None, 0))
-    assert check == "receives-nothing" and text.startswith("uplink eth2 has a link")
+    assert check == "receives-nothing" and text.startswith("uplink eth2 is up")
     assert found(team(), eth1=Port(1500, None, 5), eth2=Port(1500, None, 0)) == []
     assert found(team("static"), eth2=Port(1500, None, 0)) == [], "a hash may do that"
 
