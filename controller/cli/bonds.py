@@ -1,4 +1,4 @@
-"""Migrates a Linux bond to Open vSwitch, and back: `attach --from-bond` and `detach --to-bond`."""
+"""The command line of `attach --from-bond` and `detach --to-bond`: asks the service, then runs the migration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a bridge's configuration from records of the database. Replaces invalid values by valid ones."""
+"""Reads a bridge's configuration from records of the database. Reports values that conflict."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The features of a bridge besides forwarding, each in one module, and their base class `Feature`."""
+"""The features of a bridge besides forwarding, one in each module: add a module for what a bridge is to do."""

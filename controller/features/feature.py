@@ -1,4 +1,4 @@
-"""The base class `Feature` of the features of a bridge: methods that handle events and timers.
+"""The base class `Feature`: what a bridge does at intervals or at events, and sends or writes to its records.
 
 This module also has common parts of features: a `Request` to the switch, and a `Schedule` of actions.
 """

@@ -1,5 +1,6 @@
-"""Plans path checks: the paths to probe for each VLAN and MTU that VM ports use; and finds the units to keep
-off uplinks that lose the frames of single VLANs, or long frames.
+"""Plans path checks: the paths to probe for each VLAN and MTU that VM ports use.
+
+Also finds the units to keep off uplinks that lose the frames of single VLANs, or long frames.
 """
 
 from __future__ import annotations
