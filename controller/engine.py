@@ -105,7 +105,7 @@ class Engine:
         return self.fleet.alone(bridge.config.name, lambda: bridge.tick(now_s), now_s)
 
     def deadline_s(self) -> float:
-        """When the next `Tick` is due; infinity if no timer is set."""
+        """The time when the next `Tick` is due; infinity if no timer is set."""
         self._schedule()
         waiting_s = [self.jobs.next_s(), self.confirmations.reverts_s()]
         return min([*self._due_s.values(), *waiting_s, self.fleet.lost_keys.expires_s()])

@@ -49,7 +49,7 @@ def rescue(remote: str, bridge: str | None) -> Iterator[str]:
     """
     if not remote.startswith("unix:"):
         raise Refused(
-            f"database {remote} is invalid; expected unix:PATH, on the host of the bridges"
+            f"database {remote} is invalid; expected unix:PATH, because rescue works only on the host"
         )
     if client.running() or client.another() is not None:
         raise Refused("the service is running; rescue works only while it is stopped")
@@ -93,7 +93,7 @@ def _rescue(row: BridgeRow) -> str:
     late = f"bridge {name} does not answer; {STARTED}"
     wait_until(socket.is_socket, PATIENCE_S, CHECK_INTERVAL_S, late)
     if has_pipeline(name):
-        raise NotNeeded(f"bridge {name} needs no rescue: the flows of ovs-lbt are installed")
+        raise NotNeeded(f"bridge {name} needs no rescue: the ovs-lbt flows are installed")
     chosen, is_up = _choose(config)
     others = [uplink.name for uplink in config.uplinks if uplink is not chosen]
     # These interfaces are not uplinks, but may be connected to the network as well.

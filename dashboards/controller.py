@@ -39,7 +39,7 @@ from dashboards.queries import (
 # A standby service on the same host differs in its port only.
 SERVICE = "{{instance}}"
 WHERE = "{{host}} {{bridge}}"
-KNOWN = "While a service is down, 0 is not known."
+KNOWN = 'While a service is down, this panel shows "not known" instead of 0.'
 
 
 def build() -> model.Dashboard:

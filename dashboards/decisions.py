@@ -77,14 +77,14 @@ def _is_anything_wrong() -> list[panels.Panel]:
             "Refused",
             "Moves that the switch refused in the time range, or operators' moves that ovs-lbt refused. "
             "Good: 0. The table of refusals below shows the bridge and the reason of each move. While a "
-            "service is down, 0 is not known.",
+            'service is down, this panel shows "not known" instead of 0.',
             Ask(known(f"sum({in_range(BRIDGES('moves_refused_total'))})")),
             steps=panels.NONE_IS_BEST,
         ),
         number(
             "Failovers",
             "VM ports that moved in the time range because their uplink failed. Good: 0. While a service "
-            "is down, 0 is not known.",
+            'is down, this panel shows "not known" instead of 0.',
             Ask(known(f"sum({in_range(BRIDGES('failovers_total'))})")),
             steps=panels.NONE_IS_BEST,
         ),
@@ -92,7 +92,7 @@ def _is_anything_wrong() -> list[panels.Panel]:
             "Bridges in observe mode",
             "Bridges on which the service only reports moves. Good: 0, after you agree with its "
             "decisions. To let it make moves: `ovs-lbt set bridge BRIDGE mode=enforce`. While a service "
-            "is down, 0 is not known.",
+            'is down, this panel shows "not known" instead of 0.',
             Ask(known(f"(count({observed}) or 0 * count({BRIDGES('bridge_info')}))")),
             steps=panels.DONE,
             width=5,

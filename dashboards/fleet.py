@@ -30,8 +30,8 @@ from dashboards.queries import (
 )
 
 WHERE = "{{host}} {{bridge}}"
-KNOWN = "While a service is down, 0 is not known."
-ALL_KNOWN = "While a service is down or a switch does not answer, 0 is not known."
+KNOWN = 'While a service is down, this panel shows "not known" instead of 0.'
+ALL_KNOWN = 'While a service is down or a switch does not answer, this panel shows "not known" instead of 0.'
 # The state of an uplink may have changed since the switch's last answer.
 UP = of_connected(BRIDGES, BRIDGES("uplink_up"))
 UNRELIEVED = of_connected(BRIDGES, BRIDGES("uplink_unrelieved"))

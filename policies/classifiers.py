@@ -1,4 +1,4 @@
-"""What a unit is: a VM port, or a bucket of a hash of frames."""
+"""Kinds of units: a VM port, or a bucket of a hash of frames."""
 
 from __future__ import annotations
 

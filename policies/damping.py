@@ -29,7 +29,7 @@ CORRECTED_WITHIN_S = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """When a unit moved. `step`: its number among moves because of load; 0 for other moves.
+    """The time of a unit's move. `step`: its number among moves because of load; 0 for other moves.
 
     `provisional`: it may be corrected.
     """

@@ -40,7 +40,7 @@ class Reason(StrEnum):
 
     @property
     def by_load(self) -> bool:
-        """Whether a policy makes such moves because of load."""
+        """Whether this is the reason for a move that a policy makes because of load."""
         return self in (Reason.THRESHOLD, Reason.REBALANCE, Reason.SPLIT, Reason.MERGE)
 
 

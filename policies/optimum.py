@@ -13,9 +13,9 @@ def least_worst_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float
     """Return a lower bound of the worst utilization over all placements of the units.
 
     It is the largest of three bounds, each computed for both directions: the whole load divided
-    like a fluid; the largest unit on the fastest uplink that it may use; and, because of k * m + 1
-    units some k + 1 share one of m uplinks, the smallest k + 1 of the largest k * m + 1 units on
-    the fastest uplink. O(n log n). Zero if no uplink is in service.
+    like a fluid; the largest unit on the fastest uplink that it may use; and, for each k, the
+    smallest k + 1 of the largest k * m + 1 units on the fastest uplink, because at least k + 1 of
+    any k * m + 1 units share one of m uplinks. O(n log n). Zero if no uplink is in service.
     """
     serving = failover.in_service(uplinks)
     if not serving:

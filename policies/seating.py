@@ -162,8 +162,8 @@ class Bounding:
 class State:
     """A placement of some or all units. `bound`: a lower bound of its cost, updated with each unit.
 
-    `over`: the reservations beyond the uplinks' room. Members of sets without a place yet are
-    assumed where they cost least.
+    `over`: by how much reservations exceed the room on uplinks. Members of (anti-)affinity sets
+    that are not placed yet are counted on the uplinks where they cost least.
     """
 
     def __init__(self, problem: Problem, at: Sequence[int] = (), *, partly: bool = False) -> None:

@@ -10,12 +10,12 @@ from policies.model import Move
 
 
 class Standing(StrEnum):
-    """The reason why a unit is moved now, or not.
+    """The reason why a unit is, or is not, moved now.
 
     `MOVES`: it is moved. `NEVER`: the policy moves no units of its kind because of load. `HELD`: a
     rule prevents it. `OUT_OF_SERVICE`: its uplink carries nothing, so failover decides. `BELOW`:
-    its uplink is not above the threshold. `TOO_SMALL`: its part of the load that saturates its
-    uplink is too small. `NO_ROOM`: no other uplink has room for it. `NO_USE`: moving it does not
+    its uplink is not above the threshold. `TOO_SMALL`: it carries too little of the load
+    that saturates its uplink. `NO_ROOM`: no other uplink has room for it. `NO_USE`: moving it does not
     help the team. `LATER`: another unit is moved first.
     """
 

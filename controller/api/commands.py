@@ -166,7 +166,7 @@ COMMANDS = (
             BRIDGE,
             Argument(
                 "--purge",
-                help="also remove all settings of ovs-lbt; also works on a detached bridge",
+                help="also remove all ovs-lbt settings; also works on a detached bridge",
             ),
             Argument(
                 "--to-bond",
@@ -179,7 +179,7 @@ COMMANDS = (
         ),
         (
             "ovs-lbt detach br0  # keep settings of uplinks and VM ports",
-            "ovs-lbt detach br0 --purge  # remove all settings of ovs-lbt",
+            "ovs-lbt detach br0 --purge  # remove all ovs-lbt settings",
         ),
         slow=True,
     ),
@@ -205,12 +205,12 @@ COMMANDS = (
             Argument(
                 "--uplink",
                 "IF",
-                "an uplink for the attach, in failover order (default: the members of the bridge's bond)",
+                "an uplink that attach would use, in failover order (default: the members of the bridge's bond)",
                 repeated=True,
                 setting="uplinks",
             ),
-            Argument("--policy", "P", "the policy for the attach", setting="policy"),
-            Argument("--teaming", "T", "the teaming for the attach", setting="teaming"),
+            Argument("--policy", "P", "the policy that attach would use", setting="policy"),
+            Argument("--teaming", "T", "the teaming that attach would use", setting="teaming"),
             JSON,
         ),
         (
@@ -265,7 +265,7 @@ COMMANDS = (
         ),
         (
             "ovs-lbt top br0  # show one bridge",
-            "ovs-lbt top --sort drops --filter web  # show only VM ports with this text",
+            "ovs-lbt top --sort drops --filter web  # show VM ports that contain web, sorted by drops",
             "ovs-lbt top --once  # print one screen as text",
         ),
         top_manual.SUMMARY,
@@ -428,7 +428,7 @@ COMMANDS = (
             ),
         ),
         (
-            "ovs-lbt support-bundle  # write a file to this directory",
+            "ovs-lbt support-bundle  # write a file to the current directory",
             "ovs-lbt support-bundle --out /var/tmp br0  # include flows of one bridge",
         ),
         "Write a file with the data for troubleshooting: settings, status, history, flows, groups,\n"

@@ -226,7 +226,7 @@ class Report(Command):
 
 @dataclass(frozen=True, slots=True)
 class ReportFailure(Command):
-    """An internal error while bridge or request `of` was handled. `again`: the log already contains it."""
+    """An internal error in a bridge or request, named `of`. `again`: the log already contains the error."""
 
     of: str
     error: Exception

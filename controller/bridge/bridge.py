@@ -229,12 +229,12 @@ class Bridge:
 
     @property
     def resumes_s(self) -> float:
-        """When changes that are delayed until the switch has failed over are sent; infinity if none are."""
+        """The time to send changes that wait until the switch has failed over; infinity if none wait."""
         return self.installation.resumes_s if self.connected else math.inf
 
     @property
     def announces_at_s(self) -> float:
-        """When the next announcement or inbound check is due; infinity if none is."""
+        """The time when the next announcement or inbound check is due; infinity if none is."""
         if not self.connected:
             return math.inf
         announced_s = min(self.announcer.due.due_s(), self.off_home.due.due_s())
@@ -480,7 +480,7 @@ class Bridge:
         yield from self.inbound_check.timers()
 
     def deadline_s(self) -> float:
-        """When the next timer is due, and `tick` must be called; infinity if none is due."""
+        """The time when the next timer is due, and `tick` must be called; infinity if none is."""
         return min([due_s for due_s, _ in self._timers()])
 
     def tick(self, now_s: float) -> Commands:

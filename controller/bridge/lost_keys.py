@@ -111,5 +111,5 @@ class LostKeys:
         self._kept = {name: kept for name, kept in self._kept.items() if name in names}
 
     def expires_s(self) -> float:
-        """When the next lost keys no longer apply; infinity if no keys are lost."""
+        """The time when the next lost keys no longer apply; infinity if no keys are lost."""
         return min((kept.until_s for kept in self._kept.values()), default=float("inf"))

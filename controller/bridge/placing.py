@@ -279,7 +279,7 @@ class Placing(Feature[Never]):
         self.keep_units()
 
     def judge_rules(self, now_s: float) -> list[Command]:
-        """Record and report rules that are newly broken, and rules that are met again."""
+        """Record and report rules that have become broken, or are no longer broken."""
         log, name = self.bridge.decision_log, self.config.name
         has_rules = log.broken or any(
             port.rules.unsplittable or port.rules.reserve_bps or any(g.pin for g in port.guests)
@@ -298,7 +298,7 @@ class Placing(Feature[Never]):
 
     @property
     def returns_s(self) -> float:
-        """When the next VM ports return to a better uplink; infinity if none do."""
+        """The time when the next VM ports return to a better uplink; infinity if none do."""
         return min(self.planned.returns_s(), self.on_switch.returns_s())
 
     def remembered(self, moved: Collection[str] = ()) -> list[Command]:

@@ -23,7 +23,7 @@ MOST_VALUE_CHARACTERS = 4096
 
 
 class Record(StrEnum):
-    """A kind of database record that can have keys of ovs-lbt."""
+    """A kind of database record that can have ovs-lbt keys."""
 
     HOST = "Open_vSwitch"
     BRIDGE = "Bridge"
@@ -197,7 +197,7 @@ KEYS = (
         " each connection uses an entry of the switch's flow cache. With `dp_hash`, all"
         " connections of a VM port share 256 entries. `auto` selects `dp_hash`, unless"
         " `hw-offload` is true and a network card may forward the traffic. `attach` sets `auto`.",
-        otherwise="`multipath`; `auto` while the traffic of a tunnel endpoint of the userspace datapath is spread",
+        otherwise="`multipath`; `auto` while traffic from a tunnel endpoint on the userspace datapath is spread over uplinks",
     ),
     _bridge(
         "patch-unit",
@@ -238,8 +238,8 @@ KEYS = (
     _port(
         "protected",
         kinds.written(),
-        "The service has set the column `protected`, so that NORMAL never forwards frames"
-        " between plain uplinks. `detach` clears the key and the column.",
+        "Marks that the service, and not the operator, set the column `protected`, which prevents"
+        " NORMAL from forwarding between plain uplinks. `detach` clears the key and the column.",
     ),
     _uplink(
         "capacity-mbps",

@@ -372,6 +372,6 @@ def _in_use(row: BridgeRow) -> set[str]:
 
 
 def _has(interface: InterfaceRow, keys: Iterable[str]) -> list[str]:
-    """Return the keys of ovs-lbt among `keys` that an interface has."""
+    """Return the ovs-lbt keys among `keys` that an interface has."""
     ids: Mapping[str, str] = interface.external_ids
     return sorted(key for key in keys if PREFIX + key in ids)

@@ -31,7 +31,7 @@ def multiplied(row: BridgeRow, uplinks: Collection[str]) -> Iterator[str]:
 
 
 def returned(row: BridgeRow, uplinks: Collection[str], lag: bool) -> Iterator[str]:
-    """Report the mirrors whose frames come back on other members of a bond, because they bypass our flows.
+    """Report mirrors whose frames return on other members of a bond, because they bypass our flows.
 
     The source of a mirrored frame is an address in another VLAN, so it looks like another host's frame.
     """
@@ -39,11 +39,9 @@ def returned(row: BridgeRow, uplinks: Collection[str], lag: bool) -> Iterator[st
     for mirror in row.mirrors if bond is not None and not lag else ():
         by, to = (_carry(row, uplinks, mirror.output_vlan, inside) for inside in (True, False))
         if by and to:
-            found = f"Bridge {row.name} mirrors: {', '.join(to)} may receive {mirror.name}'s frames"
-            remedy = (
-                "use LACP, or output_port instead of output_vlan, or take the VLAN off these ports"
-            )
-            yield f"{found} in VLAN {mirror.output_vlan} twice; {remedy}"
+            found = f"Bridge {row.name} mirrors: {', '.join(to)} may receive each frame"
+            remedy = "use LACP, use output_port instead of output_vlan, or remove the VLAN from these ports"
+            yield f"{found} of mirror {mirror.name} (output_vlan {mirror.output_vlan}) twice; {remedy}"
 
 
 def _carry(row: BridgeRow, uplinks: Collection[str], vlan: int | None, inside: bool) -> list[str]:
@@ -61,7 +59,8 @@ def _not_done(row: BridgeRow) -> Iterator[str]:
     bridge = f"Bridge {row.name}"
     for column, on in (("stp_enable", row.stp_enable), ("rstp_enable", row.rstp_enable)):
         if on:
-            yield f"{bridge} {column}: while the service is down, VM ports stay on a blocked uplink"
+            effect = "VM ports stay on an uplink that spanning tree blocks"
+            yield f"{bridge} {column}: while the service is down, {effect}"
     if row.mcast_snooping_enable:
         effect = "multicast reaches every VM port of its VLAN, not only group members"
         yield f"{bridge} mcast_snooping_enable: {effect}"

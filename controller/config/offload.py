@@ -21,8 +21,8 @@ NAMED = 4
 SHAPED_BY = "shares, reserve-mbps and limit-mbps"
 # The effects of offloading cached flows to tc, and of the values of `tc-policy`.
 BY_TC = (
-    "hw-offload: tc and the network card use the flow cache of Open vSwitch, which contains the"
-    " results of our tables, groups and learned addresses",
+    "hw-offload: tc and the network card execute cached flows, which already contain the"
+    " results of ovs-lbt tables, groups and learned addresses",
     "hw-offload: software forwards frames that tc does not support: frames with more than"
     f" {MOST_ACTIONS} actions, such as floods to many VM ports, and IPv6 fragments",
     "hw-offload: tc counts packets without their Ethernet header, so 14 bytes are added for"
@@ -30,7 +30,7 @@ BY_TC = (
 )
 TC_POLICIES = {
     "skip_hw": "tc-policy skip_hw: tc forwards in software, and no network card forwards",
-    "skip_sw": "tc-policy skip_sw: Open vSwitch's kernel module forwards frames that the card does not",
+    "skip_sw": "tc-policy skip_sw: Open vSwitch's kernel module forwards frames that the card cannot forward",
 }
 
 
@@ -55,7 +55,7 @@ class Offload:
         if self.no_queues:
             return f"DPDK uplinks have no Linux queues: {_some(self.no_queues)}"
         if port in self.past_queues:
-            return "hw-offload forwards a representor's frames past the queues of uplinks"
+            return "frames from a representor bypass the queues of uplinks because of hw-offload"
         return None
 
 
@@ -142,8 +142,8 @@ def _dpdk(row: BridgeRow, no_queues: Sequence[str]) -> Iterator[str]:
         )
     if row.hw_offload and row.in_userspace:
         yield (
-            "hw-offload: a DPDK card can offload outputs, VLAN tags and rewritten addresses of"
-            " cached flows; ovs-vswitchd forwards all other flows"
+            "hw-offload: a DPDK card can offload cached flows that only output, push or pop VLAN"
+            " tags, or rewrite addresses; ovs-vswitchd forwards all other flows"
             if _has_card(row)
             else "hw-offload: datapath_type netdev offloads to DPDK cards only, and the bridge has none"
         )

@@ -180,13 +180,13 @@ def _unspread(ports: Iterable[VmPortConfig], connection_hash: str | None) -> Ite
         endpoint = f"{port.name}, a tunnel endpoint on the userspace datapath"
         if port.keeps_address:
             yield (
-                f"{port.policy} does not spread {endpoint}: its peers send to source addresses of frames,"
-                " and not every uplink carries its VLANs; configure these VLANs on all uplinks"
+                f"{port.policy} does not spread {endpoint}, because remote endpoints reply to source"
+                " MAC addresses, and some uplinks lack its VLANs; configure these VLANs on all uplinks"
             )
         elif connection_hash == "multipath" and port.counted_by_flows and port.may_spread:
             yield (
-                f"{port.policy} spreads {endpoint}, only by peers, because multipath cannot hash source"
-                " ports of tunnels; set connection-hash=dp_hash"
+                f"{port.policy} spreads the traffic of tunnel endpoint {port.name} only by peers, because"
+                " multipath cannot hash tunnel source ports; set connection-hash=dp_hash"
             )
 
 

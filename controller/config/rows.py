@@ -191,13 +191,13 @@ class BridgeRow:
         return self if ports == self.ports else replace(self, ports=ports)
 
     def without_our_keys(self) -> BridgeRow:
-        """Return the bridge without keys of ovs-lbt, as if it had never been attached."""
+        """Return the bridge without ovs-lbt keys, as if it had never been attached."""
         ids = {key: v for key, v in self.external_ids.items() if not key.startswith(PREFIX)}
         return replace(self, external_ids=ids)
 
     @property
     def keys(self) -> dict[str, str]:
-        """The keys of ovs-lbt in external_ids, with their values."""
+        """The ovs-lbt keys in external_ids, with their values."""
         return {k: v for k, v in self.external_ids.items() if k.startswith(PREFIX)}
 
     @property

@@ -116,7 +116,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
         yield flow(Table.BUCKET, 0, {}, *BY_HOME)
     if any(port.hashed is not None for port in team.vm_ports) or team.hashes or team.dp_hash:
         yield from _off_home_flows(team)
-        # Drop our own frames that come back. No VM may send from these addresses.
+        # Drop our own frames that return. No VM may send from these addresses.
         for mac in sorted(set(team.off_home_macs.values())):
             yield flow(Table.FROM_UPLINK, 20, {"eth_src": mac})
             yield flow(Table.LEARN, 60, {"eth_src": mac})

@@ -55,7 +55,7 @@ _Way = tuple[int, MatchValue | None, Actions]
 
 
 def flooded_by(uplink: OfPort, team: Team) -> tuple[Fields, list[_Way]]:
-    """How NORMAL receives frames that an uplink floods.
+    """The way in which NORMAL receives frames that an uplink floods.
 
     Returns the match for frames from the uplink, and actions for all frames and for some destinations.
     """

@@ -88,7 +88,7 @@ REPORT = 2  # a VM port has reported that it is a member of a multicast group
 ELSEWHERE = 0xFFFF
 LEARNED_TIMEOUT_S = 300
 LOCK_TIMEOUT_S = 5
-# On a LAG, every multicast frame sets the lock. Frames that come back do so within milliseconds.
+# On a LAG, every multicast frame sets the lock. Frames that return do so within milliseconds.
 LAG_LOCK_TIMEOUT_S = 1
 # How long frames to an endpoint's off-home address are accepted on any uplink after a frame from it.
 SPOKEN_TIMEOUT_S = 10

@@ -28,7 +28,7 @@ class ConvergenceTimer:
             self._since_s = now_s
 
     def confirm_moves(self, now_s: float) -> None:
-        """Note that the switch has confirmed moves; ignored if no policy chose them."""
+        """Record that the switch has confirmed moves; ignored if no policy chose them."""
         if not self.at_rest:
             self._made_s = now_s
 

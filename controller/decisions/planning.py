@@ -48,7 +48,7 @@ class Basis:
 
     @property
     def wait_s(self) -> float:
-        """How long until the policy can decide, in seconds; zero if it can decide now."""
+        """The time until the policy can decide, in seconds; zero if it can decide now."""
         return max(0.0, self.needed_s - self.covered_s)
 
 
@@ -150,9 +150,9 @@ def basis(team_view: TeamView, policy: str, moved_s: float, now_s: float) -> Bas
 def propose(
     team_view: TeamView, bases: Mapping[str, Basis], homes: Mapping[str, str], now_s: float
 ) -> Proposal:
-    """Return a plan: run the policies in turn on the team after the moves so far, until none moves.
+    """Return a plan: the moves of all policies, run in turn until none finds a move.
 
-    This ends, because no unit moves twice. `bases`: the basis of each policy in use.
+    Each run sees the team after the planned moves. No unit moves twice. `bases`: the basis of each policy in use.
     """
     promised = {unit.name: unit.rules.reserve_bps for unit in team_view.units()}
     views = {

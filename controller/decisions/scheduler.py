@@ -143,7 +143,7 @@ class Scheduler:
                 self._moved_s[policy] = now_s
 
     def last_moved_s(self, policy: str) -> float:
-        """When a move last changed the loads that a policy judges; minus infinity if none did."""
+        """The time when a move last changed the loads that a policy judges; minus infinity if none did."""
         return self._moved_s.get(policy, -math.inf)
 
     # ---- a decision --------------------------------------------------------------------
@@ -154,7 +154,7 @@ class Scheduler:
         self.merge_due = self.splits.due(now_s)
 
     def decide(self, team_view: TeamView, now_s: float, between: bool = False) -> Decision:
-        """Take the loads of a poll, and return the policies to run.
+        """Store the loads of a poll, and return the policies to run.
 
         Call `wanted` for each, and then `finish`. `between`: only ports were read, between two
         polls. Policies with buckets in use are then not run.
@@ -405,7 +405,7 @@ class Scheduler:
 
     @property
     def awaits_confirmation(self) -> bool:
-        """Whether moves worth making were found, which the next reading may confirm."""
+        """Whether worthwhile moves were found that the next reading must confirm."""
         return any(self._found_gain.values()) or self._found_urgent > 0
 
     # ---- the same decision again ---------------------------------------------------------
@@ -442,7 +442,7 @@ class Scheduler:
 
     @property
     def _confirms_s(self) -> float:
-        """When the moves that were found worth making may be made; infinity: there are none."""
+        """The time from which worthwhile moves may be made; infinity if there are none."""
         since_s = (
             self._gain_since_s[policy] for policy, found in self._found_gain.items() if found
         )
@@ -470,7 +470,7 @@ class Scheduler:
         return now_s + RESPLIT_AFTER_S
 
     def read_buckets(self, now_s: float) -> None:
-        """Note that the counters of buckets have been read."""
+        """Record that the counters of buckets have been read."""
         self._readings += now_s >= self._recounted_s + RESPLIT_AFTER_S
 
     def _counts_lag(self, policy: str, team_view: TeamView, now_s: float) -> bool:

@@ -98,7 +98,7 @@ class InboundCheck(Feature[InboundRead]):
         self._watched.clear()
 
     def next_s(self) -> float:
-        """When to read counters next; infinity if no VM port is checked."""
+        """The time to read counters next; infinity if no VM port is checked."""
         return self._due_s if self._watched else math.inf
 
     def timers(self) -> Iterable[Timer]:
@@ -154,7 +154,7 @@ class InboundCheck(Feature[InboundRead]):
         found = ", ".join(uplinks[n].name if n in uplinks else str(n) for n in others)
         still = f"still arrives on {found} after repeated learning packets"
         home = bound[port].uplink if port in bound else "-"
-        return f"inbound traffic of {port}: {still}; expected on {home}"
+        return f"inbound traffic of {port} {still}; expected on {home}"
 
 
 def _since(watched: _Watched, now: dict[int, int]) -> dict[int, int]:

@@ -1,6 +1,6 @@
 """Applies shares, reservations and limits of VM ports with queues (`tc`) on uplinks.
 
-Every uplink has a class for each VM port, with the same number, so a move does not change classes.
+A VM port has a class with the same number on every uplink, so a move does not change classes.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class Shaping(Feature[Shaped]):
 
     @property
     def _deadline_s(self) -> float:
-        """When to read devices again; infinity if no queues are requested, or a request is pending."""
+        """The time to read devices again; infinity if no queues are requested, or a request is pending."""
         wanted = any(self._asked.values()) if self._asked else False
         return self._due_s if wanted and not self._under_way else float("inf")
 
@@ -197,7 +197,7 @@ class Shaping(Feature[Shaped]):
                 yield f"capacity of {name} is unknown; {remedy}"
             elif config.offload.past_queues:
                 ports = ", ".join(config.offload.past_queues)
-                found = f"hw-offload sends frames from {ports} past the queues"
+                found = f"frames from {ports} bypass the queues because of hw-offload"
                 yield f"queues of {name}: {found}; set hw-offload=false, or do not use representors"
             elif not can_promise(reserved_bps, 0.0, capacities_bps[name]):
                 found, most_bps = f"{reserved_bps / 1e6:g}", room_bps(capacities_bps[name])
@@ -224,7 +224,7 @@ class Shaping(Feature[Shaped]):
         return sorted(name for name, device in self.devices.items() if device.found.is_ours)
 
     def drops(self, port: VmPortConfig) -> int | None:
-        """How many frames were dropped because a VM port's queue was full; None if it has no queue."""
+        """The number of frames dropped because a VM port's queue was full; None if it has no queue."""
         found: Counter[int] = Counter()
         for device in self.devices.values():
             found.update(device.found.drops)

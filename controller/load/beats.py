@@ -50,7 +50,7 @@ class Beats:
     _in_a_row: int = 0
 
     def see(self, before: Total, now: Total, keep_s: float) -> None:
-        """Take the reading `now` and the one `before` it. Keep updates for `keep_s` seconds."""
+        """Compare the reading `now` with the reading `before` it. Keep updates for `keep_s` seconds."""
         counted_s = before.clock_s if self.counted_s is None else self.counted_s
         self.counted_s = counted_s
         if now[1:] == before[1:]:

@@ -45,7 +45,7 @@ NEVER = -math.inf, -math.inf, -math.inf
 
 @dataclass(slots=True)
 class Filling:
-    """How full the uplinks of one bridge are, and how its loads change.
+    """The utilization of one bridge's uplinks, and the changes of its loads.
 
     `full_s`: since when an uplink is full, in seconds of engine time; None: none is. `high_s`:
     since when an uplink is nearly full (`gain.NEARLY_FULL_RATIO`). `steady`: whether loads were
@@ -69,10 +69,10 @@ class Filling:
     _before: deque[tuple[float, Mapping[str, Load]]] = field(default_factory=deque)
 
     def see(self, snapshot: Snapshot, rise: Load, late_rise: Load, now_s: float) -> None:
-        """Take the present loads.
+        """Store the present loads.
 
         `rise`: the rise of the loads of VM ports with live counters since the last reading.
-        `late_rise`: the rise of uplink loads beyond that, because of late counters.
+        `late_rise`: the additional rise of uplink loads that late counters cause.
         """
         serving = failover.in_service(snapshot.uplinks)
         worst_ratio = gain.worst_ratio(serving)
@@ -107,7 +107,7 @@ class Filling:
         return self.is_counted(self._addresses_s[0])
 
     def read_addresses(self, now_s: float) -> None:
-        """Note that the counters of addresses behind VM ports have been read."""
+        """Record that the counters of addresses behind VM ports have been read."""
         self._addresses_s = (*self._addresses_s[1:], now_s)
 
     def addresses_known(self, lag_s: float | None) -> bool:
@@ -128,7 +128,7 @@ class Filling:
 
     @property
     def settles_s(self) -> float:
-        """When `changes` will end if loads do not change any more."""
+        """The time when `changes` will end if loads do not change any more."""
         return self._changed_s + CHANGING_S
 
     def lasts(self, now_s: float) -> bool:
@@ -150,7 +150,7 @@ class Filling:
         return self.steady or now_s - self.full_s >= PATIENCE_S
 
     def take_beside(self, beside: Mapping[str, Load], now_s: float) -> None:
-        """Take the traffic of uplinks that belongs to no unit. No move may be in progress."""
+        """Store each uplink's traffic outside all units. No move may be in progress."""
         if self._beside and self._beside != beside:
             self._before.append((self.taken_s, self._beside))
         self._beside, self.taken_s = beside, now_s
@@ -158,7 +158,7 @@ class Filling:
             self._before.popleft()
 
     def least_beside(self, uplinks: Iterable[str]) -> Mapping[str, Load]:
-        """Return the least traffic that belongs to no unit within `BESIDE_S`, by uplink."""
+        """Return, by uplink, the lowest rate during `BESIDE_S` of the traffic outside all units."""
         if not self._before:
             return {name: self._beside.get(name, IDLE) for name in uplinks}
         taken = [*(of for _, of in self._before), self._beside]

@@ -32,7 +32,7 @@ class Flooded:
     def take_counters(
         self, counters: Iterable[PortCounters], ports: Collection[VmPortConfig]
     ) -> None:
-        """Take the counters of a poll."""
+        """Store the counters of a poll."""
         before = self._counted
         self._counted = {c.ofport: c for c in counters if c.tx_packets != UNSUPPORTED}
         rates = defaultdict[object, list[tuple[float, float]]](list)

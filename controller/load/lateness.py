@@ -45,7 +45,7 @@ class Lateness:
     def take_reading(
         self, uplinks: Mapping[int, Total], counted_bytes: float, keep_s: float
     ) -> None:
-        """Take the totals of uplinks, and the bytes that flows counted since the last reading."""
+        """Store the totals of uplinks, and the bytes that flows counted since the last reading."""
         before, self._uplinks = self._uplinks, uplinks
         pairs = [(before[of], now) for of, now in uplinks.items() if of in before]
         seconds = max((now.clock_s - was.clock_s for was, now in pairs), default=0.0)

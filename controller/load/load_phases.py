@@ -63,7 +63,7 @@ class LoadPhases:
         until_s: float,
         now_s: float,
     ) -> None:
-        """Take the present loads of units. The last loads were carried until `until_s`.
+        """Store the present loads of units. The last loads were carried until `until_s`.
 
         `capacity_bps`: the capacity of the smallest uplink.
         """
@@ -87,7 +87,7 @@ class LoadPhases:
 
     @property
     def next_change_s(self) -> float:
-        """When the phases next change if loads do not; infinity: they do not depend on time."""
+        """The time of the next change of phases if loads stay the same; infinity: there is none."""
         forgotten_s = self._taken[0].until_s + PEAK_S if self._taken else math.inf
         return min(forgotten_s, self.begins_s)
 

@@ -45,7 +45,7 @@ class Loads:
     _outwards: set[int] = field(default_factory=set)
 
     def take_port(self, port: PortCounters, outwards: bool, keep_s: float) -> None:
-        """Take the counters of a port. `outwards`: it is an uplink, and sends to the network."""
+        """Store the counters of a port. `outwards`: it is an uplink, and sends to the network."""
         ofport = port.ofport
         self.counters[ofport] = port
         rates = _rates_of(self.port_rates, ofport, keep_s)
@@ -59,7 +59,7 @@ class Loads:
     def take_units(
         self, read: UnitCountersRead, address_units: Mapping[int, tuple[str, int]], keep_s: float
     ) -> None:
-        """Take the counters of units.
+        """Store the counters of units.
 
         `address_units`: the names of address units, each with the ofport of its VM port, by slot.
         """
@@ -98,7 +98,7 @@ class Loads:
                 own.take_flows(flows, sent_bytes)
 
     def _take_unit(self, ofport: int, sample: Sample, keep_s: float) -> float:
-        """Take the counters of a VM port's flows; return the bytes since the last reading."""
+        """Store the counters of a VM port's flows; return the bytes since the last reading."""
         rates = _rates_of(self._units, ofport, keep_s)
         before = rates.total
         rates.add_reading(sample)

@@ -17,12 +17,12 @@ from controller.load.rates import Rates
 
 @dataclass(slots=True)
 class OwnLoad:
-    """The own load of one VM port, taken whenever its address units are read.
+    """The load of a VM port without its address units, updated when its address units are read.
 
     A poll reads the flows of addresses before the flows of VM ports. If the switch updates its
     counters in between, the VM port seems to have sent more than its addresses, until the next
-    reading. So a reading is added to `rates` after the next one, as the lower of the two. Only if
-    this happens twice in a row, the traffic of addresses within one update is counted here, once.
+    reading. So a reading is added to `rates` after the next one, as the lower of the two. If the
+    higher reading repeats, the addresses' traffic during one counter update is included, once.
     """
 
     rates: Rates
@@ -32,7 +32,7 @@ class OwnLoad:
     _counted_bytes: float = 0.0
 
     def take_flows(self, flows: Total, apart_bytes: float) -> None:
-        """Take a reading.
+        """Store a reading.
 
         `flows`: the total that the VM port has sent. `apart_bytes`: the bytes that its address
         units have sent since the last reading.

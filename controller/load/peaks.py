@@ -17,8 +17,8 @@ PEAK_S = 10.0
 class Peaks:
     """The highest rate of each unit in each direction within `PEAK_S`, by name.
 
-    `falls_s`: when a peak next falls if loads do not change; infinity: none will fall. It may be
-    too early if units were dropped since.
+    `falls_s`: the time at which a peak next falls if loads do not change; infinity: none will fall.
+    This time may be too early if units have been dropped.
     """
 
     # Units without an entry are unknown, or have carried nothing.
@@ -28,7 +28,7 @@ class Peaks:
     def note_peaks(
         self, carried: Iterable[tuple[Unit, Load]], until_s: float, now_s: float
     ) -> None:
-        """Take the present loads of units. Other units are forgotten.
+        """Update the peaks with the present loads of units. Other units are forgotten.
 
         `until_s`: until when the last loads were carried.
         """
@@ -73,7 +73,7 @@ class _Peak:
     both: tuple[_Greatest, _Greatest] = field(default_factory=lambda: (_Greatest(), _Greatest()))
 
     def add(self, load: Load, until_s: float, now_s: float) -> bool:
-        """Take the present load, and return whether the unit has carried anything."""
+        """Store the present load, and return whether the unit has carried anything."""
         sent, received = self.both
         tx_bps = sent.add(load.tx_bps, until_s, now_s)
         rx_bps = received.add(load.rx_bps, until_s, now_s)
@@ -94,7 +94,7 @@ class _Greatest:
     past: deque[tuple[float, float]] = field(default_factory=deque)
 
     def add(self, bps: float, until_s: float, now_s: float) -> float:
-        """Take the present rate, and return the maximum."""
+        """Store the present rate, and return the maximum."""
         past = self.past
         if bps < self.now_bps:
             past.append((until_s, self.now_bps))

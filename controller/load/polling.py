@@ -83,7 +83,7 @@ class Polling:
 
     @property
     def due_s(self) -> float:
-        """When the next reading is due."""
+        """The time when the next reading is due."""
         return min(self.poll_due_s, self._extra_s)
 
     def hasten_flows(self, due_s: float) -> None:

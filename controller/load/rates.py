@@ -25,7 +25,7 @@ BEAT_READING_S = 0.2
 SOME_BEATS_S = 2.0
 # In a longer window, one beat more or less does not matter.
 BEATS_COUNT_S = 10.0
-# A beat is known to within one reading, so the beats of a constant load differ by up to this share.
+# The error of a beat is at most one reading, so beats of a constant load differ by up to this share.
 NEAR_RATIO = 0.3
 # The shortest time over which counters make a rate, if they are read more than ten times a second.
 LATEST_S = 0.05
@@ -46,7 +46,7 @@ class Rates:
     beats: Beats = field(default_factory=Beats)
 
     def add_reading(self, sample: Sample) -> None:
-        """Take a sample. A sample at the same time as the last one is ignored."""
+        """Add a sample. A sample at the same time as the last one is ignored."""
         last, self._last = self._last, sample
         clock_s = sample.clock_s
         if last is None or clock_s < last.clock_s:
@@ -82,7 +82,7 @@ class Rates:
 
     @property
     def clock_s(self) -> float:
-        """When the last sample was taken, on the switch's clock. There must be a sample."""
+        """The time of the last sample, on the switch's clock. There must be a sample."""
         return self._totals[-1].clock_s
 
     def latest(self, steady_s: float = math.inf) -> Load:

@@ -24,7 +24,7 @@ class Repeated:
     _began_s: float = 0.0
 
     def take_flooded(self, flooded: Mapping[int, int], now_s: float) -> None:
-        """Take the number of flooded frames from each LAG member that is up, by ofport."""
+        """Store the number of flooded frames from each LAG member that is up, by ofport."""
         came = {ofport: count - self._began.get(ofport, 0) for ofport, count in flooded.items()}
         if came.keys() != self._began.keys() or min(came.values(), default=0) < 0:
             self.pps = 0.0

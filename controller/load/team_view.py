@@ -77,7 +77,7 @@ class TeamView:
     )
 
     def times(self, window_s: float | None) -> tuple[float | None, float]:
-        """Return the length of the window over which loads are known, and the age of its end.
+        """Return the length of the window over which loads are known, and the time since it ended.
 
         Both are in seconds. They differ from `window_s` and 0 if flows are counted later than usual
         (`controller.load.lateness`).
@@ -130,7 +130,7 @@ class TeamView:
 
     @property
     def keep_s(self) -> float:
-        """How long to keep counters, in seconds: for the longest window of the policies in use."""
+        """The time to keep counters, in seconds: enough for the longest window of the policies in use."""
         at_most_s = self.longest_window_s + 2 * self.config.poll_interval_s + UPLINK_LAG_S
         return at_most_s + self.loads.lateness.more_s
 
@@ -402,7 +402,7 @@ class TeamView:
         return found
 
     def beside(self) -> dict[str, Load]:
-        """Return the present traffic of each uplink that belongs to none of its units, by name."""
+        """Return, by uplink name, the present traffic that does not belong to a unit on the uplink."""
         if self._beside:
             return self._beside
         sums: dict[str | None, list[float]] = {u.name: [0.0, 0.0] for u in self.config.uplinks}

@@ -35,7 +35,7 @@ class UplinkShare:
     _received: tuple[float, float] = (0.0, 0.0)
 
     def take_totals(self, port: Total, flows: Total) -> None:
-        """Take a reading. If a counter was reset, forget all earlier readings."""
+        """Store a reading. If a counter was reset, forget all earlier readings."""
         readings = self._readings
         if readings and (_is_before(port, readings[-1][0]) or _is_before(flows, readings[-1][1])):
             readings.clear()

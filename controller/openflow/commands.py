@@ -167,7 +167,7 @@ def _entry_last(flows: Sequence[FlowSpec]) -> list[FlowSpec]:
 
 
 def discard(datapath: Any, command: engine_commands.Apply) -> list[Any]:
-    """The messages that discard an uncommitted bundle. Errors about them do not match the bundle."""
+    """Return messages that discard an uncommitted bundle. Error replies to them have another xid."""
     kind = ofp.ONF_BCT_DISCARD_REQUEST
     message = parser.ONFBundleCtrlMsg(datapath, command.bundle_id, kind, BUNDLE_FLAGS, [])
     return [with_xid(message, 0)]

@@ -187,14 +187,14 @@ class Dialer:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A connection accepted by the listener: its number, and the scheme and local address dialled."""
+    """A connection accepted by the listener: its number, and the scheme and address that the switch used."""
 
     number: int
     scheme: str
     address: tuple[str, int]
 
     def is_to(self, target: str) -> bool:
-        """Whether `target`, from a controller record, is the address that was dialled."""
+        """Whether `target`, from a controller record, is the address that the switch used."""
         scheme, _, place = target.partition(":")
         with contextlib.suppress(OSError, ValueError):
             named = urlsplit(f"//{place}")

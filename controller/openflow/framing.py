@@ -1,7 +1,7 @@
 """Splits the data from a switch into messages, and checks the lengths inside a message.
 
 The framework's parser trusts these lengths. With a length of zero, it loops for ever. With a length
-that is too large, it parses the same bytes again and again.
+that is too large, it parses the same bytes repeatedly.
 """
 
 from __future__ import annotations

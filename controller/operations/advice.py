@@ -124,7 +124,7 @@ def of_patch_ports(config: BridgeConfig, rows: Mapping[str, BridgeRow]) -> Itera
         towards = f" to {leads_to}" if leads_to else ""
         if not port.rules.unsplittable and port.unit != BY_ADDRESS:
             yield (
-                f"patch port {port.name}{towards}: {port.policy} places all VMs behind it as one VM port"
+                f"patch port {port.name}{towards}: {port.policy} treats all VMs behind it as one VM port,"
                 f" on one uplink; to place each address separately: {remedy}"
             )
         elif UNIT in interface.external_ids and config.patch_unit != BY_ADDRESS:

@@ -133,7 +133,8 @@ class Attach(Change):
         """Write the settings, unless the flows or groups that were read conflict with an attach."""
         assert bridge.read is not None
         if self.fail_mode and bridge.foreign:
-            others = f"{len(bridge.foreign)} flows that other programs added"
+            count = len(bridge.foreign)
+            others = f"{count} flow{'' if count == 1 else 's'} that other programs added"
             why = f"its fail mode is standalone, and changing it now would flush {others}"
             return self._give_up(bridge, f"{why}; set it to secure before flows are added", now_s)
         if found_there := inspection.obstacles(bridge.read, bridge.config.on_bond):

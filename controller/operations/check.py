@@ -137,14 +137,14 @@ def _without_keys(about: About) -> Found:
     for one in without_keys([about.row]):
         yield Told.FIT, one.severity, one.check, one.text, KEYS_LOST
     if about.bridge.installed_anything:
-        found = "the flows of ovs-lbt forward, but are no longer updated"
+        found = "the ovs-lbt flows forward, but are no longer updated"
         text = f"{found}; to manage the bridge again: ovs-lbt attach {quoted(about.row.name)}"
     elif not last_keys(about.row):
         return
     elif about.row.fail_mode == SECURE:
-        text = "the bridge forwards nothing: fail mode is secure, and there are no flows of ovs-lbt"
+        text = "the bridge forwards nothing: its fail mode is secure, and it has no ovs-lbt flows"
     else:
-        text = "NORMAL forwards: the bridge has keys, but no flows, of ovs-lbt"
+        text = "NORMAL forwards: the bridge has ovs-lbt keys, but no ovs-lbt flows"
     yield Told.FIT, ERROR, "keys-lost", text, KEYS_LOST
 
 
@@ -230,7 +230,7 @@ def _others(about: About) -> Found:
     if others := [target for target in about.row.controllers if not target.startswith(PASSIVE)]:
         text = (
             f"another program controls this bridge (controller {', '.join(others)}); that program must not"
-            " change flows of ovs-lbt, or add flows that take precedence"
+            " change ovs-lbt flows, or add flows that take precedence"
         )
         yield Told.FIT, WARNING, "controller", text
     lacp = next((p.lacp for p in about.row.ports if len(p.interfaces) > 1), None)
@@ -251,7 +251,7 @@ def _uplinks(about: About) -> Found:
     told = waiting.keys() | links.unreachable
     down = [uplink for uplink in serving if uplink not in working and uplink.name not in told]
     for name, waits in waiting.items():
-        text = f"uplink {name}: {waits}; connect it to a forwarding port of the same network"
+        text = f"uplink {name}: {waits}; connect it to a forwarding switch port in this network"
         yield LINKS, WARNING, "receives-nothing", text, "OvsLbtUplinkDown"
     for uplink in down:
         if silent := links.silent(uplink):
@@ -282,7 +282,7 @@ def _paths_and_moves(about: About) -> Found:
     for one in bridge.probing.hindrances:
         yield Told.CONNECTED, WARNING, "path-hindered", f"{one.found}; {one.expected}"
     for fault in sorted(bridge.paths.since_s):
-        over = "; fixed, but failback is delayed" if bridge.paths.is_over(fault) else ""
+        over = "; the fault is over, but failback is delayed" if bridge.paths.is_over(fault) else ""
         text = f"{fault.found}{over}; {fault.expected}"
         yield Told.CONNECTED, WARNING, "path", text, "OvsLbtPathFault"
     for uplink in status.uplinks if status else ():

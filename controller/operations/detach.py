@@ -34,11 +34,11 @@ DETACH_TIMEOUT_S, BUSY_TIMEOUT_S = 5.0, 30.0
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Detach(Change):
-    """A detach in progress: GATHER, REMOVE, sometimes FORWARD, FORGET, LEAVE.
+    """A detach in progress. Its steps: GATHER, REMOVE, FORWARD (only if needed), FORGET, LEAVE.
 
     `purge`: whether operators' settings are also removed. `lost`: a description of failed steps.
-    `stays`: a description of the settings that stay in the database. `one_uplink`: the only uplink on
-    which the bridge forwards after a reversal that would form a loop; `settings` are written after that.
+    `stays`: a description of the settings that stay in the database. `one_uplink`: set if
+    restoring the bridge would form a loop: it then forwards on this uplink only; `settings` follow.
     """
 
     step: Step = Step.GATHER
@@ -112,7 +112,7 @@ class Detach(Change):
             warning = warning or f"{queues}; to remove them: tc qdisc del dev UPLINK root"
         self.lost = self.lost or warning
         if self.one_uplink is not None:
-            # Stop managing the bridge, or its flows would be handled as remaining flows of ovs-lbt.
+            # Stop managing the bridge, or its flows would be handled as remaining ovs-lbt flows.
             self.step, self.settings = Step.FORWARD, settings
             return [*commands, *self.fleet.drop(name), self.one_uplink]
         waits = gone and any(setting.column == "fail_mode" for setting in settings)

@@ -249,7 +249,7 @@ def _rules(account: Account) -> list[str]:
     policy = account.bridge.config.asked.policy
     of_bridge = f"has its own policy; the policy of the bridge is {policy}"
     lost = "while another uplink carries traffic: path-check probes are lost there"
-    apart = f"should not share an uplink with the anti-affinity set {rules.anti_affinity}"
+    apart = f"should not share an uplink with others in anti-affinity set {rules.anti_affinity}"
     told = (
         (rules.pin, f"pinned to {rules.pin}"),
         (port.excluded, "excluded: no policy moves it"),
@@ -398,7 +398,9 @@ def _room(account: Account) -> str:
         return "another uplink that the VM port may use must be in service"
     alone = [account.unit.load.utilization_ratio(uplink.capacity_bps) for uplink in able]
     if min(alone) > limit_ratio:
-        fastest = f"this VM port alone needs {min(alone):.0%} of the fastest other uplink"
+        fastest = (
+            f"this VM port alone needs {min(alone):.0%} of the fastest other uplink's capacity"
+        )
         return f"{fastest}: use a faster uplink, or a policy that spreads connections (dynamic)"
     nearest = min(able, key=lambda u: (verdict.expected_ratio[u.name], u.name))
     excess_ratio = verdict.expected_ratio[nearest.name] - limit_ratio

@@ -277,7 +277,7 @@ def _refuse_stacked(name: str, links: Links) -> None:
         if (on == name and device not in movable) or on in movable:
             kind = _kind(link) or "device"
             only = "only VLAN devices move with the bond"
-            raise Refused(f"{kind} {device} is on {on}, and {only}; remove it first")
+            raise Refused(f"{kind} {device} is on {on}, but {only}; remove {device} first")
 
 
 def _options(data: Mapping[str, Any]) -> Iterator[str]:

@@ -253,7 +253,7 @@ def _stuck(uplink: str, opinion: Opinion) -> str:
         brings = " and ".join(f"{other} to {percent(ratio)}" for other, ratio in expected)
         texts.append(f"{name} {f'would bring {brings}' if brings else 'may use no other uplink'}")
     if (more := len(by_standing.get(Standing.NO_ROOM, [])) - NAMED) > 0:
-        texts.append(f"{more} more VM ports do not fit on another uplink")
+        texts.append(f"{more} more VM ports do not fit on any other uplink")
     for standing, what in (
         (Standing.HELD, "held by a rule"),
         (Standing.TOO_SMALL, "too small to matter"),

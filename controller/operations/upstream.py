@@ -1,7 +1,7 @@
-"""Finds problems of the upstream network in the counters of a bridge, for `check`.
+"""Finds problems in the upstream network from a bridge's counters, for `check`.
 
 Without a LAG, each broadcast arrives on every uplink, except the uplink on which one of our VMs sent it. On
-a LAG, a broadcast from the network arrives on one member, and broadcasts of our VMs do not come back.
+a LAG, a broadcast from the network arrives on one member, and broadcasts of our VMs do not return.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A flow of ovs-lbt: its table, its number of frames, and the parts of its match."""
+    """An ovs-lbt flow: its table, its number of frames, and the parts of its match."""
 
     table: int
     packets: int
@@ -76,7 +76,7 @@ def findings(
 ) -> Iterator[Finding]:
     """Report problems upstream of a bridge that its counters show.
 
-    `team`: the bridge in the answer of `check`. `ports`: its uplinks. `flows`: the flows of ovs-lbt.
+    `team`: the bridge in the answer of `check`. `ports`: its uplinks. `flows`: the ovs-lbt flows.
     """
     up = {uplink["name"]: int(uplink["ofport"]) for uplink in team["uplinks"] if uplink["up"]}
     on_a_lag = team.get("teaming") in (Teaming.STATIC, Teaming.LACP)
@@ -118,7 +118,7 @@ def _deaf(ports: Mapping[str, Port], on_a_lag: bool) -> Iterator[Finding]:
         if port.rx_packets == 0 and most >= enough:
             text = (
                 f"uplink {name} is up, but has never received a frame;"
-                " connect this uplink to a forwarding port of the same network"
+                " connect this uplink to a forwarding switch port in this network"
             )
             yield Finding(WARNING, "receives-nothing", text)
 

@@ -77,8 +77,8 @@ class Database:
     it is the leader.
 
     Raises:
-        Refused: the database does not answer at the start. Later, the service reconnects without
-            limit.
+        Refused: the database does not answer at the start. Later, the service tries to
+            reconnect indefinitely.
         ValueError: the remote is malformed, or a TLS file cannot be used.
     """
 

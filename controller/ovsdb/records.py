@@ -128,7 +128,7 @@ class Bridges:
 
 
 def root(rows: Iterable[Any]) -> tuple[Mapping[str, str], DatabaseRead]:
-    """The `other_config` of the only row of table Open_vSwitch, and the other values used from it."""
+    """Return the only row of table Open_vSwitch: its `other_config`, and the other values in use."""
     row = next(iter(rows), None)
     if row is None:
         return NO_CONFIG, DatabaseRead(())

@@ -175,7 +175,7 @@ def _carrying(team: Snapshot, loads: Mapping[str, Load]) -> Snapshot:
 
 
 def polled_s(bridge: Bridge) -> float:
-    """When the last poll was due. Readings between polls do not count."""
+    """The time when the last poll was due. Readings between polls do not count."""
     return bridge.polling.poll_due_s - bridge.config.poll_interval_s
 
 
@@ -203,7 +203,7 @@ def round_s(team_view: TeamView) -> float:
 
 
 def remembered_s(team_view: TeamView) -> float:
-    """How long a load change can affect decisions, in seconds, including the first poll after that."""
+    """The time, in seconds, for which a load change can affect decisions, plus one poll after it."""
     longest_s = max(
         (_remembered_s(team_view, p) for p in team_view.config.rebalancing), default=0.0
     )
@@ -211,7 +211,7 @@ def remembered_s(team_view: TeamView) -> float:
 
 
 def _remembered_s(team_view: TeamView, policy: str) -> float:
-    """How long a load change affects the measurements of a policy, in seconds, if polls are on time."""
+    """The time, in seconds, for which a load change affects a policy if polls are on time."""
     after_s = round_s(team_view)
     if PRESETS[policy].at_once:
         return 2 * after_s

@@ -121,10 +121,10 @@ def hashes(
     order: Callable[[Unit], Sequence[Uplink]],
     homes: Mapping[str, str],
 ) -> tuple[Hash, ...]:
-    """Return the hashes of a bridge with the uplinks of their buckets, the one in force first.
+    """Return the hashes of a bridge. Each lists the uplinks of its buckets, the uplink in use first.
 
-    While a bucket is away from home, its home is repeated at the end of its list. The switch
-    forwards as without it, and a starting service reads the home from it.
+    While a bucket is not on its home uplink, the home is repeated at the end of its list. This does
+    not affect forwarding, and lets a restarted service find the home.
     """
     orders: dict[str, list[tuple[OfPort, ...]]] = {policy: [] for policy in in_use(config, split)}
     for unit in units:
@@ -137,7 +137,7 @@ def hashes(
 
 
 def with_home(order: Sequence[Uplink], home: str | None) -> tuple[OfPort, ...]:
-    """Return a unit's uplinks. While it is away from home, its home is repeated at the end."""
+    """Return a unit's uplinks. If the unit is not on its home uplink, the home is repeated at the end."""
     away_from = [uplink for uplink in order[1:] if uplink.name == home]
     return tuple(uplink.ofport for uplink in (*order, *away_from))
 

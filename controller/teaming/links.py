@@ -171,7 +171,7 @@ class Links:
             link.proof = link.received = None
 
     def receive(self, received: Mapping[str, int], probed: bool) -> None:
-        """Take the numbers of received frames. A first frame proves an uplink that is up again.
+        """Store the numbers of received frames. A first frame proves an uplink that is up again.
 
         `probed`: uplinks are probed. If they are not, no proof is needed while no other uplink receives
         anything.
@@ -192,12 +192,12 @@ class Links:
                 link.proof = Proof.OTHERS_IDLE
 
     def note_asked(self, now_s: float) -> None:
-        """Note that a frame was sent that reaches all uplinks of one network."""
+        """Record that a frame was sent that reaches all uplinks of one network."""
         self._ask_s = now_s + ASK_EVERY_S
 
     @property
     def asks_s(self) -> float:
-        """When to send such a frame (`note_asked`); infinity if no uplink waits for a frame."""
+        """The time to send such a frame (`note_asked`); infinity if no uplink waits for a frame."""
         waits = any(
             link.failed and link.waits_for_frame and self._usable_from_s(link) <= self._ask_s
             for link in self.by_name.values()
@@ -273,7 +273,7 @@ class Links:
 
     @property
     def delay_ends_s(self) -> float:
-        """When the next delay ends; infinity if no delay runs. Read after each event."""
+        """The time when the next delay ends; infinity if no delay runs. Read after each event."""
         links = self.by_name.values()
         ends = [self._usable_from_s(n) for n in links if n.failed and not n.waits_for_frame]
         known = [link.lacp_known_s for link in links if link.lacp_known_s is not None]

@@ -1,4 +1,4 @@
-"""The source addresses of ovs-lbt's own frames: locally administered, the same on every start."""
+"""Source addresses of frames that ovs-lbt sends: locally administered, the same on every start."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class PathChecks:
         self._probed = {path: found for path, found in self._probed.items() if path in kept}
 
     def interrupt(self) -> None:
-        """Discard the pending rounds, because the connection was lost. Faults stay in force."""
+        """Discard the pending rounds, because the connection was lost. Detected faults are kept."""
         self._pending.clear()
         for probed in self._probed.values():
             probed.lost = probed.arrived = probed.astray = 0
@@ -193,7 +193,7 @@ class PathChecks:
         return begun
 
     def arrived(self, path: Path, number: int, *, copy: bool = False) -> bool:
-        """Note that a probe of a round, or a copy, arrived. False: it arrived before, or was not sent."""
+        """Record that a probe or its copy arrived. Return False if it arrived before, or was not sent."""
         pending = self._pending.get(number)
         if pending is None or path not in pending.paths:
             return False
@@ -211,7 +211,7 @@ class PathChecks:
         return self._answered_by.get(question.asked)
 
     def answered(self, uplink: str, host: str, vlan: int, mac: str) -> bool:
-        """Note that a host answered the last query on an uplink, from the address `mac`.
+        """Record that a host answered the last query on an uplink, from the address `mac`.
 
         False: the host answered this query before, or was not queried, or not at this address.
         """
@@ -224,7 +224,7 @@ class PathChecks:
         return False
 
     def prove(self, number: int, full: Collection[str], now_s: float) -> bool:
-        """Note that the switch returned the proof of a round, and judge rounds that are old enough.
+        """Record that the switch returned the proof of a round, and judge rounds that are old enough.
 
         `full`: the uplinks that may be dropping frames. Returns whether a path broke or was restored.
         """

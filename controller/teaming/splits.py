@@ -91,7 +91,7 @@ class Splits:
         self.mergeable_s = {n: at_s for n, at_s in self.mergeable_s.items() if n in self.since_s}
 
     def judge(self, asked: Iterable[str], mergeable: Iterable[str], now_s: float) -> None:
-        """Note that a policy judged the VM ports `asked`, and could merge those in `mergeable`."""
+        """Record that a policy judged the VM ports `asked`, and could merge those in `mergeable`."""
         assert self.mergeable_s.keys() <= self.since_s.keys(), "only split VM ports can be merged"
         mergeable = set(mergeable)
         for name in asked:

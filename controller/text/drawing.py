@@ -116,7 +116,7 @@ def restyled(drawn: Line, style: Style) -> Line:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its head, and the minimum width to which it may be narrowed if space is short.
+    """A column: its header, and the minimum width to which it may be narrowed.
 
     The column with the lowest `gives` is narrowed first. `optional`: a table omits the column if all
     its cells are "-".
@@ -131,7 +131,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How to draw. `width` None: as wide as the contents, without truncation."""
+    """The style of a drawing. `width` None: as wide as the contents, without truncation."""
 
     width: int | None = None
     unicode: bool = False

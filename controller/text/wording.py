@@ -16,7 +16,7 @@ MOST_OF_LINE = 20 * MOST_CHARACTERS
 _LONG_WORD = re.compile(rf"(?<!\S)(\S{{{MOST_CHARACTERS - 1}}})\S{{2,}}")
 _DAY_S = 86400
 # The place where the cause of a fault of ovs-lbt can be found.
-OUR_LOG = "see the log of ovs-lbt (journalctl -u ovs-lbt)"
+OUR_LOG = "see the ovs-lbt log (journalctl -u ovs-lbt)"
 
 # The error if a bridge's keys are no longer in the database.
 VANISHED = "the key has disappeared from the database, and the last keys stay in force for now"

@@ -3,15 +3,15 @@
 The utilization of an uplink is that of its busier direction, as a share of its own capacity. The
 planner works in three stages:
 
-1. It starts from the current placement. Again and again, it makes the best move or exchange between
-   the fullest uplink and another one (`descend`). Bisection finds units of the right size.
+1. It starts from the current placement. It repeatedly makes the best move or exchange between the
+   fullest uplink and another one (`descend`). Bisection finds units of the right size.
 2. If the result is above the lower bound, it also places the largest units from scratch in a few
    ways (`placed_anew`), and keeps the best result.
-3. It puts back each unit whose move gains too little (`leave_out`).
+3. It drops each move that gains too little (`leave_out`).
 
 A plan lowers the worst utilization by at least `LEAST_GAIN_OF_CAPACITY_RATIO`, or it is empty. It
-keeps rules (`policies.rules.permits`), and exceeds the capacity of no uplink with reservations.
-With the same loads, the planner finds no further moves after it. Placing whole units is
+obeys rules (`policies.rules.permits`), and moves no reservation to an uplink without room for it.
+After a plan is applied, the same loads lead to no further moves. Placing whole units is
 multiprocessor scheduling, which is NP-hard, so a plan need not be optimal: tests compare it with an
 exact solver. O(n log n) for n units on a fixed number of uplinks.
 

@@ -18,7 +18,7 @@ from tests.switch.waiting import wait_until
 
 FAULTY = Path(__file__).with_name("faulty.py")
 INJECTED = "AttributeError: injected"
-LOG = "see the log of ovs-lbt (journalctl -u ovs-lbt)"
+LOG = "see the ovs-lbt log (journalctl -u ovs-lbt)"
 # Faults that end the process, with the part that each is of.
 ENDING = {
     "engine": "engine",

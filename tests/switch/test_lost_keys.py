@@ -153,7 +153,7 @@ def test_check_detach_and_attach_later(
     done = service.command("check", bed.bridge)
     assert done.returncode == 1
     assert says(done.stdout, "disappeared", "ovs-lbt attach", f"ovs-lbt detach {bed.bridge}")
-    assert says(done.stdout, "the flows of ovs-lbt forward")
+    assert says(done.stdout, "the ovs-lbt flows forward")
     assert service.command("check").returncode == 1
     service.do("attach", bed.bridge)
     assert service.show_json(bed.bridge)["policy"] == "originating-port"

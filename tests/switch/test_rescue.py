@@ -83,7 +83,7 @@ def test_what_needs_no_rescue_is_left_alone(own: Service, tor: Upstream) -> None
         refused(
             own,
             plain.bridge,
-            f"ovs-lbt: bridge {plain.bridge} needs no rescue: the flows of ovs-lbt are installed",
+            f"ovs-lbt: bridge {plain.bridge} needs no rescue: the ovs-lbt flows are installed",
         )
         refused(
             own,

@@ -180,7 +180,7 @@ def test_keys_that_vanish_later_can_be_given_back() -> None:
         (first, *more) = found(here, *words)
         assert first.startswith("ovs-lbt-policy has disappeared") and "detach br0" in first
         assert [text.partition(",")[0] for text in more] == [
-            "the flows of ovs-lbt forward" for _ in words
+            "the ovs-lbt flows forward" for _ in words
         ]
     done(here.ask("detach", "br0"))
     assert here.rows["br0"] == on_plain() and here.switches["br0"].installed == EMPTY
@@ -270,4 +270,4 @@ def test_what_others_write_in_its_place_is_no_copy(text: str) -> None:
     )
     assert "not attached" in refusal(here.ask("detach", "br0"))
     (only,) = found(here, "br0", *WORDS)
-    assert only.startswith("the flows of ovs-lbt forward")
+    assert only.startswith("the ovs-lbt flows forward")

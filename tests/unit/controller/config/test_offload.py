@@ -56,7 +56,7 @@ def test_nothing_is_told_where_nothing_is_offloaded() -> None:
 
 def test_of_tc_it_is_told_what_it_takes_and_how_it_counts() -> None:
     takes, not_taken, counts, *_ = told(switchdev())
-    assert "results of our tables" in takes and "software" in not_taken and "14 bytes" in counts
+    assert "results of ovs-lbt tables" in takes and "software" in not_taken and "14 bytes" in counts
     assert read_bridge(switchdev()).offload.by_tc
 
 
@@ -198,8 +198,8 @@ def test_queues_for_a_representor_are_refused_while_a_card_forwards() -> None:
         found,
         "Interface enp1s0f0npf0vf0 ovs-lbt-limit-mbps: 50 ",
         "; ",
+        "bypass the queues",
         "hw-offload",
-        "past the queues",
     )
     for in_software in (switchdev(tc_policy="skip_hw"), replace(switchdev(), hw_offload=False)):
         done(world(in_software).start().ask(*words))

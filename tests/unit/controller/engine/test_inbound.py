@@ -68,7 +68,7 @@ def test_inbound_that_never_follows_is_told_of_once() -> None:
     assert (status.reannounced, status.not_followed) == (3, 1)
     assert not observed(here)
     still = "still arrives on eth1 after repeated learning packets"
-    found = f"br0: inbound traffic of vnet0: {still}; expected on eth2"
+    found = f"br0: inbound traffic of vnet0 {still}; expected on eth2"
     assert reports(here, "warning").count(found) == 1
 
 

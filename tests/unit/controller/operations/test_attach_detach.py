@@ -382,7 +382,7 @@ def test_what_normal_did_and_we_do_not_is_told(columns: dict[str, Any], said: st
 
 def test_a_mirror_whose_copies_come_back_by_a_bond_is_refused() -> None:
     row = replace(without_us(host()), mirrors=(MirrorRow("m0", output_vlan=9),))
-    found = "vnet0, vnet1, vnet2, vnet3 may receive m0's frames in VLAN 9 twice; use LACP, or output_port"
+    found = "vnet0, vnet1, vnet2, vnet3 may receive each frame of mirror m0 (output_vlan 9) twice; use LACP"
     here = world(row).start()
     assert found in refusal(here.ask("attach", "br0"))
     assert found in done(here.ask("check", "br0"))

@@ -133,9 +133,9 @@ def test_options_are_those_that_ip_takes_for_the_mode() -> None:
     [
         (links(ACTIVE_BACKUP | {"mode": "balance-xor"}), "bond bond0 has mode balance-xor"),
         (links(None, {"ifname": "v", "link": "bond0", "linkinfo": {"info_kind": "macvtap"}}),
-            "macvtap v is on bond0, and only VLAN devices move"),
+            "macvtap v is on bond0, but only VLAN devices move"),
         (links(None, vlan(), {"ifname": "v", "link": "bond0.20", "linkinfo": {"info_kind": "vlan"}}),
-            "vlan v is on bond0.20, and "),
+            "vlan v is on bond0.20, but "),
         (links(None, master="virbr0"), "bond bond0 is a port of virbr0; "),
         ({name: link for name, link in links().items() if name != "eth1"}, "bond bond0 has fewer than two members"),
         ({name.replace("bond0", "bond9"): link for name, link in links().items()},
