@@ -49,7 +49,7 @@ def rescue(remote: str, bridge: str | None) -> Iterator[str]:
     """
     if not remote.startswith("unix:"):
         raise Refused(
-            f"database {remote} is invalid; expected unix:PATH, because rescue works only on the host"
+            f"database {remote} is invalid; expected unix:PATH, because rescue works only locally"
         )
     if client.running() or client.another() is not None:
         raise Refused("the service is running; rescue works only while it is stopped")

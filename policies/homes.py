@@ -119,7 +119,7 @@ def order(
 def _linked(
     units: Iterable[Unit], reserving: Mapping[str, Candidate], contended: frozenset[str]
 ) -> Iterable[list[Unit]]:
-    """Yield the units in groups that share no set and no uplink with too little room."""
+    """Yield the units in groups. Groups do not share a set or an uplink with too little room."""
     by_name = {unit.name: unit for unit in sorted(units, key=lambda unit: unit.name)}
     alone = [reserving.get(unit.name) or _candidate(unit, ()) for unit in by_name.values()]
     for group in placement.components(alone, contended):

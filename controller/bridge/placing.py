@@ -121,7 +121,7 @@ class Placing(Feature[Never]):
         return self._spread(self._split_on_switch)
 
     def _spread(self, names: Collection[str]) -> frozenset[str]:
-        """The VM ports in `names` that may be split: those of which no uplink loses frames."""
+        """The VM ports in `names` that may be split, because no uplink loses their frames."""
         return splits.allowed(self.config, names) - self.kept_off.by_unit.keys()
 
     @property

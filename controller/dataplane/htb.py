@@ -198,7 +198,7 @@ def _frame_bytes(shaper: Shaper, host: Host) -> int:
 
 
 def _queue(leaf: Leaf, shaper: Shaper, host: Host) -> str:
-    """The qdisc of a class. Of a shared buffer, it gets a part according to its rate and shares."""
+    """The qdisc of a class. Its part of a shared buffer depends on its rate and shares."""
     if shaper.queues is None:
         return "fq_codel" if host.fq_codel else "pfifo limit 1000"
 

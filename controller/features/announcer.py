@@ -45,7 +45,7 @@ class Announcer(Feature[LearnedRead]):
     _asked: frozenset[Announced] = frozenset()
     # The ports and addresses to announce when the service knows whether LACP is negotiated.
     _waiting: frozenset[Announced] = frozenset()
-    # Frames to send when NORMAL has taken over.
+    # Frames to send when NORMAL has started to forward.
     introductions: list[Command] = field(default_factory=list)
     # Whether a reading was requested directly after the pending bundle, to show the state after it.
     reads_ahead: bool = False

@@ -79,7 +79,7 @@ class NoFlood(Feature[PortFlagsSet]):
         self.request.confirmed = None if rescued or needed else flagged
 
     def gone(self, ofport: int) -> None:
-        """Forget the flag of a removed port. Another port that gets its ofport does not have the flag."""
+        """Forget the flag of a removed port. Another port with the same ofport does not have the flag."""
         if self.ports is not None:
             self.ports -= {ofport}
         if self._told is not None:

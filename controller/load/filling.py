@@ -49,7 +49,7 @@ class Filling:
 
     `full_s`: since when an uplink is full, in seconds of engine time; None: none is. `high_s`:
     since when an uplink is nearly full (`gain.NEARLY_FULL_RATIO`). `steady`: whether loads were
-    steady in the last reading. `taken_s`: when the traffic that belongs to no unit was last taken.
+    steady in the last reading. `taken_s`: when the traffic outside all units was last stored.
     """
 
     full_s: float | None = None
@@ -64,7 +64,7 @@ class Filling:
     # The times of the last three readings of addresses behind VM ports.
     _addresses_s: tuple[float, float, float] = NEVER
     taken_s: float = -math.inf
-    # The traffic taken last; and earlier traffic, with the time until which it lasted.
+    # The latest stored traffic; and earlier traffic, with the time until which it lasted.
     _beside: Mapping[str, Load] = field(default_factory=dict)
     _before: deque[tuple[float, Mapping[str, Load]]] = field(default_factory=deque)
 
@@ -171,7 +171,7 @@ class Filling:
     def next_change_s(self, now_s: float) -> float:
         """Return when this state next changes if loads do not; infinity: time does not change it.
 
-        `now_s`: when loads were last taken. While the next change is not known, this is the result.
+        `now_s`: when loads were last stored. While the next change is not known, this is the result.
         """
         if self.reads_fast(now_s) or (self.full_s is not None and not self.steady):
             return now_s
@@ -206,6 +206,6 @@ def _lasts_s(since_s: float | None, now_s: float) -> float:
 
 
 def _forgotten_s(at_s: float) -> float:
-    """Return when traffic taken at `at_s` is forgotten, in whole microseconds, like poll times."""
+    """Return when traffic stored at `at_s` is forgotten, in whole microseconds, like poll times."""
     edge_s = round(at_s + BESIDE_S, DIGITS)
     return edge_s if at_s < edge_s - BESIDE_S else edge_s + 10**-DIGITS

@@ -60,7 +60,7 @@ class Server(ThreadingMixIn, WSGIServer):
         defer(self.socket)
 
     def get_request(self) -> tuple[Any, Any]:
-        """Accept a connection. There is no pause after one that was closed or has sent nothing.
+        """Accept a connection, without a pause after a connection that was closed or sent nothing.
 
         Raises:
             OSError: the connection was closed, or has sent nothing.

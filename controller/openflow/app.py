@@ -94,7 +94,7 @@ class TeamingApp(PromptApp):
 
     @set_ev_cls(ofp_event.EventOFPSwitchFeatures)
     def identified(self, event: Any) -> None:
-        """Handle a switch's report of its datapath id: find the bridge that has dialled us."""
+        """Handle a switch's report of its datapath id: find the bridge that connected to us."""
         datapath = event.msg.datapath
         if datapath.bridge is None and not datapath.refused:
             datapath.bridge = self.caller(datapath)

@@ -237,7 +237,7 @@ class Dialers:
 
     @property
     def all_tried(self) -> bool:
-        """Whether the service has dialled every bridge at least once."""
+        """Whether the service has tried to connect to every bridge at least once."""
         with self._lock:
             return all(dialer.was_tried for dialer in self._dialers.values())
 
@@ -358,7 +358,7 @@ class Dialers:
             self._unidentified.pop(number, None)
 
     def caller(self, connection: framework.Connection) -> str | None:
-        """Return the name of the bridge that has dialled us, found by its datapath id.
+        """Return the name of the bridge that connected to the service, found by its datapath id.
 
         Refuse the connection and return None if no attached bridge has this datapath id and the
         listener as its controller, or if the bridge has a connection already.

@@ -251,7 +251,7 @@ def _uplinks(about: About) -> Found:
     told = waiting.keys() | links.unreachable
     down = [uplink for uplink in serving if uplink not in working and uplink.name not in told]
     for name, waits in waiting.items():
-        text = f"uplink {name}: {waits}; connect it to a forwarding switch port in this network"
+        text = f"uplink {name}: {waits}; connect it to a forwarding switch port in its network"
         yield LINKS, WARNING, "receives-nothing", text, "OvsLbtUplinkDown"
     for uplink in down:
         if silent := links.silent(uplink):

@@ -398,9 +398,7 @@ def _room(account: Account) -> str:
         return "another uplink that the VM port may use must be in service"
     alone = [account.unit.load.utilization_ratio(uplink.capacity_bps) for uplink in able]
     if min(alone) > limit_ratio:
-        fastest = (
-            f"this VM port alone needs {min(alone):.0%} of the fastest other uplink's capacity"
-        )
+        fastest = f"this VM port needs {min(alone):.0%} of the fastest other uplink's capacity"
         return f"{fastest}: use a faster uplink, or a policy that spreads connections (dynamic)"
     nearest = min(able, key=lambda u: (verdict.expected_ratio[u.name], u.name))
     excess_ratio = verdict.expected_ratio[nearest.name] - limit_ratio

@@ -118,7 +118,7 @@ def _deaf(ports: Mapping[str, Port], on_a_lag: bool) -> Iterator[Finding]:
         if port.rx_packets == 0 and most >= enough:
             text = (
                 f"uplink {name} is up, but has never received a frame;"
-                " connect this uplink to a forwarding switch port in this network"
+                " connect this uplink to a forwarding switch port in its network"
             )
             yield Finding(WARNING, "receives-nothing", text)
 

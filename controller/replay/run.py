@@ -66,7 +66,7 @@ def replay(
     progress: Callable[[float], None] = lambda _ratio: None,
     processes: int | None = None,
 ) -> dict[str, Figures]:
-    """Return the figures of each policy over all hosts. `progress` gets the completed part (0 to 1).
+    """Return the figures of each policy over all hosts. `progress` is called with the completed part (0 to 1).
 
     Raises:
         Refused: the engine refuses a policy or a setting.
