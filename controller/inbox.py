@@ -66,7 +66,7 @@ class Inbox:
         self._patient: deque[Item] = deque()
         # How often in a row each kind was passed over: urgent events, due timers, patient events.
         self._passed = [0, 0, 0]
-        # The bridge of the last urgent event, and how many of its events were returned in a row.
+        # The bridge of the last urgent event, and the number of its events returned in a row.
         self._last, self._in_a_row = "", 0
         # The number of waiting events of each bridge, weighted (`_weight`).
         self._count: Counter[str] = Counter()

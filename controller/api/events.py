@@ -66,7 +66,7 @@ class Challenged(Event):
 
 @dataclass(frozen=True, slots=True)
 class PortState:
-    """The state of a port on the switch. `speed_bps`: 0 if the switch does not know the speed.
+    """The state of a port on the switch. `speed_bps`: 0 if the switch reports no speed.
 
     `up`: the port carries traffic; a bond member that has lost LACP does not. `silent`: the link is
     up, but the port carries no traffic, because LACP, BFD or CFM receives nothing on it, or because the

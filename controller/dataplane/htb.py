@@ -64,7 +64,7 @@ class Shaper:
 
     `sources`: the class of each source address; frames from all others are in the default class.
     `on_wire`: the capacity is that of the link, so preambles and gaps of frames count as well.
-    `queues`: how many queues share one socket's send buffer (Open vSwitch's userspace datapath);
+    `queues`: the number of queues that share a socket's send buffer (userspace datapath);
     None: no buffer is shared.
     """
 
@@ -214,7 +214,7 @@ def _queue(leaf: Leaf, shaper: Shaper, host: Host) -> str:
 
 
 def _filter_lines(device: str, shaper: Shaper, host: Host) -> list[str]:
-    """The `tc` lines for all filters. A frame that a filter does not match goes to the next filter."""
+    """The `tc` lines for all filters. A frame that a filter does not match is passed to the next filter."""
     lines, default = [], f"classid {HANDLE:x}:{DEFAULT_CLASS:x}"
     for number, sources in enumerate(_chunks(shaper), 1):
         code = program(sources, mark(shaper, host))

@@ -1,4 +1,4 @@
-"""NORMAL: on a bond, frames to and from ports that the service does not know are left to NORMAL.
+"""Frames that NORMAL handles on a bond: those to and from ports that the service does not know.
 
 For example, a VM's port is unknown if the VM was started while the service was not running.
 

@@ -1,4 +1,4 @@
-"""The convergence timer: measures how long policies take until they have nothing more to move.
+"""The convergence timer: measures the time until policies have nothing more to move.
 
 It runs from the first move that a policy makes because of load. It ends when the switch confirms
 the last move, after which all policies have judged the resulting loads and moved nothing.

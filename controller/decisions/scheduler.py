@@ -110,7 +110,7 @@ class Scheduler:
     _gain_since_s: dict[str, float] = field(default_factory=dict)
     # How many readings in a row found an uplink full and moves that help.
     _found_urgent: int = 0
-    # When buckets last began to count other traffic, and how often they were read since.
+    # The time when buckets last began to count other traffic, and the number of readings since.
     _recounted_s: float = -math.inf
     _readings: int = 0
     # The latest plans for policies that act at once.
@@ -384,7 +384,7 @@ class Scheduler:
         return not pauses and team_view.covers(team_view.longest_window_s)
 
     def converged(self, team_view: TeamView, now_s: float) -> float | None:
-        """Return how long the bridge took to converge, in seconds.
+        """Return the time that the bridge took to converge, in seconds.
 
         It has converged when all policies have judged the loads after the last move, and moved
         nothing. None: it has not converged yet, or had converged before.

@@ -1,1 +1,1 @@
-"""The features of a bridge besides forwarding, one in each module: add a module for what a bridge is to do."""
+"""The features of a bridge besides forwarding, one in each module. To add a feature, add a module."""

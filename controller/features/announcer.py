@@ -43,7 +43,7 @@ class Announcer(Feature[LearnedRead]):
     due: Schedule[Announced] = field(default_factory=Schedule)
     # The ports and addresses to announce when the pending reading of learned addresses is answered.
     _asked: frozenset[Announced] = frozenset()
-    # The ports and addresses to announce when the service knows whether LACP is negotiated.
+    # The ports and addresses to announce once it is known whether LACP is negotiated.
     _waiting: frozenset[Announced] = frozenset()
     # Frames to send when NORMAL has started to forward.
     introductions: list[Command] = field(default_factory=list)

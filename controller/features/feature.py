@@ -1,4 +1,4 @@
-"""The base class `Feature`: what a bridge does at intervals or at events, and sends or writes to its records.
+"""The base class `Feature`: work at intervals or events that sends to the switch or writes to records.
 
 This module also has common parts of features: a `Request` to the switch, and a `Schedule` of actions.
 """

@@ -1,4 +1,4 @@
-"""Detects uplinks that fill up: since when one is full, and whether loads still change.
+"""Detects that uplinks fill up: the time since one is full, and whether loads still change.
 
 Loads that belong together do not start at exactly the same time. Counters that are read while some
 of them start show only a part of the final load. So while an uplink is nearly full, counters are
@@ -20,7 +20,7 @@ from policies.model import IDLE, Load, Snapshot
 FULL_RATIO = 0.95
 # From this share on, counters are read faster.
 READ_FAST_RATIO = 0.8
-# The interval between such fast readings, and how long they last at most.
+# The interval between such fast readings, and the longest time for which they last.
 READ_EVERY_S = 0.025
 READ_FAST_S = 1.0
 # The shortest time between the beginnings of two such periods.
@@ -98,7 +98,7 @@ class Filling:
         return at_s >= self._late_changed_s
 
     def late_steady_s(self, now_s: float) -> float:
-        """Return how long loads with late counters have not changed, in seconds."""
+        """Return the time, in seconds, for which loads with late counters have not changed."""
         return now_s - self._late_changed_s
 
     @property
@@ -188,7 +188,7 @@ class Filling:
 
 
 def _since_s(since_s: float | None, is_so: bool, now_s: float) -> float | None:
-    """Return since when a condition holds; None: it does not hold. `since_s`: the last result."""
+    """Return the time since which a condition holds; None if it does not. `since_s`: the last result."""
     if not is_so:
         return None
     return now_s if since_s is None else since_s

@@ -37,7 +37,7 @@ class Loads:
     _address_units: dict[str, Rates] = field(default_factory=dict)
     _own: dict[int, OwnLoad] = field(default_factory=dict)
     lateness: Lateness = field(default_factory=Lateness)
-    # For how long no load with late counters has changed.
+    # The time for which no load with late counters has changed.
     steady_s: float = math.inf
     # Whether no such load has changed during the last three readings of addresses behind VM ports.
     addresses_steady: bool = True
@@ -220,11 +220,11 @@ class Loads:
         return all(r is not None and r.covers(window_s, lag_s) for r in known)
 
     def known_s(self, ofport: int, lag_s: float) -> float:
-        """Return how long the load of a port is known, up to `lag_s` ago, in seconds."""
+        """Return the time, in seconds, over which the load of a port is known, up to `lag_s` ago."""
         return self.port_rates[ofport].known_s(lag_s) if ofport in self.port_rates else 0.0
 
     def unit_known_s(self, ofport: int) -> float:
-        """Return how long the load of a VM port over uplinks is known, in seconds."""
+        """Return the time, in seconds, over which a VM port's load over uplinks is known."""
         return self._units[ofport].known_s() if ofport in self._units else 0.0
 
     def remove(self, ofport: int) -> None:

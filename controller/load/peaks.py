@@ -30,7 +30,7 @@ class Peaks:
     ) -> None:
         """Update the peaks with the present loads of units. Other units are forgotten.
 
-        `until_s`: until when the last loads were carried.
+        `until_s`: the time until which the last loads were carried.
         """
         before, self._of = self._of, {}
         for unit, load in carried:

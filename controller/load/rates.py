@@ -211,7 +211,7 @@ class Rates:
         return first, last
 
     def known_s(self, lag_s: float = 0.0) -> float:
-        """Return how long the load is known, up to `lag_s` ago, in seconds."""
+        """Return the time, in seconds, over which the load is known, up to `lag_s` ago."""
         if not self._totals:
             return 0.0
         newest = _at(self._totals, self._totals[-1].clock_s - lag_s)

@@ -30,7 +30,7 @@ UPLINK_LAG_S = 1.0
 # The time over which loads that only flows count are averaged. Flow counters are updated twice a
 # second, so single readings would show several times the load, or none.
 BY_FLOWS_S = 2.0
-# For how long loads must be known before a policy that acts at once is run.
+# The time over which loads must be known before a policy that acts at once is run.
 KNOWN_S = 1.0
 # How long it takes until all traffic follows a changed group.
 REACTION_S = 0.3
@@ -100,7 +100,7 @@ class TeamView:
         return PRESETS[policy].window_s or self.config.window_s
 
     def pause_s(self, policy: str) -> float:
-        """Return how long a policy must wait after a move, in seconds.
+        """Return the time that a policy must wait after a move, in seconds.
 
         After that time, loads are known over a full window that began after the move. A policy that
         acts at once waits until the switch has made the move and two polls show it.
@@ -143,7 +143,7 @@ class TeamView:
         return self.loads.covers(ofports, over_s, ago_s + UPLINK_LAG_S)
 
     def known_s(self, window_s: float) -> float:
-        """Return how long the loads of all uplinks are known, in seconds, at most `window_s`."""
+        """Return the time, at most `window_s`, over which the loads of all uplinks are known."""
         if self.covers(window_s):
             return window_s
         of = self.loads.known_s

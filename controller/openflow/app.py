@@ -56,7 +56,7 @@ class TeamingApp(PromptApp):
     """Converts OpenFlow messages to events.
 
     `submit` passes events to the engine's thread. `connections`: the live connection of each bridge.
-    `caller` returns the name of the bridge that has dialled us, or refuses the connection. `confirm`
+    `caller` returns the name of the bridge that connected to us, or refuses the connection. `confirm`
     queries whether this service leads, and passes on the answer; None: unknown. `room` returns the bytes
     that a bridge's replies may have in addition to the usual limit, based on its ports.
 

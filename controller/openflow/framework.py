@@ -149,8 +149,8 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
     the rest, and ends when everything is sent. A switch that does not read is detected by its missing
     echo replies; one thread sends echo requests on all connections.
 
-    `bridge`: the name of the bridge at the other end; None while unknown, as for a switch that has
-    dialled us. `call`: the connection to the listener if the switch has dialled us. `claimed`: the
+    `bridge`: the name of the bridge at the other end; None while unknown, as for a switch that
+    connected to us. `call`: the connection to the listener if the switch connected to us. `claimed`: the
     generation ID of our request for the master role; None before the request.
     """
 
@@ -268,7 +268,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         return True
 
     def send_made(self, make: Callable[[], bytes]) -> bool:
-        """Let a sender thread build and send a message. Data passed to `send` meanwhile follows it.
+        """Let a sender thread build and send a message. Data passed to `send` in the meantime follows it.
 
         Return False if a sender thread runs already.
         """

@@ -130,7 +130,7 @@ class Replies:
     def __init__(self, room: Callable[[], int] = lambda: 0) -> None:
         self._room = room
         self._bodies: dict[int, list[bytes]] = {asked: [] for asked in Asked}
-        # How many bytes of each reply have arrived, and how many of them are kept.
+        # The number of bytes of each reply that have arrived, and that are kept.
         self._read: dict[int, int] = dict.fromkeys(Asked, 0)
         self._kept: dict[int, int] = dict.fromkeys(Asked, 0)
         self._learned = Learned()

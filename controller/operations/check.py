@@ -29,7 +29,7 @@ from policies.model import Role
 
 # A note requires no action. With errors or warnings, the exit status of `check` is 1.
 ERROR, WARNING, NOTE = "error", "warning", "note"
-# How long `check` reports a move that inbound traffic did not follow: as long as the alert does.
+# The time for which `check` reports a move that inbound traffic did not follow, as the alert does.
 NOT_FOLLOWED_FOR_S = 900.0
 PASSIVE = ("ptcp:", "pssl:")
 KEYS_LOST = "OvsLbtConfigurationError"

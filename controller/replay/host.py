@@ -38,7 +38,7 @@ TAKEOVER_S = 60.0
 # This long after the takeover, the engine has read all counters often enough for policies that act
 # immediately.
 KNOWN_S = 5.0
-# By how much measured loads may exceed offered ones, because the switch rounds to whole bytes.
+# The amount by which measured loads may exceed offered loads, because the switch rounds to whole bytes.
 ROUNDING_RATIO = 1e-3
 # The shortest time in whole milliseconds that is a whole number of the switch's ticks.
 WHOLE_MS = 1000 // math.gcd(1000, TICKS_PER_S)

@@ -51,7 +51,7 @@ class AddressUnit:
     slot: int
     # The home that it had before the service started, if it is known.
     found: str | None = None
-    # Since when the switch has forgotten it, in seconds of engine time; None: the switch knows it.
+    # The time at which the switch forgot the address (engine time); None: the switch has learned it.
     silent_s: float | None = None
 
     @property
@@ -96,7 +96,7 @@ class AddressUnits:
         }
 
     def follow_learned(self, read: LearnedRead, config: BridgeConfig, now_s: float) -> list[str]:
-        """Add and remove addresses as the switch has learned; return the names of both."""
+        """Add and remove the addresses that the switch did; return the names of added and removed units."""
         ports = {int(port.ofport): port for port in config.per_address}
         present = {
             (ports[ofport].name, mac, vlan)

@@ -1,4 +1,4 @@
-"""The bindings of units: the home of each, the uplink that it uses, since when and why."""
+"""The bindings of units: each unit's home, its current uplink, and the time and reason of this choice."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ class Bindings:
         return taken
 
     def _beside(self, unit: Unit) -> Mapping[str, int]:
-        """Return how many other members of a unit's anti-affinity set are on each uplink."""
+        """Return, by uplink, the number of other members of a unit's anti-affinity set on it."""
         if unit.rules.anti_affinity is None:
             return {}
         beside = Counter(self._taken.get(unit.rules.anti_affinity, ()))

@@ -35,7 +35,7 @@ UNSEEN = ""
 class ForeignFrames:
     """The floods and forged frames of other hosts on the uplinks of one bridge."""
 
-    # The kinds that the switch drops, and until when, in seconds of engine time.
+    # The kinds that the switch drops, and the times when this ends, in seconds of engine time.
     dropped: dict[Kind, float] = field(default_factory=dict)
     # When the last round began, the frames received in it by kind, and their number at its beginning.
     _began_s: float = 0.0

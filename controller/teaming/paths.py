@@ -71,12 +71,12 @@ class SingleLosses:
     ratio: float = 0.0
 
     def note_losses(self, lost: int) -> None:
-        """Note a probe that arrived on a working path. `lost`: how many were lost in a row before it."""
+        """Record a probe that arrived on a working path. `lost`: how many were lost in a row before it."""
         for found in (*[1.0] * lost, 0.0):
             self.ratio += (found - self.ratio) / REMEMBERED
 
     def in_a_row(self, least: int) -> int:
-        """Return how many losses in a row prove a fault; `least` in a network without other losses."""
+        """Return the losses in a row that prove a fault; `least` in a network without other losses."""
         if self.ratio <= 0.0:
             return least
         by_chance = math.ceil(math.log(CHANCE) / math.log(self.ratio))
@@ -117,7 +117,7 @@ class Round:
 class PathChecks:
     """The path checks of one bridge."""
 
-    # The faults found, and since when, in seconds of engine time.
+    # The detected faults, and the time of each detection, in seconds of engine time.
     since_s: dict[PathFault, float] = field(default_factory=dict)
     # When the next round is due, in seconds of engine time.
     due_s: float = 0.0
@@ -139,7 +139,7 @@ class PathChecks:
     _pending: dict[int, Round] = field(default_factory=dict)
     # When each fault that is over ended; it stays in force for the failback delay.
     _ended_s: dict[PathFault, float] = field(default_factory=dict)
-    # For each fault that was decided: since when it is open again which uplink is faulty.
+    # For each decided fault: the time since which the faulty uplink is undecided again.
     _doubted_s: dict[PathFault, float] = field(default_factory=dict)
 
     @property

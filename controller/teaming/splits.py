@@ -25,9 +25,9 @@ REMEMBERED_S = 3600.0
 
 @dataclass(slots=True)
 class Splits:
-    """The VM ports of one bridge that are split, by name, and since when.
+    """The VM ports of one bridge that are split, by name, and the times of the splits.
 
-    `mergeable_s`: since when, at each poll, a policy has found that it may be merged without harm.
+    `mergeable_s`: the time since which, at each poll, a policy has found a merge harmless.
     """
 
     since_s: dict[str, float] = field(default_factory=dict)

@@ -130,7 +130,7 @@ def _select(state: State, key: str, page: Page) -> State:
 
 
 def _steps(page: int, all_of_it: int) -> dict[str, int]:
-    """Return the number of lines by which each key scrolls or moves the selection."""
+    """Return, for each key, the number of lines that it scrolls or moves the selection."""
     far = {PAGE_UP: -page, PAGE_DOWN: page, HOME: -all_of_it, END: all_of_it}
     return {UP: -1, "k": -1, DOWN: 1, "j": 1, **far}
 
