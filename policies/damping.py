@@ -49,7 +49,7 @@ class Damping:
 
     longest_cooldown_s: float = LONGEST_COOLDOWN_S
     _moves: dict[str, tuple[Moved, ...]] = field(default_factory=dict)
-    # The units in cooldown, from when on, and until when no others are; None: not known.
+    # The units in cooldown, and the start and end of the time for which this is so; None: not known.
     _cooling: tuple[frozenset[str], float, float] | None = field(default=None, compare=False)
 
     def note(

@@ -54,7 +54,7 @@ class UplinkStatus:
     """The state of an uplink. The switch counts bytes and drops; None if it does not count them.
 
     `unrelieved`: the uplink is above the threshold, and its policy has no move that helps.
-    `link_changes`: how often the link went up or down since the service started. `units`: the number
+    `link_changes`: how many times the link went up or down since the service started. `units`: the number
     of addresses behind VM ports on the uplink, if each is a separate unit. `silent`: the protocols
     that receive no answers on the uplink although its link is up. `decided`: the load, carried or
     offered, on which the last moves because of load were based; None before the first one. `waits`: why

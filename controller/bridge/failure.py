@@ -19,7 +19,7 @@ MOST_TOLD = 8
 class Failure:
     """A series of internal errors of a bridge.
 
-    `texts`: the errors in the log, the latest last. `count`: how often the bridge was handled again.
+    `texts`: the errors in the log, the latest last. `count`: the number of times the bridge was handled again.
     `until_s`: when the bridge is handled again, in seconds of engine time. `holds`: whether all timers,
     and not only polls, wait until `until_s`. `is_new`: whether the last error must be counted.
     """

@@ -35,7 +35,7 @@ RETRY_INTERVAL_S = 1.0
 REVALIDATED_AFTER_S = 0.03
 # How often to read installed flows and groups, to restore those that another program removed.
 AUDIT_INTERVAL_S = 10.0
-# While the switch may flush all flows: the interval of these readings, and how long this phase lasts.
+# While the switch may flush all flows: the interval of these readings, and the length of this phase.
 FLUSH_AUDIT_INTERVAL_S = 0.05
 FLUSHED_WITHIN_S = 3.0
 # If more moves wait for a bundle, all moves of a unit are combined into one.

@@ -326,7 +326,7 @@ class Placing(Feature[Never]):
         return self.bridge.scheduler.cooldowns(self.team_view, now_s)
 
     def load_known_s(self, port: VmPortConfig) -> float:
-        """For how long the load of a VM port on uplinks has been known, in seconds."""
+        """The time for which the load of a VM port on uplinks has been known, in seconds."""
         if self.bridge.on_normal:
             return self.bridge.loads.known_s(port.ofport, 0.0)
         return self.bridge.loads.unit_known_s(port.ofport)

@@ -103,7 +103,7 @@ OUTSIDE_MAX = 4096
 # The most groups of a VM port that the switch remembers. Members do not receive reports by others.
 GROUPS_PER_PORT_MAX = 1024
 
-# For how long broadcasts from a new uplink are dropped until those from the old one are, too. A timeout
+# The time for which broadcasts from a new uplink are dropped until the old uplink's are, too. A timeout
 # ends this even if the service stops in between. OpenFlow has no shorter timeout.
 HELD_TIMEOUT_S = 1
 

@@ -37,7 +37,7 @@ FOLLOWED_RATIO = 0.9
 class _Watched:
     """A VM port that has moved to `uplink`, an ofport.
 
-    `again`: how often the VM port was announced again. `counted`: bytes by the uplink's ofport at
+    `again`: the number of repeated announcements. `counted`: bytes by the uplink's ofport at
     `read_s`. `came_s`: the first of the latest readings that all show bytes on `uplink`.
     """
 

@@ -21,7 +21,7 @@ from controller.text.wording import Refused, in_words
 LOG = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 5.0
-# How long the kernel holds back connections that have sent nothing, and how many connections.
+# The time for which the kernel holds back connections without data, and their maximum number.
 DEFERRED_S, DEFERRED_MAX = 10, 512
 # How often to try to bind an address that could not be bound.
 BIND_INTERVAL_S = 5.0

@@ -38,8 +38,8 @@ class Beats:
     """The updates of one counter.
 
     `late`: whether the counter is late; None: not known yet. `updates`: its total right after each
-    update, oldest first. `stood_still`: the reading before it last grew after it had not changed
-    for `STILL_S`, and how long it had not changed then, in seconds.
+    update, oldest first. `stood_still`: the reading before its last increase after `STILL_S`
+    without a change, and the length of that time without a change, in seconds.
     """
 
     late: bool | None = None

@@ -47,8 +47,8 @@ NEVER = -math.inf, -math.inf, -math.inf
 class Filling:
     """The utilization of one bridge's uplinks, and the changes of its loads.
 
-    `full_s`: since when an uplink is full, in seconds of engine time; None: none is. `high_s`:
-    since when an uplink is nearly full (`gain.NEARLY_FULL_RATIO`). `steady`: whether loads were
+    `full_s`: the (engine) time since which an uplink is full; None: none is. `high_s`: the time
+    since which an uplink is nearly full (`gain.NEARLY_FULL_RATIO`). `steady`: whether loads were
     steady in the last reading. `taken_s`: when the traffic outside all units was last stored.
     """
 

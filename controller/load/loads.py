@@ -143,9 +143,9 @@ class Loads:
         return found.beats.is_update(found.total.clock_s)
 
     def counted_age_s(self, ofports: Iterable[int]) -> float:
-        """Return how long ago the interval began that late counters have counted completely.
+        """Return the time, in seconds, since the start of the interval that late counters cover.
 
-        In seconds. It began with the update before the last one, and the last update counted it.
+        The interval began with the update before the last one, and the last update counted it.
         """
         ages = [0.0]
         for ofport in ofports:

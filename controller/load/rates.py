@@ -89,7 +89,7 @@ class Rates:
         """Return the load between the last two samples, or over more samples in quick succession.
 
         For a late counter: the load of the last two beats, or of the last beat if the load has
-        changed. `steady_s`: how long no load has changed. Zero before there are two samples.
+        changed. `steady_s`: the time without a change of any load. Zero before there are two samples.
         """
         if len(self._totals) < 2:
             return IDLE

@@ -96,7 +96,7 @@ class AddressUnits:
         }
 
     def follow_learned(self, read: LearnedRead, config: BridgeConfig, now_s: float) -> list[str]:
-        """Add and remove the addresses that the switch did; return the names of added and removed units."""
+        """Add learned addresses, and remove forgotten ones. Return the names of added and removed units."""
         ports = {int(port.ofport): port for port in config.per_address}
         present = {
             (ports[ofport].name, mac, vlan)

@@ -36,8 +36,7 @@ class Whereabouts(NamedTuple):
     """The state that determines the order of a unit's uplinks, apart from the unit and the uplinks.
 
     `bound`: the uplink in force; None: the unit is not bound. `home`: its home, empty if it has none.
-    `held`: as in `Bindings`. `beside`: how many other members of its anti-affinity set are on each
-    uplink.
+    `held`: as in `Bindings`. `beside`: by uplink, the number of other members of its anti-affinity set.
     """
 
     bound: str | None

@@ -41,7 +41,7 @@ class ForeignFrames:
     _began_s: float = 0.0
     _heard: Counter[Kind] = field(default_factory=Counter)
     _at_once: int = 0
-    # When the last round with a burst began, and until when the last flood on each uplink hid probes.
+    # The start of the last round with a burst, and the end of the last flood on each uplink that hid probes.
     _burst_s: float = float("-inf")
     _flooded_until_s: dict[str, float] = field(default_factory=dict)
     # When the last frame was seen from the address of an uplink's probes, and on which uplink.
