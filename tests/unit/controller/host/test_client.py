@@ -80,14 +80,15 @@ def test_a_service_that_ends_or_hangs_is_given_up(place: Path) -> None:
     with service(place, ends):
         assert client.running()
         with pytest.raises(
-            client.Unanswered, match=r"the service closed the connection: .*; see the log"
+            client.Unanswered, match=r"the service closed the connection: .*; see the ovs-lbt log"
         ):
             client.ask("lbt/show", [])
     (place / f"ovs-lbt.{os.getpid()}.ctl").unlink()
     with (
         service(place, hangs),
         pytest.raises(
-            client.Unanswered, match=r"the service did not answer within 0\.1 s; see the log"
+            client.Unanswered,
+            match=r"the service did not answer within 0\.1 s; see the ovs-lbt log",
         ),
     ):
         client.ask("lbt/show", [], timeout_s=0.1)
