@@ -14,7 +14,7 @@ from controller.config.rows import PREFIX
 from controller.operations import named, unconfirmed
 from controller.text.wording import Refused, lines_of, quoted, unknown
 
-WIDTH = 80
+WIDTH, INDENT = 80, 4 * " "
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,8 @@ class Value:
         about = f"set in {self.where}; {default}" if self.where else "default"
         first = f"{self.key.name} = {self.text or 'none'} ({about})"
         meaning = f"{self.key.meaning} Value: {self.key.expected}.".replace("`", "")
-        indent = "    "
-        return [
-            first,
-            *textwrap.wrap(meaning, WIDTH, initial_indent=indent, subsequent_indent=indent),
-        ]
+        filled = textwrap.wrap(meaning, WIDTH - len(INDENT), break_on_hyphens=False)
+        return [first, *(INDENT + line for line in filled)]
 
 
 def answer(fleet: Fleet, asked: Asked) -> str:
