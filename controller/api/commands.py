@@ -57,6 +57,10 @@ def _yes(option: str) -> Argument:
 BRIDGE = Argument("bridge", "BRIDGE")
 ANY_BRIDGE = Argument("bridge", "BRIDGE", nargs="?")
 PORT, UPLINK = Argument("port", "PORT"), Argument("uplink", "UPLINK")
+RECORD = (
+    Argument("table", "bridge|interface", choices=("bridge", "interface")),
+    Argument("name", "NAME"),
+)
 JSON = Argument("--json", help="print JSON")
 ROLLBACK_AFTER = Argument(
     "--rollback-after",
@@ -276,8 +280,7 @@ COMMANDS = (
         "set",
         "check settings and change them",
         (
-            Argument("table", "bridge|interface", choices=("bridge", "interface")),
-            Argument("name", "NAME"),
+            *RECORD,
             Argument("settings", "KEY=VALUE", nargs="+"),
             ROLLBACK_AFTER,
         ),
@@ -294,8 +297,7 @@ COMMANDS = (
         "get",
         "show settings: values, defaults, where they are set, and their meaning",
         (
-            Argument("table", "bridge|interface", choices=("bridge", "interface")),
-            Argument("name", "NAME"),
+            *RECORD,
             Argument("key", "KEY", "only this setting (default: all)", nargs="?"),
             JSON,
         ),
@@ -311,8 +313,7 @@ COMMANDS = (
         "unset",
         "remove settings, so that their defaults apply",
         (
-            Argument("table", "bridge|interface", choices=("bridge", "interface")),
-            Argument("name", "NAME"),
+            *RECORD,
             Argument("keys", "KEY", nargs="+"),
         ),
         ("ovs-lbt unset bridge br0 threshold window-s  # use the defaults again",),

@@ -8,7 +8,7 @@ from typing import Any
 from controller.config.keys import BRIDGE_KEYS, VM_RULE_KEYS, WRITTEN_VM_KEYS, Key, settable
 from controller.config.rows import PREFIX
 from controller.config.values import BadValue
-from controller.text.wording import one_of, shortened
+from controller.text.wording import is_invalid, one_of
 
 # The suffixes of the keys in which a bridge stores the rules of VMs.
 RULES = tuple(f"-{rule}" for rule in VM_RULE_KEYS)
@@ -73,8 +73,7 @@ class Settings:
 
     def report_value(self, record: str, key: str, found: str, expected: str) -> None:
         """Add an error about an invalid value."""
-        problem = f"{shortened(found) or 'an empty value'} is invalid"
-        self.report(record, key, problem, f"expected {expected}")
+        self.report(record, key, is_invalid(found), f"expected {expected}")
 
     def report(self, record: str, key: str, problem: str, remedy: str) -> None:
         """Add an error. One value can concern several ports of a VM, so errors can repeat."""

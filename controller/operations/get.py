@@ -12,7 +12,7 @@ from controller.bridge.fleet import Fleet
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Key, settable
 from controller.config.rows import PREFIX
 from controller.operations import named, unconfirmed
-from controller.text.wording import Refused, lines_of, quoted, unknown
+from controller.text.wording import Refused, invalid, lines_of, quoted, unknown
 
 WIDTH, INDENT = 80, 4 * " "
 
@@ -25,10 +25,14 @@ class Value:
     there: Setting | None
 
     @property
+    def default(self) -> str:
+        """The value that applies if it is not set, in words if it has no literal form."""
+        return _plain(self.key.in_effect)
+
+    @property
     def text(self) -> str:
-        """The value that is set, or the default. A default may be a description instead of a value."""
-        default = self.key.default or self.key.otherwise.replace("`", "")
-        return default if self.there is None else self.there.value or ""
+        """The value that was set or that applies by default."""
+        return self.default if self.there is None else self.there.value or ""
 
     @property
     def where(self) -> str:
@@ -38,10 +42,10 @@ class Value:
 
     def lines(self) -> list[str]:
         """Return lines with the value, its place in the database, its default, and its meaning."""
-        default = f"default: {self.key.in_effect.replace('`', '') or 'none'}"
+        default = f"default: {self.default or 'none'}"
         about = f"set in {self.where}; {default}" if self.where else "default"
         first = f"{self.key.name} = {self.text or 'none'} ({about})"
-        meaning = f"{self.key.meaning} Value: {self.key.expected}.".replace("`", "")
+        meaning = _plain(f"{self.key.meaning} Value: {self.key.expected}.")
         filled = textwrap.wrap(meaning, WIDTH - len(INDENT), break_on_hyphens=False)
         return [first, *(INDENT + line for line in filled)]
 
@@ -54,32 +58,24 @@ def answer(fleet: Fleet, asked: Asked) -> str:
     """
     table, name, *wanted = asked.names
     values = _values(fleet, table, name)
-    if wanted:
-        if wanted[0] not in values:
-            raise Refused(
-                unknown(
-                    f"key of {name}",
-                    wanted[0],
-                    values,
-                    f"ovs-lbt get {quoted(table)} {quoted(name)}",
-                )
-            )
-        values = {wanted[0]: values[wanted[0]]}
+    if wanted and wanted[0] not in values:
+        listing = f"ovs-lbt get {quoted(table)} {quoted(name)}"
+        raise Refused(unknown(f"key of {name}", wanted[0], values, listing))
+    values = {key: values[key] for key in wanted or values}
     if asked.as_json:
         found = [
             {
                 "key": value.key.name,
                 "value": None if value.there is None else value.there.value,
-                "default": value.key.in_effect.replace("`", "") or None,
+                "default": value.default or None,
                 "where": value.where or None,
-                "meaning": value.key.meaning.replace("`", ""),
+                "meaning": _plain(value.key.meaning),
             }
             for value in values.values()
         ]
         return json.dumps({table: name, "settings": found}, indent=2)
-    if wanted:
-        return lines_of([values[wanted[0]].text])
-    return lines_of(line for value in values.values() for line in value.lines())
+    of_each = (([one.text] if wanted else one.lines()) for one in values.values())
+    return lines_of(line for lines in of_each for line in lines)
 
 
 def _values(fleet: Fleet, table: str, name: str) -> dict[str, Value]:
@@ -92,11 +88,17 @@ def _values(fleet: Fleet, table: str, name: str) -> dict[str, Value]:
         row = fleet.rows[bridge.config.name]
         keys = settable(UPLINK_KEYS) if port is None else VM_RULE_KEYS
     else:
-        raise Refused(f"{table} is invalid; expected bridge or interface")
+        raise Refused(invalid(table, "bridge or interface"))
     values = {}
-    for key in keys:
-        at = [Setting(table.capitalize(), name, PREFIX + key, None)]
-        at = at if port is None else named.removed_rule(row, port, key)
-        set_here = (one for one in unconfirmed.before_set(row, at) if one.value is not None)
-        values[key] = Value(keys[key], next(set_here, None))
+    for name_of_key, key in keys.items():
+        places = [Setting(table.capitalize(), name, PREFIX + name_of_key, None)]
+        if port is not None:
+            places = named.removed_rule(row, port, name_of_key)
+        present = (one for one in unconfirmed.before_set(row, places) if one.value is not None)
+        values[name_of_key] = Value(key, next(present, None))
     return values
+
+
+def _plain(text: str) -> str:
+    """The text without the marks of literal words."""
+    return text.replace("`", "")

@@ -94,8 +94,12 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 def invalid(found: str, expected: str, names: Iterable[str] = ()) -> str:
     """Return the refusal of a value. `names`: the valid values, if they are words."""
-    problem = f"{shortened(found) or 'an empty value'} is invalid{nearest(found, names)}"
-    return f"{problem}; expected {expected}"
+    return f"{is_invalid(found)}{nearest(found, names)}; expected {expected}"
+
+
+def is_invalid(found: str) -> str:
+    """Return the problem of an invalid value."""
+    return f"{shortened(found) or 'an empty value'} is invalid"
 
 
 def unknown(what: str, name: str, names: Iterable[str], listing: str) -> str:
