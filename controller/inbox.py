@@ -60,8 +60,9 @@ class Inbox:
     """
 
     def __init__(self) -> None:
-        # New items that are not sorted yet. Only the engine's thread uses the other queues.
-        self._arrived: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        # New items that are not sorted yet. Only the engine's thread uses the other queues. A SimpleQueue
+        # would wait for ever if a short timeout ends before it has begun to wait (CPython 3.11 and 3.12).
+        self._arrived: queue.Queue[Item] = queue.Queue()
         self._prompt: deque[Item] = deque()
         self._patient: deque[Item] = deque()
         # How often in a row each kind was passed over: urgent events, due timers, patient events.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import queue
+import threading
 import time
 
 import pytest
@@ -133,3 +134,18 @@ def test_it_waits_until_something_is_due() -> None:
     due_s = time.monotonic() + 0.02
     assert Inbox().next_item(due_s) is None
     assert time.monotonic() >= due_s
+
+
+def test_a_timer_that_is_due_at_once_never_waits_for_an_event() -> None:
+    inbox = Inbox()
+
+    def wait_often() -> None:
+        for _ in range(40_000):
+            inbox.put(Tick())
+            inbox.next_item(math.inf)
+            assert inbox.next_item(time.monotonic() + 1e-6) is None
+
+    waiting = threading.Thread(target=wait_often, daemon=True)
+    waiting.start()
+    waiting.join(60)
+    assert not waiting.is_alive(), "the engine waits although a timer is due"
