@@ -118,6 +118,13 @@ class BridgeSocket:
     def recv(self, count: int) -> bytes:
         return self._socket.recv(count)
 
+    def recv_some(self, count: int) -> bytes:
+        """Receive what has arrived without waiting; empty if nothing has, or the connection has ended."""
+        try:
+            return os.read(self._socket.fileno(), count)
+        except OSError:
+            return b""
+
     def sendall(self, data: bytes) -> None:
         self._socket.sendall(data)
 
@@ -183,6 +190,9 @@ class TlsSocket(BridgeSocket):
                 return b""
             with self._lock:
                 self._incoming.write(received)
+
+    def recv_some(self, count: int) -> bytes:
+        return b""
 
     def send_some(self, data: bytes) -> int:
         return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import threading
@@ -90,7 +91,9 @@ class TeamingApp(PromptApp):
         # The generation with which we last became each bridge's master.
         self._generations: dict[str, int] = {}
         self._replies: dict[str, replies.Replies] = {}
-        self.turns: defaultdict[str | None, threading.Lock] = defaultdict(threading.Lock)
+        self.turns = defaultdict[str | None, contextlib.AbstractContextManager[bool]](
+            threading.RLock
+        )
 
     @set_ev_cls(ofp_event.EventOFPSwitchFeatures)
     def identified(self, event: Any) -> None:
@@ -157,7 +160,9 @@ class TeamingApp(PromptApp):
                 # The previous connection has ended, but its end has not been reported yet.
                 self.submit(events.SwitchGone(bridge))
             self.connections[bridge] = connection
-            self._replies[bridge] = replies.Replies(functools.partial(self.room, bridge))
+            self._replies[bridge] = replies.Replies(
+                functools.partial(self.room, bridge), connection.look_ahead
+            )
             self.submit(events.SwitchConnected(bridge, messages.port_states(connection)))
 
     @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)

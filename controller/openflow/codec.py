@@ -222,14 +222,22 @@ class Flows(NamedTuple):
     delivering: tuple[int | None, ...]
 
 
-def installed_flows(parts: Collection[bytes]) -> Flows:
-    """Decode flows that `lasting` has returned.
+def installed_flow(part: bytes) -> specs.FlowSpec | ForeignFlow | None:
+    """Decode a flow that `lasting` has returned; None if it is the switch's default flow.
 
     Raises:
-        Malformed: lengths inside a flow are inconsistent.
-        ValueError: the framework cannot parse a flow.
+        Malformed: lengths inside the flow are inconsistent.
+        ValueError: the framework cannot parse the flow.
     """
-    found = [_remembered(_installed_flow, flow) for flow in parts]
+    return _remembered(_installed_flow, part)
+
+
+def installed_flows(
+    parts: Collection[bytes],
+    decode: Callable[[bytes], specs.FlowSpec | ForeignFlow | None] = installed_flow,
+) -> Flows:
+    """Decode flows that `lasting` has returned, each with `decode`, whose errors are raised."""
+    found = [decode(flow) for flow in parts]
     ours = tuple(flow for flow in found if isinstance(flow, specs.FlowSpec))
     foreign = tuple(flow for flow in found if isinstance(flow, ForeignFlow))
     flows = zip(parts, found, strict=True)
@@ -244,7 +252,6 @@ def _uplink_of(flow: specs.FlowSpec | ForeignFlow | None) -> int | None:
 
 @functools.lru_cache(REMEMBERED)
 def _installed_flow(part: bytes) -> specs.FlowSpec | ForeignFlow | None:
-    """Decode a flow that `lasting` has returned; None if it is the switch's default flow."""
     head, rest = part[: AGE.start], part[AGE.start :]
     fixed = COUNTS.start - AGE.stop
     flow = read_flow(head + bytes(8) + rest[:fixed] + bytes(16) + rest[fixed:])
@@ -265,14 +272,20 @@ def read_flow(flow: bytes) -> Any:
     return parser.OFPFlowStats.parser(flow, 0)
 
 
-def installed_groups(parts: Iterable[bytes]) -> tuple[specs.GroupSpec, ...]:
-    """Decode group descriptions, and return the groups with IDs in our range.
+def installed_group(part: bytes) -> specs.GroupSpec:
+    """Decode a group description.
 
     Raises:
-        Malformed: lengths inside a description are inconsistent.
+        Malformed: lengths inside the description are inconsistent.
     """
-    found = (_remembered(_installed_group, part) for part in parts)
-    return tuple(group for group in found if group.group_id in GROUP_IDS)
+    return _remembered(_installed_group, part)
+
+
+def installed_groups(
+    parts: Iterable[bytes], decode: Callable[[bytes], specs.GroupSpec] = installed_group
+) -> tuple[specs.GroupSpec, ...]:
+    """Decode group descriptions with `decode`, and return the groups with IDs in our range."""
+    return tuple(group for group in map(decode, parts) if group.group_id in GROUP_IDS)
 
 
 def _remembered(decode: functools._lru_cache_wrapper[R], part: bytes) -> R:

@@ -89,6 +89,8 @@ MOST_PORTS = 1 << 13
 # With more bytes than this left to send, echo requests are not answered: the switch sends them faster
 # than it reads the replies.
 UNSENT_BYTES = 1 << 20
+# With more bytes than this received and not handled yet, nothing more is received in advance.
+AHEAD_BYTES = 1 << 20
 # The most bytes that a switch that has dialled us may send before its datapath id.
 UNIDENTIFIED_BYTES = 1 << 16
 # The most different warnings about a peer that are logged in this time.
@@ -165,6 +167,8 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         self.warnings = Warnings()
         self._unidentified_bytes = 0
         self._silent = 0
+        # What has been received and is not handled yet.
+        self._received = bytearray()
         # Held to write to the socket, shut it down or close it. The sender thread has ended when the
         # socket is closed.
         self._sending = threading.Lock()
@@ -201,7 +205,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         The framework's own loop reads one header at a time, and continues after a message that it cannot
         parse. If a handler fails, the thread ends.
         """
-        received = bytearray()
+        received = self._received
         while self.state != DEAD_DISPATCHER:
             try:
                 part = self.socket.recv(READ_BYTES)
@@ -217,6 +221,16 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             if not _AT_ONCE:
                 # Other green threads run only while this one waits.
                 hub.sleep(0)
+
+    def look_ahead(self) -> None:
+        """Handle reports of changed ports that have arrived after the message that is being handled.
+
+        Call this on the connection's thread.
+        """
+        if len(self._received) < AHEAD_BYTES:
+            self._received += self.socket.recv_some(READ_BYTES)
+        for changed in framing.changed_ports(self._received):
+            self._handle(*changed)
 
     def _handle(self, version: int, kind: int, xid: int, message: bytes) -> None:
         """Handle a message if the service needs it.

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 # Version, type, length and transaction id: the same in every version of OpenFlow.
 HEADER = struct.Struct("!BBHI")
 _MULTIPART_HEADER = 16
-_HELLO, _PACKET_IN, _MULTIPART_REPLY = 0, 10, 19
+_HELLO, _PACKET_IN, _PORT_STATUS, _MULTIPART_REPLY = 0, 10, 12, 19
+# OFPPR_DELETE
+_REMOVED = 1
 _PACKET_IN_MATCH, _PACKET_IN_PADDING = 24, 2
 _PORT_BYTES = 64
 _FLOW_FIXED, FLOW_LEAST_BYTES = 48, 56
@@ -43,6 +45,26 @@ def complete(received: bytearray) -> Iterator[tuple[int, int, int, bytes]]:
             return
         message = bytes(received[:length])
         del received[:length]
+        yield version, kind, xid, message
+
+
+def changed_ports(received: bytearray) -> Iterator[tuple[int, int, int, bytes]]:
+    """Remove all complete reports of changed ports from the received data, and yield them like `complete`.
+
+    They end at the first report of a removed port, because its number may be used again.
+    """
+    at = 0
+    while at + HEADER.size < len(received):
+        version, kind, length, xid = HEADER.unpack_from(received, at)
+        until = at + max(length, HEADER.size)
+        is_port = kind == _PORT_STATUS
+        if until > len(received) or (is_port and received[at + HEADER.size] == _REMOVED):
+            return
+        if not is_port:
+            at = until
+            continue
+        message = bytes(received[at:until])
+        del received[at:until]
         yield version, kind, xid, message
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections import Counter
 from collections.abc import Callable
@@ -11,9 +10,9 @@ from typing import Any, Generic, TypeVar
 
 from controller.api import events
 from controller.dataplane import tables
-from controller.dataplane.specs import GroupSpec, LoadBits, MatchValue
+from controller.dataplane.specs import LoadBits, MatchValue
 from controller.openflow import codec, framing
-from controller.openflow.codec import Flows, installed_flows, installed_groups, lasting
+from controller.openflow.codec import lasting
 from controller.openflow.counters import (
     bucket_counters,
     inbound_counters,
@@ -41,26 +40,45 @@ STATISTICS: dict[int, Any] = {
     Asked.PORTS: parser.OFPPortStatsReply,
     Asked.GROUPS: parser.OFPGroupDescStatsReply,
 }
+# A switch may report a failed link while thousands of flows are decoded. After this many, look for it.
+SLICE = 64
 R = TypeVar("R")
 C = TypeVar("C")
+P = TypeVar("P")
 
 
-class _Read(Generic[R]):
-    """Decodes the replies to one kind of request. A reply equal to the last is not decoded again."""
+class _Read(Generic[P, R]):
+    """Decodes the replies to one kind of request. Parts of the last reply are not decoded again.
 
-    def __init__(self, decode: Callable[[list[bytes]], R]) -> None:
+    `combine` returns the decoded reply; it gets its parts, and a function that decodes one of them.
+    `between` is called again and again while a reply is decoded.
+    """
+
+    def __init__(
+        self,
+        combine: Callable[[list[bytes], Callable[[bytes], P]], R],
+        decode: Callable[[bytes], P],
+        between: Callable[[], None],
+    ) -> None:
+        self._combine = combine
         self._decode = decode
-        self._last: tuple[bytes, R] | None = None
+        self._between = between
+        self._last: tuple[list[bytes], R] | None = None
+        self._found: dict[bytes, P] = {}
 
     def read_of(self, parts: list[bytes]) -> R:
         """Return the decoded reply: the same object for as long as the reply stays the same."""
-        # Each part begins with its length.
-        hashed = hashlib.blake2b(digest_size=16)
-        for part in parts:
-            hashed.update(part)
-        digest = hashed.digest()
-        if self._last is None or self._last[0] != digest:
-            self._last = digest, self._decode(parts)
+        if self._last is None or self._last[0] != parts:
+            before, self._found = self._found, {}
+
+            def decode(part: bytes) -> P:
+                if len(self._found) % SLICE == 0:
+                    self._between()
+                found = before[part] if part in before else self._decode(part)
+                self._found[part] = found
+                return found
+
+            self._last = parts, self._combine(parts, decode)
         return self._last[1]
 
 
@@ -124,10 +142,13 @@ class Replies:
 
     A reply arrives in parts, and some events need several replies. `InstalledRead` needs flows and
     groups. `UnitCountersRead` needs flows for both directions, because each flow counts one direction.
-    `room` returns the additional bytes allowed in replies.
+    `room` returns the additional bytes allowed in replies. `between` is called again and again while a
+    long reply is decoded.
     """
 
-    def __init__(self, room: Callable[[], int] = lambda: 0) -> None:
+    def __init__(
+        self, room: Callable[[], int] = lambda: 0, between: Callable[[], None] = lambda: None
+    ) -> None:
         self._room = room
         self._bodies: dict[int, list[bytes]] = {asked: [] for asked in Asked}
         # The number of bytes of each reply that have arrived, and that are kept.
@@ -136,8 +157,8 @@ class Replies:
         self._learned = Learned()
         # The number of frames that each flow in table DELIVERY has counted, in the order of the flows.
         self._delivered: list[int] = []
-        self._installed = _Read[Flows](installed_flows)
-        self._groups = _Read[tuple[GroupSpec, ...]](installed_groups)
+        self._installed = _Read(codec.installed_flows, codec.installed_flow, between)
+        self._groups = _Read(codec.installed_groups, codec.installed_group, between)
 
     def event(self, bridge: str, message: Any) -> events.Event | None:
         """Add a part of a reply, and return the event if it is now complete; else None.

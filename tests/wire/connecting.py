@@ -21,7 +21,7 @@ from controller.host.sockets import BridgeSocket, Reach
 from controller.openflow import connections, framework
 from controller.openflow.connections import Dialer
 from controller.openflow.messages import Asked
-from tests.wire import alone
+from tests.wire import alone, hostile
 from tests.wire.alone import expect
 from tests.wire.fake_switch import (
     ADD,
@@ -394,6 +394,20 @@ def a_port_that_changes_or_goes_keeps_its_number(directory: Path) -> None:
     service.end(switch)
 
 
+def a_failed_link_does_not_wait_for_the_end_of_a_long_reply(directory: Path) -> None:
+    """A removed port waits, and so does what comes after it: the port's number may be used again."""
+    switch, service = connected(directory)
+    reply = b"".join(itertools.islice(hostile.flows(Asked.FLOWS, 3000), 7))
+    status = (
+        message(PORT_STATUS, 0, struct.pack("!B7x", reason) + port(7, "eth7"))
+        for reason in (MODIFY, DELETE, ADD)
+    )
+    switch.connection.sendall(reply + b"".join(status))
+    told = [service.next_event() for _ in range(4)]
+    expect(told, ["PortChanged", "InstalledRead", "PortRemoved", "PortChanged"])
+    service.end(switch)
+
+
 def a_switch_with_more_ports_than_any_bridge_has_is_hung_up_on(directory: Path) -> None:
     framework.MOST_PORTS, framework.ECHO_INTERVAL_S = 20, 3600.0
     switch, service = connected(directory)
@@ -418,6 +432,7 @@ FAST = (
     echo_requests_whose_replies_are_not_read_take_little_memory,
     a_failed_link_does_not_wait_for_the_counters_of_another_switch,
     a_port_that_changes_or_goes_keeps_its_number,
+    a_failed_link_does_not_wait_for_the_end_of_a_long_reply,
     a_switch_with_more_ports_than_any_bridge_has_is_hung_up_on,
 )
 SLOW = (

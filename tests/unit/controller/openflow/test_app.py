@@ -20,7 +20,12 @@ def test_a_port_that_changes_just_before_its_connection_is_live_is_not_lost() ->
     )
     up = SimpleNamespace(port_no=1, name=b"eth1", config=0, state=ofproto.OFPPS_LIVE, curr_speed=0)
     connection = SimpleNamespace(
-        bridge="br0", ports={1: up}, claimed=1, is_active=True, refused=False
+        bridge="br0",
+        ports={1: up},
+        claimed=1,
+        is_active=True,
+        refused=False,
+        look_ahead=lambda: None,
     )
     changed = SimpleNamespace(
         msg=SimpleNamespace(datapath=connection, reason=ofproto.OFPPR_MODIFY, desc=up)

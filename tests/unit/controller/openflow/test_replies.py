@@ -88,6 +88,7 @@ def test_what_is_installed_is_decoded_again_only_when_it_has_changed() -> None:
     assert codec._installed_flow.cache_info().misses == 0
     assert same.flows is before.flows and same.flows == (first,)
     assert read(as_stats(first), as_stats(second)).flows == (first, second)
+    assert codec._installed_flow.cache_info().misses == 1, "only the new flow is decoded"
     assert read(as_stats(second)).flows == (second,)
 
 
