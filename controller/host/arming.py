@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -36,19 +35,18 @@ PASSED_ON = re.compile(r"OVS_[A-Z_]+|PYTHONPATH|PATH")
 
 @dataclass(frozen=True, slots=True)
 class Armed:
-    """A scheduled rollback. `unit`: the systemd timer's name; `pid`: the number of the process."""
+    """A scheduled rollback. `unit`: the systemd timer's name; `process`: the process without systemd."""
 
     unit: str | None = None
-    pid: int | None = None
+    process: subprocess.Popen[bytes] | None = None
 
     def disarm(self) -> None:
         """Cancel the rollback when nothing is left to roll back. If this fails, the rollback changes nothing."""
         if self.unit is not None:
             with contextlib.suppress(Refused):
                 run("systemctl", "stop", f"{self.unit}.timer", timeout_s=TIMEOUT_S)
-        if self.pid is not None:
-            with contextlib.suppress(OSError):
-                os.kill(self.pid, signal.SIGTERM)
+        if self.process is not None:
+            self.process.terminate()
 
 
 def arm(bridge: str, wait_s: float, service: str) -> Armed:
@@ -63,8 +61,8 @@ def arm(bridge: str, wait_s: float, service: str) -> Armed:
             run(*systemd_run(unit, bridge, wait_s, service), timeout_s=TIMEOUT_S)
             return Armed(unit=unit)
     try:
-        return Armed(pid=_detached(_command(bridge, wait_s, service)))
-    except (OSError, ValueError) as error:
+        return Armed(process=started(_command(bridge, wait_s, service), LOG_NAME))
+    except OSError as error:
         raise Refused(f"the rollback cannot be scheduled: no process started: {error}") from error
 
 
@@ -95,31 +93,8 @@ def _command(bridge: str, wait_s: float, service: str) -> list[str]:
     return [*us, "after", bridge, f"{wait_s:g}", service]
 
 
-def _detached(command: Sequence[str]) -> int:
-    """Start a process that is not our child and has no terminal. Returns the number of the process.
-
-    Raises:
-        OSError: the process cannot be started.
-        ValueError: the process was not started.
-    """
-    read_end, write_end = os.pipe()
-    between = os.fork()
-    if between == 0:
-        # This is a copy of a command that may have threads, so only necessary calls are made.
-        with contextlib.suppress(Exception):
-            os.setsid()
-            os.chdir("/")
-            os.write(write_end, str(started(command, LOG_NAME).pid).encode())
-        os._exit(0)
-    os.close(write_end)
-    with os.fdopen(read_end, "rb") as pipe:
-        number = pipe.read()
-    os.waitpid(between, 0)
-    return int(number)
-
-
 def started(command: Sequence[str], log_name: str) -> subprocess.Popen[bytes]:
-    """Start a process without a terminal, in a separate session.
+    """Start a process without a terminal, in a separate session. It continues after this one.
 
     Raises:
         OSError: the process cannot be started.

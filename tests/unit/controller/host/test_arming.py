@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -50,7 +51,7 @@ def test_systemd_gets_a_timer_that_is_no_part_of_the_login(
     armed = arming.arm("br-ex:0", 60.0, "ovs-lbt-b")
     asked = (systemd / "systemd-run.asked").read_text().splitlines()
     options, command = asked[: asked.index("--")], asked[asked.index("--") + 1 :]
-    assert armed.pid is None
+    assert armed.process is None
     assert armed.unit is not None and armed.unit.startswith("ovs-lbt-reversal-br-ex-0-")
     assert f"--unit={armed.unit}" in options
     assert {"--on-active=60s", "--setenv=OVS_RUNDIR=/run/there"} <= set(options)
@@ -85,17 +86,17 @@ def test_elsewhere_it_is_a_process_of_its_own(
     waits = ["sh", "-c", "echo here >&2; exec sleep 600"]
     monkeypatch.setattr(arming, "_command", lambda *_: waits)
     armed = arming.arm("br0", 60.0, "ovs-lbt")
-    assert armed.unit is None and armed.pid is not None
+    assert armed.unit is None and armed.process is not None
+    pid = armed.process.pid
     try:
-        fields = Path(f"/proc/{armed.pid}/stat").read_text().rpartition(")")[2].split()
-        _, parent, _, session, terminal, *_ = fields
-        assert int(parent) != os.getpid(), "it is no child of the command"
-        assert (int(session), terminal) == (armed.pid, "0"), "it has its own session"
-        assert os.readlink(f"/proc/{armed.pid}/cwd") == "/"
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        _, _, _, session, terminal, *_ = fields
+        assert (int(session), terminal) == (pid, "0"), "it has its own session"
+        assert os.readlink(f"/proc/{pid}/cwd") == "/"
         eventually(lambda: (logs / "ovs-lbt-reversal.log").read_text() == "here\n")
     finally:
         armed.disarm()
-    eventually(lambda: not alive(armed))
+    assert ends(armed)
 
 
 Eventually = Callable[[Callable[[], bool]], None]
@@ -112,12 +113,9 @@ def eventually() -> Eventually:
     return wait
 
 
-def alive(armed: Armed) -> bool:
-    try:
-        state = Path(f"/proc/{armed.pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
+def ends(armed: Armed) -> bool:
+    assert armed.process is not None
+    return armed.process.wait(60) == -signal.SIGTERM
 
 
 def test_what_cannot_be_armed_is_said(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,10 +125,10 @@ def test_what_cannot_be_armed_is_said(logs: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_without_a_log_it_is_armed_all_the_same(
-    logs: Path, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+    logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ovs.dirs, "LOGDIR", str(logs / "missing"))
     monkeypatch.setattr(arming, "_command", lambda *_: ["sleep", "600"])
     armed = arming.arm("br0", 60.0, "ovs-lbt")
     armed.disarm()
-    eventually(lambda: not alive(armed))
+    assert ends(armed)
