@@ -6,6 +6,7 @@ The reader, `ovs-lbt set` with its errors and help, the man page and the documen
 from __future__ import annotations
 
 import functools
+import math
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -114,6 +115,12 @@ POLICIES = {
 assert POLICIES.keys() == PRESETS.keys(), "every policy is explained"
 # `replay` adds policies of other packages to the presets.
 _POLICY = replace(kinds.name_in(PRESETS), expected=one_of(POLICIES))
+_SECONDS = kinds.seconds(0, DAY_S)
+_SECONDS_OR_NEVER = replace(
+    _SECONDS,
+    parse=lambda text: math.inf if text == "never" else _SECONDS.parse(text),
+    expected=f"{_SECONDS.expected}, or never",
+)
 
 KEYS = (
     _host(
@@ -136,27 +143,27 @@ KEYS = (
     ),
     _bridge(
         "uplinks",
-        kinds.interface_names(),
+        kinds.INTERFACE_NAMES,
         "The uplinks, in failover order. On a bond, the uplinks are all members of the bond. An interface"
         " that appears to belong to a VM is not used as an uplink, unless the interface has `role=active`.",
         otherwise="the members of the bridge's bond",
     ),
     _bridge(
         "teaming",
-        kinds.word(*Teaming),
+        kinds.name_in(tuple(Teaming)),
         "The configuration of the upstream switch for the uplinks: separate links"
         " (`switch-independent`), a static LAG (`static`), or a LAG with LACP (`lacp`).",
         otherwise="`lacp` on a bond that negotiates LACP, else `switch-independent`",
     ),
     _bridge(
         "mode",
-        kinds.word("enforce", "observe"),
+        kinds.name_in(("enforce", "observe")),
         "With `observe`, the service makes and reports decisions, but does not move VM ports.",
         default="enforce",
     ),
     _bridge(
         "threshold",
-        kinds.percent(10, 100),
+        kinds.amount("a percentage", 10, 100, lambda percent: percent / 100),
         "The utilization of an uplink above which VM ports are moved because of load.",
         default="75",
     ),
@@ -168,31 +175,31 @@ KEYS = (
     ),
     _bridge(
         "poll-interval-ms",
-        kinds.milliseconds(100, 60000),
+        kinds.amount("a number of milliseconds", 100, 60000, lambda ms: ms / 1000),
         "The time between two readings of the switch's counters.",
         otherwise="1000; 100 if `adaptive` is in use",
     ),
     _bridge(
         "failback-delay-s",
-        kinds.seconds_or_never(0, DAY_S),
+        _SECONDS_OR_NEVER,
         "The time for which an uplink carries no traffic after its link has come up again. With"
         " `never`, the uplink carries no traffic until another uplink fails.",
         default="45",
     ),
     _bridge(
         "path-check",
-        kinds.flag(),
+        kinds.FLAG,
         "With `on`, the uplinks send probes to each other, to detect faults that do not take a link down.",
         default="off",
     ),
     _bridge(
         "path-check-targets",
-        kinds.hosts(),
+        kinds.HOSTS,
         "The hosts to which each uplink sends queries, to determine which of two uplinks is at fault.",
     ),
     _bridge(
         "connection-hash",
-        kinds.word("multipath", "dp_hash", "auto"),
+        kinds.name_in(("multipath", "dp_hash", "auto")),
         "The hash that the switch uses for policies that spread connections. With `multipath`,"
         " each connection uses an entry of the switch's flow cache. With `dp_hash`, all"
         " connections of a VM port share 256 entries. `auto` selects `dp_hash`, unless"
@@ -201,19 +208,19 @@ KEYS = (
     ),
     _bridge(
         "patch-unit",
-        kinds.word("port", "source-mac"),
+        kinds.name_in(("port", "source-mac")),
         "The `unit` of patch ports whose own `unit` is not set. This key remains when OVN"
         " removes a patch port and creates it again.",
         default="port",
     ),
     _bridge(
         "no-flood-before",
-        kinds.written(kinds.port_names),
+        kinds.written(lambda text: frozenset(text.split(","))),
         "The VM ports that had the flag `no-flood` before `attach`. `detach` does not clear this flag.",
     ),
     _bridge(
         "before",
-        kinds.note(),
+        kinds.PREVIOUS_STATE,
         "The settings that `attach` changed and `detach` restores.",
     ),
     _bridge(
@@ -243,14 +250,14 @@ KEYS = (
     ),
     _uplink(
         "capacity-mbps",
-        kinds.mbps(),
+        kinds.MBPS,
         "The capacity of the link.",
         otherwise="the `max-rate` of its QoS, else the speed that OpenFlow reports, else the speed in the"
         " database",
     ),
     _uplink(
         "qdisc",
-        kinds.word("keep", "replace"),
+        kinds.name_in(("keep", "replace")),
         "With `replace`, the service replaces another program's qdisc on an uplink that needs"
         " queues.",
         default="keep",
@@ -276,29 +283,29 @@ KEYS = (
     ),
     _vm_port(
         "allow",
-        kinds.uplinks(),
+        kinds.UPLINKS,
         "The only uplinks that the VM port may use. While none of these uplinks carries"
         " traffic, the VM port has no uplink.",
         otherwise="every uplink",
     ),
     _vm_port(
         "prefer",
-        kinds.uplinks(),
+        kinds.UPLINKS,
         "The uplinks to prefer, in order of preference. The VM port avoids the uplinks that are written as `!NAME`.",
     ),
     _vm_port(
         "affinity",
-        kinds.set_name(),
+        kinds.SET_NAME,
         "The set of VM ports that should all use the same uplink.",
     ),
     _vm_port(
         "anti-affinity",
-        kinds.set_name(),
+        kinds.SET_NAME,
         "The set of VM ports that should each use a different uplink.",
     ),
     _vm_port(
         "exclude",
-        kinds.flag(),
+        kinds.FLAG,
         "With `true`, no policy moves the VM port because of load.",
         default="false",
     ),
@@ -316,25 +323,25 @@ KEYS = (
     ),
     _vm_port(
         "reserve-mbps",
-        kinds.mbps(),
+        kinds.MBPS,
         "The rate that is reserved on the uplink for traffic that the VM port sends. At most 95"
         " % of an uplink's capacity can be reserved. A reservation takes precedence over"
         " `affinity`, `anti-affinity` and `prefer`.",
     ),
     _vm_port(
         "limit-mbps",
-        kinds.mbps(),
+        kinds.MBPS,
         "The highest rate at which the VM port may send.",
     ),
     _vm_port(
         "unit",
-        kinds.word("port", "source-mac"),
+        kinds.name_in(("port", "source-mac")),
         "The unit to which a policy assigns an uplink: the whole VM port, or each address behind the VM port.",
         otherwise="`port`; for a patch port, the bridge's `patch-unit`",
     ),
     _vm_port(
         "forged-transmits",
-        kinds.word("accept", "reject"),
+        kinds.name_in(("accept", "reject")),
         "With `accept`, the VM can send frames from addresses other than its `attached-mac`."
         " With `reject`, the switch drops these frames.",
         otherwise="`reject` if the VM has an `attached-mac` and `unit` is `port`, else `accept`",

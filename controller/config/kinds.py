@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import Any, TypeVar
 
@@ -25,6 +24,7 @@ MOST_STEPS = 100
 DAY_S = 86400.0
 MAX_MBPS = 10_000_000.0
 MOST_NAME_CHARACTERS = 64
+_SET_NAME = re.compile(rf"[^\s,]{{1,{MOST_NAME_CHARACTERS}}}")
 MOST_NOTE_CHARACTERS = 100
 MOST_HOSTS = 8
 FAIL_MODES = ("standalone", "secure")
@@ -62,40 +62,38 @@ def checked(parse: Callable[[str], T], is_valid: Callable[[T], bool]) -> Callabl
     return parse_valid
 
 
-def word(*words: str) -> Kind:
-    """Return the kind for one of these words."""
-    return name_in(words)
-
-
 def name_in(names: Collection[str]) -> Kind:
-    """Return the kind for one of these names, to which further names may be added later."""
+    """Return the kind for one of these words. Further names may be added to `names` later."""
     return Kind(checked(str, lambda text: text in names), one_of(names), words=names)
 
 
-def flag() -> Kind:
-    """Return the kind for on or off, which is parsed to a bool."""
-    words = ("on", "off", "true", "false")
-    parse = name_in(words).parse
-    return Kind(lambda text: parse(text) in ("on", "true"), one_of(words), words=words)
-
-
-def percent(lowest: float, highest: float) -> Kind:
-    """Return the kind for a percentage, which is parsed to a ratio."""
-    return _amount("a percentage", lowest, highest, lambda value: value / 100)
+def amount(
+    unit: str, lowest: float, highest: float, convert: Callable[[float], float] = float
+) -> Kind:
+    """Return the kind for a number within these bounds. `convert` converts the number to the value."""
+    within = checked(lambda text: float(_number(text, NUMBER)), lambda n: lowest <= n <= highest)
+    return Kind(lambda text: convert(within(text)), f"{unit} from {lowest:.10g} to {highest:.10g}")
 
 
 def seconds(lowest: float, highest: float) -> Kind:
-    return _amount("a number of seconds", lowest, highest)
+    return amount("a number of seconds", lowest, highest)
 
 
-def seconds_or_never(lowest: float, highest: float) -> Kind:
-    """Return the kind for seconds, or `never` (infinity)."""
-    amount = seconds(lowest, highest)
+def integer(lowest: int, highest: int) -> Kind:
+    parse = checked(lambda text: int(_number(text, WHOLE_NUMBER)), lambda n: lowest <= n <= highest)
+    return Kind(parse, f"an integer from {lowest} to {highest}")
 
-    def parse(text: str) -> float:
-        return math.inf if text == "never" else float(amount.parse(text))
 
-    return Kind(parse, f"{amount.expected}, or never")
+def _number(text: str, pattern: re.Pattern[str]) -> str:
+    """Return the text of a number that is not negative. Raises ValueError for anything else."""
+    if len(text) > MOST_DIGITS or not pattern.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
+def written(parse: Callable[[str], Any] = str, unlimited: bool = False) -> Kind:
+    """Return the kind for a value that only the service writes."""
+    return Kind(parse, WRITTEN_BY_US, by_service=True, unlimited=unlimited)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,44 +111,6 @@ class CheckedHost:
         if address.is_multicast or address.is_unspecified or address.is_loopback:
             raise ValueError(text)
         return cls(str(address), integer(1, 4094).parse(vlan) if percent else 0)
-
-
-def hosts() -> Kind:
-    """Return the kind for a list of hosts in the network, each with its VLAN."""
-
-    def parse(text: str) -> tuple[CheckedHost, ...]:
-        return tuple(map(CheckedHost.of, text.split(",")))
-
-    def is_valid(found: tuple[CheckedHost, ...]) -> bool:
-        return len(found) == len(set(found)) <= MOST_HOSTS
-
-    expected = f"1 to {MOST_HOSTS} IP addresses of hosts, comma-separated; ADDRESS%VLAN for a host in a VLAN"
-    return Kind(checked(parse, is_valid), expected)
-
-
-def milliseconds(lowest: float, highest: float) -> Kind:
-    """Return the kind for milliseconds, which are parsed to seconds."""
-    return _amount("a number of milliseconds", lowest, highest, lambda value: value / 1000)
-
-
-def mbps() -> Kind:
-    """Return the kind for a rate in Mbit/s, which is parsed to bits per second."""
-    return _amount("a rate in Mbit/s", 0.001, MAX_MBPS, lambda value: value * 1e6)
-
-
-def integer(lowest: int, highest: int) -> Kind:
-    parse = checked(whole_number, lambda value: lowest <= value <= highest)
-    return Kind(parse, f"an integer from {lowest} to {highest}")
-
-
-def interface_names() -> Kind:
-    def parse(text: str) -> tuple[str, ...]:
-        names = tuple(part.strip() for part in text.split(","))
-        if not 2 <= len(names) <= MAX_UPLINKS or not all(names) or len(set(names)) != len(names):
-            raise ValueError(text)
-        return names
-
-    return Kind(parse, f"2 to {MAX_UPLINKS} interface names, comma-separated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,11 +173,6 @@ class Known:
         return "/".join((self.bond or "", ",".join(self.uplinks), ",".join(sorted(self.missing))))
 
 
-def uplinks() -> Kind:
-    """Return the kind for a choice of uplinks, for use before the uplinks are known."""
-    return Kind(Choice.of, "names of uplinks, comma-separated; !NAME excludes an uplink")
-
-
 def uplinks_of(team: Collection[str]) -> Kind:
     """Return the kind for a choice of a team's uplinks that allows at least one uplink."""
     parse = checked(Choice.of, lambda choice: choice.within(team) == choice)
@@ -232,23 +187,6 @@ def uplinks_of(team: Collection[str]) -> Kind:
     return Kind(parse, expected, salvage)
 
 
-def set_name() -> Kind:
-    """Return the kind for the name of a set, which is printable and contains no commas or spaces."""
-    pattern = re.compile(rf"[^\s,]{{1,{MOST_NAME_CHARACTERS}}}")
-    parse = checked(str, lambda text: text.isprintable() and bool(pattern.fullmatch(text)))
-    most = f"{MOST_NAME_CHARACTERS} characters at most"
-    return Kind(parse, f"the name of a set, without commas or spaces, {most}")
-
-
-def written(parse: Callable[[str], Any] = str, unlimited: bool = False) -> Kind:
-    """Return the kind for a value that only the service writes."""
-    return Kind(parse, WRITTEN_BY_US, by_service=True, unlimited=unlimited)
-
-
-def port_names(text: str) -> frozenset[str]:
-    return frozenset(text.split(","))
-
-
 def moves(text: str) -> tuple[Moved, ...]:
     """Parse moves as written by `moves_text`. Raises ValueError for impossible moves."""
     pairs = [word.split(":") for word in text.split(",")]
@@ -261,45 +199,43 @@ def moves_text(moves: Iterable[Moved]) -> str:
     return ",".join(f"{move.at_s:.3f}:{move.step}" for move in moves)
 
 
-def note() -> Kind:
-    """Return the kind for the bridge's previous state, as saved by attach."""
-
-    def parse(text: str) -> dict[str, str | None]:
-        if len(text) > MOST_NOTE_CHARACTERS:
-            raise ValueError(text)
-        found = json.loads(text)
-        if found not in [{"fail_mode": mode} for mode in (None, *FAIL_MODES)]:
-            raise ValueError(text)
-        return dict(found)
-
-    return Kind(parse, f'{WRITTEN_BY_US}, as JSON: {{"fail_mode": ...}}', by_service=True)
-
-
-def number(text: str) -> float:
-    """Parse a number that is not negative.
-
-    Raises:
-        ValueError: the text is not such a number.
-    """
-    if len(text) > MOST_DIGITS or not NUMBER.fullmatch(text):
+def _interface_names(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(","))
+    if not 2 <= len(names) <= MAX_UPLINKS or not all(names) or len(set(names)) != len(names):
         raise ValueError(text)
-    return float(text)
+    return names
 
 
-def whole_number(text: str) -> int:
-    """Parse a whole number that is not negative.
-
-    Raises:
-        ValueError: the text is not such a number.
-    """
-    if len(text) > MOST_DIGITS or not WHOLE_NUMBER.fullmatch(text):
+def _previous_state(text: str) -> dict[str, str | None]:
+    if len(text) > MOST_NOTE_CHARACTERS:
         raise ValueError(text)
-    return int(text)
+    found = json.loads(text)
+    if found not in [{"fail_mode": mode} for mode in (None, *FAIL_MODES)]:
+        raise ValueError(text)
+    return dict(found)
 
 
-def _amount(
-    unit: str, lowest: float, highest: float, convert: Callable[[float], float] = float
-) -> Kind:
-    """Return the kind for a number within these bounds. `convert` converts the number to the value."""
-    within = checked(number, lambda value: lowest <= value <= highest)
-    return Kind(lambda text: convert(within(text)), f"{unit} from {lowest:.10g} to {highest:.10g}")
+_ON_OR_OFF = name_in(("on", "off", "true", "false"))
+# Parsed to a bool.
+FLAG = replace(_ON_OR_OFF, parse=lambda text: _ON_OR_OFF.parse(text) in ("on", "true"))
+# Parsed to bits per second.
+MBPS = amount("a rate in Mbit/s", 0.001, MAX_MBPS, lambda mbps: mbps * 1e6)
+# Hosts in the network, each with its VLAN.
+HOSTS = Kind(
+    checked(
+        lambda text: tuple(map(CheckedHost.of, text.split(","))),
+        lambda hosts: len(hosts) == len(set(hosts)) <= MOST_HOSTS,
+    ),
+    f"1 to {MOST_HOSTS} IP addresses of hosts, comma-separated; ADDRESS%VLAN for a host in a VLAN",
+)
+INTERFACE_NAMES = Kind(_interface_names, f"2 to {MAX_UPLINKS} interface names, comma-separated")
+# A choice of uplinks, for use before the uplinks are known.
+UPLINKS = Kind(Choice.of, "names of uplinks, comma-separated; !NAME excludes an uplink")
+SET_NAME = Kind(
+    checked(str, lambda text: text.isprintable() and bool(_SET_NAME.fullmatch(text))),
+    f"the name of a set, without commas or spaces, {MOST_NAME_CHARACTERS} characters at most",
+)
+# The bridge's state before `attach`, which `attach` has saved.
+PREVIOUS_STATE = Kind(
+    _previous_state, f'{WRITTEN_BY_US}, as JSON: {{"fail_mode": ...}}', by_service=True
+)

@@ -254,7 +254,7 @@ def fitting_policy(
 def vm_keys(carriers: frozenset[str], team: tuple[str, ...]) -> Mapping[str, Key]:
     """Return the keys of a VM port, which accept only names of these uplinks."""
     takes = {
-        "pin": replace(kinds.word(*carriers), expected=one_of(sorted(carriers))),
+        "pin": replace(kinds.name_in(carriers), expected=one_of(sorted(carriers))),
         "allow": kinds.uplinks_of(team),
         "prefer": kinds.uplinks_of(team),
     }

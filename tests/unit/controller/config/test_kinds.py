@@ -8,22 +8,26 @@ from collections.abc import Callable
 import pytest
 
 from controller.config import kinds
+from controller.config.keys import BRIDGE_KEYS
 from controller.config.kinds import Choice, Kind
 from policies.damping import Moved
+
+NUMBER = kinds.amount("a number", 0, 1e99).parse
+POLL_INTERVAL = BRIDGE_KEYS["poll-interval-ms"].takes
 
 
 @pytest.mark.parametrize(
     ("kind", "text", "value", "expected"),
     [
-        (kinds.percent(10, 100), "75", 0.75, "a percentage from 10 to 100"),
+        (BRIDGE_KEYS["threshold"].takes, "75", 0.75, "a percentage from 10 to 100"),
         (kinds.seconds(1, 86400), "7.5", 7.5, "a number of seconds from 1 to 86400"),
-        (kinds.milliseconds(100, 60000), "250", 0.25, "a number of milliseconds from 100 to 60000"),
-        (kinds.mbps(), "2500", 2.5e9, "a rate in Mbit/s from 0.001 to 10000000"),
+        (POLL_INTERVAL, "250", 0.25, "a number of milliseconds from 100 to 60000"),
+        (kinds.MBPS, "2500", 2.5e9, "a rate in Mbit/s from 0.001 to 10000000"),
         (kinds.integer(1, 100), "50", 50, "an integer from 1 to 100"),
-        (kinds.flag(), "true", True, "one of on, off, true, false"),
-        (kinds.flag(), "on", True, "one of on, off, true, false"),
-        (kinds.flag(), "off", False, "one of on, off, true, false"),
-        (kinds.word("a", "b"), "b", "b", "one of a, b"),
+        (kinds.FLAG, "true", True, "one of on, off, true, false"),
+        (kinds.FLAG, "on", True, "one of on, off, true, false"),
+        (kinds.FLAG, "off", False, "one of on, off, true, false"),
+        (kinds.name_in(("a", "b")), "b", "b", "one of a, b"),
     ],
 )
 def test_a_text_is_read_as_a_value(kind: Kind, text: str, value: object, expected: str) -> None:
@@ -34,12 +38,12 @@ def test_a_text_is_read_as_a_value(kind: Kind, text: str, value: object, expecte
 @pytest.mark.parametrize(
     ("parse", "text"),
     [
-        *((kinds.number, text) for text in ("٧٥", "７５", "1_0", " 75", "7,5", "9" * 41, "abc")),
-        *((kinds.number, text) for text in ("-60", "+60", "60%", "30s", "1G", "0x3c", "nan")),
-        *((kinds.number, text) for text in ("inf", "60\n", "60=60")),
+        *((NUMBER, text) for text in ("٧٥", "７５", "1_0", " 75", "7,5", "9" * 41, "abc")),
+        *((NUMBER, text) for text in ("-60", "+60", "60%", "30s", "1G", "0x3c", "nan")),
+        *((NUMBER, text) for text in ("inf", "60\n", "60=60")),
         *((kinds.integer(1, 100).parse, text) for text in ("5.5", "５０", "1_0", "0", "101")),
-        *((kinds.percent(10, 100).parse, text) for text in ("6e400", "9.9", "100.1")),
-        *((kinds.mbps().parse, text) for text in ("1e99", "0", "-5")),
+        *((BRIDGE_KEYS["threshold"].parse, text) for text in ("6e400", "9.9", "100.1")),
+        *((kinds.MBPS.parse, text) for text in ("1e99", "0", "-5")),
     ],
 )
 def test_what_people_do_not_write_or_a_kind_does_not_have_is_refused(
