@@ -25,7 +25,7 @@ from controller.bridge.failure import Failure
 from controller.bridge.lost_keys import LostKeys, copied
 from controller.bridge.phase import Phase, Turn, after
 from controller.config import controllers
-from controller.config.guests import vm_name
+from controller.config.guests import VmNames
 from controller.config.marks import Marks
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow, Ovn
@@ -283,7 +283,7 @@ class Fleet:
     def names(self) -> Names:
         """The names of every bridge, port and VM in the database."""
         interfaces = [i for row in self.rows.values() for p in row.ports for i in p.interfaces]
-        vms = (vm_name(interface) for interface in interfaces)
+        vms = (VmNames.of(interface).vm for interface in interfaces)
         ports = {interface.name for interface in interfaces} | {vm for vm in vms if vm}
         return Names(frozenset(self.rows), frozenset(ports))
 

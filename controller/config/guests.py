@@ -11,14 +11,14 @@ from controller.config.rows import BridgeRow, Guest, InterfaceRow
 # Proxmox writes no IDs, but the VM's number is in the names of its ports: the first port of VM 101 is
 # tap101i0, of a container veth101i0, and behind Proxmox's firewall fwln101o0.
 PROXMOX = re.compile(r"(?:(?:tap|veth)([1-9][0-9]{2,8})i|fwln([1-9][0-9]{2,8})o)([0-9]{1,3})")
-# Names of a VM's interface that are the same on every host: UUID/MAC, and VMIDiN for Proxmox.
+# VmNames of a VM's interface that are the same on every host: UUID/MAC, and VMIDiN for Proxmox.
 UUID_AND_MAC = re.compile(
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9a-f]{2}(:[0-9a-f]{2}){5}", re.IGNORECASE
 )
 VMID_AND_NUMBER = re.compile(r"[1-9][0-9]{2,8}i[0-9]{1,3}")
 
 
-class _Names(NamedTuple):
+class VmNames(NamedTuple):
     """The names that a hypervisor uses for an interface and its VM.
 
     `of_vm`: the names of the VM, common to all its interfaces, the best known name first. `by_address`:
@@ -29,41 +29,36 @@ class _Names(NamedTuple):
     by_address: tuple[str, ...]
     own: tuple[str, ...]
 
+    @classmethod
+    def of(cls, interface: InterfaceRow) -> VmNames:
+        ids = interface.external_ids
+        of_vm = tuple(ids[key] for key in ("vm-id", "vm-uuid") if ids.get(key))
+        own = tuple(ids[key] for key in ("iface-id",) if ids.get(key))
+        if not (of_vm or own) and (found := PROXMOX.fullmatch(interface.name)) is not None:
+            vm = found[1] or found[2]
+            return cls((vm,), (), (f"{vm}i{found[3]}",))
+        macs = addresses(ids)
+        return cls(of_vm, tuple(f"{vm.lower()}/{mac}" for vm in of_vm for mac in macs), own)
 
-def _names(interface: InterfaceRow) -> _Names:
-    ids = interface.external_ids
-    of_vm = tuple(ids[key] for key in ("vm-id", "vm-uuid") if ids.get(key))
-    own = tuple(ids[key] for key in ("iface-id",) if ids.get(key))
-    if not (of_vm or own) and (found := PROXMOX.fullmatch(interface.name)) is not None:
-        vm = found[1] or found[2]
-        return _Names((vm,), (), (f"{vm}i{found[3]}",))
-    return _Names(
-        of_vm, tuple(f"{vm.lower()}/{mac}" for vm in of_vm for mac in addresses(ids)), own
-    )
+    @property
+    def vm(self) -> str | None:
+        """The name that libvirt, OpenStack or Proxmox uses for the VM; None if unknown."""
+        return next(iter((*self.of_vm, *self.own)), None)
 
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """The names under which a bridge may store rules of the interface; later ones win."""
+        return (*self.of_vm, *self.own_identities)
 
-def vm_name(interface: InterfaceRow) -> str | None:
-    """Return the name that libvirt, OpenStack or Proxmox uses for the interface's VM; None if unknown."""
-    names = _names(interface)
-    return next(iter((*names.of_vm, *names.own)), None)
+    @property
+    def own_identities(self) -> tuple[str, ...]:
+        """The names that no other interface of the VM has."""
+        return (*self.by_address, *self.own)
 
-
-def identities(interface: InterfaceRow) -> tuple[str, ...]:
-    """Return the names under which a bridge may store rules of an interface; later ones win."""
-    names = _names(interface)
-    return (*names.of_vm, *names.by_address, *names.own)
-
-
-def own_identities(interface: InterfaceRow) -> tuple[str, ...]:
-    """Return the names of an interface that no other interface of its VM has."""
-    names = _names(interface)
-    return (*names.by_address, *names.own)
-
-
-def rules_identity(interface: InterfaceRow) -> str | None:
-    """Return the default name under which a bridge stores rules of an interface; None if unknown."""
-    names = _names(interface)
-    return next(iter((*names.own, *reversed(names.of_vm))), None)
+    @property
+    def default_identity(self) -> str | None:
+        """The default name under which a bridge stores rules of the interface; None if unknown."""
+        return next(iter((*self.own, *reversed(self.of_vm))), None)
 
 
 def is_anywhere(name: str) -> bool:
@@ -80,9 +75,9 @@ def guests_on(row: BridgeRow) -> dict[str, Guest]:
     """Return the VMs on a bridge, keyed by address, if a hypervisor has set their name and address."""
     found = {}
     for interface in row.interfaces:
-        vm, identity = vm_name(interface), rules_identity(interface)
+        names = VmNames.of(interface)
+        vm, identity = names.vm, names.default_identity
         if vm is not None and identity is not None:
-            also = own_identities(interface)
             for mac in addresses(interface.external_ids):
-                found[mac] = Guest(mac, vm, identity, identities=also)
+                found[mac] = Guest(mac, vm, identity, identities=names.own_identities)
     return found

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from controller.config import guests, kinds, values
-from controller.config.guests import identities, own_identities, rules_identity, vm_name
+from controller.config.guests import VmNames
 from controller.config.keys import VM_KEYS, VM_RULE_KEYS, Key
 from controller.config.kinds import Choice
 from controller.config.offload import Offload
@@ -90,6 +90,7 @@ class _Reader:
     def read(self, last_policy: str) -> values.VmPortConfig:
         """Return the configuration. `last_policy` stays in force if a new policy is not supported."""
         interface, common, teaming = self.interface, self.common, self.common.teaming
+        names = VmNames.of(interface)
         vlans = port_vlans(self.port.vlan_mode, self.port.tag, self.port.trunks)
         carriers = self._carriers(vlans)
         team = [uplink.name for uplink in common.uplinks]
@@ -97,7 +98,7 @@ class _Reader:
         # Rules on the interface take precedence over rules that the bridge stores for its VM.
         rules = (
             VM_DEFAULTS
-            | self._kept(identities(interface), {key: keys[key] for key in VM_RULE_KEYS})
+            | self._kept(names.identities, {key: keys[key] for key in VM_RULE_KEYS})
             | self.settings.given(self.record, interface.external_ids, keys)
         )
         self.settings.report_unknown(self.record, interface.external_ids, keys)
@@ -115,19 +116,22 @@ class _Reader:
         unit = rules["unit"] or (common.patch_unit if interface.kind == "patch" else WHOLE)
         attached = self._attached_macs()
         # The bridge's own port has the host's own address.
-        own_mac = interface.mac if interface.ofport == OFPORT_LOCAL else None
-        tunnel_mac = self._tunnel_mac() if carriers >= set(team) else None
+        mac = interface.mac.lower() if interface.mac else None
+        own_macs = (mac,) if mac is not None and interface.ofport == OFPORT_LOCAL else ()
+        # An endpoint can have off-home addresses if it has no LAG and can use all uplinks.
+        moves_home = teaming == Teaming.SWITCH_INDEPENDENT and carriers >= set(team)
+        tunnel_mac = mac if interface.endpoint and moves_home else None
         counted_by_flows = interface.endpoint is not None and common.in_userspace
         return values.VmPortConfig(
             name=interface.name,
             ofport=OfPort(interface.ofport or 0),
-            vm=vm_name(interface) or interface.name,
+            vm=names.vm or interface.name,
             policy=policy,
             vlans=vlans,
             allowed=_unless_all(carriers & may_use, team),
             carriers=_unless_all(carriers, team),
             allow=_unless_all(may_use, team),
-            attached_macs=attached or ((own_mac.lower(),) if own_mac is not None else ()),
+            attached_macs=attached or own_macs,
             forges=self._forges(rules["forged-transmits"], unit, attached),
             trusted=rules["forged-transmits"] == "accept",
             rules=Rules(
@@ -143,8 +147,8 @@ class _Reader:
             binding=rules["binding"],
             moved=rules["moved"] or (),
             unit=unit,
-            vm_id=rules_identity(interface),
-            vm_ids=own_identities(interface),
+            vm_id=names.default_identity,
+            vm_ids=names.own_identities,
             shares=rules["shares"],
             limit_bps=rules["limit-mbps"],
             tunnel_mac=tunnel_mac,
@@ -224,11 +228,6 @@ class _Reader:
             remedy = "choose a VLAN that an uplink carries"
             self.settings.report(f"Port {port.name}", key, f"no uplink carries {found}", remedy)
         return allowed
-
-    def _tunnel_mac(self) -> str | None:
-        """Return the address of a tunnel endpoint that can have off-home addresses (not on a LAG)."""
-        mac, on_a_lag = self.interface.mac, self.common.teaming != Teaming.SWITCH_INDEPENDENT
-        return mac.lower() if mac and self.interface.endpoint and not on_a_lag else None
 
 
 def fitting_policy(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from controller.api.status import BITS_PER_BYTE, fields
-from controller.config.guests import vm_name
+from controller.config.guests import VmNames
 from controller.config.marks import local_address
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, Endpoint, InterfaceRow, Ovn
@@ -143,7 +143,7 @@ def survey(rows: Sequence[BridgeRow], ovn: Ovn | None, endpoints: Mapping[str, E
     addresses = {place.address for place in places}
     vifs = []
     for interface in (i for i in interfaces if i.tunnel is None):
-        if (vm := vm_name(interface)) is not None:
+        if (vm := VmNames.of(interface).vm) is not None:
             asked = local_address(interface.external_ids.get(ENCAP_IP, ""))
             vifs.append(Vif(interface.name, vm, asked if asked in addresses else None))
     if not vifs:

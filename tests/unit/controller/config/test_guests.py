@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.config import guests
+from controller.config.guests import VmNames
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, Guest, InterfaceRow, PortRow
 from controller.config.values import VmPortConfig
@@ -90,7 +90,7 @@ def test_whose_an_interface_is(
     name: str, ids: dict[str, str], vm: str | None, identities: tuple[str, ...]
 ) -> None:
     found = interface(name, 9, ids)
-    assert (guests.vm_name(found), guests.identities(found)) == (vm, identities)
+    assert (VmNames.of(found).vm, VmNames.of(found).identities) == (vm, identities)
 
 
 def test_nothing_is_looked_for_behind_a_bridge_that_is_not_attached() -> None:
