@@ -26,7 +26,7 @@ from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow
 from controller.config.values import BridgeConfig, UplinkConfig
 from controller.host import client
-from controller.host.forwarding import flood, forward, has_pipeline, not_flooded
+from controller.host.forwarding import flagged, flood, forward, has_pipeline, openflow10
 from controller.host.programs import run, wait_until
 from controller.text.wording import STARTED, Refused, unknown
 from policies.model import Role
@@ -111,7 +111,9 @@ def _flood_again(config: BridgeConfig, answers: bool) -> str:
     """
     ports = list[str]()
     if answers and not has_pipeline(config.name):
-        kept, before = not_flooded(config.name), config.no_flood_before
+        with openflow10(config.name):
+            kept = flagged(config.name)
+        before = config.no_flood_before
         ports = [p.name for p in config.vm_ports if p.ofport in kept and p.name not in before]
     if not ports:
         raise NotNeeded(f"bridge {config.name} needs no rescue: NORMAL forwards on its bond")

@@ -92,7 +92,8 @@ class Server:
         for name, row in REQUESTS.items():
             ovs.unixctl.command_register(PREFIX + name, *form(row), self._take, name)
         # OVS daemons in C have the command list-commands, those in Python have help.
-        ovs.unixctl.command_register("list-commands", "", 0, 0, _list_commands, None)
+        listed = ovs.unixctl.commands["help"].callback
+        ovs.unixctl.command_register("list-commands", "", 0, 0, listed, None)
 
     def reply(self, reply: Reply) -> None:
         """Answer a request. May be called on any thread."""
@@ -161,10 +162,3 @@ def _send(connection: Any, text: str, refused: bool) -> None:
     if connection._request_id is not None:
         (connection.reply_error if refused else connection.reply)(printable(text, whole=True))
         connection.since_s = time.monotonic()
-
-
-def _list_commands(connection: Any, _words: list[str], _aux: Any) -> None:
-    lines = ["The available commands are:"]
-    for name, command in sorted(ovs.unixctl.commands.items()):
-        lines.append(f"  {name:<23} {command.usage}".rstrip())
-    connection.reply("\n".join(lines))

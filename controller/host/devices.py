@@ -65,11 +65,10 @@ def offloads(device: str, driver: str | None) -> bool | None:
 @functools.cache
 def _feature() -> int | None:
     """The number of the tc offload feature, the same for all devices; None: the kernel lacks it."""
-    device = "lo"
-    answer = _asked(device, struct.pack("=IIQ", _GET_SET_INFO, 0, 1 << _FEATURES_SET), 4)
+    answer = _asked("lo", struct.pack("=IIQ", _GET_SET_INFO, 0, 1 << _FEATURES_SET), 4)
     (count,) = struct.unpack_from("=I", answer, 16)
     asked = struct.pack("=III", _GET_STRINGS, _FEATURES_SET, count)
-    names = _asked(device, asked, _NAME_BYTES * count)[len(asked) :]
+    names = _asked("lo", asked, _NAME_BYTES * count)[len(asked) :]
     for number in range(count):
         name = names[_NAME_BYTES * number : _NAME_BYTES * (number + 1)]
         if name.partition(b"\0")[0].decode(errors="replace") == _OFFLOADS_TC:

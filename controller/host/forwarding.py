@@ -98,23 +98,9 @@ def forward(bridge: str, uplink: str, others: tuple[str, ...]) -> None:
     Raises:
         Refused: a tool failed.
     """
-    with _openflow10(bridge):
-        _ofctl("mod-port", bridge, uplink, "flood", version="OpenFlow10")
-        for name in others:
-            # NORMAL floods to all other ports.
-            _ofctl("mod-port", bridge, name, "no-flood", version="OpenFlow10")
+    flood(bridge, (uplink,), others)
     _ofctl("add-flows", "--bundle", bridge, "-", stdin="\n".join(flows(others)))
     run("ovs-appctl", "-t", "ovs-vswitchd", "fdb/flush", bridge)
-
-
-def not_flooded(bridge: str) -> frozenset[int]:
-    """The ofports of ports with the flag `no-flood`, to which NORMAL does not flood.
-
-    Raises:
-        Refused: a tool failed.
-    """
-    with _openflow10(bridge):
-        return frozenset(flagged(bridge))
 
 
 def flagged(bridge: str) -> dict[int, str]:
@@ -128,15 +114,16 @@ def flagged(bridge: str) -> dict[int, str]:
     return {OFPORT_LOCAL if port == "LOCAL" else int(port): name for port, name in found}
 
 
-def flood(bridge: str, ports: Iterable[str]) -> None:
-    """Clear the flag `no-flood` on `ports`, so that NORMAL floods to them.
+def flood(bridge: str, ports: Iterable[str], others: Iterable[str] = ()) -> None:
+    """Let NORMAL flood to `ports`, but not to `others`. NORMAL floods to all other ports.
 
     Raises:
         Refused: a tool failed.
     """
-    with _openflow10(bridge):
-        for name in ports:
-            _ofctl("mod-port", bridge, name, "flood", version="OpenFlow10")
+    with openflow10(bridge):
+        for flag, names in (("flood", ports), ("no-flood", others)):
+            for name in names:
+                _ofctl("mod-port", bridge, name, flag, version="OpenFlow10")
 
 
 def flows(cut_off: tuple[str, ...]) -> list[str]:
@@ -164,7 +151,7 @@ def has_pipeline(bridge: str) -> bool:
 
 
 @contextlib.contextmanager
-def _openflow10(bridge: str) -> Iterator[None]:
+def openflow10(bridge: str) -> Iterator[None]:
     """Enable OpenFlow 1.0 on a bridge temporarily, because later versions do not have `no-flood`."""
     allowed = run("ovs-vsctl", "get", "bridge", bridge, "protocols").strip()
     if allowed == "[]" or "OpenFlow10" in allowed:

@@ -9,6 +9,7 @@ import re
 import socket
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,7 @@ def read(device: str) -> Found:
     root = next((qdisc for qdisc in qdiscs if qdisc.get("root")), None)
     if root is None:
         return Found()
-    found = Found(root["kind"], _handle(root["handle"]))
+    found = Found(root["kind"], _number(root["handle"].partition(":")[0]))
     if not found.is_ours:
         return found
     counted = _tc("-s", "class", "show", "dev", device)
@@ -111,12 +112,11 @@ def read(device: str) -> Found:
     parent = ("parent", f"{htb.HANDLE:x}:")
     filters = json.loads(_tc("-j", "filter", "show", "dev", device, *parent) or "[]")
     queued = (str(q.get("parent", "")) for q in qdiscs if q["handle"] != "0:")
-    return Found(
-        found.kind,
-        found.handle,
+    return replace(
+        found,
         marks=_marks(filters),
         minors=frozenset(drops),
-        queued=frozenset(_minor(p) for p in queued if p.startswith(f"{htb.HANDLE:x}:")),
+        queued=frozenset(_number(q.partition(":")[2]) for q in queued if q.startswith(parent[1])),
         drops=drops,
     )
 
@@ -133,12 +133,8 @@ def _marks(filters: Sequence[dict[str, Any]]) -> tuple[int | None, ...]:
     return tuple(mark for _, mark in sorted(marks.items()))
 
 
-def _handle(text: str) -> int:
-    return int(text.partition(":")[0] or "0", 16)
-
-
-def _minor(text: str) -> int:
-    return int(text.partition(":")[2] or "0", 16)
+def _number(text: str) -> int:
+    return int(text or "0", 16)
 
 
 def _host(device: str) -> Host:
