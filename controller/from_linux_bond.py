@@ -19,7 +19,7 @@ from controller.dataplane import frames
 from controller.host.forwarding import parse_forwarding
 from controller.host.programs import wait_until
 from controller.operations import linux_bond
-from controller.operations.linux_bond import RECORD, Host, Links, LinuxBond, Stack, Vlan
+from controller.operations.linux_bond import RECORD, Host, Links, LinuxBond, Stack
 from controller.text.wording import Refused, quoted
 
 COMMAND_TIMEOUT_S = 10
@@ -50,7 +50,6 @@ def survey(bridge: str, name: str) -> Host:
     if not exists and bridge in links:
         raise Refused(f"bridge {bridge}: another device has this name; choose another one")
     at = bridge if bond.is_port else name
-    own, vlans = _stack(at), linux_bond.vlans(at, links, _stack)
     if bond.is_port:
         _refuse_used(name, links, "because the bond is a port of the bridge")
     elif exists:
@@ -59,7 +58,7 @@ def survey(bridge: str, name: str) -> Host:
         for port in _vsctl("list-ports", bridge).split():
             if len(_members(port)) > 1:
                 raise Refused(f"bridge {bridge} has bond {port}; choose a bridge without uplinks")
-    return Host(bond, bridge, own, vlans, _answering(own, vlans), not exists)
+    return _host(bond, bridge, at, links, makes_bridge=not exists)
 
 
 def survey_back(bridge: str, name: str) -> Host:
@@ -78,8 +77,16 @@ def survey_back(bridge: str, name: str) -> Host:
     bond, made_bridge = linux_bond.recorded(record)
     if name in links:
         raise Refused(f"device {name} exists; remove it, because the Linux bond needs this name")
-    own, vlans = _stack(bridge), linux_bond.vlans(bridge, links, _stack)
-    return Host(bond, bridge, own, vlans, _answering(own, vlans), made_bridge)
+    return _host(bond, bridge, bridge, links, made_bridge)
+
+
+def _host(bond: LinuxBond, bridge: str, at: str, links: Links, makes_bridge: bool) -> Host:
+    """Return the configuration of this host. `at`: the device that has the host's addresses."""
+    own, vlans = _stack(at), linux_bond.vlans(at, links, _stack)
+    routes = [*own.routes, *(route for vlan in vlans for route in vlan.stack.routes)]
+    gateways = dict.fromkeys(w[w.index("via") + 1] for r in routes if "via" in (w := r.split()))
+    answering = tuple(gateway for gateway in gateways if _answers(gateway))
+    return Host(bond, bridge, own, vlans, answering, makes_bridge)
 
 
 def move(host: Host, say: Callable[[str], None]) -> None:
@@ -240,23 +247,21 @@ def _as_before(bond: LinuxBond) -> list[str]:
 
 def _cut(old: str, new: str, host: Host) -> None:
     """Move the host's addresses, routes and VLANs from device `old` to `new`, within milliseconds."""
-    host.cut, links = True, _links()
-    there = [vlan for vlan in host.vlans if vlan.name in links]
-    down = linux_bond.taken_down(old, there)
-    _batch([*down, *linux_bond.set_up(new, host.own, host.vlans)])
-    if lines := linux_bond.routes6(new, host.own, host.vlans):
-        _batch(lines, "-6")
+    host.cut = True
+    lines, lines6 = linux_bond.moved(old, new, host.own, host.vlans, _links())
+    _batch(lines)
+    if lines6:
+        _batch(lines6, "-6")
 
 
 def _is_on(device: str, host: Host) -> bool:
     """Whether a device already has the host's addresses and VLANs. Lifetimes of addresses are ignored."""
-
-    def of(stack: Stack) -> set[str]:
-        return {address.partition(" ")[0] for address in stack.addresses}
-
-    wanted = {vlan.name for vlan in host.vlans}
-    there = set(linux_bond.vlan_names(device, _links()))
-    return of(_stack(device)) >= of(host.own) and there >= wanted
+    there, wanted = (
+        {address.partition(" ")[0] for address in stack.addresses}
+        for stack in (_stack(device), host.own)
+    )
+    vlans = {vlan.name for vlan in host.vlans}
+    return there >= wanted and vlans <= {*linux_bond.vlan_names(device, _links())}
 
 
 def _check(host: Host, say: Callable[[str], None]) -> None:
@@ -322,12 +327,6 @@ def _announce(device: str, announcements: Sequence[bytes]) -> None:
         wire.bind((device, ETH_P_ALL))
         for frame in announcements:
             wire.send(frame)
-
-
-def _answering(own: Stack, vlans: Sequence[Vlan]) -> tuple[str, ...]:
-    routes = [*own.routes, *(route for vlan in vlans for route in vlan.stack.routes)]
-    gateways = dict.fromkeys(w[w.index("via") + 1] for r in routes if "via" in (w := r.split()))
-    return tuple(gateway for gateway in gateways if _answers(gateway))
 
 
 def _answers(address: str) -> bool:

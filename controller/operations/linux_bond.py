@@ -43,8 +43,11 @@ TAKEN_AS = {
     "ad_lacp_active": "lacp_active",
     "num_peer_notif": "num_grat_arp",
 }
-ONLY_LACP = {"ad_lacp_rate", "ad_select", "ad_lacp_active", "min_links"}
-ONLY_TLB = {"tlb_dynamic_lb"}
+# The only mode that has an option.
+MODE_OF = {
+    **dict.fromkeys(("ad_lacp_rate", "ad_select", "ad_lacp_active", "min_links"), LACP),
+    "tlb_dynamic_lb": "balance-tlb",
+}
 ZERO_IS_NONE = {"arp_interval", "updelay", "downdelay", "peer_notify_delay"}
 ESSENTIAL = {"miimon", "updelay", "downdelay", "arp_interval", "arp_ip_target", "lacp_rate"}
 # Routes that the kernel creates automatically when an address is configured.
@@ -202,30 +205,24 @@ def stack(addresses: str, routes: str, routes6: str) -> Stack:
     return Stack(tuple(taken), _routes(routes), _routes(routes6))
 
 
-def taken_down(device: str, on_it: Sequence[Vlan]) -> list[str]:
-    """Return lines for `ip -batch` that remove the host's configuration from a device."""
-    return [
-        *(f"link del {vlan.name}" for vlan in on_it),
-        f"link set {device} down",
-        f"addr flush dev {device}",
-    ]
+def moved(
+    old: str, new: str, own: Stack, on_it: Sequence[Vlan], links: Links
+) -> tuple[list[str], list[str]]:
+    """Return lines that move addresses, routes and VLANs from device `old` to `new`.
 
-
-def set_up(device: str, own: Stack, on_it: Sequence[Vlan]) -> list[str]:
-    """Return lines for `ip -batch` that configure addresses, IPv4 routes and VLANs on `device`."""
-    lines = [f"link set {device} up", *_stacked(device, own)]
+    The first lines are for `ip -batch`, the second ones, which configure IPv6 routes, for `ip -6 -batch`.
+    """
+    lines = [f"link del {vlan.name}" for vlan in on_it if vlan.name in links]
+    lines += [f"link set {old} down", f"addr flush dev {old}", f"link set {new} up"]
+    lines += _stacked(new, own)
     for vlan in on_it:
-        lines.append(f"link add link {device} name {vlan.name} mtu {vlan.mtu_bytes} {vlan.make}")
+        lines.append(f"link add link {new} name {vlan.name} mtu {vlan.mtu_bytes} {vlan.make}")
         if vlan.master:
             lines.append(f"link set {vlan.name} master {vlan.master}")
         lines += [f"link set {vlan.name} up", *_stacked(vlan.name, vlan.stack)]
-    return lines
-
-
-def routes6(device: str, own: Stack, on_it: Sequence[Vlan]) -> list[str]:
-    """Return lines for `ip -6 -batch` that configure the IPv6 routes."""
-    stacks = {device: own} | {vlan.name: vlan.stack for vlan in on_it}
-    return [f"route replace {r} dev {at}" for at, stack in stacks.items() for r in stack.routes6]
+    stacks = {new: own} | {vlan.name: vlan.stack for vlan in on_it}
+    routes6 = ((route, at) for at, stack in stacks.items() for route in stack.routes6)
+    return lines, [f"route replace {route} dev {at}" for route, at in routes6]
 
 
 def made_anew(bond: LinuxBond, options: Sequence[str]) -> list[str]:
@@ -284,15 +281,11 @@ def _options(data: Mapping[str, Any]) -> Iterator[str]:
     mode = data["mode"]
     for option in OPTIONS:
         value = data.get(option)
-        if value is None or (option in ZERO_IS_NONE and not value):
-            continue
-        if (option in ONLY_LACP and mode != LACP) or (option in ONLY_TLB and mode != "balance-tlb"):
-            continue
-        if option.startswith("arp_") and not data.get("arp_interval"):
-            continue
-        if isinstance(value, list):
-            value = ",".join(map(str, value))
-        yield from (TAKEN_AS.get(option, option), str(value))
+        unset = value is None or (option in ZERO_IS_NONE and not value)
+        without_arp = option.startswith("arp_") and not data.get("arp_interval")
+        if not (unset or without_arp) and MODE_OF.get(option, mode) == mode:
+            values = value if isinstance(value, list) else [value]
+            yield from (TAKEN_AS.get(option, option), ",".join(map(str, values)))
 
 
 def _settings(data: Mapping[str, Any]) -> Iterator[str]:
@@ -328,9 +321,8 @@ def _kind(link: Mapping[str, Any]) -> str:
 def _address(info: Mapping[str, Any], device: str) -> str:
     """Return an address as `ip address add` accepts it, with DEVICE for the name of the device."""
     peer = info.get("address")
-    words = [f"{info['local']}/{info['prefixlen']}"]
-    if peer:
-        words = [info["local"], "peer", f"{peer}/{info['prefixlen']}"]
+    prefix = f"{peer or info['local']}/{info['prefixlen']}"
+    words = [info["local"], "peer", prefix] if peer else [prefix]
     if info.get("broadcast"):
         words += ["broadcast", info["broadcast"]]
     if info["family"] == "inet":

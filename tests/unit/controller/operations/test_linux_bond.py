@@ -202,12 +202,12 @@ def test_everything_changes_sides_in_one_batch() -> None:
     (on_it,) = linux_bond.vlans(
         "bond0", links(None, vlan(master="virbr20")), lambda _: Stack(("198.51.100.1/24",))
     )
-    assert linux_bond.taken_down("bond0", [on_it]) == [
+    own = replace(own, routes6=("default via 2001:db8::1",))
+    lines, lines6 = linux_bond.moved("bond0", "br0", own, [on_it], {"bond0.20": {}})
+    assert lines == [
         "link del bond0.20",
         "link set bond0 down",
         "addr flush dev bond0",
-    ]
-    assert linux_bond.set_up("br0", own, [on_it]) == [
         "link set br0 up",
         "addr replace 192.0.2.10/24 scope global label br0:1 dev br0",
         "route replace default via 192.0.2.1 dev br0",
@@ -216,14 +216,13 @@ def test_everything_changes_sides_in_one_batch() -> None:
         "link set bond0.20 up",
         "addr replace 198.51.100.1/24 dev bond0.20",
     ]
-    own = replace(own, routes6=("default via 2001:db8::1",))
-    assert linux_bond.routes6("br0", own, []) == ["route replace default via 2001:db8::1 dev br0"]
+    assert lines6 == ["route replace default via 2001:db8::1 dev br0"]
 
 
 def test_a_label_that_is_too_long_for_the_bridges_name_is_dropped() -> None:
     own = stack(address("192.0.2.10", 24, label="bond0:management"))
-    _, added = linux_bond.set_up("br-provider0", own, [])
-    assert added == "addr replace 192.0.2.10/24 scope global dev br-provider0"
+    lines, _ = linux_bond.moved("bond0", "br-provider0", own, [], {})
+    assert lines[-1] == "addr replace 192.0.2.10/24 scope global dev br-provider0"
 
 
 # ---- the record, and what is said -------------------------------------------------------
