@@ -6,7 +6,6 @@ service or the switch is not running.
 
 from __future__ import annotations
 
-import gzip
 import importlib.metadata
 import io
 import os
@@ -111,8 +110,7 @@ def _write(path: Path, directory: str, parts: dict[str, str], made_at_s: float) 
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
     with (
         os.fdopen(descriptor, "wb") as file,
-        gzip.GzipFile(fileobj=file, mode="wb", mtime=made_at_s) as packed,
-        tarfile.open(fileobj=packed, mode="w") as archive,
+        tarfile.open(fileobj=file, mode="w:gz") as archive,
     ):
         for name, text in sorted(parts.items()):
             content = text.encode(errors="replace")

@@ -12,6 +12,7 @@ every failover. So marks are derived again only if data changes that marks of ot
 from __future__ import annotations
 
 import ipaddress
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -97,8 +98,11 @@ class Marks:
         if made_of != self._made_of:
             self._made_of, marked_anew = made_of, set(self._came)
             ends = [end for facts in self._facts.values() for end in facts.tunnels]
-            self._marks = _endpoints([*ends, *_of_ovn(ovn)], addresses)
-            self._marks |= self._patches(attached)
+            if ovn is not None:
+                # No tunnel may use these endpoints yet.
+                pairs = itertools.product(ovn.addresses, ovn.kinds)
+                ends += [TunnelEnd(local_address(a), None, kind, ovn.bridge) for a, kind in pairs]
+            self._marks = _endpoints(ends, addresses) | self._patches(attached)
         last = {name: row for name, row in self.rows.items() if name not in changed}
         self.rows = {
             name: self._marked(row, last.get(name)) if name in marked_anew else last[name]
@@ -170,14 +174,6 @@ def _tunnels(row: BridgeRow) -> Iterator[TunnelEnd]:
         if (tunnel := interface.tunnel) is not None:
             own, peer = (local_address(text or "") for text in (tunnel.local_ip, tunnel.remote_ip))
             yield TunnelEnd(own, tunnel.device, interface.kind, row.name, peer)
-
-
-def _of_ovn(ovn: Ovn | None) -> Iterator[TunnelEnd]:
-    """Return OVN's endpoints, including endpoints that no tunnel uses yet."""
-    if ovn is not None:
-        for text in ovn.addresses:
-            for kind in ovn.kinds:
-                yield TunnelEnd(local_address(text), None, kind, ovn.bridge)
 
 
 def local_address(text: str) -> str | None:

@@ -87,31 +87,28 @@ def with_policies(found: Offload, policies: Iterable[str], connection_hash: str)
     """Return `found` with its effects on the policies in use. `connection_hash`: the key's value."""
     if not found.by_tc:
         return found
-    hashed = [
-        text
-        for policy in sorted({*policies})
-        for text in _hashed(policy, connection_hash, found.no_card)
-    ]
-    return replace(found, told=(*found.told, *hashed))
+    hashed = (_hashed(policy, connection_hash, found.no_card) for policy in sorted({*policies}))
+    return replace(found, told=(*found.told, *filter(None, hashed)))
 
 
-def _hashed(policy: str, connection_hash: str, no_card: str | None) -> Iterator[str]:
+def _hashed(policy: str, connection_hash: str, no_card: str | None) -> str | None:
     preset = PRESETS[policy]
     if connection_hash == "auto" and no_card is not None and preset.spreads_connections:
-        yield (
+        return (
             f"hw-offload with {policy}: {no_card}, so no network card forwards, and connections that use"
             " dp_hash are forwarded in software"
         )
-    elif connection_hash == "dp_hash" and preset.spreads_connections:
-        yield (
+    if connection_hash == "dp_hash" and preset.spreads_connections:
+        return (
             f"hw-offload with {policy}: connection-hash is dp_hash, which tc does not support, so"
             " connections that use dp_hash are forwarded in software"
         )
-    elif preset.classifier.hashed or preset.splits_by is not None:
-        yield (
+    if preset.classifier.hashed or preset.splits_by is not None:
+        return (
             f"hw-offload with {policy}: each connection or address that is hashed is a separate flow"
             " in tc, and software forwards its first packet"
         )
+    return None
 
 
 def _no_card(row: BridgeRow, uplinks: Sequence[InterfaceRow]) -> str | None:

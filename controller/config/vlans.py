@@ -118,11 +118,6 @@ class PortVlans:
         return 0 if vlan == self.native and not self.native_tagged else vlan
 
     @property
-    def digest(self) -> int:
-        """A 16-bit hash, which usually differs for different configurations."""
-        return _digest(self)
-
-    @property
     def essential(self) -> VlanSet:
         """The VLANs that an uplink must carry for this port: an access port's VLAN, or a native VLAN."""
         if self.native is None or (self.takes_tagged and not self.native):
@@ -131,7 +126,8 @@ class PortVlans:
 
 
 @functools.lru_cache
-def _digest(of: PortVlans) -> int:
+def digest(of: PortVlans) -> int:
+    """Return a 16-bit hash, which usually differs for different configurations."""
     written = f"{of.carried.bits:x} {of.native} {of.takes_tagged} {of.native_tagged}"
     return zlib.crc32(written.encode()) & 0xFFFF
 

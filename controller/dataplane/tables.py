@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import IntEnum, StrEnum
 
-from controller.config.vlans import PortVlans, VlanSet, blocks
+from controller.config.vlans import PortVlans, VlanSet, blocks, digest
 from controller.dataplane.specs import COOKIE_PREFIX, Fields, LearnLoad, LearnMatch, MatchValue
 from policies.model import OFPORT_LOCAL, OfPort
 
@@ -278,7 +278,7 @@ def learned_cookie(ofport: OfPort, vlans: PortVlans) -> int:
     The cookie depends on the port's VLANs. When these change, the last learn action with the old cookie
     is removed, and with it the flows that were learned.
     """
-    return cookie(Kind.LEARNED, (vlans.digest << 16 & ~FROM_NORMAL) | ofport)
+    return cookie(Kind.LEARNED, (digest(vlans) << 16 & ~FROM_NORMAL) | ofport)
 
 
 def cookie_kind(value: int) -> Kind | None:

@@ -149,11 +149,6 @@ def _times(entry: list[object]) -> tuple[float, int]:
     return float(at_s), count
 
 
-def is_ours(error: BaseException) -> bool:
-    """Whether an exception points to a bug in the program rather than to bad input."""
-    return isinstance(error, OURS)
-
-
 LEDGER = Ledger()
 report = LEDGER.report
 

@@ -345,7 +345,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             self.refuse(str(error))
         elif self.refused:
             pass
-        elif faults.is_ours(error):
+        elif isinstance(error, faults.OURS):
             self.refuse(faults.report("openflow", error, f"{what} of {self.bridge}"))
         else:
             self.refuse(f"{what} cannot be read: {error!r}")

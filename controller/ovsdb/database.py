@@ -185,11 +185,7 @@ class Database:
     @property
     def is_current(self) -> bool:
         """Whether the last read records are up to date. Thread-safe."""
-        return not self._away
-
-    @property
-    def _away(self) -> bool:
-        return not (self._idl.is_current and self._idl._session.is_connected())
+        return self._idl.is_current and bool(self._idl._session.is_connected())
 
     @property
     def _stands_by(self) -> bool:
@@ -216,9 +212,10 @@ class Database:
         """
         if self._stands_by:
             self._kept.clear()
-        if self._away or not self._kept:
+        kept = self._kept if self.is_current else {}
+        if not kept:
             return
-        kept, self._kept = self._kept, {}
+        self._kept = {}
         failed = self._commit(kept.values()) is not None
         for setting in kept.values() if failed else ():
             if (error := self._commit((setting,))) is None or self._stands_by:
@@ -229,7 +226,7 @@ class Database:
                 self._kept[setting.place] = setting
 
     def _commit(self, settings: Iterable[Setting], applied: bool = False) -> str | None:
-        if self._away:
+        if not self.is_current:
             return self._idl.lacking or f"ovsdb-server is unreachable at {self._remote}; {STARTED}"
         if self._stands_by:
             return faults.ANOTHER_LEADS
@@ -240,7 +237,7 @@ class Database:
         except Exception as error:
             if self._idl.contends and not self._idl.has_lock:
                 return faults.ANOTHER_LEADS
-            if faults.is_ours(error):
+            if isinstance(error, faults.OURS):
                 return faults.report("database", error, "ovsdb writes")
             return str(error) or type(error).__name__
         return None
@@ -293,7 +290,7 @@ def _schema(remote: str) -> Any:
 
 def _refuse_ours(error: Exception) -> None:
     """Raise Refused if `error` is a fault of ovs-lbt and not of the database."""
-    if faults.is_ours(error):
+    if isinstance(error, faults.OURS):
         raise Refused(faults.report("database", error, "replica")) from error
 
 

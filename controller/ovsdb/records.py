@@ -194,17 +194,14 @@ def _port(row: Any, local: bool = False, hw_offload: bool = False) -> PortRow:
         vlan_mode=_first(row.vlan_mode),
         trunks=tuple(sorted(row.trunks)),
         protected=row.protected,
-        blocked=_is_blocked(row),
+        # Without spanning tree, there is no state.
+        blocked=not BLOCKED.isdisjoint(
+            (row.rstp_status.get("rstp_port_state"), row.status.get("stp_state"))
+        ),
         active_mac=_first(row.bond_active_slave) if backs_up else None,
         lacp_fallback=row.other_config.get("lacp-fallback-ab") == "true",
         external_ids=dict(row.external_ids),
     )
-
-
-def _is_blocked(port: Any) -> bool:
-    """Whether spanning tree keeps a port from forwarding. Without spanning tree, there is no state."""
-    states = port.rstp_status.get("rstp_port_state"), port.status.get("stp_state")
-    return any(state in BLOCKED for state in states)
 
 
 def _interface(row: Any, local: bool = False, hw_offload: bool = False) -> InterfaceRow:

@@ -297,12 +297,10 @@ class Replica(idl.Idl):  # type: ignore[misc]
             return True
         if message.id in self._confirming:
             then, _ = self._confirming.pop(message.id)
-            then(_is_done(message.result))
+            # All operations of the transaction succeeded.
+            done = isinstance(message.result, list) and all(
+                isinstance(result, dict) and "error" not in result for result in message.result
+            )
+            then(done)
             return True
         return False
-
-
-def _is_done(result: Any) -> bool:
-    """Whether all operations of a transaction succeeded."""
-    done = isinstance(result, list) and all(isinstance(r, dict) for r in result)
-    return done and not any("error" in r for r in result)

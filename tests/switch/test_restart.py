@@ -243,7 +243,7 @@ def test_what_nobody_waits_for_is_written_when_the_database_is_back(bed: Bed) ->
     """Such as bindings after a failover; the last value counts."""
     database = Database(f"unix:{bed.ovs.rundir}/db.sock", lambda _: None)
     bed.ovs.stop("ovsdb-server")
-    wait_until(lambda: database._away, "it is away")
+    wait_until(lambda: not database.is_current, "it is away")
     for value in ("first", "last"):
         setting = Setting("Bridge", bed.bridge, "test-key", value)
         database.write(Write((setting,)))
