@@ -9,7 +9,6 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable
-from typing import TextIO
 
 from controller.api.engine_commands import Reply
 from controller.api.events import Request
@@ -40,23 +39,16 @@ class OneAnswer:
     def serve(self, going_on: Callable[[], bool]) -> int:
         """Wait for the answer and print it. Returns the exit status of the command."""
         self._answered.wait(ANSWER_TIMEOUT_S)
-        if self._reply is None:
-            late = f"the switch or the database did not answer within {ANSWER_TIMEOUT_S:g} s"
-            fault = "ovs-lbt itself failed; see the error above"
-            _tell(f"ovs-lbt: {late if going_on() else fault}", sys.stderr)
-            return 1
-        if self._reply.refused:
-            _tell(f"ovs-lbt: {self._reply.text}", sys.stderr)
-            return 1
-        if self._reply.text:
-            _tell(self._reply.text, sys.stdout)
-        return 0
-
-
-def _tell(text: str, to: TextIO) -> None:
-    """Print the result of the request; ignore an output error, because the request is already done."""
-    with contextlib.suppress(OSError):
-        print(text, file=to)
+        late = f"the switch or the database did not answer within {ANSWER_TIMEOUT_S:g} s"
+        fault = "ovs-lbt itself failed; see the error above"
+        reply = self._reply or Reply(REQUEST_ID, late if going_on() else fault, refused=True)
+        # Output errors are ignored, because the request is already done.
+        with contextlib.suppress(OSError):
+            if reply.refused:
+                print(f"ovs-lbt: {reply.text}", file=sys.stderr)
+            elif reply.text:
+                print(reply.text)
+        return int(reply.refused)
 
 
 def detach(ovsdb: str, bridge: str, *options: str) -> Service:

@@ -6,6 +6,7 @@ service or the switch is not running.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import io
 import os
@@ -168,7 +169,10 @@ def _bridges() -> list[str]:
 
 
 def _versions() -> str:
-    lines = [f"{name}: {version}" for name in LIBRARIES if (version := _version(name))]
+    lines = list[str]()
+    for name in LIBRARIES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            lines.append(f"{name}: {importlib.metadata.version(name)}")
     lines += [f"Python: {platform.python_version()}", f"system: {platform.platform()}"]
     if OS_RELEASE.exists():
         lines += OS_RELEASE.read_text().splitlines()
@@ -178,13 +182,6 @@ def _versions() -> str:
         except Refused as why:
             lines.append(f"{tool}: {why}")
     return "\n".join([*lines, ""])
-
-
-def _version(library: str) -> str | None:
-    try:
-        return importlib.metadata.version(library)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _history(service: str) -> str:

@@ -96,22 +96,20 @@ def _command(bridge: str, wait_s: float, service: str) -> list[str]:
 def started(command: Sequence[str], log_name: str) -> subprocess.Popen[bytes]:
     """Start a process without a terminal, in a separate session. It continues after this one.
 
+    It has a log file, unless this file cannot be opened.
+
     Raises:
         OSError: the process cannot be started.
     """
+    log = subprocess.DEVNULL
+    with contextlib.suppress(OSError):
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        log = os.open(Path(ovs.dirs.LOGDIR) / log_name, flags, 0o640)
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        stderr=log(log_name),
+        stderr=log,
         start_new_session=True,
         cwd="/",
     )
-
-
-def log(name: str) -> int:
-    """Open the log file of a process without a terminal; DEVNULL if that fails."""
-    path = Path(ovs.dirs.LOGDIR) / name
-    with contextlib.suppress(OSError):
-        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
-    return subprocess.DEVNULL

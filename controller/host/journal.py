@@ -146,22 +146,17 @@ def _unknown(what: str, name: str, names: Collection[str], listing: str) -> str:
 
 
 def _found(path: Path, query: history.Query) -> list[dict[str, object]]:
+    """The last matching entries. Each file is read backwards, and only as far as needed."""
     found: list[dict[str, object]] = []
-    for file in (path, *(Path(f"{path}.{n}") for n in range(1, OLDER_FILES + 1))):
-        if len(found) >= query.last or not file.exists():
+    for number in range(OLDER_FILES + 1):
+        older = Path(f"{path}.{number}") if number else path
+        if not older.exists():
             break
-        found = [*_last(file, query, query.last - len(found)), *found]
-    return found
-
-
-def _last(path: Path, query: history.Query, count: int) -> list[dict[str, object]]:
-    """The last `count` matching entries of a file, which is read backwards only as far as needed."""
-    found: list[dict[str, object]] = []
-    with path.open("rb") as file:
-        for line in _backwards(file):
-            found += history.read([line.decode(errors="replace")], query)
-            if len(found) == count:
-                break
+        with older.open("rb") as file:
+            for line in _backwards(file):
+                if len(found) == query.last:
+                    return found[::-1]
+                found += history.read([line.decode(errors="replace")], query)
     return found[::-1]
 
 

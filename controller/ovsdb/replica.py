@@ -78,10 +78,10 @@ class Replica(idl.Idl):  # type: ignore[misc]
         # The connection on which we joined the election, and whether we were the leader then.
         self._begun: tuple[int, bool] | None = None
         self._lock_due_s: float | None = None
-        self._answers = False
         # The requests about locks that the server has not answered yet.
         self._asked: dict[int, Ask] = {}
-        self._to_confirm: queue.SimpleQueue[Then] = queue.SimpleQueue()
+        # What to do on the replica's thread during the election.
+        self._to_do: queue.SimpleQueue[Callable[[float], None]] = queue.SimpleQueue()
         self._confirming: dict[int, tuple[Then, float]] = {}
         self._wakened, self._waken = socket.socketpair()
         self._wakened.setblocking(False)
@@ -93,15 +93,14 @@ class Replica(idl.Idl):  # type: ignore[misc]
 
     def answer(self) -> None:
         """Answer a challenge, to show that this service is alive."""
-        self._answers = True
-        self._wake()
+        self._on_thread(self._answer)
 
     def confirm(self, then: Then) -> None:
         """Query the server whether this service leads, and pass the answer to `then` (None: no answer)."""
-        self._to_confirm.put(then)
-        self._wake()
+        self._on_thread(lambda now_s: self._confirm(then, now_s))
 
-    def _wake(self) -> None:
+    def _on_thread(self, step: Callable[[float], None]) -> None:
+        self._to_do.put(step)
         with contextlib.suppress(BlockingIOError):
             self._waken.send(b"!")
 
@@ -209,11 +208,12 @@ class Replica(idl.Idl):  # type: ignore[misc]
             self._follow(self.has_lock, now_s)
         if self._is_begun:
             self._send(self._watch.tick(now_s))
-            if self._answers:
-                self._send(self._watch.answer())
-        self._answers = False
-        while not self._to_confirm.empty():
-            self._confirm(self._to_confirm.get(), now_s)
+        while not self._to_do.empty():
+            self._to_do.get()(now_s)
+
+    def _answer(self, _now_s: float) -> None:
+        if self._is_begun:
+            self._send(self._watch.answer())
 
     def _follow(self, leads: bool, now_s: float) -> None:
         begun = self._session.get_seqno(), leads
