@@ -32,6 +32,7 @@ from controller.host.notify import Supervisor
 from controller.host.qdisc import Qdiscs
 from controller.host.sockets import BridgeSocket, Reach, TlsFiles, bind
 from controller.inbox import Inbox, StatusWanted
+from controller.metrics import scrapes
 from controller.metrics.exporter import Exporter
 from controller.openflow import commands, connections, framework, side_connection
 from controller.ovsdb.database import Database
@@ -142,13 +143,13 @@ class Service:
         )
         if options.metrics is not None:
             metrics = *options.metrics, options.metrics_tls
-            bind("metrics", functools.partial(self._exporter.listen, *metrics))
+            bind("metrics", functools.partial(scrapes.serve, self._exporter.application, *metrics))
         framework.start(
             "controller.openflow.app",
             submit=self._submit_switch,
             connections=self._connections,
             caller=lambda connection: self._dialers.caller(connection),
-            confirm=lambda then: self._database.confirm(then),
+            confirm=lambda then: self._database.replica.confirm(then),
             room=lambda bridge: connections.room(self._database.row(bridge)),
         )
         self._dialers = connections.Dialers(
@@ -310,7 +311,7 @@ class Service:
             case engine_commands.Write():
                 self._database.write(command)
             case engine_commands.Answer():
-                self._database.answer()
+                self._database.replica.answer()
             case engine_commands.Reply():
                 self._control.reply(command)
             case engine_commands.Report(level=level, text=text):

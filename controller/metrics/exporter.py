@@ -8,8 +8,6 @@ from prometheus_client import CollectorRegistry, Histogram, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from controller.api import status
-from controller.host.sockets import TlsFiles
-from controller.metrics import scrapes
 
 PREFIX = "ovslbt_"
 SECONDS_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
@@ -37,7 +35,7 @@ HELP = {
 
 
 class Exporter:
-    """Serves /metrics.
+    """The metrics of the service. `application`: the WSGI application, which `scrapes.serve` serves.
 
     Each scrape, on a separate thread, calls `read_status`, `leads` (whether this service leads) and
     `faults` (the number of failures of each part).
@@ -56,6 +54,7 @@ class Exporter:
         self._version = version
         self._registry = CollectorRegistry()
         self._registry.register(self)
+        self.application = make_wsgi_app(self._registry)
         self._observed = {
             name: Histogram(
                 f"{PREFIX}{name}_seconds",
@@ -66,15 +65,6 @@ class Exporter:
             )
             for name, buckets in OBSERVED.items()
         }
-
-    def listen(self, address: str, port: int, tls: TlsFiles | None = None) -> scrapes.Server:
-        """Serve metrics on a separate thread, over TLS if `tls` is given.
-
-        Raises:
-            OSError: the address cannot be bound.
-            ValueError: a TLS file cannot be used, or the address needs TLS and has none.
-        """
-        return scrapes.serve(make_wsgi_app(self._registry), address, port, tls)
 
     def observe(self, bridge: str, histogram: str, seconds: float) -> None:
         self._observed[histogram].labels(bridge).observe(seconds)

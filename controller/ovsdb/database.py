@@ -24,7 +24,7 @@ from controller.host import faults
 from controller.host.programs import wait_until
 from controller.host.sockets import TLS_OPTIONS, TlsFiles, reason, refuse_plain
 from controller.ovsdb import records
-from controller.ovsdb.replica import CONFIRM_TIMEOUT_S, Replica, Then
+from controller.ovsdb.replica import CONFIRM_TIMEOUT_S, Replica
 from controller.text.wording import STARTED, Refused, invalid
 
 LOG = logging.getLogger(__name__)
@@ -110,10 +110,10 @@ class Database:
         try:
             for table, columns in records.COLUMNS.items():
                 helper.register_columns(table, columns.split())
-            self._idl = Replica(remote, helper, SCHEMA)
+            self.replica = Replica(remote, helper, SCHEMA)
             backoff_ms = RECONNECT_LOCAL_MS if local else RECONNECT_MS
-            self._idl._session.reconnect.set_backoff(*backoff_ms)
-            self._link = connection.Connection(self._idl, timeout=TRANSACTION_TIMEOUT_S)
+            self.replica._session.reconnect.set_backoff(*backoff_ms)
+            self._link = connection.Connection(self.replica, timeout=TRANSACTION_TIMEOUT_S)
             self._api = _Api(self._link)
         except Exception as error:
             _refuse_ours(error)
@@ -122,10 +122,10 @@ class Database:
         late = (
             f"ovsdb-server at {remote} did not send the database within {TRANSACTION_TIMEOUT_S} s"
         )
-        wait_until(lambda: self._idl.is_current, TRANSACTION_TIMEOUT_S, ROWS_PAUSE_S, late)
+        wait_until(lambda: self.replica.is_current, TRANSACTION_TIMEOUT_S, ROWS_PAUSE_S, late)
         with self._link.lock:
             self._changed()
-            self._idl.changed = self._changed
+            self.replica.changed = self._changed
         faults.vital("database", "ovsdb writes", self._write_forever)
 
     def contend(self) -> None:
@@ -134,10 +134,10 @@ class Database:
         Raises:
             Refused: the database does not report the leader in time.
         """
-        self._idl.led = self._led
-        self._idl.challenged = lambda: self._submit(Challenged())
+        self.replica.led = self._led
+        self.replica.challenged = lambda: self._submit(Challenged())
         with self._link.lock:
-            self._idl.contend()
+            self.replica.contend()
         if not self._known.wait(TRANSACTION_TIMEOUT_S):
             found = "ovsdb-server did not report which service leads"
             raise Refused(f"{found} within {TRANSACTION_TIMEOUT_S} s")
@@ -146,18 +146,10 @@ class Database:
         self._submit(Leading(leads))
         self._known.set()
 
-    def answer(self) -> None:
-        """Answer a `Challenged` event, to show that this service is alive."""
-        self._idl.answer()
-
-    def confirm(self, then: Then) -> None:
-        """Query the server whether this service leads, and pass the answer to `then` (None: no answer)."""
-        self._idl.confirm(then)
-
     def confirmed(self) -> bool:
         """Wait for the database's answer, and return False if another service leads; else True."""
         answers: queue.SimpleQueue[bool | None] = queue.SimpleQueue()
-        self.confirm(answers.put)
+        self.replica.confirm(answers.put)
         with contextlib.suppress(queue.Empty):
             return answers.get(timeout=2 * CONFIRM_TIMEOUT_S) is not False
         return True
@@ -168,11 +160,11 @@ class Database:
 
     def _changed(self) -> None:
         """Submit the records if they have changed. Many changes of rows concern unused columns."""
-        touched, self._idl.touched = self._idl.touched, set()
-        other_config, read = records.root(self._idl.tables["Open_vSwitch"].rows.values())
-        rows = self._idl.tables["Bridge"].rows
+        touched, self.replica.touched = self.replica.touched, set()
+        other_config, read = records.root(self.replica.tables["Open_vSwitch"].rows.values())
+        rows = self.replica.tables["Bridge"].rows
         bridges = self._bridges.read_records(rows, touched, other_config)
-        read = replace(read, bridges=bridges, lacking=self._idl.lacking)
+        read = replace(read, bridges=bridges, lacking=self.replica.lacking)
         if read != self._last:
             self._last = read
             self._submit(read)
@@ -185,11 +177,11 @@ class Database:
     @property
     def is_current(self) -> bool:
         """Whether the last read records are up to date. Thread-safe."""
-        return self._idl.is_current and bool(self._idl._session.is_connected())
+        return self.replica.is_current and bool(self.replica._session.is_connected())
 
     @property
     def _stands_by(self) -> bool:
-        return self._idl.contends and not self._idl.leads
+        return self.replica.contends and not self.replica.leads
 
     def _write_forever(self) -> None:
         while True:
@@ -227,7 +219,9 @@ class Database:
 
     def _commit(self, settings: Iterable[Setting], applied: bool = False) -> str | None:
         if not self.is_current:
-            return self._idl.lacking or f"ovsdb-server is unreachable at {self._remote}; {STARTED}"
+            return (
+                self.replica.lacking or f"ovsdb-server is unreachable at {self._remote}; {STARTED}"
+            )
         if self._stands_by:
             return faults.ANOTHER_LEADS
         try:
@@ -235,7 +229,7 @@ class Database:
                 for setting in _removals_last(settings):
                     txn.add(self._command(setting))
         except Exception as error:
-            if self._idl.contends and not self._idl.has_lock:
+            if self.replica.contends and not self.replica.has_lock:
                 return faults.ANOTHER_LEADS
             if isinstance(error, faults.OURS):
                 return faults.report("database", error, "ovsdb writes")

@@ -61,6 +61,7 @@ from controller.host import (
     qdisc,
 )
 from controller.host.sockets import is_loopback
+from controller.metrics import scrapes
 from controller.openflow.commands import encode
 from controller.openflow.framework import serialized
 from controller.openflow.messages import Asked
@@ -321,7 +322,7 @@ def _written() -> Iterator[str]:
         leads=False,
         has_lock=False,
     )
-    made._idl, made._api, made._remote, made._kept = idl, Library(), "unix:x", {}
+    made.replica, made._api, made._remote, made._kept = idl, Library(), "unix:x", {}
     settings = (
         Setting("Bridge", "br0", "ovs-lbt-policy", None),
         Setting("Bridge", "br0", "ovs-lbt-mode", "observe"),
@@ -828,7 +829,8 @@ def sockets() -> Iterator[str]:
         yield from (
             line.replace(directory, "RUNDIR").replace(str(os.getpid()), "PID") for line in seen
         )
-    served = _three_seconds("bond policy=load-based").exporter.listen("127.0.0.1", 0)
+    application = _three_seconds("bond policy=load-based").exporter.application
+    served = scrapes.serve(application, "127.0.0.1", 0, None)
     port = served.server_address[1]
     for path in ("/metrics", "/", "/metrics?name[]=ovslbt_leader", "/none"):
         for accept in ("text/plain", "application/openmetrics-text; version=1.0.0"):

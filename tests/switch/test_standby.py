@@ -182,7 +182,7 @@ def test_the_database_says_who_leads_at_this_moment(bed: Bed, led: tuple[Service
     answers: queue.SimpleQueue[bool | None] = queue.SimpleQueue()
     os.kill(bed.ovs.pid("ovsdb-server"), signal.SIGSTOP)
     try:
-        third.confirm(answers.put)
+        third.replica.confirm(answers.put)
         assert answers.get(timeout=60) is None
         assert third.confirmed(), "who cannot know goes on"
     finally:
