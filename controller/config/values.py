@@ -115,17 +115,14 @@ class VmPortConfig:
     # Whether the port is one of several endpoints of the userspace datapath on its bridge. Such a port is
     # not split: chance would select the uplink of its inbound traffic, and each endpoint is placed anyway.
     one_of_several: bool = False
-    # The tunnels whose frames the port sends; None if there are none.
+    # The next four are as in the `InterfaceRow`, with the pins that the bridge stores for `guests`.
     endpoint: Endpoint | None = None
-    # Pairs of an IPv6 address of the port and the remote end of a tunnel from this address.
     tunnel_peers: tuple[tuple[str, str], ...] = ()
+    mtu: int | None = None
+    guests: tuple[Guest, ...] = ()
     # Whether only flows count the port's traffic: its port counters do not include the tunnels that
     # the userspace datapath starts and ends at the port.
     counted_by_flows: bool = False
-    # The maximum packet length on the port; None if not known.
-    mtu: int | None = None
-    # The VMs behind a patch port whose addresses a hypervisor has written to the database.
-    guests: tuple[Guest, ...] = ()
 
     def guest(self, mac: str) -> Guest | None:
         """Return the VM behind this port that has the address `mac`; None if not known."""

@@ -284,17 +284,16 @@ class TlsFiles:
             if not os.access(name, os.R_OK):
                 raise ValueError(f"{option}: {name} does not exist or is not readable")
         try:
+            options, expected = (
+                "--certificate and --private-key",
+                "a certificate and its private key",
+            )
             context.load_cert_chain(self.certificate, self.private_key)
-        except OSError as error:
-            found = f"--certificate and --private-key: {reason(error)}"
-            raise ValueError(
-                f"{found}; expected a certificate and its private key in PEM format"
-            ) from error
-        try:
+            options, expected = self.ca_option, "CA certificates"
             context.load_verify_locations(self.ca_cert)
         except OSError as error:
-            found = f"{self.ca_option}: {reason(error)}"
-            raise ValueError(f"{found}; expected CA certificates in PEM format") from error
+            found = f"{options}: {reason(error)}"
+            raise ValueError(f"{found}; expected {expected} in PEM format") from error
         return context
 
 
