@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from controller.config import controllers, membership, normal, offload
+from controller.config import controllers, membership, offload
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS
 from controller.config.kinds import Known
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
@@ -51,6 +51,7 @@ class _Reader:
             self.settings.report(record, PREFIX + "policy", VANISHED, keys_again(name))
         neither = {*team.uplinks, *team.missing, *self.row.mirrored_to}
         uplinks = tuple(self._uplink(port, interface) for port, interface in members)
+        names = [uplink.name for uplink in uplinks]
         bond = team.bond
         teaming = self._teaming(bridge["teaming"], bond)
         last_policy = self.last.policy if self.last else DEFAULT_PRESET
@@ -101,9 +102,9 @@ class _Reader:
                 offloaded, (policy, *(port.policy for port in vm_ports)), connection_hash
             ),
             not_done=(
-                *normal.not_done(
-                    self.row, {u.name for u in uplinks}, teaming != Teaming.SWITCH_INDEPENDENT
-                ),
+                *only_normal(self.row),
+                *multiplied(self.row, names),
+                *returned(self.row, names, teaming != Teaming.SWITCH_INDEPENDENT),
                 *controllers.not_done(self.row, 0 if bond else len(bridge["uplinks"] or ())),
                 *_unspread(vm_ports, bridge["connection-hash"]),
                 *((WAITS,) if self.row.restores_flows else ()),
@@ -174,32 +175,6 @@ def _several_marked(ports: tuple[VmPortConfig, ...]) -> tuple[VmPortConfig, ...]
     return tuple(replace(p, one_of_several=True) if p in endpoints else p for p in ports)
 
 
-def _unspread(ports: Iterable[VmPortConfig], connection_hash: str | None) -> Iterator[str]:
-    """Report the tunnel endpoints whose connections are spread less than the policy requires."""
-    for port in ports:
-        endpoint = f"{port.name}, a tunnel endpoint on the userspace datapath"
-        if port.keeps_address:
-            yield (
-                f"{port.policy} does not spread {endpoint}, because remote endpoints reply to source"
-                " MAC addresses, and some uplinks lack its VLANs; configure these VLANs on all uplinks"
-            )
-        elif connection_hash == "multipath" and port.counted_by_flows and port.may_spread:
-            yield (
-                f"{port.policy} spreads the traffic of tunnel endpoint {port.name} only by peers, because"
-                " multipath cannot hash tunnel source ports; set connection-hash=dp_hash"
-            )
-
-
-def _unchecked(bridge: Mapping[str, Any], teaming: str, on_bond: bool) -> Iterator[str]:
-    """Report why path checks that are configured have no effect."""
-    if bridge["path-check"] and teaming != Teaming.SWITCH_INDEPENDENT:
-        yield f"path-check has no effect with teaming {teaming}, where the upstream switch chooses the uplink"
-    elif bridge["path-check"] and on_bond and bridge["mode"] == "observe":
-        yield "path-check has no effect in mode observe, which installs no flows; set mode=enforce"
-    elif bridge["path-check-targets"] and not bridge["path-check"]:
-        yield "path-check-targets has no effect while path-check is off; set path-check=on"
-
-
 def _teaming_violations(teaming: str, bond: PortRow | None) -> Iterator[tuple[str, str]]:
     """Report why the uplinks do not support a teaming mode: each problem, and its solution.
 
@@ -238,3 +213,93 @@ def _poll_interval_s(asked_s: float | None, ports: Iterable[VmPortConfig], polic
     if asked_s is not None:
         return asked_s
     return min(PRESETS[name].poll_s for name in (policy, *(port.policy for port in ports)))
+
+
+# ---- what is not done ------------------------------------------------------------------
+
+
+def only_normal(row: BridgeRow) -> Iterator[str]:
+    """Report features in use that NORMAL supports, but our pipeline does not.
+
+    Sampling (NetFlow, sFlow, IPFIX) does not depend on NORMAL and continues.
+    """
+    bridge = f"Bridge {row.name}"
+    for column, on in (("stp_enable", row.stp_enable), ("rstp_enable", row.rstp_enable)):
+        if on:
+            effect = "VM ports stay on an uplink that spanning tree blocks"
+            yield f"{bridge} {column}: while the service is down, {effect}"
+    if row.mcast_snooping_enable:
+        effect = "multicast reaches every VM port of its VLAN, not only group members"
+        yield f"{bridge} mcast_snooping_enable: {effect}"
+    if row.flood_vlans:
+        vlans = ", ".join(map(str, row.flood_vlans))
+        yield f"{bridge} flood_vlans: ovs-lbt learns addresses in VLAN {vlans} instead of flooding"
+    for port in row.ports:
+        if port.vlan_mode == "dot1q-tunnel":
+            effect = f"the port works as an access port of VLAN {port.tag or 0}, not as a tunnel"
+            yield f"Port {port.name} vlan_mode: {effect}"
+
+
+def multiplied(row: BridgeRow, uplinks: Collection[str]) -> Iterator[str]:
+    """Report the mirrors whose frames are sent on several plain uplinks (their names: `uplinks`).
+
+    Open vSwitch itself sends mirrored frames to every port that carries the output VLAN. A bond counts
+    as one port.
+    """
+    for mirror in row.mirrors:
+        by = _carry(row, uplinks, mirror.output_vlan, inside=True)
+        if len(by) > 1:
+            found = f"Bridge {row.name} mirrors: {mirror.name} sends VLAN {mirror.output_vlan} on {', '.join(by)}"
+            yield f"{found}, which form a loop; set trunks without that VLAN on all uplinks but one"
+
+
+def returned(row: BridgeRow, uplinks: Collection[str], lag: bool) -> Iterator[str]:
+    """Report mirrors whose frames return on other members of a bond, because they bypass our flows.
+
+    `lag`: whether the upstream switch treats the uplinks as one link, so that no frame returns.
+    The source of a mirrored frame is an address in another VLAN, so it looks like another host's frame.
+    """
+    bond = next((p for p in row.ports if {i.name for i in p.interfaces} == {*uplinks}), None)
+    for mirror in row.mirrors if bond is not None and not lag else ():
+        by, to = (_carry(row, uplinks, mirror.output_vlan, inside) for inside in (True, False))
+        if by and to:
+            found = f"Bridge {row.name} mirrors: {', '.join(to)} may receive each frame"
+            remedy = "use LACP, use output_port instead of output_vlan, or remove the VLAN from these ports"
+            yield f"{found} of mirror {mirror.name} (output_vlan {mirror.output_vlan}) twice; {remedy}"
+
+
+def _carry(row: BridgeRow, uplinks: Collection[str], vlan: int | None, inside: bool) -> list[str]:
+    """Return the ports that carry a VLAN: uplinks (`inside`) or other ports. A bond is one port."""
+    return [
+        port.name
+        for port in row.ports
+        if vlan is not None
+        and all((i.name in uplinks) == inside for i in port.interfaces)
+        and vlan in port_vlans(port.vlan_mode, port.tag, port.trunks).carried
+    ]
+
+
+def _unspread(ports: Iterable[VmPortConfig], connection_hash: str | None) -> Iterator[str]:
+    """Report the tunnel endpoints whose connections are spread less than the policy requires."""
+    for port in ports:
+        endpoint = f"{port.name}, a tunnel endpoint on the userspace datapath"
+        if port.keeps_address:
+            yield (
+                f"{port.policy} does not spread {endpoint}, because remote endpoints reply to source"
+                " MAC addresses, and some uplinks lack its VLANs; configure these VLANs on all uplinks"
+            )
+        elif connection_hash == "multipath" and port.counted_by_flows and port.may_spread:
+            yield (
+                f"{port.policy} spreads the traffic of tunnel endpoint {port.name} only by peers, because"
+                " multipath cannot hash tunnel source ports; set connection-hash=dp_hash"
+            )
+
+
+def _unchecked(bridge: Mapping[str, Any], teaming: str, on_bond: bool) -> Iterator[str]:
+    """Report why path checks that are configured have no effect."""
+    if bridge["path-check"] and teaming != Teaming.SWITCH_INDEPENDENT:
+        yield f"path-check has no effect with teaming {teaming}, where the upstream switch chooses the uplink"
+    elif bridge["path-check"] and on_bond and bridge["mode"] == "observe":
+        yield "path-check has no effect in mode observe, which installs no flows; set mode=enforce"
+    elif bridge["path-check-targets"] and not bridge["path-check"]:
+        yield "path-check-targets has no effect while path-check is off; set path-check=on"

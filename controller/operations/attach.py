@@ -14,12 +14,11 @@ from controller.bridge import inspection
 from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import isolation
 from controller.bridge.lost_keys import copied
-from controller.config import controllers, normal
+from controller.config import controllers, reader
 from controller.config.controllers import SECURE
 from controller.config.kept_keys import last_keys
 from controller.config.keys import BRIDGE_KEYS, settable
 from controller.config.membership import bond_of, bonds_of, to_attach
-from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import BridgeConfig
 from controller.config.vlans import most_ports
@@ -90,7 +89,7 @@ class Attach(Change):
             return []
         text = self._done(bridge, row, now_s)
         # Apply changes that were made in the database during the attach.
-        followed = bridge.configure(read_bridge(row, bridge.config), now_s)
+        followed = bridge.configure(reader.read_bridge(row, bridge.config), now_s)
         if kept := tuple(copied(row)):
             followed.append(Write(kept))
         return [*followed, *self.end(text, now_s)]
@@ -101,7 +100,7 @@ class Attach(Change):
             return []
         if self.fail_mode and bridge.read is not None and bridge.read.by_default:
             return bridge.read_anew()
-        commands = bridge.take_over(read_bridge(row, bridge.config), now_s)
+        commands = bridge.take_over(reader.read_bridge(row, bridge.config), now_s)
         self.step = Step.FLUSH if self.fail_mode else Step.INSTALL
         if self.fail_mode:
             commands.append(Write(self.fail_mode, self.number, applied=True))
@@ -239,9 +238,9 @@ def attach(
         values = {**values, HASH: HASH_AT_ATTACH}
     config = attachable(row, values, as_before=reverts is not None)
     uplinks = [uplink.name for uplink in config.uplinks]
-    twice = [*normal.multiplied(row, uplinks)]
+    twice = [*reader.multiplied(row, uplinks)]
     if reverts is None and not config.observes_bond:
-        twice += normal.returned(row, uplinks, config.on_a_lag)
+        twice += reader.returned(row, uplinks, config.on_a_lag)
     if twice:
         raise Refused("; ".join(twice))
     settings = _settings(row, values, config, own)
@@ -299,7 +298,7 @@ def attachable(
         ids[PREFIX + "team"] = "//"  # a team from an earlier attach is not in force
     # Without a bond, attach sets fail mode secure.
     mode = row.fail_mode if row.attached else SECURE
-    config = read_bridge(replace(row, external_ids=ids, fail_mode=mode), last)
+    config = reader.read_bridge(replace(row, external_ids=ids, fail_mode=mode), last)
     known = {*last.errors} if last is not None else set()
     bad = (error for error in config.errors if error not in known)
     errors = [str(error) for error in bad if error.record == f"Bridge {row.name}"]

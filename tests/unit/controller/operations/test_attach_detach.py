@@ -32,7 +32,7 @@ from controller.api.events import (
 )
 from controller.bridge import inspection
 from controller.bridge.installation import AUDIT_INTERVAL_S
-from controller.config import normal
+from controller.config import reader
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow, MirrorRow, PortRow
 from controller.dataplane import pipeline, tables
@@ -422,7 +422,7 @@ def test_a_port_that_is_reserved_for_a_mirror_is_no_vm_port() -> None:
 def test_ports_that_normal_treats_otherwise_are_told() -> None:
     tunnel = PortRow("vnet0", (interface("vnet0", 10),), tag=5, vlan_mode="dot1q-tunnel")
     row = bridge(*two_uplinks(), tunnel, port("vnet2", 12))
-    assert normal.not_done(row, (), lag=False) == (
+    assert tuple(reader.only_normal(row)) == (
         "Port vnet0 vlan_mode: the port works as an access port of VLAN 5, not as a tunnel",
     )
     here = world(without_us(row)).start()
