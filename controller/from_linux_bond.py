@@ -124,14 +124,6 @@ def is_attached(bridge: str) -> bool:
     return bool(_vsctl("--if-exists", "get", "bridge", bridge, policy).strip())
 
 
-def ended(command: Sequence[str]) -> int:
-    """Run a command as a separate process, and return its exit status.
-
-    The process must be separate, because a detach without the service ends its own process.
-    """
-    return subprocess.run(command, start_new_session=True).returncode
-
-
 def _forward(host: Host, say: Callable[[str], None]) -> None:
     bond, bridge = host.bond, host.bridge
     *first, last = bond.members

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import subprocess
 import sys
 
 from controller import from_linux_bond as moving
@@ -102,7 +103,9 @@ def to_bond(options: argparse.Namespace) -> int:
     if moving.is_attached(options.bridge):
         command = [sys.executable, "-m", "controller.cli", "-t", options.service]
         purge = ["--purge"] if options.purge else []
-        if status := moving.ended([*command, "detach", options.bridge, *purge]):
+        # A separate process, because a detach without the service ends its own process.
+        detach = [*command, "detach", options.bridge, *purge]
+        if status := subprocess.run(detach, start_new_session=True).returncode:
             return status
     moving.move_back(host, _say)
     return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from controller.config import controllers, membership, offload
@@ -13,7 +13,7 @@ from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
 from controller.config.settings import Settings
 from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
 from controller.config.vlans import port_vlans
-from controller.config.vm_ports import Common, fitting_policy, has_ofport, read_vm_ports
+from controller.config.vm_ports import Common, has_ofport, read_vm_ports
 from controller.text.wording import VANISHED, keys_again
 from policies.model import OfPort, Role, Teaming
 from policies.presets import DEFAULT_PRESET, PRESETS
@@ -31,16 +31,17 @@ def read_bridge(row: BridgeRow, last: BridgeConfig | None = None) -> BridgeConfi
     `last`: the configuration in force. Instead of an invalid value, the last valid value is used, or
     the default if there is none. The result lists invalid values in `errors`.
     """
-    return _Reader(row, last).read()
+    asked = last and last.asked
+    return _Reader(row, asked, Settings(asked.settings if asked else {})).read()
 
 
+@dataclass(slots=True)
 class _Reader:
-    """Reads one bridge. Collects errors, and valid values that can replace later invalid values."""
+    """Reads one bridge. `last`: the configuration that the operator last requested."""
 
-    def __init__(self, row: BridgeRow, last: BridgeConfig | None) -> None:
-        self.row = row
-        self.last = last.asked if last else None
-        self.settings = Settings(self.last.settings if self.last else {})
+    row: BridgeRow
+    last: BridgeConfig | None
+    settings: Settings
 
     def read(self) -> BridgeConfig:
         ids, name, record = self.row.external_ids, self.row.name, f"Bridge {self.row.name}"
@@ -55,9 +56,7 @@ class _Reader:
         bond = team.bond
         teaming = self._teaming(bridge["teaming"], bond)
         last_policy = self.last.policy if self.last else DEFAULT_PRESET
-        policy = fitting_policy(
-            self.settings, record, bridge["policy"], last_policy, teaming, uplinks
-        )
+        policy = self.settings.policy(record, bridge["policy"], last_policy, teaming, uplinks)
         offloaded = offload.read(self.row, [interface for _, interface in members])
         patch_unit, in_userspace = bridge["patch-unit"], self.row.in_userspace
         common = Common(name, ids, uplinks, policy, teaming, offloaded, patch_unit, in_userspace)

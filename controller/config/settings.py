@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from controller.config.keys import BRIDGE_KEYS, VM_RULE_KEYS, WRITTEN_VM_KEYS, Key, settable
 from controller.config.rows import PREFIX
-from controller.config.values import BadValue
+from controller.config.values import BadValue, UplinkConfig
 from controller.text.wording import is_invalid, one_of
+from policies.model import Uplink
+from policies.presets import PRESETS
 
 # The suffixes of the keys in which a bridge stores the rules of VMs.
 RULES = tuple(f"-{rule}" for rule in VM_RULE_KEYS)
@@ -70,6 +72,20 @@ class Settings:
                     continue
                 expected = expected or one_of(PREFIX + known for known in settable(keys))
                 self.report(record, key, "the key is unknown", f"expected {expected}")
+
+    def policy(
+        self, record: str, wanted: str, last: str, teaming: str, uplinks: Iterable[UplinkConfig]
+    ) -> str:
+        """Return `wanted` if the team supports this policy; otherwise report errors and return `last`."""
+        team = [
+            Uplink(u.name, u.ofport, u.capacity_bps or u.link_speed_bps or 0.0, u.role)
+            for u in uplinks
+        ]
+        violations = list(PRESETS[wanted].limits.violations(teaming, team))
+        for found, expected in violations:
+            problem = f"{wanted} does not support {found}"
+            self.report(record, PREFIX + "policy", problem, f"expected {expected}")
+        return last if violations else wanted
 
     def report_value(self, record: str, key: str, found: str, expected: str) -> None:
         """Add an error about an invalid value."""

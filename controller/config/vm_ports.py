@@ -17,7 +17,7 @@ from controller.config.rows import PREFIX, BridgeRow, Guest, InterfaceRow, PortR
 from controller.config.settings import Settings
 from controller.config.vlans import PortVlans, carriers, port_vlans
 from controller.text.wording import one_of
-from policies.model import OFPORT_LOCAL, OFPORT_MAX, OfPort, Rules, Teaming, Uplink
+from policies.model import OFPORT_LOCAL, OFPORT_MAX, OfPort, Rules, Teaming
 from policies.presets import PRESETS
 
 MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
@@ -105,9 +105,7 @@ class _Reader:
         self._unset_queues(rules)
         policy = common.policy
         if own := rules["policy"]:
-            policy = fitting_policy(
-                self.settings, self.record, own, last_policy, teaming, common.uplinks
-            )
+            policy = self.settings.policy(self.record, own, last_policy, teaming, common.uplinks)
         allow, prefer = (
             choice and choice.within(team) for choice in (rules["allow"], rules["prefer"])
         )
@@ -228,25 +226,6 @@ class _Reader:
             remedy = "choose a VLAN that an uplink carries"
             self.settings.report(f"Port {port.name}", key, f"no uplink carries {found}", remedy)
         return allowed
-
-
-def fitting_policy(
-    settings: Settings,
-    record: str,
-    wanted: str,
-    last: str,
-    teaming: str,
-    uplinks: Iterable[values.UplinkConfig],
-) -> str:
-    """Return the policy `wanted` if the team supports it; otherwise report errors and return `last`."""
-    team = [
-        Uplink(u.name, u.ofport, u.capacity_bps or u.link_speed_bps or 0.0, u.role) for u in uplinks
-    ]
-    violations = list(PRESETS[wanted].limits.violations(teaming, team))
-    for found, expected in violations:
-        problem = f"{wanted} does not support {found}"
-        settings.report(record, PREFIX + "policy", problem, f"expected {expected}")
-    return last if violations else wanted
 
 
 @functools.lru_cache(maxsize=64)
