@@ -18,31 +18,20 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from controller.config.guests import guests_on
-from controller.config.rows import BridgeRow, Endpoint, Guest, InterfaceRow, Ovn
+from controller.config.rows import BridgeRow, Endpoint, Guest, InterfaceRow, Ovn, Tunnel
 
-
-class TunnelEnd(NamedTuple):
-    """This host's end of a tunnel.
-
-    `own`, `peer`: the addresses of this end and of the other end, if set. `towards`: the device with
-    the route to the other end, if known. `kind`: the type of the tunnel.
-    """
-
-    own: str | None
-    towards: str | None
-    kind: str
-    bridge: str
-    peer: str | None = None
+# The name of a bridge, the type of a tunnel, and its ends with addresses in the kernel's notation.
+End = tuple[str, str, Tunnel]
 
 
 class Facts(NamedTuple):
     """The data from one bridge's record that marks of any bridge may depend on.
 
-    `tunnels`: this host's ends of the bridge's tunnels. `patches`: the bridge's patch ports, with their
+    `tunnels`: the ends of the bridge's tunnels. `patches`: the bridge's patch ports, with their
     peers. `guests`: the bridge's VMs by address, if the bridge has patch ports.
     """
 
-    tunnels: tuple[TunnelEnd, ...]
+    tunnels: tuple[End, ...]
     patches: Mapping[str, str]
     guests: Mapping[str, Guest]
 
@@ -101,7 +90,7 @@ class Marks:
             if ovn is not None:
                 # No tunnel may use these endpoints yet.
                 pairs = itertools.product(ovn.addresses, ovn.kinds)
-                ends += [TunnelEnd(local_address(a), None, kind, ovn.bridge) for a, kind in pairs]
+                ends += [(ovn.bridge, kind, Tunnel(local_address(text))) for text, kind in pairs]
             self._marks = _endpoints(ends, addresses) | self._patches(attached)
         last = {name: row for name, row in self.rows.items() if name not in changed}
         self.rows = {
@@ -142,38 +131,38 @@ class Marks:
         return tuple(found[mac] for mac in sorted(found))
 
 
-def _endpoints(
-    ends: Iterable[TunnelEnd], addresses: Mapping[str, tuple[str, ...]]
-) -> dict[str, Mark]:
+def _endpoints(ends: Iterable[End], addresses: Mapping[str, tuple[str, ...]]) -> dict[str, Mark]:
     """Return the endpoints of these tunnels, keyed by device, with the remote ends of IPv6 tunnels.
 
     A tunnel uses the device that has its `local_ip`. A tunnel without `local_ip` uses the device with
     the route to its `remote_ip`, which ovs-vswitchd reports.
     """
     device_of: dict[str | None, str] = {a: device for device, of in addresses.items() for a in of}
-    found: dict[str, set[tuple[str, TunnelEnd]]] = {}
+    found: dict[str, set[tuple[str, End]]] = {}
     for end in ends:
-        if (device := device_of.get(end.own, end.towards)) is not None:
+        own, towards = end[-1].local_ip, end[-1].device
+        if (device := device_of.get(own, towards)) is not None:
             # The address may be unknown.
-            sources = addresses.get(device) or ("",) if end.own is None else (end.own,)
+            sources = addresses.get(device) or ("",) if own is None else (own,)
             found.setdefault(device, set()).update((source, end) for source in sources)
     return {device: _endpoint(of) for device, of in found.items()}
 
 
-def _endpoint(ends: Iterable[tuple[str, TunnelEnd]]) -> Mark:
+def _endpoint(ends: Iterable[tuple[str, End]]) -> Mark:
     sources = {source for source, _ in ends} - {""}
-    kinds, bridges = {end.kind for _, end in ends}, {end.bridge for _, end in ends}
-    over_ipv6 = {(s, e.peer) for s, e in ends if ":" in s and e.peer is not None and ":" in e.peer}
+    kinds, bridges = {kind for _, (_, kind, _) in ends}, {bridge for _, (bridge, *_) in ends}
+    pairs = ((source, tunnel.remote_ip or "") for source, (*_, tunnel) in ends)
+    over_ipv6 = {pair for pair in pairs if all(":" in address for address in pair)}
     endpoint = Endpoint(*(tuple(sorted(of)) for of in (sources, kinds, bridges)))
     return Mark(endpoint, tuple(sorted(over_ipv6)))
 
 
-def _tunnels(row: BridgeRow) -> Iterator[TunnelEnd]:
-    """Return this host's ends of a bridge's tunnels. A peer is not known if flows set the remote end."""
+def _tunnels(row: BridgeRow) -> Iterator[End]:
+    """Return the ends of a bridge's tunnels. The remote end is not known if flows set it."""
     for interface in row.interfaces:
         if (tunnel := interface.tunnel) is not None:
             own, peer = (local_address(text or "") for text in (tunnel.local_ip, tunnel.remote_ip))
-            yield TunnelEnd(own, tunnel.device, interface.kind, row.name, peer)
+            yield row.name, interface.kind, Tunnel(own, tunnel.device, peer)
 
 
 def local_address(text: str) -> str | None:
