@@ -214,21 +214,13 @@ class Unit:
         return Load(rx_bps=self.load.rx_bps) if self.spread else self.load
 
     def as_judged(self, load: Load, spread_bps: float, excluded: bool) -> Unit:
-        """Return a copy with these values."""
-        return self._copy(self.uplink, load, spread_bps, excluded)
-
-    def at(self, uplink: str | None) -> Unit:
-        """Return a copy on `uplink`."""
-        return self._copy(uplink, self.load, self.spread_bps, self.excluded)
-
-    def _copy(self, uplink: str | None, load: Load, spread_bps: float, excluded: bool) -> Unit:
-        """Return a copy without slow `replace`: hundreds are needed ten times a second."""
+        """Return a copy with these values, without slow `replace`: hundreds are needed at each poll."""
         return Unit(
             name=self.name,
             number=self.number,
             policy=self.policy,
             is_bucket=self.is_bucket,
-            uplink=uplink,
+            uplink=self.uplink,
             load=load,
             rules=self.rules,
             excluded=excluded,

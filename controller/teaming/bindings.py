@@ -278,7 +278,7 @@ class Bindings:
             return unit
         asked, found = self._known.get(unit.name, (None, unit))
         if asked is not unit or found.uplink != known:
-            found = unit.at(known)
+            found = replace(unit, uplink=known)
             self._known[unit.name] = unit, found
         return found
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.teaming import bindings as bindings_module
 from controller.teaming.bindings import Bindings, Bound, ordered
 from policies.model import IDLE, Load, OfPort, Reason, Role, Rules, Unit, Uplink
 
@@ -54,13 +55,12 @@ def test_a_unit_is_not_copied_again_to_a_home_that_it_keeps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     copied: list[str | None] = []
-    at = Unit.at
 
-    def noted(unit: Unit, uplink: str | None) -> Unit:
+    def noted(unit: Unit, *, uplink: str | None) -> Unit:
         copied.append(uplink)
-        return at(unit, uplink)
+        return replace(unit, uplink=uplink)
 
-    monkeypatch.setattr(Unit, "at", noted)
+    monkeypatch.setattr(bindings_module, "replace", noted)
     uplinks = tuple(Uplink(name, OfPort(n), 1e9) for n, name in enumerate(NAMES, 1))
     unit = Unit("web", 1, "explicit")
     bindings = Bindings({"web": "eth1"})
