@@ -197,9 +197,9 @@ class _Search:
         ways = []
         for uplink in self.problem.ways(block):
             free = self.problem.rooms[uplink] - state.promised[uplink]
-            state.put(block, uplink)
+            back = state.put(block, uplink)
             ways.append((state.over, -free if emptiest else 0, state.bound, uplink))
-            state.take(block)
+            state.move(back)
         self._steps += len(ways)
         state.put(block, min(ways, key=lambda way: way[:-1])[-1])
 
@@ -302,9 +302,10 @@ class _Search:
         more = [*itertools.accumulate(reversed(costs), initial=0)][::-1]
 
         def put(block: Block, uplink: int) -> list[tuple[int, int]]:
-            state.put(block, uplink)
+            back = state.put(block, uplink)
             sets = {p.set_of[i] for i in block if i in p.set_of} if settle else ()
-            return [move for number in sorted(sets) for move in self._settle(state, number)]
+            settled = [move for number in sorted(sets) for move in self._settle(state, number)]
+            return settled + back
 
         def go_on(k: int) -> None:
             nonlocal ended
@@ -316,7 +317,6 @@ class _Search:
                 back = put(block, uplink)
                 bound = state.bound + more[k + 1] + p.over * bounding.more(k + 1, state.promised)
                 state.move(back)
-                state.take(block)
                 if bound < self._least:
                     ways.append((bound, uplink))
             self._steps += 1
@@ -329,7 +329,6 @@ class _Search:
                 back = put(block, uplink)
                 go_on(k + 1)
                 state.move(back)
-                state.take(block)
 
         go_on(0)
         return ended

@@ -191,25 +191,21 @@ class State:
             if at or (len(able) == 1 and not partly):
                 self.put((unit,), at[unit] if at else able[0])
 
-    def put(self, block: Block, uplink: int) -> None:
-        for unit in block:
-            self.at[unit] = uplink
-            self._count(unit, uplink, 1)
-
-    def take(self, block: Block) -> None:
-        """Remove units from their uplinks."""
-        for unit in block:
-            self._count(unit, self.at[unit], -1)
-            self.at[unit] = -1
+    def put(self, block: Block, uplink: int) -> list[tuple[int, int]]:
+        """Move units to one uplink (-1: to none). Return the moves back."""
+        return self.move([(unit, uplink) for unit in block])
 
     def move(self, way: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Move units to uplinks. Return the moves back."""
+        """Move units to uplinks (-1: to none). Return the moves back."""
         back = []
         for unit, uplink in way:
-            back.append((unit, self.at[unit]))
-            self._count(unit, self.at[unit], -1)
+            source = self.at[unit]
+            back.append((unit, source))
+            if source >= 0:
+                self._count(unit, source, -1)
             self.at[unit] = uplink
-            self._count(unit, uplink, 1)
+            if uplink >= 0:
+                self._count(unit, uplink, 1)
         return back
 
     def _count(self, unit: int, uplink: int, more: int) -> None:
