@@ -412,14 +412,14 @@ class _Team:
         best: list[int] | None = None
         for _ in range(LEVELS):
             level = (low + high) / 2.0
-            at = self._packed(chosen, held, level)
-            if at is None:
+            if (at := self._packed(chosen, held, level)) is None:
                 low = level
             else:
                 best, high = at, level
         if best is not None:
             yield best
-        yield self._levelled(chosen, held)
+        if (at := self._packed(chosen, held)) is not None:
+            yield at
         if len(chosen) <= FEW_UNITS and (at := self._searched(chosen, held, found_ratio)):
             yield at
 
@@ -433,38 +433,27 @@ class _Team:
                     carried[home] += sizes[i]
         return used
 
-    def _packed(self, chosen: Sequence[int], held: _Used, level: float) -> list[int] | None:
-        """Fill uplinks up to a level, largest item first; None if an item does not fit.
+    def _packed(
+        self, chosen: Sequence[int], held: _Used, level: float | None = None
+    ) -> list[int] | None:
+        """Place items, the largest first, each on the uplink that is emptiest with it.
 
-        An item stays if it fits. Otherwise it moves to the uplink with the least room left after it
-        (best fit).
+        With a `level`, fill uplinks up to it; None if an item does not fit. An item then stays if it
+        fits. Otherwise it moves to the uplink with the least room left after it (best fit).
         """
         used, at = (held[0].copy(), held[1].copy()), self._homes.copy()
-        uplinks = range(len(self.uplinks))
+        caps, uplinks = self._caps, range(len(self.uplinks))
         for item in chosen:
             tx, rx = self._sizes[0][item], self._sizes[1][item]
-
-            def left(u: int, tx: float = tx, rx: float = rx) -> float:
-                return self._caps[u] * level - max(used[0][u] + tx, used[1][u] + rx)
-
-            if left(at[item]) < 0.0:
-                fitting = [u for u in uplinks if left(u) >= 0.0]
+            then_bps = [max(used[0][u] + tx, used[1][u] + rx) for u in uplinks]
+            if level is None:
+                at[item] = min(uplinks, key=lambda u: (then_bps[u] / caps[u], u))
+            elif caps[at[item]] * level < then_bps[at[item]]:
+                left = [(caps[u] * level - then_bps[u], u) for u in uplinks]
+                fitting = [way for way in left if way[0] >= 0.0]
                 if not fitting:
                     return None
-                at[item] = min(fitting, key=lambda u: (left(u), u))
-            used[0][at[item]] += tx
-            used[1][at[item]] += rx
-        return at
-
-    def _levelled(self, chosen: Sequence[int], held: _Used) -> list[int]:
-        """Place items, the largest first, each on the uplink that is emptiest with it."""
-        used, at = (held[0].copy(), held[1].copy()), self._homes.copy()
-        for item in chosen:
-            tx, rx = self._sizes[0][item], self._sizes[1][item]
-            at[item] = min(
-                range(len(self.uplinks)),
-                key=lambda u: (max(used[0][u] + tx, used[1][u] + rx) / self._caps[u], u),
-            )
+                at[item] = min(fitting)[1]
             used[0][at[item]] += tx
             used[1][at[item]] += rx
         return at
