@@ -2,7 +2,7 @@
 
 The path from port statistics to a group change: the shell decodes the reply (`openflow`), `load`
 converts counters to loads and a snapshot for `Bridge`, the policy plans moves (`decisions`),
-`dataplane.diff` compares the pipeline for the new bindings with the installed one, and the shell
+`dataplane.pipeline` compares the pipeline for the new bindings with the installed one, and the shell
 encodes the differences as one bundle.
 
 While another service leads, this one is on standby: see `Engine._stand_by` and `ovsdb.leadership`.

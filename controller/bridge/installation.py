@@ -18,7 +18,7 @@ from controller.api.engine_commands import (
 from controller.api.events import BundleDone, InstalledRead
 from controller.bridge.desired import desired_team
 from controller.bridge.phase import Phase
-from controller.dataplane import diff, pipeline
+from controller.dataplane import pipeline
 from controller.dataplane.specs import EMPTY, Changes, FlowSpec, GroupSpec, Pipeline
 from controller.dataplane.team import Team
 from controller.decisions.decision_log import move_lines
@@ -211,10 +211,10 @@ class Installation(Feature[InstalledRead | BundleDone]):
         """
         assert self.installed is not None
         live = frozenset(number for number, port in self.bridge.links.ports.items() if port.up)
-        installs = diff.closing(desired, self.installed, live)
+        installs = pipeline.closing(desired, self.installed, live)
         if installs == self.installed:
             installs = desired
-        changes = diff.changes(installs, self.installed)
+        changes = pipeline.changes(installs, self.installed)
         # Learned flows belong to neither pipeline. Without these, the switch would have to learn again.
         if learned := self.bridge.addresses.seeds(changes.add_flows, self.installed):
             changes = replace(changes, add_flows=(*changes.add_flows, *learned))

@@ -13,7 +13,7 @@ from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
 from controller.api.engine_commands import Apply, ReadInstalled, ReadLearned, ReadStats
 from controller.api.events import InstalledRead, LearnedRead, PortStatsRead, UnitCountersRead
-from controller.dataplane import diff
+from controller.dataplane import pipeline
 from controller.dataplane.specs import EMPTY, Pipeline
 from controller.host.sockets import BridgeSocket
 from controller.openflow import commands, replies, side_connection
@@ -53,7 +53,7 @@ class Direct:
 
     def install(self, desired: Pipeline) -> tuple[int, float]:
         """Make the bridge's pipeline this one; bytes sent, and seconds until it was done."""
-        changes = diff.changes(desired, self.installed())
+        changes = pipeline.changes(desired, self.installed())
         if not changes:
             return 0, 0.0
         self._bundles += 1
@@ -65,7 +65,7 @@ class Direct:
 
     def install_in_parts(self, desired: Pipeline) -> Iterator[str]:
         """As `install`, but what is sent of one kind after the other is a bundle of its own: yields each kind."""
-        changes = diff.changes(desired, self.installed())
+        changes = pipeline.changes(desired, self.installed())
         messages = commands.apply_changes(DATAPATH, Apply("", self._bundles + 1, changes))
         opening, *mods, commit = messages
         for kind, part in itertools.groupby(mods, _kind):

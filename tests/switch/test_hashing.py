@@ -16,7 +16,7 @@ from ipaddress import IPv4Address
 import pytest
 
 from controller.config.vlans import TRUNK, PortVlans, access, port_vlans
-from controller.dataplane import diff
+from controller.dataplane import pipeline
 from controller.dataplane.pipeline import build
 from controller.dataplane.team import Hash, Team, VmPort
 from policies.classifiers import BUCKETS, Classifier
@@ -116,7 +116,7 @@ def test_what_is_read_back_is_what_was_installed(
     team = team_of(bed, classifier, uplinks=5, on_a_lag=on_a_lag, uplink_vlans=restricted)
     sent_bytes, took_s = direct.install(build(team))
     print(f"{classifier}: {sent_bytes} bytes in {took_s * 1e3:.0f} ms")
-    assert not diff.changes(build(team), direct.installed())
+    assert not pipeline.changes(build(team), direct.installed())
 
 
 # ---- VMware's IP hash ------------------------------------------------------------------

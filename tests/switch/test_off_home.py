@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.dataplane import diff
+from controller.dataplane import pipeline
 from controller.dataplane.pipeline import build
 from controller.dataplane.team import Endpoint, Team
 from policies.classifiers import Classifier
@@ -107,7 +107,7 @@ def sources(bed: Bed, team: Team) -> dict[str, str]:
 def test_what_is_read_back_is_what_was_installed(bed: Bed, direct: Direct) -> None:
     team = overlay(bed)
     direct.install(build(team))
-    assert not diff.changes(build(team), direct.installed())
+    assert not pipeline.changes(build(team), direct.installed())
 
 
 def test_a_silent_address_is_served_by_one_uplink(bed: Bed, team: Team) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from controller.dataplane import diff
+from controller.dataplane import pipeline
 from controller.dataplane.specs import EMPTY
 from tests.unit.controller.openflow.switch_bytes import PIPELINE, bundle
 from tests.wire.fake_switch import HELLO, MODIFY, PORT_STATUS, FakeSwitch, message, port
 from topologies.scale.relay import Messages, Relay, commits, is_port_status
 
-BUNDLE = bundle(diff.changes(PIPELINE, EMPTY))
+BUNDLE = bundle(pipeline.changes(PIPELINE, EMPTY))
 STATUS = message(PORT_STATUS, 0, struct.pack("!B7x", MODIFY) + port(1, "eth1"))
 
 

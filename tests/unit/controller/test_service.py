@@ -29,7 +29,7 @@ from controller.api.events import (
     Tick,
 )
 from controller.bridge.installation import REVALIDATED_AFTER_S
-from controller.dataplane import diff
+from controller.dataplane import pipeline
 from controller.dataplane.specs import EMPTY, Changes
 from controller.engine import Engine
 from controller.inbox import Inbox
@@ -255,7 +255,7 @@ def test_tests_on_a_switch_load_no_framework_into_their_own_process() -> None:
 
 # ---- a bundle that is sent ahead --------------------------------------------------------
 
-CHANGES = diff.changes(PIPELINE, EMPTY)
+CHANGES = pipeline.changes(PIPELINE, EMPTY)
 
 
 class Switch:

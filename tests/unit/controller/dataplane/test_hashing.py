@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.config.vlans import TRUNK, PortVlans, access, port_vlans
-from controller.dataplane import diff, tables
+from controller.dataplane import pipeline, tables
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.pipeline import build
 from controller.dataplane.specs import FlowSpec, Pipeline, ToGroup
@@ -342,7 +342,7 @@ def test_a_hash_adds_its_own_and_changes_the_bindings_of_its_vm_ports_only(team:
     other = VmPort(OfPort(11), UPLINKS)
     with_hash = replace(team, vm_ports=(*team.vm_ports, other))
     ports = (replace(team.vm_ports[0], hashed=None), other)
-    made = diff.changes(build(with_hash), build(replace(team, vm_ports=ports, hashes=())))
+    made = pipeline.changes(build(with_hash), build(replace(team, vm_ports=ports, hashes=())))
     assert (SELECT_GROUP in build(with_hash).groups.values()) == team.dp_hash
     assert not made.delete_flows and not made.delete_groups
     assert {g.group_id for g in made.modify_groups} <= {tables.Group.BINDING.id_of(10)}
@@ -362,7 +362,7 @@ def test_a_bucket_moves_by_one_group(team: Team, data: st.DataObject) -> None:
     buckets = list(made.buckets)
     buckets[index] = tuple(data.draw(st.permutations(buckets[index])))
     moved = replace(team, hashes=(replace(made, buckets=tuple(buckets)),))
-    changes = diff.changes(build(moved), build(team))
+    changes = pipeline.changes(build(moved), build(team))
     assert len(changes) == len(changes.modify_groups) <= 1
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.dataplane import diff, tables
+from controller.dataplane import pipeline, tables
 from controller.dataplane.pipeline import build
 from controller.dataplane.tables import BROADCAST, VLAN_PRESENT, Register, Table, openflow_port
 from controller.dataplane.team import Team
@@ -73,7 +73,7 @@ def test_moving_an_address_changes_one_group(team: Team, data: st.DataObject) ->
     anew = list(team.addresses)
     order = tuple(data.draw(st.permutations(anew[index].order)))
     anew[index] = replace(anew[index], order=order)
-    made = diff.changes(build(replace(team, addresses=tuple(anew))), build(team))
+    made = pipeline.changes(build(replace(team, addresses=tuple(anew))), build(team))
     assert len(made) == len(made.modify_groups) <= 1
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.config.vlans import TRUNK, access
-from controller.dataplane import diff, tables
+from controller.dataplane import pipeline, tables
 from controller.dataplane.pipeline import build
 from controller.dataplane.specs import Learn, MatchValue, ToGroup
 from controller.dataplane.tables import BROADCAST, OFPP_NORMAL, Register, openflow_port
@@ -190,7 +190,7 @@ def test_a_move_changes_a_few_groups_and_no_flow(team: Team, data: st.DataObject
     order = tuple(data.draw(st.permutations(team.vm_ports[index].order)))
     ports = list(team.vm_ports)
     ports[index] = replace(ports[index], order=order)
-    made = diff.changes(build(replace(team, vm_ports=tuple(ports))), build(team))
+    made = pipeline.changes(build(replace(team, vm_ports=tuple(ports))), build(team))
     assert len(made) == len(made.modify_groups) <= 1 + len(team.uplinks)
 
 
@@ -227,7 +227,7 @@ def test_re_tagging_a_port_changes_its_flows_and_those_of_the_two_vlans(
     (old,) = port.vlans.carried
     new = data.draw(st.sampled_from((7, 20, 30)))
     anew = [replace(p, vlans=access(new)) if p is port else p for p in team.vm_ports]
-    made = diff.changes(build(replace(team, vm_ports=tuple(anew))), build(team))
+    made = pipeline.changes(build(replace(team, vm_ports=tuple(anew))), build(team))
     own: set[tuple[str, MatchValue]] = {("in_port", openflow_port(port.ofport))}
     own |= {(r, port.ofport) for r in (Register.VM_PORT, Register.TARGET)}
     own |= {("eth_src", mac) for mac in port.attached_macs}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from controller.dataplane import diff
+from controller.dataplane import pipeline
 from controller.dataplane.specs import EMPTY, Changes, FlowSpec, GroupSpec
 from controller.dataplane.tables import Table
 from controller.openflow import messages
@@ -23,7 +23,7 @@ from tests.unit.controller.openflow.switch_bytes import (
 
 
 def test_a_bundle_is_atomic_ordered_and_opened_before_it_is_committed() -> None:
-    sent = bundle(diff.changes(PIPELINE, EMPTY), number=77)
+    sent = bundle(pipeline.changes(PIPELINE, EMPTY), number=77)
     assert len(sent) == len(PIPELINE.flows) + len(PIPELINE.groups) + 2
     kinds = [struct.unpack_from("!IHH", message, 16) for message in (sent[0], sent[-1])]
     flags = ofproto.ONF_BF_ATOMIC | ofproto.ONF_BF_ORDERED
@@ -35,7 +35,7 @@ def test_a_bundle_is_atomic_ordered_and_opened_before_it_is_committed() -> None:
 
 def test_all_messages_of_a_bundle_have_one_xid_also_those_inside() -> None:
     """Open vSwitch refuses a message whose xid is not that of what wraps it."""
-    changes = diff.changes(PIPELINE, EMPTY)
+    changes = pipeline.changes(PIPELINE, EMPTY)
     outside = {HEADER.unpack_from(message)[3] for message in bundle(changes)}
     inside = {HEADER.unpack_from(message)[3] for message in wrapped(changes)}
     assert outside == inside == {messages.BUNDLE_XID | 5}

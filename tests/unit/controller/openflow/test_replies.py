@@ -16,7 +16,7 @@ from controller.api.events import (
     Sample,
     UnitCountersRead,
 )
-from controller.dataplane import diff, pipeline, specs, tables
+from controller.dataplane import pipeline, specs, tables
 from controller.dataplane.specs import Changes, FlowSpec
 from controller.dataplane.tables import Kind, Register, Table, cookie
 from controller.dataplane.team import Address, Team, VmPort
@@ -71,7 +71,7 @@ def test_nothing_has_to_be_changed_on_a_switch_that_has_everything() -> None:
         Replies(), map(as_stats, PIPELINE.flows.values()), map(group_description, mods)
     )
     flows, groups = {flow.key: flow for flow in read.flows}, {g.group_id: g for g in read.groups}
-    assert not diff.changes(PIPELINE, specs.Pipeline(flows, groups))
+    assert not pipeline.changes(PIPELINE, specs.Pipeline(flows, groups))
 
 
 def test_what_is_installed_is_decoded_again_only_when_it_has_changed() -> None:

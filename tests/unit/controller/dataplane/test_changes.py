@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.dataplane.diff import changes, closing
 from controller.dataplane.flooding import is_held
-from controller.dataplane.pipeline import build
+from controller.dataplane.pipeline import build, changes, closing
 from controller.dataplane.specs import (
     EMPTY,
     Bucket,
