@@ -7,6 +7,8 @@ moves to an uplink that it does not saturate.
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from policies import failover, rules
 from policies.model import IDLE, Load, Move, Plan, Reason, Snapshot, Unit, Uplink
 from policies.verdicts import Rest, Standing, Verdict, WhyAtRest
@@ -19,7 +21,7 @@ LEAST_SHARE_RATIO = 0.01
 # uplink's own counters are not late, so they show load that no unit accounts for.
 COUNTED_LATE_RATIO = 0.25
 
-
+_DIRECTIONS = attrgetter("tx_bps"), attrgetter("rx_bps")
 # Units that move together: one unit, or all members of an affinity set on one uplink.
 Group = tuple[Unit, ...]
 
@@ -107,10 +109,8 @@ def _best_target(group: Group, late: Load, uplink: Uplink, snapshot: Snapshot) -
 
 def _late(group: Group, unaccounted: Load) -> Load:
     """Return the load that units may carry beyond their counted load."""
-    return Load(
-        min(unaccounted.tx_bps, COUNTED_LATE_RATIO * _tx_bps(group)),
-        min(unaccounted.rx_bps, COUNTED_LATE_RATIO * _rx_bps(group)),
-    )
+    tx_bps, rx_bps = (COUNTED_LATE_RATIO * bps(_load(group)) for bps in _DIRECTIONS)
+    return Load(min(unaccounted.tx_bps, tx_bps), min(unaccounted.rx_bps, rx_bps))
 
 
 def _unaccounted(uplink: Uplink, snapshot: Snapshot) -> Load:
@@ -131,14 +131,11 @@ def _busiest_first(uplink: Uplink, snapshot: Snapshot) -> list[Group]:
     units = [u for u in snapshot.units if u.uplink == uplink.name and u.movable]
     groups = dict.fromkeys(_together(unit, snapshot) for unit in units)
     busiest: list[Group] = []
-    for used_bps, share_bps in sorted(
-        ((uplink.load.tx_bps, _tx_bps), (uplink.load.rx_bps, _rx_bps)),
-        key=lambda direction: -direction[0],
-    ):
-        if used_bps > snapshot.threshold_ratio * uplink.capacity_bps:
+    for bps in sorted(_DIRECTIONS, key=lambda bps: -bps(uplink.load)):
+        if bps(uplink.load) > snapshot.threshold_ratio * uplink.capacity_bps:
             least_bps = LEAST_SHARE_RATIO * uplink.capacity_bps
-            loading = [g for g in groups if share_bps(g) >= least_bps and g not in busiest]
-            busiest += sorted(loading, key=lambda g: (-share_bps(g), g[0].name))
+            loading = [g for g in groups if bps(_load(g)) >= least_bps and g not in busiest]
+            busiest += sorted(loading, key=lambda g: (-bps(_load(g)), g[0].name))
     return busiest
 
 
@@ -157,12 +154,8 @@ def _together(unit: Unit, snapshot: Snapshot) -> Group:
     return tuple(movable[name] for name in sorted(names))
 
 
-def _tx_bps(group: Group) -> float:
-    return sum(unit.load.tx_bps for unit in group)
-
-
-def _rx_bps(group: Group) -> float:
-    return sum(unit.load.rx_bps for unit in group)
+def _load(group: Group) -> Load:
+    return sum((unit.load for unit in group), IDLE)
 
 
 def _after(uplink: Uplink, group: Group, more: Load = IDLE) -> float:
