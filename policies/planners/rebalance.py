@@ -54,9 +54,7 @@ def rest(snapshot: Snapshot) -> Rest:
 
 def is_calm(snapshot: Snapshot) -> bool:
     """Whether no unit is moved, whatever units carry. This also holds for means of such loads."""
-    uplinks = failover.in_service(snapshot.uplinks)
-    ratios = [_sent_ratio(uplink) for uplink in uplinks]
-    return len(ratios) < 2 or max(ratios) - min(ratios) < LEAST_DIFFERENCE_RATIO
+    return rest(snapshot).why is not WhyAtRest.NO_GAIN
 
 
 def _sent_ratio(uplink: Uplink) -> float:
