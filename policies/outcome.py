@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from policies.model import IDLE, Load, Move, Unit, Uplink
+from policies.model import IDLE, Load, Move, Snapshot, Unit, Uplink
 
 _NOTHING: Mapping[str, float] = {}
 
@@ -34,6 +35,32 @@ def after(
                 reserved_bps[name] += -more_bps if back else more_bps
     return tuple(
         u.carrying(IDLE.larger(carried[u.name]), max(0.0, reserved_bps[u.name])) for u in uplinks
+    )
+
+
+def team_after(
+    snapshot: Snapshot,
+    moves: Sequence[Move],
+    loads: Mapping[str, Load] | None = None,
+    promised_bps: Mapping[str, float] | None = None,
+) -> Snapshot:
+    """Return the team after the moves. `loads`, `promised_bps`: by default, those of its own units."""
+    if not moves:
+        return snapshot
+    targets = {move.unit: move.target for move in moves}
+    moving = [unit for unit in snapshot.units if unit.name in targets]
+
+    def moved(unit: Unit) -> Unit:
+        return replace(unit, uplink=targets[unit.name]) if unit.name in targets else unit
+
+    if loads is None or promised_bps is None:
+        loads = {unit.name: unit.load for unit in moving}
+        promised_bps = {unit.name: unit.rules.reserve_bps for unit in moving}
+    return replace(
+        snapshot,
+        uplinks=after(snapshot.uplinks, moves, loads, promised_bps),
+        units=tuple(map(moved, snapshot.units)),
+        in_sets=tuple(map(moved, snapshot.in_sets)),
     )
 
 

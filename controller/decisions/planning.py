@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.api.history import Moved
@@ -10,7 +10,7 @@ from controller.decisions.decision_log import Evidence, how, move_lines
 from controller.load.team_view import TeamView
 from policies import gain
 from policies.model import Load, Move, Plan, Reason, Snapshot, Unit, Uplink
-from policies.outcome import after
+from policies.outcome import after, team_after
 from policies.presets import PRESETS
 from policies.verdicts import Rest, Verdict
 
@@ -216,25 +216,17 @@ class _View:
     # The reservation of each unit, in bits per second, by name.
     promised: Mapping[str, float]
 
-    def follow(self, moves: Iterable[Move]) -> None:
-        moves = list(moves)
-        targets = {move.unit: move.target for move in moves}
-
-        def moved(unit: Unit) -> Unit:
-            return replace(unit, uplink=targets.get(unit.name, unit.uplink))
-
-        def done(unit: Unit) -> Unit:
-            made = replace(moved(unit), excluded=True, divisible=False, merge_due=False)
-            return replace(made, load=Load(rx_bps=unit.load.rx_bps)) if unit.name in split else made
-
+    def follow(self, moves: Sequence[Move]) -> None:
+        moved = {move.unit for move in moves}
         split = {move.unit for move in moves if move.reason is Reason.SPLIT}
 
-        self.snapshot = replace(
-            self.snapshot,
-            in_sets=tuple(map(moved, self.snapshot.in_sets)),
-            uplinks=after(self.snapshot.uplinks, moves, self.loads, self.promised),
-            units=tuple(done(u) if u.name in targets else u for u in self.snapshot.units),
-        )
+        def done(unit: Unit) -> Unit:
+            made = replace(unit, excluded=True, divisible=False, merge_due=False)
+            return replace(made, load=Load(rx_bps=unit.load.rx_bps)) if unit.name in split else made
+
+        team = team_after(self.snapshot, moves, self.loads, self.promised)
+        units = (done(unit) if unit.name in moved else unit for unit in team.units)
+        self.snapshot = replace(team, units=tuple(units))
 
 
 def _ask(views: Mapping[str, _View]) -> list[tuple[str, Move]]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from policies import failover, gain
 from policies.gain import HIGH_RATIO
 from policies.model import Move, Plan, Reason, Snapshot, Unit, Uplink
-from policies.outcome import after, sent
+from policies.outcome import sent, team_after
 from policies.planners import minmax
 from policies.verdicts import Verdict
 
@@ -43,7 +43,7 @@ MOST_AT_ONCE = 8
 def plan(snapshot: Snapshot) -> Plan:
     """Return the moves, splits and merges, and the split VM ports that are mergeable."""
     placed = _placed(snapshot)
-    left = _after(snapshot, placed)
+    left = team_after(snapshot, placed)
     mergeable, merged = _mergeable(left)
     if merged:
         return Plan(moves=(*placed, *merged), mergeable=mergeable)
@@ -58,7 +58,7 @@ def plan(snapshot: Snapshot) -> Plan:
 def relieve(snapshot: Snapshot) -> Plan:
     """Return the fewest moves after which no uplink is near its capacity, or else a full plan."""
     placed = _placed(snapshot, ENOUGH_RATIO)
-    if gain.worst_ratio(_after(snapshot, placed).uplinks) <= NEAR_RATIO:
+    if gain.worst_ratio(team_after(snapshot, placed).uplinks) <= NEAR_RATIO:
         return Plan(moves=placed)
     return plan(snapshot)
 
@@ -78,36 +78,13 @@ def _placed(snapshot: Snapshot, enough_ratio: float = 0.0) -> tuple[Move, ...]:
         return minmax.plan(snapshot, enough_ratio, PRICE_RATIO).moves
     sending = replace(snapshot, uplinks=sent(snapshot.uplinks), units=buckets)
     evened = minmax.plan(sending, enough_ratio).moves
-    moves = minmax.plan(_after(snapshot, evened), enough_ratio, PRICE_RATIO).moves
+    moves = minmax.plan(team_after(snapshot, evened), enough_ratio, PRICE_RATIO).moves
     sources = {unit.name: unit.uplink for unit in snapshot.units}
     targets = {move.unit: move.target for move in (*evened, *moves)}
     return tuple(
         Move(name, str(sources[name]), target, Reason.REBALANCE)
         for name, target in sorted(targets.items())
         if sources[name] != target
-    )
-
-
-def _after(snapshot: Snapshot, moves: Sequence[Move]) -> Snapshot:
-    """Return the team after the moves."""
-    if not moves:
-        return snapshot
-    targets = {move.unit: move.target for move in moves}
-    moving = [unit for unit in snapshot.units if unit.name in targets]
-
-    def moved(unit: Unit) -> Unit:
-        return replace(unit, uplink=targets[unit.name]) if unit.name in targets else unit
-
-    return replace(
-        snapshot,
-        uplinks=after(
-            snapshot.uplinks,
-            moves,
-            {unit.name: unit.load for unit in moving},
-            {unit.name: unit.rules.reserve_bps for unit in moving},
-        ),
-        units=tuple(map(moved, snapshot.units)),
-        in_sets=tuple(map(moved, snapshot.in_sets)),
     )
 
 
