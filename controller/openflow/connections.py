@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from controller.config import controllers
@@ -204,6 +204,7 @@ class Call:
         return False
 
 
+@dataclass(eq=False)
 class Dialers:
     """Dials all bridges that the service manages, and accepts connections from bridges.
 
@@ -212,23 +213,16 @@ class Dialers:
     bridge.
     """
 
-    def __init__(
-        self,
-        reach: sockets.Reach,
-        record: Callable[[str], BridgeRow | None],
-        is_current: Callable[[], bool],
-        tried: Callable[[], None],
-    ) -> None:
-        self._reach = reach
-        self._record = record
-        self._is_current = is_current
-        self._tried = tried
-        self._lock = threading.Lock()
-        self._dialers: dict[str, Dialer] = {}
-        # Functions that close each connection to the listener whose datapath id is unknown.
-        self._unidentified: dict[int, Callable[[], None]] = {}
-        # Warnings about connections to the listener.
-        self._warnings = framework.Warnings()
+    reach: sockets.Reach
+    record: Callable[[str], BridgeRow | None]
+    is_current: Callable[[], bool]
+    tried: Callable[[], None]
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _dialers: dict[str, Dialer] = field(default_factory=dict, init=False)
+    # Functions that close each connection to the listener whose datapath id is unknown.
+    _unidentified: dict[int, Callable[[], None]] = field(default_factory=dict, init=False)
+    # Warnings about connections to the listener.
+    _warnings: framework.Warnings = field(default_factory=framework.Warnings, init=False)
 
     @property
     def bridges(self) -> set[str]:
@@ -252,24 +246,24 @@ class Dialers:
         Raises:
             Refused: the bridge must not be dialled now, or cannot be reached.
         """
-        if not self._is_current():
+        if not self.is_current():
             raise Refused(f"{bridge}: ovsdb-server is unreachable; {STARTED}")
-        record = self._record(bridge)
+        record = self.record(bridge)
         if record is not None and record.restores_flows:
             found = f"{bridge}: Open vSwitch waits until its scripts have restored the flows"
             raise Refused(f"{found} and removed Open_vSwitch other_config:flow-restore-wait")
         if record is not None and (unspoken := controllers.refusal(record)):
             raise Refused(unspoken)
-        return self._reach.dial(bridge, record.controllers if record else ())
+        return self.reach.dial(bridge, record.controllers if record else ())
 
     def open(self, bridge: str) -> None:
         def pause_s(failures: int) -> float:
-            return retry_pause_s(failures, len(self._dialers) if self._reach.local else None)
+            return retry_pause_s(failures, len(self._dialers) if self.reach.local else None)
 
         with self._lock:
             assert bridge not in self._dialers, "two threads would dial the same bridge"
             dial = functools.partial(self.dial, bridge)
-            self._dialers[bridge] = Dialer(bridge, dial, pause_s, self._tried)
+            self._dialers[bridge] = Dialer(bridge, dial, pause_s, self.tried)
 
     def close(self, bridge: str) -> None:
         with self._lock:
@@ -369,7 +363,7 @@ class Dialers:
         with self._lock:
             dialers = sorted(self._dialers.items())
         for bridge, dialer in dialers:
-            record = self._record(bridge)
+            record = self.record(bridge)
             if record is None or record.datapath_id != datapath_id:
                 continue
             if not any(map(connection.call.is_to, record.controllers)):
