@@ -34,6 +34,7 @@ from controller.dataplane.specs import (
     Actions,
     Bucket,
     CopyBits,
+    Fields,
     FlowSpec,
     GroupSpec,
     LoadBits,
@@ -177,11 +178,9 @@ def _hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
 
 def _address_flows(made: Hash) -> Iterator[FlowSpec]:
     """Hash the source address. With SOURCE_MAC_VLAN, low VLAN bits select one of several hashes."""
-    if made.classifier is Classifier.SOURCE_MAC:
-        yield in_hash(made.number, 10, _into(made, SOURCE_ADDRESS))
-        return
-    for bits in range(1 << VLAN_HASH_BITS):
-        vlans = {Register.VLAN: (bits, (1 << VLAN_HASH_BITS) - 1)}
+    hashes = 1 << VLAN_HASH_BITS if made.classifier is Classifier.SOURCE_MAC_VLAN else 1
+    for bits in range(hashes):
+        vlans: Fields = {Register.VLAN: (bits, hashes - 1)} if hashes > 1 else {}
         yield in_hash(made.number, 10, _into(made, SOURCE_ADDRESS, bits), **vlans)
 
 
@@ -233,7 +232,7 @@ def _ip_pair_flows(made: Hash) -> Iterator[FlowSpec]:
     """Hash both IP addresses, as VMware does. Only the low 32 bits of IPv6 addresses count."""
     yield in_hash(made.number, 0, BY_HOME)
     count = len(made.buckets)
-    if count <= LOW_BITS_MAX_UPLINKS and _power_of_two(count):
+    if count <= LOW_BITS_MAX_UPLINKS and count.bit_count() == 1:
         yield from _by_low_bits(made)
     else:
         yield from _by_remainder(made)
@@ -257,7 +256,7 @@ def _by_remainder(made: Hash) -> Iterator[FlowSpec]:
     """Compute the bucket by long division: each step adds the next bits of source XOR destination."""
     count = len(made.buckets)
     # Higher bits do not change the remainder of a division by a power of two.
-    bits = count.bit_length() - 1 if _power_of_two(count) else ADDRESS_BITS
+    bits = count.bit_length() - 1 if count.bit_count() == 1 else ADDRESS_BITS
     steps = range(-(-bits // BITS_AT_A_TIME) - 1, -1, -1)
     scratch = Register.IP_HASH
     for eth_type, source, destination, _ in _IP:
@@ -277,10 +276,6 @@ def _by_remainder(made: Hash) -> Iterator[FlowSpec]:
                 after = (before * values + (a ^ b)) % count << _REMAINDER_BIT
                 hashed = {Register.HASHED: made.number, scratch: seen}
                 yield flow(Table.IP_NIBBLE, 10, hashed, SetField(scratch, after))
-
-
-def _power_of_two(count: int) -> bool:
-    return count & (count - 1) == 0
 
 
 def _into(made: Hash, fields: str, basis: int = 0) -> Actions:
