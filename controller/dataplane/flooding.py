@@ -30,7 +30,6 @@ from controller.dataplane.specs import (
     SetField,
     ToGroup,
     flow,
-    match,
 )
 from controller.dataplane.tables import BY_UPLINK, FLOODED, MULTICAST, Kind, Register, Table
 from controller.dataplane.team import KEPT, Team, VmPort, kept
@@ -64,9 +63,9 @@ def held(group: GroupSpec) -> FlowSpec | None:
     ways = [bucket.watch_port for bucket in group.buckets if bucket.actions]
     if len(ways) != 1 or ways[0] is None:
         return None
-    ends = {Register.TARGET: group.group_id & 0xFFFF, Register.UPLINK: ways[0]}
-    flooded = match(**ends, **{FLOODED: BY_UPLINK})
-    return FlowSpec(Table.PORT_OUT, 40, flooded, hard_timeout_s=tables.HELD_TIMEOUT_S)
+    ends: Fields = {Register.TARGET: group.group_id & 0xFFFF, Register.UPLINK: ways[0]}
+    flooded = {**ends, FLOODED: BY_UPLINK}
+    return flow(Table.PORT_OUT, 40, flooded, hard_timeout_s=tables.HELD_TIMEOUT_S)
 
 
 def is_held(flow: FlowSpec) -> bool:

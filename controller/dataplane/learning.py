@@ -159,8 +159,8 @@ def learned(by: Learn, frame: Mapping[str, int | str]) -> FlowSpec:
         else:
             # A register is wider than the compared value.
             fields[one.target] = (value, (1 << one.bits) - 1) if isinstance(value, int) else value
-    added = flow(by.table, by.priority, fields, *loads, cookie=by.cookie)
-    return replace(added, hard_timeout_s=by.hard_timeout_s)
+    timeout_s = by.hard_timeout_s
+    return flow(by.table, by.priority, fields, *loads, cookie=by.cookie, hard_timeout_s=timeout_s)
 
 
 def _guard_addresses(port: VmPort) -> Iterator[FlowSpec]:

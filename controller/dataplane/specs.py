@@ -215,10 +215,6 @@ class Changes:
         return len(groups) + len(self.add_flows) + len(self.delete_flows) + self.clear
 
 
-def match(**fields: MatchValue) -> Match:
-    return tuple(sorted(fields.items()))
-
-
 def flow(
     table: int,
     priority: int,
@@ -226,6 +222,8 @@ def flow(
     *actions: Action,
     goto: int | None = None,
     cookie: int = COOKIE_PREFIX,
+    hard_timeout_s: int = 0,
 ) -> FlowSpec:
     """A flow in `table` for frames that match `fields`."""
-    return FlowSpec(table, priority, tuple(sorted(fields.items())), actions, goto, cookie)
+    match = tuple(sorted(fields.items()))
+    return FlowSpec(table, priority, match, actions, goto, cookie, hard_timeout_s)

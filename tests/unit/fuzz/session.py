@@ -10,7 +10,8 @@ from typing import Any
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
 from controller.api.engine_commands import Apply
-from controller.dataplane.specs import Changes, FlowSpec, GroupSpec, LoadBits, match
+from controller.dataplane import specs
+from controller.dataplane.specs import Changes, FlowSpec, GroupSpec, LoadBits
 from controller.dataplane.tables import LEARNED_TIMEOUT_S, Kind, Register, Table, cookie
 from controller.openflow import commands, messages
 from controller.openflow.framework import ofproto, serialized
@@ -120,11 +121,11 @@ def answers() -> tuple[bytes, ...]:
     """One of each that a switch sends later."""
     switch = installed().switches["br0"]
     flows, groups = list(switch.flows.values()), list(switch.groups.values())
-    learned = FlowSpec(
+    learned = specs.flow(
         Table.LOCATION,
         10,
-        match(eth_dst="52:54:00:00:00:01", **{Register.VLAN: (0, 0xFFF)}),
-        (LoadBits(Register.TARGET, 0, 16, 10),),
+        {"eth_dst": "52:54:00:00:00:01", Register.VLAN: (0, 0xFFF)},
+        LoadBits(Register.TARGET, 0, 16, 10),
         cookie=cookie(Kind.LEARNED, 10),
     )
     flow, described = ofproto.OFPMP_FLOW, ofproto.OFPMP_GROUP_DESC

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from controller.api.events import DatabaseRead, SwitchConnected
-from controller.dataplane.specs import FlowSpec, match
+from controller.dataplane.specs import flow
 from controller.dataplane.tables import Kind, Table, cookie
 from controller.openflow import replies
 from controller.openflow.messages import Asked
@@ -16,10 +16,10 @@ from tests.unit.fuzz import session
 from tests.unit.fuzz.rig import Rig
 
 PORT_STATS, FLOWS, GROUPS = 4, 1, 7
-MASKED = FlowSpec(
+MASKED = flow(
     Table.LOCATION,
     10,
-    match(eth_dst=("52:54:00:00:00:01", "ff:ff:ff:00:00:00")),
+    {"eth_dst": ("52:54:00:00:00:01", "ff:ff:ff:00:00:00")},
     cookie=cookie(Kind.LEARNED, 10),
 )
 

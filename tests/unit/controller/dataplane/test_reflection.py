@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from controller.dataplane import reflection
 from controller.dataplane.pipeline import build
-from controller.dataplane.specs import FlowSpec, Output, Pipeline, Resubmit, SetField, match
+from controller.dataplane.specs import FlowSpec, Output, Pipeline, Resubmit, SetField, flow
 from controller.dataplane.tables import BROADCAST, Register, Table
 from controller.dataplane.team import Team, VmPort
 from policies.model import OFPORT_LOCAL, OfPort
@@ -27,13 +27,13 @@ def installed(locked: bool = False) -> Pipeline:
     """Two VM ports, and what the switch has learned on the one."""
     built = build(Team(UPLINKS, (VmPort(GONE, UPLINKS), VmPort(NEIGHBOUR, UPLINKS))))
     local = SetField(Register.LOCAL, 1), SetField(Register.BEHIND, GONE)
-    from_gone = match(eth_src=GONE_MAC)
+    from_gone = {"eth_src": GONE_MAC}
     learned = [
-        FlowSpec(Table.LOCAL_SOURCE, 10, from_gone, local),
-        FlowSpec(Table.LOCATION, 10, match(eth_dst=GONE_MAC), (SetField(Register.TARGET, GONE),)),
-        FlowSpec(Table.LOCK, 10, from_gone, (SetField(Register.LOCKED, int(locked)),)),
+        flow(Table.LOCAL_SOURCE, 10, from_gone, *local),
+        flow(Table.LOCATION, 10, {"eth_dst": GONE_MAC}, SetField(Register.TARGET, GONE)),
+        flow(Table.LOCK, 10, from_gone, SetField(Register.LOCKED, int(locked))),
     ]
-    return Pipeline({**built.flows, **{flow.key: flow for flow in learned}}, built.groups)
+    return Pipeline({**built.flows, **{one.key: one for one in learned}}, built.groups)
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -90,9 +90,9 @@ ASK, SAY, YES = 100, 101, 1
 FLOWS = (
     *reflection.flows(Team((), ())),
     FlowSpec(ASK, 1, (), (Resubmit(Table.ANNOUNCEMENT),), SAY),
-    FlowSpec(SAY, 1, match(**{Register.ANNOUNCES: 1}), (Output(YES),)),
+    flow(SAY, 1, {Register.ANNOUNCES: 1}, Output(YES)),
 )
-INSTALLED = Pipeline({flow.key: flow for flow in FLOWS}, {})
+INSTALLED = Pipeline({one.key: one for one in FLOWS}, {})
 
 
 def announces(**fields: int | str) -> bool:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from controller.dataplane import tables
 from controller.dataplane.pipeline import build
-from controller.dataplane.specs import Learn, LearnMatch, Resubmit, match
+from controller.dataplane.specs import Learn, LearnMatch, Resubmit
 from controller.dataplane.tables import UNICAST, VLAN_PRESENT, Register, Table, openflow_port
 from controller.dataplane.team import Team
 from tests.unit.controller.dataplane.teams import teams
@@ -27,7 +27,7 @@ def test_what_comes_for_a_vm_port_is_counted_by_uplink_unless_they_are_one_link(
         for port in team.vm_ports
         for uplink in (() if team.hears_everywhere else team.uplinks)
     }
-    unicast = match(eth_dst=UNICAST)
+    unicast = (("eth_dst", UNICAST),)
     (located,) = [f for f in flows if (f.table, f.match) == (Table.FROM_UPLINK, unicast)]
     assert (Resubmit(Table.INBOUND) in located.actions) is not team.hears_everywhere
 
