@@ -65,7 +65,7 @@ R = TypeVar("R")
 
 
 def flow_mod(datapath: Any, command: int, flow: specs.FlowSpec, cookie_mask: int = 0) -> Any:
-    """Encode a flow mod. `command` is OFPFC_ADD, OFPFC_MODIFY_STRICT or OFPFC_DELETE_STRICT."""
+    """Encode a flow mod. `command` is one of the constants OFPFC_*."""
     instructions = []
     if flow.actions:
         actions = [encode_action(action) for action in flow.actions]
@@ -97,7 +97,7 @@ def _encode_match(match: specs.Match) -> Any:
 
 
 def group_mod(datapath: Any, command: int, group: specs.GroupSpec) -> Any:
-    """Encode a group mod. `command` is OFPGC_ADD or OFPGC_MODIFY."""
+    """Encode a group mod. `command` is one of the constants OFPGC_*."""
     buckets = [
         parser.OFPBucket(
             watch_port=ofp.OFPP_ANY if bucket.watch_port is None else bucket.watch_port,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from controller.api import engine_commands
-from controller.dataplane.specs import COOKIE_PREFIX, FlowSpec
+from controller.dataplane.specs import FlowSpec, GroupSpec, flow
 from controller.dataplane.tables import (
     COOKIE_KIND_MASK,
     COOKIE_PREFIX_MASK,
@@ -26,6 +26,8 @@ from controller.openflow.messages import BUNDLE_XID, Asked, numbered, with_xid
 
 BUNDLE_FLAGS = ofp.ONF_BF_ATOMIC | ofp.ONF_BF_ORDERED
 ALL_BITS = 0xFFFFFFFFFFFFFFFF
+# The tables to clear, in order. The second one stands for all tables.
+CLEARED = Table.CLASSIFY, ofp.OFPTT_ALL
 # Numbers of Open vSwitch's extensions, as in its nicira-ext.h.
 NX_VENDOR = 0x00002320
 NXT_SET_CONTROLLER_ID = 20
@@ -113,14 +115,7 @@ def _counters(datapath: Any, asked: Asked) -> Any:
 
 def _flow_stats(datapath: Any, asked: int, value: int, mask: int, table: int) -> Any:
     request = parser.OFPFlowStatsRequest(
-        datapath,
-        flags=0,
-        table_id=int(table),
-        out_port=ofp.OFPP_ANY,
-        out_group=ofp.OFPG_ANY,
-        cookie=value,
-        cookie_mask=mask,
-        match=parser.OFPMatch(),
+        datapath, table_id=int(table), cookie=value, cookie_mask=mask
     )
     return with_xid(request, asked)
 
@@ -148,11 +143,11 @@ def apply_changes(datapath: Any, command: engine_commands.Apply) -> list[Any]:
     gone = reversed(_entry_last(changes.delete_flows))
     mods += [flow_mod(datapath, ofp.OFPFC_DELETE_STRICT, flow) for flow in gone]
     if changes.clear:
-        mods += [_clear(datapath, table) for table in (Table.CLASSIFY, ofp.OFPTT_ALL)]
-    mods += [
-        parser.OFPGroupMod(datapath, ofp.OFPGC_DELETE, ofp.OFPGT_ALL, group_id, [])
-        for group_id in changes.delete_groups
-    ]
+        # All our flows, including learned flows.
+        tables = (flow(table, ofp.OFP_DEFAULT_PRIORITY, {}) for table in CLEARED)
+        mods += [flow_mod(datapath, ofp.OFPFC_DELETE, one, COOKIE_PREFIX_MASK) for one in tables]
+    emptied = (GroupSpec(group_id, "all", ()) for group_id in changes.delete_groups)
+    mods += [group_mod(datapath, ofp.OFPGC_DELETE, group) for group in emptied]
     messages = [
         control(ofp.ONF_BCT_OPEN_REQUEST),
         *map(add, mods),
@@ -171,17 +166,3 @@ def discard(datapath: Any, command: engine_commands.Apply) -> list[Any]:
     kind = ofp.ONF_BCT_DISCARD_REQUEST
     message = parser.ONFBundleCtrlMsg(datapath, command.bundle_id, kind, BUNDLE_FLAGS, [])
     return [with_xid(message, 0)]
-
-
-def _clear(datapath: Any, table: int) -> Any:
-    """The message that deletes all our flows in a table (or OFPTT_ALL), including learned flows."""
-    return parser.OFPFlowMod(
-        datapath,
-        cookie=COOKIE_PREFIX,
-        cookie_mask=COOKIE_PREFIX_MASK,
-        table_id=int(table),
-        command=ofp.OFPFC_DELETE,
-        out_port=ofp.OFPP_ANY,
-        out_group=ofp.OFPG_ANY,
-        match=parser.OFPMatch(),
-    )
