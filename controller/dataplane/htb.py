@@ -137,19 +137,19 @@ def commands(
         return (f"qdisc del dev {device} root",) if found.is_ours else ()
     if found.is_ours and is_complete(found, wanted, host):
         return ()
-    installed = known if found.is_ours and known and is_complete(found, known, host) else None
     lines: list[str] = []
     if not found.is_ours:
+        found = UNTOUCHED
         default = f"htb default {DEFAULT_CLASS:x}"
         lines.append(f"qdisc replace dev {device} root handle {HANDLE:x}: {default}")
+    installed = known if known and is_complete(found, known, host) else None
     before = set(_lines(device, installed, host)) if installed else set()
     lines += [line for line in _lines(device, wanted, host) if line not in before]
     filters = _filter_lines(device, wanted, host)
-    surplus = range(len(filters) + 1, len(found.marks) + 1) if found.is_ours else ()
-    lines += filters
-    lines += [f"filter del {_filter(device, number)}" for number in surplus]
+    surplus = range(len(filters) + 1, len(found.marks) + 1)
+    lines += [*filters, *(f"filter del {_filter(device, number)}" for number in surplus)]
     minors = {ROOT_CLASS, *(leaf.minor for leaf in wanted.leaves)}
-    gone = sorted(found.minors - minors) if found.is_ours else []
+    gone = sorted(found.minors - minors)
     lines += [f"class del dev {device} classid {HANDLE:x}:{minor:x}" for minor in gone]
     return tuple(lines)
 
