@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -23,12 +25,13 @@ def least_worst_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float
     total_load = sum((uplink.load for uplink in uplinks), Load())
     total_bps = sum(uplink.capacity_bps for uplink in serving)
     fastest_bps = max(uplink.capacity_bps for uplink in serving)
-    alone = [
-        unit.load.utilization_ratio(fastest_bps)
-        if unit.allowed is None
-        else _alone_ratio(unit, serving)
-        for unit in units
-    ]
+
+    @functools.cache
+    def able_bps(allowed: frozenset[str] | None) -> float:
+        able = failover.only(allowed, serving)
+        return max((uplink.capacity_bps for uplink in able), default=math.inf)
+
+    alone = [unit.load.utilization_ratio(able_bps(unit.allowed)) for unit in units]
     together = Load(
         _shared_bps([unit.load.tx_bps for unit in units], len(serving)),
         _shared_bps([unit.load.rx_bps for unit in units], len(serving)),
@@ -46,12 +49,6 @@ def optimality_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float:
     worst_ratio = max((uplink.utilization_ratio for uplink in uplinks), default=0.0)
     bound_ratio = min(worst_ratio, least_worst_ratio(uplinks, units))
     return worst_ratio / bound_ratio if bound_ratio > 0.0 else 1.0
-
-
-def _alone_ratio(unit: Unit, serving: Sequence[Uplink]) -> float:
-    able = failover.only(unit.allowed, serving)
-    fastest_bps = max((uplink.capacity_bps for uplink in able), default=0.0)
-    return unit.load.utilization_ratio(fastest_bps) if fastest_bps else 0.0
 
 
 def _shared_bps(loads_bps: Sequence[float], uplinks: int) -> float:
