@@ -34,6 +34,7 @@ ANSWERS = (
     {"eth_type": frames.ETH_ARP, "arp_op": frames.ARP_REPLY},
     icmpv6(frames.ND_ADVERTISEMENT),
 )
+_ADVERTISED = frames.ICMPV6, frames.ND_HOPS, frames.ND_ADVERTISEMENT
 PROBE_COOKIE, AROUND_COOKIE = cookie(Kind.PROBE, 0), cookie(Kind.AROUND_PROBES, 0)
 # In place of an uplink: the sender of proofs, and the receiver of copies.
 NO_UPLINK = 0
@@ -143,11 +144,7 @@ def parse(frame: bytes, uplink: int, key: bytes) -> Probe | HostAnswer | None:
             return HostAnswer(uplink, str(IPv4Address(found[6])), tag, frame[6:12].hex(":"))
     # 40 bytes of IPv6 (RFC 8200), then type, code, checksum, flags and target (RFC 4861 section 4.4).
     is_ipv6 = ethertype == frames.ETH_IPV6 and len(body) >= ND_BYTES and body[0] >> 4 == 6
-    if is_ipv6 and (body[6], body[7], body[40]) == (
-        frames.ICMPV6,
-        frames.ND_HOPS,
-        frames.ND_ADVERTISEMENT,
-    ):
+    if is_ipv6 and (body[6], body[7], body[40]) == _ADVERTISED:
         return HostAnswer(uplink, str(IPv6Address(body[48:64])), tag, frame[6:12].hex(":"))
     return None
 

@@ -193,10 +193,8 @@ class AddressUnits:
             del self._unannounced[address]
             port, mac, vlan = address
             names = () if unit is None else (unit.name, port)
-            by_home = (
-                unit is not None
-                and len({bound[name].uplink for name in names if name in bound}) < 2
-            )
+            uplinks = {bound[name].uplink for name in names if name in bound}
+            by_home = unit is not None and len(uplinks) < 2
             if port in config.port_named and not by_home:
                 due.add((int(config.port_named[port].ofport), mac, vlan))
         return due
