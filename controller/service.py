@@ -411,7 +411,7 @@ class Service:
         """Request the status of all bridges from the engine's thread. Call this on another thread."""
         found: list[BridgeStatus] = []
         while True:
-            wanted = StatusWanted(found[-1].name if found else "", queue.SimpleQueue())
+            wanted = StatusWanted(found[-1].config.name if found else "", queue.SimpleQueue())
             self._events.put(wanted)
             try:
                 status = wanted.answer.get(timeout=STATUS_TIMEOUT_S)

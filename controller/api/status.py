@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import Any, Generic, TypeVar
 
+from controller.api.events import UNSUPPORTED, PortCounters
 from controller.config.rows import Endpoint
-from policies.model import Load
+from controller.config.values import BridgeConfig, VmPortConfig
+from policies.model import Load, Reason, Uplink
 from policies.rules import Rule
 
 BITS_PER_BYTE = 8
@@ -51,7 +53,7 @@ class PathHindrance:
 
 @dataclass(frozen=True, slots=True)
 class UplinkStatus:
-    """The state of an uplink. The switch counts bytes and drops; None if it does not count them.
+    """The state of an uplink. `counters`: those of the port in the last reading.
 
     `unrelieved`: the uplink is above the threshold, and its policy has no move that helps.
     `link_changes`: how many times the link went up or down since the service started. `units`: the number
@@ -61,14 +63,9 @@ class UplinkStatus:
     the uplink is not used: spanning tree blocks it, or it has received no frame since its link came up.
     """
 
-    name: str
+    uplink: Uplink
     up: bool
-    role: str
-    capacity_bps: float
-    load: Load
-    tx_bytes: int | None
-    rx_bytes: int | None
-    drops: int | None
+    counters: PortCounters
     unrelieved: bool = False
     link_changes: int = 0
     units: int | None = None
@@ -78,87 +75,62 @@ class UplinkStatus:
     path_hindered: tuple[PathHindrance, ...] = ()
     waits: str = ""
 
-    @property
-    def utilization_ratio(self) -> float:
-        return self.load.utilization_ratio(self.capacity_bps)
-
 
 @dataclass(frozen=True, slots=True)
 class PortStatus:
-    """The state of a VM port. `tx`: traffic from the VM; `rx`: traffic to the VM.
+    """The state of a VM port. `load.tx_bps`: traffic from the VM; `load.rx_bps`: traffic to the VM.
 
-    `policy`: the port's own policy, or else the bridge's. `bound_at`: seconds since the epoch; None
-    while the port is not bound. `planned_uplink`: the uplink that the port would use in enforce mode.
-    `rules`: a description of the violation of each rule; empty if the rule is met. `shares`,
-    `reserve_bps`, `limit_bps`: the settings for the port's part of an uplink, if set. `shaped_drops`:
-    the port's frames that were dropped because its queue was full. `units`: the number of addresses
-    behind the port on each uplink, if each is a separate unit. `split`: sent traffic is spread over the
-    policy's buckets, because it is too much for one uplink. `tx_packets`, `tx_dropped_packets` and so
-    on: counters of the port, None if the switch does not count them. `tx_packets` and `rx_packets` do
-    not include dropped packets. `endpoint`: the tunnels of Open vSwitch that use the port.
+    `counters`: those of the port in the last reading, of traffic out of the switch (`tx`) and into it.
+    They do not include dropped packets. `bound_at`: seconds since the epoch; None while the port is not
+    bound. `planned_uplink`: the uplink that the port would use in enforce mode. `rules`: a description
+    of the violation of each rule; empty if the rule is met. `shaped_drops`: the port's frames that were
+    dropped because its queue was full. `units`: the number of addresses behind the port on each uplink,
+    if each is a separate unit. `split`: sent traffic is spread over the policy's buckets, because it is
+    too much for one uplink.
     """
 
-    name: str
-    vm: str
-    policy: str
+    port: VmPortConfig
     uplink: str | None
     load: Load
     reason: str | None
     bound_at: float | None
-    tx_bytes: int | None
-    rx_bytes: int | None
-    drops: int | None
+    counters: PortCounters
     planned_uplink: str | None = None
     rules: Mapping[str, str] = field(default_factory=dict)
-    shares: int | None = None
-    reserve_bps: float | None = None
-    limit_bps: float | None = None
     shaped_drops: int | None = None
     units: dict[str, int] | None = None
     split: bool = False
-    tx_packets: int | None = None
-    rx_packets: int | None = None
-    tx_dropped_packets: int | None = None
-    rx_dropped_packets: int | None = None
-    endpoint: Endpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BridgeStatus:
     """The state of a bridge. Moves are counted by reason since the service started.
 
-    `on_normal`: the bridge has a bond and is in observe mode, so NORMAL forwards; the uplinks of VM
+    `config`: the configuration that the operator requested. `on_normal`: the bridge has a bond and is in observe mode, so NORMAL forwards; the uplinks of VM
     ports are then only planned. `fallen_back`: LACP is not negotiated, so one uplink serves all VM
     ports. `optimality_ratio`: the highest utilization of an uplink, divided by the lowest value that
     any placement could reach. `buckets`: for each hashed policy, the number of buckets on each uplink.
     `budgets_spent`: the number of units that have used up their move budget. `reannounced`: how often
     a VM port was announced again because inbound traffic did not follow its move. `not_followed`: the
-    number of moves that inbound traffic never followed. `offload`: the effects of hardware offload,
-    DPDK ports and representors on the bridge. `connection_hash`: the connection hash in use, the
-    reason, and the cost if it is not negligible; None if no policy of the bridge spreads connections.
-    `path_rounds`, `path_frames`: rounds of path checks and their frames, by result; empty if path
-    checks are off. `flooded_pps`: the rate of frames that reach every VM port of a VLAN.
+    number of moves that inbound traffic never followed. `connection_hash`: the connection hash in use,
+    the reason, and the cost if it is not negligible; None if no policy of the bridge spreads
+    connections. `path_rounds`, `path_frames`: rounds of path checks and their frames, by result; empty
+    if path checks are off. `flooded_pps`: the rate of frames that reach every VM port of a VLAN.
     `repeated_pps`: the rate of broadcasts that all members of a LAG deliver. `overruling`: the number
     of other programs' flows that take precedence over ours. `failure`: the last internal error while
     the bridge was handled; empty if there is none.
     """
 
-    name: str
-    policy: str
-    teaming: str
-    mode: str
+    config: BridgeConfig
     connected: bool
-    threshold_ratio: float
     imbalance_ratio: float
     optimality_ratio: float
     uplinks: tuple[UplinkStatus, ...]
     ports: tuple[PortStatus, ...]
-    config_errors: tuple[str, ...]
     not_done: tuple[str, ...]
     moves_planned: dict[str, int]
     moves_applied: dict[str, int]
     moves_refused: dict[str, int]
-    failovers: int
     last_decision_at: float | None
     buckets: dict[str, dict[str, int]] = field(default_factory=dict)
     on_normal: bool = False
@@ -166,7 +138,6 @@ class BridgeStatus:
     budgets_spent: int = 0
     reannounced: int = 0
     not_followed: int = 0
-    offload: tuple[str, ...] = ()
     connection_hash: tuple[str, str, str | None] | None = None
     path_rounds: dict[str, int] = field(default_factory=dict)
     path_frames: dict[str, int] = field(default_factory=dict)
@@ -186,42 +157,71 @@ class BridgeStatus:
 
 def as_json(bridge: BridgeStatus) -> dict[str, Any]:
     """A bridge as JSON (docs/reference/json.md); rates in bit/s, times in seconds since the epoch."""
+    config = bridge.config
     of_hash = zip(("used", "why", "cost"), bridge.connection_hash or (), strict=False)
     hashed = {name: value for name, value in of_hash if value is not None}
     return {
-        **fields(bridge, "name", "policy", "teaming", "mode", "connected", "threshold_ratio"),
+        **fields(config, "name", "policy", "teaming", "mode"),
+        "connected": bridge.connected,
+        "threshold_ratio": config.threshold_ratio,
         "uplinks": [_uplink(uplink) for uplink in bridge.uplinks],
         "ports": [_port(port) for port in bridge.ports],
         "buckets": bridge.buckets,
         **({"connection_hash": hashed} if hashed else {}),
-        **fields(bridge, "config_errors", "not_done"),
+        "config_errors": [*map(str, config.errors)],
+        **fields(bridge, "not_done"),
         "rules_broken": [
-            {"port": port.name, "vm": port.vm, "rule": rule, "how": how}
-            for port, rule, how in bridge.rules_broken
+            {"port": of.port.name, "vm": of.port.vm, "rule": rule, "how": how}
+            for of, rule, how in bridge.rules_broken
         ],
-        **_if_set(bridge, "fallen_back", "on_normal", "offload", "failure"),
+        **_if_set(bridge, "fallen_back", "on_normal"),
+        **({"offload": [*config.offload.told]} if config.offload.told else {}),
+        **_if_set(bridge, "failure"),
     }
 
 
 def _uplink(uplink: UplinkStatus) -> dict[str, Any]:
     return {
-        **fields(uplink, "name", "up", "role", "capacity_bps"),
-        **fields(uplink.load, "tx_bps", "rx_bps"),
-        "utilization_ratio": uplink.utilization_ratio,
+        "name": uplink.uplink.name,
+        "up": uplink.up,
+        "role": uplink.uplink.role.value,
+        **fields(uplink.uplink, "capacity_bps"),
+        **fields(uplink.uplink.load, "tx_bps", "rx_bps"),
+        **fields(uplink.uplink, "utilization_ratio"),
         **_if_set(uplink, "silent", "waits", "path_faults", "path_hindered"),
     }
 
 
-def _port(port: PortStatus) -> dict[str, Any]:
+def _port(of: PortStatus) -> dict[str, Any]:
+    port, counters = of.port, of.counters
     return {
-        **fields(port, "name", "vm", "policy", "uplink"),
-        **fields(port.load, "tx_bps", "rx_bps"),
-        **fields(port, "tx_packets", "rx_packets", "tx_dropped_packets", "rx_dropped_packets"),
-        **fields(port, "reason", "bound_at"),
-        **_if_set(port, "planned_uplink", "shares", "reserve_bps", "limit_bps", "units", "split"),
-        **({"pinned": True} if port.rules.get(Rule.PIN.value) == "" else {}),
+        **fields(port, "name", "vm", "policy"),
+        "uplink": of.uplink,
+        **fields(of.load, "tx_bps", "rx_bps"),
+        "tx_packets": _counted(counters.rx_packets),
+        "rx_packets": _counted(counters.tx_packets),
+        "tx_dropped_packets": _counted(counters.rx_dropped),
+        "rx_dropped_packets": _counted(counters.tx_dropped),
+        **fields(of, "reason", "bound_at"),
+        **_if_set(of, "planned_uplink"),
+        **_if_set(port, "shares"),
+        **_if_set(port.rules, "reserve_bps"),
+        **_if_set(port, "limit_bps"),
+        **_if_set(of, "units", "split"),
+        **({"pinned": True} if of.rules.get(Rule.PIN.value) == "" else {}),
         **_if_set(port, "endpoint"),
     }
+
+
+def _counted(counter: float) -> int | None:
+    """A counter of a port; None if the switch does not count this."""
+    return None if counter == UNSUPPORTED else int(counter)
+
+
+def _drops(counters: PortCounters) -> int | None:
+    drops = [counters.tx_dropped, counters.rx_dropped]
+    known = [drop for drop in drops if drop != UNSUPPORTED]
+    return sum(known) if known else None
 
 
 def fields(record: object, *names: str) -> dict[str, Any]:
@@ -273,7 +273,7 @@ def _of_capacity(load: Load | None, uplink: UplinkStatus) -> dict[str, float | N
     """A load as a share of an uplink's capacity, by direction."""
     if load is None:
         return {}
-    of = uplink.capacity_bps
+    of = uplink.uplink.capacity_bps
     return {"transmit": load.tx_bps / of, "receive": load.rx_bps / of}
 
 
@@ -292,14 +292,14 @@ def _bytes_per_second(rate_bps: float | None) -> float | None:
 
 # The metrics of each uplink, of each VM port, and of each bridge.
 UPLINK_METRICS: Mapping[str, StatusMetric[UplinkStatus]] = {
-    "uplink_info": _gauge(lambda u: {u.role: 1}, "role"),
-    "uplink_transmit_bytes": _counter(lambda u: u.tx_bytes),
-    "uplink_receive_bytes": _counter(lambda u: u.rx_bytes),
-    "uplink_drops": _counter(lambda u: u.drops),
-    "uplink_capacity_bytes_per_second": _gauge(lambda u: _bytes_per_second(u.capacity_bps)),
+    "uplink_info": _gauge(lambda u: {u.uplink.role.value: 1}, "role"),
+    "uplink_transmit_bytes": _counter(lambda u: _counted(u.counters.tx_bytes)),
+    "uplink_receive_bytes": _counter(lambda u: _counted(u.counters.rx_bytes)),
+    "uplink_drops": _counter(lambda u: _drops(u.counters)),
+    "uplink_capacity_bytes_per_second": _gauge(lambda u: _bytes_per_second(u.uplink.capacity_bps)),
     "uplink_up": _gauge(lambda u: u.up),
     "uplink_link_changes": _counter(lambda u: u.link_changes),
-    "uplink_utilization_ratio": _gauge(lambda u: _of_capacity(u.load, u), "direction"),
+    "uplink_utilization_ratio": _gauge(lambda u: _of_capacity(u.uplink.load, u), "direction"),
     "uplink_unrelieved": _gauge(lambda u: u.unrelieved),
     "uplink_units": _gauge(lambda u: u.units),
     "uplink_silent": _gauge(lambda u: bool(u.silent)),
@@ -309,41 +309,49 @@ UPLINK_METRICS: Mapping[str, StatusMetric[UplinkStatus]] = {
     ),
 }
 PORT_METRICS: Mapping[str, StatusMetric[PortStatus]] = {
-    "port_transmit_bytes": _counter(lambda p: p.tx_bytes),
-    "port_receive_bytes": _counter(lambda p: p.rx_bytes),
-    "port_drops": _counter(lambda p: p.drops),
+    "port_transmit_bytes": _counter(lambda p: _counted(p.counters.rx_bytes)),
+    "port_receive_bytes": _counter(lambda p: _counted(p.counters.tx_bytes)),
+    "port_drops": _counter(lambda p: _drops(p.counters)),
     "port_binding": _gauge(lambda p: {p.uplink: 1} if p.uplink else {}, "uplink"),
     "port_bound_timestamp_seconds": _gauge(
         lambda p: {(p.uplink, p.reason or ""): p.bound_at} if p.uplink else {}, "uplink", "reason"
     ),
     "port_units": _gauge(lambda p: None if p.units is None else sum(p.units.values())),
-    "port_info": _gauge(lambda p: {p.vm: 1}, "vm"),
+    "port_info": _gauge(lambda p: {p.port.vm: 1}, "vm"),
     "rule_broken": _gauge(lambda p: {rule: bool(how) for rule, how in p.rules.items()}, "rule"),
-    "port_shares": _gauge(lambda p: p.shares),
-    "port_reserved_bytes_per_second": _gauge(lambda p: _bytes_per_second(p.reserve_bps)),
-    "port_limit_bytes_per_second": _gauge(lambda p: _bytes_per_second(p.limit_bps)),
+    "port_shares": _gauge(lambda p: p.port.shares),
+    "port_reserved_bytes_per_second": _gauge(
+        lambda p: _bytes_per_second(p.port.rules.reserve_bps or None)
+    ),
+    "port_limit_bytes_per_second": _gauge(lambda p: _bytes_per_second(p.port.limit_bps)),
     "port_shaped_drops": _counter(lambda p: p.shaped_drops),
     "endpoint_info": _gauge(
-        lambda p: {_endpoint_labels(p.endpoint): 1} if p.endpoint else {}, "address", "kind", "of"
+        lambda p: {_endpoint_labels(p.port.endpoint): 1} if p.port.endpoint else {},
+        "address",
+        "kind",
+        "of",
     ),
     "endpoint_transmit_bytes_per_second": _gauge(
-        lambda p: _bytes_per_second(p.load.tx_bps) if p.endpoint else None
+        lambda p: _bytes_per_second(p.load.tx_bps) if p.port.endpoint else None
     ),
     "endpoint_receive_bytes_per_second": _gauge(
-        lambda p: _bytes_per_second(p.load.rx_bps) if p.endpoint else None
+        lambda p: _bytes_per_second(p.load.rx_bps) if p.port.endpoint else None
     ),
 }
 BRIDGE_METRICS: Mapping[str, StatusMetric[BridgeStatus]] = {
     "bridge_info": _gauge(
-        lambda b: {(b.policy, b.teaming, b.mode): 1}, "policy", "teaming", "mode"
+        lambda b: {(b.config.policy, b.config.teaming, b.config.mode): 1},
+        "policy",
+        "teaming",
+        "mode",
     ),
     "bridge_connected": _gauge(lambda b: b.connected),
-    "bridge_threshold_ratio": _gauge(lambda b: b.threshold_ratio),
+    "bridge_threshold_ratio": _gauge(lambda b: b.config.threshold_ratio),
     "bridge_imbalance_ratio": _gauge(lambda b: b.imbalance_ratio),
     "bridge_optimality_ratio": _gauge(lambda b: b.optimality_ratio),
-    "config_errors": _gauge(lambda b: len(b.config_errors)),
+    "config_errors": _gauge(lambda b: len(b.config.errors)),
     "last_decision_timestamp_seconds": _gauge(lambda b: b.last_decision_at),
-    "failovers": _counter(lambda b: b.failovers),
+    "failovers": _counter(lambda b: b.moves_applied[Reason.FAILOVER]),
     "moves_planned": _counter(lambda b: b.moves_planned, "reason"),
     "moves_applied": _counter(lambda b: b.moves_applied, "reason"),
     "moves_refused": _counter(lambda b: b.moves_refused, "reason"),

@@ -32,26 +32,20 @@ def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
         for uplink, of_record in zip(bridge.placing.uplinks(), config.uplinks, strict=True)
     )
     rules, bound, team_view = bridge.placing.rules, bridge.placing.bound, bridge.placing.team_view
-    utilizations = [uplink.utilization_ratio for uplink in uplinks if uplink.up]
+    utilizations = [one.uplink.utilization_ratio for one in uplinks if one.up]
     return BridgeStatus(
-        name=config.name,
-        policy=config.asked.policy,
-        teaming=config.asked.teaming,
-        mode=config.mode,
+        config=config.asked,
         connected=bridge.connected,
-        threshold_ratio=config.threshold_ratio,
         imbalance_ratio=max(utilizations, default=0.0) - min(utilizations, default=0.0),
         optimality_ratio=_optimality_ratio(bridge),
         uplinks=uplinks,
         ports=tuple(
             _port(bridge, port, bound, team_view, rules, epoch_s) for port in config.asked.vm_ports
         ),
-        config_errors=tuple(str(error) for error in config.errors),
         not_done=(*config.not_done, *bridge.shaping.impossible(), *bridge.shaping.not_done()),
         moves_planned=_by_reason(bridge.placing.counts.planned),
         moves_applied=_by_reason(bridge.placing.counts.applied),
         moves_refused=_by_reason(bridge.placing.counts.refused),
-        failovers=bridge.placing.counts.applied[Reason.FAILOVER],
         last_decision_at=None if decided_s is None else epoch_s + decided_s,
         buckets=_bucket_counts(bridge),
         on_normal=bridge.on_normal,
@@ -59,7 +53,6 @@ def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
         budgets_spent=_budgets_spent(bridge),
         reannounced=bridge.inbound_check.reannounced,
         not_followed=bridge.inbound_check.not_followed,
-        offload=config.offload.told,
         connection_hash=bridge.connection_hash.in_use,
         flooded_pps=bridge.flooded.pps,
         repeated_pps=bridge.repeated.pps,
@@ -107,16 +100,10 @@ def _uplink(
     units: Mapping[str, dict[str, int]],
     epoch_s: float,
 ) -> UplinkStatus:
-    counters = bridge.loads.counters.get(uplink.ofport, UNCOUNTED)
     return UplinkStatus(
-        name=uplink.name,
+        uplink=uplink,
         up=uplink.ofport in bridge.links.ports and bridge.links.up(config),
-        role=uplink.role.value,
-        capacity_bps=uplink.capacity_bps,
-        load=uplink.load,
-        tx_bytes=_counted(counters.tx_bytes),
-        rx_bytes=_counted(counters.rx_bytes),
-        drops=_drops(counters),
+        counters=bridge.loads.counters.get(uplink.ofport, UNCOUNTED),
         unrelieved=uplink.name in bridge.decision_log.unrelieved,
         link_changes=bridge.links.by_name[uplink.name].changes,
         units=sum(count[uplink.name] for count in units.values()) if units else None,
@@ -152,31 +139,18 @@ def _port(
 ) -> PortStatus:
     bound = bindings.get(port.name)
     planned = bridge.placing.planned.bound.get(port.name) if bridge.observing else None
-    counters = bridge.loads.counters.get(port.ofport, UNCOUNTED)
     return PortStatus(
-        name=port.name,
-        vm=port.vm,
-        policy=port.policy,
+        port=port,
         uplink=bound.uplink if bound else None,
         load=team_view.port_load(port),
         reason=_reason(bridge, port, bound),
         bound_at=epoch_s + bound.since_s if bound else None,
-        tx_bytes=_counted(counters.rx_bytes),
-        rx_bytes=_counted(counters.tx_bytes),
-        drops=_drops(counters),
+        counters=bridge.loads.counters.get(port.ofport, UNCOUNTED),
         planned_uplink=planned.uplink if planned else None,
         rules={rule.value: how for rule, how in rules.get(port.name, {}).items()},
-        shares=port.shares,
-        reserve_bps=port.rules.reserve_bps or None,
-        limit_bps=port.limit_bps,
         shaped_drops=bridge.shaping.drops(port),
         units=_units(bridge, port) if port.per_address else None,
         split=port.name in bridge.scheduler.splits.since_s,
-        tx_packets=_counted(counters.rx_packets),
-        rx_packets=_counted(counters.tx_packets),
-        tx_dropped_packets=_counted(counters.rx_dropped),
-        endpoint=port.endpoint,
-        rx_dropped_packets=_counted(counters.tx_dropped),
     )
 
 
@@ -205,13 +179,3 @@ def _units(bridge: Bridge, port: VmPortConfig) -> dict[str, int]:
 
 def _by_reason(counter: Counter[Reason]) -> dict[str, int]:
     return {reason.value: counter[reason] for reason in Reason}
-
-
-def _counted(counter: float) -> int | None:
-    return None if counter == UNSUPPORTED else int(counter)
-
-
-def _drops(counters: PortCounters) -> int | None:
-    drops = [counters.tx_dropped, counters.rx_dropped]
-    known = [drop for drop in drops if drop != UNSUPPORTED]
-    return sum(known) if known else None

@@ -75,12 +75,13 @@ class Exporter:
         for bridge in bridges:
             # Create each series early, because rate() and increase() ignore its first value.
             for name in RARE:
-                self._observed[name].labels(bridge.name)
-        uplinks = [([b.name, one.name], one) for b in bridges for one in b.uplinks]
+                self._observed[name].labels(bridge.config.name)
+        uplinks = [([b.config.name, u.uplink.name], u) for b in bridges for u in b.uplinks]
         yield from _families(status.UPLINK_METRICS, ["bridge", "uplink"], uplinks)
-        ports = [([b.name, one.name], one) for b in bridges for one in b.ports]
+        ports = [([b.config.name, p.port.name], p) for b in bridges for p in b.ports]
         yield from _families(status.PORT_METRICS, ["bridge", "port"], ports)
-        yield from _families(status.BRIDGE_METRICS, ["bridge"], [([b.name], b) for b in bridges])
+        named = [([b.config.name], b) for b in bridges]
+        yield from _families(status.BRIDGE_METRICS, ["bridge"], named)
         build = _gauge("build_info", ["version"])
         build.add_metric([self._version], 1)
         leader = _gauge("leader", [])

@@ -203,8 +203,8 @@ def _state(about: About) -> Found:
 def _configuration(about: About) -> Found:
     """Report configuration problems. A broken rule is an error if the VM port has no uplink."""
     bridge, config, status = about.bridge, about.bridge.config, about.status
-    for text in status.config_errors if status else ():
-        yield Told.CHECK, ERROR, "bad-value", text, "OvsLbtConfigurationError"
+    for error in config.errors if status else ():
+        yield Told.CHECK, ERROR, "bad-value", str(error), "OvsLbtConfigurationError"
     for text in status.not_done if status else config.not_done:
         yield Told.CHECK | BEFORE, WARNING, "not-done", text
     flagged = config.no_flood_before if bridge.serves else ()
@@ -217,10 +217,10 @@ def _configuration(about: About) -> Found:
     broken = sorted(
         status.rules_broken if status else (), key=lambda one: one[0].uplink is not None
     )
-    for port, rule, how in broken:
+    for of, rule, how in broken:
         text, severity = (
-            f"rule broken: {port.name} {rule}: {how}",
-            ERROR if port.uplink is None else WARNING,
+            f"rule broken: {of.port.name} {rule}: {how}",
+            ERROR if of.uplink is None else WARNING,
         )
         yield Told.CHECK, severity, "rule-broken", text, "OvsLbtRuleBroken"
 
@@ -287,7 +287,7 @@ def _paths_and_moves(about: About) -> Found:
         yield Told.CONNECTED, WARNING, "path", text, "OvsLbtPathFault"
     for uplink in status.uplinks if status else ():
         if uplink.unrelieved:
-            found = f"uplink {uplink.name} is above the threshold, and no move can reduce its load"
+            found = f"uplink {uplink.uplink.name} is above the threshold, and no move can reduce its load"
             text = f"{found}; add capacity, or reduce the load"
             yield Told.CONNECTED, WARNING, "unrelieved", text, "OvsLbtUplinkSaturated"
     if status and (count := status.budgets_spent):

@@ -355,7 +355,7 @@ class Here(World):
 
     def errors(self) -> list[str]:
         """What is wrong with the configurations."""
-        return [error for one in self.engine.fleet.status() for error in one.config_errors]
+        return [str(error) for one in self.engine.fleet.status() for error in one.config.errors]
 
     def foreign(self, table: int, priority: int) -> None:
         self.switches["br0"].foreign = (ForeignFlow(table, priority, 7, "in_port=10", (5,)),)

@@ -22,8 +22,8 @@ def families(*bridges: BridgeStatus) -> list[Metric]:
     """Every family of a service that has polled these bridges, and decided."""
     made = plain.exporter(*bridges)
     for bridge in bridges:
-        made.observe(bridge.name, "decision_duration", 0.001)
-        made.observe(bridge.name, "stats_poll_duration", 0.001)
+        made.observe(bridge.config.name, "decision_duration", 0.001)
+        made.observe(bridge.config.name, "stats_poll_duration", 0.001)
     return list(made._registry.collect())
 
 

@@ -15,6 +15,7 @@ from controller.api.events import Faulted
 from controller.api.status import BridgeStatus, PathHindrance, PortStatus, UplinkStatus
 from controller.cli.answers import FOUND
 from controller.cli.answers import check as check_command
+from controller.config.offload import Offload
 from controller.config.rows import Endpoint
 from controller.decisions.planning import Waiting
 from controller.host import client
@@ -43,10 +44,6 @@ PORT = replace(
     VNET0,
     planned_uplink="eth2",
     split=True,
-    tx_packets=1,
-    rx_packets=1,
-    tx_dropped_packets=1,
-    rx_dropped_packets=1,
     rules={Rule.PIN.value: "", Rule.ALLOW.value: "found -> expected"},
 )
 BRIDGE = replace(
@@ -57,7 +54,7 @@ BRIDGE = replace(
     buckets={"dynamic": {"eth1": 64}},
     on_normal=True,
     fallen_back=True,
-    offload=("one",),
+    config=replace(BR0.config, offload=Offload(told=("one",))),
     connection_hash=("multipath", "why", "cost"),
     failure="an error",
 )

@@ -28,12 +28,14 @@ def test_a_help_text_is_made_of_sentences() -> None:
 
 def with_uplinks(count: int) -> BridgeStatus:
     """On which probes lose nothing."""
-    well = replace(ETH1, path_faults=())
-    return replace(BR0, uplinks=tuple(replace(well, name=f"eth{n}") for n in range(count)))
+    names = [f"eth{number}" for number in range(count)]
+    uplinks = [replace(ETH1.uplink, name=name) for name in names]
+    return replace(BR0, uplinks=tuple(replace(ETH1, uplink=u, path_faults=()) for u in uplinks))
 
 
 def with_ports(count: int) -> BridgeStatus:
-    return replace(BR0, ports=tuple(replace(VNET0, name=f"vnet{n}") for n in range(count)))
+    ports = [replace(VNET0.port, name=f"vnet{number}") for number in range(count)]
+    return replace(BR0, ports=tuple(replace(VNET0, port=port) for port in ports))
 
 
 def series(*bridges: BridgeStatus) -> int:
@@ -49,7 +51,8 @@ def test_series_grow_by_as_many_with_each_port_uplink_and_bridge_as_the_page_say
     assert _steps(with_ports) == [port] * 40
     assert _steps(with_uplinks) == [uplink] * 40
     bare = replace(BR0, uplinks=(), ports=())
-    assert series(bare, replace(bare, name="br1")) - series(bare) == bridge
+    other = replace(bare, config=replace(BR0.config, name="br1"))
+    assert series(bare, other) - series(bare) == bridge
     assert series(bare) == service + bridge
     assert series(BR0) == service + bridge + uplink + port + len(ETH1.path_faults)
 

@@ -222,7 +222,7 @@ def test_attach_and_show_tell() -> None:
     notes = [line[6:] for line in answer.splitlines() if line.startswith("note: ")]
     (status,) = here.engine.fleet.status()
     *of_offload, of_hash = notes
-    assert tuple(of_offload) == status.offload == told(switchdev("dynamic"))
+    assert tuple(of_offload) == status.config.offload.told == told(switchdev("dynamic"))
     assert of_hash.startswith("connections are hashed by multipath: hw-offload is true")
     shown = done(here.ask("show", "br0"))
     assert all(note in shown for note in notes)

@@ -146,7 +146,7 @@ def most_moves(here: World) -> int:
 
 def utilizations(here: World) -> list[float]:
     """Of both uplinks, what they send."""
-    return [uplink.load.tx_bps / 1e10 for uplink in here.engine.fleet.status()[0].uplinks]
+    return [uplink.uplink.load.tx_bps / 1e10 for uplink in here.engine.fleet.status()[0].uplinks]
 
 
 @pytest.mark.slow

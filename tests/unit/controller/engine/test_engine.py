@@ -182,7 +182,7 @@ def test_vm_ports_leave_a_link_at_once_and_return_when_it_was_up_for_the_failbac
     assert set(here.bindings().values()) == {"eth2"}
     here.run_for(A_MOMENT_S)
     assert moves(here) == {"failover": 2}
-    reasons = {p.name: p.reason for p in here.engine.fleet.status()[0].ports}
+    reasons = {p.port.name: p.reason for p in here.engine.fleet.status()[0].ports}
     assert reasons["vnet0"] == reasons["vnet2"] == "failover"
     here.run_until(10).set_link(1, up=True).run_until(40)
     here.set_link(1, up=False).run_until(41)
@@ -460,7 +460,7 @@ def test_a_bad_value_keeps_the_last_good_one_and_is_reported_once() -> None:
     assert here.engine.fleet.bridges["br0"].config.threshold_ratio == 0.6
     line = "Bridge br0 ovs-lbt-threshold: lots is invalid; expected a percentage from 10 to 100"
     assert reports(here, "warning") == [line]
-    assert here.engine.fleet.status()[0].config_errors == (line,)
+    assert tuple(map(str, here.engine.fleet.status()[0].config.errors)) == (line,)
     assert here.applied() == []
 
 
@@ -521,7 +521,7 @@ def test_a_port_number_used_again_does_not_inherit_the_traffic_of_another_vm() -
     here.remove_port("vnet0")
     switch.born_s[14] = switch.born_s[10] = here.now_s
     here.add_port(port("vnet4", 10)).run_for(3)
-    (status,) = (p for p in here.engine.fleet.status()[0].ports if p.name == "vnet4")
+    (status,) = (p for p in here.engine.fleet.status()[0].ports if p.port.name == "vnet4")
     assert status.load.tx_bps == 0
 
 
@@ -562,9 +562,9 @@ def test_a_vm_port_whose_vlan_no_uplink_carries_has_no_uplink_until_one_does() -
     re_tagged(here, "vnet0", tag=20).run_for(1)
     assert "vnet0" not in here.bindings()
     assert here.switches["br0"].uplink_of(10) is None
-    (status,) = (p for p in here.engine.fleet.status()[0].ports if p.name == "vnet0")
+    (status,) = (p for p in here.engine.fleet.status()[0].ports if p.port.name == "vnet0")
     assert status.uplink is None
-    assert here.engine.fleet.status()[0].config_errors == (
+    assert tuple(map(str, here.engine.fleet.status()[0].config.errors)) == (
         "Port vnet0 tag: no uplink carries 20; choose a VLAN that an uplink carries",
     )
     assert "; no uplink does" in refusal(here.ask("move", "vnet0", "eth1"))

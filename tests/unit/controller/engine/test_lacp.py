@@ -61,7 +61,8 @@ def hears_again(here: World) -> World:
 
 def status(here: World) -> tuple[str, str, bool]:
     (bridge_status,) = here.engine.fleet.status()
-    return bridge_status.policy, bridge_status.teaming, bridge_status.fallen_back
+    config = bridge_status.config
+    return config.policy, config.teaming, bridge_status.fallen_back
 
 
 def heard_from(here: World, uplink_index: int) -> set[int]:
@@ -134,7 +135,7 @@ def test_hashed_vm_ports_and_port_groups_share_it_too_and_their_buckets_are_as_b
     gives_up(here)
     assert here.bindings() == ON_ONE
     assert bucket_homes(here) == {}
-    policies = {p.name: p.policy for p in here.engine.fleet.status()[0].ports}
+    policies = {p.port.name: p.port.policy for p in here.engine.fleet.status()[0].ports}
     assert (policies["vnet0"], policies["vnet1"]) == ("ip-hash", "source-mac")
     hears_again(here).run_for(10)
     assert bucket_homes(here) == before

@@ -25,7 +25,7 @@ def test_the_published_ramp_gives_exactly_two_moves_at_the_expected_times() -> N
     assert [at_s for at_s, _ in moved] == pytest.approx(steps)
     assert moves(here) == {"threshold": 2}
     assert sorted(here.bindings().values()) == ["eth1", "eth1", "eth2", "eth2"]
-    loads = [uplink.load.tx_bps / 1e9 for uplink in here.engine.fleet.status()[0].uplinks]
+    loads = [uplink.uplink.load.tx_bps / 1e9 for uplink in here.engine.fleet.status()[0].uplinks]
     assert loads == pytest.approx([6.5, 6.5])
 
 

@@ -50,7 +50,7 @@ def planned(here: World) -> dict[str, int]:
 
 
 def would_be(here: World) -> dict[str, str | None]:
-    return {p.name: p.planned_uplink for p in here.engine.fleet.status()[0].ports}
+    return {p.port.name: p.planned_uplink for p in here.engine.fleet.status()[0].ports}
 
 
 def loaded(row: BridgeRow, bps: float) -> World:
@@ -92,7 +92,7 @@ def test_a_failover_on_an_observed_bond_is_planned_only() -> None:
     assert set(would_be(here).values()) == {"eth2"}
     here.set_link(1, up=True).run_for(10)
     assert planned(here) == {"failover": 2, "failback": 2}
-    assert moves(here) == {} and here.engine.fleet.status()[0].failovers == 0
+    assert moves(here) == {} and here.engine.fleet.status()[0].moves_applied["failover"] == 0
     assert here.commands(Apply) == here.commands(SendFrame) == []
 
 
@@ -273,5 +273,5 @@ def test_a_bond_member_left_out_does_not_confuse_it() -> None:
     here = world(row).start()
     here.write(with_ids(here.rows["br0"], uplinks="eth1,eth3")).run_for(1)
     assert here.switches["br0"].installed == desired(here) == EMPTY
-    (error,) = here.engine.fleet.status()[0].config_errors
+    (error,) = map(str, here.engine.fleet.status()[0].config.errors)
     assert error.startswith("Bridge br0 ovs-lbt-uplinks: eth1,eth3 are not the members of bond0; ")

@@ -93,7 +93,7 @@ class Network:
 
     def faults(self) -> set[str]:
         status = self.world.engine.fleet.status("br0")[0]
-        return {uplink.name for uplink in status.uplinks if uplink.path_faults}
+        return {one.uplink.name for one in status.uplinks if one.path_faults}
 
     def hindered(self) -> set[tuple[str, str, tuple[str, ...]]]:
         status = self.world.engine.fleet.status("br0")[0]

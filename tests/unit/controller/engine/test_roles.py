@@ -165,7 +165,7 @@ def test_a_standby_uplink_is_a_standby_uplink_again_after_a_drain() -> None:
     done(here.ask("undrain", "eth2"))
     (_, eth2) = here.rows["br0"].ports[0].interfaces
     assert eth2.external_ids == {"ovs-lbt-role": "standby"}
-    assert here.engine.fleet.status()[0].config_errors == ()
+    assert here.engine.fleet.status()[0].config.errors == ()
 
 
 def test_a_drain_during_which_the_other_uplink_fails_says_what_remains() -> None:

@@ -233,9 +233,10 @@ def test_what_was_said_is_shown() -> None:
     words = "shares 100, 20 Mbit/s reserved, at most 30 Mbit/s"
     assert words in done(here.ask("show"))
     assert words in done(here.ask("explain", "vnet0")).replace("\n" + " " * 14, " ")
-    (port, *_) = here.engine.fleet.status()[0].ports
-    assert (port.shares, port.reserve_bps, port.limit_bps) == (100, 20e6, 30e6)
-    assert port.shaped_drops == 0
+    (status, *_) = here.engine.fleet.status()[0].ports
+    port = status.port
+    assert (port.shares, port.rules.reserve_bps, port.limit_bps) == (100, 20e6, 30e6)
+    assert status.shaped_drops == 0
 
 
 def test_drops_are_summed_over_uplinks() -> None:

@@ -52,9 +52,9 @@ def ways(here: World) -> dict[str, int | None]:
 def figures(here: World) -> dict[str, float]:
     """What `show` tells of ports, and what policies judge of units."""
     (status,) = here.engine.fleet.status()
-    shown = {port.name: port.load.tx_bps for port in status.ports}
+    shown = {port.port.name: port.load.tx_bps for port in status.ports}
     team_view = here.engine.fleet.bridges["br0"].placing.team_view
-    over_s = team_view.window_s(status.policy)
+    over_s = team_view.window_s(status.config.policy)
     return shown | {f"{u.name} judged": u.load.tx_bps for u in team_view.loaded(over_s)}
 
 

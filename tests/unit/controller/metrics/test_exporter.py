@@ -6,59 +6,61 @@ from dataclasses import replace
 
 from prometheus_client.core import Metric
 
+from controller.api.events import UNSUPPORTED, PortCounters
 from controller.api.status import BridgeStatus, PathFaultStatus, PortStatus, UplinkStatus
 from controller.config.rows import Endpoint
+from controller.config.values import BadValue, BridgeConfig, VmPortConfig
 from controller.host.faults import PARTS
 from controller.metrics.exporter import Exporter
-from policies.model import Load
+from policies.model import Load, OfPort, Rules, Uplink
 from policies.rules import Rule
 
-ETH1 = UplinkStatus("eth1", True, "active", 1e9, Load(5e8, 2.5e8), 2**63, 7, 3, True, 5, 3)
+# Of the port of an uplink and of a VM port; and of a port that the switch does not count.
+OF_UPLINK = PortCounters(1, 0.0, 2**63, 7, 1, 2, 1, 1)
+OF_PORT = PortCounters(10, 0.0, 12, 11, 0, 0, 1, 1)
+UNCOUNTED = PortCounters(1, 0.0, *[UNSUPPORTED] * 4)
+UPLINK = Uplink("eth1", OfPort(1), 1e9, load=Load(5e8, 2.5e8))
+ETH1 = UplinkStatus(UPLINK, True, OF_UPLINK, True, 5, 3)
 ETH1 = replace(ETH1, decided=Load(1.2e9, 1e8))
 LOST = PathFaultStatus("mtu", True, 20, 9000, 1700.0, "frames are lost", "a larger MTU")
 ETH1 = replace(ETH1, path_faults=(LOST, replace(LOST, kind="unreachable", vlan=None, mtu=None)))
 # As many as a VM port can have.
 RULES = {rule.value: "" for rule in Rule} | {"pin": "on eth1 -> eth2"}
+BARE = VmPortConfig("vnet0", OfPort(10), "web", "load-based", "port")
 VNET0 = PortStatus(
-    "vnet0",
-    "web",
-    "load-based",
+    replace(
+        BARE,
+        shares=60,
+        rules=Rules(reserve_bps=8e6),
+        limit_bps=16e6,
+        endpoint=Endpoint(("192.0.2.1", "fd00::1"), ("geneve",), ("br-int", "br-tun")),
+    ),
     "eth1",
     Load(1e6, 2e6),
     "manual",
     1700.0,
-    11,
-    12,
-    0,
+    OF_PORT,
     None,
     RULES,
-    shares=60,
-    reserve_bps=8e6,
-    limit_bps=16e6,
     shaped_drops=13,
     units={"eth1": 3, "eth2": 0},
-    endpoint=Endpoint(("192.0.2.1", "fd00::1"), ("geneve",), ("br-int", "br-tun")),
 )
+WRONG = BadValue("Bridge br0", "ovs-lbt-mode", "one", "two")
+CONFIG = BridgeConfig("br0", "load-based", "switch-independent", "enforce", 0.75, 30.0, 1.0, 1.0)
 BR0 = BridgeStatus(
-    name="br0",
-    policy="load-based",
-    teaming="switch-independent",
-    mode="enforce",
+    config=replace(CONFIG, errors=(WRONG, WRONG)),
     connected=True,
-    threshold_ratio=0.75,
     imbalance_ratio=0.5,
     optimality_ratio=1.25,
     uplinks=(ETH1,),
     ports=(VNET0,),
     not_done=(),
-    config_errors=("one", "two"),
     flooded_pps=19.0,
     repeated_pps=18.0,
     overruling=20,
     moves_planned={"threshold": 2},
-    moves_applied={"threshold": 1},
+    moves_applied={"threshold": 1, "failover": 4},
     moves_refused={"threshold": 0},
-    failovers=4,
     last_decision_at=1712.5,
     budgets_spent=2,
     reannounced=6,
@@ -147,6 +149,7 @@ def test_samples_have_the_values_of_the_status_in_bytes_seconds_and_ratios() -> 
         "failovers_total": 4,
         "moves_planned_total reason=threshold": 2,
         "moves_applied_total reason=threshold": 1,
+        "moves_applied_total reason=failover": 4,
         "moves_refused_total reason=threshold": 0,
         "move_budget_exhausted": 2,
         "inbound_reannounced_total": 6,
@@ -169,10 +172,8 @@ def test_samples_have_the_values_of_the_status_in_bytes_seconds_and_ratios() -> 
 def test_what_is_not_known_is_absent_and_never_zero() -> None:
     uncounted = replace(
         BR0,
-        uplinks=(replace(ETH1, tx_bytes=None, rx_bytes=None, drops=None),),
-        ports=(
-            PortStatus("vnet0", "web", "load-based", None, Load(), None, None, None, None, None),
-        ),
+        uplinks=(replace(ETH1, counters=UNCOUNTED),),
+        ports=(PortStatus(BARE, None, Load(), None, None, UNCOUNTED),),
         last_decision_at=None,
     )
     gone = {name.split()[0] for name in samples(BR0).keys() - samples(uncounted).keys()}

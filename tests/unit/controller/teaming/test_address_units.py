@@ -69,7 +69,7 @@ def announced(here: World, since_s: float) -> Counter[str]:
 
 def port_shown(here: World, name: str = "vnet0") -> PortStatus:
     (status,) = here.engine.fleet.status()
-    return next(p for p in status.ports if p.name == name)
+    return next(p for p in status.ports if p.port.name == name)
 
 
 @pytest.mark.parametrize("policy", ["load-based", "originating-port", "set-port"])

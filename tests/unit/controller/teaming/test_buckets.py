@@ -112,7 +112,7 @@ def test_buckets_are_moved_until_uplinks_send_the_same(policy: str, within_s: fl
     here.run_for(30)
     assert moves(here) == {"rebalance": 4}, "and no further"
     first, second = here.engine.fleet.status()[0].uplinks
-    assert first.load.tx_bps == pytest.approx(second.load.tx_bps)
+    assert first.uplink.load.tx_bps == pytest.approx(second.uplink.load.tx_bps)
     assert f"br0: {policy}, 4 buckets: eth1 -> eth2 (rebalance)" in reports(here, "info")
 
 
@@ -221,10 +221,10 @@ def test_written_straight_to_the_database_it_leaves_the_policy_as_it_was() -> No
     here = world(host(policy="explicit")).start()
     here.write(with_ids(here.rows["br0"], policy="ip-hash")).run_for(1)
     (status,) = here.engine.fleet.status()
-    assert status.policy == "explicit" and len(status.config_errors) == 1
+    assert status.config.policy == "explicit" and len(status.config.errors) == 1
     here.write(with_ids(here.rows["br0"], teaming="static")).run_for(1)
     (status,) = here.engine.fleet.status()
-    assert (status.policy, status.config_errors) == ("ip-hash", ())
+    assert (status.config.policy, status.config.errors) == ("ip-hash", ())
 
 
 def test_leaving_for_normal_the_buckets_gather_as_well() -> None:

@@ -51,7 +51,7 @@ def split(here: World) -> set[int]:
 
 
 def used(here: World) -> list[float]:
-    return [uplink.load.tx_bps / 1e9 for uplink in here.engine.fleet.status()[0].uplinks]
+    return [uplink.uplink.load.tx_bps / 1e9 for uplink in here.engine.fleet.status()[0].uplinks]
 
 
 def homes(here: World) -> dict[int, int | None]:
