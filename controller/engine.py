@@ -15,9 +15,8 @@ import math
 
 from controller.api import engine_commands, events
 from controller.api.commands import READING
-from controller.bridge import failure
 from controller.bridge.bridge import Bridge, Commands
-from controller.bridge.fleet import Fleet
+from controller.bridge.fleet import Fleet, failure_text
 from controller.config.rows import PREFIX
 from controller.operations import answers
 from controller.operations.confirmations import Confirmations
@@ -193,7 +192,7 @@ class Engine:
     def _request_failed(self, request: events.Request, error: Exception, now_s: float) -> Commands:
         """Refuse a request after an internal error, and read all bridges again: some changes may be made."""
         command = request.words[0]
-        why = f"{command}: ovs-lbt itself failed: {failure.words(error)}; {OUR_LOG}"
+        why = f"{command}: ovs-lbt itself failed: {failure_text(error)}; {OUR_LOG}"
         done: Commands = [engine_commands.ReportFailure(f"request {command}", error, again=False)]
         for bridge in self.fleet.serving if command not in READING else ():
             done += bridge.recover(now_s, now_s, why)

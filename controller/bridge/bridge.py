@@ -34,10 +34,9 @@ from controller.features.path_checks import Probing
 from controller.features.polls import Polls
 from controller.features.port_changes import PortChanges
 from controller.features.shaping import Shaping
-from controller.load.flooded import Flooded
+from controller.load.flooded import Flooded, Repeated
 from controller.load.loads import Loads
 from controller.load.polling import Polling
-from controller.load.repeated import Repeated
 from controller.teaming.address_units import AddressUnits
 from controller.teaming.links import Links
 from controller.teaming.paths import PathChecks

@@ -19,9 +19,8 @@ from controller.api.engine_commands import (
 from controller.api.events import Faulted
 from controller.api.history import Names
 from controller.api.status import BridgeStatus
-from controller.bridge import failure, status
+from controller.bridge import status
 from controller.bridge.bridge import Bridge, Commands
-from controller.bridge.failure import Failure
 from controller.bridge.lost_keys import LostKeys, copied
 from controller.bridge.phase import Phase, Turn, after
 from controller.config import controllers
@@ -30,7 +29,7 @@ from controller.config.marks import Marks
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow, Ovn
 from controller.config.values import BridgeConfig
-from controller.text.wording import keys_again
+from controller.text.wording import OUR_LOG, keys_again, one_line
 
 # How long `show` reports a fault.
 TOLD_FOR_S = 86_400.0
@@ -45,6 +44,42 @@ FORGOTTEN = (
 )
 # This key marks a port if the service has set the port's column `protected`.
 PROTECTED = PREFIX + "protected"
+# The first pause before the bridge is handled again. The pause doubles each time, up to the longest.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 60.0
+MOST_DOUBLED = 10
+# A failure ends if no error occurs for this long after the pause. A policy needs a window of loads to decide.
+OVER_AFTER_S = 60.0
+# The number of different errors of a bridge that are remembered as reported.
+MOST_TOLD = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A series of internal errors of a bridge: when to handle the bridge again, and which errors to report.
+
+    `texts`: the errors in the log, the latest last. `count`: the number of times the bridge was handled again.
+    `until_s`: when the bridge is handled again, in seconds of engine time. `holds`: whether all timers,
+    and not only polls, wait until `until_s`. `is_new`: whether the last error must be counted.
+    """
+
+    texts: tuple[str, ...]
+    count: int
+    until_s: float
+    holds: bool
+    is_new: bool = True
+
+    @property
+    def text(self) -> str:
+        """The last error."""
+        return self.texts[-1]
+
+    @property
+    def why(self) -> str:
+        """The answer to waiting requests."""
+        return f"ovs-lbt itself failed: {self.text}; {OUR_LOG}"
+
+    def is_over(self, now_s: float) -> bool:
+        return now_s > self.until_s + OVER_AFTER_S
 
 
 @dataclass(slots=True)
@@ -120,11 +155,11 @@ class Fleet:
         `decides`: the error occurred in a decision. A repeated error is logged once.
         """
         bridge, last = self.bridges.get(name), self.failures.get(name)
-        text = failure.words(error)
+        text = failure_text(error)
         again = last is not None and text in last.texts
         # Earlier errors do not delay a request that changes the bridge.
         paced = None if self._begins_anew(bridge) else last
-        self.failures[name] = found = failure.after(paced, text, decides, now_s)
+        self.failures[name] = found = _failure_after(paced, text, decides, now_s)
         reports: Commands = [ReportFailure(f"bridge {name}", error, again)] if found.is_new else []
         if bridge is None:
             return reports
@@ -350,3 +385,20 @@ def _secured(row: BridgeRow) -> Commands:
         Report("warning", f"{found}; {controllers.SECURE} is set again, {why}"),
         Write((Setting("Bridge", row.name, "fail_mode", controllers.SECURE, column="fail_mode"),)),
     ]
+
+
+def failure_text(error: Exception) -> str:
+    """The type and text of an error, as one line."""
+    return one_line(f"{type(error).__name__}: {error}")
+
+
+def _failure_after(last: Failure | None, text: str, decides: bool, now_s: float) -> Failure:
+    """Return the failure after one more error. `decides`: a decision failed, so only polls must wait."""
+    before = last.texts if last is not None else ()
+    texts = (*(one for one in before if one != text), text)[-MOST_TOLD:]
+    if last is not None and now_s < last.until_s:
+        holds = last.holds or not decides
+        return Failure(texts, last.count, last.until_s, holds, is_new=text not in before)
+    count = last.count + 1 if last is not None else 0
+    pause_s = min(FIRST_PAUSE_S * 2 ** min(count, MOST_DOUBLED), LONGEST_PAUSE_S)
+    return Failure(texts, count, now_s + pause_s, not decides)

@@ -289,7 +289,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         commands += bridge.handover.take_over()
         placing.counts.applied.update(move.reason for move in bundle.moves)
         if any(move.reason.by_load for move in bundle.moves):
-            bridge.scheduler.convergence.confirm_moves(now_s)
+            bridge.polls.convergence.confirm_moves(now_s)
         commands += self.logged(bundle.moves)
         commands += bridge.decision_log.moved(placing.team_view, bundle.moves, now_s)
         if not bridge.installed_anything:

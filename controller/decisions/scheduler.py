@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from controller.decisions.convergence import ConvergenceTimer
 from controller.decisions.decision_log import Evidence, how
 from controller.decisions.remembered_plans import RememberedPlans
 from controller.load.filling import Filling
@@ -92,8 +91,6 @@ class Scheduler:
     load_phases: LoadPhases = field(default_factory=LoadPhases)
     filling: Filling = field(default_factory=Filling)
     late_known: bool = True
-    # How long the bridge takes to converge.
-    convergence: ConvergenceTimer = field(default_factory=ConvergenceTimer)
     _late: frozenset[str] = frozenset()
     # The team that the last decision judged, if it moved nothing.
     _judged: TeamView | None = field(default=None, compare=False, repr=False)
@@ -382,19 +379,6 @@ class Scheduler:
         """Whether the loads of the present bindings are known over the windows of all policies."""
         pauses = any(self.pauses(policy, team_view, now_s) for policy in team_view.config.policies)
         return not pauses and team_view.covers(team_view.longest_window_s)
-
-    def converged(self, team_view: TeamView, now_s: float) -> float | None:
-        """Return the time that the bridge took to converge, in seconds.
-
-        It has converged when all policies have judged the loads after the last move, and moved
-        nothing. None: it has not converged yet, or had converged before.
-        """
-        if self.convergence.at_rest or self.awaits_confirmation:
-            return None
-        policies = team_view.config.rebalancing
-        window_s = max(map(team_view.window_s, policies), default=0.0)
-        paused = any(self.pauses(policy, team_view, now_s) for policy in policies)
-        return None if paused or not team_view.covers(window_s) else self.convergence.stop()
 
     def forget_loads(self) -> None:
         """Forget all loads, because the switch was disconnected or is another one."""

@@ -3,20 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 from controller.api.engine_commands import Command, Observe
-from controller.api.events import UNSUPPORTED, PortStatsRead, UnitCountersRead
+from controller.api.events import UNSUPPORTED, PortStatsRead, Sample, UnitCountersRead
 from controller.features.feature import Feature, Timer
 from controller.load.filling import MOST_UNITS, READ_EVERY_S
-from controller.load.headers import with_headers
 from controller.load.polling import ADDRESSES_SOON_S
 from controller.load.team_view import TeamView
 
+# Two addresses and the type. A tag in a frame may be missing as well, which is not documented.
+HEADER_BYTES = 14
 
+
+@dataclass(slots=True)
+class ConvergenceTimer:
+    """Measures the time until policies have nothing more to move on one bridge.
+
+    It runs from the first move that a policy makes because of load. It ends when the switch confirms
+    the last move, after which all policies have judged the resulting loads and moved nothing.
+    """
+
+    # When the first move was decided, in seconds of engine time; None: the bridge is at rest.
+    _since_s: float | None = None
+    # When the switch last confirmed moves.
+    _made_s: float | None = None
+
+    @property
+    def at_rest(self) -> bool:
+        return self._since_s is None
+
+    def start(self, now_s: float) -> None:
+        """Start the timer unless it runs. Call this when a policy moves a unit because of load."""
+        if self._since_s is None:
+            self._since_s = now_s
+
+    def confirm_moves(self, now_s: float) -> None:
+        """Record that the switch has confirmed moves; ignored if no policy chose them."""
+        if not self.at_rest:
+            self._made_s = now_s
+
+    def stop(self) -> float | None:
+        """Stop the timer after no policy moved anything. Return the measured time in seconds.
+
+        None if the timer did not run, or the switch refused all moves.
+        """
+        since_s, made_s = self._since_s, self._made_s
+        self._since_s = self._made_s = None
+        return made_s - since_s if since_s is not None and made_s is not None else None
+
+
+@dataclass(eq=False)
 class Polls(Feature[PortStatsRead | UnitCountersRead]):
     """The polls of one bridge."""
 
     hears = (PortStatsRead, UnitCountersRead)
+
+    # How long the bridge takes to converge.
+    convergence: ConvergenceTimer = field(default_factory=ConvergenceTimer)
 
     def forget_switch(self) -> None:
         self.bridge.loads.forget_rates()
@@ -89,8 +133,8 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
         bridge.loads.steady_s = bridge.scheduler.filling.late_steady_s(now_s)
         bridge.loads.addresses_steady = bridge.scheduler.filling.addresses_steady
         commands = self._decide(team_view, now_s)
-        if bridge.installation.settled and not bridge.scheduler.convergence.at_rest:
-            took_s = bridge.scheduler.converged(bridge.placing.team_view, now_s)
+        if bridge.installation.settled and self._has_converged(now_s):
+            took_s = self.convergence.stop()
             if took_s is not None:
                 commands.append(Observe(bridge.config.name, "settling", took_s))
         if bridge.scheduler.filling.reads_fast(now_s):
@@ -102,6 +146,16 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
             bridge.polling.hasten_flows(now_s + ADDRESSES_SOON_S)
         return commands
 
+    def _has_converged(self, now_s: float) -> bool:
+        """Whether all policies have judged the loads after the last move, and moved nothing."""
+        scheduler, policies = self.bridge.scheduler, self.config.rebalancing
+        if self.convergence.at_rest or scheduler.awaits_confirmation:
+            return False
+        team_view = self.bridge.placing.team_view
+        window_s = max(map(team_view.window_s, policies), default=0.0)
+        paused = any(scheduler.pauses(policy, team_view, now_s) for policy in policies)
+        return not paused and team_view.covers(window_s)
+
     def _decide(self, team_view: TeamView, now_s: float) -> list[Command]:
         """Let each policy decide, and carry out its moves."""
         bridge, relieved = self.bridge, set[str]()
@@ -109,7 +163,7 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
         for policy in decision.policies:
             if (wanted := bridge.scheduler.wanted(policy, decision, now_s)) is None:
                 continue
-            bridge.scheduler.convergence.start(now_s)
+            self.convergence.start(now_s)
             bridge.decision_log.evidence = wanted.evidence
             bridge.placing.carry_out(wanted.moves, now_s)
             relieved |= {move.source for move in wanted.moves}
@@ -129,3 +183,32 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
         if self.bridge.scheduler.late_known or len(self.bridge.address_units.by_name) > MOST_UNITS:
             return False
         return any(not self.bridge.loads.is_late(port.ofport) for port in self.config.per_address)
+
+
+def with_headers(read: UnitCountersRead) -> UnitCountersRead:
+    """Add the Ethernet headers that tc leaves out of the counters of offloaded flows.
+
+    With `hw-offload`, Open vSwitch gives its cached flows to tc, which counts a packet without its
+    Ethernet header (Open vSwitch, "Flow Hardware offload with Linux TC flower", "Flow bytes count").
+    Counters of ports include it. Without it, the load of a VM port that sends 64-byte frames would seem
+    to be less than four fifths of its uplink's load.
+    """
+    return replace(
+        read,
+        units=tuple((ofport, _whole(sample)) for ofport, sample in read.units),
+        buckets=tuple((bucket, _whole(sample)) for bucket, sample in read.buckets),
+        address_units=tuple((slot, _whole(sample)) for slot, sample in read.address_units),
+    )
+
+
+def _whole(sample: Sample) -> Sample:
+    return sample._replace(
+        tx_bytes=_with(sample.tx_bytes, sample.tx_packets),
+        rx_bytes=_with(sample.rx_bytes, sample.rx_packets),
+    )
+
+
+def _with(counted: float | None, packets: int) -> float | None:
+    if counted is None or UNSUPPORTED in (counted, packets):
+        return counted
+    return counted + HEADER_BYTES * packets

@@ -1,9 +1,9 @@
-"""The rate at which frames reach every VM port of a VLAN. In a loop it is thousands a second."""
+"""The rates of frames that reach every VM port of a VLAN, and of broadcasts that VMs receive twice."""
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controller.api.events import UNSUPPORTED, PortCounters
@@ -15,11 +15,16 @@ LOOPS_PPS = 1000.0
 POLLS = 3
 # Flooded frames reach all ports alike. Two VMs that are busy at the same rate are rare.
 ALIKE_RATIO = 0.9
+# Enough to distinguish frames that arrive on all uplinks from frames that a LAG's hash divides.
+ENOUGH_TO_COMPARE, SAME_RATIO = 100, 0.01
 
 
 @dataclass(slots=True)
 class Flooded:
-    """The rates of the last polls."""
+    """The rates of the last polls at which frames reach every VM port of a VLAN.
+
+    In a loop it is thousands a second.
+    """
 
     _counted: dict[int, PortCounters] = field(default_factory=dict)
     _rates_pps: deque[float] = field(default_factory=lambda: deque(maxlen=POLLS))
@@ -54,3 +59,32 @@ class Flooded:
         """Forget all rates, because the switch was disconnected."""
         self._counted.clear()
         self._rates_pps.clear()
+
+
+def same_by_all(came: Mapping[str, int] | Mapping[int, int]) -> bool:
+    """Whether each frame arrives on all uplinks. `came`: the number of frames on each uplink."""
+    least, most = min(came.values(), default=0), max(came.values(), default=0)
+    return len(came) > 1 and least >= ENOUGH_TO_COMPARE and most - least <= SAME_RATIO * most
+
+
+@dataclass(slots=True)
+class Repeated:
+    """Broadcasts that arrive on all members of one bridge's LAG, so that VMs receive them twice.
+
+    `pps`: their rate in the last measured interval.
+    """
+
+    pps: float = 0.0
+    _began: dict[int, int] = field(default_factory=dict)
+    _began_s: float = 0.0
+
+    def take_flooded(self, flooded: Mapping[int, int], now_s: float) -> None:
+        """Store the number of flooded frames from each LAG member that is up, by ofport."""
+        came = {ofport: count - self._began.get(ofport, 0) for ofport, count in flooded.items()}
+        if came.keys() != self._began.keys() or min(came.values(), default=0) < 0:
+            self.pps = 0.0
+        elif max(came.values(), default=0) < ENOUGH_TO_COMPARE:
+            return
+        else:
+            self.pps = min(came.values()) / (now_s - self._began_s) if same_by_all(came) else 0.0
+        self._began, self._began_s = dict(flooded), now_s

@@ -12,7 +12,7 @@ import pytest
 from controller.api.engine_commands import Apply, ReadInstalled
 from controller.api.events import DatabaseRead
 from controller.bridge.bridge import Bridge
-from controller.bridge.failure import LONGEST_PAUSE_S, OVER_AFTER_S
+from controller.bridge.fleet import LONGEST_PAUSE_S, OVER_AFTER_S
 from controller.bridge.handover import Handover
 from controller.bridge.installation import Installation
 from controller.dataplane.specs import EMPTY, Pipeline

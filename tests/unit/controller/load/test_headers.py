@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.api.events import UNSUPPORTED, PortCounters, Sample, UnitCountersRead
-from controller.load.headers import HEADER_BYTES, with_headers
+from controller.features.polls import HEADER_BYTES, with_headers
 from controller.load.loads import Loads
 from tests.unit.controller.engine.told import offer
 from tests.unit.fake_switch import World, world

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.load.beats import Total
-from controller.load.own_load import OwnLoad
+from controller.load.loads import OwnLoad
 from controller.load.rates import Rates
 from policies.model import IDLE
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from controller.load.repeated import Repeated
+from controller.load.flooded import Repeated
 
 Reading = dict[int, int]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.decisions.convergence import ConvergenceTimer
+from controller.features.polls import ConvergenceTimer
 
 
 def test_from_the_first_move_to_the_last_confirmation_each_time_anew() -> None:
