@@ -57,11 +57,6 @@ class Engine:
         self._leader: str | None = None
         self._has_stood_by = False
 
-    @property
-    def leads(self) -> bool:
-        """Whether this service leads."""
-        return self.fleet.leads
-
     def handle(self, event: events.Event, now_s: float) -> tuple[engine_commands.Command, ...]:
         """Handle one event and return the commands. `now_s` never decreases.
 
@@ -161,13 +156,15 @@ class Engine:
                 self.fleet.faults[event.part] = event
                 return []
             case events.AddressesRead(devices=addresses):
-                return self.fleet.take_addresses(addresses, self.jobs.in_hand, now_s)
+                # They may be source addresses of tunnels.
+                self.fleet.addresses = addresses
+                return self.fleet.follow_rows(None, self.jobs.in_hand, now_s)
             case events.Tick():
                 commands = self.fleet.expire(self.jobs.in_hand, now_s)
                 for due in self._in_order(self._due(now_s)):
                     commands += self._tick(due, now_s)
                 return commands
-            case events.Request() if not self.leads:
+            case events.Request() if not self.fleet.leads:
                 return [self._refer(event, now_s)]
             case events.Request():
                 try:
@@ -186,7 +183,7 @@ class Engine:
                 if (bridge := self.fleet.bridges.get(event.bridge)) is None:
                     return []
                 decides = isinstance(event, events.PortStatsRead | events.UnitCountersRead)
-                handle = functools.partial(self._handle_switch, bridge, event, now_s)
+                handle = functools.partial(bridge.handle, event, now_s)
                 return self.fleet.alone(event.bridge, handle, now_s, decides)
 
     def _request_failed(self, request: events.Request, error: Exception, now_s: float) -> Commands:
@@ -202,22 +199,17 @@ class Engine:
 
     def _lead(self, now_s: float) -> Commands:
         """Start to manage the attached bridges, because this service leads from now on."""
-        if self.leads:
+        if self.fleet.leads:
             return []
         assert not self.fleet.bridges, "a standby serves no bridge"
-        reports = (
-            [engine_commands.Report("warning", "this service leads now")]
-            if self._has_stood_by
-            else []
-        )
-        return [*reports, *self.fleet.lead(now_s)]
+        report = engine_commands.Report("warning", "this service leads now")
+        return [*([report] if self._has_stood_by else []), *self.fleet.lead(now_s)]
 
     def _stand_by(self) -> Commands:
         """Stop managing bridges, because another service leads from now on."""
         self._has_stood_by = True
-        report = engine_commands.Report(
-            "warning", "another service leads; this service is on standby"
-        )
+        text = "another service leads; this service is on standby"
+        report = engine_commands.Report("warning", text)
         commands = [report, *self.operator.abandon(), *self.fleet.stand_by()]
         assert not self.fleet.bridges and not self.jobs.concerned, "a standby does nothing"
         return commands
@@ -228,7 +220,7 @@ class Engine:
         The name is written again until it is in the database. Writes have no effect if this service was
         stopped and has lost the lead.
         """
-        if not self.leads:
+        if not self.fleet.leads:
             return []
         if self._leader == self._name:
             return [engine_commands.Answer()]
@@ -238,22 +230,9 @@ class Engine:
     def _refer(self, request: events.Request, now_s: float) -> engine_commands.Reply:
         """The answer to a request while this service is on standby."""
         leader = one_line(self._leader or "another service")
-        if request.words[0] == "show" and len(request.words) - ("--json" in request.words) == 1:
-            as_json = "--json" in request.words
-            faults = self.fleet.recent_faults(now_s)
-            return engine_commands.Reply(
-                request.request_id, answers.standing_by(leader, as_json, faults)
-            )
+        as_json = "--json" in request.words
+        if request.words[0] == "show" and len(request.words) - as_json == 1:
+            text = answers.standing_by(leader, as_json, self.fleet.recent_faults(now_s))
+            return engine_commands.Reply(request.request_id, text)
         text = f"this service is on standby; ask the service that leads: {leader}"
         return engine_commands.Reply(request.request_id, text, refused=True)
-
-    # ------------------------------------------------------------------------------------
-
-    def _handle_switch(self, bridge: Bridge, event: events.Event, now_s: float) -> Commands:
-        match event:
-            case events.SwitchConnected(ports=ports):
-                return bridge.connect(ports, now_s)
-            case events.SwitchGone():
-                return bridge.disconnect()
-            case _:
-                return bridge.heard(event, now_s)

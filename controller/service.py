@@ -122,7 +122,6 @@ class Service:
         self._beside_the_switch = options.ovsdb.startswith("unix:")
         self._only = options.only
         self._request = options.request
-        self._qdiscs = Qdiscs(self._events.put, self._beside_the_switch, self._confirmed)
         self._supervisor = Supervisor()
         self._role_known = False
         self._polls: dict[engine_commands.ReadStats, bytes] = {}
@@ -139,7 +138,7 @@ class Service:
             signal.signal(number, self._stop)
         self._journal = Journal(options.history)
         self._exporter = Exporter(
-            self._status, VERSION, lambda: self._engine.leads, faults.LEDGER.counts
+            self._status, VERSION, lambda: self._engine.fleet.leads, faults.LEDGER.counts
         )
         if options.metrics is not None:
             metrics = *options.metrics, options.metrics_tls
@@ -163,6 +162,9 @@ class Service:
             with contextlib.suppress(OSError):
                 self._events.put(addresses.read_addresses())
         self._database = Database(options.ovsdb, self._submit_database, options.tls)
+        # Before changes that OpenFlow roles do not protect, the database is asked who leads.
+        self._confirmed = self._database.confirmed
+        self._qdiscs = Qdiscs(self._events.put, self._beside_the_switch, self._confirmed)
         self._database.contend()
         if self._beside_the_switch:
             addresses.start(self._events.put)
@@ -220,7 +222,7 @@ class Service:
         worth_it = not isinstance(event, events.PortStatsRead | events.UnitCountersRead | None)
         if event is None:
             event = events.Tick()
-        if self._challenged.is_set() and self._engine.leads:
+        if self._challenged.is_set() and self._engine.fleet.leads:
             # Answer before waiting events are handled, because a busy service is alive as well.
             self._challenged.clear()
             self._carry_out_all(self._engine.handle(events.Challenged(), time.monotonic()))
@@ -248,7 +250,7 @@ class Service:
                 self._exporter.observe(event.bridge, "stats_poll_duration", started_s - asked_s)
         self._carry_out_all(commands)
         self._role_known |= isinstance(event, events.Leading)
-        if self._request is not None and self._engine.leads:
+        if self._request is not None and self._engine.fleet.leads:
             self._events.put(self._request)
             self._request = None
         return worth_it
@@ -265,7 +267,7 @@ class Service:
         away = sorted(bridges - self._connections.keys())
         text = f"{len(bridges) - len(away)} of {len(bridges)} bridges connected"
         text = f"{text}; not connected: {', '.join(away)}" if away else text
-        self._supervisor.status(text if self._engine.leads else "on standby")
+        self._supervisor.status(text if self._engine.fleet.leads else "on standby")
         if self._role_known and self._dialers.all_tried:
             self._supervisor.ready()
 
@@ -324,10 +326,6 @@ class Service:
                 self._exporter.observe(command.bridge, command.histogram, command.seconds)
             case _:
                 self._send(command)
-
-    def _confirmed(self) -> bool:
-        """Query the database whether this service leads, before changes that OpenFlow roles do not protect."""
-        return self._database.confirmed()
 
     def _dial_beside(self, bridge: str) -> BridgeSocket:
         """Open a separate connection to a bridge, without an OpenFlow role.

@@ -358,8 +358,12 @@ class Bridge:
         for feature in self.features:
             feature.forget_switch()
 
-    def heard(self, event: events.Event, now_s: float) -> Commands:
-        """Pass an event to the feature that handles its type."""
+    def handle(self, event: events.BridgeEvent, now_s: float) -> Commands:
+        """Handle an event, or pass it to the feature that handles its type."""
+        if isinstance(event, events.SwitchConnected):
+            return self.connect(event.ports, now_s)
+        if isinstance(event, events.SwitchGone):
+            return self.disconnect()
         for feature in self.features:
             if isinstance(event, feature.hears):
                 return feature.heard(event, now_s)
@@ -463,7 +467,7 @@ class Bridge:
         Each timer is computed only before it runs, because earlier functions may have changed it.
         """
         yield from self.handover.timers()
-        yield self.decision_log.outcome_s(), self._log_outcome
+        yield self.decision_log.outcome_due_s, self._log_outcome
         yield self.links.delay_ends_s, self.port_changes.end_delays
         yield self.placing.returns_s, self.reconcile
         yield self.paths.judges_s(self.config.failback_delay_s), self.reconcile

@@ -125,13 +125,6 @@ class Fleet:
         """
         return self._marks.rows
 
-    def take_addresses(
-        self, addresses: Mapping[str, tuple[str, ...]], in_hand: set[str], now_s: float
-    ) -> Commands:
-        """Handle a change of this host's addresses, which may be source addresses of tunnels."""
-        self.addresses = addresses
-        return self.follow_rows(self._read, in_hand, now_s)
-
     def recent_faults(self, now_s: float) -> tuple[Faulted, ...]:
         """The faults to report now, the latest first."""
         since_s = self.epoch_s + now_s - TOLD_FOR_S
@@ -200,13 +193,15 @@ class Fleet:
         for bridge in self.bridges.values():
             bridge.epoch_s = epoch_s
 
-    def follow_rows(self, rows: Iterable[BridgeRow], in_hand: set[str], now_s: float) -> Commands:
+    def follow_rows(
+        self, rows: Iterable[BridgeRow] | None, in_hand: set[str], now_s: float
+    ) -> Commands:
         """Add, remove and configure bridges according to the database.
 
-        `in_hand`: the bridges that a request is attaching or detaching. They are kept even if they are
+        `rows`: its records of bridges; None if they have not changed. `in_hand`: the bridges that a request is attaching or detaching. They are kept even if they are
         not attached, and the request configures them.
         """
-        earlier, self._read = self.rows, tuple(rows)
+        earlier, self._read = self.rows, self._read if rows is None else tuple(rows)
         commands, completed = Commands(), []
         for row in self._read:
             begins = row.name in self.bridges or row.name not in earlier
@@ -249,12 +244,12 @@ class Fleet:
     def lead(self, now_s: float) -> Commands:
         """Start to manage every attached bridge, as after a start of the service."""
         self.leads, self._marks = True, Marks()
-        return self.follow_rows(self._read, set(), now_s)
+        return self.follow_rows(None, set(), now_s)
 
     def expire(self, in_hand: set[str], now_s: float) -> Commands:
         """Stop managing bridges if the time for which their lost keys apply has expired."""
         due = now_s >= self.lost_keys.expires_s()
-        return self.follow_rows(self._read, in_hand, now_s) if due else []
+        return self.follow_rows(None, in_hand, now_s) if due else []
 
     def as_stored(self, row: BridgeRow) -> BridgeRow:
         """The record in the database, without keys that have disappeared from it."""

@@ -73,10 +73,6 @@ class Placing(Feature[Never]):
         bound = self.on_switch.bound
         return {p.name: bound[p.name] for p in self.config.vm_ports if p.name in bound}
 
-    def addresses_on(self, uplink: str) -> int:
-        """The number of addresses on an uplink that are separate units."""
-        return len(self.bridge.address_units.by_name.keys() & self.on_switch.on(uplink))
-
     @property
     def team_view(self) -> TeamView:
         """The team with the bindings that policies see.
@@ -141,14 +137,12 @@ class Placing(Feature[Never]):
         """Whether a policy in use moves buckets because of load."""
         return buckets.are_judged(self.config, self.split)
 
-    @property
-    def rules(self) -> RuleStates:
-        """For each VM port, by name, the violation of each rule; an empty text if the rule is met."""
-        return self.rules_at(self.on_switch.bound)
+    def rules(self, bound: Mapping[str, Bound] | None = None) -> RuleStates:
+        """For each VM port, by name, the violation of each rule; an empty text if the rule is met.
 
-    def rules_at(self, bound: Mapping[str, Bound]) -> RuleStates:
-        """The same as `rules`, for the given bindings of VM ports and addresses."""
-        team_view = self.team_view
+        `bound`: bindings of VM ports and addresses; None: those on the switch.
+        """
+        team_view, bound = self.team_view, self.on_switch.bound if bound is None else bound
         ruled = [u for u in team_view.units() if u.rules.unsplittable or u.rules.reserve_bps]
         at = {unit.name: bound[unit.name].uplink for unit in ruled if unit.name in bound}
         there = (replace(unit, uplink=at.get(unit.name)) for unit in ruled)
@@ -177,7 +171,8 @@ class Placing(Feature[Never]):
     def keep_units(self) -> None:
         """Forget units that no longer exist."""
         names = {unit.name for unit in self.units()}
-        self.bridge.scheduler.keep_judged(names)
+        for damping in self.bridge.scheduler.dampings:
+            damping.keep(names)
         self.reused.keep_units(names)
         if not self.hashed:
             self.bridge.loads.forget_buckets()
@@ -287,7 +282,7 @@ class Placing(Feature[Never]):
         )
         if self.bridge.phase is Phase.GATHERING or not has_rules:
             return []
-        records = [*log.rules(self.team_view, rules.broken(self.rules), now_s)]
+        records = [*log.rules(self.team_view, rules.broken(self.rules()), now_s)]
         reports = [
             Report("warning", f"{name}: rule broken: {record.entry.why}")
             if record.entry.happened is Happened.RULE_BROKEN
@@ -320,10 +315,6 @@ class Placing(Feature[Never]):
         return [Write(settings)] if settings else []
 
     # ---- for operators' requests -----------------------------------------------------------
-
-    def cooldowns(self, now_s: float) -> Mapping[str, tuple[float, bool]]:
-        """The units in cooldown, by name: its end, and whether their move budget is the reason."""
-        return self.bridge.scheduler.cooldowns(self.team_view, now_s)
 
     def load_known_s(self, port: VmPortConfig) -> float:
         """The time for which the load of a VM port on uplinks has been known, in seconds."""

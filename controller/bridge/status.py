@@ -31,7 +31,7 @@ def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
         _uplink(bridge, uplink, of_record, units, epoch_s)
         for uplink, of_record in zip(bridge.placing.uplinks(), config.uplinks, strict=True)
     )
-    rules, bound, team_view = bridge.placing.rules, bridge.placing.bound, bridge.placing.team_view
+    rules, bound, team_view = bridge.placing.rules(), bridge.placing.bound, bridge.placing.team_view
     utilizations = [one.uplink.utilization_ratio for one in uplinks if one.up]
     return BridgeStatus(
         config=config.asked,
@@ -90,7 +90,8 @@ def _budgets_spent(bridge: Bridge) -> int:
     decided_s = bridge.scheduler.last_s
     if decided_s is None:
         return 0
-    return sum(spent for _, spent in bridge.placing.cooldowns(decided_s).values())
+    cooldowns = bridge.scheduler.cooldowns(bridge.placing.team_view, decided_s)
+    return sum(spent for _, spent in cooldowns.values())
 
 
 def _uplink(

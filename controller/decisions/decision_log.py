@@ -79,8 +79,8 @@ class DecisionLog:
     decided: Mapping[str, Load] = field(default_factory=dict)
     # The reason for the next manual moves, if no operator requested them one by one.
     because: str | None = None
-    # When to measure the outcome of `_decision`, in seconds of engine time.
-    _outcome_due_s: float = math.inf
+    # When to measure the outcome of `_decision`, in seconds of engine time; infinity if there is none.
+    outcome_due_s: float = math.inf
     _decision: Entry | None = None
 
     def moved(self, team_view: TeamView, moves: Sequence[Move], now_s: float) -> list[Record]:
@@ -89,7 +89,7 @@ class DecisionLog:
             return []
         entry = self._of_moves(Happened.MOVED, team_view, moves, now_s)
         self._decision = entry
-        self._outcome_due_s = now_s + _outcome_after_s(team_view)
+        self.outcome_due_s = now_s + _outcome_after_s(team_view)
         return [self._kept(entry)]
 
     def planned(self, team_view: TeamView, moves: Sequence[Move], now_s: float) -> list[Record]:
@@ -177,18 +177,14 @@ class DecisionLog:
     def outcome(self, team_view: TeamView, now_s: float) -> list[Record]:
         """Record the outcome of the last decision when it is due."""
         decision = self._decision
-        if decision is None or now_s < self._outcome_due_s:
+        if decision is None or now_s < self.outcome_due_s:
             return []
-        self._decision, self._outcome_due_s = None, math.inf
+        self._decision, self.outcome_due_s = None, math.inf
         uplinks = team_view.uplinks(team_view.covered(OUTCOME_S))
         why = f"{now_s - decision.at_s:.0f} s after the moves"
         entry = Entry(Happened.OUTCOME, now_s, team_view.config.name, why)
         before, after = decision.before, _utilizations(uplinks)
         return [self._kept(replace(entry, moves=decision.moves, before=before, after=after))]
-
-    def outcome_s(self) -> float:
-        """Return when the next outcome is due; infinity if none is."""
-        return self._outcome_due_s
 
     def _is_above(self, uplink: Uplink, team_view: TeamView) -> bool:
         slack_ratio = RELIEVED_RATIO if uplink.name in self.unrelieved else 0.0

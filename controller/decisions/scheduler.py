@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from controller.decisions.decision_log import Evidence, how
 from controller.decisions.remembered_plans import RememberedPlans
-from controller.load.filling import Filling
+from controller.load.filling import Filling, lasts
 from controller.load.load_phases import LoadPhases
 from controller.load.peaks import PEAK_S, Peaks
 from controller.load.polling import UNITS_INTERVAL_S
@@ -112,11 +112,6 @@ class Scheduler:
     _readings: int = 0
     # The latest plans for policies that act at once.
     _plans: RememberedPlans = field(default_factory=RememberedPlans)
-
-    def keep_judged(self, units: Collection[str]) -> None:
-        """Forget the moves of all units except `units`."""
-        for damping in self.dampings:
-            damping.keep(units)
 
     def begin_windows(self, now_s: float) -> None:
         """Begin the windows of all policies now, because the bindings that they judge changed."""
@@ -298,7 +293,7 @@ class Scheduler:
                 return plan.moves, Evidence.evidence_of(peaks, AT_PEAKS)
             if moves := self._for_the_moment(policy, snapshot, peaks, now_s):
                 return moves, Evidence.evidence_of(snapshot, AT_THE_MOMENT)
-            if plan.moves or not self.filling.lasts(now_s):
+            if plan.moves or not lasts(self.filling.full_s, now_s):
                 return plan.moves, Evidence.evidence_of(peaks, AT_PEAKS)
         plan = gain.worthwhile(self._plans.plan_of(relieve, snapshot), snapshot)
         return plan.moves, Evidence.evidence_of(snapshot, AT_THE_MOMENT)
@@ -363,7 +358,7 @@ class Scheduler:
             plan = gain.worthwhile(self._plans.plan_of(PRESETS[policy].relieve, snapshot), latest)
             if not _is_whole(plan):
                 continue
-            spares_peaks = self.filling.high_lasts(now_s) or gain.keeps_worst(plan.moves, peaks)
+            spares_peaks = lasts(self.filling.high_s, now_s) or gain.keeps_worst(plan.moves, peaks)
             if spares_peaks and gain.harms_no_phase(plan.moves, latest, self.load_phases):
                 return plan.moves
         return ()

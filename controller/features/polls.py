@@ -88,7 +88,7 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
 
     def count_anew(self, now_s: float) -> None:
         """Ignore the current counters of buckets, which may include traffic of other VM ports."""
-        self.bridge.polling.read_buckets_at(self.bridge.scheduler.count_anew(now_s))
+        self.bridge.polling.buckets_due_s = self.bridge.scheduler.count_anew(now_s)
 
     def _take_ports(self, read: PortStatsRead, team_view: TeamView, now_s: float) -> list[Command]:
         """Store the counters of ports. If the poll does not read other counters, decide."""
@@ -130,7 +130,7 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
     def _polled_all(self, team_view: TeamView, now_s: float) -> list[Command]:
         bridge = self.bridge
         bridge.polling.forget_poll()
-        bridge.loads.steady_s = bridge.scheduler.filling.late_steady_s(now_s)
+        bridge.loads.steady_s = now_s - bridge.scheduler.filling.late_changed_s
         bridge.loads.addresses_steady = bridge.scheduler.filling.addresses_steady
         commands = self._decide(team_view, now_s)
         if bridge.installation.settled and self._has_converged(now_s):
@@ -143,7 +143,8 @@ class Polls(Feature[PortStatsRead | UnitCountersRead]):
             unsure = bridge.loads.unsure(port.ofport for port in bridge.config.vm_ports)
             bridge.polling.read_often(unsure, bridge.config.poll_interval_s, now_s)
         if self._awaits_addresses:
-            bridge.polling.hasten_flows(now_s + ADDRESSES_SOON_S)
+            soon_s = now_s + ADDRESSES_SOON_S
+            bridge.polling.buckets_due_s = min(bridge.polling.buckets_due_s, soon_s)
         return commands
 
     def _has_converged(self, now_s: float) -> bool:

@@ -55,9 +55,9 @@ class Filling:
     full_s: float | None = None
     high_s: float | None = None
     steady: bool = True
-    # When loads were last seen to change.
+    # When loads were last seen to change, and when loads with late counters were.
     _changed_s: float = -math.inf
-    _late_changed_s: float = -math.inf
+    late_changed_s: float = -math.inf
     _fast_s: float | None = None
     _concerned: bool = False
     _worst_ratio: float = 0.0
@@ -82,7 +82,7 @@ class Filling:
         late = max(late_rise.tx_bps, late_rise.rx_bps) > STEADY_RATIO * least_bps
         self.steady = max(rise.tx_bps, rise.rx_bps) <= STEADY_RATIO * least_bps and not late
         if late:
-            self._late_changed_s = now_s
+            self.late_changed_s = now_s
         if not self.steady:
             self._changed_s = now_s
         rises = 2.0 * worst_ratio - self._worst_ratio >= FULL_RATIO
@@ -95,11 +95,7 @@ class Filling:
 
     def is_counted(self, at_s: float) -> bool:
         """Whether loads with late counters have not changed since `at_s`."""
-        return at_s >= self._late_changed_s
-
-    def late_steady_s(self, now_s: float) -> float:
-        """Return the time, in seconds, for which loads with late counters have not changed."""
-        return now_s - self._late_changed_s
+        return at_s >= self.late_changed_s
 
     @property
     def addresses_steady(self) -> bool:
@@ -130,14 +126,6 @@ class Filling:
     def settles_s(self) -> float:
         """The time when `changes` will end if loads do not change any more."""
         return self._changed_s + CHANGING_S
-
-    def lasts(self, now_s: float) -> bool:
-        """Whether an uplink has been full for longer than bursts usually last."""
-        return _lasts(self.full_s, now_s)
-
-    def high_lasts(self, now_s: float) -> bool:
-        """Whether an uplink has been nearly full for longer than bursts usually last."""
-        return _lasts(self.high_s, now_s)
 
     def reads_fast(self, now_s: float) -> bool:
         started_s = self._fast_s
@@ -194,13 +182,14 @@ def _since_s(since_s: float | None, is_so: bool, now_s: float) -> float | None:
     return now_s if since_s is None else since_s
 
 
-def _lasts(since_s: float | None, now_s: float) -> bool:
+def lasts(since_s: float | None, now_s: float) -> bool:
+    """Whether an uplink has been full, or nearly full, for longer than bursts usually last."""
     return since_s is not None and now_s - since_s >= LASTING_S
 
 
 def _lasts_s(since_s: float | None, now_s: float) -> float:
-    """Return when `_lasts` becomes true; infinity: it is true already, or will not be true."""
-    if since_s is None or _lasts(since_s, now_s):
+    """Return when `lasts` becomes true; infinity: it is true already, or will not be true."""
+    if since_s is None or lasts(since_s, now_s):
         return math.inf
     return since_s + LASTING_S
 

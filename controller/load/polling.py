@@ -42,11 +42,12 @@ class Polling:
     """
 
     poll_due_s: float = 0.0
+    # When to read buckets and address units next.
+    buckets_due_s: float = 0.0
     with_units: bool = True
     with_behind: bool = False
     is_extra: bool = False
     _units_due_s: float = 0.0
-    _buckets_due_s: float = 0.0
     # When to read ports once more before the next poll; infinity: not at all.
     _extra_s: float = math.inf
     # When the poll under way began.
@@ -79,19 +80,12 @@ class Polling:
 
     def read_all(self, now_s: float) -> None:
         """Read all counters with the next poll, and make it now."""
-        self._units_due_s = self._buckets_due_s = self._extra_s = now_s
+        self._units_due_s = self.buckets_due_s = self._extra_s = now_s
 
     @property
     def due_s(self) -> float:
         """The time when the next reading is due."""
         return min(self.poll_due_s, self._extra_s)
-
-    def hasten_flows(self, due_s: float) -> None:
-        """Read buckets and address units at `due_s` or earlier."""
-        self._buckets_due_s = min(self._buckets_due_s, due_s)
-
-    def read_buckets_at(self, due_s: float) -> None:
-        self._buckets_due_s = due_s
 
     def forget_poll(self) -> None:
         """End the poll under way, because it was answered, or will never be answered."""
@@ -106,7 +100,7 @@ class Polling:
     @property
     def buckets_s(self) -> float:
         """From when on a poll reads buckets and address units, if any exist."""
-        return self._buckets_due_s - ON_TIME_S
+        return self.buckets_due_s - ON_TIME_S
 
     def take_turn(self, at_s: float, interval_s: float, buckets: bool) -> tuple[bool, bool]:
         """Note a poll; return whether it reads VM ports' flows, and whether buckets and addresses.
@@ -116,7 +110,7 @@ class Polling:
         with_units = at_s >= self.reading_s(interval_s, buckets)
         with_buckets = buckets and at_s >= self.buckets_s
         if with_buckets:
-            self._buckets_due_s = at_s + BUCKETS_INTERVAL_S
+            self.buckets_due_s = at_s + BUCKETS_INTERVAL_S
         if with_units:
             self._units_due_s = at_s + UNITS_INTERVAL_S
         return with_units, with_buckets
@@ -143,7 +137,7 @@ class Polling:
         if self._asked_s is not None and 0.0 < now_s - self._asked_s < TIMEOUT_S:
             return None
         self._asked_s = now_s
-        if is_extra and now_s < min(self._units_due_s, self._buckets_due_s):
+        if is_extra and now_s < min(self._units_due_s, self.buckets_due_s):
             self.is_extra, self.with_units, self.with_behind = True, False, False
             return ReadStats(bridge, False, False, False)
         self.is_extra = False

@@ -124,11 +124,6 @@ class TeamView:
         return buckets.in_use(self.config, self.split)
 
     @property
-    def hashed(self) -> bool:
-        """Whether a policy in use moves buckets because of load."""
-        return buckets.are_judged(self.config, self.split)
-
-    @property
     def keep_s(self) -> float:
         """The time to keep counters, in seconds: enough for the longest window of the policies in use."""
         at_most_s = self.longest_window_s + 2 * self.config.poll_interval_s + UPLINK_LAG_S

@@ -90,12 +90,12 @@ class Account:
         self.against, self.verdict = _against(bridge, self.unit, self.basis, self.known_s, now_s)
         asked = isinstance(self.against, Standing)
         assert self.verdict is None or asked, "a policy is asked only if nothing else keeps it"
-        cooldown_until_s, _ = placing.cooldowns(now_s).get(name, (None, False))
+        cooldown_until_s, _ = bridge.scheduler.cooldowns(team_view, now_s).get(name, (None, False))
         in_cooldown = self.against in (Obstacle.IN_COOLDOWN, Obstacle.SPENT)
         self.cooldown_until_s = cooldown_until_s if in_cooldown else None
         assert self.cooldown_until_s is None or not asked, "what is in cooldown is not judged"
         self.buckets = _buckets(bridge, port)
-        self.rules = placing.rules.get(name, {})
+        self.rules = placing.rules().get(name, {})
         self.behind = _behind(bridge, loaded, port)
         faults = sorted(bridge.paths.since_s)
         self.kept_off = {
@@ -145,7 +145,7 @@ def _against(
         return Obstacle.PINNED if unit.rules.pin else Obstacle.EXCLUDED, None
     if not preset.rebalances or preset.classifier.hashed:
         return Standing.NEVER, None
-    if (cooldown := bridge.placing.cooldowns(now_s).get(name)) is not None:
+    if (cooldown := bridge.scheduler.cooldowns(team_view, now_s).get(name)) is not None:
         _, spent = cooldown
         return Obstacle.SPENT if spent else Obstacle.IN_COOLDOWN, None
     snapshot = team_view.snapshot(unit.policy, basis.covered_s) if basis.known else None

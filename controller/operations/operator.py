@@ -253,7 +253,7 @@ def _move(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Co
         raise Refused(f"the switch has no entry for address {name}; {remedy}")
     # The rules that the move breaks; they do not prevent it.
     bound = bridge.placing.on_switch.bound | {name: Bound(target, now_s, Reason.MANUAL)}
-    states = bridge.placing.rules_at(bound).get(name, {})
+    states = bridge.placing.rules(bound).get(name, {})
     broken = [f"{name} {rule}: {how}" for rule, how in states.items() if how]
     text = lines_of([answers.moved(bridge, port, target), *broken])
     return bridge.move(name, target, Reply(request_id, text), now_s)
@@ -326,7 +326,9 @@ def _drain(operator: Operator, request_id: int, asked: Asked, now_s: float) -> C
             Step.EMPTY if is_drained else Step.STORE,
             uplink=uplink.name,
             ports=ports,
-            addresses=bridge.placing.addresses_on(uplink.name),
+            addresses=len(
+                bridge.address_units.by_name.keys() & bridge.placing.on_switch.on(uplink.name)
+            ),
             deadline_s=now_s + DRAIN_TIMEOUT_S,
         )
     )

@@ -21,6 +21,7 @@ from controller.load.polling import (
 )
 from controller.load.rates import LATEST_S, Rates
 from controller.load.team_view import UPLINK_LAG_S, TeamView
+from controller.teaming import buckets
 from policies import gain
 from policies.model import IDLE, Load, Snapshot
 from policies.outcome import with_loads
@@ -199,7 +200,8 @@ def round_polls(interval_s: float, buckets: bool) -> int:
 def round_s(team_view: TeamView) -> float:
     """The time until all counters have been read, in seconds. Not every poll reads flow counters."""
     poll_s = team_view.config.poll_interval_s
-    return poll_s * round_polls(poll_s, team_view.hashed)
+    hashed = buckets.are_judged(team_view.config, team_view.split)
+    return poll_s * round_polls(poll_s, hashed)
 
 
 def remembered_s(team_view: TeamView) -> float:

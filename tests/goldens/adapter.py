@@ -225,7 +225,7 @@ class Here(World):
         self.answers_targets = True
         self.owners: dict[str, int] = {}
         self.exporter = Exporter(
-            lambda: self.engine.fleet.status(), "1.2.3", lambda: self.engine.leads
+            lambda: self.engine.fleet.status(), "1.2.3", lambda: self.engine.fleet.leads
         )
         self.entries: list[str] = []
         for row in rows:

@@ -74,7 +74,7 @@ class Target:
         self._exporter = Exporter(
             (lambda: here.engine.fleet.status()) if here else tuple,
             VERSION,
-            (lambda: here.engine.leads) if here else (lambda: False),
+            (lambda: here.engine.fleet.leads) if here else (lambda: False),
             lambda: self.failed,
         )
 

@@ -11,7 +11,7 @@ from controller.config.rows import BridgeRow
 from tests.unit.fake_switch import world
 from tests.unit.rows import backed_up, host
 
-OF_UNITS = ("bound", "rules", "split", "team_view")
+OF_UNITS = ("bound", "split", "team_view")
 QUESTIONS = (
     "at_rest",
     "awaited",
@@ -39,7 +39,8 @@ def test_a_question_changes_nothing(row: BridgeRow) -> None:
     bridge.installation.foreseen(here.now_s)
     bridge.deadline_s()
     bridge.placing.proposal(here.now_s)
-    bridge.placing.cooldowns(here.now_s)
+    bridge.placing.rules()
+    bridge.scheduler.cooldowns(bridge.placing.team_view, here.now_s)
     bridge.placing.uplinks()
     bridge.placing.units()
     list(bridge.shaping.impossible())

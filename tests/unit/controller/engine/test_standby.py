@@ -36,7 +36,7 @@ def standing_by() -> Engine:
 
 def led() -> World:
     made = world(host()).start().run_for(3)
-    assert made.engine.leads
+    assert made.engine.fleet.leads
     return made
 
 

@@ -183,7 +183,7 @@ def test_a_vm_port_with_rules_is_not_spread_by_a_hash(policy: str) -> None:
     assert len(ways[0]) == len(ways[1]) == 1, "straight out"
     assert len(ways[2]) > 1 < len(ways[3]), "by a hash"
     assert (carried(here)["vnet0"], carried(here)["vnet1"]) == ("eth1", "eth2")
-    assert bridge.placing.rules.keys() == {"vnet0", "vnet1"}
+    assert bridge.placing.rules().keys() == {"vnet0", "vnet1"}
 
 
 # ---- sets ------------------------------------------------------------------------------

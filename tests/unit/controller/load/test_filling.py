@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.load.filling import CHANGING_S, LASTING_S, Filling
+from controller.load.filling import CHANGING_S, LASTING_S, Filling, lasts
 from policies.model import IDLE, Load, OfPort, Snapshot, Uplink
 
 CAPACITY_BPS = 100.0
@@ -57,13 +57,13 @@ def test_a_full_uplink_changes_when_it_is_full_for_longer_than_a_burst(bps: floa
     assert filling.next_change_s(1.0) == 1.0, "loads may go on to change"
     see(filling, bps, 0.0, 1.1)
     assert filling.next_change_s(1.1) == 1.0 + LASTING_S
-    assert not filling.high_lasts(1.1)
+    assert not lasts(filling.high_s, 1.1)
     see(filling, bps, 0.0, 1.0 + LASTING_S)
     assert filling.next_change_s(1.0 + LASTING_S) == float("inf")
-    assert filling.high_lasts(1.0 + LASTING_S)
-    assert filling.lasts(1.0 + LASTING_S) is (bps > 95.0)
+    assert lasts(filling.high_s, 1.0 + LASTING_S)
+    assert lasts(filling.full_s, 1.0 + LASTING_S) is (bps > 95.0)
     see(filling, 75.0, 0.0, 1.0 + LASTING_S)
-    assert not filling.high_lasts(1.0 + 2 * LASTING_S)
+    assert not lasts(filling.high_s, 1.0 + 2 * LASTING_S)
 
 
 @given(
