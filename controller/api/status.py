@@ -10,30 +10,13 @@ from controller.api.events import UNSUPPORTED, PortCounters
 from controller.config.rows import Endpoint
 from controller.config.values import BridgeConfig, VmPortConfig
 from policies.model import Load, Reason, Uplink
+from policies.path_faults import PathFault
 from policies.rules import Rule
 
 BITS_PER_BYTE = 8
 Shown = TypeVar("Shown")
 # A number, None if it is not known, or a number for each label value (with several labels: each tuple).
 Value = float | None | Mapping[Any, float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class PathFaultStatus:
-    """A fault of an uplink that loses frames although its link is up.
-
-    `kind`: `unreachable`, `vlan` or `mtu`. `decided`: False if another uplink may be at fault instead.
-    `vlan`: 0 for untagged frames, None for all frames. `since_at`: seconds since the epoch. `found`,
-    `expected`: sentences that describe the fault and the remedy.
-    """
-
-    kind: str
-    decided: bool
-    vlan: int | None
-    mtu: int | None
-    since_at: float
-    found: str
-    expected: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +42,9 @@ class UplinkStatus:
     `link_changes`: how many times the link went up or down since the service started. `units`: the number
     of addresses behind VM ports on the uplink, if each is a separate unit. `silent`: the protocols
     that receive no answers on the uplink although its link is up. `decided`: the load, carried or
-    offered, on which the last moves because of load were based; None before the first one. `waits`: why
-    the uplink is not used: spanning tree blocks it, or it has received no frame since its link came up.
+    offered, on which the last moves because of load were based; None before the first one. `path_faults`:
+    each with the time at which it began, in seconds since the epoch. `waits`: why the uplink is not used:
+    spanning tree blocks it, or it has received no frame since its link came up.
     """
 
     uplink: Uplink
@@ -71,7 +55,7 @@ class UplinkStatus:
     units: int | None = None
     silent: tuple[str, ...] = ()
     decided: Load | None = None
-    path_faults: tuple[PathFaultStatus, ...] = ()
+    path_faults: tuple[tuple[PathFault, float], ...] = ()
     path_hindered: tuple[PathHindrance, ...] = ()
     waits: str = ""
 
@@ -181,6 +165,11 @@ def as_json(bridge: BridgeStatus) -> dict[str, Any]:
 
 
 def _uplink(uplink: UplinkStatus) -> dict[str, Any]:
+    faults = [
+        fields(fault, "kind", "decided", "vlan", "mtu")
+        | {"since_at": since_at, **fields(fault, "found", "expected")}
+        for fault, since_at in uplink.path_faults
+    ]
     return {
         "name": uplink.uplink.name,
         "up": uplink.up,
@@ -188,7 +177,9 @@ def _uplink(uplink: UplinkStatus) -> dict[str, Any]:
         **fields(uplink.uplink, "capacity_bps"),
         **fields(uplink.uplink.load, "tx_bps", "rx_bps"),
         **fields(uplink.uplink, "utilization_ratio"),
-        **_if_set(uplink, "silent", "waits", "path_faults", "path_hindered"),
+        **_if_set(uplink, "silent", "waits"),
+        **({"path_faults": faults} if faults else {}),
+        **_if_set(uplink, "path_hindered"),
     }
 
 
@@ -277,7 +268,7 @@ def _of_capacity(load: Load | None, uplink: UplinkStatus) -> dict[str, float | N
     return {"transmit": load.tx_bps / of, "receive": load.rx_bps / of}
 
 
-def _fault_labels(fault: PathFaultStatus) -> tuple[str, ...]:
+def _fault_labels(fault: PathFault) -> tuple[str, ...]:
     where = ("" if part is None else str(part) for part in (fault.vlan, fault.mtu))
     return (fault.kind, *where, "true" if fault.decided else "false")
 
@@ -305,7 +296,7 @@ UPLINK_METRICS: Mapping[str, StatusMetric[UplinkStatus]] = {
     "uplink_silent": _gauge(lambda u: bool(u.silent)),
     "uplink_decided_utilization_ratio": _gauge(lambda u: _of_capacity(u.decided, u), "direction"),
     "uplink_path_fault": _gauge(
-        lambda u: {_fault_labels(f): 1 for f in u.path_faults}, "kind", "vlan", "mtu", "decided"
+        lambda u: {_fault_labels(f): 1 for f, _ in u.path_faults}, "kind", "vlan", "mtu", "decided"
     ),
 }
 PORT_METRICS: Mapping[str, StatusMetric[PortStatus]] = {

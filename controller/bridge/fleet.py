@@ -338,7 +338,7 @@ class Fleet:
         name = bridge.config.name
         failed = self.failures.get(name)
         try:
-            found = status.status(bridge, self.epoch_s)
+            found = status.status(bridge)
         except Exception as error:
             self._unreported.append(
                 ReportFailure(f"bridge {name}", error, again=failed is not None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from controller.api.events import ForeignFlow, InstalledRead
 from controller.dataplane.specs import ToGroup
@@ -18,28 +17,23 @@ OUR_TABLES = range(Table.CLASSIFY + 1, len(Table))
 NAMED_AT_MOST = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Obstacle:
-    """A conflict with other programs' flows or groups. `found`: the problem; `expected`: what to do."""
+def obstacles(read: InstalledRead, on_bond: bool) -> str:
+    """The conflicts of other programs' flows and groups with our pipeline, and what to do.
 
-    found: str
-    expected: str
-
-
-def obstacles(read: InstalledRead, on_bond: bool) -> tuple[Obstacle, ...]:
-    """The conflicts of other programs' flows and groups with our pipeline; empty if there are none."""
-    found = []
+    Empty if there are none.
+    """
+    found, remedies = list[str](), list[str]()
     if groups := foreign_groups(read):
-        ids = f"{GROUP_IDS.start} to {GROUP_IDS.stop - 1}"
-        found.append(
-            Obstacle(f"other programs have groups {named(groups)}", f"remove all groups {ids}")
-        )
+        found.append(f"other programs have groups {named(groups)}")
+        remedies.append(f"remove all groups {GROUP_IDS.start} to {GROUP_IDS.stop - 1}")
     if flows := flows_before_ours(read, on_bond):
         lowest = _classify_priority(on_bond)
         ours = f"{OUR_TABLES.start}-{OUR_TABLES.stop - 1}"
-        remedy = f"remove all flows in table 0 from priority {lowest} up, and in tables {ours}"
-        found.append(Obstacle(f"other programs have flows {named(flows)}", remedy))
-    return tuple(found)
+        found.append(f"other programs have flows {named(flows)}")
+        remedies.append(
+            f"remove all flows in table 0 from priority {lowest} up, and in tables {ours}"
+        )
+    return "; ".join(found + remedies)
 
 
 def foreign_groups(read: InstalledRead) -> tuple[int, ...]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from controller.api.events import UNSUPPORTED, PortCounters
-from controller.api.status import BridgeStatus, PathFaultStatus, PortStatus, UplinkStatus
+from controller.api.status import BridgeStatus, PortStatus, UplinkStatus
 from controller.bridge.bridge import Bridge
 from controller.config.values import UplinkConfig, VmPortConfig
-from controller.load.team_view import TeamView
 from controller.teaming.bindings import Bound
 from policies import optimum
-from policies.model import Reason, Uplink
+from policies.model import Load, Reason, Uplink
 from policies.presets import PRESETS
 from policies.rules import Rule
 
@@ -23,12 +22,12 @@ LATELY_S = 2.0
 UNCOUNTED = PortCounters(0, 0.0, *[UNSUPPORTED] * 4)
 
 
-def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
-    """The current status. `epoch_s`: the wall-clock time at which engine time was zero, in seconds."""
+def status(bridge: Bridge) -> BridgeStatus:
+    """The current status."""
     config, decided_s = bridge.config, bridge.scheduler.last_s
     units = {port.name: _units(bridge, port) for port in config.vm_ports if port.per_address}
     uplinks = tuple(
-        _uplink(bridge, uplink, of_record, units, epoch_s)
+        _uplink(bridge, uplink, of_record, units)
         for uplink, of_record in zip(bridge.placing.uplinks(), config.uplinks, strict=True)
     )
     rules, bound, team_view = bridge.placing.rules(), bridge.placing.bound, bridge.placing.team_view
@@ -40,13 +39,14 @@ def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
         optimality_ratio=_optimality_ratio(bridge),
         uplinks=uplinks,
         ports=tuple(
-            _port(bridge, port, bound, team_view, rules, epoch_s) for port in config.asked.vm_ports
+            _port(bridge, p, bound.get(p.name), team_view.port_load(p), rules.get(p.name, {}))
+            for p in config.asked.vm_ports
         ),
         not_done=(*config.not_done, *bridge.shaping.impossible(), *bridge.shaping.not_done()),
         moves_planned=_by_reason(bridge.placing.counts.planned),
         moves_applied=_by_reason(bridge.placing.counts.applied),
         moves_refused=_by_reason(bridge.placing.counts.refused),
-        last_decision_at=None if decided_s is None else epoch_s + decided_s,
+        last_decision_at=None if decided_s is None else bridge.epoch_s + decided_s,
         buckets=_bucket_counts(bridge),
         on_normal=bridge.on_normal,
         fallen_back=config.fallen_back,
@@ -95,11 +95,7 @@ def _budgets_spent(bridge: Bridge) -> int:
 
 
 def _uplink(
-    bridge: Bridge,
-    uplink: Uplink,
-    config: UplinkConfig,
-    units: Mapping[str, dict[str, int]],
-    epoch_s: float,
+    bridge: Bridge, uplink: Uplink, config: UplinkConfig, units: Mapping[str, dict[str, int]]
 ) -> UplinkStatus:
     return UplinkStatus(
         uplink=uplink,
@@ -110,45 +106,29 @@ def _uplink(
         units=sum(count[uplink.name] for count in units.values()) if units else None,
         silent=bridge.links.silent(config),
         decided=bridge.decision_log.decided.get(uplink.name),
-        path_faults=tuple(_path_faults(bridge, uplink.name, epoch_s)),
+        path_faults=tuple(
+            (fault, bridge.epoch_s + since_s)
+            for fault, since_s in sorted(bridge.paths.since_s.items())
+            if uplink.name in fault.uplinks
+        ),
         path_hindered=tuple(one for one in bridge.probing.hindrances if one.uplink == uplink.name),
         waits=bridge.links.why_waiting(config),
     )
 
 
-def _path_faults(bridge: Bridge, uplink: str, epoch_s: float) -> Iterator[PathFaultStatus]:
-    for fault, since_s in sorted(bridge.paths.since_s.items()):
-        if uplink in fault.uplinks:
-            yield PathFaultStatus(
-                kind=fault.kind.value,
-                decided=fault.decided,
-                vlan=fault.vlan,
-                mtu=fault.mtu,
-                since_at=epoch_s + since_s,
-                found=fault.found,
-                expected=fault.expected,
-            )
-
-
 def _port(
-    bridge: Bridge,
-    port: VmPortConfig,
-    bindings: Mapping[str, Bound],
-    team_view: TeamView,
-    rules: Mapping[str, Mapping[Rule, str]],
-    epoch_s: float,
+    bridge: Bridge, port: VmPortConfig, bound: Bound | None, load: Load, rules: Mapping[Rule, str]
 ) -> PortStatus:
-    bound = bindings.get(port.name)
     planned = bridge.placing.planned.bound.get(port.name) if bridge.observing else None
     return PortStatus(
         port=port,
         uplink=bound.uplink if bound else None,
-        load=team_view.port_load(port),
+        load=load,
         reason=_reason(bridge, port, bound),
-        bound_at=epoch_s + bound.since_s if bound else None,
+        bound_at=bridge.epoch_s + bound.since_s if bound else None,
         counters=bridge.loads.counters.get(port.ofport, UNCOUNTED),
         planned_uplink=planned.uplink if planned else None,
-        rules={rule.value: how for rule, how in rules.get(port.name, {}).items()},
+        rules={rule.value: how for rule, how in rules.items()},
         shaped_drops=bridge.shaping.drops(port),
         units=_units(bridge, port) if port.per_address else None,
         split=port.name in bridge.scheduler.splits.since_s,

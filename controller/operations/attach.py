@@ -136,10 +136,8 @@ class Attach(Change):
             others = f"{count} flow{'' if count == 1 else 's'} that other programs added"
             why = f"its fail mode is standalone, and changing it now would flush {others}"
             return self._give_up(bridge, f"{why}; set it to secure before flows are added", now_s)
-        if found_there := inspection.obstacles(bridge.read, bridge.config.on_bond):
-            found = "; ".join(obstacle.found for obstacle in found_there)
-            expected = "; ".join(obstacle.expected for obstacle in found_there)
-            return self._give_up(bridge, f"{found}; {expected}", now_s)
+        if conflicts := inspection.obstacles(bridge.read, bridge.config.on_bond):
+            return self._give_up(bridge, conflicts, now_s)
         lost = [*advice.dropped(bridge.config, row, bridge.addresses.by_port)]
         lost += advice.tunnels(bridge.config, row)
         if lost and not bridge.config.observes_bond:

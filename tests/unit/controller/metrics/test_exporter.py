@@ -7,12 +7,13 @@ from dataclasses import replace
 from prometheus_client.core import Metric
 
 from controller.api.events import UNSUPPORTED, PortCounters
-from controller.api.status import BridgeStatus, PathFaultStatus, PortStatus, UplinkStatus
+from controller.api.status import BridgeStatus, PortStatus, UplinkStatus
 from controller.config.rows import Endpoint
 from controller.config.values import BadValue, BridgeConfig, VmPortConfig
 from controller.host.faults import PARTS
 from controller.metrics.exporter import Exporter
 from policies.model import Load, OfPort, Rules, Uplink
+from policies.path_faults import Fault, PathFault
 from policies.rules import Rule
 
 # Of the port of an uplink and of a VM port; and of a port that the switch does not count.
@@ -22,8 +23,9 @@ UNCOUNTED = PortCounters(1, 0.0, *[UNSUPPORTED] * 4)
 UPLINK = Uplink("eth1", OfPort(1), 1e9, load=Load(5e8, 2.5e8))
 ETH1 = UplinkStatus(UPLINK, True, OF_UPLINK, True, 5, 3)
 ETH1 = replace(ETH1, decided=Load(1.2e9, 1e8))
-LOST = PathFaultStatus("mtu", True, 20, 9000, 1700.0, "frames are lost", "a larger MTU")
-ETH1 = replace(ETH1, path_faults=(LOST, replace(LOST, kind="unreachable", vlan=None, mtu=None)))
+LOST = PathFault(Fault.MTU, ("eth1",), True, 20, 9000)
+CUT_OFF = PathFault(Fault.UNREACHABLE, ("eth1",))
+ETH1 = replace(ETH1, path_faults=((LOST, 1700.0), (CUT_OFF, 1700.0)))
 # As many as a VM port can have.
 RULES = {rule.value: "" for rule in Rule} | {"pin": "on eth1 -> eth2"}
 BARE = VmPortConfig("vnet0", OfPort(10), "web", "load-based", "port")
