@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.api.history import Moved
+from controller.config.values import BridgeConfig
 from controller.decisions.decision_log import Evidence, how, move_lines
 from controller.load.team_view import TeamView
 from policies import gain
@@ -79,18 +80,14 @@ class Waiting:
 class Proposal:
     """The plan for one bridge, with all the data that it is based on.
 
-    `uplinks`: the uplinks with their loads over `basis_s` (None: the latest loads). `expected`: the
-    uplinks after the moves. `units`: all units with their loads, by name. `made_s`: when the plan
-    was made, in seconds of engine time. `settings`: mode, teaming and threshold. `lines`: the
-    moves, for display.
+    `config`: the configuration in force when the plan was made, at `made_s` of engine time. `uplinks`:
+    the uplinks with their loads over `basis_s` (None: the latest loads). `expected`: the uplinks after
+    the moves. `units`: all units with their loads, by name. `lines`: the moves, for display.
     """
 
-    bridge: str
+    config: BridgeConfig
     made_s: float
-    settings: tuple[str, str, str]
     connected: bool
-    observed: bool
-    threshold_ratio: float
     basis_s: float | None
     uplinks: tuple[Uplink, ...]
     expected: tuple[Uplink, ...]
@@ -98,8 +95,6 @@ class Proposal:
     opinions: tuple[Opinion, ...]
     lines: tuple[Moved, ...]
     waiting: tuple[Waiting, ...]
-    fallen_back: bool
-    not_done: tuple[str, ...]
 
     def __post_init__(self) -> None:
         assert len(self.uplinks) == len(self.expected), "the same uplinks before and after"
@@ -169,14 +164,10 @@ def propose(
     made = [move for opinion in opinions for move in opinion.moves]
     before = team_view.carrying(basis_s)
     units = {unit.name: replace(unit, load=load) for unit, load in team_view.carried(basis_s)}
-    config = team_view.config
     return Proposal(
-        bridge=config.name,
+        config=team_view.config,
         made_s=now_s,
-        settings=_settings(team_view),
         connected=team_view.links.connected,
-        observed=config.mode == "observe",
-        threshold_ratio=config.threshold_ratio,
         basis_s=basis_s,
         uplinks=before,
         expected=after(before, made, {name: unit.load for name, unit in units.items()}),
@@ -184,8 +175,6 @@ def propose(
         opinions=opinions,
         lines=move_lines(team_view, made),
         waiting=_waiting(team_view, homes, now_s),
-        fallen_back=config.fallen_back,
-        not_done=config.asked.not_done,
     )
 
 
@@ -197,7 +186,7 @@ def changed(
     if age_s > KEPT_S:
         return f"plan: {age_s:.0f} s old, and a plan expires after {KEPT_S:.0f} s"
     return (
-        _settings_changed(proposal, team_view)
+        _settings_changed(proposal.config, team_view.config)
         or _team_changed(proposal, team_view, now_s)
         or _units_changed(proposal, team_view)
         or _loads_changed(proposal, team_view, bases)
@@ -293,18 +282,12 @@ def why_away(team_view: TeamView, home: str | None, now_s: float) -> str:
 # ---- what has changed ------------------------------------------------------------------
 
 
-def _settings(team_view: TeamView) -> tuple[str, str, str]:
-    config = team_view.config
-    return config.mode, config.teaming, f"{100 * config.threshold_ratio:g}%"
-
-
-def _settings_changed(proposal: Proposal, team_view: TeamView) -> str | None:
-    for name, was, now in zip(
-        ("mode", "teaming", "threshold"), proposal.settings, _settings(team_view), strict=True
-    ):
-        if was != now:
-            return _differs(name, was, now)
-    return None
+def _settings_changed(was: BridgeConfig, now: BridgeConfig) -> str | None:
+    for name in ("mode", "teaming"):
+        if getattr(was, name) != getattr(now, name):
+            return _differs(name, getattr(was, name), getattr(now, name))
+    thresholds = [f"{100 * config.threshold_ratio:g}%" for config in (was, now)]
+    return _differs("threshold", *thresholds) if thresholds[0] != thresholds[1] else None
 
 
 def _team_changed(proposal: Proposal, team_view: TeamView, now_s: float) -> str | None:
@@ -385,7 +368,7 @@ def _loads_changed(
     loads = {unit.name: load for unit, load in team_view.carried(basis_s)}
     carrying = after(before, proposal.moves, loads)
     expected = {uplink.name: uplink.utilization_ratio for uplink in proposal.expected}
-    limit_ratio = proposal.threshold_ratio
+    limit_ratio = proposal.config.threshold_ratio
     targets = {m.target for m in proposal.moves if m.reason is Reason.THRESHOLD}
     for uplink in carrying:
         kept = uplink.name in targets and expected[uplink.name] <= limit_ratio

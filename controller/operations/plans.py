@@ -69,7 +69,7 @@ def apply(bridge: Bridge, request_id: int, now_s: float) -> Commands:
         reasons = [move.reason for move in proposal.moves]
         noted = bridge.refuse(reasons, refusal, now_s, proposal.lines)
         return [*noted, Reply(request_id, refusal, refused=True)]
-    assert proposal.bridge == name, "a plan is applied to the bridge that it was made for"
+    assert proposal.config.name == name, "a plan is applied to the bridge that it was made for"
     bridge.placing.last_plan = None
     reply = Reply(request_id, made(proposal))
     return bridge.make(proposal.moves, reply, now_s, proposal.evidence)
@@ -89,7 +89,7 @@ def as_text(proposals: Sequence[Proposal]) -> str:
 
 def made(proposal: Proposal) -> str:
     """Return the answer to `apply`, which is sent once the moves are made."""
-    lines = [f"{proposal.bridge}: {_moves(proposal)} made"]
+    lines = [f"{proposal.config.name}: {_moves(proposal)} made"]
     return lines_of([*lines, *(f"  {_named(moved)}" for moved in proposal.lines)])
 
 
@@ -99,10 +99,10 @@ def _block(proposal: Proposal) -> list[str]:
         lines += ["", *_table(proposal)]
     if proposal.basis_s is not None and proposal.uplinks:
         lines += ["", *_utilizations(proposal)]
-        texts += [OBSERVED] if proposal.observed else []
+        texts += [OBSERVED] if proposal.config.mode == "observe" else []
     texts += [text for opinion in proposal.opinions for text in _opinion_texts(opinion, proposal)]
     texts += _waits(proposal.waiting)
-    texts += [f"not done: {text}" for text in proposal.not_done]
+    texts += [f"not done: {text}" for text in proposal.config.asked.not_done]
     return [
         *lines,
         *([""] if texts and len(lines) > 1 else []),
@@ -111,7 +111,7 @@ def _block(proposal: Proposal) -> list[str]:
 
 
 def _headline(proposal: Proposal) -> str:
-    name = proposal.bridge
+    name = proposal.config.name
     if not proposal.connected:
         return f"{name}: NOT CONNECTED: nothing is measured, and nothing can be moved"
     if not proposal.uplinks:
@@ -119,7 +119,7 @@ def _headline(proposal: Proposal) -> str:
     if not proposal.moves:
         return f"{name}: nothing to move"
     would = f"{name}: {_moves(proposal)} would be made now"
-    if proposal.observed:
+    if proposal.config.mode == "observe":
         return f"{would} in enforce mode"
     return f"{would}; to make {'it' if len(proposal.moves) == 1 else 'them'}: ovs-lbt apply {quoted(name)}"
 
@@ -147,7 +147,7 @@ def _vm(moved: Moved) -> str | None:
 def _utilizations(proposal: Proposal) -> list[str]:
     """Return each uplink's utilization in both directions, now and, if there are moves, after them."""
     width = max([6, *(len(uplink.name) for uplink in proposal.uplinks)])
-    placed = IF_ENFORCED if proposal.observed else "NOW"
+    placed = IF_ENFORCED if proposal.config.mode == "observe" else "NOW"
     head = f"  {'UPLINK':<{width}}  {'':<8}  {placed:<{CELLS + 7}}"
     lines = [head + "      EXPECTED" if proposal.moves else head.rstrip()]
     for now, then in zip(proposal.uplinks, proposal.expected, strict=True):
@@ -180,7 +180,7 @@ def _opinion_texts(opinion: Opinion, proposal: Proposal) -> list[str]:
     if not proposal.connected or not proposal.uplinks:
         return []
     policy, rest = opinion.policy, opinion.rest
-    if proposal.fallen_back:
+    if proposal.config.fallen_back:
         return [FALLEN_BACK]
     if rest is None:
         return [f"{policy}: {unknown(opinion.basis)}"]
@@ -213,7 +213,7 @@ def unknown(basis: Basis) -> str:
 
 def _why_at_rest(rest: Rest, opinion: Opinion, proposal: Proposal) -> str | None:
     uplinks = {uplink.name: uplink for uplink in proposal.expected}
-    limit = threshold(proposal.threshold_ratio)
+    limit = threshold(proposal.config.threshold_ratio)
     match rest.why:
         case WhyAtRest.UNRELIEVED:
             return "; ".join(
@@ -310,8 +310,10 @@ def _named(moved: Moved) -> str:
 
 def _bridge(proposal: Proposal) -> dict[str, Any]:
     return {
-        "name": proposal.bridge,
-        **fields(proposal, "connected", "observed", "threshold_ratio"),
+        "name": proposal.config.name,
+        "connected": proposal.connected,
+        "observed": proposal.config.mode == "observe",
+        "threshold_ratio": proposal.config.threshold_ratio,
         "loads_cover_s": proposal.basis_s,
         "moves": [
             {**history.move(moved), **asdict(proposal.load_of(moved))} for moved in proposal.lines
@@ -323,7 +325,7 @@ def _bridge(proposal: Proposal) -> dict[str, Any]:
         "waiting": [
             {**history.move(waiting.moved), "why": waiting.why} for waiting in proposal.waiting
         ],
-        "not_done": list(proposal.not_done),
+        "not_done": list(proposal.config.asked.not_done),
     }
 
 

@@ -94,7 +94,7 @@ def planned() -> Iterator[Any]:
         opinions=(replace(opinion, moves=(*opinion.moves, move), rest=rest),),
         lines=(*found.lines, BUCKETS),
         waiting=(Waiting(MOVED, "why"), Waiting(BUCKETS, "why")),
-        not_done=("one",),
+        config=replace(found.config, not_done=("one",)),
     )
     yield json.loads(plans.as_json([proposal]))
 
