@@ -53,8 +53,6 @@ class Engine:
         # The bridges for which both times may have changed. Several events may be handled in between.
         self._changed: set[str] = set()
         self._name = name
-        # The leader's name in the database.
-        self._leader: str | None = None
         self._has_stood_by = False
 
     def handle(self, event: events.Event, now_s: float) -> tuple[engine_commands.Command, ...]:
@@ -141,11 +139,9 @@ class Engine:
     def _handle(self, event: events.Event, now_s: float) -> Commands:
         match event:
             case events.DatabaseRead():
-                self._leader = event.leader
-                self.fleet.ovs_version, self.fleet.ovn = event.ovs_version, event.ovn
-                self.fleet.lacking = event.lacking
+                self.fleet.database = event
                 told = self.fleet.lost_keys.allow(event.key_loss_grace_s)
-                followed = self.fleet.follow_rows(event.bridges, self.jobs.in_hand, now_s)
+                followed = self.fleet.follow_database(self.jobs.in_hand, now_s)
                 return [*told, *followed, *self.confirmations.follow_database(now_s)]
             case events.Leading(leads=leads):
                 return self._lead(now_s) if leads else self._stand_by()
@@ -158,7 +154,7 @@ class Engine:
             case events.AddressesRead(devices=addresses):
                 # They may be source addresses of tunnels.
                 self.fleet.addresses = addresses
-                return self.fleet.follow_rows(None, self.jobs.in_hand, now_s)
+                return self.fleet.follow_database(self.jobs.in_hand, now_s)
             case events.Tick():
                 commands = self.fleet.expire(self.jobs.in_hand, now_s)
                 for due in self._in_order(self._due(now_s)):
@@ -222,14 +218,14 @@ class Engine:
         """
         if not self.fleet.leads:
             return []
-        if self._leader == self._name:
+        if self.fleet.database.leader == self._name:
             return [engine_commands.Answer()]
         name = engine_commands.Setting("Open_vSwitch", ".", PREFIX + "leader", self._name)
         return [engine_commands.Answer(), engine_commands.Write((name,))]
 
     def _refer(self, request: events.Request, now_s: float) -> engine_commands.Reply:
         """The answer to a request while this service is on standby."""
-        leader = one_line(self._leader or "another service")
+        leader = one_line(self.fleet.database.leader or "another service")
         as_json = "--json" in request.words
         if request.words[0] == "show" and len(request.words) - as_json == 1:
             text = answers.standing_by(leader, as_json, self.fleet.recent_faults(now_s))

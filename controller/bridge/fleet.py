@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hmac
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller.api.engine_commands import (
@@ -16,7 +16,7 @@ from controller.api.engine_commands import (
     Setting,
     Write,
 )
-from controller.api.events import Faulted
+from controller.api.events import DatabaseRead, Faulted
 from controller.api.history import Names
 from controller.api.status import BridgeStatus
 from controller.bridge import status
@@ -27,7 +27,7 @@ from controller.config import controllers
 from controller.config.guests import VmNames
 from controller.config.marks import Marks
 from controller.config.reader import read_bridge
-from controller.config.rows import PREFIX, BridgeRow, Ovn
+from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import BridgeConfig
 from controller.text.wording import OUR_LOG, keys_again, one_line
 
@@ -91,9 +91,8 @@ class Fleet:
 
     epoch_s: float = 0.0
     leads: bool = True
-    ovs_version: str | None = None
-    # An error text if the database lacks a column. Other data is then as last read.
-    lacking: str = ""
+    # The content of the database, as last read.
+    database: DatabaseRead = field(default_factory=lambda: DatabaseRead(()))
     # When a service on standby last checked whether this one is alive.
     challenged_s: float | None = None
     bridges: dict[str, Bridge] = field(default_factory=dict)
@@ -106,15 +105,12 @@ class Fleet:
     failures: dict[str, Failure] = field(default_factory=dict)
     # The reports that `end_failures` returns next.
     _unreported: Commands = field(default_factory=list)
-    ovn: Ovn | None = None
     # The IP addresses of this host, by device.
     addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # The key from which the bridges' keys for path-check probes are derived.
     probe_key: bytes = field(default=b"", repr=False)
     _lives: Iterator[int] = field(default_factory=itertools.count)
     lost_keys: LostKeys = field(default_factory=LostKeys)
-    # The records in the database, without changes.
-    _read: tuple[BridgeRow, ...] = ()
     _marks: Marks = field(default_factory=Marks)
 
     @property
@@ -193,23 +189,20 @@ class Fleet:
         for bridge in self.bridges.values():
             bridge.epoch_s = epoch_s
 
-    def follow_rows(
-        self, rows: Iterable[BridgeRow] | None, in_hand: set[str], now_s: float
-    ) -> Commands:
+    def follow_database(self, in_hand: set[str], now_s: float) -> Commands:
         """Add, remove and configure bridges according to the database.
 
-        `rows`: its records of bridges; None if they have not changed. `in_hand`: the bridges that a request is attaching or detaching. They are kept even if they are
+        `in_hand`: the bridges that a request is attaching or detaching. They are kept even if they are
         not attached, and the request configures them.
         """
-        earlier, self._read = self.rows, self._read if rows is None else tuple(rows)
-        commands, completed = Commands(), []
-        for row in self._read:
+        earlier, commands, completed = self.rows, Commands(), []
+        for row in self.database.bridges:
             begins = row.name in self.bridges or row.name not in earlier
             begins = begins and self.leads and row.name not in in_hand
             found = self.lost_keys.with_lost_keys(row, earlier.get(row.name), begins, now_s)
             completed.append(found[0])
             commands += found[1]
-        self._marks.mark(completed, self.ovn, self.addresses)
+        self._marks.mark(completed, self.database.ovn, self.addresses)
         self.lost_keys.keep_lost(self.rows)
         if not self.leads:
             return []
@@ -244,16 +237,16 @@ class Fleet:
     def lead(self, now_s: float) -> Commands:
         """Start to manage every attached bridge, as after a start of the service."""
         self.leads, self._marks = True, Marks()
-        return self.follow_rows(None, set(), now_s)
+        return self.follow_database(set(), now_s)
 
     def expire(self, in_hand: set[str], now_s: float) -> Commands:
         """Stop managing bridges if the time for which their lost keys apply has expired."""
         due = now_s >= self.lost_keys.expires_s()
-        return self.follow_rows(None, in_hand, now_s) if due else []
+        return self.follow_database(in_hand, now_s) if due else []
 
     def as_stored(self, row: BridgeRow) -> BridgeRow:
         """The record in the database, without keys that have disappeared from it."""
-        stored = next(one for one in self._read if one.name == row.name)
+        stored = next(one for one in self.database.bridges if one.name == row.name)
         return replace(row, external_ids=stored.external_ids, keys_lost=False)
 
     def forget_lost_keys(self, name: str, now_s: float) -> None:
@@ -269,8 +262,8 @@ class Fleet:
         return [] if managed else self.manage(read_bridge(self.rows[name]), inspects=True)
 
     def _mark_again(self, now_s: float) -> None:
-        completed = (self.lost_keys.completed(row, now_s) for row in self._read)
-        self._marks.mark(completed, self.ovn, self.addresses)
+        completed = (self.lost_keys.completed(row, now_s) for row in self.database.bridges)
+        self._marks.mark(completed, self.database.ovn, self.addresses)
 
     def stand_by(self) -> Commands:
         """Stop managing all bridges, because another service leads."""

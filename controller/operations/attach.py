@@ -226,9 +226,9 @@ def attach(
         raise Refused(f"bridge {name} is already attached; to change it: {change}")
     jobs.refuse_in_hand(name)
     for why in (
-        advice.release_refusal(fleet.ovs_version),
+        advice.release_refusal(fleet.database.ovs_version),
         controllers.refusal(row),
-        advice.refusal(row, fleet.ovn),
+        advice.refusal(row, fleet.database.ovn),
     ):
         if why is not None:
             raise Refused(why)

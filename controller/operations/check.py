@@ -305,7 +305,7 @@ def _paths_and_moves(about: About) -> Found:
 def _notes(about: About) -> Found:
     """Report facts that require no action."""
     bridge, config = about.bridge, about.bridge.config
-    if unknown := advice.release_warning(about.fleet.ovs_version):
+    if unknown := advice.release_warning(about.fleet.database.ovs_version):
         yield BEFORE, NOTE, "release", unknown
     for text in config.offload.told:
         yield Told.CHECK | BEFORE, NOTE, "offload", text
@@ -363,9 +363,9 @@ def _of_host(fleet: Fleet, now_s: float) -> Iterator[Finding]:
     for fault in fleet.recent_faults(now_s):
         text = f"fault of ovs-lbt: {fault.text} (in {fault.part}: {fault.count} in total)"
         yield Finding(WARNING, "fault", text, runbook="OvsLbtFault")
-    if fleet.lacking:
-        yield Finding(ERROR, "schema", fleet.lacking)
-    if unknown := advice.release_warning(fleet.ovs_version):
+    if fleet.database.lacking:
+        yield Finding(ERROR, "schema", fleet.database.lacking)
+    if unknown := advice.release_warning(fleet.database.ovs_version):
         yield Finding(NOTE, "release", unknown)
     if (asked_s := fleet.challenged_s) is None:
         return
