@@ -390,7 +390,7 @@ class Bridge:
             self.installation.audit_by(now_s + NEW_VM_AUDIT_S)
         if old.offload.by_tc != config.offload.by_tc:
             # From now on, flow counters count differently.
-            self.loads.forget_rates()
+            self.loads = self.loads.without_rates()
             self.scheduler.forget_loads()
         known = {*old.errors}
         new = (error for error in config.errors if error not in known)

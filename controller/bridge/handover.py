@@ -31,8 +31,6 @@ ASKED_FOR = "requested by an operator"
 class Handover(Feature[ForwardingRead]):
     """Hands one bridge over from NORMAL to our pipeline, and back."""
 
-    hears = (ForwardingRead,)
-
     # The uplinks of the bridge when NORMAL's learned addresses were last cleared; empty if never.
     taken_over_with: tuple[OfPort, ...] = ()
     # When frames no longer arrive on other members, in engine time; infinity if units do not gather.

@@ -70,8 +70,6 @@ class Bundle:
 class Installation(Feature[InstalledRead | BundleDone]):
     """The pipeline installed on one bridge's switch, and the pending bundle that changes it."""
 
-    hears = (InstalledRead, BundleDone)
-
     # Our flows and groups on the switch; None if they are not known.
     installed: Pipeline | None = None
     # The last reading, with other programs' flows and groups; None if there was none.

@@ -378,8 +378,7 @@ class Scheduler:
     def forget_loads(self) -> None:
         """Forget all loads, because the switch was disconnected or is another one."""
         self._judged, self.same_until_s = None, -math.inf
-        self.peaks.forget_peaks()
-        self.load_phases.forget_phases()
+        self.peaks, self.load_phases = Peaks(), LoadPhases()
         self.filling.forget_filling()
 
     @property

@@ -37,8 +37,6 @@ Announced = int | Located
 class Announcer(Feature[LearnedRead]):
     """Announces VM ports of one bridge, and single addresses behind them, to upstream switches."""
 
-    hears = (LearnedRead,)
-
     # The scheduled announcements.
     due: Schedule[Announced] = field(default_factory=Schedule)
     # The ports and addresses to announce when the pending reading of learned addresses is answered.

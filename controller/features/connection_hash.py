@@ -47,8 +47,6 @@ class HashInUse(NamedTuple):
 class ConnectionHash(Feature[SelectGroupAdded]):
     """Chooses the connection hash of one bridge, and adds the select group for dp_hash."""
 
-    hears = (SelectGroupAdded,)
-
     # The requests that add the group. A confirmed request means that the group is on the switch.
     request: Request[GroupSpec] = field(default_factory=Request)
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, TypeVar, get_args
 
 from controller.api.engine_commands import Command, Report
-from controller.api.events import Event
 from controller.config.values import BridgeConfig
 
 if TYPE_CHECKING:
@@ -31,8 +30,12 @@ class Feature(Generic[Heard]):
     """The methods of a feature that `Bridge` calls, in the order of its features."""
 
     bridge: Bridge
-    # The types of events that `heard` handles.
-    hears: ClassVar[tuple[type[Event], ...]] = ()
+    # The type of events that `heard` handles: the argument of the base class, or nothing for `Never`.
+    hears: ClassVar[Any] = ()
+
+    def __init_subclass__(cls) -> None:
+        (heard,) = get_args(cls.__dict__["__orig_bases__"][0])
+        cls.hears = () if heard is Never else heard
 
     @property
     def config(self) -> BridgeConfig:

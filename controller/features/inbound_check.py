@@ -55,8 +55,6 @@ class _Watched:
 class InboundCheck(Feature[InboundRead]):
     """The inbound checks of one bridge."""
 
-    hears = (InboundRead,)
-
     # How often VM ports were announced again because inbound traffic did not follow.
     reannounced: int = 0
     # The number of moves that inbound traffic never followed, and when the last of these was reported.

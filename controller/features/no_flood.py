@@ -35,8 +35,6 @@ CLEARED_FOR_S = 900.0
 class NoFlood(Feature[PortFlagsSet]):
     """Sets the flags of one bridge's VM ports."""
 
-    hears = (PortFlagsSet,)
-
     # The ofports that have the flag; None if they are not known.
     ports: frozenset[int] | None = None
     # The ofports on which another program had set the flag when the flags were last read.

@@ -28,8 +28,6 @@ SELF = "02:6c:62:74:00:01"
 class Probing(Feature[FrameHeard]):
     """Sends rounds of probes between the uplinks of one bridge. The results are in `bridge.paths`."""
 
-    hears = (FrameHeard,)
-
     # Signs probes, so that no other host can forge one.
     _key: bytes = field(repr=False)
     # Current disturbances of path checks by other hosts.

@@ -9,6 +9,7 @@ from controller.api.engine_commands import Command, Observe
 from controller.api.events import UNSUPPORTED, PortStatsRead, Sample, UnitCountersRead
 from controller.features.feature import Feature, Timer
 from controller.load.filling import MOST_UNITS, READ_EVERY_S
+from controller.load.flooded import Flooded
 from controller.load.polling import ADDRESSES_SOON_S
 from controller.load.team_view import TeamView
 
@@ -57,14 +58,12 @@ class ConvergenceTimer:
 class Polls(Feature[PortStatsRead | UnitCountersRead]):
     """The polls of one bridge."""
 
-    hears = (PortStatsRead, UnitCountersRead)
-
     # How long the bridge takes to converge.
     convergence: ConvergenceTimer = field(default_factory=ConvergenceTimer)
 
     def forget_switch(self) -> None:
-        self.bridge.loads.forget_rates()
-        self.bridge.flooded.forget_rates()
+        self.bridge.loads = self.bridge.loads.without_rates()
+        self.bridge.flooded = Flooded()
         self.bridge.scheduler.forget_loads()
         self.bridge.polling.forget_poll()
 

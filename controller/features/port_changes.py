@@ -14,8 +14,6 @@ REVALIDATED_S = 1.0
 class PortChanges(Feature[PortChanged | PortRemoved]):
     """Handles changes of ports and links of one bridge."""
 
-    hears = (PortChanged, PortRemoved)
-
     def heard(self, event: PortChanged | PortRemoved, now_s: float) -> list[Command]:
         if isinstance(event, PortChanged):
             return self._change_port(event.port, now_s)

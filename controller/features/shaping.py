@@ -28,8 +28,6 @@ AUDIT_INTERVAL_S = 10.0
 class Shaping(Feature[Shaped]):
     """Sets the queues on the devices of one bridge's uplinks, and stores the results."""
 
-    hears = (Shaped,)
-
     # The last result for each device, by name.
     devices: Mapping[str, Device] = field(default_factory=dict)
     # The queues last requested for each device (None: none of ours); None before the first request.

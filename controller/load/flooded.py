@@ -55,11 +55,6 @@ class Flooded:
         found = (least for least, next_ in alike if least >= ALIKE_RATIO * next_)
         self._rates_pps.append(max(found, default=0.0))
 
-    def forget_rates(self) -> None:
-        """Forget all rates, because the switch was disconnected."""
-        self._counted.clear()
-        self._rates_pps.clear()
-
 
 def same_by_all(came: Mapping[str, int] | Mapping[int, int]) -> bool:
     """Whether each frame arrives on all uplinks. `came`: the number of frames on each uplink."""

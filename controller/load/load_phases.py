@@ -98,8 +98,3 @@ class LoadPhases:
 
     def __iter__(self) -> Iterator[Mapping[str, Load]]:
         return (phase.loads for phase in self._taken)
-
-    def forget_phases(self) -> None:
-        """Forget all phases."""
-        self._taken.clear()
-        self.begins_s = math.inf

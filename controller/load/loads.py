@@ -281,17 +281,9 @@ class Loads:
         for name in names:
             self._address_units.pop(name, None)
 
-    def forget_rates(self) -> None:
-        """Forget all rates, because the switch was disconnected or is another one."""
-        self.port_rates.clear()
-        self._units.clear()
-        self._uplink_share.clear()
-        self.bucket_rates.clear()
-        self._latest.clear()
-        self._address_units.clear()
-        self._own.clear()
-        self._outwards.clear()
-        self.lateness = Lateness()
+    def without_rates(self) -> Loads:
+        """Return the counters only: the switch was disconnected, is another one, or counts differently."""
+        return Loads(self.counters)
 
 
 def _rates_of(rates: dict[K, Rates], key: K, keep_s: float) -> Rates:

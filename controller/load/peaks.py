@@ -59,10 +59,6 @@ class Peaks:
         for unit in units:
             self._of.pop(unit, None)
 
-    def forget_peaks(self) -> None:
-        self._of.clear()
-        self.falls_s = math.inf
-
 
 @dataclass(slots=True)
 class _Peak:
