@@ -18,6 +18,7 @@ from typing import Any
 from controller.api import engine_commands, events
 from controller.bridge.bridge import Bridge
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
+from controller.dataplane.team import Team
 from controller.engine import Engine
 from controller.load.polling import DIGITS
 from controller.replay import skipping
@@ -86,7 +87,8 @@ class Host:
         self.now_s = 0.0
         self._macs = MacMoves()
         self._ofports = {name: ofport for ofport, name in vm_ports.items()}
-        self._pending: deque[tuple[float, engine_commands.Apply]] = deque()
+        # For each pending bundle: when it is done, its number, and the team that it installs.
+        self._pending: deque[tuple[float, int, Team]] = deque()
         self._events: deque[events.Event] = deque()
         # When offered loads or bindings last changed.
         self._changed_s = 0.0
@@ -322,9 +324,9 @@ class Host:
 
     def _happen(self) -> None:
         if self._pending and self._pending[0][0] <= self.now_s:
-            _, apply = self._pending.popleft()
-            self._commit(apply)
-            self._say(events.BundleDone(apply.bridge, apply.bundle_id))
+            _, number, team = self._pending.popleft()
+            self._commit(team)
+            self._say(events.BundleDone(self.trace.name, number))
         else:
             self._say(events.Tick())
 
@@ -343,8 +345,9 @@ class Host:
                 ports = self.switch.ports(self.trace.capacity_bps)
                 self._events.append(events.SwitchConnected(name, ports))
             case engine_commands.ReadInstalled(number=number) if not self.bridge.settled:
-                # The engine checks for other programs' changes. The simulated switch has none.
-                self._events.append(replace(self.switch.installed(), number=number))
+                # The switch is read before the first bundle. Later, the engine checks for other
+                # programs' changes, and the simulated switch has none.
+                self._events.append(events.InstalledRead(name, (), (), number=number))
             case engine_commands.ReadStats():
                 self._read(command)
             case engine_commands.ReadLearned():
@@ -355,8 +358,10 @@ class Host:
                 self._events.append(events.PortFlagsSet(name, number, no_flood, before=no_flood))
             case engine_commands.AddSelectGroup(number=number):
                 self._events.append(events.SelectGroupAdded(name, number, "recorded traffic only"))
-            case engine_commands.Apply():
-                self._pending.append((self.now_s + REACTION_S, command))
+            case engine_commands.Apply(bundle_id=number):
+                team = self.bridge.installation.team
+                assert team is not None, "a bundle installs a team"
+                self._pending.append((self.now_s + REACTION_S, number, team))
             case engine_commands.Write():
                 self._write(command)
             case engine_commands.ReportFailure(error=error):
@@ -381,12 +386,12 @@ class Host:
         if write.request_id is not None:
             self._events.append(events.Written(write.request_id))
 
-    def _commit(self, apply: engine_commands.Apply) -> None:
+    def _commit(self, team: Team) -> None:
         switch = self.switch
         homes = {ofport: route.home for ofport, route in switch.routes.items()}
         buckets, seen_at = switch.bucket_uplinks, switch.seen_at()
         self._hold()
-        switch.commit(apply.changes, self.now_s)
+        switch.commit(team, self.now_s)
         self._changed_s = self.now_s
         if self._sample_s is None:
             self._reckon()

@@ -1,4 +1,4 @@
-"""A simulated bridge for `replay`: keeps the installed flows and groups, and counts traffic.
+"""A simulated bridge for `replay`: forwards as the installed team, and counts traffic.
 
 Counters count all offered traffic, including the part that exceeds an uplink's capacity. They are
 exact, so that constant loads give constant rates: the clock ticks 1024 times a second, and a counter
@@ -11,6 +11,7 @@ stop each clock separately.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections.abc import Mapping
@@ -18,7 +19,6 @@ from dataclasses import dataclass, field
 
 from controller.api.events import (
     Event,
-    InstalledRead,
     LearnedRead,
     PortCounters,
     PortState,
@@ -26,24 +26,7 @@ from controller.api.events import (
     Sample,
     UnitCountersRead,
 )
-from controller.dataplane.hashing import CONNECTION
-from controller.dataplane.specs import (
-    Changes,
-    FlowSpec,
-    GroupSpec,
-    Match,
-    Multipath,
-    Output,
-    SetField,
-)
-from controller.dataplane.tables import (
-    Group,
-    Kind,
-    Register,
-    Table,
-    bucket_group_id,
-    cookie_kind,
-)
+from controller.dataplane.team import Team, VmPort
 
 Loads = Mapping[int, tuple[float, float]]
 
@@ -65,21 +48,27 @@ class Mix:
         weights = [1 / rank for rank in range(1, self.flows + 1)]
         return [weight / sum(weights) for weight in weights]
 
-    def by_connection(self, host: str, port: str, buckets: int) -> dict[int, float]:
-        """The share of each bucket in a VM port's traffic if connections are hashed."""
-        found: dict[int, float] = {}
-        for number, share in enumerate(self.shares()):
-            bucket = self._hash(host, port, str(number)) % buckets
-            found[bucket] = found.get(bucket, 0.0) + share
-        return found
 
-    def by_address(self, host: str, port: str, buckets: int) -> dict[int, float]:
-        """The share of each bucket if source addresses are hashed. A VM port has one address."""
-        return {self._hash(host, port) % buckets: 1.0}
+@functools.cache
+def in_buckets(
+    mix: Mix, host: str, port: str, buckets: int, by_address: bool
+) -> Mapping[int, float]:
+    """Return the share of each bucket in a VM port's traffic if connections are hashed.
 
-    def _hash(self, *words: str) -> int:
-        text = "\0".join((str(self.seed), *words)).encode(errors="surrogatepass")
-        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest())
+    `by_address`: source addresses are hashed instead. A VM port has one address.
+    """
+
+    def hashed(*words: str) -> int:
+        text = "\0".join((str(mix.seed), host, port, *words)).encode(errors="surrogatepass")
+        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()) % buckets
+
+    if by_address:
+        return {hashed(): 1.0}
+    found: dict[int, float] = {}
+    for number, share in enumerate(mix.shares()):
+        bucket = hashed(str(number))
+        found[bucket] = found.get(bucket, 0.0) + share
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +108,6 @@ class Switch:
         self, bridge: str, uplinks: Mapping[int, str], vm_ports: Mapping[int, str], mix: Mix
     ) -> None:
         self.bridge, self.uplinks, self.vm_ports = bridge, uplinks, vm_ports
-        self.flows: dict[tuple[int, int, Match], FlowSpec] = {}
-        self.groups: dict[int, GroupSpec] = {}
         self.routes: dict[int, Route] = {}
         self.bucket_uplinks: dict[tuple[int, int], int] = {}
         # The current loads: (sent, received) in bit/s by uplink, VM port and bucket.
@@ -131,7 +118,6 @@ class Switch:
         self.steady_s = 0.0
         self._ports_clock, self._buckets_clock = Clock(), Clock()
         self._mix = mix
-        self._mixed: dict[tuple[int, str, int], dict[int, float]] = {}
         # The counters: rates in bytes per second, and totals in bytes per `TICKS_PER_S`.
         self._rates: dict[int, tuple[int, int]] = {}
         self._bucket_rates: dict[tuple[int, int], int] = {}
@@ -145,9 +131,6 @@ class Switch:
             PortState(ofport, name, True, capacity_bps if ofport in self.uplinks else 0.0)
             for ofport, name in (*self.uplinks.items(), *self.vm_ports.items())
         )
-
-    def installed(self) -> InstalledRead:
-        return InstalledRead(self.bridge, tuple(self.flows.values()), tuple(self.groups.values()))
 
     def learned(self) -> LearnedRead:
         return LearnedRead(self.bridge, tuple((o, mac_of(o), 0) for o in self.vm_ports))
@@ -174,21 +157,26 @@ class Switch:
             UnitCountersRead(self.bridge, units, shared),
         ]
 
-    def commit(self, changes: Changes, now_s: float) -> None:
-        """Apply changes to flows and groups, and forward accordingly from now on."""
-        for group in (*changes.add_groups, *changes.modify_groups):
-            self.groups[group.group_id] = group
-        for flow in changes.add_flows:
-            if cookie_kind(flow.cookie) is not Kind.LEARNED:
-                self.flows[flow.key] = flow
-        for flow in changes.delete_flows:
-            self.flows.pop(flow.key, None)
-        if changes.clear:
-            self.flows.clear()
-        for group_id in changes.delete_groups:
-            self.groups.pop(group_id, None)
-        self._route()
+    def commit(self, team: Team, now_s: float) -> None:
+        """Forward as the pipeline of `team` from now on. All its links are up."""
+        self.routes = {p.ofport: self._route(p, team) for p in team.vm_ports if p.order}
+        self.bucket_uplinks = {
+            (hashed.number, bucket): order[0]
+            for hashed in team.hashes
+            for bucket, order in enumerate(hashed.buckets)
+            if order
+        }
         self.carry(self.port_bps, now_s)
+
+    def _route(self, port: VmPort, team: Team) -> Route:
+        home = port.order[0]
+        for one in team.hashes:
+            if one.number == port.hashed:
+                by_address = one.classifier.by_address
+                name, buckets = self.vm_ports[port.ofport], len(one.buckets)
+                shares = in_buckets(self._mix, self.bridge, name, buckets, by_address)
+                return Route(home, one.number, shares, by_address)
+        return Route(home)
 
     # ---- traffic -------------------------------------------------------------------------
 
@@ -275,63 +263,6 @@ class Switch:
             return route.home
         (bucket,) = route.buckets
         return self.bucket_uplinks[route.number, bucket]
-
-    # ---- what is installed ---------------------------------------------------------------
-
-    def _route(self) -> None:
-        """Determine the routes of all VM ports from the installed flows and groups."""
-        hashes: dict[int, Multipath] = {}
-        for flow in self.flows.values():
-            if flow.table != Table.HASH:
-                continue
-            for action in flow.actions:
-                # A hash with another basis is for tagged VLANs, which a replay does not have.
-                if isinstance(action, Multipath) and not action.basis:
-                    number = dict(flow.match)[Register.HASHED]
-                    assert isinstance(number, int)
-                    hashes[number] = action
-        self.routes = {o: route for o in self.vm_ports if (route := self._route_of(o, hashes))}
-        self.bucket_uplinks = {}
-        for number, multipath in hashes.items():
-            for bucket in range(multipath.buckets):
-                values = self._first(bucket_group_id(number, bucket))
-                if values is not None:
-                    self.bucket_uplinks[number, bucket] = values[Register.TARGET]
-
-    def _route_of(self, ofport: int, hashes: Mapping[int, Multipath]) -> Route | None:
-        values = self._first(Group.BINDING.id_of(ofport))
-        if values is None:
-            return None
-        number = values.get(Register.HASHED)
-        if number is None:
-            return Route(values["output"])
-        home = values[Register.HOME]
-        if number not in hashes:
-            return Route(home)
-        multipath = hashes[number]
-        shares = self._shares(ofport, multipath)
-        return Route(home, number, shares, multipath.fields != CONNECTION)
-
-    def _shares(self, ofport: int, multipath: Multipath) -> dict[int, float]:
-        key = (ofport, multipath.fields, multipath.buckets)
-        if key not in self._mixed:
-            by_connection = multipath.fields == CONNECTION
-            hashed = self._mix.by_connection if by_connection else self._mix.by_address
-            self._mixed[key] = hashed(self.bridge, self.vm_ports[ofport], multipath.buckets)
-        return self._mixed[key]
-
-    def _first(self, group_id: int) -> dict[str, int] | None:
-        """The values that a group's first bucket sets. It is the live one, as all links are up."""
-        group = self.groups.get(group_id)
-        if group is None:
-            return None
-        values = {}
-        for action in group.buckets[0].actions:
-            if isinstance(action, Output):
-                values["output"] = int(action.port)
-            elif isinstance(action, SetField) and isinstance(action.value, int):
-                values[action.field] = int(action.value)
-        return values
 
 
 def _ticks(at_s: float) -> int:

@@ -19,7 +19,7 @@ from controller import cli
 from controller.replay.figures import MacMoves
 from controller.replay.host import Host, Options
 from controller.replay.run import replay
-from controller.replay.switch import Mix
+from controller.replay.switch import Mix, in_buckets
 from controller.replay.trace import HostTrace
 from controller.text.wording import Refused
 from policies.presets import PRESETS
@@ -86,7 +86,7 @@ def test_splitting_helps_what_is_sent_and_not_what_is_received() -> None:
 
 
 def test_a_vm_port_of_a_trace_may_have_any_name() -> None:
-    assert Mix().by_address("\ud800", "vnet0", 64).keys() <= set(range(64))
+    assert in_buckets(Mix(), "\ud800", "vnet0", 64, True).keys() <= set(range(64))
 
 
 def random_trace(

@@ -9,7 +9,7 @@ import pytest
 
 from controller.replay.host import Options
 from controller.replay.run import replay
-from controller.replay.switch import Mix
+from controller.replay.switch import Mix, in_buckets
 from controller.replay.trace import BadTrace, parse, read
 from tests.unit.controller.replay import synthetic_trace
 
@@ -102,11 +102,11 @@ def test_the_example_is_what_its_generator_makes() -> None:
 def test_connections_have_zipf_shares_and_stay_in_their_buckets() -> None:
     mix = Mix(flows=4)
     assert mix.shares() == pytest.approx([12 / 25, 6 / 25, 4 / 25, 3 / 25])
-    shares = mix.by_connection("host", "vm", 256)
+    shares = in_buckets(mix, "host", "vm", 256, False)
     assert sum(shares.values()) == pytest.approx(1)
-    assert shares == mix.by_connection("host", "vm", 256)
-    assert shares != Mix(flows=4, seed=1).by_connection("host", "vm", 256)
-    assert list(mix.by_address("host", "vm", 256).values()) == [1.0]
+    assert shares == in_buckets(mix, "host", "vm", 256, False)
+    assert shares != in_buckets(Mix(flows=4, seed=1), "host", "vm", 256, False)
+    assert list(in_buckets(mix, "host", "vm", 256, True).values()) == [1.0]
 
 
 def test_a_vm_port_may_be_called_as_uplinks_are() -> None:
