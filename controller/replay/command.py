@@ -200,8 +200,7 @@ def _table(found: dict[str, Figures], hosts: list[HostTrace], how: Options) -> l
 
 
 def _row(policy: str, figures: Figures) -> str:
-    volume = figures.volume
-    transmit, receive = (100 * volume.excess_ratio(direction) for direction in range(2))
+    transmit, receive = (100 * ratio for ratio in figures.volume.excess_ratios)
     mean = figures.optimality_s / figures.duration_s
     return (
         f"{policy:<18}{transmit:>11.2f}{receive:>9.2f}{figures.above_threshold_s / 3600:>10.1f}"
@@ -212,10 +211,7 @@ def _row(policy: str, figures: Figures) -> str:
 
 def _over_time(figures: Figures) -> list[tuple[float, float, float]]:
     """For each sample, its start and the excess ratios for transmit and receive, by time."""
-    return [
-        (start_s, volume.excess_ratio(0), volume.excess_ratio(1))
-        for start_s, volume in sorted(figures.by_time.items())
-    ]
+    return [(start_s, *volume.excess_ratios) for start_s, volume in sorted(figures.by_time.items())]
 
 
 def _progress() -> Callable[[float], None]:

@@ -7,28 +7,30 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from policies.model import Uplink
+from policies.model import IDLE, Load, Uplink
 
 # The span over which RFC 7432 counts moves of an address.
 MAC_MOVES_SPAN_S = 180.0
-DIRECTIONS = ("transmit", "receive")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Volume:
-    """Bytes by direction. `excess`: bytes above the capacity of their uplink."""
+    """Bytes sent and received. `excess`: bytes above the capacity of their uplink."""
 
-    excess: list[float] = field(default_factory=lambda: [0.0, 0.0])
-    total: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    excess: Load = IDLE
+    total: Load = IDLE
 
-    def add(self, other: Volume) -> None:
-        for direction in range(2):
-            self.excess[direction] += other.excess[direction]
-            self.total[direction] += other.total[direction]
+    def __add__(self, other: Volume) -> Volume:
+        return Volume(self.excess + other.excess, self.total + other.total)
 
-    def excess_ratio(self, direction: int) -> float:
-        total = self.total[direction]
-        return self.excess[direction] / total if total else 0.0
+    @property
+    def excess_ratios(self) -> tuple[float, float]:
+        """The excess as a share of the total, for transmit and receive."""
+        excess, total = self.excess, self.total
+        return (
+            excess.tx_bps / total.tx_bps if total.tx_bps else 0.0,
+            excess.rx_bps / total.rx_bps if total.rx_bps else 0.0,
+        )
 
 
 @dataclass(slots=True)
@@ -55,12 +57,13 @@ class Figures:
         threshold_ratio: float,
     ) -> None:
         """Add the loads of `uplinks` for `seconds` to the sample that started at `start_s`."""
-        volume = self.by_time.setdefault(start_s, Volume())
+        volume = self.by_time.get(start_s, Volume())
         for uplink in uplinks:
-            for direction, bps in enumerate((uplink.load.tx_bps, uplink.load.rx_bps)):
-                over_bps = max(0.0, bps - uplink.capacity_bps)
-                volume.excess[direction] += over_bps * seconds / 8
-                volume.total[direction] += bps * seconds / 8
+            carried_bps = uplink.load.tx_bps, uplink.load.rx_bps
+            over_bps = (max(0.0, bps - uplink.capacity_bps) for bps in carried_bps)
+            excess, total = ((bps * seconds / 8 for bps in of) for of in (over_bps, carried_bps))
+            volume += Volume(Load(*excess), Load(*total))
+        self.by_time[start_s] = volume
         self.duration_s += seconds
         if any(uplink.utilization_ratio > threshold_ratio for uplink in uplinks):
             self.above_threshold_s += seconds
@@ -70,28 +73,23 @@ class Figures:
     def add_figures(self, other: Figures) -> None:
         """Add the figures of another host."""
         for start_s, volume in other.by_time.items():
-            self.by_time.setdefault(start_s, Volume()).add(volume)
+            self.by_time[start_s] = self.by_time.get(start_s, Volume()) + volume
         self.duration_s += other.duration_s
         self.above_threshold_s += other.above_threshold_s
         self.optimality_s += other.optimality_s
-        worst = max(self.worst_optimality_ratio, other.worst_optimality_ratio)
-        self.worst_optimality_ratio = worst
+        worst_ratios = self.worst_optimality_ratio, other.worst_optimality_ratio
+        self.worst_optimality_ratio = max(worst_ratios)
         self.moves += other.moves
         self.most_moves_per_mac = max(self.most_moves_per_mac, other.most_moves_per_mac)
 
     @property
     def volume(self) -> Volume:
-        summed = Volume()
-        for volume in self.by_time.values():
-            summed.add(volume)
-        return summed
+        return sum(self.by_time.values(), Volume())
 
     def as_json(self) -> dict[str, Any]:
-        volume = self.volume
+        transmit, receive = self.volume.excess_ratios
         return {
-            "excess_ratio": {
-                name: volume.excess_ratio(number) for number, name in enumerate(DIRECTIONS)
-            },
+            "excess_ratio": {"transmit": transmit, "receive": receive},
             "above_threshold_s": self.above_threshold_s,
             "duration_s": self.duration_s,
             "optimality": {
