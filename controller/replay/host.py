@@ -222,7 +222,9 @@ class Host:
         if aligned > 0 and aligned >= of_ports and not aligned % in_round:
             self._pass(aligned)
             ticks = aligned * round(1000 * interval_s) * TICKS_PER_S // 1000
-            self.switch.stand_still(ticks, self.now_s)
+            # In samples without polls, part of the ticks may have been skipped earlier.
+            self.switch.counters.stand_still(self.now_s, ticks)
+            self.switch.bucket_counters.stand_still(self.now_s, ticks)
 
     def _pass_readings(self, polls: int) -> None:
         """Skip `polls` polls that would measure the same loads as the last readings.
@@ -245,12 +247,12 @@ class Host:
                 _, buckets = bridge.polling.take_turn(at_s, interval_s, buckets=True)
                 if buckets:
                     self._readings.note(True, at_s)
-                    self.switch.buckets_stand_still_until(at_s)
+                    self.switch.bucket_counters.stand_still(at_s)
         self._pass(polls)
         # The engine does not measure the loads of samples that pass by.
         if not self._passes_by:
             self._readings.note(False, round(polled_s + polls * interval_s, DIGITS))
-        self.switch.ports_stand_still_until(self.now_s)
+        self.switch.counters.stand_still(self.now_s)
 
     def _pass(self, polls: int) -> None:
         """Skip `polls` polls, and advance the replay's time accordingly."""

@@ -16,6 +16,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from controller.api.events import (
     Event,
@@ -29,6 +30,7 @@ from controller.api.events import (
 from controller.dataplane.team import Team, VmPort
 
 Loads = Mapping[int, tuple[float, float]]
+Key = TypeVar("Key")
 
 TICKS_PER_S = 1024
 
@@ -86,19 +88,37 @@ class Route:
 
 
 @dataclass(slots=True)
-class Clock:
-    """The age of counters, in ticks. `at`: the time when `age` was last updated, in ticks."""
+class Counters(Generic[Key]):
+    """Counters of sent and received traffic, with a clock.
 
+    `rates`: bytes per second, by key. `age`, `at`: the time that they have counted, and the time up to which
+    they have counted or stood still, in ticks. Totals are in bytes per `TICKS_PER_S`.
+    """
+
+    rates: dict[Key, tuple[int, int]] = field(default_factory=dict)
     age: int = 0
     at: int = 0
+    _totals: dict[Key, tuple[int, int]] = field(default_factory=dict)
 
-    def advance(self, now_s: float) -> int:
-        """Update `age` to the time `now_s`, and return the number of ticks that were added."""
+    def advance(self, now_s: float) -> None:
+        """Count until `now_s`, with the current rates."""
         at = _ticks(now_s)
         ticks, self.at = at - self.at, at
         assert ticks >= 0, "a clock does not go back after ticks were skipped"
         self.age += ticks
-        return ticks
+        for key, (tx, rx) in self.rates.items() if ticks else ():
+            sent, received = self._totals.get(key, (0, 0))
+            self._totals[key] = sent + tx * ticks, received + rx * ticks
+
+    def reading(self, key: Key) -> tuple[float, float, float]:
+        """Return the time that a counter has counted, and the bytes that were sent and received."""
+        sent, received = self._totals.get(key, (0, 0))
+        return self.age / TICKS_PER_S, sent / TICKS_PER_S, received / TICKS_PER_S
+
+    def stand_still(self, until_s: float, ticks: int | None = None) -> None:
+        """Do not count from the last reading or change of loads until `until_s`, or for `ticks` ticks."""
+        at = _ticks(until_s)
+        self.at = at if ticks is None else min(at, self.at + ticks)
 
 
 class Switch:
@@ -116,13 +136,9 @@ class Switch:
         self.port_bps: Loads = {}
         # The time since which the rates of all counters have been the same.
         self.steady_s = 0.0
-        self._ports_clock, self._buckets_clock = Clock(), Clock()
+        # Those of ports and of VM ports' flows, and those of buckets.
+        self.counters, self.bucket_counters = Counters[int](), Counters[tuple[int, int]]()
         self._mix = mix
-        # The counters: rates in bytes per second, and totals in bytes per `TICKS_PER_S`.
-        self._rates: dict[int, tuple[int, int]] = {}
-        self._bucket_rates: dict[tuple[int, int], int] = {}
-        self._counted: dict[int, list[int]] = {o: [0, 0] for o in (*uplinks, *vm_ports)}
-        self._counted_buckets: dict[tuple[int, int], int] = {}
 
     # ---- state and counters --------------------------------------------------------------
 
@@ -136,22 +152,18 @@ class Switch:
         return LearnedRead(self.bridge, tuple((o, mac_of(o), 0) for o in self.vm_ports))
 
     def stats(self, buckets: bool, now_s: float) -> list[Event]:
-        self._count_ports(now_s)
+        self.counters.advance(now_s)
         if buckets:
-            self._count_buckets(now_s)
-        clock_s = self._ports_clock.age / TICKS_PER_S
-        buckets_s = self._buckets_clock.age / TICKS_PER_S
-        counted = {o: (tx / TICKS_PER_S, rx / TICKS_PER_S) for o, (tx, rx) in self._counted.items()}
-        ports = [PortCounters(o, clock_s, *counted[o], 0, 0) for o in self.uplinks]
-        # A port's counters are the switch's: it receives the traffic that a VM port sends.
-        ports += [
-            PortCounters(o, clock_s, counted[o][1], counted[o][0], 0, 0) for o in self.vm_ports
-        ]
-        units = tuple((o, Sample(clock_s, *counted[o])) for o in self.vm_ports)
-        shared = tuple(
-            (key, Sample(buckets_s, self._counted_buckets.get(key, 0) / TICKS_PER_S, 0))
-            for key in (self.bucket_uplinks if buckets else ())
-        )
+            self.bucket_counters.advance(now_s)
+        counted = {o: self.counters.reading(o) for o in (*self.uplinks, *self.vm_ports)}
+        ports = [PortCounters(o, *counted[o], 0, 0) for o in self.uplinks]
+        for ofport in self.vm_ports:
+            clock_s, sent, received = counted[ofport]
+            # A port's counters are the switch's: it receives the traffic that a VM port sends.
+            ports.append(PortCounters(ofport, clock_s, received, sent, 0, 0))
+        units = tuple((o, Sample(*counted[o])) for o in self.vm_ports)
+        read = self.bucket_uplinks if buckets else ()
+        shared = tuple((key, Sample(*self.bucket_counters.reading(key))) for key in read)
         return [
             PortStatsRead(self.bridge, tuple(ports)),
             UnitCountersRead(self.bridge, units, shared),
@@ -190,10 +202,12 @@ class Switch:
         # The counters of uplinks are exactly the sums of VM ports' counters.
         carried = self._by_uplink(rates, bucket_rates)
         rates |= {uplink: (round(tx), round(rx)) for uplink, (tx, rx) in carried.items()}
-        if rates != self._rates or bucket_rates != self._bucket_rates:
-            self._count_ports(now_s)
-            self._count_buckets(now_s)
-            self._rates, self._bucket_rates, self.steady_s = rates, bucket_rates, now_s
+        of_buckets = {key: (rate, 0) for key, rate in bucket_rates.items()}
+        if (rates, of_buckets) != (self.counters.rates, self.bucket_counters.rates):
+            self.counters.advance(now_s)
+            self.bucket_counters.advance(now_s)
+            self.counters.rates, self.bucket_counters.rates = rates, of_buckets
+            self.steady_s = now_s
 
     def carried(self, port_bps: Loads) -> dict[int, list[float]]:
         """The traffic that uplinks would carry if VM ports offered `port_bps`: (sent, received)."""
@@ -221,48 +235,13 @@ class Switch:
                 found[key] = found.get(key, 0.0) + share * tx_bps
         return found
 
-    def _count_ports(self, now_s: float) -> None:
-        """Advance the counters of ports to the time `now_s`, with the current rates."""
-        ticks = self._ports_clock.advance(now_s)
-        for ofport, (tx, rx) in self._rates.items() if ticks else ():
-            counted = self._counted[ofport]
-            counted[0] += tx * ticks
-            counted[1] += rx * ticks
-
-    def _count_buckets(self, now_s: float) -> None:
-        """Advance the counters of buckets to the time `now_s`, with the current rates."""
-        ticks = self._buckets_clock.advance(now_s)
-        for key, rate in self._bucket_rates.items() if ticks else ():
-            self._counted_buckets[key] = self._counted_buckets.get(key, 0) + rate * ticks
-
-    def stand_still(self, ticks: int, now_s: float) -> None:
-        """Skip `ticks` ticks without advancing counters, but never past `now_s`.
-
-        In samples without polls, part of the ticks may have been skipped earlier.
-        """
-        for clock in (self._ports_clock, self._buckets_clock):
-            clock.at = min(clock.at + ticks, _ticks(now_s))
-
-    def ports_stand_still_until(self, now_s: float) -> None:
-        """Skip the time from the last reading or change of loads until `now_s` in port counters.
-
-        The counters of VM ports' flows skip this time as well, but not those of buckets.
-        """
-        self._ports_clock.at = _ticks(now_s)
-
-    def buckets_stand_still_until(self, now_s: float) -> None:
-        """Skip the time from the last reading or change of loads until `now_s` in bucket counters."""
-        self._buckets_clock.at = _ticks(now_s)
-
     def seen_at(self) -> dict[int, int]:
         """The uplink on which upstream switches have learned each VM port's address."""
-        return {ofport: self._known_at(route) for ofport, route in self.routes.items()}
-
-    def _known_at(self, route: Route) -> int:
-        if not route.by_address:
-            return route.home
-        (bucket,) = route.buckets
-        return self.bucket_uplinks[route.number, bucket]
+        at = {ofport: route.home for ofport, route in self.routes.items()}
+        for ofport, route in self.routes.items():
+            for bucket in route.buckets if route.by_address else ():
+                at[ofport] = self.bucket_uplinks[route.number, bucket]
+        return at
 
 
 def _ticks(at_s: float) -> int:
