@@ -12,10 +12,10 @@ import functools
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from controller.config.keys import BRIDGE_KEYS, POLICIES, UPLINK_KEYS, VM_RULE_KEYS, Key, settable
 from controller.config.rows import PREFIX
@@ -42,6 +42,11 @@ TABLES = (
     ("Port", "_uuid,name,interfaces"),
     ("Interface", "_uuid,name,external_ids"),
 )
+# The keys whose value is a list of names.
+LISTS = ("allow", "prefer", "uplinks")
+Of = TypeVar("Of")
+# Words that fit, each with a description.
+Words = dict[str, str]
 # Functions that create the separate parsers of some commands, called only when needed.
 Others = Mapping[str, Callable[[], argparse.ArgumentParser]]
 
@@ -91,15 +96,6 @@ class Names:
 Known = Callable[[], Names]
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A word and its description. `unfinished`: more text must follow without a space."""
-
-    word: str
-    about: str = ""
-    unfinished: bool = False
-
-
 @dataclass(slots=True)
 class _Typed:
     """The words of a command that were typed before the cursor.
@@ -124,19 +120,25 @@ def answer(parser: argparse.ArgumentParser, others: Others, words: Sequence[str]
     unquoted word of a shell are not offered.
     """
     lines = []
-    for found in complete(parser, others, words, functools.cache(read)):
-        if not SAFE.fullmatch(found.word):
+    for word, meaning in complete(parser, others, words, functools.cache(read)).items():
+        if not SAFE.fullmatch(word):
             continue
-        about = " ".join(found.about.split())
+        about = " ".join(meaning.split())
         if len(about) > MOST_ABOUT:
             about = f"{about[: MOST_ABOUT - 1].rsplit(' ', 1)[0]}…"
-        lines.append(f"{found.word}\t{about}" + ("\t" if found.unfinished else ""))
+        lines.append(f"{word}\t{about}" + ("\t" if is_unfinished(word) else ""))
     return "\n".join(lines)
+
+
+def is_unfinished(word: str) -> bool:
+    """Whether more text must follow without a space: a value, or another name in a list."""
+    key, equals, value = word.partition("=")
+    return bool(equals) and (not value or key in LISTS)
 
 
 def complete(
     parser: argparse.ArgumentParser, others: Others, words: Sequence[str], names: Known
-) -> list[Candidate]:
+) -> Words:
     """Return the candidates for the last of `words`, which are the words after `ovs-lbt`."""
     *before, current = words or ("",)
     # The command is the first word that is neither an option nor an option's value.
@@ -148,7 +150,7 @@ def complete(
     command = before[at]
     (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     sub = others[command]() if command in others else commands.choices.get(command)
-    return [] if sub is None else _of_parser(sub, command, before[at + 1 :], current, names)
+    return {} if sub is None else _of_parser(sub, command, before[at + 1 :], current, names)
 
 
 def _of_parser(
@@ -157,21 +159,22 @@ def _of_parser(
     before: Sequence[str],
     current: str,
     names: Known,
-) -> list[Candidate]:
-    typed = _read(parser, before)
+) -> Words:
+    typed, found = _read(parser, before), Words()
     if typed.option is not None:
-        return _matching(_values(typed.option, command, typed, current, names), current)
-    if current.startswith("-"):
-        return _matching(_options(parser, typed), current)
-    number = len(typed.positionals)
-    positionals = enumerate(a for a in parser._actions if not a.option_strings)
-    # The last positional may accept several values.
-    fits = (a for at, a in positionals if at == number or (a.nargs in ("+", "*") and number > at))
-    positional = next(fits, None)
-    if positional is None or positional.dest in _barred(parser, typed):
-        return _matching(_options(parser, typed), current)
-    found = list(_values(positional, command, typed, current, names))
-    return _matching(found or _options(parser, typed), current)
+        found = _values(typed.option, command, typed, current, names)
+    else:
+        number = len(typed.positionals)
+        positionals = enumerate(a for a in parser._actions if not a.option_strings)
+        # The last positional may accept several values.
+        fits = (
+            a for at, a in positionals if at == number or (a.nargs in ("+", "*") and number > at)
+        )
+        positional = None if current.startswith("-") else next(fits, None)
+        if positional is not None and positional.dest not in _barred(parser, typed):
+            found = _values(positional, command, typed, current, names)
+        found = found or _options(parser, typed)
+    return {word: found[word] for word in found if word == FILES or word.startswith(current)}
 
 
 def _read(parser: argparse.ArgumentParser, before: Sequence[str]) -> _Typed:
@@ -191,9 +194,9 @@ def _read(parser: argparse.ArgumentParser, before: Sequence[str]) -> _Typed:
     return typed
 
 
-def _options(parser: argparse.ArgumentParser, typed: _Typed) -> Iterable[Candidate]:
+def _options(parser: argparse.ArgumentParser, typed: _Typed) -> Words:
     """Return the options that may still follow, by their long names."""
-    barred = _barred(parser, typed)
+    barred, found = _barred(parser, typed), {}
     for action in parser._actions:
         again = isinstance(action, argparse._AppendAction | argparse._ExtendAction)
         if not action.option_strings or (action.dest in typed.options and not again):
@@ -202,7 +205,8 @@ def _options(parser: argparse.ArgumentParser, typed: _Typed) -> Iterable[Candida
             continue
         long = next((o for o in action.option_strings if o.startswith("--")), None)
         about = action.help or ""
-        yield Candidate(long or action.option_strings[0], "" if "%(" in about else about)
+        found[long or action.option_strings[0]] = "" if "%(" in about else about
+    return found
 
 
 def _barred(parser: argparse.ArgumentParser, typed: _Typed) -> set[str]:
@@ -215,58 +219,51 @@ def _barred(parser: argparse.ArgumentParser, typed: _Typed) -> set[str]:
 
 def _values(
     action: argparse.Action, command: str, typed: _Typed, current: str, names: Known
-) -> Iterable[Candidate]:
+) -> Words:
     """Return the possible values of an argument, which depend on its metavar."""
     if isinstance(action, argparse._SubParsersAction):
-        return [Candidate(c.dest, c.help or "") for c in action._choices_actions]
+        return {choice.dest: choice.help or "" for choice in action._choices_actions}
     metavar = action.metavar if isinstance(action.metavar, str) else action.dest
     bridge = typed.positionals[0] if typed.positionals else None
     match metavar:
-        case "BRIDGE" if command == "attach" or (command, action.dest) == ("check", "bridge"):
-            known = names().bridges if command == "check" else names().unattached
-            return _named(known)
+        case "BRIDGE" if command in ("attach", "check"):
+            return names().bridges if command == "check" else names().unattached
         case "BRIDGE":
-            return [c for c in _named(names().attached) if c.word not in typed.positionals]
+            return _without(names().attached, typed.positionals)
         case "IF":
-            used = typed.options.get(action.dest, [])
-            return [c for c in _named(names().ports_of(bridge)) if c.word not in used]
+            return _without(names().ports_of(bridge), typed.options.get(action.dest, ()))
         case "UPLINK":
             port = typed.positionals[0] if command in ("move", "pin") and bridge else None
-            return _named(names().uplinks_beside(port))
+            return names().uplinks_beside(port)
         case "PORT":
-            return _named(names().vm_ports)
+            return names().vm_ports
         case "P" | "POLICY":
-            return [Candidate(name, about) for name, about in POLICIES.items()]
+            return POLICIES
         case "T":
-            return [Candidate(word.value) for word in Teaming]
+            return dict.fromkeys(Teaming, "")
         case "NAME" if command in ("get", "settings", "set", "unset"):
             table = {"bridge": names().attached, "interface": names().interfaces}
-            return _named(table.get(bridge or "", {}))
+            return table.get(bridge or "", {})
         case "NAME" if command == "bench":
-            return [Candidate(word) for word in (action.help or "").split(" | ")]
+            return dict.fromkeys((action.help or "").split(" | "), "")
         case "KEY=VALUE" if command == "set":
             return _settings(typed.positionals, current, names)
         case "KEY":
             kind, of, *given = typed.positionals
-            return [Candidate(key) for key in _keys(kind, of, names) if key not in given]
-    if metavar in FILE_METAVARS:
-        return [Candidate(FILES)]
-    return [Candidate(str(word)) for word in action.choices or ()]
+            return _without(dict.fromkeys(_keys(kind, of, names), ""), given)
+    return dict.fromkeys([FILES] if metavar in FILE_METAVARS else action.choices or (), "")
 
 
-def _settings(positionals: Sequence[str], current: str, names: Known) -> Iterable[Candidate]:
+def _settings(positionals: Sequence[str], current: str, names: Known) -> Words:
     """Return candidates of the form KEY= while the key is typed, and KEY=VALUE after that."""
     table, name, *given = positionals
     keys = _keys(table, name, names)
     key, equals, value = current.partition("=")
     if equals:
-        return _values_of_key(keys[key], name, value, names) if key in keys else []
-    named = {word.partition("=")[0] for word in given}
-    return [
-        Candidate(f"{one.name}=", one.meaning.split(". ")[0].replace("`", ""), unfinished=True)
-        for one in keys.values()
-        if one.name not in named
-    ]
+        return _values_of_key(keys[key], name, value, names) if key in keys else {}
+    free = _without(keys, [word.partition("=")[0] for word in given])
+    meanings = {name: key.meaning.split(". ")[0].replace("`", "") for name, key in free.items()}
+    return {f"{name}=": meaning for name, meaning in meanings.items()}
 
 
 def _keys(table: str, name: str, names: Known) -> Mapping[str, Key]:
@@ -277,27 +274,23 @@ def _keys(table: str, name: str, names: Known) -> Mapping[str, Key]:
     return VM_RULE_KEYS if name in names().interfaces else settable(UPLINK_KEYS) | VM_RULE_KEYS
 
 
-def _values_of_key(key: Key, name: str, value: str, names: Known) -> Iterable[Candidate]:
+def _values_of_key(key: Key, name: str, value: str, names: Known) -> Words:
     """Return the values of a key: words, or names of uplinks. In a list, complete the last name."""
     if key.name == "pin":
-        return [Candidate(f"pin={uplink}") for uplink in names().uplinks_beside(name)]
-    if key.name in ("allow", "prefer", "uplinks"):
+        return {f"pin={uplink}": "" for uplink in names().uplinks_beside(name)}
+    if key.name in LISTS:
         known = names().ports_of(name) if key.name == "uplinks" else names().uplinks_beside(name)
         *listed, last = value.split(",")
         out = "!" if last.startswith("!") else ""
         before = "".join(f"{one}," for one in listed)
-        free = (one for one in known if one not in {word.lstrip("!") for word in listed})
-        return [Candidate(f"{key.name}={before}{out}{one}", unfinished=True) for one in free]
+        free = _without(known, [word.lstrip("!") for word in listed])
+        return {f"{key.name}={before}{out}{one}": "" for one in free}
     about = POLICIES if key.name == "policy" else {}
-    return [Candidate(f"{key.name}={word}", about.get(word, "")) for word in key.takes.words]
+    return {f"{key.name}={word}": about.get(word, "") for word in key.takes.words}
 
 
-def _named(found: Mapping[str, str]) -> list[Candidate]:
-    return [Candidate(name, about) for name, about in found.items()]
-
-
-def _matching(found: Iterable[Candidate], current: str) -> list[Candidate]:
-    return [one for one in found if one.word == FILES or one.word.startswith(current)]
+def _without(found: Mapping[str, Of], typed: Container[str]) -> dict[str, Of]:
+    return {name: of for name, of in found.items() if name not in typed}
 
 
 # ---- names -----------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from controller.api.commands import COMMANDS
 from controller.cli.arguments import other_parsers
 from controller.cli.arguments import parser as command_parser
-from controller.cli.completion import FILES, Candidate, Names, Team, complete
+from controller.cli.completion import FILES, Names, Team, complete, is_unfinished
 from policies.presets import PRESETS
 
 HOST = Names(
@@ -23,14 +23,14 @@ HOST = Names(
 )
 
 
-def offered(line: str, names: Names = HOST) -> list[Candidate]:
-    """For the last word of a line as it is typed; a space at its end begins a word."""
+def offered(line: str, names: Names = HOST) -> dict[str, str]:
+    """The words, with descriptions, for the last word of a line as it is typed; a space at its end begins a word."""
     words = line.split() + ([""] if line.endswith(" ") or not line else [])
-    return complete(command_parser(), other_parsers(), words, lambda: names)
+    return dict(complete(command_parser(), other_parsers(), words, lambda: names))
 
 
 def words(line: str, names: Names = HOST) -> list[str]:
-    return [one.word for one in offered(line, names)]
+    return list(offered(line, names))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_what_is_offered(line: str, expected: list[str]) -> None:
 
 def test_every_command_is_offered_and_told() -> None:
     assert words("") == [row.name for row in COMMANDS]
-    assert all(one.about for one in offered(""))
+    assert all(offered("").values())
 
 
 def test_policies_are_those_that_there_are() -> None:
@@ -97,8 +97,8 @@ def test_policies_are_those_that_there_are() -> None:
 
 
 def test_only_what_needs_more_is_unfinished() -> None:
-    assert [one.unfinished for one in offered("set bridge br0 threshold")] == [True]
-    assert [one.unfinished for one in offered("set bridge br0 mode=o")] == [False]
+    assert [is_unfinished(one) for one in offered("set bridge br0 threshold")] == [True]
+    assert [is_unfinished(one) for one in offered("set bridge br0 mode=o")] == [False]
 
 
 def test_without_a_database_the_rest_is_still_offered() -> None:

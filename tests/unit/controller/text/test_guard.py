@@ -17,7 +17,6 @@ import pytest
 import controller
 from controller.api import history
 from controller.cli import completion as command
-from controller.cli.completion import Candidate
 from controller.text import terminal
 from controller.text.wording import lines_of, one_line, printable, quoted
 
@@ -118,7 +117,7 @@ def test_a_command_with_a_name_runs_nothing_else(name: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", [*HOSTILE, *(name for name in SHELL if name != "-x")])
 def test_no_such_name_is_offered_to_a_shell(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    offered = [Candidate(name), Candidate("eth0", "uplink"), Candidate(f"pin={name}")]
+    offered = {name: "", "eth0": "uplink", f"pin={name}": ""}
     monkeypatch.setattr(command, "complete", lambda *_given: offered)
     assert command.answer(None, {}, []) == "eth0\tuplink"  # type: ignore[arg-type]
 
