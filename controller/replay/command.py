@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from controller.api.commands import BY_NAME
 from controller.config.keys import BRIDGE_KEYS
@@ -74,21 +75,17 @@ def _parser() -> argparse.ArgumentParser:
         epilog=BY_NAME["replay"].examples_text(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "trace", metavar="TRACE", type=Path, nargs="?", help="a .csv or .csv.gz file"
-    )
-    parser.add_argument(
-        "--prometheus", metavar="URL", help="read metrics from Prometheus, instead of TRACE"
-    )
-    parser.add_argument("--bridge", metavar="B", help="read the metrics of bridge B from all hosts")
-    parser.add_argument(
-        "--since",
-        metavar="7d",
-        type=_duration,
-        default="7d",
-        help="the time span to read, until now (%(default)s)",
-    )
-    parser.add_argument(
+    add = parser.add_argument
+
+    def option(name: str, metavar: str, help: str, parse: Any = None, default: Any = None) -> None:
+        add(name, metavar=metavar, help=help, type=parse, default=default)
+
+    add("trace", metavar="TRACE", type=Path, nargs="?", help="a .csv or .csv.gz file")
+    option("--prometheus", "URL", "read metrics from Prometheus, instead of TRACE")
+    option("--bridge", "B", "read the metrics of bridge B from all hosts")
+    since = "the time span to read, until now (%(default)s)"
+    option("--since", "7d", since, _duration, "7d")
+    add(
         "--policy",
         metavar="P",
         action="append",
@@ -96,28 +93,13 @@ def _parser() -> argparse.ArgumentParser:
         choices=[*PRESETS, *installed_policies()],
         help="a teaming policy, also from an installed package; repeat the option to compare policies",
     )
-    parser.add_argument(
-        "--uplinks",
-        metavar="N",
-        type=_whole(2, MAX_UPLINKS),
-        default=2,
-        help="the number of uplinks of each host (2)",
+    option("--uplinks", "N", "the number of uplinks of each host (2)", _whole(2, MAX_UPLINKS), 2)
+    flows = (
+        "the number of connections of a VM port; the k-th has 1/k of the first one's traffic (32)"
     )
-    parser.add_argument(
-        "--flows",
-        metavar="N",
-        type=_whole(1, 100_000),
-        default=Mix().flows,
-        help="the number of connections of a VM port; the k-th has 1/k of the first one's traffic (32)",
-    )
-    parser.add_argument(
-        "--seed",
-        metavar="N",
-        type=_whole(0, 2**31),
-        default=0,
-        help="the seed for the hashes of connections (0)",
-    )
-    parser.add_argument(
+    option("--flows", "N", flows, _whole(1, 100_000), Mix().flows)
+    option("--seed", "N", "the seed for the hashes of connections (0)", _whole(0, 2**31), 0)
+    add(
         "--set",
         metavar="KEY=VALUE",
         type=_setting,
@@ -125,19 +107,10 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help=f"a setting of the bridges: {', '.join(SETTINGS)}",
     )
-    parser.add_argument(
-        "--out",
-        metavar="DIR",
-        type=Path,
-        help="save plots of the traffic above capacity over time in DIR",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "--processes",
-        metavar="N",
-        type=_whole(1, 1024),
-        help="the number of processes (default: two for each core)",
-    )
+    option("--out", "DIR", "save plots of the traffic above capacity over time in DIR", Path)
+    add("--json", action="store_true", help="print JSON")
+    processes = "the number of processes (default: two for each core)"
+    option("--processes", "N", processes, _whole(1, 1024))
     return parser
 
 
