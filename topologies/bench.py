@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 CONNECTIONS = "connections"
 OTHERS = {
     CONNECTIONS: "topologies.connections.command",
-    "arrivals": "topologies.measure.arrivals",
-    "cpu_per_bit": "topologies.measure.cpu_per_bit",
     "scale": "topologies.scale.command",
 }
 EXAMPLES = f"""\
@@ -37,9 +35,7 @@ examples:
   ovs-lbt bench shift --policy adaptive --against balance-slb --repeat 3
                                               medians of three runs
   ovs-lbt bench scale --help                 the cost of 1 to 300 bridges on one service
-  ovs-lbt bench {CONNECTIONS} --help           the cost of many connections on a switch
-  ovs-lbt bench cpu_per_bit --help           the CPU time of each bit, by cause
-  ovs-lbt bench arrivals --help              when a migrated VM is reachable again"""
+  ovs-lbt bench {CONNECTIONS} --help           the cost of many connections on a switch"""
 # Instead of a number of runs: the number that each bench has in the published campaign.
 CAMPAIGN = "campaign"
 NOTHING_SELECTED = "{} has no contender left to run; check --scenario, --policy and --against"
