@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING
 from topologies import LAYOUT_NAMES
 
 if TYPE_CHECKING:
-    from topologies.compare.figures import Phase, Result
-    from topologies.compare.kept_runs import KeptRuns
-    from topologies.compare.plan import Options, Plan
+    from topologies.compare.plan import Plan
+    from topologies.compare.running import Kept
 
 # The benches without a layout of their own, which have options of their own, by their modules.
 CONNECTIONS = "connections"
@@ -39,8 +38,6 @@ examples:
 # Instead of a number of runs: the number that each bench has in the published campaign.
 CAMPAIGN = "campaign"
 NOTHING_SELECTED = "{} has no contender left to run; check --scenario, --policy and --against"
-# The options that select load jumps, generated or from a file.
-JUMP_OPTIONS = ("seeds", "seed", "instances")
 # The programs that a bench needs, with their Debian and Ubuntu packages.
 PROGRAMS = {
     **dict.fromkeys(("ovs-vswitchd", "ovsdb-server"), "openvswitch-switch"),
@@ -194,14 +191,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NUMBER",
         help="shift only: run only these jumps",
     )
-    jumps.add_argument(
-        "--instances", type=Path, metavar="FILE", help="shift only: read the jumps from a JSON file"
-    )
-    parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="with --seeds, --seed or --instances: run only missing runs; the default unless --anew is given",
-    )
     return parser
 
 
@@ -264,38 +253,37 @@ def _usage_error(options: argparse.Namespace) -> str:
         return f"layout {options.layout} does not exist; expected {' | '.join(LAYOUT_NAMES)}"
     if options.direction != "send" and options.layout != "vmware_lbt":
         return f"--direction {options.direction} requires vmware_lbt, the layout whose load has a direction"
-    return _jump_usage_error(options)
-
-
-def _jump_usage_error(options: argparse.Namespace) -> str:
-    """The error in the arguments about load jumps; empty if they are valid."""
-    given = [f"--{name}" for name in JUMP_OPTIONS if getattr(options, name) is not None]
-    if not given:
-        return "--resume requires --seeds, --seed or --instances" if options.resume else ""
+    if not (options.seeds or options.seed):
+        return ""
+    given = "--seeds" if options.seeds else "--seed"
     if options.layout != "shift":
-        return f"{given[0]} requires shift, the layout whose load jumps, instead of {options.layout or '--all'}"
+        return f"{given} requires shift, the layout whose load jumps, instead of {options.layout or '--all'}"
     if options.repeat != 1:
-        return f"{given[0]} does not allow --repeat {options.repeat}; run more jumps: --seeds N"
+        return f"{given} does not allow --repeat {options.repeat}; run more jumps: --seeds N"
     return ""
 
 
 def _run_benches(options: argparse.Namespace, command: Sequence[str]) -> int:
+    # These imports are slow and need Mininet, but errors in arguments need neither.
+    from topologies.benches.plans import PLANS
     from topologies.compare.contenders import select
+    from topologies.seeds import jumps
+    from topologies.seeds.plan import plan as plan_of_jumps
 
     try:
         select([], options.policy, options.against)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    if any(getattr(options, name) is not None for name in JUMP_OPTIONS):
-        return _run_jumps(options, command)
-    names = LAYOUT_NAMES if options.all else (options.layout,)
+    plans = {name: PLANS[name] for name in (LAYOUT_NAMES if options.all else [options.layout])}
+    if seeds := dict.fromkeys(options.seed or range(1, (options.seeds or 0) + 1)):
+        plans = {jumps.NAME: plan_of_jumps([*seeds])}
     statuses = []
-    finished: list[KeptRuns] = []
-    for name in names:
+    finished: list[Kept] = []
+    for name, plan in plans.items():
         print(f"=== {name}", file=sys.stderr)
         try:
-            statuses.append(_run_bench(name, options, command, finished))
+            statuses.append(_run_bench(name, plan, options, command, finished))
         except RuntimeError as failure:
             # The other layouts are still worth running.
             print(f"\novs-lbt bench: {name}: {failure}", file=sys.stderr)
@@ -307,69 +295,30 @@ def _run_benches(options: argparse.Namespace, command: Sequence[str]) -> int:
     return max((status for status in statuses if status != 2), default=2)
 
 
-def _run_jumps(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Run a campaign of load jumps, generated or from a file."""
-    from topologies.compare import contenders
-    from topologies.loads import pace
-    from topologies.seeds import campaign, generator, instance, records, report
-
-    kinds = [one for one in (records.JUMP, records.CONTROL) if (options.scenario or "") in one]
-    names = contenders.select(campaign.DEFAULT_CONTENDERS, options.policy, options.against)
-    if not kinds or not names:
-        print(
-            NOTHING_SELECTED.format("shift"),
-            file=sys.stderr,
-        )
-        return 2
-    try:
-        if options.instances is not None:
-            jumps = instance.read(options.instances)
-            campaign.require_feasible(jumps)
-        else:
-            numbers = dict.fromkeys(options.seed or range(1, options.seeds + 1))
-            jumps = [generator.generate(number) for number in numbers]
-    except ValueError as error:
-        print(f"ovs-lbt bench: {error}", file=sys.stderr)
-        return 1
-    quick = options.pace == "quick"
-    paces = {one.name: one for one in (pace.ACCELERATED, pace.FAITHFUL, pace.QUICK)}
-    return campaign.run_campaign(
-        jumps[: campaign.QUICK_JUMPS] if quick else jumps,
-        names,
-        kinds,
-        pace.in_real_time(paces[options.pace]),
-        options.out / report.NAME,
-        watched_s=campaign.QUICK_WATCHED_S if quick else campaign.WATCHED_S,
-        anew=options.anew,
-        command=command,
-    )
-
-
 def _run_bench(
-    name: str, options: argparse.Namespace, command: Sequence[str], finished: list[KeptRuns]
+    name: str,
+    plan: Plan,
+    options: argparse.Namespace,
+    command: Sequence[str],
+    finished: list[Kept],
 ) -> int:
     """Run the bench of a layout, and add its kept runs to `finished` if all of them completed."""
-    # These imports are slow and need Mininet, but errors in arguments need neither.
-    from topologies.benches import vmware_lbt
-    from topologies.benches.plans import PLANS
     from topologies.compare import contenders, running
     from topologies.compare.expectation import Expectation
-    from topologies.compare.kept_runs import DIRECTORY, KeptRuns
     from topologies.compare.plan import Options
     from topologies.loads import pace
     from topologies.loads.web_load import Direction
     from topologies.reports import benchmarks, console, origin, repeated, report
 
     paces = {one.name: one for one in (pace.ACCELERATED, pace.FAITHFUL, pace.QUICK)}
-    plan = PLANS[name]
     pace_ = paces[options.pace]
     if plan.real_time:
         pace_ = pace.in_real_time(pace_)
     how = Options(pace_, Direction(options.direction))
     directory = options.out / name
     directory.mkdir(parents=True, exist_ok=True)
-    kept = KeptRuns(
-        directory / DIRECTORY,
+    kept = running.Kept(
+        directory,
         {"pace": asdict(pace_), "direction": str(how.direction)},
         same_code=lambda found: not options.anew and origin.same_code(found),
     )
@@ -379,37 +328,34 @@ def _run_bench(
         if options.scenario and options.scenario not in scenario.name:
             continue
         names = contenders.select(scenario.contenders, options.policy, options.against)
-        if supported := running.supported(scenario, names):
-            results.append(running.compare(scenario, supported, how.pace, runs, kept, command))
+        if scenario.fixed:
+            names = [one for one in names if one in scenario.contenders]
+        if able := running.supported(scenario, names):
+            results.append(
+                running.compare(scenario, able, pace_, runs, kept, command, plan.per_run)
+            )
     if not results:
-        print(
-            NOTHING_SELECTED.format(name),
-            file=sys.stderr,
-        )
+        print(NOTHING_SELECTED.format(name), file=sys.stderr)
         return 2
-    failures = [failure for result in results for failure in result.failures]
+    failures = [
+        Expectation("every run completes", f"{result.scenario.name}, {failure}", met=False)
+        for result in results
+        for failure in result.failures
+    ]
     results = [result for result in results if result.figures]
     if not results:
         raise RuntimeError("every run failed")
     more = plan.derived(results)
     results = [replace(one, derived=more.get(one.scenario.name, {})) for one in results]
-    checked = [
-        *plan.expectations(how, results),
-        *(Expectation("every run completes", failure, met=False) for failure in failures),
-    ]
-    phases = vmware_lbt.phases(how, results[0]) if name == "vmware_lbt" else []
-    made = report.build(report.environment(how), results, phases, checked)
-    path = report.write(made, results, directory)
-    pictures = []
-    if phases:
-        pictures += try_to_draw(lambda: _draw_ramp(how, results[0], phases, directory))
-    if draw := plan.draw:
-        pictures += try_to_draw(lambda: draw(results, directory))
+    checked = [*plan.expectations(how, results), *failures]
+    made = report.build(report.environment(how), results, plan.phases(how, results[0]), checked)
+    path, summary = directory / "report.json", directory / "report.md"
+    path.write_text(json.dumps(made, indent=2) + "\n")
+    kept.write()
+    pictures = try_to_draw(lambda: plan.draw(how, results, directory))
     read = json.loads(path.read_text())
-    before = repeated.published(read)
-    summary = directory / "report.md"
     names = [one.name for one in pictures if one.suffix == ".png"]
-    summary.write_text(benchmarks.of_bench(read, before, names))
+    summary.write_text(benchmarks.of_bench(read, repeated.published(read), names))
     print(summary.read_text(), console.verdicts(checked), sep="\n", end="\n\n")
     print(path, summary, *pictures, sep="\n")
     if not failures:
@@ -434,17 +380,6 @@ def try_to_draw(draw: Callable[[], list[Path]]) -> list[Path]:
             file=sys.stderr,
         )
         return []
-
-
-def _draw_ramp(
-    how: Options, result: Result, phases: Sequence[Phase], directory: Path
-) -> list[Path]:
-    """Draw the pictures of a ramping load."""
-    from topologies.reports import pictures
-
-    layout = result.scenario.layout
-    title = f"{layout.name}: uplinks under a ramping web load, {how.direction} ({how.pace.name})"
-    return pictures.ramp(result, phases, title, directory)
 
 
 @contextlib.contextmanager

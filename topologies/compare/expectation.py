@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from topologies.compare.contenders import BONDS, MANUAL, ORACLE
-from topologies.compare.figures import Figures
+from topologies.compare.figures import Figures, Result
 
 # The limits for our best policy, relative to the best bond of Open vSwitch.
 LEAST_THROUGHPUT_RATIO = 0.98
 MOST_CPU_RATIO = 1.05
 # A peer with a higher spread counts as uneven. With a lower one, there is nothing to gain.
 UNEVEN_CV = 0.1
+# As `Rule.than` and `Rule.over`: every bond, and the fastest of them.
+EACH_PEER, BEST_PEER = ("each peer",), "the best peer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,83 @@ class Expectation:
     condition: str
     found: str
     met: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A condition on a figure of some contenders in some scenarios, if they ran.
+
+    Attributes:
+        what: the condition in words, which follow the scenario and the contender.
+        who: the contenders; None: our policies; empty: all of them.
+        where: the scenarios; empty: all of them.
+        least: the lowest value that meets the condition.
+        most: the highest one.
+        shown: the format of values.
+        missing: the value of a contender without the figure; None leaves such a contender out.
+        worst_run: judge the highest value of all runs instead of the median.
+        over: judge the ratio to this contender's value.
+        than: instead of limits: the value must be less than that of each of these contenders.
+        or_equal: it may also be equal.
+    """
+
+    what: str
+    figure: str
+    who: Collection[str] | None = None
+    where: Collection[str] = ()
+    least: float = -math.inf
+    most: float = math.inf
+    shown: str = "{:.3f}"
+    missing: float | None = None
+    worst_run: bool = False
+    over: str = ""
+    than: Collection[str] = ()
+    or_equal: bool = False
+
+    def check(self, results: Sequence[Result]) -> list[Expectation]:
+        """Judge the contenders that ran."""
+        return [
+            one
+            for result in results
+            if not self.where or result.scenario.name in self.where
+            for one in self._in(result)
+        ]
+
+    def _in(self, result: Result) -> Iterator[Expectation]:
+        contenders = result.medians()
+        for name, found in contenders.items():
+            if not (is_ours(name) if self.who is None else name in self.who or not self.who):
+                continue
+            value = found.get(self.figure, self.missing)
+            if self.worst_run:
+                value = max(run[self.figure] for run in result.figures[name])
+            place = f"{result.scenario.name}, {name}: {self.what}"
+            if value is not None and self.than:
+                yield from self._better(place, value, contenders)
+            elif value is not None:
+                base = self._base(contenders)
+                if base is not None:
+                    value /= base
+                    met = self.least <= value <= self.most
+                    yield Expectation(place, self.shown.format(value), met)
+
+    def _base(self, contenders: Mapping[str, Figures]) -> float | None:
+        """What the value is divided by; None: nothing to compare it with ran."""
+        if not self.over:
+            return 1.0
+        peers = {name: one for name, one in contenders.items() if is_peer(name)}
+        base = fastest(peers) if self.over == BEST_PEER else self.over
+        return max(1.0, contenders[base][self.figure]) if base in contenders else None
+
+    def _better(
+        self, place: str, ours: float, contenders: Mapping[str, Figures]
+    ) -> Iterator[Expectation]:
+        for name, found in contenders.items():
+            if is_peer(name) if self.than == EACH_PEER else name in self.than:
+                theirs = found[self.figure]
+                both = f"{self.shown.format(ours)} and {self.shown.format(theirs)}"
+                met = ours < theirs or (self.or_equal and ours == theirs)
+                yield Expectation(f"{place} than {name}", both, met)
 
 
 def is_peer(contender: str) -> bool:
@@ -77,37 +157,6 @@ def against_peers(scenario: str, contenders: Mapping[str, Figures]) -> list[Expe
     return found
 
 
-def within(condition: str, value: float, least: float, most: float) -> Expectation:
-    """Expect a value within a range, including its ends."""
-    return Expectation(
-        f"{condition}: {least:.3f} to {most:.3f}", f"{value:.3f}", least <= value <= most
-    )
-
-
-def at_least(condition: str, value: float, least: float) -> Expectation:
-    """Expect at least this value."""
-    return Expectation(f"{condition}: at least {least:.3f}", f"{value:.3f}", value >= least)
-
-
-def at_most(condition: str, value: float, most: float, shown: str = "{:.3f}") -> Expectation:
-    """Expect at most this value, which the condition names."""
-    return Expectation(condition, shown.format(value), value <= most)
-
-
-def better(
-    condition: str, ours: float, theirs: float, shown: str, *, or_equal: bool = False
-) -> Expectation:
-    """Expect our value to be less than theirs."""
-    found = f"{shown.format(ours)} and {shown.format(theirs)}"
-    return Expectation(condition, found, ours < theirs or (or_equal and ours == theirs))
-
-
-def none(condition: str, counts: Mapping[str, float]) -> Expectation:
-    """Expect nothing to have been counted, under any of these names."""
-    found = [f"{name} {round(count)}".strip() for name, count in counts.items() if count]
-    return Expectation(condition, ", ".join(found) or "0", not found)
-
-
 def fastest(contenders: Mapping[str, Figures]) -> str:
     """The contender with the highest throughput; ties go by name. Empty without contenders."""
     return min(contenders, key=lambda name: (-contenders[name]["throughput_bps"], name), default="")
@@ -118,9 +167,6 @@ def best(contenders: Mapping[str, Figures]) -> str:
     if not contenders:
         return ""
     most_bps = max(one["throughput_bps"] for one in contenders.values())
-    good = _names(contenders, LEAST_THROUGHPUT_RATIO * most_bps)
+    least_bps = LEAST_THROUGHPUT_RATIO * most_bps
+    good = (name for name, one in contenders.items() if one["throughput_bps"] >= least_bps)
     return min(good, key=lambda name: (contenders[name].get("spread_cv", 0.0), name))
-
-
-def _names(contenders: Mapping[str, Figures], least_bps: float) -> Iterable[str]:
-    return (name for name, one in contenders.items() if one["throughput_bps"] >= least_bps)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from topologies.compare.run import Observed
 from topologies.compare.samples import Utilization, mean_utilization, move_times_s, utilizations
@@ -22,29 +21,20 @@ class Phase:
     end_s: float
     uplink_utilization: Mapping[str, float]
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "start_s": round(self.start_s, 3),
-            "end_s": round(self.end_s, 3),
-            "uplink_utilization": {u: round(r, 4) for u, r in self.uplink_utilization.items()},
-        }
 
-
-def cut(
-    moves_s: Sequence[float], ramp_end_s: float, load_end_s: float, intervals: list[Utilization]
-) -> list[Phase]:
+def phases_of(layout: Layout, observed: Observed, ramp_s: float) -> list[Phase]:
     """Divide a run into phases, which begin at 0, at move 1, at move 2, and after the ramp.
 
     A phase is absent if its move did not happen. If a move was late, the phases are out of order.
     """
     begins = {"phase 1": 0.0}
-    for number, at_s in enumerate(moves_s[:2], start=2):
+    for number, at_s in enumerate(move_times_s(observed.samples)[:2], start=2):
         begins[f"phase {number}"] = at_s
-    begins["phase 4"] = ramp_end_s
-    ends = [*list(begins.values())[1:], load_end_s]
+    begins["phase 4"] = ramp_s
+    ends = [*list(begins.values())[1:], observed.load_s]
+    spans = intervals(layout, observed)
     return [
-        Phase(name, start_s, end_s, mean_utilization(intervals, start_s, end_s))
+        Phase(name, start_s, end_s, mean_utilization(spans, start_s, end_s))
         for (name, start_s), end_s in zip(begins.items(), ends, strict=True)
     ]
 
@@ -58,6 +48,13 @@ def in_order(phases: Sequence[Phase]) -> bool:
 
 
 Figures = dict[str, float]
+# Computes further figures of a run from its observations and its other figures.
+PerRun = Callable[[Layout, Observed, Figures], Figures]
+
+
+def nothing_more(_layout: Layout, _observed: Observed, _found: Figures) -> Figures:
+    """The `PerRun` of most benches."""
+    return {}
 
 
 def capacities_bps(layout: Layout) -> dict[str, int]:
@@ -70,13 +67,18 @@ def intervals(layout: Layout, observed: Observed) -> list[Utilization]:
     return utilizations(observed.samples, capacities_bps(layout))
 
 
-def spread_cv(layout: Layout, observed: Observed) -> float:
-    """The coefficient of variation of the utilizations of the sending servers' uplinks.
+def mean_utilization_of(layout: Layout, observed: Observed) -> dict[str, float]:
+    """Each uplink's mean utilization in the load's steady span."""
+    return mean_utilization(intervals(layout, observed), *observed.steady_s)
+
+
+def spread_cv(layout: Layout, observed: Observed, uplinks: Sequence[str] = ()) -> float:
+    """The coefficient of variation of the utilizations of uplinks, by default of the sending servers.
 
     It covers the load's steady span. 0 is even; two uplinks of which one is idle have 1.
     """
-    used = mean_utilization(intervals(layout, observed), *observed.steady_s)
-    ratios = [used[uplink] for uplink in layout.sending_uplinks() if uplink in used]
+    used = mean_utilization_of(layout, observed)
+    ratios = [used[uplink] for uplink in uplinks or layout.sending_uplinks() if uplink in used]
     mean = statistics.fmean(ratios) if ratios else 0.0
     return statistics.pstdev(ratios) / mean if mean else 0.0
 
@@ -137,11 +139,6 @@ def medians(runs: Sequence[Figures]) -> Figures:
     """The median of each figure over the repetitions that measured it."""
     names = dict.fromkeys(name for one in runs for name in one)
     return {name: statistics.median([one[name] for one in runs if name in one]) for name in names}
-
-
-def phases_of(layout: Layout, observed: Observed, ramp_s: float) -> list[Phase]:
-    """The phases of a run."""
-    return cut(move_times_s(observed.samples), ramp_s, observed.load_s, intervals(layout, observed))
 
 
 @dataclass(frozen=True, slots=True)

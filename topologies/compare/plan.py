@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from topologies.compare.expectation import Expectation
-from topologies.compare.figures import Figures, Result
+from topologies.compare.expectation import Expectation, Rule, against_peers
+from topologies.compare.figures import Figures, PerRun, Phase, Result, nothing_more
 from topologies.compare.scenario import Scenario
 from topologies.loads.pace import Pace
 from topologies.loads.web_load import Direction
-
-# Draws the results of a bench into a directory, and returns the files.
-Draw = Callable[[Sequence[Result], Path], list[Path]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,28 +21,41 @@ class Options:
     direction: Direction = Direction.SEND
 
 
-def no_derived_figures(_results: Sequence[Result]) -> Mapping[str, Mapping[str, Figures]]:
-    """The default of `Plan.derived`."""
-    return {}
-
-
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A bench.
 
     Attributes:
         scenarios: the scenarios, the main one first.
-        expectations: the conditions on the results, for the contenders that ran.
+        rules: the conditions on the results, for the contenders that ran.
+        more: conditions that are no rules.
+        alone: the scenarios in which our policies are not compared with peers.
+        per_run: further figures of each run.
         derived: figures that need several runs, by scenario and contender.
-        draw: draws additional pictures.
+        phases: the phases of the main scenario.
+        draw: draws pictures of the results into a directory, and returns the files.
         real_time: whether every pace has the documented window and intervals, because the bench
             compares times.
         campaign_runs: how often the published campaign runs every contender.
     """
 
     scenarios: Callable[[Options], Sequence[Scenario]]
-    expectations: Callable[[Options, Sequence[Result]], Sequence[Expectation]]
-    derived: Callable[[Sequence[Result]], Mapping[str, Mapping[str, Figures]]] = no_derived_figures
-    draw: Draw | None = None
+    rules: Sequence[Rule] = ()
+    more: Callable[[Options, Sequence[Result]], Sequence[Expectation]] = lambda *_: ()
+    alone: Collection[str] = ()
+    per_run: PerRun = nothing_more
+    derived: Callable[[Sequence[Result]], Mapping[str, Mapping[str, Figures]]] = lambda _: {}
+    phases: Callable[[Options, Result], Sequence[Phase]] = lambda *_: ()
+    draw: Callable[[Options, Sequence[Result], Path], list[Path]] = lambda *_: []
     real_time: bool = False
     campaign_runs: int = 3
+
+    def expectations(self, options: Options, results: Sequence[Result]) -> list[Expectation]:
+        """The conditions on the results, and the comparison with the peers."""
+        found = [*self.more(options, results)]
+        for rule in self.rules:
+            found += rule.check(results)
+        for result in results:
+            if result.scenario.name not in self.alone:
+                found += against_peers(result.scenario.name, result.medians())
+        return found

@@ -18,12 +18,13 @@ class Scenario:
         what: a description for the report.
         load: creates the load on a started network.
         contenders: the default contenders, the baseline first.
-        published: published figures, by contender and figure.
+        published: published or calculated figures, by contender and figure.
         reachable: whether all end systems must reach each other before the load. A fault from a
             published document may prevent that.
         undisturbed: whether Open vSwitch has real-time priority, so that only full queues drop
             frames.
         datapath: Open vSwitch's datapath: `userspace`, `kernel`, or `auto`.
+        fixed: whether the options of a bench add no other contenders.
     """
 
     name: str
@@ -35,3 +36,4 @@ class Scenario:
     reachable: bool = True
     undisturbed: bool = False
     datapath: str = "userspace"
+    fixed: bool = False

@@ -35,7 +35,7 @@ from topologies.reports.markdown import (
 from topologies.reports.repeated import repeated, sentences
 from topologies.reports.table import MOST_COLUMNS, figures_table, phases_table
 from topologies.scale.figures import section as scale_section
-from topologies.seeds.report import NAME as SHIFT_SEEDS
+from topologies.seeds.jumps import NAME as SHIFT_SEEDS
 from topologies.seeds.report import section as seeds_section
 
 NOTES = "notes.md"
@@ -91,11 +91,14 @@ def of_bench(
     origin = page_origin.described(page_origin.of_runs(report))
     environment = report.get("environment", {})
     settings = [f"{setting_name(name)} {setting(name, one)}" for name, one in environment.items()]
+    if report["layout"] == SHIFT_SEEDS:
+        measured = [seeds_section(report)]
+    else:
+        headline = markdown.described(report["layout"]).headline
+        measured = [f"# {report_name(report)}", headline, *_measured(report)]
     return _text(
         [
-            f"# {report_name(report)}",
-            markdown.described(report["layout"]).headline,
-            *_measured(report),
+            *measured,
             _list("Compared with the published runs", _repeated(report, before) if before else []),
             *(f"![{name}]({name})" for name in pictures),
             _list("Origin", [f"{name}: {plain(text)}" for name, text in origin.items()]),

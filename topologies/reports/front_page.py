@@ -12,7 +12,8 @@ from topologies.reports.comparison import MOST_DEVIATION_RATIO, Pair
 from topologies.reports.known_figures import figure, percent
 from topologies.reports.markdown import VARIANTS, bullets, code, plain, report_name, table, variants
 from topologies.reports.table import phases_table
-from topologies.seeds.report import NAME as SHIFT_SEEDS
+from topologies.seeds.jumps import NAME as SHIFT_SEEDS
+from topologies.seeds.report import pooled
 
 Report = Mapping[str, Any]
 VMWARE = "vmware_lbt"
@@ -148,11 +149,8 @@ def _method(layouts: Sequence[Report]) -> str:
 
 def _scenario(report: Report, name: str) -> Mapping[str, Any]:
     """The contenders of a scenario with their runs."""
-    if "seeds" in report:
-        return {
-            who: {**found, "runs": [seed["jump"][who] for seed in report["seeds"]]}
-            for who, found in report["contenders"].items()
-        }
+    if name == SHIFT_SEEDS:
+        return pooled(report) if report else {}
     found = {one["name"]: one["contenders"] for one in report.get("scenarios", [])}
     return found.get(name, {})
 

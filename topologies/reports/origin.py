@@ -59,8 +59,6 @@ def of_runs(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         for found in scenario.get("contenders", {}).values()
         for run in found.get("runs", ())
     ]
-    for jump in report.get("seeds", ()):
-        runs += [run for kind in ("jump", "control") for run in jump.get(kind, {}).values()]
     runs += report.get("rows", ())
     whole = report.get("origin", {})
     return [run.get("origin", whole) for run in runs]

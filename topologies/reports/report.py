@@ -1,8 +1,7 @@
-"""Builds and writes `report.json` and `samples.jsonl`."""
+"""Builds `report.json`."""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -70,22 +69,9 @@ def build(
         "scenarios": [_scenario(result) for result in results],
     }
     if phases:
-        report["phases"] = [phase.as_json() for phase in phases]
+        report["phases"] = [rounded(asdict(phase)) for phase in phases]
     report["expectations"] = [asdict(expectation) for expectation in expectations]
     return report
-
-
-def write(report: Mapping[str, Any], results: Sequence[Result], directory: Path) -> Path:
-    """Write the report, and the observations of each run as a line of JSON in `samples.jsonl`."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / "samples.jsonl").open("w") as lines:
-        for result in results:
-            for runs in result.observed.values():
-                for number, one in enumerate(runs, start=1):
-                    lines.write(json.dumps({"repetition": number, **asdict(one)}) + "\n")
-    path = directory / "report.json"
-    path.write_text(json.dumps(report, indent=2) + "\n")
-    return path
 
 
 def _scenario(result: Result) -> dict[str, Any]:

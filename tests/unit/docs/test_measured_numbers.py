@@ -53,7 +53,8 @@ def settled_s() -> list[float]:
 
 
 def lost_in_jumps() -> list[float]:
-    jumps = [seed["jump"] for seed in raw("shift_seeds.json")["seeds"]]
+    scenarios = raw("shift_seeds.json")["scenarios"]
+    jumps = [one["contenders"] for one in scenarios if one["name"].endswith(" jump")]
     assert len(jumps) == 20
     ours, bond = (
         [100 * jump[name]["loss_ratio"] for jump in jumps]

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from topologies.compare.contenders import MANUAL
-from topologies.compare.figures import Figures, Result, figures, with_cpu_ratio
+from topologies.compare.figures import (
+    Figures,
+    PerRun,
+    Result,
+    figures,
+    nothing_more,
+    with_cpu_ratio,
+)
 from topologies.compare.run import Observed
 from topologies.compare.samples import Sample
 from topologies.compare.scenario import Scenario
@@ -61,12 +68,13 @@ def observed(
     )
 
 
-def result(scenario: Scenario, runs: Iterable[Observed]) -> Result:
+def result(scenario: Scenario, runs: Iterable[Observed], per_run: PerRun = nothing_more) -> Result:
     """The result of a scenario with one run for each contender, and the figures of a bench."""
     ran = {one.contender: one for one in runs}
     found: Mapping[str, Figures] = {
         name: figures(scenario.layout, one) for name, one in ran.items()
     }
+    found = {name: one | per_run(scenario.layout, ran[name], one) for name, one in found.items()}
     found = with_cpu_ratio(found, MANUAL)
     return Result(
         scenario,

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,9 +17,9 @@ from topologies import bench
 from topologies.benches.plans import PLANS
 from topologies.compare import run
 from topologies.compare.contenders import Contender, by_name
-from topologies.compare.kept_runs import KeptRuns
 from topologies.compare.plan import Options
 from topologies.compare.run import Observed, Progress
+from topologies.compare.running import UNFINISHED, Kept
 from topologies.compare.scenario import Scenario
 from topologies.loads.pace import ACCELERATED, Pace
 from topologies.reports import origin
@@ -145,7 +145,7 @@ def test_bench_repeats_every_contender_and_reports(
     assert "eight streams 3/6 dynamic" not in said.err, "the baseline comes first"
     for place in ("1/6 manual", "2/6 dynamic", "3/6 balance-tcp", "4/6 manual", "6/6 balance-tcp"):
         assert f"eight streams {place}" in said.err
-    assert "PASS  dynamic: total as a share of a link" in said.out
+    assert "PASS  eight streams, dynamic: total as a share of a link" in said.out
     directory = tmp_path / "set_vs_lbfo"
     assert said.out.splitlines()[-2:] == [
         str(directory / "report.json"),
@@ -194,7 +194,7 @@ def test_unmet_expectation_fails_with_a_report(
     monkeypatch.setattr(run, "run", _even(throughput_bps=50e6))
     words = ["set_vs_lbfo", "--policy", "set", "--against", "none", "--out", str(tmp_path)]
     assert bench.main(words) == 1
-    assert "FAIL  set: total as a share of a link" in capsys.readouterr().out
+    assert "FAIL  eight streams, set: total as a share of a link" in capsys.readouterr().out
     report = json.loads((tmp_path / "set_vs_lbfo" / "report.json").read_text())
     assert [one["met"] for one in report["expectations"]] == [False]
 
@@ -248,7 +248,10 @@ def test_failed_run_does_not_end_the_others_and_is_repeated(
     words = ["set_vs_lbfo", "--policy", "dynamic", "set", "--against", "none"]
     words += ["--out", str(tmp_path)]
     assert bench.main(words) == 1
-    assert "FAIL  every run completes: dynamic: vm1: no answer" in capsys.readouterr().out
+    assert (
+        "FAIL  every run completes: eight streams, dynamic: vm1: no answer"
+        in capsys.readouterr().out
+    )
     report = json.loads((tmp_path / "set_vs_lbfo" / "report.json").read_text())
     assert list(report["contenders"]) == ["set"]
     made: list[str] = []
@@ -324,7 +327,7 @@ def test_interrupted_command_continues_with_the_missing_runs(
             for made in one["runs"]:
                 assert made["origin"]["command"].startswith("ovs-lbt bench --all")
         assert (tmp_path / name / "samples.jsonl").read_text().count("\n") == 4
-        assert not (tmp_path / name / "unfinished").exists()
+        assert not (tmp_path / name / UNFINISHED).exists()
     again: list[str] = []
     monkeypatch.setattr(run, "run", _interrupted(99, again))
     assert bench.main(words) == 0
@@ -342,7 +345,7 @@ def test_kept_runs_need_the_same_code_and_settings(
     words = ["set_vs_lbfo", "--policy", "dynamic", "--against", "manual", "--out", str(tmp_path)]
     monkeypatch.setattr(run, "run", _interrupted(1, []))
     assert bench.main(words) == 1
-    (kept,) = (tmp_path / "set_vs_lbfo" / "unfinished").iterdir()
+    kept = tmp_path / "set_vs_lbfo" / UNFINISHED
     if other == "another commit":
         monkeypatch.setattr(origin, "same_code", lambda _: False)
     elif other == "half a file":
@@ -360,13 +363,14 @@ def test_kept_runs_need_the_same_code_and_settings(
 def test_kept_run_survives_a_round_trip(tmp_path: Path) -> None:
     (scenario,) = PLANS["set_vs_lbfo"].scenarios(Options(ACCELERATED))
     seen = _even()(scenario, by_name("dynamic"), ACCELERATED, lambda *_: None, 1)
-    kept = KeptRuns(tmp_path / "runs", asdict(ACCELERATED), lambda _: True)
-    kept.keep(1, replace(seen, origin={"commit": "1"}))
-    again = KeptRuns(tmp_path / "runs", asdict(ACCELERATED), lambda _: True)
-    assert again.find(seen.scenario, "dynamic", 1) == replace(seen, origin={"commit": "1"})
-    assert again.find(seen.scenario, "dynamic", 2) is None
-    assert again.find("another", "dynamic", 1) is None
+    seen = replace(seen, origin={"commit": "1"})
+    kept, other = (Kept(tmp_path, {"pace": pace}, lambda _: True) for pace in ("slow", "quick"))
+    kept.keep(1, seen)
+    other.keep(1, seen)
+    again = Kept(tmp_path, {"pace": "slow"}, lambda _: True)
+    assert again.find(seen.scenario, ["dynamic"], 2) == {("dynamic", 1): seen}
+    assert again.find("another", ["dynamic"], 1) == {}
     again.remove()
-    assert (tmp_path / "runs").exists(), "only runs of its own are removed"
-    kept.remove()
-    assert not (tmp_path / "runs").exists()
+    assert (tmp_path / UNFINISHED).exists(), "only runs of its own are removed"
+    other.remove()
+    assert not (tmp_path / UNFINISHED).exists()

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topologies import layouts
 from topologies.compare.contenders import BONDS, MANUAL, ORACLE
 from topologies.compare.expectation import (
+    BEST_PEER,
+    EACH_PEER,
     LEAST_THROUGHPUT_RATIO,
     Expectation,
+    Rule,
     against_peers,
-    at_least,
     is_ours,
     is_peer,
-    within,
 )
-from topologies.compare.figures import Figures
+from topologies.compare.figures import Figures, Result
+from topologies.compare.scenario import Scenario
 
 OURS = ("dynamic", "dynamic/lacp", "load-based", "set")
 
@@ -96,11 +101,42 @@ def test_throughput_condition_is_met_unless_a_peer_is_2_percent_faster(
         assert _of(checked, "throughput").met == holds
 
 
+def _checked(rule: Rule, *runs: Mapping[str, Figures]) -> list[Expectation]:
+    names = list(runs[0])
+    layout = layouts.shift()
+    scenario = Scenario("here", "", layout, lambda _: NotImplemented, tuple(names))
+    return rule.check([Result(scenario, {n: [run[n] for run in runs] for n in names}, {})])
+
+
 def test_range_includes_its_ends() -> None:
+    rule = Rule("a share", "share", (), least=0.88, most=0.97)
     for value, met in ((0.87, False), (0.88, True), (0.97, True), (0.971, False)):
-        found = within("a share", value, 0.88, 0.97)
-        assert (found.condition, found.found) == ("a share: 0.880 to 0.970", f"{value:.3f}")
+        (found,) = _checked(rule, {"dynamic": {"share": value}})
+        assert found == Expectation("here, dynamic: a share", f"{value:.3f}", met)
+    assert _checked(Rule("a share", "share", (), ["there"]), {"dynamic": {"share": 1}}) == []
+
+
+def test_contenders_are_those_that_ran_and_measured_the_figure() -> None:
+    both = {"dynamic": {"lost": 2.0}, "balance-slb": {"lost": 1.0}, "manual": {}}
+    assert [one.condition for one in _checked(Rule("x", "lost"), both)] == ["here, dynamic: x"]
+    assert len(_checked(Rule("x", "lost", ()), both)) == 2
+    assert len(_checked(Rule("x", "lost", (), missing=3.0), both)) == 3
+    (found,) = _checked(Rule("fewer lost", "lost", than=EACH_PEER), both)
+    assert found == Expectation(
+        "here, dynamic: fewer lost than balance-slb", "2.000 and 1.000", False
+    )
+
+
+def test_worst_run_counts_if_the_rule_says_so() -> None:
+    runs = [{"dynamic": {"lost": lost}} for lost in (0.0, 0.0, 4.0)]
+    for worst, met in ((False, True), (True, False)):
+        (found,) = _checked(Rule("x", "lost", most=1.0, worst_run=worst), *runs)
         assert found.met == met
-    for value, met in ((0.849, False), (0.85, True), (1.2, True)):
-        assert at_least("a share", value, 0.85).met == met
-    assert at_least("a share", 0.9, 0.85).condition == "a share: at least 0.850"
+
+
+def test_ratio_is_to_the_contender_or_to_the_fastest_peer() -> None:
+    bps = {"set": 90.0, "balance-slb": 100.0, "active-backup": 50.0}
+    runs = {name: {"throughput_bps": 1e6 * mbps} for name, mbps in bps.items()}
+    for over, ratio in ((BEST_PEER, "0.900"), ("active-backup", "1.800"), ("manual", None)):
+        found = _checked(Rule("x", "throughput_bps", ["set"], over=over, least=0.95), runs)
+        assert [one.found for one in found] == ([ratio] if ratio else [])

@@ -74,7 +74,6 @@ def test_overdue_contender_does_not_end_the_others(
 ) -> None:
     from tests.unit.topologies import bench_runs
     from topologies.benches.plans import PLANS
-    from topologies.compare.kept_runs import KeptRuns
     from topologies.compare.plan import Options
 
     scenario, _ = PLANS["vmware_lbt"].scenarios(Options(QUICK))
@@ -92,7 +91,7 @@ def test_overdue_contender_does_not_end_the_others(
         ["manual", "load-based"],
         QUICK,
         repeat=1,
-        kept=KeptRuns(tmp_path, {}, lambda _: True),
+        kept=running.Kept(tmp_path, {}, lambda _: True),
     )
     assert list(result.figures) == ["load-based"]
     (failure,) = result.failures

@@ -1,0 +1,498 @@
+"""The benches of TCP streams between two hosts: `set_vs_lbfo`, `quad_gbe_team`, `converged`, `overlay`."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import re
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+
+from topologies import layouts
+from topologies.compare.contenders import MANUAL
+from topologies.compare.expectation import BEST_PEER, Expectation, Rule
+from topologies.compare.figures import Figures, Result, spread_cv
+from topologies.compare.plan import Options, Plan
+from topologies.compare.run import Observed
+from topologies.compare.scenario import Scenario
+from topologies.graph.layout import Layout, Role
+from topologies.graph.parts import STANDARD_MTU
+from topologies.graph.ports import joining_interface, own_interface
+from topologies.loads.load import Load, Outcome, Stage
+from topologies.loads.pace import Pace
+from topologies.loads.stream_load import Report, StreamLoad
+from topologies.loads.streams import INTERVAL_S, flow, ports, stream_rates_bps
+from topologies.network.private_ovs import PrivateOvs
+
+# The allowed deviation from a published share.
+MOST_DEVIATION_RATIO = 0.05
+
+
+def _ends(layout: Layout) -> tuple[str, str]:
+    """The only sender and the only receiver."""
+    (sender,), (receiver,) = layout.senders, layout.receivers
+    return sender, receiver
+
+
+def _link_bps(layout: Layout) -> int:
+    """The speed of an uplink."""
+    return layout.capacity_bps(layout.nodes(Role.UPLINK)[0])
+
+
+# set_vs_lbfo: NTttcp's eight threads.
+NTTTCP_STREAMS = 8
+# The contenders that reproduce each of the document's modes.
+MODES = {
+    "LACP": ("dynamic/lacp", "balance-tcp"),
+    "switch independent": ("dynamic",),
+    "SET": ("set",),
+}
+MODE_FIGURES: Mapping[str, Figures] = {
+    name: {"share_of_link": mode["total_share"], "stream_cv": mode["stream_cv"]}
+    for mode in layouts.set_vs_lbfo().published["modes"]
+    for name in MODES[mode["name"]]
+}
+
+
+def _eight_streams(options: Options) -> list[Scenario]:
+    def load(stage: Stage) -> Load:
+        warm_up_s, measured_s, cool_down_s = options.pace.streams_s
+        duration_s = warm_up_s + measured_s + cool_down_s
+        flows = [flow(stage.layout, *_ends(stage.layout), duration_s, streams=NTTTCP_STREAMS)]
+        return StreamLoad(stage, flows, (warm_up_s, warm_up_s + measured_s))
+
+    return [
+        Scenario(
+            name="eight streams",
+            what="Eight TCP streams of one VM to a VM of the other host, as NTttcp sends them.",
+            layout=layouts.set_vs_lbfo(),
+            load=load,
+            contenders=(
+                *(MANUAL, "originating-port", "load-based", "adaptive", "dynamic", "set"),
+                *("dynamic/lacp", "address-hash", "active-backup", "balance-slb", "balance-tcp"),
+            ),
+            published=MODE_FIGURES,
+        )
+    ]
+
+
+SET_VS_LBFO = Plan(
+    _eight_streams,
+    [
+        Rule(
+            "total as a share of a link, within 5 % of the published"
+            f" {published['share_of_link']:.3f}",
+            *("share_of_link", (name,)),
+            least=published["share_of_link"] * (1 - MOST_DEVIATION_RATIO),
+            most=published["share_of_link"] * (1 + MOST_DEVIATION_RATIO),
+        )
+        for name, published in MODE_FIGURES.items()
+    ],
+    per_run=lambda layout, _, found: {"share_of_link": found["throughput_bps"] / _link_bps(layout)},
+)
+
+# quad_gbe_team: streams that start one by one.
+STREAMS = 10
+# The contender for which the switch can trace the uplink of each stream.
+PREDICTABLE = "address-hash"
+# The datapath action of a bond that hashes.
+HASHED_LATER = "recirc("
+WHERE = {
+    0: "from team to team",
+    1: "with a virtual switch at the sender",
+    2: "with a virtual switch on both sides",
+}
+
+
+def _one_by_one(options: Options) -> Iterator[Scenario]:
+    for count, where in WHERE.items():
+        layout = layouts.quad_gbe_team(virtual_switches=count)
+        one, ten = (layout.published[f"{name}_share"] for name in ("one_stream", "ten_streams"))
+        published: Figures = {
+            "one_stream_share": one,
+            "ten_streams_ratio": ten,
+            "ten_streams_share": one * ten,
+        }
+        yield Scenario(
+            name=where,
+            what=f"TCP streams {where}, added one by one up to {STREAMS}.",
+            layout=layout,
+            load=lambda stage: _growing(stage, options),
+            contenders=(
+                *(MANUAL, "adaptive/lacp", "dynamic/lacp", PREDICTABLE, "ip-hash"),
+                *("active-backup", "balance-tcp"),
+            ),
+            published=dict.fromkeys((PREDICTABLE, "balance-tcp"), published) if count < 2 else {},
+        )
+
+
+def _growing(stage: Stage, options: Options) -> Load:
+    """Streams that start one step apart, and time for the team to settle with all of them."""
+    layout = stage.layout
+    step_s, settle_s, measured_s = options.pace.steps_s
+    end_s = STREAMS * step_s + settle_s + measured_s
+    flows = [
+        flow(layout, *_ends(layout), end_s - begin_s, begin_s=begin_s)
+        for begin_s in (number * step_s for number in range(STREAMS))
+    ]
+
+    def derive(reports: Sequence[Report], ten_bps: float) -> Figures:
+        link_bps = _link_bps(layout)
+        links = len(layout.sending_uplinks())
+        # In the first half of a step, the new stream reaches its rate.
+        first_bps = stream_rates_bps(reports[0], 1, step_s / 2, step_s)[0]
+        figures = {
+            "one_stream_share": first_bps / link_bps,
+            "ten_streams_share": ten_bps / (links * link_bps),
+            "ten_streams_ratio": ten_bps / (links * first_bps),
+        }
+        used = _members_used(stage, reports)
+        if used is not None:
+            figures["members_hashed"] = used
+            figures["predicted_share"] = used / links * first_bps / link_bps
+        return figures
+
+    # The last interval of a report is left out, because it may be shorter.
+    return _TracedLoad(stage, flows, (end_s - measured_s, end_s - INTERVAL_S), derive=derive)
+
+
+class _TracedLoad(StreamLoad):
+    """Streams whose members ofproto/trace predicts, which it cannot with dp_hash."""
+
+    def start(self) -> None:
+        key = "external_ids:ovs-lbt-connection-hash"
+        self._stage.ovs.vsctl("set", "bridge", _sending(self._stage)[1], f"{key}=multipath")
+        super().start()
+
+
+def _sending(stage: Stage) -> tuple[str, str]:
+    """The network card of the only sender, and the bridge of its server."""
+    (vnic,) = stage.layout.vnics_of(_ends(stage.layout)[0])
+    return vnic, stage.bridges[stage.layout.server_of(vnic)][0]
+
+
+def _members_used(stage: Stage, reports: Sequence[Report]) -> int | None:
+    """The number of members that the streams use, as traced by the sending server's switch.
+
+    None for an Open vSwitch bond, because it hashes in the datapath, which a trace does not resolve.
+    """
+    layout = stage.layout
+    vnic, bridge = _sending(stage)
+    server, switch = layout.server_of(vnic), layout.switch_of(vnic)
+    port = own_interface(layout, stage.prefix, vnic)
+    if switch != server:
+        port = joining_interface(layout, stage.prefix, server, switch)
+    macs = [stage.mac_of(name) for name in _ends(layout)]
+    addresses = [layout.addresses_of(name)[0] for name in _ends(layout)]
+    match = f"in_port={port},tcp,dl_src={macs[0]},dl_dst={macs[1]}"
+    match += f",nw_src={addresses[0]},nw_dst={addresses[1]}"
+    actions = {
+        datapath_actions(stage.ovs, bridge, f"{match},tp_src={source},tp_dst={destination}")
+        for report in reports
+        for source, destination in ports(report)
+    }
+    return None if any(HASHED_LATER in one for one in actions) else len(actions)
+
+
+def datapath_actions(ovs: PrivateOvs, bridge: str, flow: str) -> str:
+    """The datapath actions of a frame, from `ofproto/trace`.
+
+    Raises:
+        RuntimeError: the switch cannot parse the flow.
+    """
+    output = ovs.run("ovs-appctl", "ofproto/trace", bridge, flow)
+    found = re.search(r"^Datapath actions: (?P<actions>.*)$", output, re.MULTILINE)
+    if not found:
+        raise RuntimeError(
+            f"ofproto/trace {bridge} {flow} printed no datapath actions: {output[-200:]!r}"
+        )
+    return found["actions"]
+
+
+def _as_hashed(_options: Options, results: Sequence[Result]) -> list[Expectation]:
+    """Ten streams get what the hash of their ports allows, in the median of runs."""
+    found = []
+    for result in results:
+        if result.scenario.name == WHERE[0] and PREDICTABLE in result.figures:
+            median = statistics.median(
+                one["ten_streams_share"] / one["predicted_share"]
+                for one in result.figures[PREDICTABLE]
+            )
+            what = f"{WHERE[0]}, {PREDICTABLE}: ten streams over what their ports' hash allows"
+            met = abs(median - 1) <= MOST_DEVIATION_RATIO
+            found.append(Expectation(what, f"{median:.3f}", met))
+    return found
+
+
+QUAD_GBE_TEAM = Plan(
+    lambda options: [*_one_by_one(options)],
+    [
+        Rule(
+            *("one stream's share of a link is 0.880 to 0.970", "one_stream_share", ()),
+            where=(WHERE[0],),
+            least=0.88,
+            most=0.97,
+        ),
+        Rule(
+            *("ten streams' share of all links at least 0.850", "ten_streams_share"),
+            who=("dynamic/lacp",),
+            where=(WHERE[0],),
+            least=0.85,
+        ),
+    ],
+    _as_hashed,
+    campaign_runs=5,
+)
+
+# converged: standard and jumbo frames, and two faults that documents describe. All links stay up
+# during the faults, so only contenders with path checks detect them.
+CONVERGED_CONTENDERS = (
+    *(MANUAL, "load-based", "adaptive", "dynamic"),
+    *("active-backup", "balance-slb", "balance-tcp"),
+)
+WITH_PATH_CHECKS = ("load-based+path-check", "adaptive+path-check", "dynamic+path-check")
+# Drivers call it 9014, the size of the frame with its header.
+JUMBO_MTU = 9000
+# The number of IOmeter's workers. A team that spreads them sends some to the faulty member.
+WORKERS = 4
+STANDARD, JUMBO = "one way, standard frames", "one way, jumbo frames"
+STANDARD_BOTH, JUMBO_BOTH = "both ways, standard frames", "both ways, jumbo frames"
+FAULTS = ("fault: a member's MTU", "fault: a member's VLAN")
+# Each scenario: what it is, and its layout's parameters.
+CONVERGED: Mapping[str, tuple[str, Mapping[str, int]]] = {
+    STANDARD: ("A VM sends to a VM on the other host, with an MTU of 1500.", {}),
+    JUMBO: ("A VM sends to a VM on the other host, with an MTU of 9000.", {"mtu": JUMBO_MTU}),
+    STANDARD_BOTH: ("Both VMs send, with an MTU of 1500.", {}),
+    JUMBO_BOTH: ("Both VMs send, with an MTU of 9000.", {"mtu": JUMBO_MTU}),
+    FAULTS[0]: (
+        "Jumbo frames, but one switch port of the receiving team has an MTU of 1500.",
+        {"mtu": JUMBO_MTU, "odd_mtu": STANDARD_MTU},
+    ),
+    FAULTS[1]: ("One switch port of the receiving team is in another VLAN.", {"odd_vlan": 99}),
+}
+
+
+def _converged(options: Options) -> Iterator[Scenario]:
+    for name, (what, parameters) in CONVERGED.items():
+        layout, fault = layouts.converged(**parameters), name in FAULTS
+        figures = {"jumbo_ratio": layout.published["jumbo_ratio"]}
+        yield Scenario(
+            name=name,
+            what=what,
+            layout=layout,
+            load=functools.partial(
+                _bulk, options, both_ways=name in (STANDARD_BOTH, JUMBO_BOTH), may_fail=fault
+            ),
+            contenders=(*CONVERGED_CONTENDERS, *(WITH_PATH_CHECKS if fault else ())),
+            published=dict.fromkeys(CONVERGED_CONTENDERS, figures) if name == JUMBO else {},
+            reachable=not fault,
+        )
+
+
+def _bulk(options: Options, stage: Stage, both_ways: bool, may_fail: bool) -> Load:
+    sender, receiver = _ends(stage.layout)
+    ways = [(sender, receiver), (receiver, sender)][: 2 if both_ways else 1]
+    warm_up_s, measured_s, cool_down_s = options.pace.bulk_s
+    duration_s = warm_up_s + measured_s + cool_down_s
+    flows = [flow(stage.layout, *ends, duration_s, streams=WORKERS) for ends in ways]
+    return StreamLoad(stage, flows, (warm_up_s, warm_up_s + measured_s), may_fail=may_fail)
+
+
+def _jumbo_ratios(results: Sequence[Result]) -> dict[str, dict[str, Figures]]:
+    """The throughput of jumbo frames relative to standard frames."""
+    medians = {result.scenario.name: result.medians() for result in results}
+    return {
+        jumbo: {
+            name: {"jumbo_ratio": one["throughput_bps"] / medians[standard][name]["throughput_bps"]}
+            for name, one in medians[jumbo].items()
+            if name in medians[standard]
+        }
+        for standard, jumbo in ((STANDARD, JUMBO), (STANDARD_BOTH, JUMBO_BOTH))
+        if {standard, jumbo} <= medians.keys()
+    }
+
+
+CONVERGED_PLAN = Plan(
+    lambda options: [*_converged(options)],
+    [
+        Rule("jumbo over standard frames at least 2.0", "jumbo_ratio", (), (JUMBO,), least=2.0),
+        Rule(
+            *("found within 5 s", "fault_found_s", WITH_PATH_CHECKS, FAULTS),
+            most=5.0,
+            shown="{:.1f} s",
+            missing=math.inf,
+        ),
+        Rule(
+            *("at least 0.900 x the best peer", "throughput_bps", WITH_PATH_CHECKS, FAULTS),
+            least=0.9,
+            over=BEST_PEER,
+        ),
+    ],
+    alone=FAULTS,
+    derived=_jumbo_ratios,
+)
+
+# overlay: VMs of two hosts communicate through tunnels, whose endpoints a team balances.
+BOTH_WAYS, ONE_WAY = "both ways, two endpoints", "one way, one endpoint"
+ONE_ENDPOINT, HEADROOM = "both ways, one endpoint", "headroom, both ways"
+# The same, through VXLAN.
+VXLAN, VXLAN_ONE_WAY, VXLAN_ONE_ENDPOINT = (
+    f"{name}, VXLAN" for name in (BOTH_WAYS, ONE_WAY, ONE_ENDPOINT)
+)
+# The scenario whose bond others are compared with, if it is not their own.
+COMPARED_WITH = {BOTH_WAYS: ONE_ENDPOINT, VXLAN: VXLAN_ONE_ENDPOINT}
+ONE_WAYS, ONE_ENDPOINTS = (ONE_WAY, VXLAN_ONE_WAY), (ONE_ENDPOINT, VXLAN_ONE_ENDPOINT)
+# Teams that need no LAG, and those that do.
+MOST_CONTENDERS = (
+    *(MANUAL, "load-based", "adaptive", "active-backup", "balance-slb", "dynamic"),
+    *("adaptive/lacp", "dynamic/lacp", "balance-tcp"),
+)
+# One endpoint: the policies that spread its traffic, and bonds.
+SPREADING = ("adaptive", "dynamic", "active-backup", "balance-slb")
+# Each VM's load, as a share of the team's capacity: every other pair of VMs is large. Their total load
+# exceeds the team's capacity.
+LARGE_RATIO, SMALL_RATIO = 0.22, 0.05
+# The number of windows until a policy has made all of its single moves.
+SETTLING_WINDOWS = 5
+UNSHAPED_MBPS, FAST_MBPS = 10_000, 500
+BASELINE = "balance-slb"
+LEAST_RATIO = 1.8
+# Each scenario: what it is, its layout's parameters, and its contenders.
+OVERLAYS: Mapping[str, tuple[str, Mapping[str, int | str], Sequence[str]]] = {
+    BOTH_WAYS: (
+        "Eight VMs of each host send to and receive from the other host's at once, through Geneve from"
+        " two endpoints a host. Together they offer more than the team carries.",
+        {},
+        MOST_CONTENDERS,
+    ),
+    ONE_WAY: (
+        "Eight VMs send, through Geneve from the one endpoint of their host. The uplinks of the host that"
+        " receives are ten times as fast, as a host mostly sends to several others.",
+        {"endpoints": 1, "far_mbps": FAST_MBPS},
+        MOST_CONTENDERS,
+    ),
+    ONE_ENDPOINT: (
+        "The same in both directions. This is what most hosts have, without a LAG: one address, which a"
+        " bond keeps on one uplink.",
+        {"endpoints": 1},
+        SPREADING,
+    ),
+    VXLAN: ("The same as the first, through VXLAN.", {"encapsulation": "vxlan"}, MOST_CONTENDERS),
+    VXLAN_ONE_WAY: (
+        "The same as the second, through VXLAN.",
+        {"endpoints": 1, "far_mbps": FAST_MBPS, "encapsulation": "vxlan"},
+        MOST_CONTENDERS,
+    ),
+    VXLAN_ONE_ENDPOINT: (
+        "The same as the third, through VXLAN.",
+        {"endpoints": 1, "encapsulation": "vxlan"},
+        SPREADING,
+    ),
+    HEADROOM: (
+        "The first without the uplinks' limits, and with as much load as TCP can send: what the machine"
+        " could carry.",
+        {"uplink_mbps": UNSHAPED_MBPS},
+        ("adaptive", "active-backup"),
+    ),
+}
+
+
+class BothWays(StreamLoad):
+    """Flows of both directions. The throughput is that of one direction: the mean of both."""
+
+    def finish(self) -> Outcome:
+        outcome = super().finish()
+        rates_bps = [sum(flow) for flow in outcome.details["stream_rates_bps"]]
+        half = len(rates_bps) // 2
+        both = {"sent_bps": sum(rates_bps[:half]), "received_bps": sum(rates_bps[half:])}
+        return dataclasses.replace(
+            outcome,
+            throughput_bps=outcome.throughput_bps / 2,
+            figures={**outcome.figures, **both},
+        )
+
+
+def _overlays(options: Options) -> Iterator[Scenario]:
+    for name, (what, parameters, contenders) in OVERLAYS.items():
+        yield Scenario(
+            name=name,
+            what=what,
+            layout=layouts.overlay(**parameters),  # type: ignore[arg-type]
+            load=functools.partial(
+                _tunnelled,
+                pace=options.pace,
+                both_ways=name not in ONE_WAYS,
+                limited=name != HEADROOM,
+            ),
+            contenders=tuple(contenders),
+        )
+
+
+def _tunnelled(stage: Stage, pace: Pace, *, both_ways: bool, limited: bool) -> Load:
+    """TCP streams between the VMs of the same number; the senders' come first."""
+    layout = stage.layout
+    settle_s = float(SETTLING_WINDOWS * pace.window_s) if limited else pace.bulk_s[0]
+    measured_s = pace.streams_s[1]
+    pairs = list(zip(layout.senders, layout.receivers, strict=True))
+    back = [(receiver, sender) for sender, receiver in pairs] if both_ways else []
+    # Two successive VMs have different endpoints and the same size.
+    ratios = [SMALL_RATIO if number // 2 % 2 else LARGE_RATIO for number in range(len(pairs))]
+    flows = [
+        flow(
+            *(layout, *ends, settle_s + measured_s + 1),
+            rate_bps=int(ratios[number % len(pairs)] * layout.limit_bps) if limited else None,
+        )
+        for number, ends in enumerate([*pairs, *back])
+    ]
+    kind = BothWays if both_ways else StreamLoad
+    # A team that interrupts tunnels must be a result, not a failure of the bench.
+    return kind(stage, flows, (settle_s, settle_s + measured_s), may_fail=True)
+
+
+def _of_overlay(layout: Layout, seen: Observed, found: Figures) -> Figures:
+    """How even the second host's uplinks are, and the share of the load that the machine can carry."""
+    if seen.scenario == HEADROOM:
+        return {"headroom_ratio": found["throughput_bps"] / layouts.overlay().limit_bps}
+    if seen.scenario in (BOTH_WAYS, VXLAN):
+        return {"return_cv": spread_cv(layout, seen, layout.uplinks_of("server2"))}
+    return {}
+
+
+def _over_one_endpoint(_options: Options, results: Sequence[Result]) -> list[Expectation]:
+    """The throughput over that of a bond with one endpoint, as most hosts have it."""
+    medians = {one.scenario.name: one.medians() for one in results}
+    found = []
+    for scenario, contenders in medians.items():
+        bond = medians.get(COMPARED_WITH.get(scenario, scenario), {}).get(BASELINE)
+        if bond is None or scenario in ONE_ENDPOINTS:  # peers decide where one endpoint receives
+            continue
+        for name in ("adaptive", "dynamic" if scenario in ONE_WAYS else "load-based"):
+            if name in contenders:
+                ratio = contenders[name]["throughput_bps"] / max(1.0, bond["throughput_bps"])
+                what = (
+                    f"{scenario}: {name} over {BASELINE} with one endpoint at least {LEAST_RATIO}"
+                )
+                found.append(Expectation(what, f"{ratio:.3f}", ratio >= LEAST_RATIO))
+    return found
+
+
+ALIKE = ("adaptive", "adaptive/lacp")
+OVERLAY = Plan(
+    lambda options: [*_overlays(options)],
+    [
+        Rule("at least 1.5 times the rate needed", "headroom_ratio", (), (HEADROOM,), least=1.5),
+        *(
+            Rule(
+                *(f"uses both uplinks alike, {figure} at most 0.1", figure, ALIKE),
+                where=[name for name in OVERLAYS if name not in (HEADROOM, *ONE_ENDPOINTS)],
+                most=0.1,
+            )
+            for figure in ("spread_cv", "return_cv")
+        ),
+    ],
+    _over_one_endpoint,
+    alone=(HEADROOM, *ONE_ENDPOINTS),
+    per_run=_of_overlay,
+    campaign_runs=5,
+)
