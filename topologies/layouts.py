@@ -1,6 +1,18 @@
-"""All layouts: the graph of each layout, with the shares that a document has published.
+"""All layouts: the description and the graph of each, with the shares that a document has published.
 
-`topologies/NAME.py` describes the layout NAME, and lets `mn --custom` start it.
+    mn --custom /path/to/topologies/NAME.py --topo NAME,vms=6,prefix=other- --test pingall
+
+starts a layout from any directory. The parameters are those of its function. Common to most of them: `mtu`
+is the MTU of all links, and `vlan` the access VLAN of VMs and clients. `prefix` goes before the names of
+bridges and interfaces. `datapath` is `userspace` or `kernel`; the default is the kernel datapath if its
+module is loaded. `team` is the form of the team:
+
+    bond           an active-backup bond, the default of most layouts
+    balance-slb    Open vSwitch's other bond without a LAG
+    lacp           a bond with a LAG upstream
+    split          a separate bridge for each uplink
+    plain          ordinary ports; the bridge forwards nothing before `ovs-lbt attach`. Set `capacity-mbps`
+                   on the uplinks, because virtual links do not report their speed
 """
 
 from __future__ import annotations
@@ -57,7 +69,11 @@ def vmware_lbt(
     mtu: int = STANDARD_MTU,
     vlan: int = 0,
 ) -> Layout:
-    """One server.
+    """One server with two uplinks and four VMs, and web clients.
+
+    It reproduces VMware's "Load-Based Teaming (LBT) Performance" (VROOM! blog, 2010). The server
+    has two 10 GbE uplinks, here scaled down to 100 Mbit/s, and four VMs with two vNICs each. One
+    vNIC of each VM carries the load. Results are comparable as shares of the link speed.
 
     As in the document, the OpenFlow port numbers make every VM's loaded vNIC hash to the same uplink
     (the port number modulo the number of uplinks).
@@ -110,7 +126,16 @@ def set_vs_lbfo(
     vlan: int = 0,
     lag_hash: str = "mac",
 ) -> Layout:
-    """Two hosts at a switch; the load goes from the first host's VMs to the second's."""
+    """Two identical hosts, each with a team of two uplinks and a VM.
+
+    It reproduces "Hyper-V 2016 and the Small Business: Switch Embedded Teaming" (Altaro, 2016).
+    Each host has two 1 GbE uplinks, here scaled down to 100 Mbit/s, and one VM. NTttcp sends eight
+    streams from one VM to the other. Results are comparable as shares of the link speed.
+
+    `vms` is the number of VMs of each host. `lag_hash` selects the hash of the LAGs between the
+    hosts with `team=lacp`: `mac` or `flow`. The default is inferred from the published totals: one
+    uplink can carry them.
+    """
     draft = Draft("set_vs_lbfo", mtu=mtu, vlan=vlan)
     draft.switches("upstream", lag_hash=lag_hash)
     servers = draft.servers("upstream", uplinks, uplink_mbps)
@@ -143,7 +168,19 @@ def quad_gbe_team(
     mtu: int = STANDARD_MTU,
     vlan: int = 0,
 ) -> Layout:
-    """Two servers back to back; the load goes from the first server to the second."""
+    """Two servers with quad-port NICs, cabled back to back.
+
+    It reproduces "NIC Teaming, Hyper-V switch, QoS and actual performance, part 3" (hyper-v.nu,
+    2013). Each server has a team of four 1 GbE ports, here scaled down to 100 Mbit/s, with LACP and
+    Address Hash. iperf runs from one server to the other, with streams added one by one up to ten.
+    Results are comparable as shares of the link speed.
+
+    `virtual_switches` is the number of servers with a virtual switch between the team and the
+    vNICs: 0, 1 (the sender) or 2. A link connects the switch to the team's bridge. `vms` is the
+    number of VMs of each server. Without a virtual switch, one of them stands for the server's own
+    stack. Only teams whose ends agree on a cable work: `team=lacp`, the default and the document's
+    team, `bond` and `split`.
+    """
     draft = Draft("quad_gbe_team", mtu=mtu, vlan=vlan)
     servers = ("server1", "server2")
     draft.switches(*servers, role=Role.SERVER_BRIDGE)
@@ -180,7 +217,20 @@ def live_migration(
     mtu: int = STANDARD_MTU,
     vlan: int = 0,
 ) -> Layout:
-    """Two hosts; the load goes from the first host's stack to the second's."""
+    """Two hosts with two fast uplinks each, and VMs that migrate.
+
+    It reproduces "High performance live migration done right means using SMB Direct" and related
+    articles (Working Hard In IT, 2013). Each host has two 10 GbE uplinks, here scaled down to 100
+    Mbit/s. The memory of VMs is copied from the first host to the second. Results are comparable as
+    shares of the speed of both links.
+
+    Migrations run between the hosts' own stacks, `host1` and `host2`, which have a vNIC for each
+    uplink, each in a separate network. Over a team, one of them has the traffic; `team=split` means
+    separate NICs, as SMB Multichannel uses them. All VMs start on the first host. To migrate one,
+    move its port, and let it announce itself (`vm1 ping -c 1 10.100.1.1` is enough):
+
+        ovs-vsctl del-port mig-server1 mig-vm1-1 -- add-port mig-server2 mig-vm1-1
+    """
     draft = Draft("live_migration", mtu=mtu, vlan=vlan)
     draft.switches("upstream")
     servers = draft.servers("upstream", uplinks, uplink_mbps)
@@ -233,7 +283,19 @@ def converged(
     odd_mtu: int = 0,
     odd_vlan: int = 0,
 ) -> Layout:
-    """Two hosts; the load goes from the first host's VMs to the second's."""
+    """Two hosts, each with one team for its own traffic and its VMs.
+
+    It reproduces "Hyper-V Virtual Machine Converged Networking Performance" (Nutanix, 2014). Each
+    host has an LBFO team of two 10 GbE uplinks, and an external virtual switch with the vNICs of
+    the host and of its VMs. IOmeter runs between the vNICs of two VMs. The layout is not scaled
+    down: uplinks of 10 000 Mbit/s are not shaped, so the CPU is the limit, as in the document. Only
+    the ratio of jumbo frames to standard frames is comparable.
+
+    Each host's own stack has a vNIC for management and one for live migration. A VLAN of 0 leaves
+    that network untagged. `vms` is the number of VMs of each host. `odd_mtu` and `odd_vlan` are the
+    faults that the live migration articles describe: the switch port of the second host's uplink
+    `odd_uplink` differs from the others.
+    """
     draft = Draft("converged", mtu=mtu)
     draft.switches("upstream")
     servers = draft.servers("upstream", uplinks, uplink_mbps)
@@ -279,7 +341,16 @@ def two_switches(
     mtu: int = STANDARD_MTU,
     vlan: int = 0,
 ) -> Layout:
-    """One server at several switches; the load goes from the VMs to the clients at the core."""
+    """One server at two independent top-of-rack switches.
+
+    This is the small design of "I Can't Afford 10GBps For Hyper-V And Other Lies" (Working Hard In
+    IT, 2013). It has two cheap, independent switches, so that no LAG can span them, and a core
+    switch. For this case, Open vSwitch documents only active-backup bonds. There are no published
+    figures.
+
+    Uplinks are assigned to the switches in turn. `trunk_mbps` is the speed of each switch's link to
+    the core.
+    """
     draft = Draft("two_switches", mtu=mtu, vlan=vlan)
     draft.switches("server", role=Role.SERVER_BRIDGE)
     racks = [f"tor{number}" for number in range(1, switches + 1)]
@@ -303,7 +374,18 @@ def spine_leaf(
     mtu: int = STANDARD_MTU,
     vlan: int = 0,
 ) -> Layout:
-    """Two racks; the load goes from the VMs of the first rack to those of the second."""
+    """Two racks with two independent leaf switches each, and a spine.
+
+    This is the medium design of "I Can't Afford 10GBps For Hyper-V And Other Lies" (Working Hard In
+    IT, 2013). Every server has an uplink to each of two switches of its rack, which no LAG spans,
+    and a switch-independent team. Traffic between racks crosses the spine. There are no published
+    figures.
+
+    `switches` is the number of leaf switches of a rack, to which the uplinks are assigned in turn.
+    `vms` is the number of VMs of each server, and `trunk_mbps` the speed of a leaf switch's link to
+    the spine. The document's spine is two switches that act as one (VLT), which one switch stands
+    for here.
+    """
     draft = Draft("spine_leaf", mtu=mtu, vlan=vlan)
     racks = (1, 2)
     draft.switches(*(f"server{rack}" for rack in racks), role=Role.SERVER_BRIDGE)
@@ -332,7 +414,16 @@ def mixed_speed(
     mtu: int = STANDARD_MTU,
     vlan: int = 0,
 ) -> Layout:
-    """One server; the load goes from the VMs to the clients."""
+    """One server with a fast uplink and an uplink a tenth as fast.
+
+    The team has a 10 GbE and a 1 GbE uplink, here scaled down to 100 and 10 Mbit/s. A bond's hash
+    ignores the difference. Policies that balance utilization take it into account. Manual placement
+    takes the speeds into account, but not the loads: it puts ten times as many VMs on the fast
+    uplink. There are no published figures.
+
+    With eleven equal loads, ten VMs on the fast uplink and one on the slow uplink give both the
+    same utilization.
+    """
     speeds_mbps = [uplink_mbps] * fast_uplinks + [slow_mbps] * slow_uplinks
     homes = _homes(speeds_mbps, vms)
     return one_server("mixed_speed", speeds_mbps, vms, clients, mtu=mtu, vlan=vlan, homes=homes)
@@ -359,7 +450,12 @@ def shift(
     mtu: int = STANDARD_MTU,
     vlan: int = 0,
 ) -> Layout:
-    """One server; the load goes from the VMs to the clients."""
+    """One server with two uplinks, and eight VMs whose loads change at the same time.
+
+    No document describes it. At first, all VMs offer the same load. Then the VMs of one uplink
+    together offer more than its capacity, and the VMs of the other offer almost nothing. Teams
+    differ in how long the overload lasts.
+    """
     return one_server("shift", [uplink_mbps] * uplinks, vms, clients, mtu=mtu, vlan=vlan)
 
 
@@ -372,7 +468,13 @@ def flows(
     mtu: int = STANDARD_MTU,
     vlan: int = 0,
 ) -> Layout:
-    """One server; the load goes from the VMs to the clients."""
+    """One server with two uplinks, and eight VMs of unequal popularity.
+
+    No document describes it. Clients request data from the VMs, in sizes that were published for
+    web search (Alizadeh et al., DCTCP, 2010) and for data mining (Greenberg et al., VL2, 2009).
+    Sizes are a tenth of those, and links a twentieth of gigabit links, so that every time is twice
+    that of a gigabit network. Teams differ in how long each request takes.
+    """
     return one_server("flows", [uplink_mbps] * uplinks, vms, clients, mtu=mtu, vlan=vlan)
 
 
@@ -386,7 +488,20 @@ def overlay(
     encapsulation: str = "geneve",
     far_mbps: int = 0,
 ) -> Layout:
-    """Two hosts; the load goes from the first host's VMs to the second's, and back."""
+    """Two hosts whose VMs talk through tunnels over both uplinks.
+
+    It has the shape of hosts under OVN, OpenStack or Kubernetes. The VMs of a host are on an
+    integration bridge of their own. Their traffic to the other host leaves in Geneve or VXLAN
+    tunnels, from an internal port of the bridge with the team: the tunnel endpoint. The team thus
+    sees one address for each endpoint, regardless of the number of VMs.
+
+    With several endpoints, each has a subnet of its own, because Open vSwitch's userspace datapath
+    selects the endpoint by the destination of the tunnel. The VMs take turns: each endpoint carries
+    a virtual network. `mtu` is that of the uplinks; the VMs' is 100 bytes smaller. `far_mbps` is
+    the speed of the second host's uplinks, if it differs. Both hosts are in one Open vSwitch, whose
+    routes distinguish them by the packet mark. The kernel's datapath would deliver such tunnels
+    locally.
+    """
     draft = Draft("overlay", mtu=mtu)
     draft.switches("upstream")
     servers = draft.servers("upstream", uplinks, uplink_mbps, far_mbps=far_mbps)

@@ -1,15 +1,13 @@
 """Draws the layouts for the documentation, from the graphs that also define their networks.
 
-    python -m topologies.graph.draw [LAYOUT…] [--out docs/images] [--format svg|png]
+    python -m topologies.graph.draw [LAYOUT…] [--out docs/images]
 
-Nodes are in columns by their distance from the end systems of the first server, which are on the left.
-Uplinks and vNICs are drawn as links.
+Nodes are in columns by their distance from the first server, with its own end systems on the left.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,10 +16,10 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-import networkx
+import networkx as nx
 from matplotlib import pyplot
 
-from topologies.graph.layout import SWITCHES, Layout, Role
+from topologies.graph.layout import Layout, Role
 from topologies.graph.parts import STANDARD_MTU
 from topologies.layouts import LAYOUTS
 from topologies.network.shaping import is_shaped
@@ -30,20 +28,15 @@ FILLS = {
     Role.SERVER_BRIDGE: "#cfe0f5",
     Role.VIRTUAL_SWITCH: "#e3ecf9",
     Role.UPSTREAM_SWITCH: "#e2e2e2",
+    Role.UPLINK: "#a9c8ec",
     Role.VM: "#fdebd3",
     Role.HOST: "#f8d9c4",
+    Role.VNIC: "#ffffff",
     Role.CLIENT: "#e0f0df",
 }
-CAPTIONS = {
-    Role.SERVER_BRIDGE: "bridge with the team",
-    Role.VIRTUAL_SWITCH: "virtual switch",
-    Role.UPSTREAM_SWITCH: "upstream switch",
-    Role.HOST: "the host's own stack",
-}
-END_SYSTEMS = (Role.VM, Role.HOST, Role.CLIENT)
-UPLINK_COLOUR, LINK_COLOUR, LOADED_COLOUR = "#1f5fa8", "#9a9a9a", "#d9730d"
-# Lengths in inches: between columns, between the lines of one box, and around everything.
-COLUMN, LINE, MARGIN = 2.6, 0.42, 0.8
+# Inches between the centres of boxes, and around them.
+COLUMN, ROW, MARGIN = 1.7, 0.5, 0.9
+LINK_COLOUR, LOADED_COLOUR = "#9a9a9a", "#d9730d"
 
 
 def speed(bps: int) -> str:
@@ -51,115 +44,55 @@ def speed(bps: int) -> str:
     return f"{bps / 10**9:g} Gbit/s" if bps >= 10**9 else f"{bps / 10**6:g} Mbit/s"
 
 
-def links(layout: Layout) -> networkx.MultiGraph:
-    """The boxes of the drawing, and the links between them, each with a label and a colour."""
-    drawn = networkx.MultiGraph()
-    for role in (*SWITCHES, *END_SYSTEMS):
-        drawn.add_nodes_from(layout.nodes(role), role=role)
-    done = set()
-    for uplink in layout.nodes(Role.UPLINK):
-        far, server = layout.far_end(uplink), layout.neighbour(uplink, Role.SERVER_BRIDGE)
-        done.add(uplink)
-        if far in done:
-            continue  # this cable is drawn from its other end
-        back_to_back = layout.attributes(far)["role"] == Role.UPLINK
-        peer = layout.neighbour(far, Role.SERVER_BRIDGE) if back_to_back else far
-        label = f"{uplink.rpartition('-')[2]} · {speed(layout.capacity_bps(uplink))}"
-        drawn.add_edge(server, peer, label=label, colour=UPLINK_COLOUR)
-    for switch, other, edge in layout.graph.edges(data=True):
-        if "interfaces" in edge or "tunnels" in edge:
-            label = speed(edge["capacity"]) if "capacity" in edge else ""
-            drawn.add_edge(switch, other, label=label, colour=LINK_COLOUR)
-    for nic in (*layout.nodes(Role.VNIC), *layout.nodes(Role.CLIENT)):
-        found = layout.attributes(nic)
-        label = layout.address(nic) + (f" · VLAN {found['vlan']}" if "vlan" in found else "")
-        colour = LOADED_COLOUR if found.get("loaded") else LINK_COLOUR
-        if found["role"] == Role.CLIENT:
-            ends = (nic, layout.neighbour(nic, Role.UPSTREAM_SWITCH))
-        else:
-            (owner,) = set(layout.graph.adj[nic]) - {layout.switch_of(nic)}
-            ends = (owner, layout.switch_of(nic))
-        drawn.add_edge(*ends, label=label, colour=colour)
-    return drawn
-
-
-def place(layout: Layout) -> dict[str, tuple[float, float]]:
-    """The centre of each box."""
-    drawn = links(layout)
+def places(layout: Layout) -> dict[str, tuple[float, float]]:
+    """The centre of each box, in inches."""
     first = layout.nodes(Role.SERVER_BRIDGE)[0]
-    owners = [n for n, role in drawn.nodes(data="role") if role in END_SYSTEMS]
-    behind = {n: networkx.shortest_path_length(drawn, first, n) for n in drawn}
-    # Those of the first server, directly or behind its virtual switch.
-    ours = [
-        owner
-        for owner in owners
-        if any(layout.server_of(vnic) == first for vnic in layout.vnics_of(owner))
-        and drawn.nodes[owner]["role"] != Role.CLIENT
-    ]
-    left = max((behind[owner] for owner in ours), default=0)
+    without_uplinks = nx.restricted_view(layout.graph, layout.uplinks_of(first), [])
+    inside = nx.node_connected_component(without_uplinks, first)
+    distances = nx.single_source_shortest_path_length(layout.graph, first)
     columns: dict[int, list[str]] = {}
-    for node in drawn:
-        inside = node in ours or drawn.nodes[node]["role"] == Role.VIRTUAL_SWITCH
-        mine = inside and behind[node] <= left
-        columns.setdefault(left + (-behind[node] if mine else behind[node]), []).append(node)
-    found = {}
-    for column, nodes in columns.items():
-        heights = [LINE * _lines(drawn, node) for node in nodes]
-        top = sum(heights) / 2
-        for node, height in zip(nodes, heights, strict=True):
-            found[node] = (column * COLUMN, top - height / 2)
-            top -= height
-    return found
+    for node in layout.graph:
+        column = -distances[node] if node in inside else distances[node]
+        columns.setdefault(column, []).append(node)
+    return {
+        node: (COLUMN * column, ROW * ((len(nodes) - 1) / 2 - place))
+        for column, nodes in columns.items()
+        for place, node in enumerate(nodes)
+    }
 
 
-def _lines(drawn: networkx.MultiGraph, node: str) -> float:
-    """The height of a box and of the space around it, as a number of links."""
-    most = max((drawn.number_of_edges(node, other) for other in drawn.adj[node]), default=1)
-    return most + (1.0 if drawn.nodes[node]["role"] in CAPTIONS else 0.2)
+def label(layout: Layout, node: str) -> str:
+    """A node's name, and its speed, its address with its VLAN, or its role if it is a switch."""
+    found = layout.attributes(node)
+    if found["role"] == Role.UPLINK:
+        return f"{node}\n{speed(layout.capacity_bps(node))}"
+    if "address" in found:
+        vlan = f" · VLAN {found['vlan']}" if "vlan" in found else ""
+        return f"{node}\n{layout.address(node)}{vlan}"
+    return node if found["role"] in (Role.VM, Role.HOST) else f"{node}\n{found['role']}"
 
 
 def draw(layout: Layout, path: Path) -> None:
     """Draw a layout into a file. The suffix selects the format."""
-    drawn, places = links(layout), place(layout)
-    width = max(x for x, _ in places.values()) + 2 * MARGIN
-    height = 2 * max(abs(y) for _, y in places.values()) + 3 * MARGIN
+    at = places(layout)
+    xs, ys = zip(*at.values(), strict=True)
+    loaded = {*layout.loaded_vnics(), *layout.receivers}
     # Keep text as text, and make the file depend on the graph only.
     with pyplot.rc_context({"svg.fonttype": "none", "svg.hashsalt": layout.name}):
-        figure = pyplot.figure(figsize=(width, height))
-        axes = figure.add_axes((0, 0, 1, 1))
-        axes.set_xlim(-MARGIN, width - MARGIN)
-        axes.set_ylim(-height / 2, height / 2)
+        size = (max(xs) - min(xs) + 2 * MARGIN, max(ys) - min(ys) + 2 * MARGIN)
+        figure, axes = pyplot.subplots(figsize=size, layout="constrained")
+        axes.set_title(f"{layout.name}: {_caption(layout)}", fontsize=9, loc="left")
         axes.set_axis_off()
-        for one, other, key, edge in drawn.edges(keys=True, data=True):
-            ends = [places[node] for node in sorted((one, other), key=lambda n: places[n])]
-            # Parallel links are above each other.
-            up = LINE * ((drawn.number_of_edges(one, other) - 1) / 2 - key)
-            xs, ys = [x for x, _ in ends], [y + up for _, y in ends]
-            axes.plot(xs, ys, color=edge["colour"], linewidth=1.4, zorder=1)
-            axes.text(
-                *(sum(xs) / 2, sum(ys) / 2, edge["label"]),
-                fontsize=6.5,
-                ha="center",
-                va="center",
-                bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "linewidth": 0},
-            )
-        for node, (x, y) in places.items():
-            role = drawn.nodes[node]["role"]
-            text = f"{node}\n{CAPTIONS[role]}" if role in CAPTIONS else node
-            # As many lines of text as the links need.
-            more = "\n" * math.ceil(1.6 * (_lines(drawn, node) - 2))
-            axes.text(
-                *(x, y, f"{more}{text}{more}"),
-                fontsize=8,
-                ha="center",
-                va="center",
-                bbox={"boxstyle": "round", "facecolor": FILLS[role], "edgecolor": "#555555"},
-            )
-        title = f"{layout.name}: {_caption(layout)}"
-        axes.text(-MARGIN / 2, height / 2 - 0.3, title, fontsize=9, weight="bold")
+        axes.margins(0.1)
+        for ends in layout.graph.edges:
+            colour = LOADED_COLOUR if loaded & {*ends} else LINK_COLOUR
+            axes.plot(*zip(*(at[node] for node in ends), strict=True), color=colour, zorder=1)
+        for node, (x, y) in at.items():
+            fill = FILLS[layout.attributes(node)["role"]]
+            box = {"boxstyle": "round", "facecolor": fill, "edgecolor": "#555555"}
+            axes.text(x, y, label(layout, node), fontsize=7, ha="center", va="center", bbox=box)
         path.parent.mkdir(parents=True, exist_ok=True)
-        metadata = {"Date": None} if path.suffix == ".svg" else {}
-        figure.savefig(path, dpi=130, metadata=metadata)
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {})
         pyplot.close(figure)
 
 
@@ -171,14 +104,13 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("layouts", nargs="*", metavar="LAYOUT", help=" | ".join(LAYOUTS))
     parser.add_argument("--out", type=Path, default=Path("docs/images"), metavar="DIR")
-    parser.add_argument("--format", choices=("svg", "png"), default="svg")
     options = parser.parse_args(argv)
     for name in options.layouts:
         if name not in LAYOUTS:
             print(f"layout {name} does not exist; expected {' | '.join(LAYOUTS)}", file=sys.stderr)
             return 2
     for name in options.layouts or LAYOUTS:
-        path = options.out / f"layout_{name}.{options.format}"
+        path = options.out / f"layout_{name}.svg"
         draw(LAYOUTS[name](), path)
         print(path)
     return 0
@@ -193,7 +125,7 @@ def _caption(layout: Layout) -> str:
         limit += ", uplinks not shaped"
     mtus = {mtu for _, mtu in layout.graph.nodes(data="mtu") if mtu}
     mtu = "" if mtus == {STANDARD_MTU} else f" · MTU {', '.join(map(str, sorted(mtus)))}"
-    return f"{limit} · load (orange): {_named(senders)} → {_named(receivers)}{mtu}"
+    return f"{limit}\nload (orange): {_named(senders)} → {_named(receivers)}{mtu}"
 
 
 def _named(nodes: Sequence[str]) -> str:

@@ -7,7 +7,6 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 from topologies.layouts import LAYOUTS
@@ -121,7 +120,5 @@ def described(layout: str) -> Description:
     """The description of a layout; empty for an unknown layout."""
     if layout not in LAYOUTS:
         return Description()
-    text = import_module(f"topologies.{layout}").__doc__ or ""
-    paragraphs = [" ".join(one.split()) for one in text.split("\n\n")]
-    headline = paragraphs[0].removeprefix(f"The layout `{layout}`: ")
-    return Description(headline[:1].upper() + headline[1:], " ".join(paragraphs[1:2]))
+    paragraphs = [" ".join(one.split()) for one in (LAYOUTS[layout].__doc__ or "").split("\n\n")]
+    return Description(paragraphs[0], paragraphs[1])
