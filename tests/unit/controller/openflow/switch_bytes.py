@@ -134,7 +134,6 @@ def learned(
     fields: dict[str, Any] = {"eth_dst": mac}
     if vlan is not None:
         fields[Register.VLAN] = vlan
-    match = specs.match(**fields)
     load = LoadBits(Register.TARGET, 0, 16, ofport)
     taught = cookie(Kind.LEARNED, ofport if taught_by is None else taught_by)
-    return as_stats(FlowSpec(20, 10, match, (load,), cookie=taught), hard_timeout_s=300)
+    return as_stats(specs.flow(20, 10, fields, load, cookie=taught), hard_timeout_s=300)

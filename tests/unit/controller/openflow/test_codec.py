@@ -64,8 +64,9 @@ def test_a_group_read_back_equals_the_one_installed(group: GroupSpec) -> None:
 @pytest.mark.parametrize("eth_type", [0x0800, 0x86DD])
 def test_a_flow_for_whole_packets_is_sent_and_read_back(eth_type: int) -> None:
     """The switch wants the EtherType before ip_frag, which the framework would put first."""
-    whole = specs.match(eth_type=eth_type, ip_proto=6, ip_frag=0, eth_dst=tables.UNICAST)
-    flow = FlowSpec(6, 15, whole, (ToGroup(tables.SELECT_GROUP_ID),))
+    fields: dict[str, Any] = {"eth_type": eth_type, "ip_proto": 6, "ip_frag": 0}
+    fields["eth_dst"] = tables.UNICAST
+    flow = specs.flow(6, 15, fields, ToGroup(tables.SELECT_GROUP_ID))
     (mod,) = wrapped(Changes(add_flows=(flow,)))
     headers = bytes.fromhex("00000602"), bytes.fromhex("00013401")
     assert 0 < mod.find(headers[0]) < mod.find(headers[1])
