@@ -66,9 +66,8 @@ class Asked(Rig):
     def __init__(self) -> None:
         super().__init__()
         self.answers: list[int] = []
-        answered: Any = SimpleNamespace(
-            answer=lambda: self.answers.append(len(self._events)), write=lambda _: None
-        )
+        replica = SimpleNamespace(answer=lambda: self.answers.append(len(self._events)))
+        answered: Any = SimpleNamespace(replica=replica, write=lambda _: None)
         self._database = answered
 
 

@@ -143,7 +143,7 @@ OTHERS = {
     "check.py: controllers.SPOKEN",
     "feed.py: ' '.join(words)",
     "advice.py: BY_ADDRESS",
-    "normal.py: vlans",
+    "reader.py: vlans",
     "controllers.py: SPOKEN",
     "show_view.py: fault['found']",
     "show_view.py: fault['part']",
