@@ -176,6 +176,8 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="run everything, including runs that an interrupted command kept",
     )
+    # Interrupted runs continue by default. Commands from before that may still have the option.
+    parser.add_argument("--resume", action="store_true", help=argparse.SUPPRESS)
     jumps = parser.add_mutually_exclusive_group()
     jumps.add_argument(
         "--seeds",
