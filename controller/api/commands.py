@@ -56,7 +56,8 @@ def _yes(option: str) -> Argument:
 
 BRIDGE = Argument("bridge", "BRIDGE")
 ANY_BRIDGE = Argument("bridge", "BRIDGE", nargs="?")
-PORT, UPLINK = Argument("port", "PORT"), Argument("uplink", "UPLINK")
+PORT = Argument("port", "PORT", "the interface or the VM")
+UPLINK = Argument("uplink", "UPLINK")
 RECORD = (
     Argument("table", "bridge|interface", choices=("bridge", "interface")),
     Argument("name", "NAME"),
@@ -377,7 +378,7 @@ COMMANDS = (
     Command(
         "explain",
         "explain why a VM port is on its uplink",
-        (Argument("port", "PORT", "the interface or the VM"), JSON),
+        (PORT, JSON),
         (
             "ovs-lbt explain vnet0  # name the VM port by its interface",
             "ovs-lbt explain web-1 --json  # name the VM port by its VM",

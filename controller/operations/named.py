@@ -84,22 +84,12 @@ def _unknown_interface(fleet: Fleet, name: str) -> str:
     return unknown("interface of an attached bridge", name, names, "ovs-lbt show")
 
 
-def vm_port(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig]:
-    """Return the VM port, or the address behind a VM port, with this name, and its bridge."""
-    if (found := address(fleet, name)) is not None:
-        return found
-    bridge, port = interface(fleet, name)
-    if port is None:
-        raise Refused(f"{name} is an uplink, not a VM port; {_listed(bridge)}")
-    return bridge, port
-
-
 def _listed(bridge: Bridge) -> str:
     return f"to list VM ports and uplinks: ovs-lbt show {quoted(bridge.config.name)}"
 
 
 def port_or_vm(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig]:
-    """Return the VM port with this interface name, or the only VM port of the VM with this name.
+    """Return the VM port with this name, an address behind one, or the only VM port of a VM, and its bridge.
 
     For a VM behind a patch port, this is the address of the VM on that port.
     """
@@ -117,7 +107,14 @@ def port_or_vm(fleet: Fleet, name: str) -> tuple[Bridge, VmPortConfig]:
     if len(found) > 1:
         names = one_of(sorted(port.name for _, port in found))
         raise Refused(f"VM {name} has {len(found)} ports; use {names}")
-    return found[0] if found else vm_port(fleet, name)
+    if found:
+        return found[0]
+    if (of_address := address(fleet, name)) is not None:
+        return of_address
+    bridge, port = interface(fleet, name)
+    if port is None:
+        raise Refused(f"{name} is an uplink, not a VM port; {_listed(bridge)}")
+    return bridge, port
 
 
 def uplink(bridge: Bridge, name: str) -> UplinkConfig:

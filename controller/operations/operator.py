@@ -236,7 +236,7 @@ def _with(row: BridgeRow, settings: list[Setting]) -> BridgeRow:
 
 
 def _move(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
-    bridge, port = named.vm_port(operator.fleet, asked.names[0])
+    bridge, port = named.port_or_vm(operator.fleet, asked.names[0])
     name, target = port.name, asked.names[1]
     uplink = named.carrier(bridge, port, target)
     named.moving_bridge(bridge)
@@ -299,7 +299,7 @@ def _unpin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> C
 
 def _ruled(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig, BridgeRow]:
     """Return the VM port or address for a rule. An address needs a known VM, whose name is the key."""
-    bridge, port = named.vm_port(operator.fleet, name)
+    bridge, port = named.port_or_vm(operator.fleet, name)
     if port.name in bridge.address_units.by_name and port.vm_id is None:
         expected = "expected an address that is the attached-mac of a VM's interface on this host"
         raise Refused(f"address {port.name} belongs to no known VM; {expected}")

@@ -78,6 +78,8 @@ def test_a_rule_that_the_bridge_keeps_for_a_vm_is_told_as_one_of_its_port() -> N
     ):
         assert done(here.ask("set", "interface", "vnet0", *words.split())) == f"vnet0: {told}"
     assert done(here.ask("pin", "vnet0", "eth1")).startswith("vnet0 (web-1): pinned to eth1")
+    for words in ("move web-1 eth1", "pin web-1 eth2", "unpin web-1"):
+        assert done(here.ask(*words.split())).startswith("vnet0 (web-1): ")
 
 
 def test_what_the_database_refuses_is_not_confirmed(here: World) -> None:
