@@ -223,6 +223,7 @@ THOROUGH: Mapping[str, tuple[str, ...]] = {
         "its record stays",
         "beside plain",
     ),
+    "switch/test_kept_commands.py": ("print_json_as_before",),
     "switch/test_lacp.py": (
         "no_more_than_balance_tcp",
         "without_lacp_nothing",
