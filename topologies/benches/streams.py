@@ -21,8 +21,8 @@ from topologies.graph.parts import STANDARD_MTU
 from topologies.graph.ports import joining_interface, own_interface
 from topologies.loads.load import Load, Outcome, Stage
 from topologies.loads.pace import Pace
-from topologies.loads.stream_load import Report, StreamLoad
-from topologies.loads.streams import INTERVAL_S, flow, ports, stream_rates_bps
+from topologies.loads.stream_load import StreamLoad
+from topologies.loads.streams import INTERVAL_S, Report, flow, ports, stream_rates_bps
 from topologies.network.private_ovs import PrivateOvs
 
 # The allowed deviation from a published share.

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from topologies import bench
 from topologies.network.private_ovs import DATAPATHS
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
         print(f"{time.monotonic() - begin_s:6.0f} s  {text}", file=sys.stderr, flush=True)
 
     path = directory / "report.json"
-    settings = {"plan": load.described(plan)}
+    settings = {"plan": plan.described()}
     rows = Rows(path, "rows", settings, command, say, options.datapath)
     report = rows.run(
         list(names),
@@ -76,18 +75,8 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
         return 1
     (directory / "report.md").write_text(section(report) + "\n")
     print(section(report), end="\n\n")
-    pictures = bench.try_to_draw(lambda: _draw(report, directory))
-    print(path, directory / "report.md", *pictures, sep="\n")
+    print(path, directory / "report.md", sep="\n")
     return 1 if "failed" in report else 0
-
-
-def _draw(report: dict[str, Any], directory: Path) -> list[Path]:
-    from topologies.connections.section import ALONG, lines
-    from topologies.reports import plots
-
-    if not report["plan"]["sizes"]:
-        return []
-    return plots.saved(plots.panels(lines(report), False, ALONG), directory, NAME)
 
 
 def _measured(name: str, plan: Plan, datapath: str, say: Callable[[str], None]) -> dict[str, Any]:
@@ -120,13 +109,30 @@ def _measured(name: str, plan: Plan, datapath: str, say: Callable[[str], None]) 
 
 def parser() -> argparse.ArgumentParser:
     """The options of the command."""
-    made = bench.other_parser(
-        NAME,
-        "Measure the cost of many connections of one VM on a switch: cached connections, new connections,"
-        " and an uplink failure during these.",
-        CONTENDERS,
-        "adaptive has a split VM port, POLICY/lacp or POLICY/switch-independent selects a teaming, and"
-        " the suffix +multipath selects the connection hash, which attach chooses by default",
+    made = argparse.ArgumentParser(
+        prog=f"ovs-lbt bench {NAME}",
+        description="Measure the cost of many connections of one VM on a switch: cached connections, new"
+        " connections, and an uplink failure during these.",
+    )
+    made.add_argument(
+        "--contenders",
+        nargs="+",
+        default=list(CONTENDERS),
+        metavar="NAME",
+        help="Open vSwitch bonds and ovs-lbt policies; adaptive has a split VM port, POLICY/lacp or"
+        " POLICY/switch-independent selects a teaming, and the suffix +multipath selects the connection"
+        f" hash, which attach chooses by default (default: {' '.join(CONTENDERS)})",
+    )
+    made.add_argument(
+        *("--repeat", "--runs"),
+        type=_number,
+        default=1,
+        metavar="N",
+        help="run every contender N times (default: %(default)s)",
+    )
+    made.add_argument("--anew", action="store_true", help="repeat the runs that the report has")
+    made.add_argument(
+        "--out", type=Path, default=Path("out"), metavar="DIR", help="default: %(default)s"
     )
     made.add_argument(
         "--sizes",

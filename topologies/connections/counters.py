@@ -6,44 +6,16 @@ import contextlib
 import re
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from topologies.network.private_network import process_network
 
-_LOOKUPS = re.compile(r"lookups: hit:(\d+) missed:(\d+) lost:(\d+)")
+_LOOKUPS = re.compile(r"lookups: hit:\d+ missed:(\d+) lost:\d+")
 _FLOWS = re.compile(r"^ *flows: (\d+)$", re.MULTILINE)
-_LIMIT = re.compile(r"\(limit (\d+)\)")
-_DUMP = re.compile(r"dump duration *: (\d+)ms")
 
 
-@dataclass(frozen=True, slots=True)
-class Datapath:
-    """A datapath's present flows, and its look-ups since its start.
-
-    Attributes:
-        flows: the cached flows.
-        hits: frames that matched a cached flow.
-        upcalls: frames that matched no cached flow, so that Open vSwitch translated them.
-        lost: frames that were dropped because too many waited for an upcall.
-    """
-
-    flows: int
-    hits: int
-    upcalls: int
-    lost: int
-
-
-@dataclass(frozen=True, slots=True)
-class Revalidation:
-    """The number of flows that Open vSwitch allows at present, and how long it took to dump them."""
-
-    flow_limit: int
-    dump_ms: int
-
-
-def datapath(shown: str) -> Datapath:
-    """Parse the output of `dpctl/show` for one datapath.
+def flows_and_upcalls(shown: str) -> tuple[int, int]:
+    """A datapath's cached flows, and the frames that matched none since its start, from `dpctl/show`.
 
     Raises:
         ValueError: the output has another format.
@@ -51,20 +23,7 @@ def datapath(shown: str) -> Datapath:
     lookups, flows = _LOOKUPS.search(shown), _FLOWS.search(shown)
     if lookups is None or flows is None:
         raise ValueError(f"dpctl/show printed no look-ups or flows: {shown[:200]!r}")
-    hits, upcalls, lost = map(int, lookups.groups())
-    return Datapath(int(flows[1]), hits, upcalls, lost)
-
-
-def revalidation(shown: str) -> Revalidation:
-    """Parse the output of `upcall/show` for one datapath.
-
-    Raises:
-        ValueError: the output has another format.
-    """
-    limit, dump = _LIMIT.search(shown), _DUMP.search(shown)
-    if limit is None or dump is None:
-        raise ValueError(f"upcall/show printed no limit or dump duration: {shown[:200]!r}")
-    return Revalidation(int(limit[1]), int(dump[1]))
+    return int(flows[1]), int(lookups[1])
 
 
 def udp_drops(table: str) -> dict[int, int]:

@@ -11,11 +11,6 @@ from topologies.reports.markdown import table
 Record = Mapping[str, Any]
 Of = Callable[[Record], Iterable[float]]
 
-# The program, as a run names it.
-SWITCH = "ovs-vswitchd"
-# The horizontal axis of pictures.
-ALONG = "cached connections of one VM"
-
 TEXT = """\
 `ovs-lbt bench connections`: one VM behind two uplinks sends {frames_per_s:.0f} frames of {frame_bytes} bytes a second,
 whatever the number of connections, and Open vSwitch caches a flow for each connection or hash.
@@ -95,36 +90,6 @@ def _median(values: Sequence[float], how: str) -> str:
         return ""
     median, least, most = (f"{of(values):{how}}" for of in (statistics.median, min, max))
     return median if least == most else f"{median} ({least} to {most})"
-
-
-def medians(
-    rows: Sequence[Record], name: str, of: Callable[[Record], float]
-) -> list[tuple[int, float]]:
-    """Of a contender, each number of connections with the median of a figure."""
-    found: dict[int, list[float]] = {}
-    for row in rows:
-        for one in row["sizes"] if row["contender"] == name else ():
-            found.setdefault(one["connections"], []).append(of(one))
-    return [(size, statistics.median(values)) for size, values in sorted(found.items())]
-
-
-def lines(report: Record) -> dict[str, dict[str, list[tuple[int, float]]]]:
-    """For each panel of a picture the line of each contender, along the number of connections."""
-    panels: dict[str, Callable[[Record], float]] = {
-        "datapath flows": lambda one: float(one["flows"]),
-        "CPU of ovs-vswitchd, % of a core": cpu_percent,
-        "memory of ovs-vswitchd, MB": lambda one: float(one["switch_rss_bytes"]) / 1e6,
-    }
-    names = dict.fromkeys(row["contender"] for row in report["rows"])
-    return {
-        title: {name: medians(report["rows"], name, of) for name in names}
-        for title, of in panels.items()
-    }
-
-
-def cpu_percent(one: Record) -> float:
-    """The CPU time of the switch, as a percentage of a core."""
-    return 100 * float(one["cpu_s"][SWITCH]) / float(one["span_s"])
 
 
 def _lost(one: Record, services: Sequence[str]) -> list[float]:

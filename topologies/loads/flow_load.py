@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import threading
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from topologies.graph.layout import Role
 from topologies.graph.ports import upstream_interface
-from topologies.loads import flow_figures, flow_oracle, flow_ports, traffic
+from topologies.loads import flow_figures, flow_oracle, flow_ports
 from topologies.loads.flow_arrivals import (
     FlowPlan,
     SizeDistribution,
@@ -21,8 +19,8 @@ from topologies.loads.flow_arrivals import (
     popularity,
 )
 from topologies.loads.flow_figures import Completion
-from topologies.loads.load import Load, Outcome, Stage
-from topologies.loads.programs import Programs
+from topologies.loads.load import Load, Outcome, Stage, set_links
+from topologies.loads.traffic import NOT_STARTED
 
 # Chance decides which VMs are popular, when flows start, and in which order sizes follow. The first run
 # of every contender has this seed, the second the next one.
@@ -52,28 +50,24 @@ class FlowLoad(Load):
         drain_s: float,
         failing: str | None = None,
     ) -> None:
-        self._stage = stage
+        super().__init__(stage)
         layout = stage.layout
         self._measured = Span(warm_up_s, warm_up_s + watched_s)
         self.measured_s = self.steady_s = (self._measured.start_s, self._measured.end_s)
         self.load_s = self._measured.end_s + drain_s
-        self._fails_s = warm_up_s + watched_s / 2 if failing else None
+        self._fails_s = warm_up_s + watched_s / 2 if failing else math.inf
         self._vms, self._clients = layout.nodes(Role.VM), layout.nodes(Role.CLIENT)
         spans = [Span(0.0, warm_up_s), self._measured]
         seed = SEED + stage.repetition - 1
         shares = popularity(len(self._vms), seed)
         self.flows = plan_flows(distribution, load_bps, spans, shares, seed)
         uplinks = layout.nodes(Role.UPLINK)
-        self._links_bps = [float(layout.capacity_bps(uplink)) for uplink in uplinks]
-        closes_s = [
-            self._fails_s if uplink == failing and self._fails_s else float("inf")
-            for uplink in uplinks
-        ]
-        self._places = flow_oracle.place(self.flows, self._links_bps, closes_s)
+        links_bps = [float(layout.capacity_bps(uplink)) for uplink in uplinks]
+        closes_s = [self._fails_s if uplink == failing else math.inf for uplink in uplinks]
+        self._places = flow_oracle.place(self.flows, links_bps, closes_s)
+        self._link_bps = max(links_bps)
         self._link = upstream_interface(layout, stage.prefix, failing) if failing else ""
-        self._programs = Programs(stage.directory, "flows")
-        self._ended = threading.Event()
-        self._failure: Exception | None = None
+        self._programs = self._programs_of("flows")
 
     def start(self) -> None:
         """Start the servers, then the clients. The first flow begins after `start_s`."""
@@ -82,19 +76,17 @@ class FlowLoad(Load):
         plan = self._plan()
         for role in ("serve", "request"):
             self._programs.start(role, plan)
-        threading.Thread(target=self._await_end, daemon=True).start()
-        if self._fails_s is not None:
-            threading.Thread(target=self._cut, daemon=True).start()
+        self._run(self._await_end)
+        if self._link:
+            self._run(self._cut)
 
     def finish(self) -> Outcome:
         """Wait for the flows to end. `details` has a column for each property of the measured flows."""
-        left_s = max(0.0, self.start_s + self.load_s - time.monotonic())
-        found = self._programs.results("request", left_s + END_TIMEOUT_S)
-        self._programs.signal("serve", signal.SIGTERM)
+        found = self._programs.results("request", self._left_s() + END_TIMEOUT_S)
+        self._programs.stop("serve")
         self._programs.results("serve", END_TIMEOUT_S)
-        if self._failure is not None:
-            raise RuntimeError(f"{self._link} was not set down: {self._failure}") from self._failure
-        missed = sum(late_s == traffic.NOT_STARTED for late_s, _, _ in found["rows"])
+        self._join("flows", END_TIMEOUT_S)
+        missed = sum(late_s == NOT_STARTED for late_s, _, _ in found["rows"])
         if missed:
             raise RuntimeError(f"{missed} of {len(self.flows)} flows never started")
         done = completions(self.flows, found["rows"])
@@ -109,10 +101,9 @@ class FlowLoad(Load):
             received_bytes=found["received_bytes"],
             throughput_bps=found["measured_bytes"] * 8 / span_s,
             figures={
-                **flow_figures.figures(measured, max(self._links_bps)),
+                **flow_figures.figures(measured, self._link_bps),
                 **flow_figures.lateness_figures(measured),
                 **self._caught_figures(done),
-                **self._shared_figures(),
                 "offered_bps": offered_bps(self.flows, self._measured),
             },
             details={
@@ -123,14 +114,9 @@ class FlowLoad(Load):
                 "late_s": [one.late_s for one in measured],
                 "duration_s": [one.duration_s for one in measured],
                 "unfinished": [n for n, one in enumerate(measured) if not one.complete],
-                "failed_s": self._fails_s,
+                "failed_s": self._fails_s if self._link else None,
             },
         )
-
-    def close(self) -> None:
-        """Stop all programs."""
-        self._ended.set()
-        self._programs.close()
 
     def _plan(self) -> dict[str, Any]:
         layout, pids = self._stage.layout, self._stage.host_pids
@@ -161,10 +147,10 @@ class FlowLoad(Load):
 
     def _caught_figures(self, done: Sequence[Completion]) -> dict[str, float]:
         """The flows that a failure affects: flows under way, and flows that start soon afterwards."""
-        if self._fails_s is None:
+        if not self._link:
             return {}
         slowdowns = [
-            flow_figures.slowdown(one, max(self._links_bps))
+            flow_figures.slowdown(one, self._link_bps)
             for one in done
             if one.start_s < self._fails_s + CAUGHT_S
             and one.start_s + one.late_s + one.duration_s > self._fails_s
@@ -174,21 +160,6 @@ class FlowLoad(Load):
             found["caught_slowdown_worst"] = max(slowdowns)
         return found
 
-    def _shared_figures(self) -> dict[str, float]:
-        """The figures computed for one link with the total capacity, where placement does not matter."""
-        if self._fails_s is not None:
-            return {}
-        most_bps = max(self._links_bps)
-        durations_s = flow_oracle.shared_equally_s(self.flows, sum(self._links_bps), most_bps)
-        slowdowns = [
-            (duration_s + flow_figures.BASE_LATENCY_S)
-            / flow_figures.ideal_s(flow.size_bytes, most_bps)
-            for flow, duration_s in zip(self.flows, durations_s, strict=True)
-            if self._measured.start_s <= flow.start_s < self._measured.end_s
-        ]
-        value = flow_figures.percentile(slowdowns, 99)
-        return {} if value is None else {"computed_one_link_slowdown_p99": value}
-
     def _await_end(self) -> None:
         """Shorten the load when the last flow has ended."""
         self._programs["request"].wait()
@@ -196,12 +167,8 @@ class FlowLoad(Load):
         self.load_s = min(self.load_s, max(self._measured.end_s, took_s))
 
     def _cut(self) -> None:
-        assert self._fails_s is not None
-        if not self._ended.wait(max(0.0, self.start_s + self._fails_s - time.monotonic())):
-            try:
-                subprocess.run(["ip", "link", "set", self._link, "down"], check=True)
-            except (OSError, subprocess.CalledProcessError) as failure:
-                self._failure = failure
+        self._pause_until(self._fails_s)
+        set_links([self._link], "down")
 
 
 def measured_flows(details: Mapping[str, Any]) -> list[Completion]:

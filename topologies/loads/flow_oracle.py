@@ -91,33 +91,3 @@ def place(
         links[number].add(flow.size_bytes)
         found.append(number)
     return found
-
-
-def shared_equally_s(
-    flows: Sequence[FlowPlan], capacity_bps: float, most_bps: float
-) -> list[float]:
-    """The duration of each flow if all share one link equally, each with at most `most_bps`.
-
-    It is computed, not measured: the duration that remains if placement does not matter. `flows` are in
-    the order of their starts.
-    """
-    found = [0.0] * len(flows)
-    now_s, started = 0.0, 0
-    # As in `SharedLink`: what each flow under way has got, and its value at the end of each flow.
-    served_bits = 0.0
-    ends: list[tuple[float, int]] = []
-    while started < len(flows) or ends:
-        rate_bps = min(most_bps, capacity_bps / len(ends)) if ends else most_bps
-        next_s = flows[started].start_s if started < len(flows) else math.inf
-        end_s = now_s + (ends[0][0] - served_bits) / rate_bps if ends else math.inf
-        at_s = min(next_s, end_s)
-        served_bits += (at_s - now_s) * rate_bps
-        now_s = at_s
-        if end_s <= next_s:
-            _, number = ends.pop(0)
-            found[number] = now_s - flows[number].start_s
-        else:
-            bits = wire_bytes(flows[started].size_bytes) * 8.0
-            bisect.insort(ends, (served_bits + bits, started))
-            started += 1
-    return found

@@ -10,7 +10,7 @@ import contextlib
 import socket
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from topologies.network.private_network import process_network
@@ -72,9 +72,9 @@ class VmPort:
         )
         return Handover(left_s, time.monotonic())
 
-    def announce(self, waits_s: Sequence[float] = ANNOUNCEMENT_WAITS_S) -> None:
+    def announce(self) -> None:
         """Announce the VM once after each wait."""
-        for wait_s in waits_s:
+        for wait_s in ANNOUNCEMENT_WAITS_S:
             time.sleep(wait_s)
             # As on a host, an announcement is lost if the link is not up yet.
             with contextlib.suppress(OSError):
@@ -82,10 +82,3 @@ class VmPort:
 
     def close(self) -> None:
         self._socket.close()
-
-
-def bridge_counterparts(
-    bridges: Mapping[str, Sequence[str]], source: str, destination: str
-) -> dict[str, str]:
-    """The destination server's bridge for each bridge of the source server."""
-    return dict(zip(bridges[source], bridges[destination], strict=True))

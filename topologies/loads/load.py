@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import subprocess
+import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from topologies.graph.layout import Layout
+from topologies.loads.programs import Programs
+from topologies.network import processes
 from topologies.network.private_ovs import PrivateOvs
+
+# The longest wait for work in the background that must end.
+CLOSE_TIMEOUT_S = 10.0
 
 
 def refuse_move(vm: str, uplink: str) -> None:
@@ -53,8 +60,8 @@ class Stage:
 
     def mac_of(self, name: str) -> str:
         """The MAC address of an end system's first interface."""
-        command = ["nsenter", f"--net=/proc/{self.host_pids[name]}/ns/net", "ip", "-j", "link"]
-        links = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+        entering = ("nsenter", f"--net=/proc/{self.host_pids[name]}/ns/net")
+        links = json.loads(processes.run(*entering, "ip", "-j", "link"))
         first = f"{name}-eth0"
         (mac,) = (link["address"] for link in links if link["ifname"] == first)
         return str(mac)
@@ -77,6 +84,16 @@ class Outcome:
     details: Any = None
 
 
+def set_links(interfaces: Sequence[str], state: str) -> None:
+    """Set interfaces up or down, one right after the other.
+
+    Raises:
+        RuntimeError: an interface does not exist.
+    """
+    commands = (f"ip link set {interface} {state}" for interface in interfaces)
+    processes.run("sh", "-c", " && ".join(commands))
+
+
 class Load(ABC):
     """One run of a load. An instance runs once.
 
@@ -92,6 +109,13 @@ class Load(ABC):
     steady_s: tuple[float, float]
     start_s: float = 0.0
 
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._resources = contextlib.ExitStack()
+        self._ended = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._failure: Exception | None = None
+
     @abstractmethod
     def start(self) -> None:
         """Start all programs; the load itself begins soon after, at `start_s`."""
@@ -104,6 +128,58 @@ class Load(ABC):
             RuntimeError: a program failed; the message has its name and the reason.
         """
 
-    @abstractmethod
     def close(self) -> None:
         """Stop all programs, also after a failed or interrupted start."""
+        self._ended.set()
+        for thread in self._threads:
+            thread.join(CLOSE_TIMEOUT_S)
+        self._resources.close()
+
+    def _programs_of(self, name: str) -> Programs:
+        """Programs that stop with the load."""
+        return self._resources.enter_context(
+            contextlib.closing(Programs(self._stage.directory, name))
+        )
+
+    def _run(self, work: Callable[[], None]) -> None:
+        """Do some work in the background; `_join` has its failure."""
+
+        def run() -> None:
+            try:
+                work()
+            except Exception as failure:
+                self._failure = self._failure or failure
+
+        self._threads.append(threading.Thread(target=run, daemon=True))
+        self._threads[-1].start()
+
+    def _join(self, what: str, timeout_s: float) -> None:
+        """Wait for the end of the work in the background.
+
+        Raises:
+            RuntimeError: it failed, or did not end in time; the message begins with `what`.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, deadline_s - time.monotonic()))
+        if self._failure is not None:
+            raise RuntimeError(f"{what}: {self._failure}") from self._failure
+        if any(thread.is_alive() for thread in self._threads):
+            raise RuntimeError(f"{what}: not done in time")
+
+    def _pause(self, span_s: float) -> None:
+        """Sleep.
+
+        Raises:
+            RuntimeError: the load was closed in this time.
+        """
+        if self._ended.wait(max(0.0, span_s)):
+            raise RuntimeError("the load was closed before its end")
+
+    def _pause_until(self, at_s: float) -> None:
+        """Sleep until a time since the load's start. Raises as `_pause`."""
+        self._pause(self.start_s + at_s - time.monotonic())
+
+    def _left_s(self) -> float:
+        """The time until the end of the load."""
+        return max(0.0, self.start_s + self.load_s - time.monotonic())

@@ -1,8 +1,8 @@
 """VMs that migrate from the first host to the second.
 
-Connections between the hosts' network stacks copy the memory (memory_copy.py), and this load moves the
-ports as a hypervisor does. Probes between a client and every VM, in both directions, measure how long each VM
-was unreachable.
+The destination's network stack copies the memory from the source's (memory_copy.py), and this load moves
+the ports as a hypervisor does. Probes between a client and every VM, in both directions, measure how long
+each VM was unreachable.
 """
 
 from __future__ import annotations
@@ -12,23 +12,20 @@ import socket
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from topologies.graph.layout import Layout, Role
 from topologies.graph.ports import own_interface
 from topologies.loads import memory_copy, probing
-from topologies.loads.handover import Handover, VmPort, bridge_counterparts
+from topologies.loads.handover import Handover, VmPort
 from topologies.loads.load import Load, Outcome, Stage
-from topologies.loads.memory_copy import Migration
+from topologies.loads.memory_copy import Migrations
 from topologies.loads.probing import Flow, FlowResult, Probes
 from topologies.network.private_network import process_network
 
 PORT = 6600
-ALLOWED_BLACKOUT_S = 0.3
-MAX_ROUNDS = 30
-# Time for the probes to start, and for the switches to learn addresses from the first probes.
+# Time for the programs to start, and for the switches to learn addresses from the first probes.
 READY_S, PROBED_BEFORE_S = 1.5, 0.5
 # Time for the last VM's announcements and the probes that follow them.
 PROBED_AFTER_S = 1.5
@@ -38,128 +35,77 @@ CONNECT_TIMEOUT_S = 20.0
 MAX_LOAD_S = 180.0
 
 
-@dataclass(frozen=True, slots=True)
-class Migrations:
-    """The settings of the migrations.
-
-    Attributes:
-        memory_bytes: the memory of each VM.
-        dirty_bps: the rate at which a VM writes to its memory.
-        at_once: the number of VMs that migrate at a time.
-        connections: the number of connections of each VM.
-        networks: how many of the hosts' networks carry migrations; each uplink has one network.
-    """
-
-    memory_bytes: int
-    dirty_bps: float
-    at_once: int = 8
-    connections: int = 1
-    networks: int = 1
-
-
 class MigrationLoad(Load):
     """All VMs of the layout's first host migrate to its second one."""
 
     def __init__(self, stage: Stage, migrations: Migrations) -> None:
-        self._stage = stage
+        super().__init__(stage)
         self._migrations = migrations
         layout = stage.layout
         (self._source,), (self._destination,) = layout.senders, layout.receivers
         self._vms = layout.nodes(Role.VM)
-        servers = [
-            layout.server_of(layout.vnics_of(host)[0]) for host in (self._source, self._destination)
-        ]
-        self._bridges = bridge_counterparts(stage.bridges, *servers)
+        source, destination = (
+            stage.bridges[layout.server_of(layout.vnics_of(host)[0])]
+            for host in (self._source, self._destination)
+        )
+        # The destination's bridge for each of the source's.
+        self._bridges = dict(zip(source, destination, strict=True))
         # The end of the migrations sets the duration.
         self.load_s = MAX_LOAD_S
-        self._resources = contextlib.ExitStack()
-        self._flows = [flow for vm in self._vms for flow in _both_directions(layout, vm)]
-        self._probes = Probes(stage.host_pids, self._flows, stage.directory)
+        flows = [flow for vm in self._vms for flow in _both_directions(layout, vm)]
+        self._probes = Probes(self._programs_of("probes"), stage.host_pids, flows)
+        self._programs = self._programs_of("memory")
         self._ports: dict[str, VmPort] = {}
         self._handovers: dict[str, Handover] = {}
-        self._migrated: list[Migration] = []
-        self._failure: Exception | None = None
-        self._thread = threading.Thread(target=self._migrate, daemon=True)
+        self._migrated: list[dict[str, Any]] = []
 
     def start(self) -> None:
-        """Start the receiver and the probes; the first VMs migrate at `start_s`."""
+        """Start the source's server and the probes; the first VMs migrate at `start_s`."""
         for vm in self._vms:
-            self._ports[vm] = self._resources.enter_context(self._vm_port(vm))
-        with process_network(self._stage.host_pids[self._destination]):
-            listener = socket.create_server(("", PORT), backlog=128)
-        self._resources.enter_context(listener)
-        # A close alone would not wake the thread that waits in accept.
-        self._resources.callback(listener.shutdown, socket.SHUT_RDWR)
-        threading.Thread(target=memory_copy.Receiver(listener).run, daemon=True).start()
+            self._ports[vm] = self._resources.enter_context(contextlib.closing(self._vm_port(vm)))
+        source_pid = self._stage.host_pids[self._source]
+        self._programs.start("serve", {"server_pids": [source_pid], "port": PORT})
         self.start_s = time.monotonic() + READY_S
         self._probes.start(self.start_s - PROBED_BEFORE_S, self.start_s + MAX_LOAD_S)
-        self._thread.start()
+        self._run(self._migrate)
 
     def finish(self) -> Outcome:
         """Wait for the migrations and the probes; `details` has both for each VM."""
-        self._thread.join(max(0.0, self.start_s + MAX_LOAD_S - time.monotonic()))
-        if self._thread.is_alive():
-            raise RuntimeError(f"the migrations did not end in {MAX_LOAD_S:g} s")
-        if self._failure is not None:
-            raise RuntimeError(f"migrations: {self._failure}") from self._failure
+        self._join("migrations", self._left_s() + CONNECT_TIMEOUT_S)
         time.sleep(PROBED_AFTER_S)
         self._probes.stop()
-        probes = self._probes.finish()
-        return outcome(
-            [asdict(one) for one in self._migrated], self._handovers, probes, self.start_s
-        )
-
-    def close(self) -> None:
-        """Stop all programs."""
-        self._probes.close()
-        self._resources.close()
+        return outcome(self._migrated, self._handovers, self._probes.finish(), self.start_s)
 
     def _migrate(self) -> None:
         """Migrate all VMs. The load ends with the last one, also if it failed."""
+        self._pause_until(0.0)
         try:
-            time.sleep(max(0.0, self.start_s - time.monotonic()))
-            self._migrated = memory_copy.migrate_all(self._plan())
-        except (RuntimeError, OSError) as failure:
-            self._failure = failure
-        lasted_s = time.monotonic() - self.start_s
-        self.measured_s = self.steady_s = (0.0, lasted_s)
-        self.load_s = lasted_s
+            self._migrated = memory_copy.migrate_all(
+                self._vms, self._migrations, self._connect, self._move
+            )
+        finally:
+            self.load_s = time.monotonic() - self.start_s
+            self.measured_s = self.steady_s = (0.0, self.load_s)
 
-    def _connect(self, address: tuple[str, int]) -> socket.socket:
-        with process_network(self._stage.host_pids[self._source]):
-            return socket.create_connection(address, CONNECT_TIMEOUT_S)
+    def _connect(self, number: int) -> socket.socket:
+        """A connection to the source; the connections use its networks in turn."""
+        addresses = self._stage.layout.addresses_of(self._source)[: self._migrations.networks]
+        with process_network(self._stage.host_pids[self._destination]):
+            address = addresses[number % len(addresses)]
+            return socket.create_connection((address, PORT), CONNECT_TIMEOUT_S)
 
     def _move(self, vm: str) -> None:
         """Move a VM's port, and announce the VM in the background."""
         self._handovers[vm] = self._ports[vm].move(self._bridges)
         threading.Thread(target=self._ports[vm].announce, daemon=True).start()
 
-    def _plan(self) -> memory_copy.Plan:
-        settings = self._migrations
-        addresses = self._stage.layout.addresses_of(self._destination)
-        return memory_copy.Plan(
-            networks=addresses[: settings.networks],
-            port=PORT,
-            vms=self._vms,
-            at_once=settings.at_once,
-            connections=settings.connections,
-            memory_bytes=settings.memory_bytes,
-            dirty_bps=settings.dirty_bps,
-            allowed_blackout_s=ALLOWED_BLACKOUT_S,
-            max_rounds=MAX_ROUNDS,
-            connect=self._connect,
-            move=self._move,
-        )
-
-    @contextlib.contextmanager
-    def _vm_port(self, vm: str) -> Iterator[VmPort]:
+    def _vm_port(self, vm: str) -> VmPort:
         layout = self._stage.layout
         (vnic,) = layout.vnics_of(vm)
         name = own_interface(layout, self._stage.prefix, vnic)
         vlan = layout.attributes(vnic).get("vlan")
         pid = self._stage.host_pids[vm]
-        with contextlib.closing(VmPort(self._stage.ovs, name, f"{vm}-eth0", pid, vlan)) as port:
-            yield port
+        return VmPort(self._stage.ovs, name, f"{vm}-eth0", pid, vlan)
 
 
 def outcome(

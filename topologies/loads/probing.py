@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
+from typing import Any
 
 from topologies.loads.programs import Programs
 from topologies.loads.traffic import HEADERS_BYTES
@@ -17,6 +16,8 @@ PORT = 7007
 RATE_PPS = 100.0
 PAYLOAD_BYTES = 8
 END_TIMEOUT_S = 10.0
+# The role of the traffic program.
+ROLE = "datagrams"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,14 @@ class FlowResult:
         gaps_s = [b - a for a, b in pairwise(edges_s) if a < to_s and b > from_s]
         return max(gaps_s, default=0.0)
 
+    def part(self, from_s: float, to_s: float) -> FlowResult:
+        """The datagrams that were sent in a span, numbered from 0."""
+        interval_s = (self.end_s - self.start_s) / max(1, self.sent - 1)
+        first = max(0, round((from_s - self.start_s) / interval_s))
+        last = min(self.sent, round((to_s - self.start_s) / interval_s))
+        arrivals = [(n - first, at_s) for n, at_s in self.arrivals if first <= n < last]
+        return FlowResult(last - first, from_s, to_s, arrivals)
+
 
 def figures(results: Sequence[FlowResult]) -> dict[str, float]:
     """The figures of all flows together, and the longest gap of any flow."""
@@ -95,41 +104,33 @@ def figures(results: Sequence[FlowResult]) -> dict[str, float]:
 
 
 class Probes:
-    """Probe flows between end systems. An instance runs once."""
+    """Probe flows between end systems; an instance runs once. `programs` runs them."""
 
     def __init__(
         self,
+        programs: Programs,
         host_pids: Mapping[str, int],
         flows: Sequence[Flow],
-        directory: Path,
         rate_pps: float = RATE_PPS,
         port: int = PORT,
     ) -> None:
-        self._host_pids, self._flows, self._port = host_pids, tuple(flows), port
-        self._interval_s = 1 / rate_pps
+        self._programs, self._host_pids, self._flows = programs, host_pids, tuple(flows)
+        self._interval_s, self._port = 1 / rate_pps, port
         self.start_s = self.end_s = 0.0
-        self._programs = Programs(directory, "probes")
 
     def start(self, start_s: float, end_s: float) -> None:
         """Start the probes. They send from `start_s` to `end_s` or `stop`."""
         self.start_s, self.end_s = start_s, end_s
-        flows = [
-            {
-                "sender_pid": self._host_pids[flow.sender],
-                "receiver_pid": self._host_pids[flow.receiver],
-                "address": flow.address,
-                "port": self._port + number,
-                "rate_bps": (PAYLOAD_BYTES + HEADERS_BYTES) * 8 / self._interval_s,
-            }
-            for number, flow in enumerate(self._flows)
-        ]
-        span = {"start_s": start_s, "end_s": end_s}
-        self._programs.start("probe", {**span, "payload_bytes": PAYLOAD_BYTES, "flows": flows})
+        rate_bps = (PAYLOAD_BYTES + HEADERS_BYTES) * 8 / self._interval_s
+        ends = [(one.sender, one.receiver, one.address, rate_bps) for one in self._flows]
+        plan = schedule(self._host_pids, ends, self._port, PAYLOAD_BYTES)
+        span = {"start_s": start_s, "end_s": end_s, "probes": True}
+        self._programs.start(ROLE, {**plan, **span})
 
     def stop(self) -> None:
         """Tell all probes to stop sending."""
         self.end_s = time.monotonic()
-        self._programs.signal("probe", signal.SIGTERM)
+        self._programs.stop(ROLE)
 
     def finish(self) -> dict[Flow, FlowResult]:
         """Wait for the probes to end and return the result of each flow.
@@ -138,18 +139,52 @@ class Probes:
             RuntimeError: a probe failed; the message has the end of its log.
         """
         left_s = max(0.0, self.end_s - time.monotonic())
-        found = self._programs.results("probe", left_s + END_TIMEOUT_S)["flows"]
+        found = flow_results(self._programs.results(ROLE, left_s + END_TIMEOUT_S))
         return {
-            flow: FlowResult(
-                sent=one["sent"],
+            flow: replace(
+                one,
                 start_s=self.start_s,
-                end_s=self.start_s + max(0, one["sent"] - 1) * self._interval_s,
-                arrivals=list(zip(one["numbers"], one["times_s"], strict=True)),
-                max_delay_s=one["max_delay_s"],
+                end_s=self.start_s + max(0, one.sent - 1) * self._interval_s,
             )
             for flow, one in zip(self._flows, found, strict=True)
         }
 
-    def close(self) -> None:
-        """Stop all probes."""
-        self._programs.close()
+
+def schedule(
+    host_pids: Mapping[str, int],
+    ends: Iterable[tuple[str, str, str, float]],
+    first_port: int,
+    payload_bytes: int,
+) -> dict[str, Any]:
+    """The datagrams of flows: each has its sender, receiver, address, and rate on the wire in bit/s."""
+    return {
+        "payload_bytes": payload_bytes,
+        "flows": [
+            {
+                "sender_pid": host_pids[sender],
+                "receiver_pid": host_pids[receiver],
+                "address": address,
+                "port": port,
+                "rate_bps": rate_bps,
+            }
+            for port, (sender, receiver, address, rate_bps) in enumerate(ends, start=first_port)
+        ],
+    }
+
+
+def flow_results(results: Mapping[str, Any]) -> list[FlowResult]:
+    """The result of each flow from the change of its rate on; its datagrams are renumbered from 0."""
+    return [
+        FlowResult(
+            sent=one["sent"] - one["first"],
+            start_s=0.0,
+            end_s=0.0,
+            arrivals=[
+                (number - one["first"], at_s)
+                for number, at_s in zip(one["numbers"], one["times_s"], strict=True)
+                if number >= one["first"]
+            ],
+            max_delay_s=one["max_delay_s"],
+        )
+        for one in results["flows"]
+    ]

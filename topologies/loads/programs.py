@@ -1,20 +1,22 @@
-"""Runs roles of the traffic program for a load, each with its plan and its results."""
+"""Runs the programs of a load, and reads the JSON that they print."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from topologies.loads import traffic
 from topologies.network import processes
+
+TRAFFIC = [sys.executable, "-P", "-m", "topologies.loads.traffic"]
 
 
 class Programs:
-    """The processes of a load, one for each role. Their files in `directory` begin with `name`."""
+    """The processes of a load, by their roles. Their files in `directory` begin with `name`."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self._directory, self._name = directory, name
@@ -24,17 +26,34 @@ class Programs:
         """Start a role of `traffic.py`."""
         path = self._path(role, "plan.json")
         path.write_text(json.dumps(plan))
-        script = str(Path(traffic.__file__).resolve())
-        command = [sys.executable, "-P", script, role, str(path), str(self._path(role, "json"))]
-        self._running[role] = processes.start(command, self._path(role, "log"))
+        log, output = self._path(role, "log"), self._path(role, "json")
+        command = [*TRAFFIC, role, str(path)]
+        self._running[role] = processes.start(command, log, output=output, stdin=subprocess.PIPE)
+
+    def start_in(self, namespace_pid: int, role: str, command: Sequence[str]) -> None:
+        """Start another program in the network namespace of a process."""
+        log, output = self._path(role, "log"), self._path(role, "json")
+        self._running[role] = processes.start_in(namespace_pid, command, log, output=output)
 
     def __getitem__(self, role: str) -> subprocess.Popen[bytes]:
         return self._running[role]
 
-    def signal(self, role: str, number: int) -> None:
-        """Send a signal to a role, if it was started and has not ended."""
-        if role in self._running and self._running[role].poll() is None:
-            self._running[role].send_signal(number)
+    def order(self, role: str, order: Mapping[str, Any]) -> None:
+        """Give an order to a role of `traffic.py`.
+
+        Raises:
+            OSError: it has ended.
+        """
+        orders = self._running[role].stdin
+        assert orders is not None
+        orders.write(json.dumps(order).encode() + b"\n")
+        orders.flush()
+
+    def stop(self, role: str) -> None:
+        """Tell a role of `traffic.py` to end, if it was started and has not ended."""
+        if role in self._running and (orders := self._running[role].stdin):
+            with contextlib.suppress(OSError):
+                orders.close()
 
     def require_running(self) -> None:
         """Check that no program has ended.
@@ -44,7 +63,7 @@ class Programs:
         """
         for role, program in self._running.items():
             if program.poll() is not None:
-                raise RuntimeError(f"{self._name}, {role}: ended too early; {self._log_end(role)}")
+                raise RuntimeError(f"{self._name}, {role}: ended too early; {self.said(role)}")
 
     def results(self, role: str, timeout_s: float) -> dict[str, Any]:
         """Wait for a program's end and return its results.
@@ -58,16 +77,18 @@ class Programs:
             status = None
         if status != 0:
             found = "did not end in time" if status is None else f"exit status {status}"
-            raise RuntimeError(f"{self._name}, {role}: {found}; {self._log_end(role)}")
+            raise RuntimeError(f"{self._name}, {role}: {found}; {self.said(role)}")
         results: dict[str, Any] = json.loads(self._path(role, "json").read_text())
         return results
 
     def close(self) -> None:
         """Stop all programs."""
-        for program in self._running.values():
+        for role, program in self._running.items():
+            self.stop(role)
             processes.end(program)
 
-    def _log_end(self, role: str) -> str:
+    def said(self, role: str) -> str:
+        """The end of a program's log."""
         log = self._path(role, "log").read_text(errors="replace")
         return f"end of its log: {log[-500:]}"
 

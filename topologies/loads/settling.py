@@ -1,4 +1,4 @@
-"""Computes the settling time of the uplinks from frequent readings of their counters."""
+"""When the uplinks have settled after a change, from frequent readings of their counters."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ END_S = 3.0
 FULL_RATIO = 0.97
 # The tolerance for an uplink's share of the load. The smallest VM has 3 % of the load.
 SAME_SHARE = 0.025
+# An uplink is well placed up to this multiple of its load in the best placement that is left.
+NEAR_RATIO = 1.1
+# The span of the median for a placement.
+PLACED_SPAN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,30 +65,61 @@ def settle_s(
     than half of `SPAN_S`.
     """
     last_s = to_s - SPAN_S / 2
-    splits = [(at_s, split) for at_s, split in shares(readings) if from_s <= at_s <= last_s]
-    last_splits = [split for at_s, split in splits if at_s >= to_s - END_S]
-    last_rates = [
-        used for at_s, used in rates(readings, capacities_bps) if to_s - END_S <= at_s <= last_s
-    ]
-    full = any(
-        statistics.median(used[uplink] for used in last_rates) >= FULL_RATIO
-        for uplink in capacities_bps
-        if last_rates
-    )
-    if full or not last_splits:
+    splits = _within(shares(readings), from_s, last_s)
+    last_splits = _within(splits, to_s - END_S, last_s)
+    last_rates = _within(rates(readings, capacities_bps), to_s - END_S, last_s)
+    if not last_splits or max(_middle(last_rates).values(), default=0.0) >= FULL_RATIO:
         return to_s - from_s
-    final = {
-        uplink: statistics.median(split[uplink] for split in last_splits)
-        for uplink in last_splits[0]
-    }
-    different = [
-        number
-        for number, (_, split) in enumerate(splits)
-        if any(abs(split[uplink] - share) > SAME_SHARE for uplink, share in final.items())
-    ]
-    if not different:
+    final = _middle(last_splits)
+    return _last_s(
+        splits,
+        lambda split: any(abs(split[up] - share) > SAME_SHARE for up, share in final.items()),
+        *(from_s, to_s),
+    )
+
+
+def placed_s(
+    readings: Sequence[Reading],
+    capacities_bps: Mapping[str, int],
+    offered_bps: float,
+    from_s: float,
+    to_s: float,
+) -> float:
+    """The time from `from_s` until the load is spread over the uplinks by their capacities.
+
+    An uplink may carry `NEAR_RATIO` times its load in the best placement. The result is the whole
+    span if an uplink exceeds that in the end. The function compares shares and not rates, because
+    a machine that stops for a moment stops all uplinks. It does not see a change that lasts less
+    than half of `PLACED_SPAN_S`.
+    """
+    max_ratio = NEAR_RATIO * offered_bps / sum(capacities_bps.values())
+    return _last_s(
+        _within(shares(readings, PLACED_SPAN_S), from_s, to_s - PLACED_SPAN_S / 2),
+        lambda split: any(
+            split[up] * offered_bps / bps > max_ratio for up, bps in capacities_bps.items()
+        ),
+        *(from_s, to_s),
+    )
+
+
+def _within(values: Values, from_s: float, to_s: float) -> Values:
+    return [(at_s, found) for at_s, found in values if from_s <= at_s <= to_s]
+
+
+def _middle(values: Values) -> dict[str, float]:
+    """Each uplink's median."""
+    first = values[0][1] if values else {}
+    return {up: statistics.median(found[up] for _, found in values) for up in first}
+
+
+def _last_s(
+    values: Values, is_off: Callable[[Mapping[str, float]], bool], from_s: float, to_s: float
+) -> float:
+    """The time from `from_s` to the first value after the last one that is off."""
+    off = [number for number, (_, found) in enumerate(values) if is_off(found)]
+    if not off:
         return 0.0
-    after = splits[different[-1] + 1 :]
+    after = values[off[-1] + 1 :]
     return after[0][0] - from_s if after else to_s - from_s
 
 
@@ -105,9 +140,8 @@ def _medians(
                 steps.append(((before.at_s + after.at_s) / 2, found))
     times_s = [at_s for at_s, _ in steps]
     medians: Values = []
-    for at_s, found in steps:
+    for at_s, _ in steps:
         first = bisect.bisect_left(times_s, at_s - span_s / 2)
         last = bisect.bisect_right(times_s, at_s + span_s / 2)
-        around = [values for _, values in steps[first:last]]
-        medians.append((at_s, {up: statistics.median(v[up] for v in around) for up in found}))
+        medians.append((at_s, _middle(steps[first:last])))
     return medians

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from topologies.loads.load import Load, Outcome, Stage
-from topologies.loads.streams import Flow, received_bytes, spread, stream_rates_bps
-from topologies.network import processes
+from topologies.loads.streams import Flow, Report, received_bytes, stream_rates_bps
 
 FIRST_PORT = 5201
 LISTEN_TIMEOUT_S = 10.0
 # Time to start all senders before the first flow begins.
 READY_S = 0.5
 END_TIMEOUT_S = 10.0
-# iperf3's report of a flow; empty if the flow failed.
-Report = Mapping[str, Any]
 # Computes further figures from all reports and the throughput of the measured part.
 Derive = Callable[[Sequence[Report], float], Mapping[str, float]]
 
@@ -31,7 +26,7 @@ class StreamLoad(Load):
     measured, and each stream's rate is the one while its flow sends.
 
     `derive` computes further figures. With `may_fail`, a flow that cannot connect or loses its
-    connection counts as a flow without traffic; otherwise it is an error.
+    connection counts as a flow without traffic, and its report is empty; otherwise it is an error.
     """
 
     def __init__(
@@ -43,59 +38,48 @@ class StreamLoad(Load):
         derive: Derive | None = None,
         may_fail: bool = False,
     ) -> None:
-        self._stage = stage
+        super().__init__(stage)
         self._flows = list(flows)
         self._derive = derive
         self._may_fail = may_fail
         self.load_s = max(flow.begin_s + flow.duration_s for flow in flows)
         self._is_whole = measured_s is None
         self.measured_s = self.steady_s = measured_s or (0.0, self.load_s)
-        self._receivers: list[subprocess.Popen[bytes]] = []
-        self._senders: list[subprocess.Popen[bytes]] = []
+        self._programs = self._programs_of("iperf3")
 
     def start(self) -> None:
         """Start all programs. Each sender waits until its flow begins."""
-        for number, flow in enumerate(self._flows):
-            command = flow.receiver_command(FIRST_PORT + number)
-            pid = self._stage.host_pids[flow.receiver]
-            self._receivers.append(processes.start_in(pid, command, self._log("receiver", number)))
-        for number, flow in enumerate(self._flows):
-            self._await_listening(flow.receiver, FIRST_PORT + number)
+        pids = self._stage.host_pids
+        for port, flow in enumerate(self._flows, start=FIRST_PORT):
+            self._programs.start_in(pids[flow.receiver], f"to-{port}", flow.receiver_command(port))
+        for port, flow in enumerate(self._flows, start=FIRST_PORT):
+            self._await_listening(flow.receiver, port)
         self.start_s = time.monotonic() + READY_S
-        for number, flow in enumerate(self._flows):
+        for port, flow in enumerate(self._flows, start=FIRST_PORT):
             wait_s = max(0.0, self.start_s + flow.begin_s - time.monotonic())
             command = ["sh", "-c", f'sleep {wait_s:.3f}; exec "$@"', "sh"]
-            command += flow.sender_command(FIRST_PORT + number)
-            pid = self._stage.host_pids[flow.sender]
-            self._senders.append(processes.start_in(pid, command, self._log("sender", number)))
+            command += flow.sender_command(port)
+            self._programs.start_in(pids[flow.sender], f"from-{port}", command)
 
     def finish(self) -> Outcome:
         """Wait for all flows. `details` has each stream's rate in the measured part."""
-        end_s = self.start_s + self.load_s
-        reports = [self._report(number, end_s) for number in range(len(self._flows))]
+        reports = [self._report(port) for port, _ in enumerate(self._flows, start=FIRST_PORT)]
         rates_bps = [
             self._rates_bps(flow, report) for flow, report in zip(self._flows, reports, strict=True)
         ]
         streams_bps = [rate_bps for flow in rates_bps for rate_bps in flow]
-        found = spread(streams_bps)
         received = sum(map(received_bytes, reports))
-        throughput_bps = received * 8 / self.load_s if self._is_whole else found.total
-        figures: dict[str, float] = {"stream_mean_bps": found.mean}
+        throughput_bps = received * 8 / self.load_s if self._is_whole else sum(streams_bps)
+        mean_bps = statistics.fmean(streams_bps)
+        figures: dict[str, float] = {"stream_mean_bps": mean_bps}
         if len(streams_bps) > 1:
-            figures |= {"stream_stdev_bps": found.stdev, "stream_cv": found.cv}
+            stdev_bps = statistics.stdev(streams_bps)
+            figures["stream_stdev_bps"] = stdev_bps
+            figures["stream_cv"] = stdev_bps / mean_bps if mean_bps else 0.0
         if self._derive is not None:
             figures |= self._derive(reports, throughput_bps)
-        return Outcome(
-            received_bytes=received,
-            throughput_bps=throughput_bps,
-            figures=figures,
-            details={"stream_rates_bps": rates_bps},
-        )
-
-    def close(self) -> None:
-        """Stop all programs."""
-        for process in (*self._senders, *self._receivers):
-            processes.end(process)
+        details = {"stream_rates_bps": rates_bps}
+        return Outcome(received, throughput_bps, figures, details)
 
     def _rates_bps(self, flow: Flow, report: Report) -> list[float]:
         """Each stream's rate in the measured part of the load."""
@@ -106,33 +90,20 @@ class StreamLoad(Load):
         from_s, to_s = (at_s - flow.begin_s for at_s in self.measured_s)
         return stream_rates_bps(report, flow.streams, from_s, to_s)
 
-    def _report(self, number: int, end_s: float) -> Report:
+    def _report(self, port: int) -> Report:
         """The report of a flow; empty if the flow failed and may fail."""
-        receiver = self._receivers[number]
         try:
-            receiver.wait(max(0.0, end_s - time.monotonic()) + END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            if not self._may_fail:
-                raise RuntimeError(f"{self._name(number)} did not end in time") from None
-            processes.end(receiver)
-        text = self._log("receiver", number).read_text(errors="replace")
-        try:
-            report: Report = json.loads(text)
-        except ValueError:
-            report = {"error": f"no report: {text[-200:]!r}"}
-        if "error" not in report:
-            return report
-        if self._may_fail:
-            return {}
-        sender = self._log("sender", number).read_text(errors="replace")[-500:]
-        raise RuntimeError(f"{self._name(number)} failed: {report['error']}; sender: {sender}")
-
-    def _name(self, number: int) -> str:
-        flow = self._flows[number]
-        return f"iperf3 from {flow.sender} to {flow.receiver}"
-
-    def _log(self, side: str, number: int) -> Path:
-        return self._stage.directory / f"{side}{number}.json"
+            report: Report = self._programs.results(f"to-{port}", self._left_s() + END_TIMEOUT_S)
+            if "error" in report:
+                raise RuntimeError(report["error"])
+        except (RuntimeError, ValueError) as failure:
+            if self._may_fail:
+                return {}
+            flow = self._flows[port - FIRST_PORT]
+            said = self._programs.said(f"from-{port}")
+            text = f"iperf3 from {flow.sender} to {flow.receiver} failed: {failure}; sender: {said}"
+            raise RuntimeError(text) from None
+        return report
 
     def _await_listening(self, receiver: str, port: int) -> None:
         net = Path(f"/proc/{self._stage.host_pids[receiver]}/net")

@@ -6,7 +6,6 @@ It measures 15 s at the receiver, after 5 s of warm-up and before 5 s of cool-do
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,8 @@ INTERVAL_S = 0.5
 # Reports have gaps of a few milliseconds between intervals.
 MIN_COVERED_RATIO = 0.95
 CONNECT_TIMEOUT_MS = 3000
+# iperf3's report of a flow.
+Report = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +75,16 @@ def flow(
 
 
 def equal_flows(layout: Layout, offered_ratio: float, duration_s: float) -> list[Flow]:
-    """One flow from every VM to a client, all with the same rate.
-
-    The clients take turns. The flows together offer `offered_ratio` of the uplinks' capacity.
-    """
+    """One flow from every VM to a client, all with the same rate. See `weighted_flows`."""
     return weighted_flows(layout, offered_ratio, duration_s, [1.0] * len(layout.nodes(Role.VM)))
 
 
 def weighted_flows(
     layout: Layout, offered_ratio: float, duration_s: float, weights: Sequence[float]
 ) -> list[Flow]:
-    """The same, with rates in proportion to `weights`, one for each VM.
+    """One flow from every VM to a client, with rates in proportion to `weights`, one for each VM.
+
+    The clients take turns. The flows together offer `offered_ratio` of the uplinks' capacity.
 
     Raises:
         ValueError: there are more or fewer weights than VMs.
@@ -126,29 +126,7 @@ def paced_flows(
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """The spread of the streams' rates: total, mean, sample standard deviation, and CV.
-
-    The values have the unit of the rates, except for the coefficient of variation (stdev / mean).
-    """
-
-    total: float
-    mean: float
-    stdev: float
-    cv: float
-
-
-def spread(rates: Sequence[float]) -> Spread:
-    """The spread of the streams' rates; a single stream has no deviation."""
-    mean = statistics.fmean(rates)
-    stdev = statistics.stdev(rates) if len(rates) > 1 else 0.0
-    return Spread(total=sum(rates), mean=mean, stdev=stdev, cv=stdev / mean if mean else 0.0)
-
-
-def stream_rates_bps(
-    report: Mapping[str, Any], streams: int, from_s: float, to_s: float
-) -> list[float]:
+def stream_rates_bps(report: Report, streams: int, from_s: float, to_s: float) -> list[float]:
     """The rate of each stream in a span of the test, in the order of iperf3's report.
 
     An interval across an edge of the span counts in proportion to its part in the span.
@@ -174,12 +152,12 @@ def stream_rates_bps(
     return [carried / covered_s[socket] for socket, carried in bits.items()]
 
 
-def received_bytes(report: Mapping[str, Any]) -> int:
+def received_bytes(report: Report) -> int:
     """The total of all streams in a receiver's report."""
     return sum(one["bytes"] for part in report.get("intervals", []) for one in part["streams"])
 
 
-def ports(report: Mapping[str, Any]) -> list[tuple[int, int]]:
+def ports(report: Report) -> list[tuple[int, int]]:
     """The sender's and the receiver's TCP port of each stream, from the receiver's report."""
     connected = report.get("start", {}).get("connected", [])
     return [(one["remote_port"], one["local_port"]) for one in connected]

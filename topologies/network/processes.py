@@ -28,28 +28,39 @@ def run(*command: str, env: Mapping[str, str] | None = None, timeout_s: float = 
 
 
 def start(
-    command: Sequence[str], log: Path, env: Mapping[str, str] | None = None
+    command: Sequence[str],
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    *,
+    output: Path | None = None,
+    stdin: int = subprocess.DEVNULL,
 ) -> subprocess.Popen[bytes]:
-    """Start a command in its own session, which Ctrl-C does not reach."""
-    with log.open("ab") as output:
+    """Start a command in its own session, which Ctrl-C does not reach.
+
+    The log also has its standard output, unless `output` is the file for that.
+    """
+    with log.open("ab") as errors, output.open("wb") if output else log.open("ab") as results:
         return subprocess.Popen(
             [*DIES_WITH_PARENT, *command],
             env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
+            stdin=stdin,
+            stdout=results,
+            stderr=errors,
             start_new_session=True,
         )
 
 
-def start_in(namespace_pid: int, command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+def start_in(
+    namespace_pid: int, command: Sequence[str], log: Path, *, output: Path | None = None
+) -> subprocess.Popen[bytes]:
     """Start a command in the network namespace of another process (a Mininet host).
 
     The command's temporary files are in the directory of its log, so they are removed with the log even
     if the command was interrupted: iperf3 creates a file and then unlinks it.
     """
     entering = ("nsenter", f"--net=/proc/{namespace_pid}/ns/net", "--")
-    return start([*entering, *command], log, {**os.environ, "TMPDIR": str(log.parent)})
+    env = {**os.environ, "TMPDIR": str(log.parent)}
+    return start([*entering, *command], log, env, output=output)
 
 
 def end(process: subprocess.Popen[bytes], signal_number: int = signal.SIGTERM) -> None:

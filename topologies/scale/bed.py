@@ -3,7 +3,7 @@
     VM ports: patch ports without a peer, and LOCAL ── bridge ── two uplinks: patch ports, too
 
 Patch ports cost Open vSwitch almost nothing, so the figures are the cost of the service. Some
-bridges have veth devices as uplinks, which count traffic and can lose their carrier.
+bridges have veth devices as uplinks, which can lose their carrier.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import fcntl
 import socket
 import struct
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -24,8 +23,6 @@ CABLED = 10
 BATCH = 10
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 0x1
 _IFREQ = struct.Struct("16sH14x")
-ETHERTYPE_EXPERIMENTAL = 0x88B5
-FRAME_BYTES = 1000
 
 
 class Bed:
@@ -40,7 +37,6 @@ class Bed:
         self.bridges: list[str] = []
         self.attached: set[str] = set()
         self._control = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._sockets: dict[str, socket.socket] = {}
         subprocess.run(["sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1"], check=True)
 
     def grow(self, bridges: int) -> Iterator[int]:
@@ -89,26 +85,6 @@ class Bed:
         _, flags = _IFREQ.unpack(fcntl.ioctl(self._control, SIOCGIFFLAGS, _IFREQ.pack(name, 0)))
         flags = flags | IFF_UP if plugged else flags & ~IFF_UP
         fcntl.ioctl(self._control, SIOCSIFFLAGS, _IFREQ.pack(name, flags))
-
-    def send_frame(self, bridge: str) -> None:
-        """Send a frame from a bridge's LOCAL port, which leaves by an uplink."""
-        if bridge not in self._sockets:
-            socket_ = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
-            socket_.bind((bridge, 0))
-            self._sockets[bridge] = socket_
-        socket_ = self._sockets[bridge]
-        source = socket_.getsockname()[4]
-        destination = b"\x02\x1b\xff\xff\xff\xff"
-        header = destination + source + struct.pack("!H", ETHERTYPE_EXPERIMENTAL)
-        socket_.send(header.ljust(FRAME_BYTES, b"\0"))
-
-    def send_frames(self, bridges: list[str], duration_s: float, interval_s: float) -> None:
-        """Send a frame from the LOCAL port of each bridge at this interval."""
-        end_s = time.monotonic() + duration_s
-        while (begin_s := time.monotonic()) < end_s:
-            for bridge in bridges:
-                self.send_frame(bridge)
-            time.sleep(max(0.0, begin_s + interval_s - time.monotonic()))
 
     def _create_command(self, name: str) -> list[str]:
         """The ovs-vsctl commands for a bridge. `add-port` would be slow, as it reads all ports."""

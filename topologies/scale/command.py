@@ -1,6 +1,6 @@
 """`ovs-lbt bench scale`: measures one service with 1, 10, 100 and 300 bridges.
 
-`out/scale/report.json` has the figures, and `scale.svg` and `scale.png` show how they grow.
+`out/scale/report.json` has the figures.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from topologies import bench
 from topologies.compare.steps import no_progress, step
 from topologies.network.private_network import private_network
 from topologies.network.private_ovs import PrivateOvs
 from topologies.reports.origin import origin
 from topologies.reports.report import machine, rounded
 from topologies.scale.bed import Bed
-from topologies.scale.figures import exponent, figure, section
+from topologies.scale.figures import section
 from topologies.scale.measuring import Pace, measure
 
 BRIDGES = (1, 10, 100, 300)
@@ -32,19 +31,6 @@ FULL, QUICK = Pace(settle_s=15.0, observe_s=30.0), Pace(settle_s=3.0, observe_s=
 DIGITS = 4
 START_LIMIT_S, EACH_LIMIT_S = 600.0, 6.0
 LOOK_AT = "the service, ovs-vswitchd: ps"
-# The figures whose growth is reported, by their path in a row.
-GROWING = (
-    "at_rest.cpu_ratio",
-    "counting.cpu_ratio",
-    "at_rest.decision_s.mean",
-    "at_rest.poll_s.mean",
-    "rss_bytes",
-    "threads",
-    "attach_s.median",
-    "start_s",
-    "failover_s.median",
-    "scrape.cpu_s",
-)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -62,26 +48,15 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Measure, and write the report and the pictures. Returns 0 if all measurements completed, else 1."""
+    """Measure, and write the report. Returns 0 if all measurements completed, else 1."""
     directory = options.out / "scale"
     directory.mkdir(parents=True, exist_ok=True)
     pace = QUICK if options.quick else FULL
     report = _measure_all(sorted(options.bridges), options.ports, pace, command)
     path = directory / "report.json"
     path.write_text(json.dumps(report, indent=2) + "\n")
-    growth = ", ".join(f"{n} {e:.2f}" for n, e in report["growth"].items() if e is not None)
-    print(section(report), f"Growth with bridges: {growth}", path, sep="\n\n")
-    if not report["rows"]:
-        return 1
-
-    def draw() -> list[Path]:
-        from topologies.reports import plots
-
-        along = f"bridges of {options.ports} patch ports each"
-        return plots.saved(plots.panels(lines(report), True, along), directory, "scale")
-
-    print(*bench.try_to_draw(draw), sep="\n")
-    return 1 if "failed" in report else 0
+    print(section(report), path, sep="\n\n")
+    return 1 if "failed" in report or not report["rows"] else 0
 
 
 def _measure_all(
@@ -112,49 +87,15 @@ def _measure_all(
         run_origin = origin(command)
         with step("adaptive, on one bridge", _limit_s(1), LOOK_AT, no_progress):
             adaptive = measure(Bed(ovs, ports), 1, ADAPTIVE, pace, ADAPTIVE_POLL_S, write_line)
-    growth = {
-        name: exponent([(row["bridges"], _at(row, name)) for row in rows]) for name in GROWING
-    }
     return {
         "environment": machine(),
         "pace": {"settle_s": pace.settle_s, "observe_s": pace.observe_s},
         "rows": rounded(rows, DIGITS),
         **({"failed": failed} if failed else {}),
         "adaptive": rounded({**adaptive, "origin": run_origin}, DIGITS),
-        "growth": rounded(growth, DIGITS),
     }
 
 
 def _limit_s(bridges: int) -> float:
     """The time limit: several times what this number of bridges takes."""
     return START_LIMIT_S + bridges * EACH_LIMIT_S
-
-
-def _at(row: dict[str, Any], name: str) -> float:
-    """A figure by its path; zero if it was not measured."""
-    return figure(row, name) or 0.0
-
-
-def lines(report: dict[str, Any]) -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """For each panel of the picture its lines, along the number of bridges."""
-    panels: dict[str, dict[str, tuple[float, tuple[str, ...]]]] = {
-        "CPU, % of a core": {
-            "at rest": (100, ("at_rest.cpu_ratio",)),
-            "counters change": (100, ("counting.cpu_ratio",)),
-        },
-        "memory, MB": {"resident": (1e-6, ("rss_bytes",))},
-        "milliseconds": {
-            "poll to decision": (1e3, ("at_rest.decision_s.mean", "at_rest.poll_s.mean")),
-            "failover": (1e3, ("failover_s.median",)),
-            "attach": (1e3, ("attach_s.median",)),
-        },
-    }
-    return {
-        title: {
-            label: [
-                (row["bridges"], factor * sum(_at(row, n) for n in names)) for row in report["rows"]
-            ]
-            for label, (factor, names) in of_panel.items()
-        }
-        for title, of_panel in panels.items()
-    }

@@ -1,4 +1,4 @@
-"""Figures of a process, of its Prometheus histograms, and of growth; and their page of docs/benchmarks."""
+"""Figures of a process and of its Prometheus histograms, and their page of docs/benchmarks."""
 
 from __future__ import annotations
 
@@ -15,33 +15,16 @@ from topologies.reports.markdown import table
 BYTES_PER_KB = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Resident memory. `pss_bytes` divides shared pages among the processes that share them."""
-
-    rss_bytes: int
-    pss_bytes: int
-
-
-def memory(pid: int) -> Memory:
-    """The present memory of a process."""
-    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    found = dict(re.findall(r"^(\w+): +(\d+) kB", rollup, re.MULTILINE))
-    return Memory(int(found["Rss"]) * BYTES_PER_KB, int(found["Pss"]) * BYTES_PER_KB)
+def rss_bytes(pid: int) -> int:
+    """The resident memory of a process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (found,) = re.findall(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
+    return int(found) * BYTES_PER_KB
 
 
 def threads(pid: int) -> int:
     """The number of threads of a process."""
     return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
-
-
-def wakeups(pid: int) -> int:
-    """The number of voluntary context switches of a process."""
-    counted = 0
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        found = re.search(r"^voluntary_ctxt_switches:\s+(\d+)", (task / "status").read_text(), re.M)
-        counted += int(found[1]) if found else 0
-    return counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +68,6 @@ def histogram(metrics: Iterable[Metric], name: str) -> Histogram:
         elif metric.name == name + "_sum":
             total_s += metric.value
     return Histogram(buckets, total_s)
-
-
-def exponent(points: Sequence[tuple[float, float]]) -> float | None:
-    """The exponent of the power law that fits the points: 1 is linear growth, 2 is quadratic.
-
-    None if fewer than two points are above zero.
-    """
-    logs = [(math.log(x), math.log(y)) for x, y in points if x > 0 and y > 0]
-    if len(logs) < 2:
-        return None
-    mean_x = sum(x for x, _ in logs) / len(logs)
-    mean_y = sum(y for _, y in logs) / len(logs)
-    spread = sum((x - mean_x) ** 2 for x, _ in logs)
-    return sum((x - mean_x) * (y - mean_y) for x, y in logs) / spread if spread else None
 
 
 def figure(row: Mapping[str, Any], place: str) -> float | None:

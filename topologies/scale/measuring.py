@@ -6,28 +6,23 @@ import contextlib
 import json
 import socket
 import statistics
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from topologies.network import processes
-from topologies.network.service import Metric, Service
+from topologies.network.service import Service
 from topologies.scale import figures
 from topologies.scale.bed import Bed
-from topologies.scale.figures import Histogram
 from topologies.scale.relay import Relay
 from topologies.scale.switch_view import SwitchView
 
-LAST = "ovslbt_last_decision_timestamp_seconds"
 DECISIONS, POLLS = "ovslbt_decision_duration_seconds", "ovslbt_stats_poll_duration_seconds"
 # Attaches and failovers are measured on at most this many bridges.
 SAMPLES = 5
-# LOCAL sends more often than the service polls, so that counters change in every poll.
-SEND_INTERVAL_S = 0.5
 # The effects of one failover are over after this: VM ports return eight at a time, one second apart.
 CALM_S = 1.0
 FOLLOWED_TIMEOUT_S = 10.0
@@ -116,18 +111,13 @@ def measure(
         row["start_s"] = time.monotonic() - begin_s
         write_line(f"started again, all connected after {row['start_s']:.1f} s")
         time.sleep(pace.settle_s)
-        row["at_rest"] = _observe(bed, service, pace.observe_s, interval_s)
-        write_line(f"at rest: {_line(row['at_rest'])}")
-        sender = threading.Thread(
-            target=bed.send_frames,
-            args=(bed.bridges[:bridges], pace.observe_s + 2.0, SEND_INTERVAL_S),
-        )
-        sender.start()
-        row["counting"] = _observe(bed, service, pace.observe_s, interval_s)
-        sender.join()
-        row |= _memory(service)
+        row["at_rest"] = _observe(service, pace.observe_s)
+        decided, polled = _ms(row["at_rest"]["decision_s"]), _ms(row["at_rest"]["poll_s"])
+        used = f"{row['at_rest']['cpu_ratio']:.2%} of a core"
+        write_line(f"at rest: {used}, decision {decided}, poll {polled}")
+        row["rss_bytes"] = figures.rss_bytes(service.pid)
+        row["threads"] = figures.threads(service.pid)
         write_line(f"{row['rss_bytes'] / 1e6:.0f} MB resident, {row['threads']} threads")
-        write_line(f"counters change: {_line(row['counting'])}")
         row["scrape"] = _scrape(service)
         write_line(f"a scrape: {row['scrape']['s']:.2f} s")
     took = _failovers(bed, bridges, log)
@@ -171,45 +161,21 @@ def _request(bed: Bed, command: str, *words: str) -> str:
     return bed.ovs.run(*appctl, *words, timeout_s=ANSWER_TIMEOUT_S)
 
 
-def _observe(bed: Bed, service: Service, observe_s: float, interval_s: float) -> dict[str, Any]:
+def _observe(service: Service, observe_s: float) -> dict[str, Any]:
     """Observe the service between two scrapes, without requests."""
-    pids = {
-        "cpu_ratio": service.pid,
-        "vswitchd_cpu_ratio": bed.ovs.pid("ovs-vswitchd"),
-        "ovsdb_cpu_ratio": bed.ovs.pid("ovsdb-server"),
-    }
     before = service.metrics()
     time.sleep(AFTER_SCRAPE_S)
-    begin_s, woken = time.monotonic(), figures.wakeups(service.pid)
-    used_s = {name: processes.cpu_s(pid) for name, pid in pids.items()}
+    begin_s, used_s = time.monotonic(), processes.cpu_s(service.pid)
     time.sleep(observe_s)
     took_s = time.monotonic() - begin_s
-    found: dict[str, Any] = {
-        name: (processes.cpu_s(pid) - used_s[name]) / took_s for name, pid in pids.items()
-    }
-    found["wakeups_per_s"] = (figures.wakeups(service.pid) - woken) / took_s
+    found: dict[str, Any] = {"cpu_ratio": (processes.cpu_s(service.pid) - used_s) / took_s}
     after = service.metrics()
     for name, key in ((DECISIONS, "decision_s"), (POLLS, "poll_s")):
         seen = figures.histogram(after, name).since(figures.histogram(before, name))
-        found[key] = _quantiles(seen)
-    found["off_time_s"] = _spread(_off_time(before, after, interval_s))
+        mean = seen.total_s / seen.count if seen.count else None
+        spread = {"median": seen.quantile(0.5), "p99": seen.quantile(0.99)}
+        found[key] = {"mean": mean, **spread, "count": seen.count}
     return found
-
-
-def _off_time(before: list[Metric], after: list[Metric], interval_s: float) -> list[float]:
-    """For each bridge, the error of its decision times relative to the poll interval.
-
-    The time between two decisions should be a multiple of the interval. Late polls make it differ,
-    by at most half an interval.
-    """
-    first, last = _decision_times(before), _decision_times(after)
-    apart = [(last[b] - first[b]) / interval_s for b in first.keys() & last.keys()]
-    return [abs(intervals - round(intervals)) * interval_s for intervals in apart]
-
-
-def _decision_times(metrics: list[Metric]) -> dict[str, float]:
-    """The time of the last decision of each bridge."""
-    return {one.labels["bridge"]: one.value for one in metrics if one.name == LAST}
 
 
 def _failovers(bed: Bed, bridges: int, log: Path) -> dict[str, Any]:
@@ -277,31 +243,12 @@ def _scrape(service: Service) -> dict[str, float]:
     }
 
 
-def _memory(service: Service) -> dict[str, Any]:
-    return {**asdict(figures.memory(service.pid)), "threads": figures.threads(service.pid)}
-
-
 def _spread(values: list[float]) -> dict[str, float]:
     return {
         "median": statistics.median(values),
         "worst": max(values),
         "count": len(values),
     }
-
-
-def _quantiles(seen: Histogram) -> dict[str, float | None]:
-    mean = seen.total_s / seen.count if seen.count else None
-    spread = {"median": seen.quantile(0.5), "p99": seen.quantile(0.99)}
-    return {"mean": mean, **spread, "count": seen.count}
-
-
-def _line(found: dict[str, Any]) -> str:
-    """A summary of an observation for the terminal."""
-    off, decided, polled = found["off_time_s"], found["decision_s"], found["poll_s"]
-    return (
-        f"{found['cpu_ratio']:.2%} of a core, {found['wakeups_per_s']:.0f} wake-ups/s, "
-        f"decision {_ms(decided)}, poll {_ms(polled)}, off time {_ms(off)}"
-    )
 
 
 def _ms(spread: dict[str, float | None]) -> str:

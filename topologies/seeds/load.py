@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from topologies.graph.layout import Role
 from topologies.loads.load import Stage
-from topologies.loads.probing import FlowResult
+from topologies.loads.probing import ROLE, FlowResult
 from topologies.loads.settling import Reading, settle_s
 from topologies.loads.shift_load import FRAME_BITS, Rates, ShiftLoad
 from topologies.network import processes
@@ -56,8 +56,7 @@ class SeededLoad(ShiftLoad):
         for vm, uplink in self._homes.items():
             self._stage.place(vm, uplink)
         super().start()
-        for role in ("receive", "send"):
-            processes.set_realtime_priority(self._programs[role].pid, SENDER_PRIORITY)
+        processes.set_realtime_priority(self._programs[ROLE].pid, SENDER_PRIORITY)
 
     def _rates_before(self) -> list[float]:
         return self._before_bps

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topologies.loads.flow_arrivals import FlowPlan, wire_bytes
-from topologies.loads.flow_oracle import place, shared_equally_s
+from topologies.loads.flow_figures import ideal_s
+from topologies.loads.flow_oracle import SharedLink, place
 
 LINK_BPS = 100e6
 SIZE_BYTES = 1_000_000
@@ -24,22 +25,28 @@ def _flows(*starts_s: float, size_bytes: int = SIZE_BYTES) -> list[FlowPlan]:
 
 
 def test_flows_that_start_together_share_a_link_equally() -> None:
-    assert shared_equally_s(_flows(0, 0), LINK_BPS, LINK_BPS) == pytest.approx([2 * ALONE_S] * 2)
-    # The second one starts when half of the first has been sent.
-    found = shared_equally_s(_flows(0, ALONE_S / 2), LINK_BPS, LINK_BPS)
-    assert found == pytest.approx([1.5 * ALONE_S] * 2)
+    link = SharedLink(LINK_BPS)
+    link.advance(0.0)
+    alone = link.cost(SIZE_BYTES)
+    assert alone == pytest.approx(ALONE_S / ideal_s(SIZE_BYTES, LINK_BPS))
+    link.add(SIZE_BYTES)
+    # Each of the two takes twice as long.
+    assert link.cost(SIZE_BYTES) == pytest.approx(3 * alone)
+    link.advance(ALONE_S / 2)
+    assert link.cost(SIZE_BYTES) == pytest.approx(2 * alone), "half of the first is left"
+    link.advance(ALONE_S)
+    assert link.cost(SIZE_BYTES) == pytest.approx(alone), "the first one has ended"
 
 
 @given(plans)
 @settings(deadline=None)
-def test_link_is_never_faster_than_its_capacity(flows: list[FlowPlan]) -> None:
-    found = shared_equally_s(flows, LINK_BPS, LINK_BPS)
-    for flow, duration_s in zip(flows, found, strict=True):
-        assert duration_s >= wire_bytes(flow.size_bytes) * 8 / LINK_BPS * (1 - 1e-6)
-    last_s = max(flow.start_s + one for flow, one in zip(flows, found, strict=True))
-    sent_s = sum(wire_bytes(flow.size_bytes) for flow in flows) * 8 / LINK_BPS
-    assert last_s >= sent_s * (1 - 1e-6)
-    assert last_s <= flows[-1].start_s + sent_s * (1 + 1e-6)
+def test_flow_costs_at_least_as_much_as_on_an_idle_link(flows: list[FlowPlan]) -> None:
+    busy, idle = SharedLink(LINK_BPS), SharedLink(LINK_BPS)
+    for flow in flows:
+        busy.advance(flow.start_s)
+        idle.advance(flow.start_s)
+        assert busy.cost(flow.size_bytes) >= idle.cost(flow.size_bytes) * (1 - 1e-6)
+        busy.add(flow.size_bytes)
 
 
 def test_large_flows_go_to_different_uplinks_and_small_ones_beside_the_fewest() -> None:

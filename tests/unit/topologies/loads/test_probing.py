@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import signal
 import socket
 import time
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from topologies.loads.probing import Flow, FlowResult, Probes
-from topologies.network import processes
+from topologies.loads.programs import Programs
 
 INTERVAL_S = 0.01
 
@@ -59,18 +59,15 @@ def test_gaps_are_also_before_the_first_and_after_the_last_arrival() -> None:
 def test_probes_end_with_their_results_when_stopped(tmp_path: Path) -> None:
     """Both ends are in this namespace."""
     flow = Flow("here", "here", "127.0.0.1")
-    probes = Probes({"here": os.getpid()}, [flow], tmp_path, rate_pps=200, port=_free_port())
-    try:
-        others = processes.children()
+    with contextlib.closing(Programs(tmp_path, "probes")) as programs:
+        port = _free_port()
+        probes = Probes(programs, {"here": os.getpid()}, [flow], 200, port)
         probes.start(time.monotonic() + 0.3, time.monotonic() + 60)
-        (pid,) = processes.children() - others
-        while not _catches_sigterm(pid):
+        while f":{port:04X} " not in Path("/proc/net/udp").read_text():
             time.sleep(0.01)
         time.sleep(max(0.0, probes.start_s - time.monotonic()) + 0.2)
         probes.stop()
         (result,) = probes.finish().values()
-    finally:
-        probes.close()
     assert 0 < result.sent < 2000
     assert (result.lost, result.duplicated, result.reordered) == (0, 0, 0)
     assert result.longest_gap_s() >= 0.005
@@ -78,23 +75,16 @@ def test_probes_end_with_their_results_when_stopped(tmp_path: Path) -> None:
 
 @pytest.mark.system
 def test_the_error_of_a_failed_probe_has_the_reason(tmp_path: Path) -> None:
-    port = _free_port()
-    probes = Probes({"here": os.getpid()}, [Flow("here", "here", "127.0.0.1")], tmp_path, 10, port)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+    port, here = _free_port(), {"here": os.getpid()}
+    with (
+        contextlib.closing(Programs(tmp_path, "probes")) as programs,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken,
+    ):
         taken.bind(("", port))
-        try:
-            probes.start(time.monotonic(), time.monotonic())
-            with pytest.raises(RuntimeError, match=r"probes, probe: exit status 1;[\s\S]*in use"):
-                probes.finish()
-        finally:
-            probes.close()
-
-
-def _catches_sigterm(pid: int) -> bool:
-    """Whether the process has a handler for SIGTERM. Before, `stop` would kill it."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    caught = int(status.partition("SigCgt:")[2].split()[0], 16)
-    return bool(caught & 1 << (signal.SIGTERM - 1))
+        probes = Probes(programs, here, [Flow("here", "here", "127.0.0.1")], 10, port)
+        probes.start(time.monotonic(), time.monotonic())
+        with pytest.raises(RuntimeError, match=r"probes, datagrams: exit status 1;[\s\S]*in use"):
+            probes.finish()
 
 
 def _free_port() -> int:

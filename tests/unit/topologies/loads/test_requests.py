@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.unit.topologies.loads.running import running_server
 from topologies.loads import traffic
-from topologies.loads.traffic import CHUNK_BYTES, NOT_STARTED, Clients, Server
+from topologies.loads.traffic import CHUNK_BYTES, NOT_STARTED
 
 
 @pytest.fixture
-def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def port() -> Iterator[int]:
     """The port of a running server."""
-    monkeypatch.setattr(traffic, "LOOK_S", 0.01)
-    stopped = threading.Event()
-    with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
-        listener.setblocking(False)
-        server = Server([listener])
-        thread = threading.Thread(target=server.run, args=[stopped.is_set])
-        thread.start()
-        yield int(listener.getsockname()[1])
-        stopped.set()
-        thread.join()
-        server.close()
+    with running_server() as (_, made):
+        yield made
 
 
 def _plan(port: int, sizes_bytes: list[int], longest_s: float = 20.0) -> dict[str, Any]:
@@ -51,18 +43,21 @@ def _plan(port: int, sizes_bytes: list[int], longest_s: float = 20.0) -> dict[st
     }
 
 
-def _run(plan: dict[str, Any]) -> Clients:
-    clients = Clients(plan, lambda _pid, kind: socket.socket(socket.AF_INET, kind))
-    clients.run()
-    return clients
+def _run(plan: dict[str, Any]) -> dict[str, Any]:
+    def opened(_pid: int, kind: socket.SocketKind) -> socket.socket:
+        made = socket.socket(socket.AF_INET, kind)
+        made.setblocking(False)
+        return made
+
+    return asyncio.run(traffic.request(plan, opened))
 
 
 def test_every_flow_gets_its_size(port: int) -> None:
     sizes_bytes = [1, 8, 1448, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 5_000_000]
     found = _run(_plan(port, sizes_bytes))
-    assert [received for _, _, received in found.rows] == sizes_bytes
-    assert found.received_bytes == found.measured_bytes == sum(sizes_bytes)
-    for late_s, duration_s, _ in found.rows:
+    assert [received for _, _, received in found["rows"]] == sizes_bytes
+    assert found["received_bytes"] == found["measured_bytes"] == sum(sizes_bytes)
+    for late_s, duration_s, _ in found["rows"]:
         assert late_s >= 0
         assert 0 < duration_s < 10
 
@@ -70,7 +65,7 @@ def test_every_flow_gets_its_size(port: int) -> None:
 def test_flow_without_an_answer_takes_until_the_end() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         found = _run(_plan(silent.getsockname()[1], [1000], longest_s=0.4))
-    ((late_s, duration_s, received_bytes),) = found.rows
+    ((late_s, duration_s, received_bytes),) = found["rows"]
     assert received_bytes == 0
     assert late_s + duration_s >= 0.39
 
@@ -81,7 +76,7 @@ def test_refused_connection_takes_until_the_end() -> None:
     begin_s = time.monotonic()
     found = _run(_plan(port, [1000], longest_s=30.0))
     assert time.monotonic() - begin_s < 10, "nobody waits for it"
-    ((_, duration_s, received_bytes),) = found.rows
+    ((_, duration_s, received_bytes),) = found["rows"]
     assert received_bytes == 0
     assert duration_s == pytest.approx(30, abs=1)
 
@@ -91,5 +86,5 @@ def test_only_the_measured_part_is_measured_and_nothing_starts_after_the_end(por
     plan["flows"][1]["start_s"], plan["flows"][2]["start_s"] = 0.6, 1.2
     plan["measured_s"] = [0.5, 1.0]
     found = _run(plan)
-    assert [late_s == NOT_STARTED for late_s, _, _ in found.rows] == [False, False, True]
-    assert (found.received_bytes, found.measured_bytes) == (2000, 1000)
+    assert [late_s == NOT_STARTED for late_s, _, _ in found["rows"]] == [False, False, True]
+    assert (found["received_bytes"], found["measured_bytes"]) == (2000, 1000)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from topologies.loads.failure_load import lossless_s, placed_s
 from topologies.loads.probing import FlowResult
-from topologies.loads.settling import Reading, settle_s
+from topologies.loads.settling import Reading, placed_s, settle_s
+from topologies.loads.shift_load import lossless_s
 
 CAPACITY_BPS = 100_000_000
 CAPACITIES = {"uplink1": CAPACITY_BPS, "uplink2": CAPACITY_BPS}

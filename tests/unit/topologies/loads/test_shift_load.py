@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import json
-import os
 import socket
-from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import Mock
 
 import pytest
 
@@ -21,8 +16,8 @@ def test_a_late_sender_skips_datagrams_instead_of_sending_a_burst() -> None:
     with own, other:
         own.setblocking(False)
         bits = (100 + traffic.HEADERS_BYTES) * 8
-        flow = traffic.Sending(own.send, 100, bits / 0.001)
-        flow.begin(5.0, 0.0)
+        flow = traffic.Sending(own.send, 100)
+        flow.begin(bits / 0.001, 5.0, 0.0)
         for at_s in (5.0, 5.0015, 5.0035):
             flow.send(at_s)
         assert (flow.sent, flow.skipped) == (4, 0)
@@ -43,32 +38,30 @@ def test_a_late_sender_skips_datagrams_instead_of_sending_a_burst() -> None:
         assert numbers == list(range(flow.sent))
 
 
-def test_the_rate_of_each_flow_changes_at_its_own_time(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_rate_of_each_flow_changes_at_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = itertools.count(100.0, 0.0005)  # time only passes where somebody looks
-    clock = SimpleNamespace(monotonic=lambda: next(now), sleep=lambda _span_s: None)
-    monkeypatch.setattr(traffic, "time", clock)
+    monkeypatch.setattr(traffic, "time", SimpleNamespace(monotonic=lambda: next(now)))
     fast_bps = (100 + traffic.HEADERS_BYTES) * 8 / 0.01
-    flows = [
-        {"sender_pid": os.getpid(), "address": "127.0.0.1", "port": 9, "rate_bps": rate_bps}
-        for rate_bps in (0.0, fast_bps / 10, fast_bps)
-    ]
-    change = {
-        "at_s": 101.0,
-        "end_s": 102.0,
-        "rates_bps": [fast_bps, fast_bps, 0.0],
-        "after_s": [0.0, 0.5, 0.2],
+    rates_bps = (0.0, fast_bps / 10, fast_bps)
+    orders = iter(
+        [
+            {
+                "at_s": 101.0,
+                "end_s": 102.0,
+                "rates_bps": [fast_bps, fast_bps, 0.0],
+                "after_s": [0.0, 0.5, 0.2],
+            }
+        ]
+    )
+    plan = {
+        "start_s": 100.0,
+        "end_s": 105.0,
+        "probes": False,
+        "flows": [{"rate_bps": rate_bps} for rate_bps in rates_bps],
     }
-    (tmp_path / traffic.CHANGE).write_text(json.dumps(change))
-    plan = {"payload_bytes": 100, "longest_s": 5.0, "flows": flows}
-    found = traffic.send(
-        plan,
-        tmp_path,
-        lambda _pid, _kind: contextlib.nullcontext(Mock()),  # type: ignore[arg-type, return-value]
-        lambda: True,
-    )["flows"]
+    flows = [traffic.Sending(lambda _payload: None, 100) for _ in rates_bps]
+    traffic.send_all(plan, flows, lambda: [*itertools.islice(orders, 1)], lambda _span_s: None)
     # Before and after the change, which the second flow makes 0.5 s later and the third 0.2 s later.
-    assert [one["first"] for one in found] == pytest.approx([0, 10, 100], abs=1)
-    sent = [one["sent"] - one["first"] for one in found]
+    assert [one.first for one in flows] == pytest.approx([0, 10, 100], abs=1)
+    sent = [one.sent - one.first for one in flows]
     assert sent == pytest.approx([100, 5 + 50, 20], abs=1)

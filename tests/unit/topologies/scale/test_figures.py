@@ -1,13 +1,11 @@
-"""Figures of `make bench-scale`: histograms as Prometheus gives them, and how figures grow."""
+"""Figures of `make bench-scale`: histograms as Prometheus gives them."""
 
 from __future__ import annotations
-
-import math
 
 import pytest
 
 from topologies.network.service import parse_metrics
-from topologies.scale.figures import exponent, histogram
+from topologies.scale.figures import histogram
 
 PAGE = """\
 took_seconds_bucket{bridge="a",le="0.001"} 4
@@ -40,11 +38,3 @@ def test_since_has_only_later_observations() -> None:
     assert since.count == 4
     assert since.total_s == pytest.approx(0.1)
     assert since.since(since).quantile(0.5) is None
-
-
-@pytest.mark.parametrize("power", [0.0, 0.5, 1.0, 2.0])
-def test_exponent_is_that_of_the_power_law(power: float) -> None:
-    points = [(bridges, 7.0 * math.pow(bridges, power)) for bridges in (1, 10, 100, 300)]
-
-    assert exponent(points) == pytest.approx(power)
-    assert exponent([*points[:1], (10, 0.0)]) is None, "one point above zero has no growth"
