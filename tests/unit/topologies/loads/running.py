@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
 import threading
 from collections.abc import Iterator
+from unittest.mock import patch
 
 from topologies.loads import traffic
 
@@ -14,20 +14,14 @@ from topologies.loads import traffic
 @contextlib.contextmanager
 def running_server() -> Iterator[tuple[str, int]]:
     """Run a server in a thread. Yields its address."""
-    loop = asyncio.new_event_loop()
+    stopped = threading.Event()
     with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
         listener.setblocking(False)
-        serving = loop.create_task(traffic.serve([listener]))
-
-        def run() -> None:
-            with contextlib.suppress(asyncio.CancelledError):
-                loop.run_until_complete(serving)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
-            yield listener.getsockname()
-        finally:
-            loop.call_soon_threadsafe(serving.cancel)
-            thread.join()
-    loop.close()
+        with patch.object(traffic, "LOOK_S", 0.01):
+            thread = threading.Thread(target=traffic.serve, args=([listener], stopped.is_set))
+            thread.start()
+            try:
+                yield listener.getsockname()
+            finally:
+                stopped.set()
+                thread.join()

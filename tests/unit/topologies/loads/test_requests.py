@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import time
 from collections.abc import Iterator
@@ -49,7 +48,7 @@ def _run(plan: dict[str, Any]) -> dict[str, Any]:
         made.setblocking(False)
         return made
 
-    return asyncio.run(traffic.request(plan, opened))
+    return traffic.request(plan, opened)
 
 
 def test_every_flow_gets_its_size(port: int) -> None:
