@@ -45,10 +45,6 @@ class Unread(Ours):
         """Nothing whose CPU time counts from the start to the end, as the service is restarted."""
         return {}
 
-    @property
-    def service_pid(self) -> int:
-        return self._service.pid
-
     def begin(self, load_bps: float, pause: Callable[[float], None]) -> None:
         """Wait until the team is ready for the measurement; the VM's load has begun.
 

@@ -13,7 +13,6 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 
 COLOURS = ("#1f5fa8", "#d9730d", "#3a8f4d", "#8a4fb0", "#b3261e", "#5b6570", "#0e7490", "#c2a100")
-MARKS = "osD^v<>P"
 # The points of a line.
 Points = Sequence[tuple[float, float]]
 
@@ -26,24 +25,6 @@ def saved(figure: Any, directory: Path, name: str) -> list[Path]:
         figure.savefig(path, dpi=130)
     pyplot.close(figure)
     return paths
-
-
-def panels(lines: Mapping[str, Mapping[str, Points]], log_y: bool, along: str) -> Any:
-    """A figure with a panel for each title, whose lines with these labels run along a growing number."""
-    figure, axes = pyplot.subplots(
-        1, len(lines), figsize=(4.2 * len(lines), 4), layout="constrained"
-    )
-    for axis, (title, of_panel) in zip(axes, lines.items(), strict=True):
-        for number, (label, points) in enumerate(of_panel.items()):
-            colour, mark = COLOURS[number % len(COLOURS)], MARKS[number % len(MARKS)]
-            axis.plot(*zip(*points, strict=True), marker=mark, color=colour, label=label)
-        axis.set_title(title, fontsize=10, loc="left")
-        axis.set_xscale("log")
-        axis.set_yscale("log" if log_y else "linear")
-        axis.set_xlabel(along, fontsize=9)
-        axis.grid(True, which="major", color="#dddddd", linewidth=0.6)
-        axis.legend(fontsize=8, framealpha=0.9)
-    return figure
 
 
 def lines(axes: Any, of_uplinks: Mapping[str, Points], title: str, most: float) -> None:
