@@ -11,6 +11,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 _HEADER = struct.Struct("!BBHI")
@@ -63,7 +64,6 @@ class Relay:
     def __init__(self, management_socket: Path) -> None:
         self._path = management_socket
         self.switch_socket = management_socket.with_suffix(".real")
-        self._lock = threading.Lock()
         self._told_s: float | None = None
         self._followed_s: float | None = None
         self._over = threading.Event()
@@ -86,15 +86,12 @@ class Relay:
 
     def begin(self) -> None:
         """Forget the messages that have passed."""
-        with self._lock:
-            self._told_s = self._followed_s = None
+        self._told_s = self._followed_s = None
 
     def service_s(self) -> float | None:
         """The service's part of a failover; None if it has not followed yet."""
-        with self._lock:
-            if self._told_s is None or self._followed_s is None:
-                return None
-            return self._followed_s - self._told_s
+        told_s, followed_s = self._told_s, self._followed_s
+        return None if told_s is None or followed_s is None else followed_s - told_s
 
     def _accept(self) -> None:
         while not self._over.is_set():
@@ -114,25 +111,18 @@ class Relay:
             with contextlib.suppress(OSError):
                 while not self._over.is_set():
                     for key, _ in selector.select(1.0):
-                        source, target = (
-                            (switch, service) if key.fileobj is switch else (service, switch)
-                        )
+                        is_switch = key.fileobj is switch
+                        source, target = (switch, service) if is_switch else (service, switch)
                         data = source.recv(READ_BYTES)
                         if not data:
                             return
-                        now_s = time.monotonic()
-                        if source is switch:
-                            self._note_told(from_switch.of(data), now_s)
-                        else:
-                            self._note_followed(from_service.of(data), now_s)
+                        messages = (from_switch if is_switch else from_service).of(data)
+                        self._note(is_switch, messages, time.monotonic())
                         target.sendall(data)
 
-    def _note_told(self, messages: list[bytes], now_s: float) -> None:
-        with self._lock:
-            if self._told_s is None and any(map(is_port_status, messages)):
-                self._told_s = now_s
-
-    def _note_followed(self, messages: list[bytes], now_s: float) -> None:
-        with self._lock:
-            if self._told_s is not None and self._followed_s is None:
-                self._followed_s = now_s if any(map(commits, messages)) else None
+    def _note(self, is_switch: bool, messages: Sequence[bytes], now_s: float) -> None:
+        if is_switch and self._told_s is None and any(map(is_port_status, messages)):
+            self._told_s = now_s
+        told = self._told_s is not None and self._followed_s is None
+        if told and not is_switch and any(map(commits, messages)):
+            self._followed_s = now_s

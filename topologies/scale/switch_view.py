@@ -7,6 +7,8 @@ import struct
 import time
 from pathlib import Path
 
+from topologies.scale.relay import Messages
+
 VERSION = 4
 HELLO, ECHO_REQUEST, ECHO_REPLY, SET_CONFIG, PORT_STATUS = 0, 2, 3, 9, 12
 MULTIPART_REQUEST, MULTIPART_REPLY, GROUP_DESC = 18, 19, 7
@@ -27,7 +29,7 @@ class SwitchView:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(TIMEOUT_S)
         self._socket.connect(str(management_socket))
-        self._received = b""
+        self._messages, self._pending = Messages(), list[bytes]()
         self._send(HELLO)
         # The switch sends port status messages on this connection only after this.
         self._send(SET_CONFIG, struct.pack("!HH", 0, 128))
@@ -79,22 +81,15 @@ class SwitchView:
 
     def _await(self, wanted: int) -> bytes:
         while True:
-            kind, xid, body = self._message()
+            while not self._pending:
+                received = self._socket.recv(1 << 16)
+                if not received:
+                    raise ConnectionError("the bridge closed the connection")
+                self._pending += self._messages.of(received)
+            message = self._pending.pop(0)
+            _, kind, _, xid = _HEADER.unpack_from(message)
+            body = message[_HEADER.size :]
             if kind == ECHO_REQUEST:
                 self._send(ECHO_REPLY, body, xid)
             if kind == wanted:
                 return body
-
-    def _message(self) -> tuple[int, int, bytes]:
-        header = self._take(_HEADER.size)
-        _, kind, length, xid = _HEADER.unpack(header)
-        return kind, xid, self._take(length - _HEADER.size)
-
-    def _take(self, count: int) -> bytes:
-        while len(self._received) < count:
-            received = self._socket.recv(1 << 16)
-            if not received:
-                raise ConnectionError("the bridge closed the connection")
-            self._received += received
-        taken, self._received = self._received[:count], self._received[count:]
-        return taken
