@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from topologies.graph.layout import Layout, Role
-from topologies.loads import flow_ports
+from topologies.loads import flow_oracle
 from topologies.loads.pace import Pace
 from topologies.network.private_ovs import PrivateOvs
 from topologies.network.service import Service
@@ -327,7 +327,7 @@ class Ours(Contender):
 class Oracle(Contender):
     """Places each flow on the uplink that its load has planned, given the sizes of all flows.
 
-    A flow's destination port encodes its uplink (`topologies.loads.flow_ports`). A group for each uplink
+    A flow's destination port encodes its uplink (`topologies.loads.flow_oracle`). A group for each uplink
     sends on this uplink or, if it is down, on the next one. The uplinks are a LAG, so that the upstream
     switch accepts a VM on all of them.
     """
@@ -346,7 +346,7 @@ class Oracle(Contender):
                 buckets = ",".join(f"bucket=watch_port:{one},output:{one}" for one in order)
                 group = f"group_id={number + 1},type=fast_failover,{buckets}"
                 self._ofctl(teams.ovs, "add-group", server.name, group)
-                match = f"tcp,tp_src={flow_ports.SERVER_PORT},tp_dst={number}/{hex(flow_ports.PLACES - 1)}"
+                match = f"tcp,tp_src={flow_oracle.SERVER_PORT},tp_dst={number}/{hex(flow_oracle.PLACES - 1)}"
                 flow = f"priority=100,{match},actions=group:{number + 1}"
                 self._ofctl(teams.ovs, "add-flow", server.name, flow)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from topologies.graph.layout import Role
 from topologies.graph.ports import upstream_interface
-from topologies.loads import flow_figures, flow_oracle, flow_ports
+from topologies.loads import flow_figures, flow_oracle
 from topologies.loads.flow_arrivals import (
     FlowPlan,
     SizeDistribution,
@@ -121,14 +121,14 @@ class FlowLoad(Load):
     def _plan(self) -> dict[str, Any]:
         layout, pids = self._stage.layout, self._stage.host_pids
         servers = [layout.addresses_of(vm)[0] for vm in self._vms]
-        ports = flow_ports.client_ports(
+        ports = flow_oracle.client_ports(
             [flow.vm % len(self._clients) for flow in self.flows], self._places
         )
         return {
             "start_s": self.start_s,
             "end_s": self.start_s + self.load_s,
             "measured_s": self.measured_s,
-            "port": flow_ports.SERVER_PORT,
+            "port": flow_oracle.SERVER_PORT,
             "server_pids": [pids[vm] for vm in self._vms],
             "clients": [
                 {"pid": pids[name], "address": layout.address(name)} for name in self._clients

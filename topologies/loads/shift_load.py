@@ -109,7 +109,6 @@ class ShiftLoad(Load):
                 "sent": {vm: one.sent for vm, one in zip(self._vms, flows, strict=True)},
                 "lost": {vm: one.lost for vm, one in zip(self._vms, flows, strict=True)},
                 "readings": [[r.at_s, r.sent_bytes] for r in self._readings],
-                **self._extra_details(flows),
             },
         )
 
@@ -134,10 +133,6 @@ class ShiftLoad(Load):
     ) -> dict[str, float]:
         """The figures of how long the team took to settle after the change."""
         return {"settle_s": settle_s(self._readings, capacities_bps, *self.measured_s)}
-
-    def _extra_details(self, _flows: Sequence[FlowResult]) -> dict[str, Any]:
-        """The further details of a subclass."""
-        return {}
 
     def _is_placed(self, uplinks: Mapping[str, str]) -> bool:
         """Whether the load may change, once this placement is stable.

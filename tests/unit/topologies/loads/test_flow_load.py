@@ -15,7 +15,7 @@ from topologies.graph.layout import Layout, Role
 from topologies.loads.flow_arrivals import WEB_SEARCH
 from topologies.loads.flow_figures import ideal_s
 from topologies.loads.flow_load import FlowLoad, completions
-from topologies.loads.flow_ports import PLACES, client_ports
+from topologies.loads.flow_oracle import PLACES, client_ports
 from topologies.loads.load import Stage
 from topologies.network.private_ovs import PrivateOvs
 
