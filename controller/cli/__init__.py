@@ -50,7 +50,7 @@ def _main(given: Sequence[str] | None) -> int:
     parser = arguments.parser()
     if (bad := next((word for word in asked if not arguments.is_text(word)), None)) is not None:
         parser.error(f"{bad!a} is invalid; expected text in UTF-8")
-    options = parser.parse_args(asked)
+    options = arguments.parsed(parser, asked)
     named = options.name if options.command == "run" else None
     options.service = arguments.service_asked(parser, named or options.service)
     client.call(options.service)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from controller.api.commands import COMMANDS, listing, service_name
+from controller.api.commands import BY_NAME, COMMANDS, listing, service_name
 from controller.api.requests import Command, refuse_unknown
 from controller.host import client
 from controller.text.wording import Refused, invalid, one_line, one_of, unknown
@@ -74,6 +74,22 @@ def parser() -> argparse.ArgumentParser:
     for row in COMMANDS:
         _add(commands.add_parser(row.name, help=row.help, aliases=row.aliases), row)
     return made
+
+
+def parsed(parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Namespace:
+    """Return the arguments of a command. An option can also stand before or between the last words."""
+    options, more = parser.parse_known_args(given)
+    if more and not any(word.startswith("-") for word in more):
+        for last in BY_NAME[options.command].positionals[-1:]:
+            value = getattr(options, last.dest)
+            if last.nargs in ("+", "*"):
+                setattr(options, last.dest, [*value, *more])
+                more = []
+            elif last.nargs == "?" and value is None:
+                setattr(options, last.dest, more.pop(0))
+    if more:
+        parser.error(f"unrecognized arguments: {' '.join(more)}")
+    return options
 
 
 def other_parsers() -> dict[str, Callable[[], argparse.ArgumentParser]]:

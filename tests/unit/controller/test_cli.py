@@ -213,9 +213,44 @@ def test_the_help_lists_each_command_once_with_an_example() -> None:
     assert all(row.examples for row in ROWS)
 
 
-@pytest.mark.parametrize("words", ["-t ovs-lbt-b show br0", "show --target ovs-lbt-b br0"])
-def test_the_target_stands_before_or_after_the_command(words: str) -> None:
-    assert arguments.parser().parse_args(words.split()).service == "ovs-lbt-b"
+@pytest.mark.parametrize(
+    "line",
+    [
+        "show br0",
+        "top br0 br1 --once",
+        "plan br0 --json",
+        "rescue --all",
+        "get interface vnet0 pin",
+        "unset bridge br0 threshold window-s",
+        "set bridge br0 threshold=60 window-s=7 --rollback-after 60",
+    ],
+)
+def test_the_target_stands_at_any_place(line: str) -> None:
+    words, parser = line.split(), arguments.parser()
+    expected = vars(parser.parse_args(["-t", "ovs-lbt-b", *words]))
+    for at in range(len(words) + 1):
+        if words[at - 1 : at] == ["--rollback-after"]:
+            continue
+        given = [*words[:at], "--target", "ovs-lbt-b", *words[at:]]
+        assert vars(arguments.parsed(parser, given)) == expected, given
+
+
+@pytest.mark.parametrize("line", ["show br0 br1", "set bridge br0 a=b --nope c=d", "unpin a b"])
+def test_words_too_many_are_refused(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        arguments.parsed(arguments.parser(), line.split())
+    assert ended.value.code == 2
+    assert "unrecognized arguments" in capsys.readouterr().err
+
+
+def test_nothing_asks_a_question() -> None:
+    """Commands also run without a terminal. Only `top` reads keys, and refuses to start without one."""
+    folder = Path(cli.__file__).parents[1]
+    reads = re.compile(r"(?<![\w.])(input|getpass)\(|\bsys\.stdin\b|/dev/tty")
+    found = {
+        path.relative_to(folder) for path in folder.rglob("*.py") if reads.search(path.read_text())
+    }
+    assert found == {Path("cli/top/__init__.py")}
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
