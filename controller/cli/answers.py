@@ -61,12 +61,18 @@ def check(words: Sequence[str], json_wanted: bool) -> int:
     """Check bridges, or whether a bridge can be attached, and return the exit status."""
     import ovs.dirs
 
-    from controller.operations.check import lines, problems
+    from controller.operations.check import ERROR, Finding, lines, problems
     from controller.text import terminal
 
     try:
         answer = json.loads(client.request("check", [*words, "--json"]))
     except Refused as why:
+        if json_wanted:
+            found = Finding(ERROR, "refused", str(why))
+            if isinstance(why, client.Unanswered):
+                found = Finding(ERROR, "unanswered", str(why))
+            answer = {"well": False, "bridges": [], "findings": [found.as_json()]}
+            print(json.dumps(answer, indent=2))
         return failed(str(why), UNKNOWN)
     for team in answer["bridges"]:
         if team["uplinks"] and (Path(ovs.dirs.RUNDIR) / f"{team['name']}.mgmt").is_socket():

@@ -170,7 +170,8 @@ SHOW = (
     *_below("bridges[].ports[]", PORT),
 )
 CHECK = _fields(f"""
-    well: `true` if all findings are notes (exit status 0); otherwise `false` (exit status 1)
+    well: `true` if all findings are notes (exit status 0); otherwise `false` (exit status
+        1, or 2 if the bridges could not be checked)
     bridges[].name: the bridge that was checked
     bridges[].attached: whether the bridge is attached
     bridges[].teaming: the teaming mode now or after an attach; absent if `attach` would refuse the

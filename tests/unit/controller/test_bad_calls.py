@@ -234,6 +234,16 @@ def test_wrong_usage_does_not_reach_the_service(
     assert host.world.asked == asked
 
 
+def test_a_check_that_fails_prints_json_with_the_kind(host: Host, tmp_path: Path) -> None:
+    status, out, err = call("check nobr --json")
+    (finding,) = json.loads(out)["findings"]
+    assert (status, json.loads(out)["well"], finding["check"]) == (2, False, "refused")
+    assert finding["text"] == err.removeprefix("ovs-lbt: ").rstrip()
+    (tmp_path / "ovs-lbt.pid").unlink()
+    status, out, _ = call("check --json")
+    assert (status, json.loads(out)["findings"][0]["check"]) == (2, "unanswered")
+
+
 def test_a_history_without_entries_is_an_answer(host: Host) -> None:
     assert call("history br4") == (DONE, "no matching entries\n", "")
 
