@@ -372,8 +372,11 @@ COMMANDS = (
     Command(
         "apply",
         "make the moves of the last plan",
-        (ANY_BRIDGE,),
-        ("ovs-lbt apply br0  # make the moves that plan has shown",),
+        (ANY_BRIDGE, Argument("--plan", "ID", "only if this is the last plan; plan prints the ID")),
+        (
+            "ovs-lbt apply br0  # make the moves that plan has shown",
+            "ovs-lbt apply --plan 3f9a2c1e  # make them only if this is still the last plan",
+        ),
     ),
     Command(
         "explain",

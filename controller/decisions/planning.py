@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -103,6 +105,12 @@ class Proposal:
     @property
     def moves(self) -> tuple[Move, ...]:
         return tuple(move for opinion in self.opinions for move in opinion.moves)
+
+    @property
+    def plan_id(self) -> str:
+        """A short name of the plan. Plans of a bridge with the same moves have the same name."""
+        moves = sorted((m.unit, m.source, m.target, m.reason, m.shares) for m in self.moves)
+        return hashlib.sha256(json.dumps([self.config.name, moves]).encode()).hexdigest()[:8]
 
     @property
     def evidence(self) -> Evidence:

@@ -355,8 +355,9 @@ def _plan(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Co
 
 
 def _apply(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
-    name = asked.names[0] if asked.names else plans.only(operator.fleet.serving)
-    return plans.apply(named.serving_bridge(operator.fleet, name), request_id, now_s)
+    serving, plan_id = operator.fleet.serving, asked.options.get("--plan")
+    name = asked.names[0] if asked.names else plans.only(serving, plan_id)
+    return plans.apply(named.serving_bridge(operator.fleet, name), request_id, asked, now_s)
 
 
 def _explain(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:

@@ -12,6 +12,7 @@ from typing import Any
 from controller.api import history
 from controller.api.engine_commands import Reply
 from controller.api.history import Moved
+from controller.api.requests import Asked
 from controller.api.status import fields
 from controller.bridge.bridge import Bridge, Commands
 from controller.decisions import planning
@@ -19,7 +20,7 @@ from controller.decisions.planning import Basis, Opinion, Proposal, Waiting
 from controller.operations import named
 from controller.text.drawing import Column, Look, table_text
 from controller.text.show_view import FALLEN_BACK, NONE_ATTACHED, RATES
-from controller.text.wording import Refused, lines_of, one_of, printable, quoted
+from controller.text.wording import Refused, lines_of, one_of, printable, quoted, shortened
 from policies.model import Uplink
 from policies.presets import PRESETS
 from policies.verdicts import Rest, Standing, WhyAtRest
@@ -36,14 +37,15 @@ IF_ENFORCED = "IF ENFORCED"
 OBSERVED = "observe mode: these are the uplinks and loads that enforce mode would have by now, not the present ones"
 
 
-def only(bridges: Iterable[Bridge]) -> str:
-    """Return the bridge for `apply` if none is named: the only bridge whose plan has moves.
+def only(bridges: Iterable[Bridge], plan_id: str | None) -> str:
+    """Return the bridge for `apply` if none is named: the bridge of this plan, or whose plan has moves.
 
     Raises:
         Refused: there is no plan, or several plans have moves.
     """
     plans = {b.config.name: plan for b in bridges if (plan := b.placing.last_plan) is not None}
-    names = [name for name, plan in plans.items() if plan.moves] or list(plans)
+    names = [name for name, plan in plans.items() if plan.plan_id == plan_id]
+    names = names or [name for name, plan in plans.items() if plan.moves] or list(plans)
     if not names:
         raise Refused(f"there is no plan to apply; {PLAN_FIRST}")
     if len(names) > 1:
@@ -51,7 +53,7 @@ def only(bridges: Iterable[Bridge]) -> str:
     return names[0]
 
 
-def apply(bridge: Bridge, request_id: int, now_s: float) -> Commands:
+def apply(bridge: Bridge, request_id: int, asked: Asked, now_s: float) -> Commands:
     """Make all moves of the last plan in one bundle. The reply follows once the switch confirms it.
 
     Raises:
@@ -60,6 +62,9 @@ def apply(bridge: Bridge, request_id: int, now_s: float) -> Commands:
     name, proposal = bridge.config.name, bridge.placing.last_plan
     if proposal is None:
         raise Refused(f"bridge {name} has no plan to apply; {PLAN_FIRST}")
+    if (wanted := asked.options.get("--plan")) not in (None, proposal.plan_id):
+        found = f"plan {shortened(wanted)} is not the last plan of bridge {name}, which is {proposal.plan_id}"
+        raise Refused(f"{found}; make a new plan: ovs-lbt plan {quoted(name)}")
     named.moving_bridge(bridge)
     if not proposal.moves:
         return [Reply(request_id, f"{name}: the plan has no moves, so there is nothing to do")]
@@ -121,7 +126,8 @@ def _headline(proposal: Proposal) -> str:
     would = f"{name}: {_moves(proposal)} would be made now"
     if proposal.config.mode == "observe":
         return f"{would} in enforce mode"
-    return f"{would}; to make {'it' if len(proposal.moves) == 1 else 'them'}: ovs-lbt apply {quoted(name)}"
+    them = "it" if len(proposal.moves) == 1 else "them"
+    return f"{would}; to make {them}: ovs-lbt apply {quoted(name)} --plan {proposal.plan_id}"
 
 
 def _moves(proposal: Proposal) -> str:
@@ -311,6 +317,7 @@ def _named(moved: Moved) -> str:
 def _bridge(proposal: Proposal) -> dict[str, Any]:
     return {
         "name": proposal.config.name,
+        "id": proposal.plan_id,
         "connected": proposal.connected,
         "observed": proposal.config.mode == "observe",
         "threshold_ratio": proposal.config.threshold_ratio,

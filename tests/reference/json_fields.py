@@ -191,6 +191,7 @@ CHECK = _fields(f"""
 PLAN = (
     *_fields("""
         bridges[].name: the bridge
+        bridges[].id: the ID of the plan for `apply --plan`; plans with the same moves have the same ID
         bridges[].connected: whether the switch is connected
         bridges[].observed: whether the bridge is in observe mode; then, sources and ratios are those
             that enforce mode would have by now, not the present ones

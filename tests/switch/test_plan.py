@@ -97,7 +97,13 @@ def test_what_was_planned_is_applied_and_loads_follow(team: Bed, service: Servic
 
     # What was moved is judged by the loads of this moment.
     wait_until(lambda: as_loaded(0.1), story, interval_s=0.3)
-    assert f"{port}: {first} -> {second}" in service.do("apply", bed.bridge)
+    last, move = plan(bed, service)["id"], f"{port}: {first} -> {second}"
+    assert f"--plan {last}" in service.do("plan", bed.bridge)
+    other = service.command("apply", "--plan", "0123abcd")
+    assert (other.returncode, other.stdout) == (1, "")
+    assert says(other.stderr, "0123abcd", bed.bridge, last, f"ovs-lbt plan {bed.bridge}")
+    assert service.bindings(bed)[port] == first
+    assert move in service.do("apply", "--plan", last)
     assert service.bindings(bed)[port] == second
 
     def as_expected() -> bool:

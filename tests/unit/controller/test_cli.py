@@ -60,6 +60,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
         ("undrain eth1", ["eth1"]),
         ("plan br0 --json", ["br0", "--json"]),
         ("apply br0", ["br0"]),
+        ("apply --plan 3f9a2c1e", ["--plan", "3f9a2c1e"]),
         ("explain vnet0 --json", ["vnet0", "--json"]),
     ],
 )

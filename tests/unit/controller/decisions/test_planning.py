@@ -431,3 +431,17 @@ def test_what_one_operator_planned_another_can_apply_with_new_vms_beside_it() ->
     here.add_port(port("vnet7", 17)).run_for(1)
     assert says(done(here.ask("apply")), "br0: 1 move", "vnet0: eth1 -> eth2 (threshold)")
     assert set(VMS) < here.bindings().keys()
+
+
+def test_only_the_plan_that_was_shown_is_applied() -> None:
+    here = crowded()
+    shown = plan(here)
+    assert shown["moves"] and plan(here)["id"] == shown["id"], "the same moves, the same ID"
+    before = here.bindings()
+    said = refusal(here.ask("apply", "br0", "--plan", "0123abcd"))
+    assert says(said, "0123abcd", "br0", shown["id"], "ovs-lbt plan br0")
+    assert here.bindings() == before
+    assert f"ovs-lbt apply br0 --plan {shown['id']}" in done(here.ask("plan", "br0"))
+    done(here.ask("apply", "--plan", shown["id"]))
+    assert here.bindings() != before
+    assert plan(here)["id"] != shown["id"]
