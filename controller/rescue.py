@@ -41,8 +41,10 @@ class NotNeeded(Refused):
     """The bridge forwards without a rescue."""
 
 
-def rescue(remote: str, bridge: str | None) -> Iterator[str]:
+def rescue(remote: str, bridge: str | None, dry_run: bool = False) -> Iterator[str]:
     """Rescue one bridge, or all attached bridges if `bridge` is None. Yield a line for each bridge.
+
+    `dry_run`: change nothing, and yield what would be done.
 
     Raises:
         Refused: a bridge is not eligible for rescue, a rescue failed, or the database does not answer.
@@ -57,8 +59,8 @@ def rescue(remote: str, bridge: str | None) -> Iterator[str]:
     if bridge is not None:
         if bridge not in rows:
             raise Refused(unknown("bridge", bridge, rows, "ovs-vsctl list-br"))
-        yield f"{bridge}: {_rescue(rows[bridge])}"
-        announce(remote, {bridge})
+        yield f"{bridge}: {_rescue(rows[bridge], dry_run)}"
+        announce(remote, () if dry_run else {bridge})
         return
     if not any(row.attached for row in rows.values()):
         yield "no bridge is attached, so there is nothing to rescue"
@@ -66,28 +68,28 @@ def rescue(remote: str, bridge: str | None) -> Iterator[str]:
     for row in rows.values():
         if row.attached:
             try:
-                yield f"{row.name}: {_rescue(row)}"
+                yield f"{row.name}: {_rescue(row, dry_run)}"
                 rescued.add(row.name)
             except NotNeeded as reason:
                 yield str(reason)
             except Refused as refusal:
                 failures.append(str(refusal))
     try:
-        announce(remote, rescued)
+        announce(remote, () if dry_run else rescued)
     except Refused as refusal:
         failures.append(str(refusal))
     if failures:
         raise Refused("; ".join(failures))
 
 
-def _rescue(row: BridgeRow) -> str:
+def _rescue(row: BridgeRow, dry_run: bool) -> str:
     """Rescue a bridge. Return a text that describes the result."""
     config, name = read_bridge(row), row.name
     if not row.attached:
         raise Refused(f"bridge {name} is not attached, so there is nothing to rescue")
     socket = Path(ovs.dirs.RUNDIR) / f"{name}.mgmt"
     if config.on_bond:
-        return _flood_again(config, socket.is_socket())
+        return _flood_again(config, socket.is_socket(), dry_run)
     if not config.uplinks:
         raise Refused(f"bridge {name} has no uplink on the switch; set uplinks to existing ports")
     late = f"bridge {name} does not answer; {STARTED}"
@@ -98,12 +100,14 @@ def _rescue(row: BridgeRow) -> str:
     others = [uplink.name for uplink in config.uplinks if uplink is not chosen]
     # These interfaces are not uplinks, but may be connected to the network as well.
     others += config.missing
-    forward(name, chosen.name, tuple(others))
     link = "" if is_up else ", whose link is down"
+    if dry_run:
+        return f"NORMAL would forward on {chosen.name}{link}; would disconnect {', '.join(others)}"
+    forward(name, chosen.name, tuple(others))
     return f"NORMAL forwards on {chosen.name}{link}; disconnected: {', '.join(others)}"
 
 
-def _flood_again(config: BridgeConfig, answers: bool) -> str:
+def _flood_again(config: BridgeConfig, answers: bool, dry_run: bool) -> str:
     """Let NORMAL flood to all VM ports of a bridge with a bond, if another program has removed our flows.
 
     Our flows deliver broadcasts to VM ports, and the flag no-flood prevents a second copy from NORMAL.
@@ -117,6 +121,8 @@ def _flood_again(config: BridgeConfig, answers: bool) -> str:
         ports = [p.name for p in config.vm_ports if p.ofport in kept and p.name not in before]
     if not ports:
         raise NotNeeded(f"bridge {config.name} needs no rescue: NORMAL forwards on its bond")
+    if dry_run:
+        return f"NORMAL would flood to {len(ports)} VM ports again"
     flood(config.name, ports)
     return f"NORMAL forwards on the bond; it floods to {len(ports)} VM ports again"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from controller.api import history
@@ -63,6 +64,7 @@ RECORD = (
     Argument("name", "NAME"),
 )
 JSON = Argument("--json", help="print JSON")
+DRY_RUN = Argument("--dry-run", help="make all checks, print what would change, and change nothing")
 ROLLBACK_AFTER = Argument(
     "--rollback-after",
     "S",
@@ -71,7 +73,7 @@ ROLLBACK_AFTER = Argument(
     parse=_valid(seconds(LEAST_CONFIRM_S, MOST_CONFIRM_S)),
 )
 
-COMMANDS = (
+_ROWS = (
     Command(
         "run",
         "run the service",
@@ -372,7 +374,10 @@ COMMANDS = (
     Command(
         "apply",
         "make the moves of the last plan",
-        (ANY_BRIDGE, Argument("--plan", "ID", "only if this is the last plan; plan prints the ID")),
+        (
+            ANY_BRIDGE,
+            Argument("--plan", "ID", "only if this is the last plan; plan prints the ID"),
+        ),
         (
             "ovs-lbt apply br0  # make the moves that plan has shown",
             "ovs-lbt apply --plan 3f9a2c1e  # make them only if this is still the last plan",
@@ -466,6 +471,9 @@ COMMANDS = (
         examples=("ovs-lbt bench vmware_lbt --quick  # run a layout for some minutes",),
         requested=False,
     ),
+)
+COMMANDS = tuple(
+    replace(row, arguments=(*row.arguments, DRY_RUN)) if row.changes else row for row in _ROWS
 )
 # The commands in `ovs-lbt --help`, by purpose.
 GROUPS = {

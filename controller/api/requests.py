@@ -81,6 +81,11 @@ class Command:
     one_required: bool = False
 
     @property
+    def changes(self) -> bool:
+        """Whether the command changes a bridge, so that it has a dry run."""
+        return self.name == "rescue" or (self.requested and not self.reads)
+
+    @property
     def carried(self) -> list[Argument]:
         """The arguments that are part of a request."""
         return [argument for argument in self.arguments if not argument.local]
@@ -122,6 +127,11 @@ class Asked:
     @property
     def as_json(self) -> bool:
         return "--json" in self.options
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether the request is only checked, and its effect described."""
+        return "--dry-run" in self.options
 
     @property
     def confirm_s(self) -> float | None:

@@ -193,7 +193,7 @@ class Installation(Feature[InstalledRead | BundleDone]):
         bindings, units = placing.planned, placing.units()
         if bridge.observing and not self.config.on_bond:
             bindings, units = placing.on_switch.frozen(), placing.units_on_switch
-        ahead = bindings.foreseen(units, placing.uplinks(), now_s)
+        ahead, _ = bindings.foreseen(units, placing.uplinks(), now_s)
         step = self.step(self.desired(ahead))
         if not step.changes:
             return []

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Never
 
 from controller.api.engine_commands import Command, Report, Setting, Write
-from controller.api.history import Happened
+from controller.api.history import Happened, Moved
 from controller.bridge.phase import Phase
 from controller.config.rows import PREFIX
 from controller.config.values import BridgeConfig, VmPortConfig
 from controller.decisions import planning
+from controller.decisions.decision_log import move_lines
 from controller.decisions.planning import Basis, Proposal
 from controller.features.feature import Feature
 from controller.load.reused import Reused
@@ -156,17 +157,15 @@ class Placing(Feature[Never]):
         If the new policy keeps bindings, VM ports stay on their uplinks. `old`: the old configuration.
         """
         self.keep_units()
-        if other_team := bindings.places_anew(old.asked, self.config.asked):
+        if bindings.places_anew(old.asked, self.config.asked):
             self.bridge.installation.found_homes.clear()
-        before = {port.name: port.policy for port in old.asked.vm_ports}
-        for port in self.config.asked.vm_ports:
-            anew = other_team or before.get(port.name) != port.policy
-            if anew and not PRESETS[port.policy].keeps_bindings:
-                self.planned.place_anew(port.name)
-                for unit in self.bridge.address_units.by_name.values():
-                    if unit.port == port.name:
-                        self.planned.place_anew(unit.name)
-                        unit.found = None
+        anew = bindings.ports_placed_anew(old.asked, self.config.asked)
+        for name in anew:
+            self.planned.place_anew(name)
+        for unit in self.bridge.address_units.by_name.values():
+            if unit.port in anew:
+                self.planned.place_anew(unit.name)
+                unit.found = None
 
     def keep_units(self) -> None:
         """Forget units that no longer exist."""
@@ -330,6 +329,19 @@ class Placing(Feature[Never]):
     def bases(self, now_s: float) -> dict[str, Basis]:
         """The loads on which each policy can decide now, by policy."""
         return {policy: self.basis(policy, now_s) for policy in self.config.policies}
+
+    def following(self, config: BridgeConfig, now_s: float) -> tuple[Moved, ...]:
+        """The moves that policies would make immediately under another configuration; in observe mode, none."""
+        if "observe" in (self.config.mode, config.mode):
+            return ()
+        config = config.in_force(self.bridge.links.lacp_known(config.uplinks))
+        team_view = replace(self.team_view, config=config, reused=Reused())
+        anew, units = bindings.ports_placed_anew(self.config.asked, config.asked), team_view.units()
+        gone = {unit.name for unit in units if not anew.isdisjoint((unit.name, unit.behind))}
+        homes = {name: home for name, home in self.planned.homes.items() if name not in gone}
+        planned = replace(self.planned, homes=homes)
+        _, moves = planned.foreseen(units, team_view.uplinks(), now_s)
+        return move_lines(team_view, moves)
 
     def proposal(self, now_s: float) -> Proposal:
         """The moves that policies would make now."""

@@ -60,6 +60,7 @@ def _main(given: Sequence[str] | None) -> int:
         (o for o in ("from_bond", "to_bond") if getattr(options, o, None) is not None), None
     )
     waits = getattr(options, "rollback_after", None) is not None
+    dry_run = getattr(options, "dry_run", False)
     if moves and waits:
         return answers.failed(
             f"--rollback-after does not work with --{moves.replace('_', '-')}, because no timer can move a bond back"
@@ -82,16 +83,16 @@ def _main(given: Sequence[str] | None) -> int:
         arguments.check_keys(parser, options.table, options.settings)
     if options.command == "unset":
         arguments.check_keys(parser, options.table, [f"{key}=" for key in options.keys])
-    if waits:
+    if waits and not dry_run:
         return without_service.until_confirmed(options, asked)
     if options.command == "detach":
         return without_service.detach(asked)
     if options.command == "confirm":
-        return without_service.confirm(options.bridge)
+        return without_service.confirm(asked)
     if options.command in ("rollback", "revert"):
-        return without_service.revert(options.bridge)
+        return without_service.revert(asked)
     if options.command == "rescue":
-        return without_service.rescue(options.bridge)
+        return without_service.rescue(options.bridge, dry_run)
     if options.command == "completion":
         from controller.cli import completion
 

@@ -75,11 +75,13 @@ def from_bond(options: argparse.Namespace, words: list[str]) -> int:
         return answers.failed(
             "--uplink does not work with --from-bond, because the bond's members are the uplinks"
         )
-    assignments(words[1:], BRIDGE_KEYS)
+    assignments([word for word in words[1:] if "=" in word], BRIDGE_KEYS)
     if (obstacle := client.obstacle()) is not None or not client.running():
         return answers.failed(obstacle or "no service is running; start it with: ovs-lbt run")
     host = moving.survey(options.bridge, options.from_bond)
     print(forward(host))
+    if options.dry_run:
+        return 0
     if not options.yes:
         return answers.failed("nothing was changed; to migrate the bond, add --yes")
     moving.move(host, _say)
@@ -98,6 +100,8 @@ def to_bond(options: argparse.Namespace) -> int:
     """Detach a bridge if it is attached, and convert its bond to a Linux bond."""
     host = moving.survey_back(options.bridge, options.to_bond)
     print(back(host))
+    if options.dry_run:
+        return 0
     if not options.yes:
         return answers.failed("nothing was changed; to migrate the bond, add --yes")
     if moving.is_attached(options.bridge):

@@ -13,16 +13,17 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
+from controller.api.commands import DRY_RUN
 from controller.cli import answers, run
 from controller.host import client
 from controller.text.wording import STARTED, Refused, quoted
 
 
-def rescue(bridge: str | None) -> int:
+def rescue(bridge: str | None, dry_run: bool) -> int:
     """Make bridges with plain uplinks forward on one uplink without the service."""
     from controller import rescue as rescuing
 
-    return _print(lambda: rescuing.rescue(client.database(), bridge))
+    return _print(lambda: rescuing.rescue(client.database(), bridge, dry_run))
 
 
 def plan_endpoints(as_json: bool) -> int:
@@ -75,6 +76,8 @@ def detach(words: list[str]) -> int:
     if (another := client.another()) is not None:
         remedy = f"use the running service: ovs-lbt -t {quoted(another)} detach {shlex.join(words)}"
         return answers.failed(f"service {client.pidfile().stem} is not running; {remedy}")
+    if DRY_RUN.name in words:
+        return _dry_run("detach", words)
     run.log(logging.ERROR)
     importlib.import_module("controller.openflow.framework")
     from controller import one_shot
@@ -84,6 +87,25 @@ def detach(words: list[str]) -> int:
         lambda: one_shot.detach(client.database(), *words),
         lambda why: answers.failed(run.blamed_database(why)),
     )
+
+
+def _dry_run(command: str, words: list[str]) -> int:
+    """Describe what a temporary service would do, from the database only."""
+    from controller.announce_endpoints import read
+    from controller.api.engine_commands import Reply
+    from controller.api.events import Request
+    from controller.engine import Engine
+
+    def found() -> Iterator[str]:
+        engine = Engine(time.time())
+        engine.handle(read(client.database()), 0.0)
+        for given in engine.handle(Request(1, (command, *words)), 0.0):
+            if isinstance(given, Reply):
+                if given.refused:
+                    raise Refused(given.text)
+                yield given.text
+
+    return _print(found)
 
 
 # ---- changes that are rolled back unless confirmed -----------------------------------------
@@ -116,15 +138,18 @@ def until_confirmed(options: argparse.Namespace, words: list[str]) -> int:
     return 0
 
 
-def confirm(bridge: str) -> int:
+def confirm(words: list[str]) -> int:
     """Confirm through the service if it is running, else in the database."""
     from controller import reversal
 
+    bridge = words[0]
     if (obstacle := client.obstacle()) is not None:
         return answers.failed(obstacle)
     try:
         if client.running():
-            answers.tell(client.ask("lbt/confirm", [bridge]))
+            answers.tell(client.ask("lbt/confirm", words))
+        elif DRY_RUN.name in words:
+            return _dry_run("confirm", words)
         else:
             print(reversal.confirm(bridge))
     except Refused as why:
@@ -132,14 +157,14 @@ def confirm(bridge: str) -> int:
     return 0
 
 
-def revert(bridge: str) -> int:
+def revert(words: list[str]) -> int:
     """Roll back through the service if it is running, else with a temporary service."""
     from controller import reversal
 
     if client.obstacle() is not None or client.running():
-        return answers.ask("revert", [bridge])
-    reversal.waiting(bridge)
-    return reversal.once(bridge)
+        return answers.ask("revert", words)
+    reversal.waiting(words[0])
+    return _dry_run("revert", words) if DRY_RUN.name in words else reversal.once(words[0])
 
 
 def _bridge_of(options: argparse.Namespace) -> str | None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
-from controller.api.engine_commands import Setting, Write
+from controller.api.engine_commands import Reply, Setting, Write
 from controller.bridge import inspection
 from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import isolation
@@ -26,6 +27,7 @@ from controller.dataplane.tables import PORTS_PER_VLAN_MAX
 from controller.features import no_flood
 from controller.operations import advice, check, unconfirmed
 from controller.operations.check import About, Told
+from controller.operations.dry_run import of_attach, written
 from controller.operations.jobs import Change, Jobs, Step, longer_s
 from controller.operations.unconfirmed import UNCONFIRMED, Unconfirmed, What
 from controller.text.show_view import JsonObject
@@ -45,13 +47,14 @@ class Attach(Change):
     """An attach in progress: READ, STORE, TAKE_OVER, on plain uplinks FLUSH, INSTALL; LEAVE if it fails.
 
     `settings`: the settings that the attach writes. `undo`: the settings that roll it back. `trial`: if
-    set, the job ends when the bridge has been read.
+    set, the job ends when the bridge has been read. `dry_run`: a `trial` also refuses as an attach does.
     """
 
     step: Step = Step.READ
     settings: tuple[Setting, ...]
     undo: tuple[Setting, ...] = ()
     trial: Trial | None = None
+    dry_run: bool = False
 
     @property
     def fail_mode(self) -> tuple[Setting, ...]:
@@ -186,7 +189,7 @@ class Attach(Change):
         self.undone = f"bridge {self.name}: {why}"
         if self.step is Step.READ:
             dropped, row = self.fleet.drop(self.name), self.row
-            if self.trial is not None and row is not None:
+            if self.trial is not None and row is not None and not self.dry_run:
                 return [*dropped, *self.end(self.trial(check.unfit(row, why)), now_s)]
             return [*dropped, *self.end(self.undone, now_s, refused=True)]
         self.step = Step.LEAVE
@@ -203,12 +206,13 @@ def attach(
     confirm_s: float | None = None,
     reverts: Unconfirmed | None = None,
     trial: Trial | None = None,
+    dry_run: bool = False,
 ) -> Commands:
     """Begin an attach by reading the bridge. `values`: its keys, each already checked.
 
     Keys that have disappeared and are not in `values` are restored. `confirm_s`: the time to confirm the
     attach, if it must be confirmed. `reverts`: the detach that this attach reverts, if any. With a `trial`,
-    only determine whether an attach would succeed.
+    only determine whether an attach would succeed. `dry_run`: describe the attach, or refuse it.
 
     Raises:
         Refused: the bridge is already attached, or would not have a valid team.
@@ -249,6 +253,12 @@ def attach(
     if reverts is not None:
         missing = unconfirmed.missing(reverts, row)
         settings += [*missing, Setting("Bridge", name, UNCONFIRMED, None)]
+    if dry_run:
+        told = (*settings, waits.as_setting(name)) if waits is not None else settings
+        if name in fleet.bridges:
+            # Its keys have disappeared. It is managed as before, and not read again.
+            return [Reply(number, lines_of(written(row, told)))]
+        trial = partial(of_attach, row, told)
     jobs.begin(
         Attach(
             jobs,
@@ -260,6 +270,7 @@ def attach(
             waits=waits,
             reverts=reverts,
             trial=trial,
+            dry_run=dry_run,
         )
     )
     fleet.forget_lost_keys(name, now_s)

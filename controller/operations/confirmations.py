@@ -17,7 +17,7 @@ from controller.config.rows import PREFIX, BridgeRow
 from controller.operations import unconfirmed
 from controller.operations.attach import attach
 from controller.operations.detach import detach
-from controller.operations.jobs import Job, Jobs, Step
+from controller.operations.jobs import Doing, Job, Jobs, Step
 from controller.operations.unconfirmed import GRACE_S, UNCONFIRMED, Unconfirmed, What, waiting
 from controller.text.wording import Refused, quoted, time_of_day
 
@@ -73,7 +73,7 @@ class _Waiting(Job):
             bridge.handover.because = _rolled_back(change, self.early)
         match change.what:
             case What.ATTACH if row.attached and bridge is not None:
-                return detach(self.jobs, self.number, bridge, now_s, reverts=change)
+                return detach(self.jobs, self.number, bridge, now_s, reverts=change).carry_out()
             case What.DETACH if not row.attached:
                 given = unconfirmed.values(change)
                 return attach(self.jobs, self.number, row, given, now_s, reverts=change)
@@ -160,7 +160,7 @@ class Confirmations:
 
     # ---- requests ------------------------------------------------------------------------
 
-    def confirm(self, request_id: int, row: BridgeRow, now_s: float) -> Commands:
+    def confirm(self, request_id: int, row: BridgeRow, now_s: float) -> Doing:
         """Confirm a bridge's change, so that it is not rolled back.
 
         Raises:
@@ -179,7 +179,9 @@ class Confirmations:
             return [Record(entry), Report("info", f"{name}: {text}")], f"{name}: {text}"
 
         gone = Setting("Bridge", name, UNCONFIRMED, None)
-        return self.jobs.store(request_id, name, [gone], confirmed)
+        doing = self.jobs.store(request_id, name, [gone], confirmed)
+        note = f"would confirm the {there.change.what} of bridge {name}, so that it stays"
+        return replace(doing, settings=(), notes=(note,))
 
     def set(
         self,
@@ -188,7 +190,7 @@ class Confirmations:
         settings: tuple[Setting, ...],
         wait_s: float,
         now_s: float,
-    ) -> Commands:
+    ) -> Doing:
         """Write settings that must be confirmed within `wait_s`.
 
         Raises:
@@ -205,18 +207,26 @@ class Confirmations:
         written = (*settings, change.as_setting(row.name))
         return self.jobs.store(request_id, row.name, written, done)
 
-    def revert(self, request_id: int, row: BridgeRow, now_s: float) -> Commands:
+    def revert(self, request_id: int, row: BridgeRow, now_s: float) -> Doing:
         """Revert a bridge's unconfirmed change now.
 
         Raises:
             Refused: the bridge has no unconfirmed change.
         """
         there = self._there(row.name)
-        if there.step is not Step.WAIT:
+        change, waits = there.change, there.step is Step.WAIT
+        if waits:
+            self.jobs.refuse_in_hand(row.name)
+
+        def carry_out() -> Commands:
+            if waits:
+                return there.begin([request_id], early=now_s < there.due_s - GRACE_S)
             there.asked.append(request_id)
             return []
-        self.jobs.refuse_in_hand(row.name)
-        return there.begin([request_id], early=now_s < there.due_s - GRACE_S)
+
+        back = unconfirmed.restored(change, row) if change.what is What.SET else ()
+        note = f"would roll back the {change.what} of bridge {row.name}"
+        return Doing(row.name, carry_out, back, notes=(note,))
 
     def _there(self, name: str) -> _Waiting:
         if (there := self._waiting.get(name)) is None or there.over:

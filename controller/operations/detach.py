@@ -22,10 +22,12 @@ from controller.config.keys import BRIDGE_KEYS
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.operations import unconfirmed
-from controller.operations.jobs import Change, Jobs, Step, longer_s
+from controller.operations.jobs import Change, Doing, Jobs, Step, longer_s
+from controller.operations.plans import listed
 from controller.operations.unconfirmed import Unconfirmed, What
 from controller.text.wording import OUR_LOG, STARTED, Refused, quoted, shortened
 
+NO_FLOWS = "would remove the flows and groups of ovs-lbt from bridge {}"
 NO_REVERSAL_YET = "the unconfirmed change will be rolled back when the switch answers"
 # A switch that has not answered within the first time counts as unreachable. A connected switch, which
 # still answers echo requests but may be busy (for example with deleting many ports), gets the second.
@@ -127,7 +129,7 @@ class Detach(Change):
             others = [u.name for u in bridge.config.uplinks if u.name != chosen]
             others += bridge.config.missing
             self.one_uplink = ForwardByOne(self.name, chosen, tuple(others))
-        ours = traces(self.fleet, row) if self.purge else _removed(row)
+        ours = traces(self.fleet, row) if self.purge else removed(row)
         if self.reverts is not None:
             ours = unconfirmed.merged(ours, unconfirmed.restored(self.reverts, row))
         else:
@@ -176,8 +178,8 @@ def detach(
     purge: bool = False,
     confirm_s: float | None = None,
     reverts: Unconfirmed | None = None,
-) -> Commands:
-    """Begin a detach by reading the bridge. From now on, no decisions about the bridge are made.
+) -> Doing:
+    """Return a detach, which begins by reading the bridge. Then no more decisions about it are made.
 
     `confirm_s`: the time to confirm the detach, if it must be confirmed. `reverts`: the attach that this
     detach reverts, if any.
@@ -187,9 +189,8 @@ def detach(
     """
     fleet, name = jobs.fleet, bridge.config.name
     jobs.refuse_in_hand(name)
-    waits = None
+    waits, row = None, fleet.rows[name]
     if confirm_s is not None:
-        row = fleet.rows[name]
         unconfirmed.refuse_waiting(row, fleet.epoch_s + now_s)
         if _was_standalone(row) and (linked := _looping(row, bridge)):
             loop = f"NORMAL would join {', '.join(linked)} into a loop"
@@ -197,20 +198,35 @@ def detach(
             raise Refused(f"{found}; take down all but one of these uplinks")
         back = unconfirmed.keys_of(row)
         waits = Unconfirmed(What.DETACH, fleet.epoch_s + now_s + confirm_s, confirm_s, back)
-    fleet.recall(name, now_s)
-    jobs.begin(
-        Detach(
-            jobs,
-            number,
-            name,
-            began_s=now_s,
-            deadline_s=now_s + DETACH_TIMEOUT_S + longer_s(bridge.config),
-            purge=purge,
-            waits=waits,
-            reverts=reverts,
-        )
+    job = Detach(
+        jobs,
+        number,
+        name,
+        began_s=now_s,
+        deadline_s=now_s + DETACH_TIMEOUT_S + longer_s(bridge.config),
+        purge=purge,
+        waits=waits,
+        reverts=reverts,
     )
-    return bridge.inspect()
+
+    def carry_out() -> Commands:
+        fleet.recall(name, now_s)
+        jobs.begin(job)
+        return bridge.inspect()
+
+    fail_mode, warning = _fail_mode_back(row, bridge)
+    ours = traces(fleet, row) if purge else removed(row)
+    waiting = (waits.as_setting(name),) if waits is not None else ()
+    member, bound = bridge.config.active_member, bridge.placing.bound.items()
+    away = [port for port, at in bound if member not in (None, at.uplink)]
+    gathers = f"would first move {listed(away)} to {member}" if away else None
+    notes = (gathers, NO_FLOWS.format(name), warning, _staying(row, ours))
+    return Doing(
+        name,
+        carry_out,
+        unconfirmed.merged(ours, fail_mode, waiting),
+        notes=tuple(filter(None, notes)),
+    )
 
 
 def traces(fleet: Fleet, row: BridgeRow) -> tuple[Setting, ...]:
@@ -218,14 +234,14 @@ def traces(fleet: Fleet, row: BridgeRow) -> tuple[Setting, ...]:
 
     If no other bridge is attached, the host's key `leader` is also removed.
     """
-    settings = [*_removed(row)]
+    settings = [*removed(row)]
     settings += (replace(setting, value=None) for setting in unconfirmed.keys_of(row))
     if not any(other.attached for other in fleet.rows.values() if other.name != row.name):
         settings.append(Setting("Open_vSwitch", ".", PREFIX + "leader", None))
     return unconfirmed.merged(settings)
 
 
-def _removed(row: BridgeRow) -> tuple[Setting, ...]:
+def removed(row: BridgeRow) -> tuple[Setting, ...]:
     """Return the settings that remove all keys of a bridge, and the service's keys of its ports.
 
     Rules that are stored on the bridge are also removed. Operators' settings of uplinks and VM

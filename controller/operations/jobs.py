@@ -15,6 +15,7 @@ from itertools import count
 
 from controller.api.engine_commands import Reply, Setting, Write
 from controller.api.events import ForwardingByOne, Written
+from controller.api.history import Moved
 from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import Fleet
 from controller.config.reader import read_bridge
@@ -249,6 +250,21 @@ class Change(Job):
         return [*commands, *self.fleet.manage(read_bridge(row))] if row.attached else commands
 
 
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """What a request does to the bridge `name` after all its checks. A dry run only describes it.
+
+    `settings`: the settings that it writes. `moves`: the moves that it makes, in addition to those that
+    follow from the settings. `notes`: further lines of the description.
+    """
+
+    name: str
+    carry_out: Callable[[], Commands]
+    settings: tuple[Setting, ...] = ()
+    moves: tuple[Moved, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
 @dataclass(slots=True)
 class Jobs:
     """Runs the jobs in progress."""
@@ -293,11 +309,19 @@ class Jobs:
 
     def store(
         self, number: int, bridge: str, settings: Iterable[Setting], done: str | Then = ""
-    ) -> Commands:
+    ) -> Doing:
         """Write the settings of an operator's request, and answer with `done` once they are stored."""
         then = (lambda _now_s: ([], one_line(done))) if isinstance(done, str) else done
-        self.begin(Store(self, number, bridge, then=then))
-        return [Write(tuple(settings), number)]
+        return self.writing(Store(self, number, bridge, then=then), tuple(settings))
+
+    def writing(self, job: Job, settings: tuple[Setting, ...]) -> Doing:
+        """Begin a job. If its first step is STORE, write its settings."""
+
+        def carry_out() -> Commands:
+            self.begin(job)
+            return [Write(settings, job.number)] if job.step is Step.STORE else []
+
+        return Doing(job.name, carry_out, settings)
 
     def take_answer(self, event: Written, now_s: float) -> Commands:
         """Handle the database's answer to a job's settings. Ignore answers for jobs that have ended."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from controller.api.commands import REQUESTS
-from controller.api.engine_commands import Reply, Setting, Write
+from controller.api.engine_commands import Reply, Setting
 from controller.api.events import Request
 from controller.api.history import Moved
 from controller.api.requests import Asked, assignments, changes, parse
@@ -24,9 +24,10 @@ from controller.config.values import UplinkConfig, VmPortConfig
 from controller.operations import answers, check, explain, get, named, plans, unconfirmed
 from controller.operations.attach import attach, attachable
 from controller.operations.confirmations import Confirmations
-from controller.operations.detach import detach, traces
+from controller.operations.detach import NO_FLOWS, detach, removed, traces
 from controller.operations.diagnosis import Account
-from controller.operations.jobs import DRAIN_TIMEOUT_S, Drain, Jobs, Step, drained, undrained
+from controller.operations.dry_run import applied, described
+from controller.operations.jobs import DRAIN_TIMEOUT_S, Doing, Drain, Jobs, Step, drained, undrained
 from controller.teaming.bindings import Bound
 from controller.text.wording import Refused, lines_of, one_line, one_of, quoted
 from policies import failover
@@ -51,10 +52,16 @@ class Operator:
         command, *words = request.words
         try:
             asked = parse(command, REQUESTS[command], words)
-            return _COMMANDS[command](self, request.request_id, asked, now_s)
+            found = _COMMANDS[command](self, request.request_id, asked, now_s)
+            if not isinstance(found, Doing):
+                return found
+            if asked.dry_run:
+                return [Reply(request.request_id, described(self.fleet, found, now_s))]
+            return found.carry_out()
         except Refused as refusal:
             text = one_line(str(refusal))
-            noted = _note_refusal(self, request.words, text, now_s)
+            dry_run = "--dry-run" in words
+            noted = [] if dry_run else _note_refusal(self, request.words, text, now_s)
             return [*noted, Reply(request.request_id, text, refused=True)]
 
     def abandon(self) -> Commands:
@@ -83,7 +90,9 @@ def _attach(operator: Operator, request_id: int, asked: Asked, now_s: float) -> 
     """Attach a bridge: `BRIDGE KEY=VALUE… [--rollback-after S]`."""
     row = named.row(operator.fleet, asked.names[0])
     values = assignments(asked.settings, settable(BRIDGE_KEYS))
-    return attach(operator.jobs, request_id, row, values, now_s, asked.confirm_s)
+    return attach(
+        operator.jobs, request_id, row, values, now_s, asked.confirm_s, dry_run=asked.dry_run
+    )
 
 
 def _check(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
@@ -107,31 +116,40 @@ def _check(operator: Operator, request_id: int, asked: Asked, now_s: float) -> C
         return [Reply(request_id, text(check.unfit(row, one_line(str(why)))))]
 
 
-def _detach(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
+def _detach(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Doing:
     (name,), purge, confirm_s = asked.names, "--purge" in asked.options, asked.confirm_s
-    row, recalled = named.row(operator.fleet, name), Commands()
+    row, fleet, jobs = named.row(operator.fleet, name), operator.fleet, operator.jobs
+
+    def detached() -> Doing:
+        bridge = named.attached_bridge(fleet, name)
+        return detach(jobs, request_id, bridge, now_s, purge, confirm_s)
+
     if not row.attached and last_keys(row):
-        operator.jobs.refuse_in_hand(name)
-        unconfirmed.refuse_waiting(row, operator.fleet.epoch_s + now_s)
-        recalled = operator.fleet.recall(name, now_s)
-    elif purge and confirm_s is None and not row.attached:
-        operator.jobs.refuse_in_hand(name)
-        return operator.jobs.store(request_id, name, traces(operator.fleet, row))
-    bridge = named.attached_bridge(operator.fleet, name)
-    return [*recalled, *detach(operator.jobs, request_id, bridge, now_s, purge, confirm_s)]
+        jobs.refuse_in_hand(name)
+        unconfirmed.refuse_waiting(row, fleet.epoch_s + now_s)
+        return Doing(
+            name,
+            lambda: [*fleet.recall(name, now_s), *detached().carry_out()],
+            traces(fleet, row) if purge else removed(row),
+            notes=(NO_FLOWS.format(name),),
+        )
+    if purge and confirm_s is None and not row.attached:
+        jobs.refuse_in_hand(name)
+        return jobs.store(request_id, name, traces(fleet, row))
+    return detached()
 
 
-def _confirm_change(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
+def _confirm_change(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Doing:
     (name,) = asked.names
     return operator.confirmations.confirm(request_id, named.row(operator.fleet, name), now_s)
 
 
-def _revert(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
+def _revert(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Doing:
     (name,) = asked.names
     return operator.confirmations.revert(request_id, named.row(operator.fleet, name), now_s)
 
 
-def _set(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
+def _set(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Doing:
     """Check and write keys: `bridge|interface NAME KEY=VALUE… [--rollback-after S]`.
 
     `KEY=` removes a key, so that its default applies.
@@ -144,7 +162,7 @@ def _set(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Com
     return operator.confirmations.set(request_id, row, tuple(settings), asked.confirm_s, now_s)
 
 
-def _unset(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
+def _unset(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Doing:
     words = tuple(f"{key}=" for key in asked.settings)
     return _set(operator, request_id, replace(asked, settings=words), now_s)
 
@@ -214,28 +232,14 @@ def _refuse_what_is_bad_together(
     operator: Operator, bridge: Bridge, settings: list[Setting]
 ) -> None:
     """Refuse values that conflict with other values of the bridge."""
-    row = _with(operator.fleet.rows[bridge.config.name], settings)
+    row = applied(operator.fleet.rows[bridge.config.name], settings)
     known = {*bridge.config.errors}
     errors = read_bridge(row, bridge.config).errors
     if bad := [str(error) for error in errors if error not in known]:
         raise Refused("; ".join(bad))
 
 
-def _with(row: BridgeRow, settings: list[Setting]) -> BridgeRow:
-    """Return the bridge's records with `settings` applied."""
-
-    def ids(table: str, record: str, before: Mapping[str, str]) -> dict[str, str]:
-        of_record = [s for s in settings if (s.table, s.record) == (table, record)]
-        after = {**before, **{s.key: s.value for s in of_record}}
-        return {key: value for key, value in after.items() if value is not None}
-
-    own = ids("Bridge", row.name, row.external_ids)
-    return replace(row, external_ids=own).with_interfaces(
-        lambda i: replace(i, external_ids=ids("Interface", i.name, i.external_ids))
-    )
-
-
-def _move(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
+def _move(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Doing:
     bridge, port = named.port_or_vm(operator.fleet, asked.names[0])
     name, target = port.name, asked.names[1]
     uplink = named.carrier(bridge, port, target)
@@ -254,12 +258,19 @@ def _move(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Co
     # The rules that the move breaks; they do not prevent it.
     bound = bridge.placing.on_switch.bound | {name: Bound(target, now_s, Reason.MANUAL)}
     states = bridge.placing.rules(bound).get(name, {})
-    broken = [f"{name} {rule}: {how}" for rule, how in states.items() if how]
+    broken = tuple(f"{name} {rule}: {how}" for rule, how in states.items() if how)
     text = lines_of([answers.moved(bridge, port, target), *broken])
-    return bridge.move(name, target, Reply(request_id, text), now_s)
+    source = bridge.placing.on_switch.by_unit().get(name)
+    moved = Moved(name, source, target, Reason.MANUAL.value, port.vm)
+    return Doing(
+        bridge.config.name,
+        lambda: bridge.move(name, target, Reply(request_id, text), now_s),
+        moves=(moved,) if source != target else (),
+        notes=broken,
+    )
 
 
-def _pin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
+def _pin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Doing:
     name, target = asked.names
     if _elsewhere(operator, name) is not None:
         return _set(operator, request_id, Asked(("interface", name), (f"pin={target}",)), now_s)
@@ -284,7 +295,7 @@ def _active(bridge: Bridge, uplink: UplinkConfig) -> None:
         raise Refused(f"{found}; a pin needs an active uplink: {active}")
 
 
-def _unpin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
+def _unpin(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Doing:
     (name,) = asked.names
     if _elsewhere(operator, name) is not None:
         return _set(operator, request_id, Asked(("interface", name), ("pin=",)), now_s)
@@ -306,7 +317,7 @@ def _ruled(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig, BridgeR
     return bridge, port, operator.fleet.rows[bridge.config.name]
 
 
-def _drain(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
+def _drain(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Doing:
     """Take an uplink out of service. The reply is sent when the uplink carries no traffic."""
     bridge, uplink = named.member(operator.fleet, asked.names[0])
     named.moving_bridge(bridge)
@@ -318,24 +329,22 @@ def _drain(operator: Operator, request_id: int, asked: Asked, now_s: float) -> C
         raise Refused(f"uplink {uplink.name} is the last working uplink; {advice}")
     ports = sum(bound.uplink == uplink.name for bound in bridge.placing.bound.values())
     is_drained = uplink.role is Role.DRAINED
-    operator.jobs.begin(
-        Drain(
-            operator.jobs,
-            request_id,
-            name,
-            Step.EMPTY if is_drained else Step.STORE,
-            uplink=uplink.name,
-            ports=ports,
-            addresses=len(
-                bridge.address_units.by_name.keys() & bridge.placing.on_switch.on(uplink.name)
-            ),
-            deadline_s=now_s + DRAIN_TIMEOUT_S,
-        )
+    job = Drain(
+        operator.jobs,
+        request_id,
+        name,
+        Step.EMPTY if is_drained else Step.STORE,
+        uplink=uplink.name,
+        ports=ports,
+        addresses=len(
+            bridge.address_units.by_name.keys() & bridge.placing.on_switch.on(uplink.name)
+        ),
+        deadline_s=now_s + DRAIN_TIMEOUT_S,
     )
-    return [] if is_drained else [Write(drained(uplink), request_id)]
+    return operator.jobs.writing(job, () if is_drained else drained(uplink))
 
 
-def _undrain(operator: Operator, request_id: int, asked: Asked, _now_s: float) -> Commands:
+def _undrain(operator: Operator, request_id: int, asked: Asked, _now_s: float) -> Doing:
     bridge, uplink = named.member(operator.fleet, asked.names[0])
     if uplink.role is not Role.DRAINED:
         raise Refused(f"uplink {uplink.name} is {uplink.role.value}, not drained")
@@ -354,7 +363,7 @@ def _plan(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Co
     return [Reply(request_id, form(proposals))]
 
 
-def _apply(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands:
+def _apply(operator: Operator, request_id: int, asked: Asked, now_s: float) -> Commands | Doing:
     serving, plan_id = operator.fleet.serving, asked.options.get("--plan")
     name = asked.names[0] if asked.names else plans.only(serving, plan_id)
     return plans.apply(named.serving_bridge(operator.fleet, name), request_id, asked, now_s)
@@ -388,7 +397,7 @@ def _note_refusal(operator: Operator, words: tuple[str, ...], why: str, now_s: f
     return bridge.refuse([_MOVING[command]], why, now_s, moves)
 
 
-_COMMANDS: dict[str, Callable[[Operator, int, Asked, float], Commands]] = {
+_COMMANDS: dict[str, Callable[[Operator, int, Asked, float], Commands | Doing]] = {
     "show": _show,
     "attach": _attach,
     "check": _check,

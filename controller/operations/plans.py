@@ -18,6 +18,7 @@ from controller.bridge.bridge import Bridge, Commands
 from controller.decisions import planning
 from controller.decisions.planning import Basis, Opinion, Proposal, Waiting
 from controller.operations import named
+from controller.operations.jobs import Doing
 from controller.text.drawing import Column, Look, table_text
 from controller.text.show_view import FALLEN_BACK, NONE_ATTACHED, RATES
 from controller.text.wording import Refused, lines_of, one_of, printable, quoted, shortened
@@ -53,7 +54,7 @@ def only(bridges: Iterable[Bridge], plan_id: str | None) -> str:
     return names[0]
 
 
-def apply(bridge: Bridge, request_id: int, asked: Asked, now_s: float) -> Commands:
+def apply(bridge: Bridge, request_id: int, asked: Asked, now_s: float) -> Commands | Doing:
     """Make all moves of the last plan in one bundle. The reply follows once the switch confirms it.
 
     Raises:
@@ -71,13 +72,19 @@ def apply(bridge: Bridge, request_id: int, asked: Asked, now_s: float) -> Comman
     team_view = bridge.placing.team_view
     if why := planning.changed(proposal, team_view, bridge.placing.bases(now_s), now_s):
         refusal = f"{why}; make a new plan: ovs-lbt plan {quoted(name)}"
+        if asked.dry_run:
+            raise Refused(refusal)
         reasons = [move.reason for move in proposal.moves]
         noted = bridge.refuse(reasons, refusal, now_s, proposal.lines)
         return [*noted, Reply(request_id, refusal, refused=True)]
     assert proposal.config.name == name, "a plan is applied to the bridge that it was made for"
-    bridge.placing.last_plan = None
-    reply = Reply(request_id, made(proposal))
-    return bridge.make(proposal.moves, reply, now_s, proposal.evidence)
+
+    def carry_out() -> Commands:
+        bridge.placing.last_plan = None
+        reply = Reply(request_id, made(proposal))
+        return bridge.make(proposal.moves, reply, now_s, proposal.evidence)
+
+    return Doing(name, carry_out, moves=proposal.lines)
 
 
 def as_json(proposals: Iterable[Proposal]) -> str:
@@ -95,7 +102,7 @@ def as_text(proposals: Sequence[Proposal]) -> str:
 def made(proposal: Proposal) -> str:
     """Return the answer to `apply`, which is sent once the moves are made."""
     lines = [f"{proposal.config.name}: {_moves(proposal)} made"]
-    return lines_of([*lines, *(f"  {_named(moved)}" for moved in proposal.lines)])
+    return lines_of([*lines, *(f"  {named_move(moved)}" for moved in proposal.lines)])
 
 
 def _block(proposal: Proposal) -> list[str]:
@@ -265,11 +272,11 @@ def _stuck(uplink: str, opinion: Opinion) -> str:
         (Standing.TOO_SMALL, "too small to matter"),
     ):
         if names := by_standing.get(standing):
-            texts.append(f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {what}")
+            texts.append(f"{listed(names)} {'is' if len(names) == 1 else 'are'} {what}")
     return "; ".join(texts) or f"no VM port under {opinion.policy} is on {uplink}"
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     """Return the first few names, and the number of further names."""
     more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
     return ", ".join([*names[:NAMED], *more])
@@ -296,7 +303,7 @@ def _waits(waiting: Iterable[Waiting]) -> list[str]:
         what = f"{moved.buckets} buckets of {moved.unit}" if moved.buckets else moved.unit
         ways.setdefault((moved.source or "-", moved.target, one.why), []).append(what)
     return [
-        f"waiting to return from {source} to {target}: {_listed(names)} ({why})"
+        f"waiting to return from {source} to {target}: {listed(names)} ({why})"
         for (source, target, why), names in ways.items()
     ]
 
@@ -305,7 +312,7 @@ def _wrap(text: str) -> list[str]:
     return textwrap.wrap(printable(text), WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
-def _named(moved: Moved) -> str:
+def named_move(moved: Moved) -> str:
     vm = f" ({name})" if (name := _vm(moved)) and not moved.buckets else ""
     source, target = moved.ends
     return f"{moved.what}{vm}: {source} -> {target} ({moved.reason})"

@@ -14,6 +14,7 @@ from controller.config.values import BridgeConfig
 from policies import failover, homes
 from policies.damping import Moved
 from policies.model import Move, Reason, Role, Unit, Uplink
+from policies.presets import PRESETS
 
 # The reason for a binding that was kept or restored, rather than changed by a move.
 RESTORED = "restored"
@@ -113,16 +114,15 @@ class Bindings:
 
     def foreseen(
         self, units: Sequence[Unit], uplinks: tuple[Uplink, ...], now_s: float
-    ) -> Bindings:
-        """Return the bindings that `rebind` would result in."""
+    ) -> tuple[Bindings, list[Move]]:
+        """Return the bindings that `rebind` would result in, and its moves."""
         ahead = replace(
             self,
             homes=dict(self.homes),
             bound=dict(self.bound),
             _asked=dict(self._asked),
         )
-        ahead.rebind(units, uplinks, now_s)
-        return ahead
+        return ahead, ahead.rebind(units, uplinks, now_s)
 
     def rebind(
         self, units: Sequence[Unit], uplinks: tuple[Uplink, ...], now_s: float
@@ -324,6 +324,18 @@ def places_anew(old: BridgeConfig, new: BridgeConfig) -> bool:
         return True
     changed = [(o.role, n.role) for o, n in zip(old.uplinks, new.uplinks, strict=True)]
     return any(was is not now and Role.DRAINED not in (was, now) for was, now in changed)
+
+
+def ports_placed_anew(old: BridgeConfig, new: BridgeConfig) -> set[str]:
+    """Return the VM ports that are placed as if they were new, because their policy or team has changed."""
+    other_team = places_anew(old, new)
+    before = {port.name: port.policy for port in old.vm_ports}
+    return {
+        port.name
+        for port in new.vm_ports
+        if (other_team or before.get(port.name) != port.policy)
+        and not PRESETS[port.policy].keeps_bindings
+    }
 
 
 def _best_first(

@@ -102,6 +102,7 @@ def test_what_was_planned_is_applied_and_loads_follow(team: Bed, service: Servic
     other = service.command("apply", "--plan", "0123abcd")
     assert (other.returncode, other.stdout) == (1, "")
     assert says(other.stderr, "0123abcd", bed.bridge, last, f"ovs-lbt plan {bed.bridge}")
+    assert says(service.do("apply", "--plan", last, "--dry-run"), "would move", move)
     assert service.bindings(bed)[port] == first
     assert move in service.do("apply", "--plan", last)
     assert service.bindings(bed)[port] == second

@@ -22,6 +22,7 @@ import ovs.dirs
 import pytest
 
 from controller import cli
+from controller.api.commands import BY_NAME
 from controller.api.engine_commands import Reply
 from controller.api.events import PortState, Request
 from controller.cli import run
@@ -219,6 +220,22 @@ def none_wrong(calls: Mapping[str, str], status: int) -> None:
 def test_a_call_that_is_refused_changes_nothing(host: Host) -> None:
     with host.untouched():
         none_wrong(bad_calls.REFUSED, REFUSED)
+
+
+@pytest.mark.slow
+def test_a_dry_run_is_refused_as_the_call_is(host: Host) -> None:
+    changing = {name for name, row in BY_NAME.items() if row.changes}
+    calls = {w: why for w, why in bad_calls.REFUSED.items() if changing & {*w.split()[:1]}}
+    assert {words.split()[0] for words in calls} >= {
+        "attach",
+        "detach",
+        "set",
+        "pin",
+        "drain",
+        "apply",
+    }
+    with host.untouched():
+        none_wrong({f"{words} --dry-run": why for words, why in calls.items()}, REFUSED)
 
 
 @pytest.mark.slow

@@ -60,7 +60,8 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
         ("undrain eth1", ["eth1"]),
         ("plan br0 --json", ["br0", "--json"]),
         ("apply br0", ["br0"]),
-        ("apply --plan 3f9a2c1e", ["--plan", "3f9a2c1e"]),
+        ("apply --plan 3f9a2c1e --dry-run", ["--plan", "3f9a2c1e", "--dry-run"]),
+        ("set bridge br0 mode=observe --dry-run", ["bridge", "br0", "mode=observe", "--dry-run"]),
         ("explain vnet0 --json", ["vnet0", "--json"]),
     ],
 )
@@ -123,6 +124,16 @@ def test_a_reversal_is_armed_before_the_service_is_asked(
     assert cli.main(line.split()) == 0
     assert not armed.disarmed
     assert capsys.readouterr() == ("done\n", "warning: so\n")
+
+
+@pytest.mark.parametrize("command", ["attach br0", "detach br0", "set bridge br0 mode=observe"])
+def test_a_dry_run_arms_nothing(
+    armed: Armed, sent: list[tuple[str, list[str]]], command: str
+) -> None:
+    name, *words = command.split()
+    assert cli.main([name, *words, "--rollback-after", "60", "--dry-run"]) == 0
+    assert sent == [(name, [*words, "--rollback-after", "60", "--dry-run"])]
+    assert armed.for_ == []
 
 
 @pytest.mark.parametrize(("kind", "disarms"), [(Refused, True), (client.Unanswered, False)])
@@ -222,7 +233,7 @@ def test_the_help_lists_each_command_once_with_an_example() -> None:
         "plan br0 --json",
         "rescue --all",
         "get interface vnet0 pin",
-        "unset bridge br0 threshold window-s",
+        "unset bridge br0 threshold window-s --dry-run",
         "set bridge br0 threshold=60 window-s=7 --rollback-after 60",
     ],
 )

@@ -55,7 +55,7 @@ def words(line: str, names: Names = HOST) -> list[str]:
         ("drain ", ["eth0", "eth1", "eth2", "eth3"]),
         ("history --port vnet0 b", ["br0", "br1"]),
         ("plan --endpoints ", ["--help", "--json"]),
-        ("rescue br0 ", ["--help"]),
+        ("rescue br0 ", ["--help", "--dry-run"]),
         ("top --sort u", ["used-by", "uplink"]),
         ("-t ovs-lbt-b show b", ["br0", "br1"]),
         ("run --certificate ", [FILES]),
@@ -102,7 +102,7 @@ def test_only_what_needs_more_is_unfinished() -> None:
 
 
 def test_without_a_database_the_rest_is_still_offered() -> None:
-    assert words("move ", Names()) == ["--help"]
+    assert words("move ", Names()) == ["--help", "--dry-run"]
     assert words("set interface eth0 role=d", Names()) == ["role=drained"]
 
 
